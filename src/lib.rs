@@ -1,0 +1,3 @@
+//! Runs commands on remote hosts over SSH as jobs, and lets any number of readers follow their output by cursor.
+
+pub mod output;

@@ -1,0 +1,75 @@
+use super::{LineNo, Render, Ring, Selection, Stream, Timestamp, render};
+
+/// What a reader asks for: the lines behind a cursor, within a budget.
+#[derive(Clone, Copy, Debug)]
+pub struct PageQuery {
+    /// The last line the reader has seen.
+    pub cursor: LineNo,
+    /// The streams it wants.
+    pub selection: Selection,
+    /// How many lines at most; at least 1.
+    pub max_lines: usize,
+    /// How many bytes of rendered text at most, ended on a line border. One line is returned however long it is.
+    pub max_bytes: usize,
+    /// How bytes become text.
+    pub render: Render,
+}
+
+/// One line, as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageLine {
+    /// Its number.
+    pub line_no: LineNo,
+    /// The stream it came on.
+    pub stream: Stream,
+    /// When its end arrived.
+    pub at: Timestamp,
+    /// Whether it continues an over-long line.
+    pub continuation: bool,
+    /// Its rendered text.
+    pub text: String,
+}
+
+/// The answer to a [`PageQuery`].
+///
+/// The same query gives the same page until eviction: reading changes nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// The lines, by number.
+    pub lines: Vec<PageLine>,
+    /// How many lines between the cursor and the first line here were evicted, whatever their stream.
+    pub dropped_lines: u64,
+    /// Whether more lines of the selection are there already.
+    pub has_more: bool,
+}
+
+impl Page {
+    /// Reads a page.
+    pub fn read(ring: &Ring, query: &PageQuery) -> Self {
+        let mut page = Self { dropped_lines: ring.dropped_after(query.cursor), ..Self::default() };
+        let mut budget = query.max_bytes;
+        for line in ring.lines_after(query.cursor, query.selection) {
+            let text = render(&line.text, query.render).into_owned();
+            let cost = text.len() + 1;
+            let full = page.lines.len() >= query.max_lines || cost > budget;
+            if full && !page.lines.is_empty() {
+                page.has_more = true;
+                break;
+            }
+            budget = budget.saturating_sub(cost);
+            page.lines.push(PageLine {
+                line_no: line.line_no,
+                stream: line.stream,
+                at: line.at,
+                continuation: line.continuation,
+                text,
+            });
+        }
+        page
+    }
+
+    /// The cursor for the next read: the last line here, or `cursor` when there is none.
+    pub fn last_line_no(&self, cursor: LineNo) -> LineNo {
+        self.lines.last().map_or(cursor, |line| line.line_no)
+    }
+}

@@ -1,0 +1,219 @@
+use memchr::memchr;
+
+use super::track::{Ending, Track};
+use super::{Bytes, Line, LineNo, Selection, Stream, Timestamp};
+
+/// The bounds of a [`Ring`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingLimits {
+    /// How many lines are kept.
+    pub lines: usize,
+    /// How many bytes are kept, line ends and unfinished lines included. At least four times `line_bytes`.
+    pub bytes: usize,
+    /// The longest line in bytes; a longer one is cut into numbered continuations. At least 8.
+    pub line_bytes: usize,
+}
+
+impl Default for RingLimits {
+    fn default() -> Self {
+        Self { lines: 10_000, bytes: 8 << 20, line_bytes: 64 << 10 }
+    }
+}
+
+/// The newest output of a job, within fixed bounds.
+///
+/// One counter numbers the lines of both streams; a number never changes or returns. When a bound is reached the
+/// oldest lines go, so what is kept is always the end of the sequence, and what is missing can be counted exactly.
+/// Bytes are kept as they came; any division of the same bytes into chunks gives the same lines.
+#[derive(Debug)]
+pub struct Ring {
+    limits: RingLimits,
+    stdout: Track,
+    stderr: Track,
+    newest: LineNo,
+}
+
+impl Ring {
+    /// An empty ring. It allocates when the first bytes come.
+    pub fn new(limits: RingLimits) -> Self {
+        let line_bytes = limits.line_bytes.max(8);
+        let limits =
+            RingLimits { lines: limits.lines.max(1), bytes: limits.bytes.max(4 * line_bytes), line_bytes };
+        Self {
+            limits,
+            stdout: Track::new(Stream::Stdout),
+            stderr: Track::new(Stream::Stderr),
+            newest: LineNo::START,
+        }
+    }
+
+    /// Takes bytes that arrived on `stream`; lines that end in them are stamped with `at`.
+    pub fn append(&mut self, stream: Stream, bytes: &[u8], at: Timestamp) {
+        for piece in bytes.chunks(self.limits.line_bytes) {
+            self.make_room(piece.len());
+            self.append_piece(stream, piece, at);
+        }
+    }
+
+    /// `piece` is at most one line long, so that an unfinished line is at most two before it is cut.
+    fn append_piece(&mut self, stream: Stream, piece: &[u8], at: Timestamp) {
+        let bound = self.limits.bytes;
+        let mut position = self.track(stream).end();
+        self.track_mut(stream).extend(piece, bound);
+        let mut rest = piece;
+        while let Some(text) = memchr(b'\n', rest) {
+            position += text as u64;
+            self.cut_overlong(stream, position, at);
+            position += 1;
+            self.close_line(stream, position, Ending::Newline, at);
+            rest = &rest[text + 1..];
+        }
+        self.cut_overlong(stream, position + rest.len() as u64, at);
+    }
+
+    /// Cuts the line that has no end before `until` until what is left is not too long.
+    fn cut_overlong(&mut self, stream: Stream, until: u64, at: Timestamp) {
+        let max = self.limits.line_bytes;
+        while until - self.track(stream).open() > max as u64 {
+            let end = self.track(stream).cut_position(max);
+            self.close_line(stream, end, Ending::Cut, at);
+        }
+    }
+
+    /// Says that nothing more comes on `stream`: an unfinished line becomes a line.
+    pub fn finish(&mut self, stream: Stream, at: Timestamp) {
+        let end = self.track(stream).end();
+        if end > self.track(stream).open() {
+            self.close_line(stream, end, Ending::StreamEnd, at);
+        }
+    }
+
+    fn close_line(&mut self, stream: Stream, end: u64, ending: Ending, at: Timestamp) {
+        if self.line_count() == self.limits.lines {
+            self.evict_oldest();
+        }
+        self.newest = self.newest.next();
+        let line_no = self.newest;
+        self.track_mut(stream).close_line(line_no, end, ending, at);
+    }
+
+    fn make_room(&mut self, bytes: usize) {
+        let mut excess = (self.byte_count() + bytes).saturating_sub(self.limits.bytes);
+        while excess > 0 {
+            let Some(freed) = self.evict_oldest() else { return };
+            excess = excess.saturating_sub(freed);
+        }
+    }
+
+    fn evict_oldest(&mut self) -> Option<usize> {
+        let track = match (self.stdout.oldest(), self.stderr.oldest()) {
+            (Some(out), Some(err)) if err < out => &mut self.stderr,
+            (None, Some(_)) => &mut self.stderr,
+            _ => &mut self.stdout,
+        };
+        track.evict().map(|(_, freed)| freed)
+    }
+
+    /// Evicts the oldest lines until at most `bytes` are kept, and gives their memory back.
+    pub fn trim(&mut self, bytes: usize) {
+        while self.byte_count() > bytes && self.evict_oldest().is_some() {}
+        self.stdout.shrink();
+        self.stderr.shrink();
+    }
+
+    /// Forgets the finished lines of the selected streams and returns how many lines and bytes went. Their numbers
+    /// do not return.
+    pub fn forget(&mut self, selection: Selection) -> (u64, u64) {
+        let (mut lines, mut bytes) = (0, 0);
+        for stream in Stream::ALL.into_iter().filter(|&stream| selection.contains(stream)) {
+            let track = self.track_mut(stream);
+            while let Some((_, freed)) = track.evict() {
+                lines += 1;
+                bytes += freed as u64;
+            }
+            track.shrink();
+        }
+        (lines, bytes)
+    }
+
+    /// The kept lines of `selection` behind `cursor`, by number.
+    ///
+    /// Finding the first one is a binary search, so a page costs the same however much is kept.
+    pub fn lines_after(&self, cursor: LineNo, selection: Selection) -> impl Iterator<Item = Line<'_>> {
+        let from = |stream| if selection.contains(stream) { cursor } else { self.newest };
+        let mut stdout = self.stdout.lines_after(from(Stream::Stdout)).peekable();
+        let mut stderr = self.stderr.lines_after(from(Stream::Stderr)).peekable();
+        std::iter::from_fn(move || match (stdout.peek(), stderr.peek()) {
+            (Some(out), Some(err)) if err.line_no < out.line_no => stderr.next(),
+            (None, Some(_)) => stderr.next(),
+            _ => stdout.next(),
+        })
+    }
+
+    /// How many lines behind `cursor` are gone, whatever their stream.
+    pub fn dropped_after(&self, cursor: LineNo) -> u64 {
+        self.first_available().since(cursor.next())
+    }
+
+    /// The oldest line kept, or the next one to come when none is.
+    pub fn first_available(&self) -> LineNo {
+        let kept = [self.stdout.oldest(), self.stderr.oldest()].into_iter().flatten().min();
+        kept.unwrap_or(self.newest.next())
+    }
+
+    /// The newest line, which is also how many lines there have been.
+    pub fn newest(&self) -> LineNo {
+        self.newest
+    }
+
+    /// The unfinished last line of `stream`, empty when there is none.
+    pub fn partial(&self, stream: Stream) -> Bytes<'_> {
+        self.track(stream).partial()
+    }
+
+    /// How many bytes have come on `stream` since the job began.
+    pub fn total_bytes(&self, stream: Stream) -> u64 {
+        self.track(stream).end()
+    }
+
+    /// The bytes of `stream` from `position` on, at most `limit`, and the position they really start at: a later one
+    /// when the bytes at `position` are gone.
+    pub fn bytes_from(&self, stream: Stream, position: u64, limit: usize) -> (u64, Bytes<'_>) {
+        let track = self.track(stream);
+        let from = position.clamp(track.start(), track.end());
+        let to = track.end().min(from + limit as u64);
+        (from, track.slice(from, to))
+    }
+
+    /// How many bytes are kept.
+    pub fn byte_count(&self) -> usize {
+        self.stdout.byte_count() + self.stderr.byte_count()
+    }
+
+    /// How many lines are kept.
+    pub fn line_count(&self) -> usize {
+        self.stdout.line_count() + self.stderr.line_count()
+    }
+
+    /// How many bytes of memory the ring holds.
+    pub fn footprint(&self) -> usize {
+        self.stdout.footprint() + self.stderr.footprint()
+    }
+
+    fn track(&self, stream: Stream) -> &Track {
+        match stream {
+            Stream::Stdout => &self.stdout,
+            Stream::Stderr => &self.stderr,
+        }
+    }
+
+    fn track_mut(&mut self, stream: Stream) -> &mut Track {
+        match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

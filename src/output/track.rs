@@ -1,0 +1,204 @@
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use super::{LineNo, Stream};
+
+/// Milliseconds since the Unix epoch, handed in by whoever has a clock.
+pub type Timestamp = u64;
+
+/// A piece of a stream's bytes: borrowed, unless it lies across the seam of the circular storage.
+pub type Bytes<'a> = Cow<'a, [u8]>;
+
+/// One kept line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// Its number in the job's output.
+    pub line_no: LineNo,
+    /// The stream it came on.
+    pub stream: Stream,
+    /// When its end arrived.
+    pub at: Timestamp,
+    /// Whether it continues the line before it on its stream, which was too long to keep in one piece.
+    pub continuation: bool,
+    /// Its bytes as they came, without the LF or CRLF that ended it.
+    pub text: Bytes<'a>,
+}
+
+/// Where a line ends in its stream, and what the ring knows about it.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    line_no: LineNo,
+    /// Position in the stream just behind the line and its terminator.
+    end: u64,
+    at: Timestamp,
+    /// Bytes of the terminator: 0 (cut, or the stream ended), 1 (LF) or 2 (CRLF).
+    terminator: u8,
+    continuation: bool,
+}
+
+/// The kept bytes of one stream, and the marks that divide them into lines.
+///
+/// Bytes behind the last mark are the unfinished line. Positions count the stream's bytes since the job began, so
+/// eviction does not move them.
+#[derive(Debug)]
+pub(super) struct Track {
+    stream: Stream,
+    bytes: VecDeque<u8>,
+    marks: VecDeque<Mark>,
+    /// Position of `bytes[0]`.
+    start: u64,
+    /// Position behind the last mark.
+    open: u64,
+    /// Whether the unfinished line continues a cut one.
+    cut: bool,
+}
+
+impl Track {
+    pub(super) fn new(stream: Stream) -> Self {
+        Self { stream, bytes: VecDeque::new(), marks: VecDeque::new(), start: 0, open: 0, cut: false }
+    }
+
+    /// Takes `chunk` as it is; `close_line` divides it. The storage never grows beyond `bound` bytes.
+    pub(super) fn extend(&mut self, chunk: &[u8], bound: usize) {
+        let needed = self.bytes.len() + chunk.len();
+        if needed > self.bytes.capacity() {
+            let grown = needed.max(self.bytes.capacity() * 2).min(bound.max(needed));
+            self.bytes.reserve_exact(grown - self.bytes.len());
+        }
+        self.bytes.extend(chunk);
+    }
+
+    /// Ends the unfinished line at position `end`, its terminator included.
+    pub(super) fn close_line(&mut self, line_no: LineNo, end: u64, ending: Ending, at: Timestamp) {
+        let terminator = match ending {
+            Ending::Cut | Ending::StreamEnd => 0,
+            Ending::Newline if self.has_cr_before(end) => 2,
+            Ending::Newline => 1,
+        };
+        self.marks.push_back(Mark { line_no, end, at, terminator, continuation: self.cut });
+        self.open = end;
+        self.cut = matches!(ending, Ending::Cut);
+    }
+
+    fn has_cr_before(&self, end: u64) -> bool {
+        end >= self.open + 2 && self.bytes[self.index(end - 2)] == b'\r'
+    }
+
+    /// Where to cut the unfinished line so that at most `max` bytes go and no UTF-8 sequence is divided.
+    pub(super) fn cut_position(&self, max: usize) -> u64 {
+        let limit = self.open + max as u64;
+        let sequence = (1..=3.min(max as u64 - 1))
+            .map(|back| limit - back)
+            .find(|&at| self.bytes[self.index(at)] & 0b1100_0000 != 0b1000_0000);
+        match sequence {
+            Some(lead) if lead + utf8_len(self.bytes[self.index(lead)]) > limit => lead,
+            Some(_) | None => limit,
+        }
+    }
+
+    /// Drops the oldest line and returns its number and how many bytes that freed.
+    pub(super) fn evict(&mut self) -> Option<(LineNo, usize)> {
+        let mark = self.marks.pop_front()?;
+        let freed = self.index(mark.end);
+        self.bytes.drain(..freed);
+        self.start = mark.end;
+        Some((mark.line_no, freed))
+    }
+
+    pub(super) fn oldest(&self) -> Option<LineNo> {
+        self.marks.front().map(|mark| mark.line_no)
+    }
+
+    pub(super) fn line_count(&self) -> usize {
+        self.marks.len()
+    }
+
+    pub(super) fn byte_count(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Bytes this track holds from the allocator, used or not.
+    pub(super) fn footprint(&self) -> usize {
+        self.bytes.capacity() + self.marks.capacity() * size_of::<Mark>()
+    }
+
+    /// Gives back storage that is not in use.
+    pub(super) fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.marks.shrink_to_fit();
+    }
+
+    /// Position behind the last byte taken.
+    pub(super) fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// Position of the first byte kept.
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Position where the unfinished line begins.
+    pub(super) fn open(&self) -> u64 {
+        self.open
+    }
+
+    /// The unfinished line.
+    pub(super) fn partial(&self) -> Bytes<'_> {
+        self.slice(self.open, self.end())
+    }
+
+    /// The kept lines behind `cursor`, oldest first. Finding the first is a binary search.
+    pub(super) fn lines_after(&self, cursor: LineNo) -> impl Iterator<Item = Line<'_>> {
+        let first = self.marks.partition_point(|mark| mark.line_no <= cursor);
+        (first..self.marks.len()).map(|index| self.line(index))
+    }
+
+    fn line(&self, index: usize) -> Line<'_> {
+        let mark = self.marks[index];
+        let begin = index.checked_sub(1).map_or(self.start, |before| self.marks[before].end);
+        Line {
+            line_no: mark.line_no,
+            stream: self.stream,
+            at: mark.at,
+            continuation: mark.continuation,
+            text: self.slice(begin, mark.end - u64::from(mark.terminator)),
+        }
+    }
+
+    /// The bytes from one position to another; both lie within what is kept.
+    pub(super) fn slice(&self, from: u64, to: u64) -> Bytes<'_> {
+        let (from, to) = (self.index(from), self.index(to));
+        let (head, tail) = self.bytes.as_slices();
+        if to <= head.len() {
+            Cow::Borrowed(&head[from..to])
+        } else if from >= head.len() {
+            Cow::Borrowed(&tail[from - head.len()..to - head.len()])
+        } else {
+            Cow::Owned([&head[from..], &tail[..to - head.len()]].concat())
+        }
+    }
+
+    fn index(&self, position: u64) -> usize {
+        usize::try_from(position - self.start).expect("what is kept fits into memory")
+    }
+}
+
+/// What ended a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    Newline,
+    /// It was too long; the rest follows as a continuation.
+    Cut,
+    StreamEnd,
+}
+
+/// How many bytes the UTF-8 sequence that starts with `lead` has.
+fn utf8_len(lead: u8) -> u64 {
+    match lead {
+        0xF0..=0xF7 => 4,
+        0xE0..=0xEF => 3,
+        0xC0..=0xDF => 2,
+        _ => 1,
+    }
+}
