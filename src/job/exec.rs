@@ -1,0 +1,269 @@
+use std::fmt::Write;
+
+use secrecy::{ExposeSecret, SecretString};
+
+use super::{JobSpec, Nonce};
+
+/// What runs the exec string on a host, as far as it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginShell {
+    /// A POSIX shell: a job's prelude goes into its own command line, which costs nothing.
+    Posix,
+    /// Another shell that can start `/bin/sh` (fish): the prelude runs there, the command in the login shell.
+    Foreign,
+    /// A forced command, a router, a restricted shell: it gets the bare command and nothing else.
+    Bare,
+}
+
+/// Why a job can't be run as asked on a host.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PlanError {
+    /// The host takes only bare commands.
+    #[error("this host runs bare commands only: it can't take {0}")]
+    BareHost(&'static str),
+    /// A variable's name is not one.
+    #[error("{0:?} is not a name for an environment variable")]
+    EnvName(String),
+    /// A NUL can't be part of a command line, a path or an environment.
+    #[error("{0} contains a NUL character")]
+    Nul(&'static str),
+}
+
+/// How a job is started: what is sent as exec string, and what is sent first on stdin.
+#[derive(Debug)]
+pub struct ExecPlan {
+    /// The exec string (RFC 4254 §6.5).
+    pub command: String,
+    /// What the prelude reads from stdin: the values that must not be seen in the process list.
+    pub stdin_header: Option<SecretString>,
+    /// The word that announces the process group on stdout, where there is one.
+    pub nonce: Option<Nonce>,
+}
+
+impl ExecPlan {
+    /// Plans `spec` for a host with this login shell.
+    ///
+    /// The command is passed on as it is; directory, variables and their values are inert. The prelude tells the
+    /// process group and stands on a line of its own, so that a syntax error in the command can't swallow it.
+    pub fn new(spec: &JobSpec, shell: LoginShell, nonce: Nonce) -> Result<Self, PlanError> {
+        check(spec)?;
+        let command = &spec.command;
+        if shell == LoginShell::Bare {
+            return Self::bare(spec);
+        }
+        let header = env_header(spec);
+        let prelude = prelude(spec, &nonce, header.as_ref());
+        let command = match shell {
+            LoginShell::Posix => format!("{prelude}\n{command}"),
+            LoginShell::Foreign => {
+                let script = format!("{prelude}; exec \"$SHELL\" -c \"$0\"");
+                format!("exec /bin/sh -c {} {}", quote(&script), quote(command))
+            }
+            LoginShell::Bare => unreachable!("planned above"),
+        };
+        Ok(Self { command, stdin_header: header, nonce: Some(nonce) })
+    }
+
+    fn bare(spec: &JobSpec) -> Result<Self, PlanError> {
+        if spec.cwd.is_some() {
+            return Err(PlanError::BareHost("a working directory"));
+        }
+        if !spec.env.is_empty() {
+            return Err(PlanError::BareHost("environment variables"));
+        }
+        Ok(Self { command: spec.command.clone(), stdin_header: None, nonce: None })
+    }
+}
+
+/// Commands that find out what runs exec strings, with the shell each one proves when it prints `nonce`. To be tried in
+/// order; when none does, the host is [`LoginShell::Bare`].
+pub fn shell_probes(nonce: &Nonce) -> [(String, LoginShell); 2] {
+    let word = nonce.as_str();
+    [
+        // `${0%x}` is an error to csh and fish.
+        (format!("test \"${{0%x}}\" && echo {word} $$"), LoginShell::Posix),
+        // A newline in quotes is an error to csh, which therefore counts as bare.
+        (format!("exec /bin/sh -c 'echo {word} $$\n'"), LoginShell::Foreign),
+    ]
+}
+
+/// Quotes `text` for a POSIX shell: single quotes, in which nothing has a meaning.
+pub(super) fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+fn check(spec: &JobSpec) -> Result<(), PlanError> {
+    for name in spec.env.keys() {
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if name.is_empty() || !plain || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(PlanError::EnvName(name.clone()));
+        }
+    }
+    let nul_in_env = spec.env.values().any(|value| value.expose_secret().contains('\0'));
+    let cwd = spec.cwd.as_deref().unwrap_or_default();
+    for (what, found) in
+        [("command", spec.command.contains('\0')), ("cwd", cwd.contains('\0')), ("env", nul_in_env)]
+    {
+        if found {
+            return Err(PlanError::Nul(what));
+        }
+    }
+    Ok(())
+}
+
+/// One line: announce the process group, mark the environment, go to the directory, read the variables.
+fn prelude(spec: &JobSpec, nonce: &Nonce, header: Option<&SecretString>) -> String {
+    let word = nonce.as_str();
+    let mut line = format!("SSHJOBS_JOB={word}; export SSHJOBS_JOB; echo {word} $$");
+    if let Some(directory) = spec.cwd.as_deref().map(from_home) {
+        // `CDPATH=` keeps cd silent and literal.
+        write!(line, "; CDPATH= cd -- {} || exit 125", quote(directory)).expect("a string takes all");
+    }
+    if let Some(header) = header {
+        let count = header.expose_secret().len();
+        write!(
+            line,
+            "; sshjobs_env=$(dd bs=1 count={count} 2>/dev/null) && eval \"$sshjobs_env\" || exit 125; unset sshjobs_env"
+        )
+        .expect("a string takes all");
+    }
+    line
+}
+
+/// A command starts in the home directory, so what `~` stands for is there already.
+fn from_home(directory: &str) -> &str {
+    match directory.strip_prefix("~/") {
+        Some("") => ".",
+        Some(rest) => rest,
+        None if directory == "~" => ".",
+        None => directory,
+    }
+}
+
+fn env_header(spec: &JobSpec) -> Option<SecretString> {
+    if spec.env.is_empty() {
+        return None;
+    }
+    let exports =
+        spec.env.iter().map(|(name, value)| format!("export {name}={}\n", quote(value.expose_secret())));
+    Some(exports.collect::<String>().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+    use crate::job::StdinPlan;
+
+    fn spec(command: &str) -> JobSpec {
+        JobSpec {
+            host: "web1".into(),
+            command: command.into(),
+            cwd: None,
+            env: BTreeMap::new(),
+            label: None,
+            stdin: StdinPlan::Open,
+            timeout: None,
+        }
+    }
+
+    fn run(shell: &str, plan: &ExecPlan, stdin: &str) -> (String, Option<i32>) {
+        use std::io::Write as _;
+        let mut child = Command::new(shell)
+            .args(["-c", &plan.command])
+            .env("SHELL", shell)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut pipe = child.stdin.take().unwrap();
+        let header = plan.stdin_header.as_ref().map_or("", |header| header.expose_secret());
+        pipe.write_all(format!("{header}{stdin}").as_bytes()).unwrap();
+        drop(pipe);
+        let output = child.wait_with_output().unwrap();
+        (String::from_utf8(output.stdout).unwrap(), output.status.code())
+    }
+
+    const HOSTILE: &str = "a'b\"c$(echo pwned)`echo pwned`\n\\d;e&f|g!h*~ \t ";
+
+    #[test]
+    fn values_are_inert_and_not_in_the_command_line() {
+        let mut spec = spec("printf %s \"$V\"; cat");
+        spec.env.insert("V".into(), HOSTILE.into());
+        for shell in [LoginShell::Posix, LoginShell::Foreign] {
+            let plan = ExecPlan::new(&spec, shell, Nonce::new()).unwrap();
+            assert!(!plan.command.contains("pwned"));
+            let (stdout, status) = run("/bin/sh", &plan, "the rest");
+            let output = stdout.split_once('\n').unwrap().1;
+            assert_eq!((output, status), (&*format!("{HOSTILE}the rest"), Some(0)));
+        }
+    }
+
+    #[test]
+    fn a_hostile_directory_is_inert() {
+        let base = tempfile::tempdir().unwrap();
+        let directory = base.path().join(HOSTILE.trim());
+        std::fs::create_dir(&directory).unwrap();
+        let mut spec = spec("pwd");
+        spec.cwd = Some(directory.to_str().unwrap().into());
+        let plan = ExecPlan::new(&spec, LoginShell::Posix, Nonce::new()).unwrap();
+        let (stdout, _) = run("/bin/sh", &plan, "");
+        assert_eq!(stdout.split_once('\n').unwrap().1, format!("{}\n", directory.display()));
+    }
+
+    #[test]
+    fn a_missing_directory_ends_the_job_with_125() {
+        let mut spec = spec("echo never");
+        spec.cwd = Some("/does/not/exist".into());
+        let plan = ExecPlan::new(&spec, LoginShell::Posix, Nonce::new()).unwrap();
+        assert_eq!(run("/bin/sh", &plan, "").1, Some(125));
+    }
+
+    #[test]
+    fn the_command_is_what_the_user_asked_for() {
+        for command in ["printf '%s\n' \"$(echo 'a b')\" # c", "for i in 1 2; do\necho $i\ndone", "echo 'it'\\''s'"] {
+            let bare = Command::new("/bin/sh").args(["-c", command]).output().unwrap();
+            for shell in [LoginShell::Posix, LoginShell::Foreign] {
+                let plan = ExecPlan::new(&spec(command), shell, Nonce::new()).unwrap();
+                let (stdout, status) = run("/bin/sh", &plan, "");
+                assert_eq!(stdout.split_once('\n').unwrap().1.as_bytes(), bare.stdout);
+                assert_eq!(status, bare.status.code());
+            }
+        }
+    }
+
+    #[test]
+    fn a_syntax_error_does_not_swallow_the_process_group() {
+        let nonce = Nonce::new();
+        let plan = ExecPlan::new(&spec("if ((("), LoginShell::Posix, nonce.clone()).unwrap();
+        assert!(run("/bin/sh", &plan, "").0.starts_with(nonce.as_str()));
+    }
+
+    #[test]
+    fn home_is_where_a_command_starts() {
+        assert_eq!(["~", "~/", "~/a b", "~user", "/x"].map(from_home), [".", ".", "a b", "~user", "/x"]);
+    }
+
+    #[test]
+    fn bad_names_and_nul_are_refused() {
+        for name in ["", "1A", "A-B", "A=B", "A B", "A;x", "É"] {
+            let mut spec = spec("true");
+            spec.env.insert(name.into(), "v".into());
+            let error = ExecPlan::new(&spec, LoginShell::Posix, Nonce::new()).unwrap_err();
+            assert_eq!(error, PlanError::EnvName(name.into()));
+        }
+        let error = ExecPlan::new(&spec("a\0b"), LoginShell::Bare, Nonce::new()).unwrap_err();
+        assert_eq!(error, PlanError::Nul("command"));
+    }
+
+    #[test]
+    fn a_bare_host_gets_the_bare_command() {
+        let plan = ExecPlan::new(&spec("show version"), LoginShell::Bare, Nonce::new()).unwrap();
+        assert_eq!((plan.command.as_str(), plan.nonce), ("show version", None));
+        let mut with_cwd = spec("x");
+        with_cwd.cwd = Some("/".into());
+        assert!(ExecPlan::new(&with_cwd, LoginShell::Bare, Nonce::new()).is_err());
+    }
+}

@@ -1,0 +1,136 @@
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::tail::{Glance, Glanced};
+use super::{JobId, JobSpec, Log, Nonce, ProcessGroup, Status, Tail, Wait};
+use crate::output::{PageQuery, RingLimits, Selection, Stream};
+
+/// One run of one command on a host, as everybody but its reader task sees it.
+#[derive(Debug)]
+pub struct Job {
+    /// Its name.
+    pub id: JobId,
+    /// What was asked for.
+    pub spec: JobSpec,
+    /// What marks its processes on the host.
+    pub mark: Nonce,
+    log: watch::Sender<Log>,
+}
+
+/// How far a reader of raw bytes has come on each stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Positions {
+    /// Bytes read of stdout.
+    pub stdout: u64,
+    /// Bytes read of stderr.
+    pub stderr: u64,
+}
+
+/// The next raw bytes of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chunk {
+    /// Bytes of stdout.
+    pub stdout: Vec<u8>,
+    /// Bytes of stderr.
+    pub stderr: Vec<u8>,
+    /// How many bytes were evicted before this reader came for them.
+    pub dropped_bytes: u64,
+    /// The job is over, and this chunk reaches the end of both streams.
+    pub at_end: bool,
+}
+
+/// The most bytes of a stream in one [`Chunk`].
+const CHUNK_BYTES: usize = 256 << 10;
+
+impl Job {
+    /// A job that starts now.
+    pub fn new(id: JobId, spec: JobSpec, mark: Nonce, limits: RingLimits) -> Self {
+        Self { id, spec, mark, log: watch::Sender::new(Log::new(limits)) }
+    }
+
+    /// Reads the lines behind the query's cursor; waits for news when there is none.
+    ///
+    /// Reading changes nothing. Dropping the future ends the wait and loses nothing.
+    pub async fn tail(&self, query: &PageQuery, wait: &Wait) -> Tail {
+        let called = Instant::now();
+        let deadline = called + wait.patience;
+        let mut log = self.log.subscribe();
+        loop {
+            let wake_at = match (Glance { query, wait, called }).at(&log.borrow_and_update(), deadline) {
+                Glanced::Answer(tail) => return tail,
+                Glanced::Nothing { look_again_at } => look_again_at,
+            };
+            tokio::select! {
+                changed = log.changed() => changed.expect("a job owns its log"),
+                () = sleep_until(wake_at) => {}
+            }
+        }
+    }
+
+    /// Waits until the job has come as far as `reached` says, or patience runs out, and returns its status.
+    pub async fn wait_for(&self, patience: Duration, reached: impl Fn(&Log) -> bool) -> Status {
+        let mut log = self.log.subscribe();
+        // However the wait ends, the log holds the answer.
+        drop(tokio::time::timeout(patience, log.wait_for(|log| reached(log))).await);
+        let status = log.borrow().status();
+        status
+    }
+
+    /// Waits for raw bytes behind `positions`, moves these on, and returns the bytes: exact, unfinished lines included.
+    ///
+    /// Cancelling loses nothing.
+    pub async fn follow(&self, positions: &mut Positions) -> Chunk {
+        let mut log = self.log.subscribe();
+        let log = log
+            .wait_for(|log| {
+                log.outcome().is_some()
+                    || log.ring().total_bytes(Stream::Stdout) > positions.stdout
+                    || log.ring().total_bytes(Stream::Stderr) > positions.stderr
+            })
+            .await
+            .expect("a job owns its log");
+        let mut chunk = Chunk::default();
+        let mut read = |stream, position: &mut u64| {
+            let (from, bytes) = log.ring().bytes_from(stream, *position, CHUNK_BYTES);
+            chunk.dropped_bytes += from - *position;
+            *position = from + bytes.len() as u64;
+            bytes.into_owned()
+        };
+        chunk.stdout = read(Stream::Stdout, &mut positions.stdout);
+        chunk.stderr = read(Stream::Stderr, &mut positions.stderr);
+        chunk.at_end = log.outcome().is_some()
+            && log.ring().total_bytes(Stream::Stdout) == positions.stdout
+            && log.ring().total_bytes(Stream::Stderr) == positions.stderr;
+        chunk
+    }
+
+    /// The job at this moment.
+    pub fn status(&self) -> Status {
+        self.log.borrow().status()
+    }
+
+    /// Where the job lives on its host, once the host has told.
+    pub fn process_group(&self) -> Option<ProcessGroup> {
+        let pgid = self.log.borrow().pgid()?;
+        Some(ProcessGroup { pgid, mark: self.mark.clone() })
+    }
+
+    /// Looks at the log.
+    pub fn read_log<T>(&self, look: impl FnOnce(&Log) -> T) -> T {
+        look(&self.log.borrow())
+    }
+
+    /// Changes the log and tells everyone who waits.
+    pub fn write_log<T>(&self, change: impl FnOnce(&mut Log) -> T) -> T {
+        let mut result = None;
+        self.log.send_modify(|log| result = Some(change(log)));
+        result.expect("send_modify calls its argument")
+    }
+
+    /// Forgets the finished lines of the selected streams; returns how many lines and bytes went.
+    pub fn forget_output(&self, selection: Selection) -> (u64, u64) {
+        self.write_log(|log| log.ring_mut().forget(selection))
+    }
+}

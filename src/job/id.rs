@@ -1,0 +1,85 @@
+use std::fmt;
+
+use rand::RngExt;
+
+/// Crockford's base 32 in lower case: no letter that is mistaken for a digit.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+
+/// The name of a job: short, tells its host, cannot be guessed (`web1-7f3k9q2m`).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobId(String);
+
+impl JobId {
+    /// A new name for a job on `host`, with 40 random bits.
+    pub fn new(host: &str) -> Self {
+        let slug: String = host
+            .chars()
+            .map(|c| c.to_ascii_lowercase())
+            .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' })
+            .take(24)
+            .collect();
+        Self(format!("{}-{}", slug.trim_matches('-'), random(8)))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for JobId {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Display for JobId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A random word that marks a job on its remote host: in the line that tells its process group, and in the environment
+/// of its processes. Not a secret there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nonce(String);
+
+impl Nonce {
+    /// A new one, with 80 random bits.
+    pub fn new() -> Self {
+        Self(format!("sshjobs-{}", random(16)))
+    }
+
+    /// The word itself: ASCII letters, digits and `-`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Nonce {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn random(length: usize) -> String {
+    let mut rng = rand::rng();
+    (0..length).map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_id_tells_its_host_in_a_plain_alphabet() {
+        let id = JobId::new("Web_1 [::1]/x");
+        assert!(id.as_str().starts_with("web-1"), "{id}");
+        assert!(id.as_str().chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c)), "{id}");
+    }
+
+    #[test]
+    fn job_ids_differ() {
+        assert_ne!(JobId::new("a"), JobId::new("a"));
+    }
+}

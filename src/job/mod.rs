@@ -1,0 +1,27 @@
+//! Floor 1: what a job is, without a network.
+//!
+//! A [`Job`] is one run of one command. Its [`Log`] is the ring of its output plus what became of it; the log sits in a
+//! watch, so whoever waits for a state of it cannot come too late. This room also knows the shell text that a job is
+//! made of on the remote side ([`ExecPlan`], [`kill_script`]) and never meets `ssh`, which carries it there.
+
+mod exec;
+mod handle;
+mod id;
+mod kill;
+mod log;
+mod outcome;
+mod prelude;
+mod signal;
+mod spec;
+mod tail;
+
+pub use exec::{ExecPlan, LoginShell, PlanError, shell_probes};
+pub use handle::{Chunk, Job, Positions};
+pub use id::{JobId, Nonce};
+pub use kill::{KillReport, ProcessGroup, kill_script};
+pub use log::{Log, Phase, Status};
+pub use outcome::{Exit, Outcome};
+pub use prelude::Prelude;
+pub use signal::{Signal, UnknownSignal};
+pub use spec::{JobSpec, StdinPlan};
+pub use tail::{ReturnedBecause, Tail, Wait};

@@ -1,0 +1,134 @@
+use std::borrow::Cow;
+
+use memchr::memmem;
+
+use super::Nonce;
+
+/// Takes the line that tells a job's process group out of the start of its stdout.
+///
+/// The line is `NONCE PID`. Noise of the login shell's startup files may come before it; it passes. Bytes are held back
+/// only while they could be the beginning of that line, and given out by [`finish`](Self::finish) if it never ends.
+#[derive(Debug)]
+pub struct Prelude {
+    nonce: Vec<u8>,
+    held: Vec<u8>,
+    state: State,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    Looking,
+    /// The line is found or given up: everything passes.
+    Done,
+}
+
+/// Behind this much of other output the line will not come.
+const GIVE_UP_AFTER: usize = 64 << 10;
+/// The longest process id, and room for a line end.
+const LONGEST_REST: usize = 24;
+
+impl Prelude {
+    /// Looks for the line that starts with `nonce`.
+    pub fn new(nonce: &Nonce) -> Self {
+        Self { nonce: nonce.as_str().as_bytes().to_vec(), held: Vec::new(), state: State::Looking }
+    }
+
+    /// One that lets everything pass.
+    pub fn none() -> Self {
+        Self { nonce: Vec::new(), held: Vec::new(), state: State::Done }
+    }
+
+    /// What of stdout's next `chunk` is the command's own, and the process id once its line is complete.
+    pub fn strip<'a>(&mut self, chunk: &'a [u8]) -> (Cow<'a, [u8]>, Option<u32>) {
+        if self.state == State::Done {
+            return (Cow::Borrowed(chunk), None);
+        }
+        self.held.extend_from_slice(chunk);
+        match memmem::find(&self.held, &self.nonce) {
+            Some(start) => self.strip_line(start),
+            None => (Cow::Owned(self.pass_all_but_a_beginning()), None),
+        }
+    }
+
+    fn strip_line(&mut self, start: usize) -> (Cow<'static, [u8]>, Option<u32>) {
+        let rest = &self.held[start + self.nonce.len()..];
+        let end = memchr::memchr(b'\n', rest);
+        let pid = end.and_then(|end| std::str::from_utf8(&rest[..end]).ok()?.trim().parse().ok());
+        match (pid, end) {
+            (Some(_), Some(end)) => {
+                let after = start + self.nonce.len() + end + 1;
+                let mut passed = std::mem::take(&mut self.held);
+                passed.drain(start..after);
+                self.state = State::Done;
+                (Cow::Owned(passed), pid)
+            }
+            // Echoed by something, but not the line: let it pass.
+            (None, Some(_)) => (Cow::Owned(self.give_up()), None),
+            _ if rest.len() > LONGEST_REST => (Cow::Owned(self.give_up()), None),
+            _ => (Cow::Owned(self.held.drain(..start).collect()), None),
+        }
+    }
+
+    fn pass_all_but_a_beginning(&mut self) -> Vec<u8> {
+        if self.held.len() > GIVE_UP_AFTER {
+            return self.give_up();
+        }
+        let longest = self.nonce.len().min(self.held.len());
+        let beginning = (1..=longest).rev().find(|&length| self.held.ends_with(&self.nonce[..length]));
+        self.held.drain(..self.held.len() - beginning.unwrap_or(0)).collect()
+    }
+
+    fn give_up(&mut self) -> Vec<u8> {
+        self.state = State::Done;
+        std::mem::take(&mut self.held)
+    }
+
+    /// What was held back when stdout ends.
+    pub fn finish(&mut self) -> Vec<u8> {
+        self.give_up()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn strip_in_chunks(nonce: &Nonce, chunks: &[&[u8]]) -> (Vec<u8>, Option<u32>) {
+        let mut prelude = Prelude::new(nonce);
+        let (mut passed, mut found) = (Vec::new(), None);
+        for chunk in chunks {
+            let (bytes, pid) = prelude.strip(chunk);
+            passed.extend_from_slice(&bytes);
+            found = found.or(pid);
+        }
+        passed.extend(prelude.finish());
+        (passed, found)
+    }
+
+    #[test]
+    fn the_line_is_taken_out_wherever_the_chunks_divide_it() {
+        let nonce = Nonce::new();
+        let whole = format!("motd\nno newline{} 4711\nthe output\n", nonce.as_str()).into_bytes();
+        for cut in 0..whole.len() {
+            let (passed, pid) = strip_in_chunks(&nonce, &[&whole[..cut], &whole[cut..]]);
+            assert_eq!(String::from_utf8(passed).unwrap(), "motd\nno newlinethe output\n", "cut at {cut}");
+            assert_eq!(pid, Some(4711));
+        }
+        let bytes: Vec<&[u8]> = whole.chunks(1).collect();
+        assert_eq!(strip_in_chunks(&nonce, &bytes).1, Some(4711));
+    }
+
+    #[test]
+    fn output_without_the_line_passes_whole() {
+        let (nonce, text) = (Nonce::new(), b"sshjobs-sshjobs: syntax error");
+        assert_eq!(strip_in_chunks(&nonce, &[text]), (text.to_vec(), None));
+        let broken = format!("{} no pid\nx", nonce.as_str());
+        assert_eq!(strip_in_chunks(&nonce, &[broken.as_bytes()]), (broken.into_bytes(), None));
+    }
+
+    #[test]
+    fn nothing_is_held_back_that_cannot_be_the_line() {
+        let mut prelude = Prelude::new(&Nonce::new());
+        assert_eq!(&*prelude.strip(b"prompt> ").0, b"prompt> ");
+    }
+}

@@ -1,0 +1,91 @@
+use std::fmt;
+use std::str::FromStr;
+
+/// A signal that can be sent to a job: those of RFC 4254 §6.10, and the three of job control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal(&'static str);
+
+/// Names without `SIG`, with the number where all systems agree on it.
+const SIGNALS: [(&str, Option<u8>); 16] = [
+    ("HUP", Some(1)),
+    ("INT", Some(2)),
+    ("QUIT", Some(3)),
+    ("ILL", Some(4)),
+    ("ABRT", Some(6)),
+    ("FPE", Some(8)),
+    ("KILL", Some(9)),
+    ("SEGV", Some(11)),
+    ("PIPE", Some(13)),
+    ("ALRM", Some(14)),
+    ("TERM", Some(15)),
+    ("USR1", None),
+    ("USR2", None),
+    ("STOP", None),
+    ("TSTP", None),
+    ("CONT", None),
+];
+
+/// A text that names no signal.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{0:?} is not a signal")]
+pub struct UnknownSignal(pub String);
+
+impl Signal {
+    /// Ask to end.
+    pub const TERM: Self = Self("TERM");
+    /// End without asking.
+    pub const KILL: Self = Self("KILL");
+    /// What Ctrl-C sends.
+    pub const INT: Self = Self("INT");
+
+    /// The name without `SIG`.
+    pub fn name(self) -> &'static str {
+        self.0
+    }
+
+    /// Every signal's name, for hints.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        SIGNALS.iter().map(|(name, _)| *name)
+    }
+}
+
+impl FromStr for Signal {
+    type Err = UnknownSignal;
+
+    /// Reads any usual spelling: `TERM`, `sigterm`, `15`.
+    fn from_str(text: &str) -> Result<Self, UnknownSignal> {
+        let upper = text.trim().to_ascii_uppercase();
+        let name = upper.strip_prefix("SIG").unwrap_or(&upper);
+        let number = name.parse::<u8>().ok();
+        SIGNALS
+            .iter()
+            .find(|(known, known_number)| *known == name || (number.is_some() && *known_number == number))
+            .map(|(known, _)| Self(known))
+            .ok_or_else(|| UnknownSignal(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_usual_spelling_names_a_signal() {
+        for spelling in ["TERM", "SIGTERM", "sigterm", "15", " term "] {
+            assert_eq!(spelling.parse(), Ok(Signal::TERM));
+        }
+    }
+
+    #[test]
+    fn what_is_no_signal_is_refused() {
+        for spelling in ["", "SIG", "FOO", "0", "64", "-9", "TERM;reboot"] {
+            assert_eq!(spelling.parse::<Signal>(), Err(UnknownSignal(spelling.to_owned())));
+        }
+    }
+}
