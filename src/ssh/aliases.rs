@@ -1,0 +1,99 @@
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How deep `Include` may nest, as in ssh.
+const MAX_DEPTH: usize = 16;
+
+/// The host names that ssh_config's `Host` lines spell out, without wildcards or negations, `Include`s followed.
+///
+/// What a name means is for `ssh -G` to say; this only lists them. A file that doesn't exist is empty.
+pub fn concrete_aliases(file: Option<&Path>) -> io::Result<BTreeSet<String>> {
+    let mut aliases = BTreeSet::new();
+    let home = etcetera::home_dir().unwrap_or_default();
+    match file {
+        Some(file) => read(file, &home.join(".ssh"), 0, &mut aliases)?,
+        None => {
+            read(&home.join(".ssh/config"), &home.join(".ssh"), 0, &mut aliases)?;
+            read(Path::new("/etc/ssh/ssh_config"), Path::new("/etc/ssh"), 0, &mut aliases)?;
+        }
+    }
+    Ok(aliases)
+}
+
+fn read(file: &Path, base: &Path, depth: usize, aliases: &mut BTreeSet<String>) -> io::Result<()> {
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for (keyword, arguments) in text.lines().filter_map(keyword_and_arguments) {
+        match keyword.as_str() {
+            "host" => aliases.extend(arguments.into_iter().filter(|name| is_concrete(name))),
+            "include" if depth < MAX_DEPTH => {
+                for included in arguments.iter().flat_map(|pattern| included_files(pattern, base)) {
+                    read(&included, base, depth + 1, aliases)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn is_concrete(name: &str) -> bool {
+    !name.contains(['*', '?', '!'])
+}
+
+fn included_files(pattern: &str, base: &Path) -> Vec<PathBuf> {
+    let home = etcetera::home_dir().unwrap_or_default();
+    let path = match pattern.strip_prefix("~/") {
+        Some(rest) => home.join(rest),
+        None => base.join(pattern),
+    };
+    let matches = path.to_str().and_then(|path| glob::glob(path).ok());
+    matches.into_iter().flatten().filter_map(Result::ok).collect()
+}
+
+/// `Keyword a "b c"`, `Keyword=a`; the keyword in lower case.
+fn keyword_and_arguments(line: &str) -> Option<(String, Vec<String>)> {
+    let line = line.trim();
+    if line.is_empty() || line.starts_with('#') {
+        return None;
+    }
+    let (keyword, rest) = line.split_once(|c: char| c.is_whitespace() || c == '=')?;
+    let rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '=');
+    let mut arguments = Vec::new();
+    for (index, part) in rest.split('"').enumerate() {
+        match index % 2 {
+            0 => arguments.extend(part.split_whitespace().map(str::to_owned)),
+            _ => arguments.push(part.to_owned()),
+        }
+    }
+    Some((keyword.to_ascii_lowercase(), arguments))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn concrete_names_are_listed_and_includes_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config");
+        let more = dir.path().join("more.conf");
+        std::fs::write(&more, "Host inner \"quoted one\"\n  Include missing\n").unwrap();
+        let text = format!("Include {}\n# Host no\nhost=web1 web2 *.x !y web?\n  User Host\n", more.display());
+        std::fs::write(&file, text).unwrap();
+        let aliases: Vec<_> = concrete_aliases(Some(&file)).unwrap().into_iter().collect();
+        assert_eq!(aliases, ["inner", "quoted one", "web1", "web2"]);
+    }
+
+    #[test]
+    fn a_file_that_includes_itself_comes_to_an_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("config");
+        std::fs::write(&file, format!("Include {}\nHost a\n", file.display())).unwrap();
+        assert_eq!(concrete_aliases(Some(&file)).unwrap().len(), 1);
+    }
+}

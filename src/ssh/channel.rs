@@ -1,0 +1,158 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use russh::client::Msg;
+use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf};
+use tokio::io::AsyncWriteExt;
+use tokio::time::timeout;
+
+use super::ChannelError;
+
+/// What can happen on a session channel, in the words of RFC 4254.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChannelEvent {
+    /// Data (§5.2): stdout.
+    Data(Bytes),
+    /// Extended data (§5.2); the one type in use is stderr.
+    ExtendedData(Bytes),
+    /// No more data will come (§5.3).
+    Eof,
+    /// The command's exit-status (§6.10).
+    ExitStatus(u32),
+    /// The command's exit-signal (§6.10), named without `SIG`.
+    ExitSignal(String),
+    /// The exec request was granted (§5.4).
+    Success,
+    /// The exec request was refused (§5.4).
+    Failure,
+    /// The channel is closed (§5.3). Nothing follows.
+    Close,
+}
+
+/// An open session channel on which nothing runs yet.
+pub struct Channel {
+    pub(super) channel: russh::Channel<Msg>,
+    pub(super) time_limit: Duration,
+}
+
+/// The receiving half of a channel.
+#[derive(Debug)]
+pub struct ChannelReader(ChannelReadHalf);
+
+/// The sending half of a channel. Each call is bounded by the connection's time limit, but for [`write`](Self::write).
+pub struct ChannelWriter {
+    half: ChannelWriteHalf<Msg>,
+    time_limit: Duration,
+}
+
+/// The largest piece of stdin handed over at once; russh holds what the window does not take.
+const STDIN_PIECE: usize = 32 << 10;
+
+impl Channel {
+    /// Asks the server to run `command` (RFC 4254 §6.5); the answer comes as an event.
+    pub async fn exec(self, command: &str) -> Result<(ChannelReader, ChannelWriter), ChannelError> {
+        let (reader, half) = self.channel.split();
+        let time_limit = self.time_limit;
+        bounded(time_limit, half.exec(true, command)).await?;
+        Ok((ChannelReader(reader), ChannelWriter { half, time_limit }))
+    }
+}
+
+impl ChannelReader {
+    /// The next event. None without a [`ChannelEvent::Close`] before means that the connection is lost.
+    ///
+    /// Must be called without delay: events nobody takes hold up every channel of the connection. Cancel safe.
+    pub async fn next(&mut self) -> Option<ChannelEvent> {
+        loop {
+            if let Some(event) = translate(self.0.wait().await?) {
+                return Some(event);
+            }
+        }
+    }
+}
+
+fn translate(message: ChannelMsg) -> Option<ChannelEvent> {
+    Some(match message {
+        ChannelMsg::Data { data } => ChannelEvent::Data(data),
+        ChannelMsg::ExtendedData { data, .. } => ChannelEvent::ExtendedData(data),
+        ChannelMsg::Eof => ChannelEvent::Eof,
+        ChannelMsg::ExitStatus { exit_status } => ChannelEvent::ExitStatus(exit_status),
+        ChannelMsg::ExitSignal { signal_name, .. } => ChannelEvent::ExitSignal(signal_text(signal_name)),
+        ChannelMsg::Success => ChannelEvent::Success,
+        ChannelMsg::Failure => ChannelEvent::Failure,
+        ChannelMsg::Close => ChannelEvent::Close,
+        // Windows are russh's business, and the rest is never sent to a client.
+        _ => return None,
+    })
+}
+
+fn signal_text(signal: russh::Sig) -> String {
+    match signal {
+        russh::Sig::Custom(name) => name,
+        known => format!("{known:?}"),
+    }
+}
+
+impl ChannelWriter {
+    /// Sends some of `data` to stdin and returns how many bytes went; waits while the window is closed.
+    ///
+    /// Cancel safe: nothing was sent when the future is dropped.
+    pub async fn write(&self, data: &[u8]) -> Result<usize, ChannelError> {
+        let piece = &data[..data.len().min(STDIN_PIECE)];
+        self.half.make_writer().write(piece).await.map_err(|_| ChannelError::ConnectionLost)
+    }
+
+    /// Ends stdin (RFC 4254 §5.3).
+    pub async fn eof(&self) -> Result<(), ChannelError> {
+        bounded(self.time_limit, self.half.eof()).await
+    }
+
+    /// Asks the server to signal the command (RFC 4254 §6.9). There is no answer: servers may ignore it silently.
+    pub async fn signal(&self, name: &str) -> Result<(), ChannelError> {
+        bounded(self.time_limit, self.half.signal(signal_from(name))).await
+    }
+
+    /// Closes the channel. The server's own Close follows as an event.
+    pub async fn close(&self) -> Result<(), ChannelError> {
+        bounded(self.time_limit, self.half.close()).await
+    }
+}
+
+fn signal_from(name: &str) -> russh::Sig {
+    use russh::Sig;
+    match name {
+        "ABRT" => Sig::ABRT,
+        "ALRM" => Sig::ALRM,
+        "FPE" => Sig::FPE,
+        "HUP" => Sig::HUP,
+        "ILL" => Sig::ILL,
+        "INT" => Sig::INT,
+        "KILL" => Sig::KILL,
+        "PIPE" => Sig::PIPE,
+        "QUIT" => Sig::QUIT,
+        "SEGV" => Sig::SEGV,
+        "TERM" => Sig::TERM,
+        "USR1" => Sig::USR1,
+        other => Sig::Custom(other.to_owned()),
+    }
+}
+
+async fn bounded<T>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, russh::Error>>,
+) -> Result<T, ChannelError> {
+    match timeout(limit, call).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(russh::Error::ChannelOpenFailure(_))) => Err(ChannelError::OpenRefused),
+        Ok(Err(_)) => Err(ChannelError::ConnectionLost),
+        Err(_) => Err(ChannelError::TimedOut(limit)),
+    }
+}
+
+pub(super) async fn open(
+    handle: &russh::client::Handle<super::host_key::HostKeyCheck>,
+    time_limit: Duration,
+) -> Result<Channel, ChannelError> {
+    let channel = bounded(time_limit, handle.channel_open_session()).await?;
+    Ok(Channel { channel, time_limit })
+}

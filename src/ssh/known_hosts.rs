@@ -1,0 +1,240 @@
+use std::io;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
+use russh::keys::{Algorithm, PublicKey};
+use sha1::Sha1;
+
+/// The name under which a host's key is looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostName {
+    /// What an entry must match: `host`, or `[host]:port` off port 22. Lower case.
+    exact: String,
+    /// The bare name, which ssh also accepts off port 22 when nothing else is listed.
+    bare: Option<String>,
+}
+
+impl HostName {
+    /// The name of `address` at `port`.
+    pub fn new(address: &str, port: u16) -> Self {
+        let bare = address.to_ascii_lowercase();
+        match port {
+            22 => Self { exact: bare, bare: None },
+            _ => Self { exact: format!("[{bare}]:{port}"), bare: Some(bare) },
+        }
+    }
+
+    /// A HostKeyAlias: looked up as it is, whatever the port.
+    pub fn alias(alias: &str) -> Self {
+        Self { exact: alias.to_ascii_lowercase(), bare: None }
+    }
+
+    /// As it would be written into known_hosts.
+    pub fn as_str(&self) -> &str {
+        &self.exact
+    }
+}
+
+/// What known_hosts says about a key that a host presents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The host is listed with this key.
+    Known,
+    /// The host is not listed at all.
+    Unknown,
+    /// The host is listed, but with another key or another type of key.
+    Changed {
+        /// Where the listed key stands.
+        file: PathBuf,
+        /// On which line, from 1.
+        line: usize,
+        /// The listed key's SHA-256 fingerprint.
+        listed: String,
+    },
+    /// The key is marked as `@revoked` for this host.
+    Revoked {
+        /// Where that is said.
+        file: PathBuf,
+        /// On which line, from 1.
+        line: usize,
+    },
+}
+
+/// A known_hosts file that exists but can't be read.
+#[derive(Debug, thiserror::Error)]
+#[error("can't read {}", file.display())]
+pub struct KnownHostsError {
+    /// The file.
+    pub file: PathBuf,
+    /// Why.
+    pub source: io::Error,
+}
+
+/// The entries of the known_hosts files that count for a host.
+///
+/// The format is sshd(8)'s: markers, comma-separated patterns with `*`, `?` and `!`, hashed names, `[host]:port`.
+/// Lines that can't be understood are no entries. `@cert-authority` lines vouch for certificates only, never for a key.
+#[derive(Debug, Default)]
+pub struct KnownHosts {
+    entries: Vec<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    file: PathBuf,
+    line: usize,
+    revoked: bool,
+    hosts: Hosts,
+    key: PublicKey,
+}
+
+#[derive(Debug)]
+enum Hosts {
+    Patterns(Vec<String>),
+    /// HMAC-SHA1 of the name with a salt.
+    Hashed {
+        salt: Vec<u8>,
+        hash: Vec<u8>,
+    },
+}
+
+impl KnownHosts {
+    /// Reads the files. One that doesn't exist is empty; one that can't be read is an error, never empty.
+    pub fn load(files: &[PathBuf]) -> Result<Self, KnownHostsError> {
+        let mut known = Self::default();
+        for file in files {
+            match std::fs::read(file) {
+                Ok(bytes) => known.add(file, &String::from_utf8_lossy(&bytes)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => return Err(KnownHostsError { file: file.clone(), source }),
+            }
+        }
+        Ok(known)
+    }
+
+    /// Adds the entries of a file's text.
+    pub fn add(&mut self, file: &Path, text: &str) {
+        let lines = text.lines().enumerate();
+        self.entries.extend(lines.filter_map(|(index, line)| Entry::parse(file, index + 1, line)));
+    }
+
+    /// Judges `key` as presented by `host`.
+    pub fn verdict(&self, host: &HostName, key: &PublicKey) -> Verdict {
+        match (self.verdict_on(&host.exact, key), &host.bare) {
+            // Off port 22 ssh also accepts an entry for the bare name, but holds none against the host.
+            (Verdict::Unknown, Some(bare)) => match self.verdict_on(bare, key) {
+                Verdict::Changed { .. } => Verdict::Unknown,
+                verdict @ (Verdict::Known | Verdict::Unknown | Verdict::Revoked { .. }) => verdict,
+            },
+            (verdict, _) => verdict,
+        }
+    }
+
+    fn verdict_on(&self, name: &str, key: &PublicKey) -> Verdict {
+        let of_host = || self.entries.iter().filter(|entry| entry.hosts.contains(name));
+        let same = |entry: &&Entry| entry.key.key_data() == key.key_data();
+        if let Some(entry) = of_host().filter(|entry| entry.revoked).find(same) {
+            return Verdict::Revoked { file: entry.file.clone(), line: entry.line };
+        }
+        let mut listed = of_host().filter(|entry| !entry.revoked).peekable();
+        let Some(first) = listed.peek().copied() else { return Verdict::Unknown };
+        match listed.find(same) {
+            Some(_) => Verdict::Known,
+            None => Verdict::Changed {
+                file: first.file.clone(),
+                line: first.line,
+                listed: first.key.fingerprint(russh::keys::HashAlg::Sha256).to_string(),
+            },
+        }
+    }
+
+    /// The types of the keys listed for `host`, so that the server can be asked for one of these.
+    pub fn key_types(&self, host: &HostName) -> Vec<Algorithm> {
+        let types_for = |name: &str| -> Vec<Algorithm> {
+            let of_host = self.entries.iter().filter(|entry| !entry.revoked && entry.hosts.contains(name));
+            of_host.map(|entry| entry.key.algorithm()).collect()
+        };
+        let exact = types_for(&host.exact);
+        match &host.bare {
+            Some(bare) if exact.is_empty() => types_for(bare),
+            _ => exact,
+        }
+    }
+}
+
+impl Entry {
+    fn parse(file: &Path, line: usize, text: &str) -> Option<Self> {
+        let mut fields = text.split_ascii_whitespace().peekable();
+        let first = fields.next_if(|field| field.starts_with('@'));
+        let revoked = match first {
+            None => false,
+            Some("@revoked") => true,
+            // A CA vouches for certificates, and an unknown marker for nothing.
+            Some(_) => return None,
+        };
+        let hosts = fields.next().filter(|hosts| !hosts.starts_with('#'))?;
+        let (_, blob) = (fields.next()?, fields.next()?);
+        Some(Self {
+            file: file.to_owned(),
+            line,
+            revoked,
+            hosts: Hosts::parse(hosts)?,
+            key: russh::keys::parse_public_key_base64(blob).ok()?,
+        })
+    }
+}
+
+impl Hosts {
+    fn parse(text: &str) -> Option<Self> {
+        let Some(hashed) = text.strip_prefix("|1|") else {
+            return Some(Self::Patterns(text.split(',').map(str::to_ascii_lowercase).collect()));
+        };
+        let (salt, hash) = hashed.split_once('|')?;
+        Some(Self::Hashed { salt: BASE64_STANDARD.decode(salt).ok()?, hash: BASE64_STANDARD.decode(hash).ok()? })
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        match self {
+            Self::Hashed { salt, hash } => {
+                let mut mac = Hmac::<Sha1>::new_from_slice(salt).expect("HMAC takes a key of any length");
+                mac.update(name.as_bytes());
+                mac.verify_slice(hash).is_ok()
+            }
+            Self::Patterns(patterns) => {
+                let negated = |pattern: &String| {
+                    pattern.strip_prefix('!').is_some_and(|pattern| glob_match(pattern, name))
+                };
+                !patterns.iter().any(negated) && patterns.iter().any(|pattern| glob_match(pattern, name))
+            }
+        }
+    }
+}
+
+/// Whether `name` matches `pattern`, in which `*` stands for any text and `?` for any character. Linear in practice:
+/// only the last `*` is ever gone back to.
+fn glob_match(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        if p < pattern.len() && pattern[p] == b'*' {
+            star = Some((p, n));
+            p += 1;
+        } else if p < pattern.len() && (pattern[p] == b'?' || pattern[p] == name[n]) {
+            p += 1;
+            n += 1;
+        } else if let Some((at, taken)) = star {
+            star = Some((at, taken + 1));
+            p = at + 1;
+            n = taken + 1;
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
+}
+
+#[cfg(test)]
+mod tests;
