@@ -3,3 +3,4 @@
 pub mod job;
 pub mod output;
 pub mod ssh;
+pub mod runner;

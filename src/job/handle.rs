@@ -111,6 +111,11 @@ impl Job {
         self.log.borrow().status()
     }
 
+    /// How long ago the job ended, when it has.
+    pub fn ended_for(&self) -> Option<Duration> {
+        self.log.borrow().ended_for()
+    }
+
     /// Where the job lives on its host, once the host has told.
     pub fn process_group(&self) -> Option<ProcessGroup> {
         let pgid = self.log.borrow().pgid()?;

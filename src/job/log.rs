@@ -26,7 +26,7 @@ pub struct Log {
     clock: Clock,
     first_output_at: Option<Timestamp>,
     last_output: Option<Instant>,
-    ended_at: Option<Timestamp>,
+    ended: Option<Instant>,
 }
 
 /// What is known of a job at one moment, without its output.
@@ -64,7 +64,7 @@ impl Log {
             clock: Clock::now(),
             first_output_at: None,
             last_output: None,
-            ended_at: None,
+            ended: None,
         }
     }
 
@@ -105,7 +105,7 @@ impl Log {
     pub fn end(&mut self, outcome: Outcome) {
         if self.outcome().is_none() {
             self.finish_streams();
-            self.ended_at = Some(self.clock.at(Instant::now()));
+            self.ended = Some(Instant::now());
             self.phase = Phase::Ended(outcome);
         }
     }
@@ -148,6 +148,11 @@ impl Log {
         self.last_output
     }
 
+    /// How long ago the job ended, when it has.
+    pub fn ended_for(&self) -> Option<Duration> {
+        self.ended.map(|at| at.elapsed())
+    }
+
     /// Everything but the output.
     pub fn status(&self) -> Status {
         let dropped = self.ring.newest().value() - self.ring.line_count() as u64;
@@ -156,7 +161,7 @@ impl Log {
             started_at: self.clock.wall,
             first_output_at: self.first_output_at,
             last_output_at: self.last_output.map(|at| self.clock.at(at)),
-            ended_at: self.ended_at,
+            ended_at: self.ended.map(|at| self.clock.at(at)),
             total_lines: self.ring.newest().value(),
             total_bytes: Stream::ALL.into_iter().map(|stream| self.ring.total_bytes(stream)).sum(),
             dropped_lines: dropped,

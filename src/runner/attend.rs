@@ -1,0 +1,71 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::SecretString;
+use tokio::time::timeout;
+
+use super::end::end_tree;
+use super::link::{Directory, Link};
+use super::spawn::Shared;
+use super::stdin::Stdin;
+use super::{EventSource, Reader};
+use crate::job::{Job, Outcome, Signal};
+use crate::ssh::Lease;
+
+/// After the end: how long the server may take to close the channel.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// After its tree was ended: how long the server may take to say that the job is over.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Stays with a job from its start to its end, then cleans up after it.
+pub(super) async fn attend<D: Directory, S: EventSource>(
+    shared: Arc<Shared<D>>,
+    job: Arc<Job>,
+    mut reader: Reader<S>,
+    stdin: Arc<Stdin>,
+    stdin_header: Option<SecretString>,
+    lease: Lease<Link>,
+) {
+    let outcome = {
+        let feeding = async {
+            if let Err(error) = stdin.begin(stdin_header, &job.spec.stdin).await {
+                tracing::debug!(job = %job.id, %error, "stdin ended early");
+            }
+            std::future::pending().await
+        };
+        let reading = read_within_limit(&shared, &job, &mut reader, &stdin);
+        tokio::select! {
+            outcome = reading => outcome,
+            never = feeding => never,
+        }
+    };
+    tracing::info!(job = %job.id, ?outcome, "job ended");
+    job.write_log(|log| log.end(outcome));
+    shared.registry().finish(&job.id);
+    // A connection that is lost needs no closing.
+    stdin.channel().close().await.ok();
+    drop(timeout(CLOSE_TIMEOUT, reader.drop_until_close()).await);
+    drop(lease);
+}
+
+async fn read_within_limit<D: Directory, S: EventSource>(
+    shared: &Shared<D>,
+    job: &Job,
+    reader: &mut Reader<S>,
+    stdin: &Stdin,
+) -> Outcome {
+    let Some(limit) = job.spec.timeout else { return reader.run().await };
+    if let Ok(outcome) = timeout(limit, reader.run()).await {
+        return outcome;
+    }
+    tracing::info!(job = %job.id, ?limit, "time limit reached");
+    let grace = shared.limits.kill_grace();
+    let ending = async {
+        if let Err(error) = end_tree(shared, job, Signal::TERM, Some(grace), stdin.channel()).await {
+            tracing::warn!(job = %job.id, %error, "the job could not be ended");
+        }
+    };
+    let reading = timeout(grace + END_TIMEOUT, reader.run());
+    drop(tokio::join!(ending, reading));
+    Outcome::TimedOut(reader.exit())
+}

@@ -1,0 +1,78 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::job::PlanError;
+use crate::ssh::{ChannelError, ConnectError};
+
+/// Why a job was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// There are as many running jobs as there may be.
+    #[error("{running} jobs are running {place}, which is the limit")]
+    Capacity {
+        /// How many.
+        running: usize,
+        /// Where: on a host, or in all.
+        place: String,
+    },
+    /// The host can't be reached.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// Every connection that the host may get is full.
+    #[error("{0}")]
+    ConnectionsFull(String),
+    /// No channel could be opened.
+    #[error("no channel to {host} can be opened")]
+    Channel {
+        /// The host.
+        host: String,
+        /// Why.
+        source: ChannelError,
+    },
+    /// The server refused to run the command.
+    #[error("{0} refused to run the command")]
+    ExecRefused(String),
+    /// The job can't be run as asked.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The key was used before, for something else.
+    #[error("the idempotency key was used for another job")]
+    KeyReused,
+    /// The runner is being shut down.
+    #[error("the program is shutting down")]
+    ShuttingDown,
+}
+
+/// Why a signal was not sent.
+#[derive(Debug, thiserror::Error)]
+pub enum SignalError {
+    /// The job is over, and nothing of it can be left.
+    #[error("the job is over")]
+    JobEnded,
+    /// The host can't be reached to send it.
+    #[error(transparent)]
+    Unreachable(Arc<SpawnError>),
+    /// The host did not say in time whether the signal was delivered.
+    #[error("the host did not answer within {0:?}")]
+    TimedOut(Duration),
+}
+
+/// Why stdin was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// Stdin has been closed, or never was open.
+    #[error("the job's stdin is closed")]
+    StdinClosed,
+    /// The job is over.
+    #[error("the job is over")]
+    JobEnded,
+    /// The command does not read: its window stayed closed for the time given.
+    #[error("the command does not read its stdin; {written} bytes were written")]
+    Backpressure {
+        /// Bytes that were sent.
+        written: usize,
+    },
+    /// The channel can't be used.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+}

@@ -1,0 +1,110 @@
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::output::RingLimits;
+use crate::ssh::PoolLimits;
+
+/// The bounds within which jobs run; the `[limits]` table of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Lines of output kept for each job.
+    pub ring_buffer_lines: usize,
+    /// Bytes of output kept for each job; at least four times `max_line_bytes`.
+    pub ring_buffer_bytes: usize,
+    /// Bytes of output kept over all jobs. The output of finished jobs gives way first.
+    pub buffered_bytes_total: usize,
+    /// The longest line; a longer one is cut into numbered continuations.
+    pub max_line_bytes: usize,
+    /// How many jobs may run at the same time.
+    pub max_jobs: usize,
+    /// How many of them on one host.
+    pub max_jobs_per_host: usize,
+    /// How many finished jobs are kept with their output.
+    pub max_finished: usize,
+    /// For how many seconds a finished job is kept.
+    pub keep_finished_s: u64,
+    /// The longest a call waits, in milliseconds; below the time-outs of MCP clients.
+    pub max_wait_ms: u64,
+    /// After the command has exited: how many milliseconds of silence end the job when something, such as a background
+    /// child, keeps the channel open.
+    pub drain_ms: u64,
+    /// From TERM to KILL, in milliseconds, when a job is ended by its time limit or with the program.
+    pub kill_grace_ms: u64,
+    /// How many seconds a connection without jobs is kept.
+    pub idle_connection_s: u64,
+    /// How many jobs share a connection. OpenSSH's MaxSessions is 10; two are left for signals.
+    pub jobs_per_connection: usize,
+    /// How many connections a host may get.
+    pub connections_per_host: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let ring = RingLimits::default();
+        Self {
+            ring_buffer_lines: ring.lines,
+            ring_buffer_bytes: ring.bytes,
+            buffered_bytes_total: 1 << 30,
+            max_line_bytes: ring.line_bytes,
+            max_jobs: 1000,
+            max_jobs_per_host: 1000,
+            max_finished: 1000,
+            keep_finished_s: 3600,
+            max_wait_ms: 50_000,
+            drain_ms: 2000,
+            kill_grace_ms: 3000,
+            idle_connection_s: 300,
+            jobs_per_connection: 8,
+            connections_per_host: 128,
+        }
+    }
+}
+
+impl Limits {
+    /// What a limit says that can't be, if anything: names the setting.
+    pub fn mistake(&self) -> Option<String> {
+        let positive = [
+            ("ring_buffer_lines", self.ring_buffer_lines),
+            ("max_jobs", self.max_jobs),
+            ("max_jobs_per_host", self.max_jobs_per_host),
+            ("jobs_per_connection", self.jobs_per_connection),
+            ("connections_per_host", self.connections_per_host),
+        ];
+        if let Some((name, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
+            return Some(format!("{name} must be at least 1"));
+        }
+        if self.max_line_bytes < 64 {
+            return Some("max_line_bytes must be at least 64".to_owned());
+        }
+        if self.ring_buffer_bytes / 4 < self.max_line_bytes {
+            return Some("ring_buffer_bytes must be at least four times max_line_bytes".to_owned());
+        }
+        None
+    }
+
+    pub(super) fn ring(&self) -> RingLimits {
+        RingLimits {
+            lines: self.ring_buffer_lines,
+            bytes: self.ring_buffer_bytes,
+            line_bytes: self.max_line_bytes,
+        }
+    }
+
+    pub(super) fn pool(&self) -> PoolLimits {
+        PoolLimits {
+            channels_per_connection: self.jobs_per_connection,
+            connections_per_host: self.connections_per_host,
+            idle: Duration::from_secs(self.idle_connection_s),
+        }
+    }
+
+    pub(super) fn drain(&self) -> Duration {
+        Duration::from_millis(self.drain_ms)
+    }
+
+    pub(super) fn kill_grace(&self) -> Duration {
+        Duration::from_millis(self.kill_grace_ms)
+    }
+}

@@ -1,0 +1,240 @@
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::attend::attend;
+use super::link::{Directory, Link, Linker};
+use super::registry::Registry;
+use super::stdin::Stdin;
+use super::sweep::sweep;
+use super::{Limits, Lookup, Reader, SpawnError, WriteError};
+use crate::job::{ExecPlan, Job, JobId, JobSpec, Nonce, Outcome, Phase, Prelude};
+use crate::ssh::{ChannelError, ChannelReader, ConnectError, Lease, Pool, PoolError, Usage};
+
+/// Runs jobs. Dropping it without [`shutdown`](Self::shutdown) stops its tasks and leaves remote processes alone.
+pub struct Runner<D: Directory> {
+    pub(super) shared: Arc<Shared<D>>,
+    pub(super) tasks: Mutex<JoinSet<()>>,
+}
+
+/// What the runner's tasks work on.
+pub(super) struct Shared<D: Directory> {
+    pub(super) pool: Pool<Linker<D>>,
+    pub(super) limits: Limits,
+    registry: Mutex<Registry>,
+    pub(super) stopping: CancellationToken,
+}
+
+/// How long the server may take to say whether it runs the command.
+const EXEC_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a channel is tried for: a pooled connection may have died unnoticed, or be full before its planned limit.
+const OPEN_ATTEMPTS: usize = 4;
+
+impl<D: Directory> Shared<D> {
+    /// The registry. A panic elsewhere leaves it whole, since each change is a single call.
+    pub(super) fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A command that the server was asked to run.
+struct Started {
+    reader: ChannelReader,
+    stdin: Stdin,
+    plan: ExecPlan,
+    lease: Lease<Link>,
+}
+
+impl<D: Directory> Runner<D> {
+    /// A runner without jobs, which finds hosts through `directory`.
+    pub fn new(directory: D, limits: Limits) -> Self {
+        let shared = Arc::new(Shared {
+            pool: Pool::new(Linker(directory), limits.pool()),
+            limits,
+            registry: Mutex::default(),
+            stopping: CancellationToken::new(),
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(sweep(Arc::clone(&shared)));
+        Self { shared, tasks: Mutex::new(tasks) }
+    }
+
+    /// Starts a job and returns once the server runs it.
+    ///
+    /// With a `key` that was used before, returns the job it was used for and starts nothing. Cancelling before the
+    /// command was sent starts nothing; afterwards the job goes on and is listed.
+    pub async fn spawn(&self, spec: JobSpec, key: Option<String>) -> Result<Arc<Job>, SpawnError> {
+        let (job, reservation) = match self.reserve(spec, key)? {
+            Reserved::Again(job) => return started(job).await,
+            Reserved::New(job, reservation) => (job, reservation),
+        };
+        let begun = self.start(&job).await?;
+        self.leave_to_tasks(&job, begun);
+        reservation.keep();
+        let job = started(job).await;
+        if let Err(SpawnError::ExecRefused(host)) = &job {
+            tracing::info!(host, "exec refused");
+        }
+        job
+    }
+
+    fn reserve(&self, spec: JobSpec, key: Option<String>) -> Result<Reserved<D>, SpawnError> {
+        if self.shared.stopping.is_cancelled() {
+            return Err(SpawnError::ShuttingDown);
+        }
+        let mut registry = self.shared.registry();
+        if let Some(job) = registry.by_key(key.as_deref(), &spec)? {
+            return Ok(Reserved::Again(job));
+        }
+        registry.check_room(&spec.host, &self.shared.limits)?;
+        let id = JobId::new(&spec.host);
+        let job = Arc::new(Job::new(id, spec, Nonce::new(), self.shared.limits.ring()));
+        registry.insert(Arc::clone(&job), key);
+        let shared = Arc::clone(&self.shared);
+        Ok(Reserved::New(Arc::clone(&job), Reservation { shared, job: Some(job) }))
+    }
+
+    async fn start(&self, job: &Job) -> Result<Started, SpawnError> {
+        let host = &job.spec.host;
+        let mut last = ChannelError::ConnectionLost;
+        for _ in 0..OPEN_ATTEMPTS {
+            let lease = self.shared.pool.lease(host).await.map_err(pool_error)?;
+            let plan = ExecPlan::new(&job.spec, lease.connection().shell, job.mark.clone())?;
+            let channel = match lease.connection().connection.open().await {
+                Ok(channel) => channel,
+                Err(error @ ChannelError::TimedOut(_)) => {
+                    return Err(SpawnError::Channel { host: host.clone(), source: error });
+                }
+                Err(error @ ChannelError::OpenRefused) => {
+                    lease.refused();
+                    last = error;
+                    continue;
+                }
+                Err(error @ ChannelError::ConnectionLost) => {
+                    last = error;
+                    continue;
+                }
+            };
+            let (reader, writer) = channel
+                .exec(&plan.command)
+                .await
+                .map_err(|source| SpawnError::Channel { host: host.clone(), source })?;
+            return Ok(Started { reader, stdin: Stdin::new(writer), plan, lease });
+        }
+        Err(SpawnError::Channel { host: host.clone(), source: last })
+    }
+
+    /// From here on the job is the runner's, whoever asked for it.
+    fn leave_to_tasks(&self, job: &Arc<Job>, started: Started) {
+        let Started { reader, stdin, plan, lease } = started;
+        let stdin = Arc::new(stdin);
+        self.shared.registry().set_stdin(&job.id, Arc::clone(&stdin));
+        let prelude = if plan.nonce.is_some() { Prelude::new(&job.mark) } else { Prelude::none() };
+        let reader = Reader::new(reader, Arc::clone(job), prelude, self.shared.limits.drain());
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(attend(
+            Arc::clone(&self.shared),
+            Arc::clone(job),
+            reader,
+            Arc::clone(&stdin),
+            plan.stdin_header,
+            lease,
+        ));
+    }
+
+    /// What is known under a job's name.
+    pub fn lookup(&self, id: &JobId) -> Lookup {
+        self.shared.registry().lookup(id)
+    }
+
+    /// Every job that is kept, the newest first.
+    pub fn jobs(&self) -> Vec<Arc<Job>> {
+        let mut jobs: Vec<_> = self.shared.registry().all().cloned().collect();
+        jobs.sort_by_key(|job| std::cmp::Reverse((job.status().started_at, job.id.clone())));
+        jobs
+    }
+
+    /// Writes to a job's stdin within `patience`.
+    pub async fn write(&self, job: &Job, data: &[u8], patience: Duration) -> Result<(), WriteError> {
+        self.stdin(job)?.write(data, patience).await
+    }
+
+    /// Ends a job's stdin.
+    pub async fn close_stdin(&self, job: &Job) -> Result<(), WriteError> {
+        self.stdin(job)?.close().await
+    }
+
+    fn stdin(&self, job: &Job) -> Result<Arc<Stdin>, WriteError> {
+        self.shared.registry().stdin(&job.id).ok_or(WriteError::JobEnded)
+    }
+
+    /// Forgets a finished job; its outcome is still told by `expired_job`.
+    pub fn forget(&self, job: &Job) {
+        self.shared.registry().bury(&job.id);
+    }
+
+    /// What the pool holds for a host.
+    pub fn usage(&self, host: &str) -> Usage {
+        self.shared.pool.usage(host)
+    }
+
+    /// A connection to `host`, made if there is none, to look at.
+    pub async fn probe(&self, host: &str) -> Result<Lease<Link>, SpawnError> {
+        match self.shared.pool.borrow(host) {
+            Some(lease) => Ok(lease),
+            None => self.shared.pool.lease(host).await.map_err(pool_error),
+        }
+    }
+
+    /// A live connection to `host`, if there is one.
+    pub fn live(&self, host: &str) -> Option<Lease<Link>> {
+        self.shared.pool.borrow(host)
+    }
+}
+
+pub(super) fn pool_error(error: PoolError<ConnectError>) -> SpawnError {
+    match error {
+        PoolError::Connect(error) => SpawnError::Connect(error),
+        full @ PoolError::Full { .. } => SpawnError::ConnectionsFull(full.to_string()),
+    }
+}
+
+/// The job, once the server has said that it runs it.
+async fn started(job: Arc<Job>) -> Result<Arc<Job>, SpawnError> {
+    let status = job.wait_for(EXEC_TIMEOUT, |log| *log.phase() != Phase::Starting).await;
+    match status.phase {
+        Phase::Ended(Outcome::Refused) => Err(SpawnError::ExecRefused(job.spec.host.clone())),
+        Phase::Starting | Phase::Running | Phase::Ended(_) => Ok(job),
+    }
+}
+
+enum Reserved<D: Directory> {
+    /// The key was used before.
+    Again(Arc<Job>),
+    New(Arc<Job>, Reservation<D>),
+}
+
+/// A place in the registry for a job that has not started. Dropping it takes the job away.
+struct Reservation<D: Directory> {
+    shared: Arc<Shared<D>>,
+    job: Option<Arc<Job>>,
+}
+
+impl<D: Directory> Reservation<D> {
+    fn keep(mut self) {
+        self.job = None;
+    }
+}
+
+impl<D: Directory> Drop for Reservation<D> {
+    fn drop(&mut self) {
+        if let Some(job) = self.job.take() {
+            // Whoever waits for the same key is told.
+            job.write_log(|log| log.end(Outcome::Refused));
+            self.shared.registry().remove(&job.id);
+        }
+    }
+}
