@@ -4,3 +4,4 @@ pub mod job;
 pub mod output;
 pub mod ssh;
 pub mod runner;
+pub mod api;

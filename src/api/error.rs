@@ -1,0 +1,262 @@
+use std::error::Error as StdError;
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::job::PlanError;
+use crate::runner::{SignalError, SpawnError, WriteError};
+use crate::ssh::{ChannelError, ConfigError, ConnectError, HostKeyError};
+
+/// What went wrong, by a name that does not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum Code {
+    /// No job has this id.
+    UnknownJob,
+    /// The job is over and no longer kept; the message tells its outcome.
+    ExpiredJob,
+    /// A value can't be what was given.
+    InvalidArgument,
+    /// The host is not one of those configured.
+    UnknownHost,
+    /// known_hosts does not list the host.
+    HostKeyUnknown,
+    /// known_hosts lists the host with another key.
+    HostKeyChanged,
+    /// known_hosts marks the host's key as revoked.
+    HostKeyRevoked,
+    /// The host does not answer.
+    Unreachable,
+    /// The host does not accept our keys.
+    AuthFailed,
+    /// The connection broke.
+    ConnectionLost,
+    /// The host refused to run the command.
+    ExecRefused,
+    /// The host opens no more channels.
+    ChannelLimit,
+    /// There are as many jobs as there may be.
+    Capacity,
+    /// The job's stdin has ended.
+    StdinClosed,
+    /// The command does not read its stdin.
+    Backpressure,
+    /// The job still runs.
+    StillRunning,
+    /// The job is over.
+    JobEnded,
+    /// The host can't do this, or sshjobs can't yet.
+    Unsupported,
+    /// The rules forbid it.
+    PolicyDenied,
+    /// It took too long.
+    Timeout,
+    /// Reading or writing failed on this side.
+    Io,
+}
+
+impl Code {
+    /// The name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownJob => "unknown_job",
+            Self::ExpiredJob => "expired_job",
+            Self::InvalidArgument => "invalid_argument",
+            Self::UnknownHost => "unknown_host",
+            Self::HostKeyUnknown => "host_key_unknown",
+            Self::HostKeyChanged => "host_key_changed",
+            Self::HostKeyRevoked => "host_key_revoked",
+            Self::Unreachable => "unreachable",
+            Self::AuthFailed => "auth_failed",
+            Self::ConnectionLost => "connection_lost",
+            Self::ExecRefused => "exec_refused",
+            Self::ChannelLimit => "channel_limit",
+            Self::Capacity => "capacity",
+            Self::StdinClosed => "stdin_closed",
+            Self::Backpressure => "backpressure",
+            Self::StillRunning => "still_running",
+            Self::JobEnded => "job_ended",
+            Self::Unsupported => "unsupported",
+            Self::PolicyDenied => "policy_denied",
+            Self::Timeout => "timeout",
+            Self::Io => "io",
+        }
+    }
+}
+
+/// Why a call failed, and what to do next. A command that fails is not an error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct Error {
+    /// What went wrong, by a name that does not change.
+    pub code: Code,
+    /// What went wrong, in this case.
+    pub message: String,
+    /// What to do next.
+    pub hint: String,
+    /// Whether the same call may succeed later.
+    pub retryable: bool,
+}
+
+impl Error {
+    /// An error that the same call will meet again.
+    pub fn new(code: Code, message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: hint.into(), retryable: false }
+    }
+
+    /// The same error, which may pass.
+    #[must_use]
+    pub fn retryable(self) -> Self {
+        Self { retryable: true, ..self }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({})", self.code.as_str(), self.message, self.hint)
+    }
+}
+
+impl StdError for Error {}
+
+/// An error and its causes in one line.
+pub(super) fn chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let shown = error.to_string();
+        if !text.ends_with(&shown) {
+            text = format!("{text}: {shown}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+impl From<SpawnError> for Error {
+    fn from(error: SpawnError) -> Self {
+        let message = chain(&error);
+        match error {
+            SpawnError::Capacity { .. } => {
+                Self::new(Code::Capacity, message, "wait for a job to end, or end one with ssh_signal").retryable()
+            }
+            SpawnError::Connect(error) => connect(&error, message),
+            SpawnError::ConnectionsFull(_) => {
+                Self::new(Code::ChannelLimit, message, "wait for a job on this host to end").retryable()
+            }
+            SpawnError::Channel { source, .. } => channel(&source, message),
+            SpawnError::ExecRefused(_) => Self::new(
+                Code::ExecRefused,
+                message,
+                "the account may be restricted; try the command with ssh on a terminal",
+            ),
+            SpawnError::Plan(PlanError::BareHost(_)) => {
+                Self::new(Code::Unsupported, message, "leave cwd and env away for this host")
+            }
+            SpawnError::Plan(PlanError::EnvName(_) | PlanError::Nul(_)) => {
+                Self::new(Code::InvalidArgument, message, "correct the value")
+            }
+            SpawnError::KeyReused => {
+                Self::new(Code::InvalidArgument, message, "use a new idempotency_key for each new job")
+            }
+            SpawnError::ShuttingDown => Self::new(Code::PolicyDenied, message, "start it again, then retry"),
+        }
+    }
+}
+
+fn connect(error: &ConnectError, message: String) -> Error {
+    match error {
+        ConnectError::Config(error) => config(error, message),
+        ConnectError::Unreachable { .. } => {
+            Error::new(Code::Unreachable, message, "check that the host is up and the port is right").retryable()
+        }
+        ConnectError::TimedOut { .. } => {
+            Error::new(Code::Timeout, message, "the host is slow or does not answer; try again").retryable()
+        }
+        ConnectError::HostKey(error) => host_key(error, message),
+        ConnectError::Auth { .. } => Error::new(
+            Code::AuthFailed,
+            message,
+            "check the user and the key; a key with a passphrase must be in an ssh-agent",
+        ),
+        ConnectError::Protocol { .. } => {
+            Error::new(Code::ConnectionLost, message, "check that an SSH server listens there, and its log").retryable()
+        }
+    }
+}
+
+fn config(error: &ConfigError, message: String) -> Error {
+    match error {
+        ConfigError::BadName(_) => Error::new(Code::InvalidArgument, message, "use a host name or alias"),
+        ConfigError::NoSsh(_) => Error::new(Code::Io, message, "install the OpenSSH client"),
+        ConfigError::Rejected { .. } => Error::new(Code::UnknownHost, message, "correct ssh_config"),
+        ConfigError::TimedOut(_) => {
+            Error::new(Code::Timeout, message, "look for a slow `Match exec` in ssh_config").retryable()
+        }
+        ConfigError::Unsupported { .. } => {
+            Error::new(Code::Unsupported, message, "use a host that is reached directly")
+        }
+    }
+}
+
+fn host_key(error: &HostKeyError, message: String) -> Error {
+    match error {
+        HostKeyError::Unknown { .. } => Error::new(
+            Code::HostKeyUnknown,
+            message,
+            "compare the fingerprint with the host's own, then have ssh record it by logging in once",
+        ),
+        HostKeyError::Changed { .. } => Error::new(
+            Code::HostKeyChanged,
+            message,
+            "someone may be in the middle; ask the host's administrator before changing known_hosts",
+        ),
+        HostKeyError::Revoked { .. } => {
+            Error::new(Code::HostKeyRevoked, message, "do not use this host until its administrator has replaced the key")
+        }
+        HostKeyError::Unreadable(_) => Error::new(Code::Io, message, "make the known_hosts file readable"),
+    }
+}
+
+fn channel(error: &ChannelError, message: String) -> Error {
+    match error {
+        ChannelError::OpenRefused => {
+            Error::new(Code::ChannelLimit, message, "wait for a job on this host to end").retryable()
+        }
+        ChannelError::ConnectionLost => Error::new(Code::ConnectionLost, message, "try again").retryable(),
+        ChannelError::TimedOut(_) => Error::new(Code::Timeout, message, "try again").retryable(),
+    }
+}
+
+impl From<SignalError> for Error {
+    fn from(error: SignalError) -> Self {
+        let message = chain(&error);
+        match error {
+            SignalError::JobEnded => {
+                Self::new(Code::JobEnded, message, "nothing is left to signal; ssh_tail tells how it ended")
+            }
+            SignalError::Unreachable(_) => {
+                Self::new(Code::ConnectionLost, message, "the processes may still run; try again").retryable()
+            }
+            SignalError::TimedOut(_) => {
+                Self::new(Code::Timeout, message, "look with ssh_jobs whether the job has ended").retryable()
+            }
+        }
+    }
+}
+
+impl From<WriteError> for Error {
+    fn from(error: WriteError) -> Self {
+        let message = chain(&error);
+        match error {
+            WriteError::StdinClosed => Self::new(Code::StdinClosed, message, "start the job again to write to it"),
+            WriteError::JobEnded => Self::new(Code::JobEnded, message, "ssh_tail tells how it ended"),
+            WriteError::Backpressure { .. } => {
+                Self::new(Code::Backpressure, message, "write the rest once the command reads").retryable()
+            }
+            WriteError::Channel(source) => channel(&source, message),
+        }
+    }
+}

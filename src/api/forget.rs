@@ -1,0 +1,72 @@
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Code, Error, Service, StreamArg};
+use crate::job::Signal;
+use crate::output::Selection;
+
+/// Give up a job's output, or the job itself.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForgetRequest {
+    /// The job, as ssh_spawn named it.
+    pub job_id: String,
+    /// job: the job and its output; output: only its output.
+    #[serde(default)]
+    pub what: ForgetWhat,
+    /// Whose output to give up (what=output).
+    #[serde(default)]
+    pub stream: StreamArg,
+    /// Kill the job first if it still runs (what=job).
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// What to give up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum ForgetWhat {
+    /// The job and its output.
+    #[default]
+    Job,
+    /// Only its output.
+    Output,
+}
+
+/// What is gone.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ForgetReply {
+    /// Lines that were kept until now.
+    pub forgotten_lines: u64,
+    /// Their bytes.
+    pub forgotten_bytes: u64,
+}
+
+/// From KILL to the job's end.
+const END_SEEN: Duration = Duration::from_secs(5);
+
+impl Service {
+    /// Gives up output, or a job; a job that runs only with `force`, which kills it. Line numbers never return.
+    pub async fn forget(&self, request: ForgetRequest) -> Result<ForgetReply, Error> {
+        let job = self.job(&request.job_id)?;
+        if request.what == ForgetWhat::Output {
+            let (forgotten_lines, forgotten_bytes) = job.forget_output(request.stream.into());
+            return Ok(ForgetReply { forgotten_lines, forgotten_bytes });
+        }
+        let running = || job.read_log(|log| log.outcome().is_none());
+        if running() && request.force {
+            self.runner.signal(&job, Signal::KILL, None).await?;
+            job.wait_for(END_SEEN, |log| log.outcome().is_some()).await;
+        }
+        if running() {
+            let hint = "end it with ssh_signal first, or use force=true, which kills it";
+            return Err(Error::new(Code::StillRunning, format!("job {} still runs", job.id), hint));
+        }
+        let (forgotten_lines, forgotten_bytes) = job.forget_output(Selection::Both);
+        self.runner.forget(&job);
+        Ok(ForgetReply { forgotten_lines, forgotten_bytes })
+    }
+}

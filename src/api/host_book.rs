@@ -1,0 +1,95 @@
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use super::config::nearest;
+use super::{Code, Config, Error};
+use crate::runner::Directory;
+use crate::ssh::{ConnectError, HostConfig, HostOverrides, Resolver, concrete_aliases};
+
+/// Which hosts a caller may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Those of the configuration and of ssh_config, unless the configuration allows any.
+    Listed,
+    /// Any, as with ssh.
+    Any,
+}
+
+/// Knows which hosts there are and how each is reached.
+pub(super) struct HostBook {
+    resolver: Resolver,
+    tables: BTreeMap<String, HostOverrides>,
+    access: Access,
+    /// Hosts that no configuration lists, such as the demo's.
+    given: BTreeMap<String, HostConfig>,
+    /// Why each host could not be reached last time.
+    last_errors: Mutex<HashMap<String, String>>,
+}
+
+impl HostBook {
+    pub(super) fn new(config: &Config, access: Access) -> Self {
+        Self {
+            resolver: Resolver { ssh_config: config.ssh_config.clone() },
+            tables: config.hosts.iter().map(|(name, table)| (name.clone(), table.into())).collect(),
+            access: if config.allow_any_host { Access::Any } else { access },
+            given: BTreeMap::new(),
+            last_errors: Mutex::default(),
+        }
+    }
+
+    pub(super) fn with_given(mut self, host: HostConfig) -> Self {
+        self.given.insert(host.name.clone(), host);
+        self
+    }
+
+    /// Every host by name, in order.
+    pub(super) fn names(&self) -> Result<BTreeSet<String>, Error> {
+        let file = self.resolver.ssh_config.as_deref();
+        let aliases = concrete_aliases(file).map_err(|error| {
+            Error::new(Code::Io, format!("can't read ssh_config: {error}"), "make the file readable")
+        })?;
+        Ok(aliases.into_iter().chain(self.tables.keys().cloned()).chain(self.given.keys().cloned()).collect())
+    }
+
+    /// Refuses a host that callers may not name.
+    pub(super) fn check(&self, name: &str) -> Result<(), Error> {
+        if self.access == Access::Any || self.given.contains_key(name) || self.tables.contains_key(name) {
+            return Ok(());
+        }
+        let names = self.names()?;
+        if names.contains(name) {
+            return Ok(());
+        }
+        let hint = match nearest(name, names.iter().map(String::as_str)) {
+            Some(known) => format!("did you mean {known:?}? ssh_hosts lists all"),
+            None => "ssh_hosts lists the hosts there are; add this one to ssh_config or to [hosts]".to_owned(),
+        };
+        Err(Error::new(Code::UnknownHost, format!("there is no host {name:?}"), hint))
+    }
+
+    pub(super) async fn resolve(&self, name: &str) -> Result<HostConfig, ConnectError> {
+        if let Some(host) = self.given.get(name) {
+            return Ok(host.clone());
+        }
+        let overrides = self.tables.get(name).cloned().unwrap_or_default();
+        Ok(self.resolver.resolve(name, &overrides).await?)
+    }
+
+    pub(super) fn last_error(&self, name: &str) -> Option<String> {
+        self.last_errors.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
+    pub(super) fn note_error(&self, name: &str, error: Option<&Error>) {
+        let mut errors = self.last_errors.lock().unwrap_or_else(PoisonError::into_inner);
+        match error {
+            Some(error) => errors.insert(name.to_owned(), error.to_string()),
+            None => errors.remove(name),
+        };
+    }
+}
+
+impl Directory for HostBook {
+    async fn host(&self, name: &str) -> Result<HostConfig, ConnectError> {
+        self.resolve(name).await
+    }
+}

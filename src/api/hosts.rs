@@ -1,0 +1,107 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Error, Service};
+use crate::ssh::Negotiated;
+
+/// List the hosts there are, or try one.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostsRequest {
+    /// Connect to this host and report what came of it.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub host: Option<String>,
+}
+
+/// The hosts.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct HostsReply {
+    /// The hosts, by name.
+    pub hosts: Vec<HostEntry>,
+}
+
+/// One host at this moment.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct HostEntry {
+    /// What to call it.
+    pub name: String,
+    /// Address and port that name stands for; known once it was looked up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub address: Option<String>,
+    /// The account.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub user: Option<String>,
+    /// Whether there is a live connection.
+    pub connected: bool,
+    /// How many.
+    pub connections: usize,
+    /// How many channels are in use on them.
+    pub channels_in_use: usize,
+    /// The key exchange method in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub kex: Option<String>,
+    /// The cipher in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub cipher: Option<String>,
+    /// Type and SHA-256 fingerprint of the host key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub host_key: Option<String>,
+    /// What runs commands there: posix, foreign (another shell) or bare (commands only: no cwd, env or tree signals).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub login_shell: Option<String>,
+    /// Why it could not be reached last time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub last_error: Option<String>,
+}
+
+impl Service {
+    /// Lists the hosts; with one named, connects to it first. A host that can't be reached says so in its entry.
+    pub async fn hosts(&self, request: HostsRequest) -> Result<HostsReply, Error> {
+        let Some(name) = request.host else {
+            let mut hosts = Vec::new();
+            for name in self.hosts.names()? {
+                hosts.push(self.host_entry(name).await);
+            }
+            return Ok(HostsReply { hosts });
+        };
+        self.hosts.check(&name)?;
+        let probed = self.runner.probe(&name).await.map(drop).map_err(Error::from);
+        self.hosts.note_error(&name, probed.as_ref().err());
+        Ok(HostsReply { hosts: vec![self.host_entry(name).await] })
+    }
+
+    async fn host_entry(&self, name: String) -> HostEntry {
+        let usage = self.runner.usage(&name);
+        let mut entry = HostEntry {
+            connected: usage.connections > 0,
+            connections: usage.connections,
+            channels_in_use: usage.channels_in_use,
+            last_error: self.hosts.last_error(&name),
+            ..HostEntry::default()
+        };
+        match self.hosts.resolve(&name).await {
+            Ok(config) => {
+                entry.address = Some(format!("{} port {}", config.address, config.port));
+                entry.user = Some(config.user);
+            }
+            Err(error) => entry.last_error = Some(super::error::chain(&error)),
+        }
+        if let Some(lease) = self.runner.live(&name) {
+            let link = lease.connection();
+            let Negotiated { kex, cipher, host_key } = link.connection.negotiated();
+            (entry.kex, entry.cipher, entry.host_key) = (Some(kex), Some(cipher), Some(host_key));
+            entry.login_shell = Some(format!("{:?}", link.shell).to_lowercase());
+        }
+        entry.name = name;
+        entry
+    }
+}

@@ -1,0 +1,120 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::clamp::Clamps;
+use super::{Clamped, Ending, Error, JobState, Service};
+use crate::job::Job;
+
+/// List jobs, the newest first.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobsRequest {
+    /// Only jobs on this host.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub host: Option<String>,
+    /// Only jobs with this label.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub label: Option<String>,
+    /// Only jobs in this state.
+    #[serde(default)]
+    #[schemars(with = "JobState")]
+    pub state: Option<JobState>,
+    /// How many at most, 1 to 1000. Default 100.
+    #[serde(default)]
+    #[schemars(with = "i64")]
+    pub limit: Option<i64>,
+}
+
+/// The jobs.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct JobsReply {
+    /// The jobs, the newest first.
+    pub jobs: Vec<JobEntry>,
+    /// How many fit the filter.
+    pub total: usize,
+    /// Arguments that were out of range, and what was used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clamped: Vec<Clamped>,
+}
+
+/// One job at this moment. Times are milliseconds since the Unix epoch.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct JobEntry {
+    /// The job.
+    pub job_id: String,
+    /// The host it runs on.
+    pub host: String,
+    /// The command.
+    pub command: String,
+    /// Its label, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub label: Option<String>,
+    /// State, exit_status and exit_signal.
+    #[serde(flatten)]
+    pub ending: Ending,
+    /// When it was started.
+    pub started_at: u64,
+    /// When its first byte came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub first_output_at: Option<u64>,
+    /// When its newest byte came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub last_output_at: Option<u64>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub ended_at: Option<u64>,
+    /// Lines it has printed.
+    pub total_lines: u64,
+    /// Bytes it has printed.
+    pub total_bytes: u64,
+    /// Lines that are no longer kept.
+    pub dropped_lines: u64,
+    /// Milliseconds since it last printed anything.
+    pub silent_ms: u64,
+}
+
+impl Service {
+    /// Lists jobs, the newest first.
+    pub fn jobs(&self, request: &JobsRequest) -> Result<JobsReply, Error> {
+        let mut clamps = Clamps::default();
+        let limit = clamps.clamp("limit", request.limit.unwrap_or(100), 1..=1000);
+        let fits = |entry: &JobEntry| {
+            request.host.as_ref().is_none_or(|host| *host == entry.host)
+                && (request.label.is_none() || request.label == entry.label)
+                && request.state.is_none_or(|state| state == entry.ending.state)
+        };
+        let mut jobs: Vec<_> =
+            self.runner.jobs().iter().map(|job| JobEntry::of(job)).filter(|entry| fits(entry)).collect();
+        let total = jobs.len();
+        jobs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(JobsReply { jobs, total, clamped: clamps.0 })
+    }
+}
+
+impl JobEntry {
+    fn of(job: &Job) -> Self {
+        let status = job.status();
+        Self {
+            job_id: job.id.to_string(),
+            host: job.spec.host.clone(),
+            command: job.spec.command.clone(),
+            label: job.spec.label.clone(),
+            ending: Ending::of(&status.phase),
+            started_at: status.started_at,
+            first_output_at: status.first_output_at,
+            last_output_at: status.last_output_at,
+            ended_at: status.ended_at,
+            total_lines: status.total_lines,
+            total_bytes: status.total_bytes,
+            dropped_lines: status.dropped_lines,
+            silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}

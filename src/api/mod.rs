@@ -1,0 +1,39 @@
+//! Floor 3: the contract. One method of [`Service`] a verb, with its request, its reply and one [`Error`] type.
+//!
+//! The MCP tools, the command line and programs that use this crate all speak through here, so that they promise the
+//! same. Doc comments of requests and replies are product text: models read them as tool schemas.
+
+mod clamp;
+mod config;
+mod demo;
+mod error;
+mod follow;
+mod forget;
+mod host_book;
+mod hosts;
+mod jobs;
+mod run;
+mod service;
+mod signal;
+mod spawn;
+mod state;
+mod tail;
+
+pub use clamp::Clamped;
+pub use config::{Config, ConfigFileError, Defaults, HostTable};
+pub use demo::Demo;
+pub use error::{Code, Error};
+pub use follow::{Follow, Output};
+pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
+pub use host_book::Access;
+pub use hosts::{HostEntry, HostsReply, HostsRequest};
+pub use jobs::{JobEntry, JobsReply, JobsRequest};
+pub use run::{RunReply, RunRequest};
+pub use service::Service;
+pub use signal::{DeliveredVia, SignalReply, SignalRequest};
+pub use spawn::{SpawnReply, SpawnRequest};
+pub use state::{Ending, JobState};
+pub use tail::{Because, Format, Partial, Record, RenderArg, StreamArg, StreamName, TailReply, TailRequest};
+
+pub use crate::output::TerminalFilter;
+pub use crate::runner::Limits;

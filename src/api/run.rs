@@ -1,0 +1,177 @@
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::clamp::Clamps;
+use super::tail::MOST_BYTES;
+use super::{Clamped, Ending, Error, Service, SpawnRequest};
+use crate::job::{Job, StdinPlan};
+use crate::output::{LineNo, Render, Selection, render};
+
+/// Run a command and wait for its end.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunRequest {
+    /// Host name; ssh_hosts lists them.
+    pub host: String,
+    /// Command line, run by the login shell as `ssh HOST COMMAND` would.
+    pub command: String,
+    /// Directory to run it in; default the home directory, where `~/` leads too.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub cwd: Option<String>,
+    /// Environment variables to set. Values never appear in the host's process list.
+    #[serde(default)]
+    #[schemars(with = "std::collections::BTreeMap<String, String>")]
+    pub env: std::collections::BTreeMap<String, secrecy::SecretString>,
+    /// Text to send to stdin. Without it stdin is empty.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub stdin: Option<secrecy::SecretString>,
+    /// A word to find the job by in ssh_jobs.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub label: Option<String>,
+    /// End the whole process tree after this many seconds.
+    #[serde(default)]
+    #[schemars(with = "u64", range(min = 1, max = 31_536_000))]
+    pub timeout_s: Option<u64>,
+    /// A repeated call with the same key returns the first call's job and starts nothing.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub idempotency_key: Option<String>,
+    /// How long to wait for the end, in milliseconds; the job then goes on and can be followed. Default 30000.
+    #[serde(default)]
+    #[schemars(with = "i64")]
+    pub wait_ms: Option<i64>,
+    /// Bytes of output in the reply, up to 262144. Default 32768.
+    #[serde(default)]
+    #[schemars(with = "i64")]
+    pub max_bytes: Option<i64>,
+}
+
+/// The outcome, or the job that still runs.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunReply {
+    /// The job; follow it with ssh_tail when it still runs.
+    pub job_id: String,
+    /// The host it runs on.
+    pub host: String,
+    /// Whether the job goes on: the wait was over before it ended.
+    pub still_running: bool,
+    /// State, exit_status and exit_signal.
+    #[serde(flatten)]
+    pub ending: Ending,
+    /// The first lines of the output; all of them when nothing is left out.
+    pub head: Vec<String>,
+    /// How many lines between head and tail are left out.
+    pub omitted_lines: u64,
+    /// The last lines of the output, when some are left out before them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tail: Vec<String>,
+    /// How many of the lines left out are no longer kept.
+    pub dropped_lines: u64,
+    /// Lines printed, which is the cursor to follow on from.
+    pub total_lines: u64,
+    /// How to read on, when there is more to read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub next: Option<String>,
+    /// Arguments that were out of range, and what was used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clamped: Vec<Clamped>,
+}
+
+impl Service {
+    /// Starts a job with empty stdin and waits for its end. When the wait is over first, the job goes on.
+    ///
+    /// Cancelling ends the wait, not the job.
+    pub async fn run(&self, request: RunRequest) -> Result<RunReply, Error> {
+        let mut clamps = Clamps::default();
+        let wait = request.wait_ms.unwrap_or(i64::from(self.config.defaults.run_wait_ms));
+        let wait = clamps.wait_ms("wait_ms", wait, self.limits().max_wait_ms);
+        let bytes = request.max_bytes.unwrap_or(i64::from(self.config.defaults.max_bytes));
+        let bytes = usize::try_from(clamps.clamp("max_bytes", bytes, 1..=MOST_BYTES)).unwrap_or(usize::MAX);
+        let spawn = SpawnRequest {
+            host: request.host,
+            command: request.command,
+            cwd: request.cwd,
+            env: request.env,
+            stdin: request.stdin,
+            label: request.label,
+            timeout_s: request.timeout_s,
+            idempotency_key: request.idempotency_key,
+        };
+        let job = self.start(spawn, StdinPlan::Closed).await?;
+        job.wait_for(Duration::from_millis(wait), |log| log.outcome().is_some()).await;
+        Ok(RunReply::of(&job, bytes, clamps.0))
+    }
+}
+
+impl RunReply {
+    /// Half of the budget goes to the first lines, half to the last, each on a line border.
+    fn of(job: &Job, max_bytes: usize, clamped: Vec<Clamped>) -> Self {
+        job.read_log(|log| {
+            let ring = log.ring();
+            let status = log.status();
+            let text = |line: crate::output::Line<'_>| render(&line.text, Render::Clean).into_owned();
+            let lines = || ring.lines_after(LineNo::START, Selection::Both);
+            let count = ring.line_count();
+            let mut budget = max_bytes;
+            let mut head: Vec<String> = lines().map(text).take_while(|line| spend(&mut budget, line)).collect();
+            let mut tail = Vec::new();
+            if head.len() < count {
+                let mut budget = max_bytes / 2;
+                let mut half = head.iter().take_while(|line| spend(&mut budget, line)).count();
+                let mut budget = max_bytes / 2;
+                // The last lines within half the budget: no more of them than its bytes.
+                let behind = ring.newest().value().saturating_sub(max_bytes as u64 / 2 + 1);
+                let last: Vec<String> =
+                    ring.lines_after(LineNo::new(behind), Selection::Both).map(text).collect();
+                tail = last.into_iter().rev().take_while(|line| spend(&mut budget, line)).collect();
+                tail.reverse();
+                half = half.min(count - tail.len());
+                head.truncate(half);
+            }
+            let omitted_lines = status.total_lines - head.len() as u64 - tail.len() as u64;
+            let ended = log.outcome().is_some();
+            let id = &job.id;
+            let next = match (ended, omitted_lines) {
+                (false, _) => {
+                    let cursor = status.total_lines;
+                    Some(format!("ssh_tail(job_id={id:?}, since_line_no={cursor}, wait_ms=5000) follows the job", id = id.as_str()))
+                }
+                (true, 1..) => {
+                    let cursor = status.dropped_lines + head.len() as u64;
+                    Some(format!("ssh_tail(job_id={id:?}, since_line_no={cursor}) reads on behind head", id = id.as_str()))
+                }
+                (true, 0) => None,
+            };
+            Self {
+                job_id: id.to_string(),
+                host: job.spec.host.clone(),
+                still_running: !ended,
+                ending: Ending::of(&status.phase),
+                head,
+                omitted_lines,
+                tail,
+                dropped_lines: status.dropped_lines,
+                total_lines: status.total_lines,
+                next,
+                clamped,
+            }
+        })
+    }
+}
+
+/// Takes a line's cost from the budget; false when it does not suffice.
+fn spend(budget: &mut usize, line: &str) -> bool {
+    match budget.checked_sub(line.len() + 1) {
+        Some(left) => {
+            *budget = left;
+            true
+        }
+        None => false,
+    }
+}

@@ -1,0 +1,64 @@
+use std::sync::Arc;
+
+use super::host_book::HostBook;
+use super::{Access, Code, Config, Ending, Error};
+use crate::job::{Job, JobId};
+use crate::runner::{Limits, Lookup, Runner};
+use crate::ssh::HostConfig;
+
+/// Jobs on remote hosts: start them, follow them, end them.
+///
+/// One method a verb. All of them may be called at the same time, and dropping a call's future ends the call, never the
+/// job. Call [`shutdown`](Self::shutdown) at the end: it ends the jobs that still run.
+pub struct Service {
+    pub(super) runner: Runner<Arc<HostBook>>,
+    pub(super) hosts: Arc<HostBook>,
+    pub(super) config: Config,
+}
+
+impl Service {
+    /// A service without jobs. Must be called within a tokio runtime.
+    pub fn new(config: Config, access: Access) -> Self {
+        let hosts = HostBook::new(&config, access);
+        Self::with_hosts(config, hosts)
+    }
+
+    /// A service that knows one more host than its configuration.
+    pub(super) fn with_host(config: Config, host: HostConfig) -> Self {
+        let hosts = HostBook::new(&config, Access::Listed).with_given(host);
+        Self::with_hosts(config, hosts)
+    }
+
+    fn with_hosts(config: Config, hosts: HostBook) -> Self {
+        let hosts = Arc::new(hosts);
+        Self { runner: Runner::new(Arc::clone(&hosts), config.limits), hosts, config }
+    }
+
+    /// Ends every job that still runs (TERM, a grace, KILL) and closes all connections; takes seconds at most.
+    pub async fn shutdown(&self) {
+        self.runner.shutdown().await;
+    }
+
+    pub(super) fn limits(&self) -> &Limits {
+        &self.config.limits
+    }
+
+    pub(super) fn job(&self, id: &str) -> Result<Arc<Job>, Error> {
+        match self.runner.lookup(&JobId::from(id)) {
+            Lookup::Found(job) => Ok(job),
+            Lookup::Expired(tombstone) => Err(Error::new(
+                Code::ExpiredJob,
+                format!(
+                    "job {id} on {} {} after {} lines, and is no longer kept",
+                    tombstone.host,
+                    Ending::of(&tombstone.status.phase),
+                    tombstone.status.total_lines
+                ),
+                "run the command again to see its output",
+            )),
+            Lookup::Unknown => {
+                Err(Error::new(Code::UnknownJob, format!("there is no job {id:?}"), "ssh_jobs lists the jobs there are"))
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::clamp::Clamps;
+use super::{Clamped, Code, Ending, Error, Service};
+use crate::job::Signal;
+use crate::runner;
+
+/// Send a signal to a job's whole process tree.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SignalRequest {
+    /// The job, as ssh_spawn named it.
+    pub job_id: String,
+    /// The signal: TERM, SIGTERM or 15. Default TERM.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub signal: Option<String>,
+    /// Send KILL to whatever still lives after so many milliseconds; at most 45000.
+    #[serde(default)]
+    #[schemars(with = "i64")]
+    pub grace_ms: Option<i64>,
+}
+
+/// What came of a signal.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SignalReply {
+    /// The way it took.
+    pub delivered_via: DeliveredVia,
+    /// Whether it was verified on the host that no process of the job is left.
+    pub confirmed_dead: bool,
+    /// State, exit_status and exit_signal.
+    #[serde(flatten)]
+    pub ending: Ending,
+    /// Arguments that were out of range, and what was used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clamped: Vec<Clamped>,
+}
+
+/// The way a signal took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum DeliveredVia {
+    /// To every process of the job.
+    ProcessGroup,
+    /// Asked of the server, which does not tell whether it obeyed.
+    Channel,
+    /// No process was there to receive it.
+    None,
+}
+
+/// Below the time-outs of MCP clients, together with the host's own time to answer.
+const LONGEST_GRACE_MS: i64 = 45_000;
+/// How long the end of a job that is dead may take to be seen here.
+const END_SEEN: Duration = Duration::from_secs(3);
+
+impl Service {
+    /// Signals a job's process tree over a second channel and tells what came of it.
+    ///
+    /// Cancelling may leave the signal sent.
+    pub async fn signal(&self, request: SignalRequest) -> Result<SignalReply, Error> {
+        let job = self.job(&request.job_id)?;
+        let signal = match request.signal.as_deref() {
+            None => Signal::TERM,
+            Some(text) => text.parse().map_err(|error: crate::job::UnknownSignal| {
+                let known = Signal::names().collect::<Vec<_>>().join(", ");
+                Error::new(Code::InvalidArgument, error.to_string(), format!("use one of {known}"))
+            })?,
+        };
+        let mut clamps = Clamps::default();
+        let grace = request.grace_ms.map(|grace| clamps.clamp("grace_ms", grace, 0..=LONGEST_GRACE_MS));
+        let report = self.runner.signal(&job, signal, grace.map(Duration::from_millis)).await?;
+        let status = if report.confirmed_dead {
+            job.wait_for(END_SEEN, |log| log.outcome().is_some()).await
+        } else {
+            job.status()
+        };
+        Ok(SignalReply {
+            delivered_via: report.delivered_via.into(),
+            confirmed_dead: report.confirmed_dead,
+            ending: Ending::of(&status.phase),
+            clamped: clamps.0,
+        })
+    }
+}
+
+impl From<runner::DeliveredVia> for DeliveredVia {
+    fn from(via: runner::DeliveredVia) -> Self {
+        match via {
+            runner::DeliveredVia::ProcessGroup => Self::ProcessGroup,
+            runner::DeliveredVia::Channel => Self::Channel,
+            runner::DeliveredVia::Nothing => Self::None,
+        }
+    }
+}
