@@ -1,1 +1,62 @@
-fn main(){}
+//! The `sshjobs` program: reads the command line and the configuration, then hands over to one of the faces.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use sshjobs::api::{Access, Code, Config, Error, Service};
+use sshjobs::cli::{self, Cli, Exit, Verb};
+use sshjobs::mcp;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_env_filter(cli.log.as_str())
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .init();
+    let exit = match load(&cli) {
+        Ok(config) => run(cli, config),
+        Err(error) => {
+            cli::report(&error);
+            Exit::USAGE
+        }
+    };
+    // Not by returning: a thread may still be reading stdin.
+    std::process::exit(exit.code().into())
+}
+
+fn load(cli: &Cli) -> Result<Config, Error> {
+    let mut config = Config::load(cli.config.as_deref()).map_err(|error| {
+        Error::new(Code::InvalidArgument, error.to_string(), "correct the configuration; the README lists its keys")
+    })?;
+    config.ssh_config = cli.ssh_config.clone().or(config.ssh_config);
+    Ok(config)
+}
+
+fn run(cli: Cli, config: Config) -> Exit {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            cli::report(&Error::new(Code::Io, format!("the runtime can't start: {error}"), "check the process limits"));
+            return Exit::CONNECTION;
+        }
+    };
+    runtime.block_on(async {
+        match cli.verb {
+            Verb::Demo(args) => cli::demo(args).await,
+            Verb::Serve(_) => serve(config).await,
+            Verb::Run(args) => cli::run(&Service::new(config.for_one_reader(), Access::Any), args).await,
+            Verb::Hosts(args) => cli::hosts(&Service::new(config, Access::Any), args).await,
+        }
+    })
+}
+
+async fn serve(config: Config) -> Exit {
+    match mcp::serve_stdio(Service::new(config, Access::Listed)).await {
+        Ok(()) => Exit::SUCCESS,
+        Err(error) => {
+            cli::report(&Error::new(Code::Io, error.to_string(), "start it from an MCP client"));
+            Exit::CONNECTION
+        }
+    }
+}

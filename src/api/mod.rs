@@ -35,5 +35,5 @@ pub use spawn::{SpawnReply, SpawnRequest};
 pub use state::{Ending, JobState};
 pub use tail::{Because, Format, Partial, Record, RenderArg, StreamArg, StreamName, TailReply, TailRequest};
 
-pub use crate::output::TerminalFilter;
+pub use crate::output::{TerminalFilter, clean};
 pub use crate::runner::Limits;

@@ -87,7 +87,7 @@ pub enum RenderArg {
 }
 
 /// The lines behind the cursor, and how the job stands.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct TailReply {
     /// The lines, oldest first (format lean).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,8 +113,7 @@ pub struct TailReply {
     pub still_running: bool,
     /// State, exit_status and exit_signal.
     #[serde(flatten)]
-    #[schemars(flatten)]
-    pub ending: Option<Ending>,
+    pub ending: Ending,
     /// Whether lines between the cursor and the first line here are gone.
     pub buffer_truncated: bool,
     /// How many, counting both streams.
@@ -132,9 +131,7 @@ pub struct TailReply {
     /// Milliseconds since the job last printed anything.
     pub silent_ms: u64,
     /// What ended the wait.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Because")]
-    pub returned_because: Option<Because>,
+    pub returned_because: Because,
     /// The line that matched `until`; absent when the unfinished line did.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
@@ -284,13 +281,14 @@ impl TailReply {
         let numbers = |wanted: fn(&PageLine) -> bool| {
             page.lines.iter().filter(|line| wanted(line)).map(|line| line.line_no.value()).collect()
         };
-        let mut reply = Self {
+        let text = |line: PageLine| line.text;
+        Self {
             first_line_no: page.lines.first().map(|line| line.line_no.value()),
             last_line_no,
             stderr_lines: numbers(|line| line.stream == Stream::Stderr),
             continuation_lines: numbers(|line| line.continuation),
             still_running,
-            ending: Some(Ending::of(&status.phase)),
+            ending: Ending::of(&status.phase),
             buffer_truncated: page.dropped_lines > 0,
             dropped_lines: page.dropped_lines,
             first_available_line_no: status.first_available.value(),
@@ -298,24 +296,15 @@ impl TailReply {
             has_more: page.has_more,
             partial: Partial::of(partial),
             silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
-            returned_because: Some(because.into()),
+            returned_because: because.into(),
             matched_line_no: match because {
                 ReturnedBecause::Matched(line) => line.map(LineNo::value),
                 _ => None,
             },
             clamped,
-            ..Self::default()
-        };
-        match format {
-            Format::Lean => reply.lines = Some(page.lines.into_iter().map(|line| line.text).collect()),
-            Format::Records => reply.records = Some(page.lines.into_iter().map(Record::from).collect()),
+            records: (format == Format::Records).then(|| page.lines.iter().cloned().map(Record::from).collect()),
+            lines: (format == Format::Lean).then(|| page.lines.into_iter().map(text).collect()),
         }
-        reply
-    }
-
-    /// How the job stands.
-    pub fn state(&self) -> super::JobState {
-        self.ending.as_ref().map_or(super::JobState::Starting, |ending| ending.state)
     }
 }
 

@@ -1,0 +1,93 @@
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use crate::api::{Code, Ending, Error, JobState};
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit(u8);
+
+impl Exit {
+    /// All went well.
+    pub const SUCCESS: Self = Self(0);
+    /// The command line or the configuration can't be taken.
+    pub const USAGE: Self = Self(2);
+    /// The job's time limit ended it, as with timeout(1).
+    pub const TIMED_OUT: Self = Self(124);
+    /// Whoever read our output has gone, as if by SIGPIPE.
+    pub const BROKEN_PIPE: Self = Self(141);
+    /// Output was lost because our stdout was too slow.
+    pub const OUTPUT_LOST: Self = Self(254);
+    /// The host, or the way there, as with ssh.
+    pub const CONNECTION: Self = Self(255);
+
+    pub(super) fn signaled(number: u8) -> Self {
+        Self(128 + number)
+    }
+
+    /// The remote command's end as our own.
+    pub(super) fn of(ending: &Ending) -> Self {
+        match (ending.state, ending.exit_status, &ending.exit_signal) {
+            (JobState::TimedOut, _, _) => Self::TIMED_OUT,
+            (JobState::Exited, Some(status), _) => Self(u8::try_from(status).unwrap_or(Self::CONNECTION.0)),
+            (JobState::Signaled, _, Some(signal)) => Self::signaled(signal_number(signal)),
+            _ => Self::CONNECTION,
+        }
+    }
+
+    /// What an error that kept us from the command's end means for our own.
+    pub fn of_error(error: &Error) -> Self {
+        if error.code == Code::InvalidArgument { Self::USAGE } else { Self::CONNECTION }
+    }
+
+    /// The number for the operating system.
+    pub fn code(self) -> u8 {
+        self.0
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.0)
+    }
+}
+
+/// Linux's numbers; where they differ elsewhere nobody can tell them apart by exit code anyway.
+fn signal_number(name: &str) -> u8 {
+    match name {
+        "HUP" => 1,
+        "INT" => 2,
+        "QUIT" => 3,
+        "ILL" => 4,
+        "ABRT" => 6,
+        "FPE" => 8,
+        "KILL" => 9,
+        "USR1" => 10,
+        "SEGV" => 11,
+        "USR2" => 12,
+        "PIPE" => 13,
+        "ALRM" => 14,
+        "TERM" => 15,
+        _ => 0,
+    }
+}
+
+/// Tells a person what went wrong and what to do next.
+pub fn report(error: &Error) {
+    let (red, dim, plain) = if colours(&io::stderr()) { ("\x1b[31m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
+    let code = error.code.as_str();
+    let message = printable(&error.message);
+    let hint = printable(&error.hint);
+    // When stderr is gone there is nobody to tell.
+    writeln!(io::stderr(), "sshjobs: {red}{code}{plain}: {message}\n{dim}  hint: {hint}{plain}").ok();
+}
+
+/// Colours are for terminals, and for people who have not asked for none (no-color.org).
+pub(super) fn colours(stream: &impl IsTerminal) -> bool {
+    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Text that may hold what a host sent, without what would steer a terminal.
+pub(super) fn printable(text: &str) -> String {
+    text.lines().map(|line| crate::api::clean(line.as_bytes()).into_owned()).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,58 @@
+use std::io::{self, Write};
+
+use super::exit::printable;
+use super::{Exit, HostsArgs, report};
+use crate::api::{Code, Error, HostEntry, HostsRequest, Service};
+
+/// Lists hosts, or tries one. Fails when the one tried can't be reached.
+pub async fn hosts(service: &Service, args: HostsArgs) -> Exit {
+    let probed = args.host.is_some();
+    let reply = match service.hosts(HostsRequest { host: args.host }).await {
+        Ok(reply) => reply,
+        Err(error) => {
+            report(&error);
+            return Exit::of_error(&error);
+        }
+    };
+    let text = if args.json {
+        serde_json::to_string_pretty(&reply.hosts).expect("hosts are plain data")
+    } else if probed {
+        reply.hosts.iter().map(details).collect()
+    } else {
+        table(&reply.hosts)
+    };
+    writeln!(io::stdout(), "{}", text.trim_end()).ok();
+    service.shutdown().await;
+    let failed = probed && reply.hosts.iter().any(|host| !host.connected);
+    if failed { Exit::CONNECTION } else { Exit::SUCCESS }
+}
+
+fn details(host: &HostEntry) -> String {
+    let rows = [
+        ("address", &host.address),
+        ("user", &host.user),
+        ("host key", &host.host_key),
+        ("kex", &host.kex),
+        ("cipher", &host.cipher),
+        ("login shell", &host.login_shell),
+        ("error", &host.last_error),
+    ];
+    let state = if host.connected { "reachable" } else { "not reachable" };
+    rows.iter().fold(format!("{}: {state}\n", host.name), |text, (name, value)| match value {
+        Some(value) => format!("{text}  {name:<12} {}\n", printable(value)),
+        None => text,
+    })
+}
+
+fn table(hosts: &[HostEntry]) -> String {
+    if hosts.is_empty() {
+        let hint = "add `Host` entries to ~/.ssh/config, or [hosts.NAME] tables to the configuration";
+        report(&Error::new(Code::UnknownHost, "there are no hosts", hint));
+    }
+    let widest = hosts.iter().map(|host| host.name.chars().count()).max().unwrap_or(0);
+    hosts.iter().fold(String::new(), |text, host| {
+        let user = host.user.as_deref().unwrap_or("?");
+        let address = host.address.as_deref().or(host.last_error.as_deref()).unwrap_or("?");
+        format!("{text}{:<widest$}  {user}@{}\n", printable(&host.name), printable(address))
+    })
+}

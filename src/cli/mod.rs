@@ -1,0 +1,18 @@
+//! Floor 4: the face for people and CI, and the only home of clap.
+//!
+//! [`Cli`] is the command line; [`run`], [`demo`] and [`hosts`] are its verbs. Results go to stdout, everything else to
+//! stderr, and remote bytes reach a terminal only through a filter. `serve` is the other face's business.
+
+mod args;
+mod demo;
+mod exit;
+mod hosts;
+mod run;
+mod screen;
+mod stdin;
+
+pub use args::{Cli, DemoArgs, HostsArgs, LogLevel, RunArgs, ServeArgs, Verb};
+pub use demo::demo;
+pub use exit::{Exit, report};
+pub use hosts::hosts;
+pub use run::run;

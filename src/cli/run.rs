@@ -1,0 +1,181 @@
+use std::collections::BTreeMap;
+
+use secrecy::SecretString;
+use tokio::io;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::screen::Screen;
+use super::{Exit, RunArgs, report, stdin};
+use crate::api::{Code, Ending, Error, Follow, JobState, Output, Service, SignalRequest, SpawnRequest};
+
+/// Runs a command on a host and ends as it ended.
+pub async fn run(service: &Service, args: RunArgs) -> Exit {
+    let exit = match attempt(service, args).await {
+        Ok(exit) => exit,
+        Err(error) => {
+            report(&error);
+            Exit::of_error(&error)
+        }
+    };
+    service.shutdown().await;
+    exit
+}
+
+async fn attempt(service: &Service, args: RunArgs) -> Result<Exit, Error> {
+    let mut signals = Signals::catch()?;
+    let no_stdin = args.no_stdin;
+    let request = spawn_request(args)?;
+    let job = tokio::select! {
+        job = service.spawn(request) => job?.job_id,
+        number = signals.next() => return Ok(Exit::signaled(number)),
+    };
+    if no_stdin {
+        service.close_stdin(&job).await.or_else(|error| match error.code {
+            Code::JobEnded => Ok(()),
+            _ => Err(error),
+        })?;
+    }
+    let mut session = Session { service, job: &job, follow: service.follow(&job)?, screen: Screen::new(), dropped: 0 };
+    let input = async {
+        match no_stdin {
+            true => std::future::pending().await,
+            false => stdin::forward(service, &job).await,
+        }
+    };
+    tokio::select! {
+        ended = session.attend(&mut signals) => ended,
+        never = input => never,
+    }
+}
+
+fn spawn_request(args: RunArgs) -> Result<SpawnRequest, Error> {
+    let mut env = BTreeMap::new();
+    for name in args.env {
+        let value = std::env::var(&name).map_err(|_| {
+            let hint = format!("export {name}=… first; --env takes the name only");
+            Error::new(Code::InvalidArgument, format!("{name} is not set here"), hint)
+        })?;
+        env.insert(name, SecretString::from(value));
+    }
+    Ok(SpawnRequest {
+        cwd: args.cwd,
+        env,
+        timeout_s: args.timeout,
+        ..SpawnRequest::new(args.host, args.command.join(" "))
+    })
+}
+
+/// One command being watched.
+struct Session<'a> {
+    service: &'a Service,
+    job: &'a str,
+    follow: Follow,
+    screen: Screen,
+    dropped: u64,
+}
+
+impl Session<'_> {
+    async fn attend(&mut self, signals: &mut Signals) -> Result<Exit, Error> {
+        let mut interrupts = 0;
+        loop {
+            tokio::select! {
+                output = self.follow.next() => {
+                    if let Some(exit) = self.show(output).await? {
+                        return Ok(exit);
+                    }
+                }
+                number = signals.next() => {
+                    interrupts += 1;
+                    if number != Signals::INTERRUPT || interrupts > 2 {
+                        return Ok(Exit::signaled(number));
+                    }
+                    self.pass_on(interrupts).await;
+                }
+            }
+        }
+    }
+
+    async fn show(&mut self, output: Output) -> Result<Option<Exit>, Error> {
+        self.dropped += output.dropped_bytes;
+        match self.screen.show(&output).await {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Some(Exit::BROKEN_PIPE)),
+            Err(error) => {
+                return Err(Error::new(Code::Io, format!("can't write the output: {error}"), "check where stdout goes"));
+            }
+        }
+        Ok(output.ended.map(|ending| self.finish(&ending)))
+    }
+
+    fn finish(&self, ending: &Ending) -> Exit {
+        let trouble = match ending.state {
+            JobState::Lost => Some(Error::new(
+                Code::ConnectionLost,
+                "the connection was lost; the command may still run there",
+                "look at the host before running it again",
+            )),
+            JobState::Closed => Some(Error::new(
+                Code::ConnectionLost,
+                "the host closed the channel without saying how the command ended",
+                "look at the host before running it again",
+            )),
+            JobState::TimedOut => {
+                Some(Error::new(Code::Timeout, "the command ran into its time limit and was ended", "give it more time"))
+            }
+            _ => None,
+        };
+        if let Some(trouble) = trouble {
+            report(&trouble);
+            return Exit::of(ending);
+        }
+        if self.dropped > 0 {
+            let message = format!("{} bytes of output were lost: stdout here was too slow", self.dropped);
+            report(&Error::new(Code::Io, message, "write to a file, or raise limits.ring_buffer_bytes"));
+            return Exit::OUTPUT_LOST;
+        }
+        Exit::of(ending)
+    }
+
+    /// Ctrl-C interrupts the remote tree, a second one kills it.
+    async fn pass_on(&self, interrupts: u32) {
+        let signal = if interrupts == 1 { "INT" } else { "KILL" };
+        let request =
+            SignalRequest { job_id: self.job.to_owned(), signal: Some(signal.to_owned()), grace_ms: None };
+        if let Err(error) = self.service.signal(request).await
+            && error.code != Code::JobEnded
+        {
+            report(&error);
+        }
+    }
+}
+
+/// The signals that a person or a supervisor ends us with.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    const INTERRUPT: u8 = 2;
+
+    fn catch() -> Result<Self, Error> {
+        let catch = |kind| {
+            signal(kind).map_err(|error| Error::new(Code::Io, format!("signals can't be caught: {error}"), "report this"))
+        };
+        Ok(Self {
+            interrupt: catch(SignalKind::interrupt())?,
+            terminate: catch(SignalKind::terminate())?,
+            hang_up: catch(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next one's number.
+    async fn next(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.interrupt.recv() => Self::INTERRUPT,
+            _ = self.terminate.recv() => 15,
+            _ = self.hang_up.recv() => 1,
+        }
+    }
+}

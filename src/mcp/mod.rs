@@ -1,0 +1,11 @@
+//! Floor 4: the face for agents, and the only home of rmcp.
+//!
+//! Each tool is one verb of [`Service`](crate::api::Service). A reply says the same in its structured content and in its
+//! text; errors are tool errors with a stable code. [`serve_stdio`] speaks MCP on stdin and stdout.
+
+mod answer;
+mod serve;
+mod server;
+mod text;
+
+pub use serve::{ServeError, serve_stdio};

@@ -1,0 +1,190 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use rmcp::handler::server::router::tool::ToolRouter;
+use rmcp::model::{
+    CallToolResult, Implementation, JsonObject, ProtocolVersion, ServerCapabilities, ServerConfig,
+};
+use rmcp::{ServerHandler, tool, tool_handler, tool_router};
+use tokio_util::sync::CancellationToken;
+
+use super::answer::{answer, input, output};
+use crate::api::{
+    ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobsReply, JobsRequest, RunReply, RunRequest, Service,
+    SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest,
+};
+
+/// What a model is told before its first call.
+const INSTRUCTIONS: &str = r#"Runs commands on remote hosts over SSH as jobs, and follows their output by cursor.
+
+ssh_hosts lists the hosts. For a quick command use ssh_run. For anything longer start a job with ssh_spawn and follow it:
+
+    cursor = 0
+    while True:
+        r = ssh_tail(job_id, since_line_no=cursor, wait_ms=5000, max_lines=500, stream="both")
+        for line in r["lines"]: show(line)
+        cursor = r["last_line_no"]
+        if not r["still_running"]: break
+
+No line is lost or repeated: line numbers never change, and dropped_lines counts exactly what was evicted before you read
+it. still_running is false only when the job has ended and you have read everything. Reading changes nothing, so a call
+can be repeated. `until` waits for a pattern, e.g. a prompt or "Listening on". A job goes on when a call times out or is
+cancelled; ssh_signal ends its whole process tree. state tells exited, signaled, lost (connection gone), closed, refused and
+timed_out apart; a command that fails is not an error. Errors read `code: message (hint)`; do what the hint says."#;
+
+/// The MCP server: a thin face over the service.
+#[derive(Clone)]
+pub(super) struct Server {
+    service: Arc<Service>,
+    tool_router: ToolRouter<Self>,
+}
+
+#[tool_router]
+impl Server {
+    pub(super) fn new(service: Arc<Service>) -> Self {
+        Self { service, tool_router: Self::tool_router() }
+    }
+
+    /// Start a command on a remote host as a job and return its job_id at once; follow it with ssh_tail. Use it for
+    /// anything that may take longer than a few seconds, prints much, or reads stdin (which stays open). The command runs
+    /// in the login shell, as with `ssh HOST COMMAND`. Example: {"host": "web1", "command": "make test", "cwd": "~/app"}
+    #[tool(
+        name = "ssh_spawn",
+        title = "Start a remote job",
+        input_schema = input::<SpawnRequest>(),
+        output_schema = output::<SpawnReply>(),
+        annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = true)
+    )]
+    async fn ssh_spawn(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
+        answer(arguments, cancelled, async |request| self.service.spawn(request).await).await
+    }
+
+    /// Read a job's output behind a cursor, waiting up to wait_ms when there is nothing new. Pass last_line_no of the reply
+    /// as since_line_no of the next call, until still_running is false. Works the same on finished jobs. `until` waits for a
+    /// pattern, quiet_ms for silence; partial shows an unfinished line such as a prompt. Example: {"job_id":
+    /// "web1-7f3k9q2m", "since_line_no": 120, "wait_ms": 5000}
+    #[tool(
+        name = "ssh_tail",
+        title = "Follow a job's output",
+        input_schema = input::<TailRequest>(),
+        output_schema = output::<TailReply>(),
+        annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
+    )]
+    async fn ssh_tail(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
+        answer(arguments, cancelled, async |request| self.service.tail(request).await).await
+    }
+
+    /// Run a command on a remote host and wait for its end; use it for quick commands. Returns the exit status with the
+    /// first and last lines of the output. When wait_ms is over first, the job goes on and the reply says how to follow it.
+    /// Stdin is empty unless given. Example: {"host": "web1", "command": "uname -a"}
+    #[tool(
+        name = "ssh_run",
+        title = "Run a remote command",
+        input_schema = input::<RunRequest>(),
+        output_schema = output::<RunReply>(),
+        annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = true)
+    )]
+    async fn ssh_run(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
+        answer(arguments, cancelled, async |request| self.service.run(request).await).await
+    }
+
+    /// Signal a job's whole process tree (default TERM) and report whether it is verified dead; use it to stop a job. With
+    /// grace_ms, KILL follows for what still lives then. Example: {"job_id": "web1-7f3k9q2m", "signal": "TERM",
+    /// "grace_ms": 3000}
+    #[tool(
+        name = "ssh_signal",
+        title = "Signal a job",
+        input_schema = input::<SignalRequest>(),
+        output_schema = output::<SignalReply>(),
+        annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = true)
+    )]
+    async fn ssh_signal(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
+        answer(arguments, cancelled, async |request| self.service.signal(request).await).await
+    }
+
+    /// List jobs with their state, exit status, times and output counts, the newest first; use it to find a job again or to
+    /// watch many at once. Filter by host, label or state. Example: {"state": "running"}
+    #[tool(
+        name = "ssh_jobs",
+        title = "List jobs",
+        input_schema = input::<JobsRequest>(),
+        output_schema = output::<JobsReply>(),
+        annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
+    )]
+    async fn ssh_jobs(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
+        answer(arguments, cancelled, async |request: JobsRequest| self.service.jobs(&request)).await
+    }
+
+    /// List the hosts that jobs can run on, with address, user and connection state; call it first when you don't know a
+    /// host's name. With `host`, connect to that one and report what came of it. Example: {"host": "web1"}
+    #[tool(
+        name = "ssh_hosts",
+        title = "List hosts",
+        input_schema = input::<HostsRequest>(),
+        output_schema = output::<HostsReply>(),
+        annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = true)
+    )]
+    async fn ssh_hosts(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
+        answer(arguments, cancelled, async |request| self.service.hosts(request).await).await
+    }
+
+    /// Give up a finished job, or only its output, to free memory; use it when you are done with a job. A job that still
+    /// runs is refused unless force=true, which kills it. Line numbers never return. Example: {"job_id":
+    /// "web1-7f3k9q2m"}
+    #[tool(
+        name = "ssh_forget",
+        title = "Forget a job",
+        input_schema = input::<ForgetRequest>(),
+        output_schema = output::<ForgetReply>(),
+        annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = false)
+    )]
+    async fn ssh_forget(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
+        answer(arguments, cancelled, async |request| self.service.forget(request).await).await
+    }
+}
+
+#[tool_handler(router = self.tool_router)]
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("sshjobs", env!("CARGO_PKG_VERSION")).with_title("sshjobs"))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tool_keeps_to_the_form_that_all_clients_take() {
+        let tools = Server::tool_router().list_all();
+        assert_eq!(tools.len(), 7);
+        for tool in tools {
+            let name = &tool.name;
+            assert!(tool.title.is_some(), "{name} has no title");
+            let description = tool.description.as_deref().unwrap_or_default();
+            assert!((80..600).contains(&description.len()), "{name}: {} bytes", description.len());
+            let hints = tool.annotations.as_ref().expect("hints");
+            assert!(
+                hints.read_only_hint.is_some()
+                    && hints.destructive_hint.is_some()
+                    && hints.idempotent_hint.is_some()
+                    && hints.open_world_hint.is_some(),
+                "{name} lacks a hint"
+            );
+            let input = serde_json::to_string(&tool.input_schema).unwrap();
+            for word in ["$ref", "anyOf", "oneOf", "\"null\""] {
+                assert!(!input.contains(word), "{name}'s input schema has {word}: {input}");
+            }
+            assert_eq!(tool.input_schema.get("additionalProperties"), Some(&serde_json::Value::Bool(false)));
+            let output = serde_json::to_string(tool.output_schema.as_ref().expect("output schema")).unwrap();
+            assert!(!output.contains("$ref") && output.contains("\"type\":\"object\""), "{name}: {output}");
+        }
+        assert!(INSTRUCTIONS.len() < 2048);
+    }
+}

@@ -1,0 +1,88 @@
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::api::{
+    ForgetReply, HostsReply, JobsReply, RunReply, SignalReply, SpawnReply, TailReply,
+};
+
+/// A reply as text, for clients that show models nothing else. It says what the structured content says.
+pub(super) trait Text {
+    fn text(&self) -> String;
+}
+
+/// The scalar fields on one line, which always is the first; the lines follow.
+impl Text for TailReply {
+    fn text(&self) -> String {
+        let mut head = Head::of(self, &["lines", "records", "partial"]);
+        if let Some(partial) = &self.partial {
+            head.json("partial", partial);
+        }
+        match (&self.lines, &self.records) {
+            (Some(lines), _) => head.with_body(lines.iter().map(String::as_str)),
+            (None, Some(records)) => {
+                let records: Vec<String> = records.iter().map(json).collect();
+                head.with_body(records.iter().map(String::as_str))
+            }
+            (None, None) => head.0,
+        }
+    }
+}
+
+impl Text for RunReply {
+    fn text(&self) -> String {
+        let head = Head::of(self, &["head", "tail", "next"]);
+        let gap = (self.omitted_lines > 0).then(|| match &self.next {
+            Some(next) => format!("[{} lines left out: {next}]", self.omitted_lines),
+            None => format!("[{} lines left out]", self.omitted_lines),
+        });
+        let follow = self.next.as_ref().filter(|_| self.omitted_lines == 0).map(|next| format!("[{next}]"));
+        let lines = self.head.iter().chain(&gap).chain(&self.tail).chain(&follow);
+        head.with_body(lines.map(String::as_str))
+    }
+}
+
+macro_rules! json_text {
+    ($($reply:ty),*) => { $(impl Text for $reply { fn text(&self) -> String { json(self) } })* };
+}
+
+json_text!(SpawnReply, JobsReply, SignalReply, HostsReply, ForgetReply);
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("a reply is plain data")
+}
+
+/// `name=value` for each field of a reply, but for some.
+struct Head(String);
+
+impl Head {
+    fn of(reply: &impl Serialize, without: &[&str]) -> Self {
+        let mut head = Self(String::new());
+        if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(reply) {
+            for (name, value) in fields.iter().filter(|(name, _)| !without.contains(&name.as_str())) {
+                match value {
+                    serde_json::Value::String(text) => head.field(name, text),
+                    value => head.field(name, &value.to_string()),
+                }
+            }
+        }
+        head
+    }
+
+    fn json(&mut self, name: &str, value: &impl Serialize) {
+        self.field(name, &json(value));
+    }
+
+    fn field(&mut self, name: &str, value: &str) {
+        let space = if self.0.is_empty() { "" } else { " " };
+        write!(self.0, "{space}{name}={value}").expect("a string takes all");
+    }
+
+    fn with_body<'a>(self, lines: impl Iterator<Item = &'a str>) -> String {
+        lines.fold(self.0, |mut text, line| {
+            text.push('\n');
+            text.push_str(line);
+            text
+        })
+    }
+}
