@@ -1,0 +1,179 @@
+//! The built binary, as a person or a CI script uses it.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use support::{HOST, Sshd};
+
+fn sshjobs(sshd: &Sshd) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
+    command.arg("--ssh-config").arg(sshd.ssh_config()).env("XDG_CONFIG_HOME", "/nonexistent").stdin(Stdio::null());
+    command
+}
+
+fn run(sshd: &Sshd, command: &str) -> Output {
+    sshjobs(sshd).args(["run", HOST, "--", command]).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[tokio::test]
+async fn output_and_exit_code_of_the_command_become_ours() {
+    let sshd = Sshd::start().await;
+    let output = run(&sshd, "echo out; echo err >&2; printf unfinished; exit 42");
+    assert_eq!((text(&output.stdout), text(&output.stderr)), ("out\nunfinished".into(), "err\n".into()));
+    assert_eq!(output.status.code(), Some(42));
+}
+
+#[tokio::test]
+async fn a_signal_becomes_128_and_its_number() {
+    let sshd = Sshd::start().await;
+    assert_eq!(run(&sshd, "kill -9 $$").status.code(), Some(137));
+}
+
+#[tokio::test]
+async fn bytes_pass_unchanged_in_both_directions() {
+    let sshd = Sshd::start().await;
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
+    let mut child = sshjobs(&sshd)
+        .args(["run", HOST, "--", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let sent = bytes.clone();
+    let writer = std::thread::spawn(move || stdin.write_all(&sent).unwrap());
+    let mut received = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut received).unwrap();
+    writer.join().unwrap();
+    assert!(received == bytes, "{} bytes came back", received.len());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn output_is_live() {
+    let sshd = Sshd::start().await;
+    let mut child = sshjobs(&sshd)
+        .args(["run", HOST, "--", "echo first; read line; echo got $line"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    stdout.read_line(&mut line).unwrap();
+    assert_eq!(line, "first\n");
+    child.stdin.take().unwrap().write_all(b"it\n").unwrap();
+    line.clear();
+    stdout.read_line(&mut line).unwrap();
+    assert_eq!(line, "got it\n");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[tokio::test]
+async fn ctrl_c_interrupts_the_remote_tree() {
+    let sshd = Sshd::start().await;
+    let mut child = sshjobs(&sshd)
+        .args(["run", HOST, "--", "echo $$; sleep 1000 & wait"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut pid = String::new();
+    stdout.read_line(&mut pid).unwrap();
+    let process = nix::unistd::Pid::from_raw(child.id().cast_signed());
+    nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGINT).unwrap();
+    let deadline = std::time::Instant::now() + Duration::from_secs(15);
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(std::time::Instant::now() < deadline, "it did not end");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(status.code(), Some(130));
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_away_ends_the_command() {
+    let sshd = Sshd::start().await;
+    let mut child =
+        sshjobs(&sshd).args(["run", HOST, "--", "yes"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 100];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(141));
+}
+
+#[tokio::test]
+async fn connection_trouble_has_a_code_of_its_own_and_a_hint() {
+    let sshd = Sshd::start().await;
+    sshd.write_known_hosts("");
+    let output = run(&sshd, "true");
+    assert_eq!(output.status.code(), Some(255));
+    let stderr = text(&output.stderr);
+    assert!(stderr.starts_with("sshjobs: host_key_unknown: ") && stderr.contains("hint: "), "{stderr}");
+    assert!(!stderr.contains('\x1b'), "no colours off a terminal");
+}
+
+#[tokio::test]
+async fn a_variable_is_passed_on_by_name() {
+    let sshd = Sshd::start().await;
+    let args = ["run", HOST, "--env", "GREETING", "--cwd", "/tmp", "--", "echo $GREETING from $PWD"];
+    let output = sshjobs(&sshd).env("GREETING", "it's me").args(args).output().unwrap();
+    assert_eq!(text(&output.stdout), "it's me from /tmp\n");
+    let output = sshjobs(&sshd).env_remove("GREETING").args(args).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[tokio::test]
+async fn a_time_limit_ends_with_124() {
+    let sshd = Sshd::start().await;
+    let output = sshjobs(&sshd).args(["run", HOST, "--timeout", "1", "--", "sleep 1000"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(124));
+}
+
+#[tokio::test]
+async fn hosts_lists_and_tries() {
+    let sshd = Sshd::start().await;
+    let output = sshjobs(&sshd).arg("hosts").output().unwrap();
+    assert!(text(&output.stdout).starts_with("web1  "), "{output:?}");
+    let output = sshjobs(&sshd).args(["hosts", HOST, "--json"]).output().unwrap();
+    let hosts: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&hosts[0]["connected"], output.status.code()), (&true.into(), Some(0)));
+    sshd.write_known_hosts("");
+    let output = sshjobs(&sshd).args(["hosts", HOST]).output().unwrap();
+    assert_eq!(output.status.code(), Some(255));
+    assert!(text(&output.stdout).contains("host_key_unknown"), "{output:?}");
+}
+
+#[test]
+fn a_misspelt_key_in_the_configuration_is_named_with_file_line_and_the_nearest_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("config.toml");
+    std::fs::write(&file, "[limits]\nmax_job = 3\n").unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_sshjobs")).arg("--config").arg(&file).arg("hosts").output().unwrap();
+    let expected = format!("{}:2: unknown key \"max_job\"; did you mean \"max_jobs\"?", file.display());
+    assert!(text(&output.stderr).contains(&expected), "{output:?}");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn the_demo_runs_a_real_job_and_follows_it() {
+    let output = Command::new(env!("CARGO_BIN_EXE_sshjobs")).arg("demo").output().unwrap();
+    let stdout = text(&output.stdout);
+    assert!(stdout.contains("line   6 | all done, 4 steps") && stdout.contains("exited with status 0"), "{stdout}");
+    assert_eq!(output.status.code(), Some(0));
+    let args = ["demo", "--", "echo mine; exit 7"];
+    let output = Command::new(env!("CARGO_BIN_EXE_sshjobs")).args(args).output().unwrap();
+    assert!(text(&output.stdout).contains("| mine") && output.status.code() == Some(7), "{output:?}");
+}

@@ -1,0 +1,249 @@
+//! Everything that goes wrong between here and the command, against a private sshd: each has its own code, and nothing
+//! that had arrived is lost.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use sshjobs::api::{Code, Error, JobState, Limits, Service, SpawnRequest, TailRequest};
+use support::{HOST, Sshd, canonical_loop, eventually, run, service, spawn};
+
+async fn spawn_error(sshd: &Sshd) -> Error {
+    let service = service(&sshd.ssh_config(), Limits::default());
+    service.spawn(SpawnRequest::new(HOST, "true")).await.expect_err("the spawn fails")
+}
+
+fn started(sshd: &Sshd) -> Service {
+    service(&sshd.ssh_config(), Limits::default())
+}
+
+#[tokio::test]
+async fn an_unknown_host_is_refused_with_the_nearest_known_one() {
+    let sshd = Sshd::start().await;
+    let error = started(&sshd).spawn(SpawnRequest::new("wbe1", "true")).await.unwrap_err();
+    assert_eq!(error.code, Code::UnknownHost);
+    assert!(error.hint.contains("\"web1\""), "{error}");
+}
+
+#[tokio::test]
+async fn a_refused_port_is_unreachable() {
+    let sshd = Sshd::start().await;
+    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    let closed = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    std::fs::write(sshd.ssh_config(), config.replace(&sshd.port().to_string(), &closed.to_string())).unwrap();
+    let error = spawn_error(&sshd).await;
+    assert_eq!((error.code, error.retryable), (Code::Unreachable, true));
+}
+
+#[tokio::test]
+async fn a_host_that_never_speaks_runs_into_the_time_limit() {
+    let sshd = Sshd::start().await;
+    let silent = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = silent.local_addr().unwrap().port().to_string();
+    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    std::fs::write(sshd.ssh_config(), config.replace(&sshd.port().to_string(), &port) + "  ConnectTimeout 1\n").unwrap();
+    let start = Instant::now();
+    assert_eq!(spawn_error(&sshd).await.code, Code::Timeout);
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[tokio::test]
+async fn a_key_that_the_host_does_not_take_is_auth_failed_after_one_login() {
+    let sshd = Sshd::start().await;
+    sshd.configure("other");
+    let error = spawn_error(&sshd).await;
+    assert_eq!((error.code, error.retryable), (Code::AuthFailed, false));
+    assert!(error.message.contains("/other"), "{error}");
+    assert_eq!(sshd.log().matches("Connection from").count().max(1), 1);
+}
+
+#[tokio::test]
+async fn a_private_key_that_others_can_read_is_not_used() {
+    use std::os::unix::fs::PermissionsExt;
+    let sshd = Sshd::start().await;
+    std::fs::set_permissions(sshd.path("id"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    let error = spawn_error(&sshd).await;
+    assert_eq!(error.code, Code::AuthFailed);
+    assert!(error.message.contains("others can read it"), "{error}");
+}
+
+#[tokio::test]
+async fn a_host_that_is_not_listed_is_refused_with_its_fingerprint() {
+    let sshd = Sshd::start().await;
+    sshd.write_known_hosts("");
+    let error = spawn_error(&sshd).await;
+    assert_eq!(error.code, Code::HostKeyUnknown);
+    assert!(error.message.contains("ssh-ed25519 SHA256:"), "{error}");
+}
+
+#[tokio::test]
+async fn a_changed_host_key_is_refused_with_file_line_and_both_fingerprints() {
+    let sshd = Sshd::start().await;
+    sshd.trust("other");
+    let error = spawn_error(&sshd).await;
+    assert_eq!(error.code, Code::HostKeyChanged);
+    assert!(error.message.contains("known_hosts:1") && error.message.matches("SHA256:").count() == 2, "{error}");
+}
+
+#[tokio::test]
+async fn a_revoked_host_key_is_refused() {
+    let sshd = Sshd::start().await;
+    let listed = std::fs::read_to_string(sshd.path("known_hosts")).unwrap();
+    let key = listed.split_once(' ').unwrap().1;
+    sshd.write_known_hosts(&format!("{listed}@revoked * {key}"));
+    assert_eq!(spawn_error(&sshd).await.code, Code::HostKeyRevoked);
+}
+
+#[tokio::test]
+async fn a_known_hosts_that_cannot_be_read_is_not_empty() {
+    let sshd = Sshd::start().await;
+    std::fs::remove_file(sshd.path("known_hosts")).unwrap();
+    std::fs::create_dir(sshd.path("known_hosts")).unwrap();
+    assert_eq!(spawn_error(&sshd).await.code, Code::Io);
+}
+
+#[tokio::test]
+async fn a_proxied_host_is_not_connected_to_directly() {
+    let sshd = Sshd::start().await;
+    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    std::fs::write(sshd.ssh_config(), config + "  ProxyJump bastion\n").unwrap();
+    assert_eq!(spawn_error(&sshd).await.code, Code::Unsupported);
+}
+
+#[tokio::test]
+async fn a_connection_cut_in_mid_output_is_lost_and_keeps_what_had_arrived() {
+    let sshd = Sshd::start().await;
+    let service = started(&sshd);
+    let job = spawn(&service, "seq 1 100; printf half; sleep 1000").await;
+    eventually("all of it has arrived", async || {
+        let reply = service.tail(TailRequest::new(&job, 100, 0)).await.unwrap();
+        reply.partial.is_some_and(|partial| partial.stdout.as_deref() == Some("half"))
+    })
+    .await;
+    sshd.cut();
+    let story = canonical_loop(&service, &job).await;
+    assert_eq!((story.state(), story.status(), story.signal()), (JobState::Lost, None, None));
+    assert_eq!((story.lines.len(), story.lines[100].as_str()), (101, "half"));
+    assert_eq!(run(&service, "echo again").await.unwrap().head, ["again"], "the next spawn connects anew");
+    let request = serde_json::json!({"job_id": job, "signal": "KILL"});
+    let reply = service.signal(serde_json::from_value(request).unwrap()).await.unwrap();
+    assert!(reply.confirmed_dead, "a lost job's processes can still be ended");
+}
+
+#[tokio::test]
+async fn every_job_of_a_cut_connection_is_told_lost() {
+    let sshd = Sshd::start().await;
+    let service = started(&sshd);
+    let mut jobs = Vec::new();
+    for n in 0..5 {
+        jobs.push(spawn(&service, &format!("echo {n}; sleep 2")).await);
+    }
+    for job in &jobs {
+        service.tail(TailRequest::new(job, 0, 5000)).await.unwrap();
+    }
+    sshd.cut();
+    for (n, job) in jobs.iter().enumerate() {
+        let story = canonical_loop(&service, job).await;
+        assert_eq!((story.state(), story.lines.join("")), (JobState::Lost, n.to_string()));
+    }
+}
+
+#[tokio::test]
+async fn a_frozen_peer_is_noticed_by_keepalive() {
+    let sshd = Sshd::start().await;
+    let service = started(&sshd);
+    let job = spawn(&service, "echo before; sleep 1000").await;
+    service.tail(TailRequest::new(&job, 0, 5000)).await.unwrap();
+    sshd.freeze();
+    let start = Instant::now();
+    let story = canonical_loop(&service, &job).await;
+    assert_eq!((story.state(), story.lines.join("")), (JobState::Lost, "before".to_owned()));
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn a_server_that_died_is_unreachable_and_then_reached_again_by_name() {
+    let sshd = Sshd::start().await;
+    let service = started(&sshd);
+    run(&service, "true").await.unwrap();
+    let config = sshd.ssh_config();
+    let text = std::fs::read_to_string(&config).unwrap();
+    let other = Sshd::start().await;
+    std::fs::write(&config, std::fs::read_to_string(other.ssh_config()).unwrap()).unwrap();
+    sshd.cut();
+    assert_eq!(run(&service, "echo moved").await.unwrap().head, ["moved"]);
+    std::fs::write(&config, text).unwrap();
+}
+
+#[tokio::test]
+async fn shutdown_ends_attached_jobs_and_leaves_nothing_behind() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd.ssh_config(), Limits { kill_grace_ms: 300, ..Limits::default() });
+    let mut pids = Vec::new();
+    for command in ["sleep 1000", "trap '' TERM; sleep 1000 & wait", "setsid sleep 1000 & wait"] {
+        let job = spawn(&service, &format!("echo $$; {command}")).await;
+        let reply = service.tail(TailRequest::new(&job, 0, 5000)).await.unwrap();
+        pids.push(reply.lines.unwrap()[0].clone());
+    }
+    let sleepers = || {
+        let all = std::process::Command::new("pgrep").args(["-fx", "sleep 1000", "-s"]).arg(pids.join(",")).output();
+        String::from_utf8(all.unwrap().stdout).unwrap()
+    };
+    assert!(!sleepers().is_empty());
+    let start = Instant::now();
+    service.shutdown().await;
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    assert_eq!(sleepers(), "");
+    let error = service.spawn(SpawnRequest::new(HOST, "true")).await.unwrap_err();
+    assert_eq!(error.code, Code::PolicyDenied);
+}
+
+#[tokio::test]
+async fn a_lower_max_sessions_than_planned_is_learned() {
+    let sshd = Sshd::with("MaxSessions 2").await;
+    let service = started(&sshd);
+    let mut jobs = Vec::new();
+    for _ in 0..5 {
+        jobs.push(spawn(&service, "sleep 0.5; echo done").await);
+    }
+    for job in jobs {
+        assert_eq!(canonical_loop(&service, &job).await.lines, ["done"]);
+    }
+}
+
+#[tokio::test]
+async fn a_forced_command_gets_no_prelude_and_no_cwd() {
+    let sshd = Sshd::with("ForceCommand echo forced").await;
+    let service = started(&sshd);
+    assert_eq!(run(&service, "anything").await.unwrap().head, ["forced"]);
+    let request = SpawnRequest { cwd: Some("/".into()), ..SpawnRequest::new(HOST, "pwd") };
+    assert_eq!(service.spawn(request).await.unwrap_err().code, Code::Unsupported);
+}
+
+#[tokio::test]
+async fn a_failed_spawn_leaves_no_job() {
+    let sshd = Sshd::start().await;
+    sshd.write_known_hosts("");
+    let service = started(&sshd);
+    let request = || SpawnRequest { idempotency_key: Some("k".into()), ..SpawnRequest::new(HOST, "echo now") };
+    service.spawn(request()).await.unwrap_err();
+    assert_eq!(service.jobs(&Default::default()).unwrap().total, 0);
+    sshd.trust("host");
+    let job = service.spawn(request()).await.unwrap().job_id;
+    assert_eq!(canonical_loop(&service, &job).await.lines, ["now"], "the key of a failed spawn is free again");
+}
+
+#[tokio::test]
+async fn a_host_probe_tells_what_was_negotiated_or_why_not() {
+    let sshd = Sshd::start().await;
+    let service = started(&sshd);
+    let probe = || sshjobs::api::HostsRequest { host: Some(HOST.to_owned()) };
+    let host = service.hosts(probe()).await.unwrap().hosts.remove(0);
+    assert!(host.connected && host.host_key.unwrap().starts_with("ssh-ed25519 SHA256:"));
+    assert_eq!((host.cipher.as_deref(), host.login_shell.as_deref()), (Some("aes256-gcm@openssh.com"), Some("posix")));
+    let other = started(&sshd);
+    sshd.write_known_hosts("");
+    let host = other.hosts(probe()).await.unwrap().hosts.remove(0);
+    assert!(!host.connected && host.last_error.unwrap().starts_with("host_key_unknown"));
+}

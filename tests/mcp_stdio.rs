@@ -1,0 +1,144 @@
+//! The built binary, spoken to over its stdio as an MCP client would.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use support::{HOST, McpClient, Sshd};
+
+#[tokio::test]
+async fn an_agent_follows_a_job_with_the_canonical_loop() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let spawned = client.ok("ssh_spawn", json!({"host": HOST, "command": "seq 1 1200; echo oops >&2; exit 3"}));
+    let job = spawned["job_id"].clone();
+    let (mut cursor, mut lines) = (0, Vec::new());
+    let last = loop {
+        let arguments = json!({
+            "job_id": job, "since_line_no": cursor, "wait_ms": 5000, "max_lines": 500, "stream": "both"
+        });
+        let reply = client.ok("ssh_tail", arguments);
+        lines.extend(reply["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()));
+        cursor = reply["last_line_no"].as_u64().unwrap();
+        if reply["still_running"] == false {
+            break reply;
+        }
+    };
+    let mut expected: Vec<_> = (1..=1200).map(|n| n.to_string()).collect();
+    expected.push("oops".to_owned());
+    lines.sort_by_key(|line| line.parse::<u64>().unwrap_or(u64::MAX));
+    assert_eq!(lines, expected);
+    assert_eq!((&last["state"], &last["exit_status"], &last["total_lines"]), (&json!("exited"), &json!(3), &json!(1201)));
+    assert_eq!(client.close(Duration::from_secs(10)), Some(0));
+}
+
+#[tokio::test]
+async fn text_and_structured_content_say_the_same() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let job = client.ok("ssh_run", json!({"host": HOST, "command": "echo a; echo b >&2"}))["job_id"].clone();
+    let result = client.call("ssh_tail", json!({"job_id": job}));
+    let text = result["content"][0]["text"].as_str().unwrap();
+    let reply = &result["structuredContent"];
+    let (head, body) = text.split_once('\n').unwrap();
+    assert_eq!(body.split('\n').collect::<Vec<_>>(), ["a", "b"]);
+    for (name, value) in reply.as_object().unwrap() {
+        let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        assert!(name == "lines" || head.contains(&format!("{name}={shown}")), "{name} is not in {head:?}");
+    }
+}
+
+#[tokio::test]
+async fn seven_tools_and_the_canonical_loop_are_shown() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let tools = client.request("tools/list", json!({}))["result"]["tools"].clone();
+    let names: Vec<_> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
+    for name in ["ssh_spawn", "ssh_tail", "ssh_run", "ssh_jobs", "ssh_signal", "ssh_hosts", "ssh_forget"] {
+        assert!(names.contains(&name), "{name} is missing");
+    }
+    let hosts = client.ok("ssh_hosts", json!({}));
+    assert_eq!(hosts["hosts"][0]["name"], HOST);
+}
+
+#[tokio::test]
+async fn bad_calls_are_tool_errors_with_stable_codes() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let job = client.ok("ssh_run", json!({"host": HOST, "command": "true"}))["job_id"].clone();
+    let cases: [(&str, Value, &str); 11] = [
+        ("ssh_spawn", json!({"host": "nope", "command": "true"}), "unknown_host"),
+        ("ssh_spawn", json!({"host": HOST}), "invalid_argument"),
+        ("ssh_spawn", json!({"host": HOST, "command": "true", "shell": "zsh"}), "invalid_argument"),
+        ("ssh_spawn", json!({"host": HOST, "command": "true", "env": {"A B": "x"}}), "invalid_argument"),
+        ("ssh_spawn", json!({"host": HOST, "command": 5}), "invalid_argument"),
+        ("ssh_tail", json!({"job_id": "web1-zzzzzzzz"}), "unknown_job"),
+        ("ssh_tail", json!({"job_id": job, "stream": "stdin"}), "invalid_argument"),
+        ("ssh_tail", json!({"job_id": job, "until": "*"}), "invalid_argument"),
+        ("ssh_tail", json!({"job_id": job, "wait_ms": 1e300}), "invalid_argument"),
+        ("ssh_signal", json!({"job_id": job, "signal": "NOPE"}), "invalid_argument"),
+        ("ssh_forget", json!({"job_id": job, "what": "all"}), "invalid_argument"),
+    ];
+    for (tool, arguments, code) in cases {
+        assert_eq!(client.code(tool, arguments.clone()), code, "{tool} {arguments}");
+    }
+    let unknown = client.request("tools/call", json!({"name": "ssh_nope", "arguments": {}}));
+    assert!(unknown["error"]["code"].is_i64(), "an unknown tool is a protocol error: {unknown}");
+}
+
+#[tokio::test]
+async fn a_cancelled_call_stops_waiting_and_the_job_goes_on() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let job = client.ok("ssh_spawn", json!({"host": HOST, "command": "read line; echo got $line"}))["job_id"].clone();
+    let waiting = client.begin("tools/call", json!({"name": "ssh_tail", "arguments": {"job_id": job, "wait_ms": 50_000}}));
+    client.send(&json!({
+        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": waiting, "reason": "enough"}
+    }));
+    let start = Instant::now();
+    let reply = client.ok("ssh_tail", json!({"job_id": job}));
+    assert_eq!((&reply["still_running"], &reply["state"]), (&json!(true), &json!("running")));
+    assert!(start.elapsed() < Duration::from_secs(5));
+    // A wait that went on would keep the server for its five seconds.
+    let start = Instant::now();
+    client.ok("ssh_signal", json!({"job_id": job, "signal": "KILL"}));
+    assert_eq!(client.close(Duration::from_secs(10)), Some(0));
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_in_mid_call_leaves_no_process_behind() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let job = client.ok("ssh_spawn", json!({"host": HOST, "command": "echo $$; exec sleep 1000"}))["job_id"].clone();
+    let reply = client.ok("ssh_tail", json!({"job_id": job, "wait_ms": 5000}));
+    let pid = reply["lines"][0].as_str().unwrap().to_owned();
+    assert!(is_alive(&pid));
+    client.begin("tools/call", json!({"name": "ssh_tail", "arguments": {"job_id": job, "since_line_no": 1, "wait_ms": 50_000}}));
+    assert_eq!(client.close(Duration::from_secs(20)), Some(0));
+    assert!(!is_alive(&pid));
+}
+
+#[tokio::test]
+async fn a_server_told_to_stop_ends_its_jobs() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let job = client.ok("ssh_spawn", json!({"host": HOST, "command": "echo $$; exec sleep 1000"}))["job_id"].clone();
+    let reply = client.ok("ssh_tail", json!({"job_id": job, "wait_ms": 5000}));
+    let pid = reply["lines"][0].as_str().unwrap().to_owned();
+    let server = nix::unistd::Pid::from_raw(client.pid().cast_signed());
+    nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGTERM).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while is_alive(&pid) {
+        assert!(Instant::now() < deadline, "the job outlived the server");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Whether a local process lives; a zombie does not.
+fn is_alive(pid: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}

@@ -1,0 +1,127 @@
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// The built binary, spoken to over its stdio as an MCP client does.
+pub struct McpClient {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    messages: Receiver<Value>,
+    next_id: u64,
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl McpClient {
+    /// Starts `sshjobs serve` and shakes hands with it.
+    pub fn start(ssh_config: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sshjobs"))
+            .arg("--ssh-config")
+            .arg(ssh_config)
+            .arg("serve")
+            .env("XDG_CONFIG_HOME", "/nonexistent")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("the binary starts");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        let (sender, messages) = channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                let message = serde_json::from_str(&line).unwrap_or_else(|_| panic!("stdout is the wire: {line:?}"));
+                if sender.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let stdin = child.stdin.take();
+        let mut client = Self { child, stdin, messages, next_id: 1 };
+        let hello = json!({
+            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}
+        });
+        let reply = client.request("initialize", hello);
+        assert_eq!(reply["result"]["serverInfo"]["name"], "sshjobs", "{reply}");
+        client.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        client
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn send(&mut self, message: &Value) {
+        let stdin = self.stdin.as_mut().expect("stdin is open");
+        writeln!(stdin, "{message}").expect("the server reads");
+    }
+
+    /// Sends a request and returns its id at once.
+    pub fn begin(&mut self, method: &str, params: Value) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        id
+    }
+
+    /// The response to the request with this id; others that come first are passed over.
+    pub fn response(&mut self, id: u64) -> Value {
+        loop {
+            let message = self.messages.recv_timeout(PATIENCE).expect("an answer in time");
+            if message["id"] == id {
+                return message;
+            }
+        }
+    }
+
+    pub fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.begin(method, params);
+        self.response(id)
+    }
+
+    /// Calls a tool and returns its result.
+    pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        self.request("tools/call", json!({"name": tool, "arguments": arguments}))["result"].clone()
+    }
+
+    /// Calls a tool that must succeed and returns its structured content.
+    pub fn ok(&mut self, tool: &str, arguments: Value) -> Value {
+        let result = self.call(tool, arguments);
+        assert_ne!(result["isError"], true, "{result}");
+        result["structuredContent"].clone()
+    }
+
+    /// Calls a tool that must fail and returns its error's code.
+    pub fn code(&mut self, tool: &str, arguments: Value) -> String {
+        let result = self.call(tool, arguments);
+        assert_eq!(result["isError"], true, "{result}");
+        let error = &result["structuredContent"];
+        let code = error["code"].as_str().expect("a code").to_owned();
+        let text = result["content"][0]["text"].as_str().expect("text");
+        assert!(text.starts_with(&format!("{code}: ")) && !error["hint"].as_str().unwrap_or("").is_empty(), "{result}");
+        code
+    }
+
+    /// Closes stdin and waits for the program's end; returns its exit code.
+    pub fn close(mut self, within: Duration) -> Option<i32> {
+        drop(self.stdin.take());
+        let deadline = std::time::Instant::now() + within;
+        while std::time::Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status.code();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("the server did not end within {within:?}");
+    }
+}
+
+impl Drop for McpClient {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}

@@ -1,0 +1,131 @@
+//! What the tests stand on: a private OpenSSH sshd, or one that was brought up for them, and a service that reaches it.
+#![allow(dead_code, unreachable_pub, clippy::panic, clippy::disallowed_methods, reason = "each test file uses its own part of this")]
+
+mod mcp_client;
+mod sshd;
+
+pub use mcp_client::McpClient;
+pub use sshd::Sshd;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sshjobs::api::{
+    Access, Config, Error, Format, JobState, Limits, RunReply, RunRequest, Service, SpawnRequest, StreamArg, TailReply,
+    TailRequest,
+};
+
+/// The name under which the tests' host is known.
+pub const HOST: &str = "web1";
+
+/// A host to run the contract against: the one that `SSHJOBS_TEST_SSH_CONFIG` leads to (containers), else a private
+/// sshd. Stopped when dropped, whatever happens.
+pub struct Target {
+    pub service: Arc<Service>,
+    pub ssh_config: PathBuf,
+    sshd: Option<Sshd>,
+}
+
+impl Target {
+    pub async fn start() -> Self {
+        Self::with_limits(Limits::default()).await
+    }
+
+    pub async fn with_limits(limits: Limits) -> Self {
+        let (sshd, ssh_config) = match std::env::var_os("SSHJOBS_TEST_SSH_CONFIG") {
+            Some(file) => (None, PathBuf::from(file)),
+            None => {
+                let sshd = Sshd::start().await;
+                let ssh_config = sshd.ssh_config();
+                (Some(sshd), ssh_config)
+            }
+        };
+        let service = Arc::new(service(&ssh_config, limits));
+        Self { service, ssh_config, sshd }
+    }
+
+    /// Runs a command to its end and returns what it printed.
+    pub async fn output(&self, command: &str) -> String {
+        run(&self.service, command).await.expect("the command runs").head.join("\n")
+    }
+}
+
+/// A service whose hosts are those of `ssh_config`.
+pub fn service(ssh_config: &std::path::Path, limits: Limits) -> Service {
+    let config = Config { ssh_config: Some(ssh_config.to_owned()), limits, ..Config::default() };
+    Service::new(config, Access::Listed)
+}
+
+pub async fn spawn(service: &Service, command: &str) -> String {
+    service.spawn(SpawnRequest::new(HOST, command)).await.expect("the job starts").job_id
+}
+
+pub fn run_request(command: &str) -> RunRequest {
+    serde_json::from_value(serde_json::json!({"host": HOST, "command": command, "max_bytes": 262_144}))
+        .expect("a request")
+}
+
+pub async fn run(service: &Service, command: &str) -> Result<RunReply, Error> {
+    service.run(run_request(command)).await
+}
+
+/// A job's whole story as the canonical loop tells it.
+#[derive(Debug, Default)]
+pub struct Story {
+    pub lines: Vec<String>,
+    pub numbers: Vec<u64>,
+    pub dropped: u64,
+    pub replies: usize,
+    pub last: Option<TailReply>,
+}
+
+impl Story {
+    pub fn state(&self) -> JobState {
+        self.last.as_ref().expect("a reply").ending.state
+    }
+
+    pub fn status(&self) -> Option<u32> {
+        self.last.as_ref().expect("a reply").ending.exit_status
+    }
+
+    pub fn signal(&self) -> Option<&str> {
+        self.last.as_ref().expect("a reply").ending.exit_signal.as_deref()
+    }
+}
+
+/// The loop that every agent is shown.
+pub async fn canonical_loop(service: &Service, job_id: &str) -> Story {
+    follow(service, job_id, StreamArg::Both, 5000).await
+}
+
+pub async fn follow(service: &Service, job_id: &str, stream: StreamArg, wait_ms: u64) -> Story {
+    let mut story = Story::default();
+    let mut cursor = 0;
+    loop {
+        let request =
+            TailRequest { stream, format: Format::Records, ..TailRequest::new(job_id, cursor, wait_ms) };
+        let reply = service.tail(request).await.expect("the job is known");
+        for record in reply.records.iter().flatten() {
+            story.lines.push(record.text.clone());
+            story.numbers.push(record.line_no);
+        }
+        story.dropped += reply.dropped_lines;
+        story.replies += 1;
+        cursor = reply.last_line_no;
+        let done = !reply.still_running;
+        story.last = Some(reply);
+        if done {
+            return story;
+        }
+    }
+}
+
+/// Waits until `look` is content, within ten seconds.
+pub async fn eventually<F: Future<Output = bool>>(what: &str, mut look: impl FnMut() -> F) {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    while !look().await {
+        assert!(tokio::time::Instant::now() < deadline, "it never came that {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
