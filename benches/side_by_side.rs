@@ -1,1 +1,321 @@
-fn main(){}
+//! sshjobs beside `ssh` and beside a bare russh channel, on one machine, in one run, against one private sshd. Prints a
+//! table of ratios; asserts nothing.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "a bench"
+)]
+
+#[path = "../tests/support/sshd.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the tests")]
+mod sshd;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use russh::keys::{PrivateKeyWithHashAlg, PublicKeyOrCertificate, load_secret_key};
+use russh::{ChannelMsg, client};
+use sshd::Sshd;
+use sshjobs::api::{Access, Config, Limits, Service, SpawnRequest, TailRequest};
+
+const HOST: &str = "web1";
+const ROUNDS: usize = 300;
+
+#[tokio::main]
+async fn main() {
+    // `cargo test` runs benches too; there is nothing to test here.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let wanted = |name: &str| only.as_deref().is_none_or(|only| name.contains(only));
+    println!("| what | sshjobs | peer | ratio | bar |\n|---|---|---|---|---|");
+    if wanted("latency") {
+        latency().await;
+    }
+    if wanted("throughput") {
+        throughput().await;
+    }
+    if wanted("neighbour") {
+        neighbour().await;
+    }
+    if wanted("thousand") {
+        thousand_jobs().await;
+    }
+    if wanted("soak") {
+        soak().await;
+    }
+}
+
+fn service(sshd: &Sshd, limits: Limits) -> Arc<Service> {
+    let config = Config { ssh_config: Some(sshd.ssh_config()), limits, ..Config::default() };
+    Arc::new(Service::new(config, Access::Listed))
+}
+
+fn row(what: &str, ours: &str, peer: &str, ratio: Option<f64>, bar: &str) {
+    let ratio = ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
+    println!("| {what} | {ours} | {peer} | {ratio} | {bar} |");
+}
+
+fn millis(duration: Duration) -> String {
+    format!("{:.2} ms", duration.as_secs_f64() * 1e3)
+}
+
+fn percentile(times: &mut [Duration], percent: usize) -> Duration {
+    times.sort_unstable();
+    times[(times.len() - 1) * percent / 100]
+}
+
+/// Starts a job and reads it to its end; returns the time from the call to the end seen.
+async fn one_job(service: &Service, command: &str) -> Duration {
+    let start = Instant::now();
+    let job = service.spawn(SpawnRequest::new(HOST, command)).await.unwrap().job_id;
+    let mut cursor = 0;
+    loop {
+        let reply = service.tail(TailRequest::new(&job, cursor, 50_000)).await.unwrap();
+        cursor = reply.last_line_no;
+        if !reply.still_running {
+            return start.elapsed();
+        }
+    }
+}
+
+struct AcceptOurs;
+
+impl client::Handler for AcceptOurs {
+    type Error = russh::Error;
+
+    // The server was started by this process a moment ago.
+    async fn check_server_key(&mut self, _key: &PublicKeyOrCertificate) -> Result<bool, russh::Error> {
+        Ok(true)
+    }
+}
+
+async fn bare_connection(sshd: &Sshd) -> client::Handle<AcceptOurs> {
+    let mut preferred = russh::Preferred::DEFAULT;
+    preferred.cipher = vec![russh::cipher::AES_256_GCM].into();
+    let config = client::Config { nodelay: true, preferred, ..client::Config::default() };
+    let mut handle = client::connect(Arc::new(config), ("127.0.0.1", sshd.port()), AcceptOurs).await.unwrap();
+    let key = load_secret_key(sshd.path("id"), None).unwrap();
+    let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
+    let key = PrivateKeyWithHashAlg::new(Arc::new(key), None);
+    assert!(handle.authenticate_publickey(user.trim(), key).await.unwrap().success());
+    handle
+}
+
+async fn bare_job(handle: &client::Handle<AcceptOurs>, command: &str) -> Duration {
+    let start = Instant::now();
+    let mut channel = handle.channel_open_session().await.unwrap();
+    channel.exec(true, command).await.unwrap();
+    while let Some(message) = channel.wait().await {
+        if matches!(message, ChannelMsg::Close) {
+            break;
+        }
+    }
+    start.elapsed()
+}
+
+fn ssh(config: &Path) -> Command {
+    let mut ssh = Command::new("ssh");
+    ssh.arg("-F").arg(config).stdin(Stdio::null()).stdout(Stdio::null());
+    ssh
+}
+
+/// Spawn to exit seen on a warm connection, the three in turn.
+async fn latency() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, Limits::default());
+    let bare = bare_connection(&sshd).await;
+    let socket = sshd.path("control");
+    let master = ["-o", "ControlMaster=auto", "-o", "ControlPersist=60"];
+    let via_master = || {
+        let mut ssh = ssh(&sshd.ssh_config());
+        ssh.args(master).arg("-S").arg(&socket).args([HOST, "true"]);
+        let start = Instant::now();
+        assert!(ssh.status().unwrap().success());
+        start.elapsed()
+    };
+    let (mut ours, mut russh, mut master) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..ROUNDS + 10 {
+        let times = (one_job(&service, "true").await, bare_job(&bare, "true").await, via_master());
+        if round >= 10 {
+            ours.push(times.0);
+            russh.push(times.1);
+            master.push(times.2);
+        }
+    }
+    let (our, bare, ssh) =
+        (percentile(&mut ours, 50), percentile(&mut russh, 50), percentile(&mut master, 50));
+    let ratio = |peer: Duration| Some(our.as_secs_f64() / peer.as_secs_f64());
+    row(
+        "spawn → exit seen, p50, against a bare russh channel",
+        &millis(our),
+        &millis(bare),
+        ratio(bare),
+        "≤ 1.1",
+    );
+    row("the same against ssh over a ControlMaster", &millis(our), &millis(ssh), ratio(ssh), "≤ 0.4");
+    ssh_exit(&sshd, &socket);
+    service.shutdown().await;
+}
+
+fn ssh_exit(sshd: &Sshd, socket: &Path) {
+    ssh(&sshd.ssh_config())
+        .arg("-S")
+        .arg(socket)
+        .args(["-O", "exit", HOST])
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+}
+
+/// 80-byte lines through sshd into the ring and read back, beside `ssh host cmd > /dev/null`.
+async fn throughput() {
+    const LINES: u64 = 5_000_000;
+    let sshd = Sshd::start().await;
+    let limits = Limits { ring_buffer_lines: 2_000_000, ring_buffer_bytes: 256 << 20, ..Limits::default() };
+    let service = service(&sshd, limits);
+    let command = format!("yes {:-<79} | head -n {LINES}", "line of eighty bytes ");
+    let (mut ours, mut peers, mut dropped) = (Vec::new(), Vec::new(), 0);
+    for _ in 0..3 {
+        let start = Instant::now();
+        assert!(ssh(&sshd.ssh_config()).args([HOST, &command]).status().unwrap().success());
+        peers.push(start.elapsed());
+        let start = Instant::now();
+        let job = service.spawn(SpawnRequest::new(HOST, &command)).await.unwrap().job_id;
+        let (mut cursor, mut read) = (0, 0);
+        loop {
+            let request = TailRequest {
+                max_lines: Some(10_000),
+                max_bytes: Some(262_144),
+                ..TailRequest::new(&job, cursor, 50_000)
+            };
+            let reply = service.tail(request).await.unwrap();
+            read += reply.lines.iter().flatten().count() as u64;
+            dropped += reply.dropped_lines;
+            cursor = reply.last_line_no;
+            if !reply.still_running {
+                break;
+            }
+        }
+        ours.push(start.elapsed());
+        assert_eq!(read + dropped, LINES * ours.len() as u64 - LINES * (ours.len() as u64 - 1));
+        service.forget(serde_json::from_value(serde_json::json!({"job_id": job})).unwrap()).await.unwrap();
+    }
+    let (our, peer) = (percentile(&mut ours, 50), percentile(&mut peers, 50));
+    let rate = |time: Duration| {
+        let seconds = time.as_secs_f64();
+        format!(
+            "{:.2} M lines/s, {:.0} MB/s",
+            LINES as f64 / seconds / 1e6,
+            LINES as f64 * 80.0 / seconds / 1e6
+        )
+    };
+    let ratio = Some(peer.as_secs_f64() / our.as_secs_f64());
+    row("lines through sshd and read back, against ssh > /dev/null", &rate(our), &rate(peer), ratio, "≥ 0.5");
+    row("of them evicted before the reader came", &dropped.to_string(), "–", None, "–");
+    let python = 0.5e6;
+    let lines = LINES as f64 / our.as_secs_f64();
+    row(
+        "lines/s against the best Python server's 0.5 M",
+        &rate(our),
+        "0.50 M lines/s",
+        Some(lines / python),
+        "≥ 50",
+    );
+    service.shutdown().await;
+}
+
+/// Spawn to first line, without and with a job that prints as fast as it can on the same connection.
+async fn neighbour() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, Limits::default());
+    let first_line = async || {
+        let start = Instant::now();
+        let job = service.spawn(SpawnRequest::new(HOST, "echo x")).await.unwrap().job_id;
+        service.tail(TailRequest::new(&job, 0, 50_000)).await.unwrap();
+        start.elapsed()
+    };
+    let measure = async || {
+        let mut times = Vec::new();
+        for _ in 0..ROUNDS {
+            times.push(first_line().await);
+        }
+        (percentile(&mut times, 50), percentile(&mut times, 99))
+    };
+    measure().await;
+    let quiet = measure().await;
+    let noisy = service.spawn(SpawnRequest::new(HOST, "yes")).await.unwrap().job_id;
+    let beside = measure().await;
+    let signal = serde_json::json!({"job_id": noisy, "signal": "KILL"});
+    service.signal(serde_json::from_value(signal).unwrap()).await.unwrap();
+    let ratio = |a: Duration, b: Duration| Some(a.as_secs_f64() / b.as_secs_f64());
+    row(
+        "spawn → first line beside `yes`, p99, against without",
+        &millis(beside.1),
+        &millis(quiet.1),
+        ratio(beside.1, quiet.1),
+        "≤ 2",
+    );
+    row("the same, p50", &millis(beside.0), &millis(quiet.0), ratio(beside.0, quiet.0), "–");
+    service.shutdown().await;
+}
+
+/// A thousand live jobs on one host, and what an idle one costs here.
+async fn thousand_jobs() {
+    const JOBS: usize = 1000;
+    let sshd = Sshd::with("MaxStartups 500:30:1000").await;
+    let service = service(&sshd, Limits::default());
+    one_job(&service, "true").await;
+    let before = rss();
+    let start = Instant::now();
+    for _ in 0..JOBS {
+        service.spawn(SpawnRequest::new(HOST, "sleep 1000")).await.unwrap();
+    }
+    let took = start.elapsed();
+    let each = (rss() - before) / JOBS as f64;
+    let running = service
+        .jobs(&serde_json::from_value(serde_json::json!({"state": "running"})).unwrap())
+        .unwrap()
+        .total;
+    row("live jobs on one host", &format!("{running} in {:.1} s", took.as_secs_f64()), "–", None, "1000");
+    row(
+        "memory of an idle job, connections included",
+        &format!("{:.1} KiB", each / 1024.0),
+        "–",
+        None,
+        "≤ 32 KiB",
+    );
+    let start = Instant::now();
+    service.shutdown().await;
+    row("ending all of them", &format!("{:.1} s", start.elapsed().as_secs_f64()), "–", None, "–");
+}
+
+/// Jobs that come and go: memory must not grow.
+async fn soak() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, Limits { max_finished: 50, ..Limits::default() });
+    let batch = async || {
+        for _ in 0..1500 {
+            one_job(&service, "seq 1 2000").await;
+        }
+        rss()
+    };
+    let (first, _, last) = (batch().await, batch().await, batch().await);
+    let shown = |bytes: f64| format!("{:.1} MiB", bytes / 1048576.0);
+    row("RSS after 4500 jobs against after 1500", &shown(last), &shown(first), Some(last / first), "flat");
+    service.shutdown().await;
+}
+
+/// This process's resident memory in bytes.
+fn rss() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() * 1024.0
+}

@@ -2,13 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use sshjobs::api::{Access, Code, Config, Error, Service};
 use sshjobs::cli::{self, Cli, Exit, Verb};
 use sshjobs::mcp;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = cli::parse();
     tracing_subscriber::fmt()
         .with_env_filter(cli.log.as_str())
         .with_writer(std::io::stderr)
@@ -27,7 +26,11 @@ fn main() -> ExitCode {
 
 fn load(cli: &Cli) -> Result<Config, Error> {
     let mut config = Config::load(cli.config.as_deref()).map_err(|error| {
-        Error::new(Code::InvalidArgument, error.to_string(), "correct the configuration; the README lists its keys")
+        Error::new(
+            Code::InvalidArgument,
+            error.to_string(),
+            "correct the configuration; the README lists its keys",
+        )
     })?;
     config.ssh_config = cli.ssh_config.clone().or(config.ssh_config);
     Ok(config)
@@ -37,7 +40,11 @@ fn run(cli: Cli, config: Config) -> Exit {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => {
-            cli::report(&Error::new(Code::Io, format!("the runtime can't start: {error}"), "check the process limits"));
+            cli::report(&Error::new(
+                Code::Io,
+                format!("the runtime can't start: {error}"),
+                "check the process limits",
+            ));
             return Exit::CONNECTION;
         }
     };

@@ -11,7 +11,11 @@ use support::{HOST, Sshd};
 
 fn sshjobs(sshd: &Sshd) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
-    command.arg("--ssh-config").arg(sshd.ssh_config()).env("XDG_CONFIG_HOME", "/nonexistent").stdin(Stdio::null());
+    command
+        .arg("--ssh-config")
+        .arg(sshd.ssh_config())
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .stdin(Stdio::null());
     command
 }
 
@@ -106,8 +110,7 @@ async fn ctrl_c_interrupts_the_remote_tree() {
 #[tokio::test]
 async fn a_reader_that_goes_away_ends_the_command() {
     let sshd = Sshd::start().await;
-    let mut child =
-        sshjobs(&sshd).args(["run", HOST, "--", "yes"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = sshjobs(&sshd).args(["run", HOST, "--", "yes"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut first = [0; 100];
     child.stdout.take().unwrap().read_exact(&mut first).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(141));
@@ -171,7 +174,10 @@ fn a_misspelt_key_in_the_configuration_is_named_with_file_line_and_the_nearest_k
 fn the_demo_runs_a_real_job_and_follows_it() {
     let output = Command::new(env!("CARGO_BIN_EXE_sshjobs")).arg("demo").output().unwrap();
     let stdout = text(&output.stdout);
-    assert!(stdout.contains("line   6 | all done, 4 steps") && stdout.contains("exited with status 0"), "{stdout}");
+    assert!(
+        stdout.contains("line   6 | all done, 4 steps") && stdout.contains("exited with status 0"),
+        "{stdout}"
+    );
     assert_eq!(output.status.code(), Some(0));
     let args = ["demo", "--", "echo mine; exit 7"];
     let output = Command::new(env!("CARGO_BIN_EXE_sshjobs")).args(args).output().unwrap();

@@ -3,10 +3,14 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use sshjobs::api::{Because, Code, ForgetRequest, ForgetWhat, JobState, JobsRequest, Limits, SpawnRequest, StreamArg, TailRequest};
+use sshjobs::api::{
+    Because, Code, ForgetRequest, ForgetWhat, JobState, JobsRequest, Limits, SpawnRequest, StreamArg,
+    TailRequest,
+};
 use support::{HOST, Target, canonical_loop, eventually, follow, run, run_request, spawn};
+use tokio::time::Instant;
 
 fn numbers(count: u64) -> Vec<u64> {
     (1..=count).collect()
@@ -88,7 +92,8 @@ async fn a_noisy_job_does_not_stop_a_quick_one() {
 async fn two_readers_do_not_disturb_each_other() {
     let target = Target::start().await;
     let job = spawn(&target.service, "for i in 1 2 3 4 5; do echo $i; sleep 0.1; done").await;
-    let (one, two) = tokio::join!(canonical_loop(&target.service, &job), canonical_loop(&target.service, &job));
+    let (one, two) =
+        tokio::join!(canonical_loop(&target.service, &job), canonical_loop(&target.service, &job));
     assert_eq!((one.numbers, two.numbers), (numbers(5), numbers(5)));
     assert_eq!(canonical_loop(&target.service, &job).await.numbers, numbers(5));
 }
@@ -133,7 +138,8 @@ async fn command_cwd_env_and_label_are_inert() {
     });
     let reply = target.service.run(serde_json::from_value(request).unwrap()).await.unwrap();
     assert_eq!(reply.head.join("\n"), format!("{dir}/{HOSTILE}\n[{HOSTILE}]"));
-    let jobs = target.service.jobs(&JobsRequest { label: Some(HOSTILE.to_owned()), ..JobsRequest::default() });
+    let jobs =
+        target.service.jobs(&JobsRequest { label: Some(HOSTILE.to_owned()), ..JobsRequest::default() });
     assert_eq!(jobs.unwrap().total, 1);
     target.output(&format!("rm -rf {dir}")).await;
 }
@@ -154,7 +160,8 @@ async fn values_of_variables_are_not_in_the_process_list() {
 async fn a_command_without_stdin_cannot_hang_on_it() {
     let target = Target::start().await;
     assert_eq!(run(&target.service, "cat; echo end").await.unwrap().head, ["end"]);
-    let request = SpawnRequest { stdin: Some("one\ntwo".into()), ..SpawnRequest::new(HOST, "cat; echo; echo end") };
+    let request =
+        SpawnRequest { stdin: Some("one\ntwo".into()), ..SpawnRequest::new(HOST, "cat; echo; echo end") };
     let job = target.service.spawn(request).await.unwrap();
     assert_eq!(canonical_loop(&target.service, &job.job_id).await.lines, ["one", "two", "end"]);
 }
@@ -177,10 +184,14 @@ async fn a_signal_reaches_the_whole_tree_and_its_death_is_verified() {
 #[tokio::test]
 async fn a_time_limit_ends_the_tree_and_is_told_apart() {
     let target = Target::start().await;
-    let request = SpawnRequest { timeout_s: Some(1), ..SpawnRequest::new(HOST, "echo begun; sleep 1000 & wait") };
+    let request =
+        SpawnRequest { timeout_s: Some(1), ..SpawnRequest::new(HOST, "echo begun; sleep 1000 & wait") };
     let job = target.service.spawn(request).await.unwrap().job_id;
     let story = canonical_loop(&target.service, &job).await;
-    assert_eq!((story.state(), story.signal(), story.lines.join("")), (JobState::TimedOut, Some("TERM"), "begun".into()));
+    assert_eq!(
+        (story.state(), story.signal(), story.lines.join("")),
+        (JobState::TimedOut, Some("TERM"), "begun".into())
+    );
 }
 
 #[tokio::test]
@@ -208,7 +219,8 @@ async fn run_leaves_out_the_middle_and_says_how_much() {
 #[tokio::test]
 async fn a_repeated_key_starts_nothing() {
     let target = Target::start().await;
-    let request = || SpawnRequest { idempotency_key: Some("k1".into()), ..SpawnRequest::new(HOST, "echo once") };
+    let request =
+        || SpawnRequest { idempotency_key: Some("k1".into()), ..SpawnRequest::new(HOST, "echo once") };
     let (one, two) = tokio::join!(target.service.spawn(request()), target.service.spawn(request()));
     let (one, two) = (one.unwrap().job_id, two.unwrap().job_id);
     assert_eq!(one, two);
@@ -225,7 +237,8 @@ async fn twenty_five_jobs_at_once_all_tell_their_story() {
         .map(|n| {
             let service = target.service.clone();
             async move {
-                let job = spawn(&service, &format!("echo begin {n}; sleep 0.3; echo end {n}; exit {n}")).await;
+                let job =
+                    spawn(&service, &format!("echo begin {n}; sleep 0.3; echo end {n}; exit {n}")).await;
                 (n, canonical_loop(&service, &job).await)
             }
         })
@@ -252,7 +265,8 @@ async fn the_same_connection_serves_job_after_job() {
 async fn a_forgotten_job_is_expired_and_tells_its_outcome() {
     let target = Target::start().await;
     let reply = run(&target.service, "echo 1; echo 2; exit 4").await.unwrap();
-    let forget = |what, force| ForgetRequest { job_id: reply.job_id.clone(), what, stream: StreamArg::Both, force };
+    let forget =
+        |what, force| ForgetRequest { job_id: reply.job_id.clone(), what, stream: StreamArg::Both, force };
     let gone = target.service.forget(forget(ForgetWhat::Output, false)).await.unwrap();
     assert_eq!((gone.forgotten_lines, gone.forgotten_bytes), (2, 4));
     target.service.forget(forget(ForgetWhat::Job, false)).await.unwrap();
@@ -279,7 +293,10 @@ async fn finished_jobs_are_kept_within_bounds() {
     for n in 0..4 {
         ids.push(run(&target.service, &format!("exit {n}")).await.unwrap().job_id);
     }
-    eventually("the oldest are gone", async || target.service.jobs(&JobsRequest::default()).unwrap().total == 2).await;
+    eventually("the oldest are gone", async || {
+        target.service.jobs(&JobsRequest::default()).unwrap().total == 2
+    })
+    .await;
     let error = target.service.tail(TailRequest::new(&ids[0], 0, 0)).await.unwrap_err();
     assert_eq!(error.code, Code::ExpiredJob);
     assert!(target.service.tail(TailRequest::new(&ids[3], 0, 0)).await.is_ok());
@@ -292,7 +309,8 @@ async fn a_job_too_many_is_refused_with_capacity() {
     let error = target.service.spawn(SpawnRequest::new(HOST, "true")).await.unwrap_err();
     assert_eq!((error.code, error.retryable), (Code::Capacity, true));
     signal(&target, &job, "KILL", None).await;
-    eventually("there is room", async || target.service.spawn(SpawnRequest::new(HOST, "true")).await.is_ok()).await;
+    eventually("there is room", async || target.service.spawn(SpawnRequest::new(HOST, "true")).await.is_ok())
+        .await;
 }
 
 #[tokio::test]
@@ -327,7 +345,11 @@ async fn bad_arguments_are_told_by_code() {
     assert_eq!(target.service.tail(huge).await.unwrap_err().code, Code::InvalidArgument);
     for (command, timeout) in [("", None), ("true", Some(0)), ("true", Some(u64::MAX)), ("a\0b", None)] {
         let request = SpawnRequest { timeout_s: timeout, ..SpawnRequest::new(HOST, command) };
-        assert_eq!(target.service.spawn(request).await.unwrap_err().code, Code::InvalidArgument, "{command:?}");
+        assert_eq!(
+            target.service.spawn(request).await.unwrap_err().code,
+            Code::InvalidArgument,
+            "{command:?}"
+        );
     }
     let unknown = target.service.tail(TailRequest::new("web1-xxxxxxxx", 0, 0)).await.unwrap_err();
     assert_eq!(unknown.code, Code::UnknownJob);
@@ -341,10 +363,18 @@ async fn a_signal_to_a_finished_job_is_told_apart() {
     let target = Target::start().await;
     let job = run(&target.service, "true").await.unwrap().job_id;
     let request = serde_json::json!({"job_id": job});
-    assert_eq!(target.service.signal(serde_json::from_value(request).unwrap()).await.unwrap_err().code, Code::JobEnded);
+    assert_eq!(
+        target.service.signal(serde_json::from_value(request).unwrap()).await.unwrap_err().code,
+        Code::JobEnded
+    );
 }
 
-async fn signal(target: &Target, job: &str, signal: &str, grace_ms: Option<i64>) -> sshjobs::api::SignalReply {
+async fn signal(
+    target: &Target,
+    job: &str,
+    signal: &str,
+    grace_ms: Option<i64>,
+) -> sshjobs::api::SignalReply {
     let mut request = serde_json::json!({"job_id": job, "signal": signal});
     if let Some(grace) = grace_ms {
         request["grace_ms"] = grace.into();

@@ -4,10 +4,11 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use sshjobs::api::{Code, Error, JobState, Limits, Service, SpawnRequest, TailRequest};
 use support::{HOST, Sshd, canonical_loop, eventually, run, service, spawn};
+use tokio::time::Instant;
 
 async fn spawn_error(sshd: &Sshd) -> Error {
     let service = service(&sshd.ssh_config(), Limits::default());
@@ -42,7 +43,11 @@ async fn a_host_that_never_speaks_runs_into_the_time_limit() {
     let silent = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let port = silent.local_addr().unwrap().port().to_string();
     let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
-    std::fs::write(sshd.ssh_config(), config.replace(&sshd.port().to_string(), &port) + "  ConnectTimeout 1\n").unwrap();
+    std::fs::write(
+        sshd.ssh_config(),
+        config.replace(&sshd.port().to_string(), &port) + "  ConnectTimeout 1\n",
+    )
+    .unwrap();
     let start = Instant::now();
     assert_eq!(spawn_error(&sshd).await.code, Code::Timeout);
     assert!(start.elapsed() < Duration::from_secs(5));
@@ -83,7 +88,10 @@ async fn a_changed_host_key_is_refused_with_file_line_and_both_fingerprints() {
     sshd.trust("other");
     let error = spawn_error(&sshd).await;
     assert_eq!(error.code, Code::HostKeyChanged);
-    assert!(error.message.contains("known_hosts:1") && error.message.matches("SHA256:").count() == 2, "{error}");
+    assert!(
+        error.message.contains("known_hosts:1") && error.message.matches("SHA256:").count() == 2,
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -187,7 +195,10 @@ async fn shutdown_ends_attached_jobs_and_leaves_nothing_behind() {
         pids.push(reply.lines.unwrap()[0].clone());
     }
     let sleepers = || {
-        let all = std::process::Command::new("pgrep").args(["-fx", "sleep 1000", "-s"]).arg(pids.join(",")).output();
+        let all = std::process::Command::new("pgrep")
+            .args(["-fx", "sleep 1000", "-s"])
+            .arg(pids.join(","))
+            .output();
         String::from_utf8(all.unwrap().stdout).unwrap()
     };
     assert!(!sleepers().is_empty());
@@ -226,12 +237,17 @@ async fn a_failed_spawn_leaves_no_job() {
     let sshd = Sshd::start().await;
     sshd.write_known_hosts("");
     let service = started(&sshd);
-    let request = || SpawnRequest { idempotency_key: Some("k".into()), ..SpawnRequest::new(HOST, "echo now") };
+    let request =
+        || SpawnRequest { idempotency_key: Some("k".into()), ..SpawnRequest::new(HOST, "echo now") };
     service.spawn(request()).await.unwrap_err();
     assert_eq!(service.jobs(&Default::default()).unwrap().total, 0);
     sshd.trust("host");
     let job = service.spawn(request()).await.unwrap().job_id;
-    assert_eq!(canonical_loop(&service, &job).await.lines, ["now"], "the key of a failed spawn is free again");
+    assert_eq!(
+        canonical_loop(&service, &job).await.lines,
+        ["now"],
+        "the key of a failed spawn is free again"
+    );
 }
 
 #[tokio::test]
@@ -241,7 +257,10 @@ async fn a_host_probe_tells_what_was_negotiated_or_why_not() {
     let probe = || sshjobs::api::HostsRequest { host: Some(HOST.to_owned()) };
     let host = service.hosts(probe()).await.unwrap().hosts.remove(0);
     assert!(host.connected && host.host_key.unwrap().starts_with("ssh-ed25519 SHA256:"));
-    assert_eq!((host.cipher.as_deref(), host.login_shell.as_deref()), (Some("aes256-gcm@openssh.com"), Some("posix")));
+    assert_eq!(
+        (host.cipher.as_deref(), host.login_shell.as_deref()),
+        (Some("aes256-gcm@openssh.com"), Some("posix"))
+    );
     let other = started(&sshd);
     sshd.write_known_hosts("");
     let host = other.hosts(probe()).await.unwrap().hosts.remove(0);

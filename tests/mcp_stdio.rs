@@ -12,7 +12,8 @@ use support::{HOST, McpClient, Sshd};
 async fn an_agent_follows_a_job_with_the_canonical_loop() {
     let sshd = Sshd::start().await;
     let mut client = McpClient::start(&sshd.ssh_config());
-    let spawned = client.ok("ssh_spawn", json!({"host": HOST, "command": "seq 1 1200; echo oops >&2; exit 3"}));
+    let spawned =
+        client.ok("ssh_spawn", json!({"host": HOST, "command": "seq 1 1200; echo oops >&2; exit 3"}));
     let job = spawned["job_id"].clone();
     let (mut cursor, mut lines) = (0, Vec::new());
     let last = loop {
@@ -30,7 +31,10 @@ async fn an_agent_follows_a_job_with_the_canonical_loop() {
     expected.push("oops".to_owned());
     lines.sort_by_key(|line| line.parse::<u64>().unwrap_or(u64::MAX));
     assert_eq!(lines, expected);
-    assert_eq!((&last["state"], &last["exit_status"], &last["total_lines"]), (&json!("exited"), &json!(3), &json!(1201)));
+    assert_eq!(
+        (&last["state"], &last["exit_status"], &last["total_lines"]),
+        (&json!("exited"), &json!(3), &json!(1201))
+    );
     assert_eq!(client.close(Duration::from_secs(10)), Some(0));
 }
 
@@ -92,8 +96,10 @@ async fn bad_calls_are_tool_errors_with_stable_codes() {
 async fn a_cancelled_call_stops_waiting_and_the_job_goes_on() {
     let sshd = Sshd::start().await;
     let mut client = McpClient::start(&sshd.ssh_config());
-    let job = client.ok("ssh_spawn", json!({"host": HOST, "command": "read line; echo got $line"}))["job_id"].clone();
-    let waiting = client.begin("tools/call", json!({"name": "ssh_tail", "arguments": {"job_id": job, "wait_ms": 50_000}}));
+    let job = client.ok("ssh_spawn", json!({"host": HOST, "command": "read line; echo got $line"}))["job_id"]
+        .clone();
+    let waiting = client
+        .begin("tools/call", json!({"name": "ssh_tail", "arguments": {"job_id": job, "wait_ms": 50_000}}));
     client.send(&json!({
         "jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": waiting, "reason": "enough"}
     }));
@@ -112,11 +118,15 @@ async fn a_cancelled_call_stops_waiting_and_the_job_goes_on() {
 async fn a_client_that_goes_away_in_mid_call_leaves_no_process_behind() {
     let sshd = Sshd::start().await;
     let mut client = McpClient::start(&sshd.ssh_config());
-    let job = client.ok("ssh_spawn", json!({"host": HOST, "command": "echo $$; exec sleep 1000"}))["job_id"].clone();
+    let job = client.ok("ssh_spawn", json!({"host": HOST, "command": "echo $$; exec sleep 1000"}))["job_id"]
+        .clone();
     let reply = client.ok("ssh_tail", json!({"job_id": job, "wait_ms": 5000}));
     let pid = reply["lines"][0].as_str().unwrap().to_owned();
     assert!(is_alive(&pid));
-    client.begin("tools/call", json!({"name": "ssh_tail", "arguments": {"job_id": job, "since_line_no": 1, "wait_ms": 50_000}}));
+    client.begin(
+        "tools/call",
+        json!({"name": "ssh_tail", "arguments": {"job_id": job, "since_line_no": 1, "wait_ms": 50_000}}),
+    );
     assert_eq!(client.close(Duration::from_secs(20)), Some(0));
     assert!(!is_alive(&pid));
 }
@@ -125,7 +135,8 @@ async fn a_client_that_goes_away_in_mid_call_leaves_no_process_behind() {
 async fn a_server_told_to_stop_ends_its_jobs() {
     let sshd = Sshd::start().await;
     let mut client = McpClient::start(&sshd.ssh_config());
-    let job = client.ok("ssh_spawn", json!({"host": HOST, "command": "echo $$; exec sleep 1000"}))["job_id"].clone();
+    let job = client.ok("ssh_spawn", json!({"host": HOST, "command": "echo $$; exec sleep 1000"}))["job_id"]
+        .clone();
     let reply = client.ok("ssh_tail", json!({"job_id": job, "wait_ms": 5000}));
     let pid = reply["lines"][0].as_str().unwrap().to_owned();
     let server = nix::unistd::Pid::from_raw(client.pid().cast_signed());

@@ -182,12 +182,12 @@ mod tests {
     #[test]
     fn a_misspelt_key_is_named_with_file_line_and_the_nearest_known_key() {
         let text = "[limits]\nmax_jobs = 5\nring_buffer_line = 10\n";
-        assert_eq!(error(text), "c.toml:3: unknown key \"ring_buffer_line\"; did you mean \"ring_buffer_lines\"?");
-        assert_eq!(error("[limit]\n"), "c.toml:1: unknown key \"limit\"; did you mean \"limits\"?");
         assert_eq!(
-            error("[hosts.a]\nprot = 22\n"),
-            "c.toml:2: unknown key \"prot\"; did you mean \"port\"?"
+            error(text),
+            "c.toml:3: unknown key \"ring_buffer_line\"; did you mean \"ring_buffer_lines\"?"
         );
+        assert_eq!(error("[limit]\n"), "c.toml:1: unknown key \"limit\"; did you mean \"limits\"?");
+        assert_eq!(error("[hosts.a]\nprot = 22\n"), "c.toml:2: unknown key \"prot\"; did you mean \"port\"?");
         assert_eq!(error("zzz = 1\n"), "c.toml:1: unknown key \"zzz\"");
     }
 
@@ -195,12 +195,18 @@ mod tests {
     fn a_value_out_of_range_is_refused_with_its_line() {
         assert!(error("[limits]\nmax_jobs = 0\n").starts_with("c.toml:2: max_jobs must be"));
         assert!(error("[limits]\nmax_jobs = -1\n").starts_with("c.toml:2: "));
-        assert!(error("\n[limits]\nring_buffer_bytes = 1000\n").starts_with("c.toml:3: ring_buffer_bytes must be"));
+        assert!(
+            error("\n[limits]\nring_buffer_bytes = 1000\n")
+                .starts_with("c.toml:3: ring_buffer_bytes must be")
+        );
         assert!(error("[hosts.a]\nport = 70000\n").starts_with("c.toml:2: "));
     }
 
     #[test]
     fn a_named_file_must_exist() {
-        assert!(matches!(Config::load(Some(Path::new("/no/such/file"))), Err(ConfigFileError::Unreadable { .. })));
+        assert!(matches!(
+            Config::load(Some(Path::new("/no/such/file"))),
+            Err(ConfigFileError::Unreadable { .. })
+        ));
     }
 }

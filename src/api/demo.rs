@@ -15,7 +15,11 @@ impl Demo {
     /// Starts the server and a service that knows it.
     pub async fn start() -> Result<Self, Error> {
         let server = LoopbackServer::start().await.map_err(|error| {
-            Error::new(Code::Io, format!("the demo's SSH server can't start: {error}"), "check the temporary directory")
+            Error::new(
+                Code::Io,
+                format!("the demo's SSH server can't start: {error}"),
+                "check the temporary directory",
+            )
         })?;
         let service = Service::with_host(Config::default(), server.host_config(Self::HOST));
         Ok(Self { service, _server: server })

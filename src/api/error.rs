@@ -140,7 +140,8 @@ impl From<SpawnError> for Error {
         let message = chain(&error);
         match error {
             SpawnError::Capacity { .. } => {
-                Self::new(Code::Capacity, message, "wait for a job to end, or end one with ssh_signal").retryable()
+                Self::new(Code::Capacity, message, "wait for a job to end, or end one with ssh_signal")
+                    .retryable()
             }
             SpawnError::Connect(error) => connect(&error, message),
             SpawnError::ConnectionsFull(_) => {
@@ -170,7 +171,8 @@ fn connect(error: &ConnectError, message: String) -> Error {
     match error {
         ConnectError::Config(error) => config(error, message),
         ConnectError::Unreachable { .. } => {
-            Error::new(Code::Unreachable, message, "check that the host is up and the port is right").retryable()
+            Error::new(Code::Unreachable, message, "check that the host is up and the port is right")
+                .retryable()
         }
         ConnectError::TimedOut { .. } => {
             Error::new(Code::Timeout, message, "the host is slow or does not answer; try again").retryable()
@@ -182,7 +184,8 @@ fn connect(error: &ConnectError, message: String) -> Error {
             "check the user and the key; a key with a passphrase must be in an ssh-agent",
         ),
         ConnectError::Protocol { .. } => {
-            Error::new(Code::ConnectionLost, message, "check that an SSH server listens there, and its log").retryable()
+            Error::new(Code::ConnectionLost, message, "check that an SSH server listens there, and its log")
+                .retryable()
         }
     }
 }
@@ -213,9 +216,11 @@ fn host_key(error: &HostKeyError, message: String) -> Error {
             message,
             "someone may be in the middle; ask the host's administrator before changing known_hosts",
         ),
-        HostKeyError::Revoked { .. } => {
-            Error::new(Code::HostKeyRevoked, message, "do not use this host until its administrator has replaced the key")
-        }
+        HostKeyError::Revoked { .. } => Error::new(
+            Code::HostKeyRevoked,
+            message,
+            "do not use this host until its administrator has replaced the key",
+        ),
         HostKeyError::Unreadable(_) => Error::new(Code::Io, message, "make the known_hosts file readable"),
     }
 }
@@ -251,7 +256,9 @@ impl From<WriteError> for Error {
     fn from(error: WriteError) -> Self {
         let message = chain(&error);
         match error {
-            WriteError::StdinClosed => Self::new(Code::StdinClosed, message, "start the job again to write to it"),
+            WriteError::StdinClosed => {
+                Self::new(Code::StdinClosed, message, "start the job again to write to it")
+            }
             WriteError::JobEnded => Self::new(Code::JobEnded, message, "ssh_tail tells how it ended"),
             WriteError::Backpressure { .. } => {
                 Self::new(Code::Backpressure, message, "write the rest once the command reads").retryable()

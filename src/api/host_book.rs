@@ -62,7 +62,9 @@ impl HostBook {
         }
         let hint = match nearest(name, names.iter().map(String::as_str)) {
             Some(known) => format!("did you mean {known:?}? ssh_hosts lists all"),
-            None => "ssh_hosts lists the hosts there are; add this one to ssh_config or to [hosts]".to_owned(),
+            None => {
+                "ssh_hosts lists the hosts there are; add this one to ssh_config or to [hosts]".to_owned()
+            }
         };
         Err(Error::new(Code::UnknownHost, format!("there is no host {name:?}"), hint))
     }

@@ -119,7 +119,8 @@ impl RunReply {
             let lines = || ring.lines_after(LineNo::START, Selection::Both);
             let count = ring.line_count();
             let mut budget = max_bytes;
-            let mut head: Vec<String> = lines().map(text).take_while(|line| spend(&mut budget, line)).collect();
+            let mut head: Vec<String> =
+                lines().map(text).take_while(|line| spend(&mut budget, line)).collect();
             let mut tail = Vec::new();
             if head.len() < count {
                 let mut budget = max_bytes / 2;
@@ -140,11 +141,17 @@ impl RunReply {
             let next = match (ended, omitted_lines) {
                 (false, _) => {
                     let cursor = status.total_lines;
-                    Some(format!("ssh_tail(job_id={id:?}, since_line_no={cursor}, wait_ms=5000) follows the job", id = id.as_str()))
+                    Some(format!(
+                        "ssh_tail(job_id={id:?}, since_line_no={cursor}, wait_ms=5000) follows the job",
+                        id = id.as_str()
+                    ))
                 }
                 (true, 1..) => {
                     let cursor = status.dropped_lines + head.len() as u64;
-                    Some(format!("ssh_tail(job_id={id:?}, since_line_no={cursor}) reads on behind head", id = id.as_str()))
+                    Some(format!(
+                        "ssh_tail(job_id={id:?}, since_line_no={cursor}) reads on behind head",
+                        id = id.as_str()
+                    ))
                 }
                 (true, 0) => None,
             };

@@ -56,9 +56,11 @@ impl Service {
                 ),
                 "run the command again to see its output",
             )),
-            Lookup::Unknown => {
-                Err(Error::new(Code::UnknownJob, format!("there is no job {id:?}"), "ssh_jobs lists the jobs there are"))
-            }
+            Lookup::Unknown => Err(Error::new(
+                Code::UnknownJob,
+                format!("there is no job {id:?}"),
+                "ssh_jobs lists the jobs there are",
+            )),
         }
     }
 }

@@ -75,7 +75,11 @@ impl SpawnRequest {
 
     pub(super) fn into_spec(self, without_stdin: StdinPlan) -> Result<(JobSpec, Option<String>), Error> {
         if self.command.trim().is_empty() {
-            return Err(Error::new(Code::InvalidArgument, "command is empty", "give the command line to run"));
+            return Err(Error::new(
+                Code::InvalidArgument,
+                "command is empty",
+                "give the command line to run",
+            ));
         }
         if self.timeout_s.is_some_and(|seconds| !(1..=LONGEST_TIMEOUT).contains(&seconds)) {
             return Err(Error::new(
@@ -112,7 +116,11 @@ impl Service {
         })
     }
 
-    pub(super) async fn start(&self, request: SpawnRequest, without_stdin: StdinPlan) -> Result<Arc<Job>, Error> {
+    pub(super) async fn start(
+        &self,
+        request: SpawnRequest,
+        without_stdin: StdinPlan,
+    ) -> Result<Arc<Job>, Error> {
         let (spec, key) = request.into_spec(without_stdin)?;
         let host = spec.host.clone();
         self.hosts.check(&host)?;

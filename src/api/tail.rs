@@ -297,12 +297,10 @@ impl TailReply {
             partial: Partial::of(partial),
             silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
             returned_because: because.into(),
-            matched_line_no: match because {
-                ReturnedBecause::Matched(line) => line.map(LineNo::value),
-                _ => None,
-            },
+            matched_line_no: because.matched_line().map(LineNo::value),
             clamped,
-            records: (format == Format::Records).then(|| page.lines.iter().cloned().map(Record::from).collect()),
+            records: (format == Format::Records)
+                .then(|| page.lines.iter().cloned().map(Record::from).collect()),
             lines: (format == Format::Lean).then(|| page.lines.into_iter().map(text).collect()),
         }
     }

@@ -4,7 +4,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Run commands on remote hosts over SSH as jobs, and follow their output by cursor.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100, arg_required_else_help = true, after_help = "\
+#[command(
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    after_help = "\
 Examples:
   sshjobs demo                          see it work; nothing has to be set up
   sshjobs run web1 -- make test         run a command; its output and exit code become ours
@@ -12,7 +16,8 @@ Examples:
   sshjobs serve                         serve MCP on stdin and stdout, for an agent
 
 Configuration: $XDG_CONFIG_HOME/sshjobs/config.toml (default ~/.config/sshjobs/config.toml); it need not exist.
-Hosts, users, ports and keys come from ssh_config; host keys must be in known_hosts.")]
+Hosts, users, ports and keys come from ssh_config; host keys must be in known_hosts."
+)]
 pub struct Cli {
     /// Configuration file (TOML) instead of the user's own.
     #[arg(long, global = true, value_name = "FILE")]
@@ -26,6 +31,11 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
+}
+
+/// Reads the command line. A mistake, `--help` and `--version` end the program here.
+pub fn parse() -> Cli {
+    Cli::parse()
 }
 
 /// How much is logged.
@@ -130,7 +140,9 @@ pub struct RunArgs {
 
 /// Arguments of `hosts`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  sshjobs hosts\n  sshjobs hosts web1        connect, and say what came of it\n  sshjobs hosts --json | jq")]
+#[command(
+    after_help = "Examples:\n  sshjobs hosts\n  sshjobs hosts web1        connect, and say what came of it\n  sshjobs hosts --json | jq"
+)]
 pub struct HostsArgs {
     /// Connect to this host and report what came of it.
     pub host: Option<String>,

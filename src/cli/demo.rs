@@ -41,7 +41,10 @@ async fn show(command: String) -> Result<Exit, Error> {
         show_page(cursor, &reply);
         cursor = reply.last_line_no;
         if !reply.still_running {
-            say(&format!("\nThe job {}, after {} lines. No line was lost or repeated.", reply.ending, reply.total_lines));
+            say(&format!(
+                "\nThe job {}, after {} lines. No line was lost or repeated.",
+                reply.ending, reply.total_lines
+            ));
             break Exit::of(&reply.ending);
         }
     };
@@ -50,11 +53,15 @@ async fn show(command: String) -> Result<Exit, Error> {
 }
 
 fn show_page(cursor: u64, reply: &TailReply) {
-    let (dim, red, plain) = if colours(&io::stdout()) { ("\x1b[2m", "\x1b[31m", "\x1b[0m") } else { ("", "", "") };
+    let (dim, red, plain) =
+        if colours(&io::stdout()) { ("\x1b[2m", "\x1b[31m", "\x1b[0m") } else { ("", "", "") };
     let first = reply.first_line_no.unwrap_or(cursor);
     for (line_no, line) in (first..).zip(reply.lines.iter().flatten()) {
         let colour = if reply.stderr_lines.contains(&line_no) { red } else { "" };
-        say(&format!("{dim}since_line_no={cursor:<3} line {line_no:>3} |{plain} {colour}{}{plain}", printable(line)));
+        say(&format!(
+            "{dim}since_line_no={cursor:<3} line {line_no:>3} |{plain} {colour}{}{plain}",
+            printable(line)
+        ));
     }
 }
 

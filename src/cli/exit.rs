@@ -74,7 +74,8 @@ fn signal_number(name: &str) -> u8 {
 
 /// Tells a person what went wrong and what to do next.
 pub fn report(error: &Error) {
-    let (red, dim, plain) = if colours(&io::stderr()) { ("\x1b[31m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
+    let (red, dim, plain) =
+        if colours(&io::stderr()) { ("\x1b[31m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
     let code = error.code.as_str();
     let message = printable(&error.message);
     let hint = printable(&error.hint);

@@ -11,7 +11,7 @@ mod run;
 mod screen;
 mod stdin;
 
-pub use args::{Cli, DemoArgs, HostsArgs, LogLevel, RunArgs, ServeArgs, Verb};
+pub use args::{Cli, DemoArgs, HostsArgs, LogLevel, RunArgs, ServeArgs, Verb, parse};
 pub use demo::demo;
 pub use exit::{Exit, report};
 pub use hosts::hosts;

@@ -30,12 +30,13 @@ async fn attempt(service: &Service, args: RunArgs) -> Result<Exit, Error> {
         number = signals.next() => return Ok(Exit::signaled(number)),
     };
     if no_stdin {
-        service.close_stdin(&job).await.or_else(|error| match error.code {
-            Code::JobEnded => Ok(()),
-            _ => Err(error),
-        })?;
+        service
+            .close_stdin(&job)
+            .await
+            .or_else(|error| if error.code == Code::JobEnded { Ok(()) } else { Err(error) })?;
     }
-    let mut session = Session { service, job: &job, follow: service.follow(&job)?, screen: Screen::new(), dropped: 0 };
+    let mut session =
+        Session { service, job: &job, follow: service.follow(&job)?, screen: Screen::new(), dropped: 0 };
     let input = async {
         match no_stdin {
             true => std::future::pending().await,
@@ -101,7 +102,11 @@ impl Session<'_> {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Some(Exit::BROKEN_PIPE)),
             Err(error) => {
-                return Err(Error::new(Code::Io, format!("can't write the output: {error}"), "check where stdout goes"));
+                return Err(Error::new(
+                    Code::Io,
+                    format!("can't write the output: {error}"),
+                    "check where stdout goes",
+                ));
             }
         }
         Ok(output.ended.map(|ending| self.finish(&ending)))
@@ -119,10 +124,16 @@ impl Session<'_> {
                 "the host closed the channel without saying how the command ended",
                 "look at the host before running it again",
             )),
-            JobState::TimedOut => {
-                Some(Error::new(Code::Timeout, "the command ran into its time limit and was ended", "give it more time"))
-            }
-            _ => None,
+            JobState::TimedOut => Some(Error::new(
+                Code::Timeout,
+                "the command ran into its time limit and was ended",
+                "give it more time",
+            )),
+            JobState::Starting
+            | JobState::Running
+            | JobState::Exited
+            | JobState::Signaled
+            | JobState::Refused => None,
         };
         if let Some(trouble) = trouble {
             report(&trouble);
@@ -161,7 +172,9 @@ impl Signals {
 
     fn catch() -> Result<Self, Error> {
         let catch = |kind| {
-            signal(kind).map_err(|error| Error::new(Code::Io, format!("signals can't be caught: {error}"), "report this"))
+            signal(kind).map_err(|error| {
+                Error::new(Code::Io, format!("signals can't be caught: {error}"), "report this")
+            })
         };
         Ok(Self {
             interrupt: catch(SignalKind::interrupt())?,

@@ -223,7 +223,9 @@ mod tests {
 
     #[test]
     fn the_command_is_what_the_user_asked_for() {
-        for command in ["printf '%s\n' \"$(echo 'a b')\" # c", "for i in 1 2; do\necho $i\ndone", "echo 'it'\\''s'"] {
+        for command in
+            ["printf '%s\n' \"$(echo 'a b')\" # c", "for i in 1 2; do\necho $i\ndone", "echo 'it'\\''s'"]
+        {
             let bare = Command::new("/bin/sh").args(["-c", command]).output().unwrap();
             for shell in [LoginShell::Posix, LoginShell::Foreign] {
                 let plan = ExecPlan::new(&spec(command), shell, Nonce::new()).unwrap();

@@ -74,8 +74,7 @@ impl Job {
         let mut log = self.log.subscribe();
         // However the wait ends, the log holds the answer.
         drop(tokio::time::timeout(patience, log.wait_for(|log| reached(log))).await);
-        let status = log.borrow().status();
-        status
+        self.status()
     }
 
     /// Waits for raw bytes behind `positions`, moves these on, and returns the bytes: exact, unfinished lines included.

@@ -69,7 +69,8 @@ pub fn kill_script(
     let mut script = FUNCTIONS.to_owned();
     for group in groups {
         let (pgid, mark, signal) = (group.pgid, group.mark.as_str(), signal.name());
-        writeln!(script, "end {pgid} {mark} {signal} {look} {escalate} {LAST_LOOK} &").expect("a string takes all");
+        writeln!(script, "end {pgid} {mark} {signal} {look} {escalate} {LAST_LOOK} &")
+            .expect("a string takes all");
     }
     script.push_str("wait\n");
     match shell {

@@ -33,6 +33,13 @@ pub enum ReturnedBecause {
     Timeout,
 }
 
+impl ReturnedBecause {
+    /// The line that matched, when one did.
+    pub fn matched_line(self) -> Option<LineNo> {
+        if let Self::Matched(line) = self { line } else { None }
+    }
+}
+
 /// What a tail answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tail {

@@ -37,7 +37,11 @@ where
 }
 
 fn bad_arguments(error: &serde_json::Error) -> Error {
-    Error::new(Code::InvalidArgument, error.to_string(), "see the tool's input schema for names, types and ranges")
+    Error::new(
+        Code::InvalidArgument,
+        error.to_string(),
+        "see the tool's input schema for names, types and ranges",
+    )
 }
 
 fn success(reply: &(impl Serialize + Text)) -> CallToolResult {
@@ -70,10 +74,7 @@ pub(super) fn output<Reply: JsonSchema + 'static>() -> Arc<JsonObject> {
 fn plain(schema: &JsonObject) -> Arc<JsonObject> {
     let mut schema = serde_json::Value::Object(schema.clone());
     flatten_choices(&mut schema);
-    match schema {
-        serde_json::Value::Object(schema) => Arc::new(schema),
-        _ => Arc::default(),
-    }
+    Arc::new(schema.as_object().cloned().unwrap_or_default())
 }
 
 fn flatten_choices(schema: &mut serde_json::Value) {

@@ -10,8 +10,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::{answer, input, output};
 use crate::api::{
-    ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobsReply, JobsRequest, RunReply, RunRequest, Service,
-    SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest,
+    ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobsReply, JobsRequest, RunReply, RunRequest,
+    Service, SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest,
 };
 
 /// What a model is told before its first call.

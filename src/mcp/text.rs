@@ -2,9 +2,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::api::{
-    ForgetReply, HostsReply, JobsReply, RunReply, SignalReply, SpawnReply, TailReply,
-};
+use crate::api::{ForgetReply, HostsReply, JobsReply, RunReply, SignalReply, SpawnReply, TailReply};
 
 /// A reply as text, for clients that show models nothing else. It says what the structured content says.
 pub(super) trait Text {
@@ -60,10 +58,8 @@ impl Head {
         let mut head = Self(String::new());
         if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(reply) {
             for (name, value) in fields.iter().filter(|(name, _)| !without.contains(&name.as_str())) {
-                match value {
-                    serde_json::Value::String(text) => head.field(name, text),
-                    value => head.field(name, &value.to_string()),
-                }
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                head.field(name, &text);
             }
         }
         head

@@ -89,7 +89,8 @@ impl<D: Directory> Runner<D> {
             goodbyes.spawn(async move { lease.connection().connection.disconnect().await });
         }
         drop(timeout(GOODBYE, goodbyes.join_all()).await);
-        let mut tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        let mut tasks =
+            std::mem::take(&mut *self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
         tasks.shutdown().await;
     }
 }

@@ -4,9 +4,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use crate::job::{LoginShell, Nonce, shell_probes};
-use crate::ssh::{
-    ChannelError, ChannelEvent, Connect, ConnectError, Connection, HostConfig, Pooled,
-};
+use crate::ssh::{ChannelError, ChannelEvent, Connect, ConnectError, Connection, HostConfig, Pooled};
 
 /// A connection, and what its far end runs commands with.
 pub struct Link {
@@ -22,8 +20,8 @@ pub trait Directory: Send + Sync + 'static {
     fn host(&self, name: &str) -> impl Future<Output = Result<HostConfig, ConnectError>> + Send;
 }
 
-/// What a short command on a host printed.
-pub(super) const ANSWER_LIMIT: usize = 64 << 10;
+/// The most that is kept of what a short command prints.
+const ANSWER_LIMIT: usize = 64 << 10;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Pooled for Link {
@@ -73,10 +71,13 @@ pub(super) async fn ask(
     let mut answer = Vec::new();
     let reading = async {
         while let Some(event) = reader.next().await {
-            match event {
-                ChannelEvent::Data(bytes) if answer.len() < ANSWER_LIMIT => answer.extend_from_slice(&bytes),
-                ChannelEvent::Close => break,
-                _ => {}
+            if event == ChannelEvent::Close {
+                break;
+            }
+            if let ChannelEvent::Data(bytes) = event
+                && answer.len() < ANSWER_LIMIT
+            {
+                answer.extend_from_slice(&bytes);
             }
         }
     };

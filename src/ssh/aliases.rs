@@ -83,7 +83,8 @@ mod tests {
         let file = dir.path().join("config");
         let more = dir.path().join("more.conf");
         std::fs::write(&more, "Host inner \"quoted one\"\n  Include missing\n").unwrap();
-        let text = format!("Include {}\n# Host no\nhost=web1 web2 *.x !y web?\n  User Host\n", more.display());
+        let text =
+            format!("Include {}\n# Host no\nhost=web1 web2 *.x !y web?\n  User Host\n", more.display());
         std::fs::write(&file, text).unwrap();
         let aliases: Vec<_> = concrete_aliases(Some(&file)).unwrap().into_iter().collect();
         assert_eq!(aliases, ["inner", "quoted one", "web1", "web2"]);

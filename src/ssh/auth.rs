@@ -9,8 +9,8 @@ use russh::keys::agent::client::AgentClient;
 use russh::keys::{self, HashAlg, PrivateKey, PrivateKeyWithHashAlg, PublicKey};
 use tokio::time::timeout;
 
-use super::host_key::{HandshakeError, HostKeyCheck};
 use super::HostConfig;
+use super::host_key::{HandshakeError, HostKeyCheck};
 
 /// How long the agent may take to list its keys. Signing may wait for a touch or a prompt and has the step's own limit.
 const AGENT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -71,6 +71,10 @@ impl ChannelReader {
     }
 }
 
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "russh's enum is open, and the rest is never sent to a client"
+)]
 fn translate(message: ChannelMsg) -> Option<ChannelEvent> {
     Some(match message {
         ChannelMsg::Data { data } => ChannelEvent::Data(data),
@@ -81,7 +85,6 @@ fn translate(message: ChannelMsg) -> Option<ChannelEvent> {
         ChannelMsg::Success => ChannelEvent::Success,
         ChannelMsg::Failure => ChannelEvent::Failure,
         ChannelMsg::Close => ChannelEvent::Close,
-        // Windows are russh's business, and the rest is never sent to a client.
         _ => return None,
     })
 }
@@ -89,7 +92,18 @@ fn translate(message: ChannelMsg) -> Option<ChannelEvent> {
 fn signal_text(signal: russh::Sig) -> String {
     match signal {
         russh::Sig::Custom(name) => name,
-        known => format!("{known:?}"),
+        known @ (russh::Sig::ABRT
+        | russh::Sig::ALRM
+        | russh::Sig::FPE
+        | russh::Sig::HUP
+        | russh::Sig::ILL
+        | russh::Sig::INT
+        | russh::Sig::KILL
+        | russh::Sig::PIPE
+        | russh::Sig::QUIT
+        | russh::Sig::SEGV
+        | russh::Sig::TERM
+        | russh::Sig::USR1) => format!("{known:?}"),
     }
 }
 

@@ -65,9 +65,7 @@ impl Connection {
         let login = Login::new(&mut handle, host).run();
         match bounded(host, "the login", login).await? {
             Ok(()) => Ok(Self { handle, negotiated, host: host.clone() }),
-            Err(tried) => {
-                Err(ConnectError::Auth { host: host.name.clone(), user: host.user.clone(), tried })
-            }
+            Err(tried) => Err(ConnectError::Auth { host: host.name.clone(), user: host.user.clone(), tried }),
         }
     }
 

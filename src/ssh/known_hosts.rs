@@ -192,7 +192,10 @@ impl Hosts {
             return Some(Self::Patterns(text.split(',').map(str::to_ascii_lowercase).collect()));
         };
         let (salt, hash) = hashed.split_once('|')?;
-        Some(Self::Hashed { salt: BASE64_STANDARD.decode(salt).ok()?, hash: BASE64_STANDARD.decode(hash).ok()? })
+        Some(Self::Hashed {
+            salt: BASE64_STANDARD.decode(salt).ok()?,
+            hash: BASE64_STANDARD.decode(hash).ok()?,
+        })
     }
 
     fn contains(&self, name: &str) -> bool {

@@ -107,8 +107,16 @@ struct Shell {
 impl server::Handler for Shell {
     type Error = russh::Error;
 
-    async fn auth_publickey(&mut self, _user: &str, key: VerifiedPublicKey<'_>) -> Result<Auth, russh::Error> {
-        if key.public_key.key_data() == self.user_key.key_data() { Ok(Auth::Accept) } else { Ok(Auth::reject()) }
+    async fn auth_publickey(
+        &mut self,
+        _user: &str,
+        key: VerifiedPublicKey<'_>,
+    ) -> Result<Auth, russh::Error> {
+        if key.public_key.key_data() == self.user_key.key_data() {
+            Ok(Auth::Accept)
+        } else {
+            Ok(Auth::reject())
+        }
     }
 
     async fn channel_open_session(

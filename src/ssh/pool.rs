@@ -140,7 +140,11 @@ impl<C: Connect> Pool<C> {
     /// Empties the pool and returns what it held.
     pub fn drain(&self) -> Vec<Lease<C::Connection>> {
         let entries: Vec<_> = lock(&self.hosts).drain().map(|(_, entry)| entry).collect();
-        entries.iter().flat_map(|entry| std::mem::take(&mut *lock(&entry.slots))).map(|slot| Lease::take(&slot)).collect()
+        entries
+            .iter()
+            .flat_map(|entry| std::mem::take(&mut *lock(&entry.slots)))
+            .map(|slot| Lease::take(&slot))
+            .collect()
     }
 
     /// What the pool holds for `host`.

@@ -33,7 +33,8 @@ impl McpClient {
         let (sender, messages) = channel();
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                let message = serde_json::from_str(&line).unwrap_or_else(|_| panic!("stdout is the wire: {line:?}"));
+                let message =
+                    serde_json::from_str(&line).unwrap_or_else(|_| panic!("stdout is the wire: {line:?}"));
                 if sender.send(message).is_err() {
                     return;
                 }
@@ -101,7 +102,10 @@ impl McpClient {
         let error = &result["structuredContent"];
         let code = error["code"].as_str().expect("a code").to_owned();
         let text = result["content"][0]["text"].as_str().expect("text");
-        assert!(text.starts_with(&format!("{code}: ")) && !error["hint"].as_str().unwrap_or("").is_empty(), "{result}");
+        assert!(
+            text.starts_with(&format!("{code}: ")) && !error["hint"].as_str().unwrap_or("").is_empty(),
+            "{result}"
+        );
         code
     }
 

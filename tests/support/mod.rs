@@ -1,5 +1,12 @@
 //! What the tests stand on: a private OpenSSH sshd, or one that was brought up for them, and a service that reaches it.
-#![allow(dead_code, unreachable_pub, clippy::panic, clippy::disallowed_methods, reason = "each test file uses its own part of this")]
+#![allow(
+    dead_code,
+    unused_imports,
+    unreachable_pub,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "each test file uses its own part of this"
+)]
 
 mod mcp_client;
 mod sshd;
@@ -12,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sshjobs::api::{
-    Access, Config, Error, Format, JobState, Limits, RunReply, RunRequest, Service, SpawnRequest, StreamArg, TailReply,
-    TailRequest,
+    Access, Config, Error, Format, JobState, Limits, RunReply, RunRequest, Service, SpawnRequest, StreamArg,
+    TailReply, TailRequest,
 };
 
 /// The name under which the tests' host is known.

@@ -22,7 +22,8 @@ impl Sshd {
 
     /// With more lines in its sshd_config.
     pub async fn with(options: &str) -> Self {
-        let directory = tempfile::Builder::new().prefix("sshjobs-sshd").tempdir().expect("a temporary directory");
+        let directory =
+            tempfile::Builder::new().prefix("sshjobs-sshd").tempdir().expect("a temporary directory");
         for key in ["host", "id", "other"] {
             keygen(&directory.path().join(key));
         }
@@ -37,7 +38,10 @@ impl Sshd {
                 return sshd;
             }
         }
-        panic!("sshd does not start: {}", std::fs::read_to_string(directory.path().join("log")).unwrap_or_default());
+        panic!(
+            "sshd does not start: {}",
+            std::fs::read_to_string(directory.path().join("log")).unwrap_or_default()
+        );
     }
 
     pub fn port(&self) -> u16 {
@@ -167,9 +171,9 @@ fn user() -> String {
 }
 
 fn parents() -> HashMap<u32, u32> {
-    let pids = std::fs::read_dir("/proc").expect("/proc").filter_map(|entry| {
-        entry.ok()?.file_name().to_str()?.parse::<u32>().ok()
-    });
+    let pids = std::fs::read_dir("/proc")
+        .expect("/proc")
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     pids.filter_map(|pid| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?;

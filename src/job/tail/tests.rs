@@ -152,8 +152,11 @@ async fn quiet_counts_from_the_call_while_nothing_is_new() {
 async fn the_same_read_gives_the_same_answer() {
     let job = Job::idle();
     job.say("a\nb\nprompt");
-    let (first, other, second) =
-        (job.tail(&from(1), &plain()).await, job.tail(&from(0), &plain()).await, job.tail(&from(1), &plain()).await);
+    let (first, other, second) = (
+        job.tail(&from(1), &plain()).await,
+        job.tail(&from(0), &plain()).await,
+        job.tail(&from(1), &plain()).await,
+    );
     assert_eq!(first, second);
     assert_eq!(texts(&other), ["a", "b"]);
 }

@@ -89,7 +89,7 @@ fn model(script: &[Played]) -> (Option<Outcome>, Vec<String>) {
     let exit = before.iter().find_map(|event| match event {
         Played::Status => Some(Exit::Status(7)),
         Played::Signal => Some(Exit::Signal("KILL".into())),
-        _ => None,
+        Played::Out | Played::Err | Played::Eof | Played::Close | Played::Lost | Played::Pause(_) => None,
     });
     let eof = before.contains(&Played::Eof);
     let outcome = match (end.map(|end| script[end]), exit) {
@@ -105,7 +105,12 @@ fn model(script: &[Played]) -> (Option<Outcome>, Vec<String>) {
             Played::Out => lines.push("o".to_owned()),
             Played::Err => unfinished.push('e'),
             Played::Eof if !unfinished.is_empty() => lines.push(std::mem::take(&mut unfinished)),
-            _ => {}
+            Played::Eof
+            | Played::Status
+            | Played::Signal
+            | Played::Close
+            | Played::Lost
+            | Played::Pause(_) => {}
         }
     }
     if outcome.is_some() && !unfinished.is_empty() {
@@ -176,8 +181,8 @@ async fn the_process_group_is_known_and_its_line_is_not_output() {
     let job = job();
     let (sender, source) = queue();
     let line = format!("{} 4711\nhello\n", job.mark.as_str());
-    for part in [&line[..5], &line[5..20], &line[20..]] {
-        sender.send(ChannelEvent::Data(part.to_owned().into())).await.unwrap();
+    for part in line.as_bytes().chunks(9) {
+        sender.send(ChannelEvent::Data(part.to_vec().into())).await.unwrap();
     }
     sender.send(ChannelEvent::Close).await.unwrap();
     Reader::new(source, Arc::clone(&job), Prelude::new(&job.mark), DRAIN).run().await;

@@ -1,0 +1,27 @@
+# Everything a developer or CI runs. `make help` lists it.
+
+.DEFAULT_GOAL := help
+.PHONY: help check test test-containers bench demo
+
+help:  ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo:  ## Run a real job on an SSH server inside the process
+	cargo run --release -- demo
+
+check:  ## Format, lints and docs, warnings as errors
+	cargo fmt --check
+	cargo clippy --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
+
+test:  ## Install OpenSSH if it is missing, then run all tests but those that need containers
+	@fixtures/need sshd:openssh-server ssh:openssh-client
+	cargo test --locked
+
+test-containers:  ## Run the contract's tests against a containerized sshd (docker-compose.yml)
+	@fixtures/need ssh-keygen:openssh-client
+	fixtures/sshd/with-containers cargo test --locked --test contract
+
+bench:  ## Measure: the ring and its pages, then sshjobs beside ssh
+	cargo bench --bench ring
+	cargo bench --bench side_by_side
