@@ -18,6 +18,7 @@ mod signal;
 mod spawn;
 mod state;
 mod tail;
+mod tail_reply;
 
 pub use clamp::Clamped;
 pub use config::{Config, ConfigFileError, Defaults, HostTable};
@@ -33,7 +34,8 @@ pub use service::Service;
 pub use signal::{DeliveredVia, SignalReply, SignalRequest};
 pub use spawn::{SpawnReply, SpawnRequest};
 pub use state::{Ending, JobState};
-pub use tail::{Because, Format, Partial, Record, RenderArg, StreamArg, StreamName, TailReply, TailRequest};
+pub use tail::{Format, RenderArg, StreamArg, TailRequest};
+pub use tail_reply::{Because, Partial, Record, StreamName, TailReply};
 
 pub use crate::output::{TerminalFilter, clean};
 pub use crate::runner::Limits;

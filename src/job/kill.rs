@@ -1,4 +1,3 @@
-use std::fmt::Write;
 use std::time::Duration;
 
 use super::exec::quote;
@@ -13,49 +12,54 @@ pub struct ProcessGroup {
     pub mark: Nonce,
 }
 
-/// What a [`kill_script`] told about one group.
+/// What a [`kill_script`] told about the jobs it was for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KillReport {
     /// The signal reached at least one process.
     pub delivered: bool,
-    /// No process of the job is left.
+    /// No process of the jobs is left.
     pub dead: bool,
 }
 
 impl KillReport {
-    /// Finds the report on `group` in the script's stdout.
-    pub fn parse(stdout: &str, group: &ProcessGroup) -> Option<Self> {
-        let line = stdout.lines().find_map(|line| line.strip_prefix(group.mark.as_str()))?;
-        Some(Self { delivered: line.contains(" delivered"), dead: line.contains(" dead") })
+    /// Finds the report in the script's stdout. None when the script has not run.
+    pub fn parse(stdout: &str) -> Option<Self> {
+        let words = stdout.lines().find_map(|line| line.strip_prefix("sshjobs-kill:"))?;
+        Some(Self { delivered: words.contains(" delivered"), dead: words.contains(" dead") })
     }
 }
 
 /// How long the script looks for the last process after its last signal, in tenths of a second.
 const LAST_LOOK: u32 = 10;
 
-/// The functions of the script. `$1` is the process group, `$2` the mark.
+/// The functions of the script. `P` is the list of process groups, `G` the same as `/PGID/`, `M` the marks as they stand in
+/// an environment; a line each.
 ///
 /// `/proc` tells zombies (who can't be killed and may never be reaped) from the living, and finds by their environment
-/// the processes that left the group; without it the group alone is asked.
+/// the processes that left the group; without it the groups alone are asked. It is read once a look, however many jobs
+/// there are.
 const FUNCTIONS: &str = r#"
-strays() { grep -slzx "SSHJOBS_JOB=$2" /proc/[0-9]*/environ 2>/dev/null | sed "s/[^0-9]//g"; }
-state() { sed -n "s/.*) \([^ ]\) [0-9]* \([0-9]*\) .*/\1\2/p" "$@" 2>/dev/null; }
-living() { if [ -r /proc/self/stat ]; then cat /proc/[0-9]*/stat 2>/dev/null | state | grep -q "^[^ZX]$1\$"; else kill -0 -- "-$1" 2>/dev/null; fi; }
-alive() { living "$1" || [ -n "$(strays "$1" "$2")" ]; }
-send() {
-  d=; kill -s "$3" -- "-$1" 2>/dev/null && d=" delivered"
-  for q in $(strays "$1" "$2"); do case $(state "/proc/$q/stat") in ?"$1") ;; *) kill -s "$3" "$q" 2>/dev/null && d=" delivered" ;; esac; done
+living() { cat /proc/[0-9]*/stat 2>/dev/null | sed -n 's|^\([0-9]*\) (.*) [^ZX] [0-9]* \([0-9]*\) .*|/\2/\1|p'; }
+strays() { grep -slzxF "$M" $(living | grep -vF "$G" | sed 's|.*/|/proc/|; s|$|/environ|') /dev/null | sed 's/[^0-9]//g'; }
+alive() {
+  if [ -r /proc/self/stat ]; then living | grep -qF "$G" || [ -n "$(strays)" ]
+  else for p in $P; do kill -0 -- "-$p" 2>/dev/null && return; done; return 1; fi
 }
-await() { i=0; while [ $i -lt "$3" ] && alive "$1" "$2"; do i=$((i + 1)); sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; done; }
+send() {
+  for p in $P; do kill -s "$1" -- "-$p" 2>/dev/null && r="$r delivered"; done
+  for q in $(strays); do kill -s "$1" "$q" 2>/dev/null && r="$r delivered"; done
+}
+await() { i=0; while [ $i -lt "$1" ] && alive; do i=$((i + 1)); sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; done; }
 end() {
-  send "$1" "$2" "$3"; r=$d; await "$1" "$2" "$4"
-  if [ "$5" = y ] && alive "$1" "$2"; then send "$1" "$2" KILL; r="$r$d"; await "$1" "$2" "$6"; fi
-  alive "$1" "$2" || r="$r dead"
-  echo "$2$r"
+  r=; send "$1"; await "$2"
+  if [ "$3" = y ] && alive; then send KILL; await "$4"; fi
+  alive || r="$r dead"
+  case $r in *delivered*dead) r=" delivered dead" ;; *delivered*) r=" delivered" ;; esac
+  echo "sshjobs-kill:$r"
 }
 "#;
 
-/// A shell command that sends `signal` to every process of the given jobs and reports, a line each, what happened.
+/// A shell command that sends `signal` to every process of the given jobs and reports what came of it.
 ///
 /// With `grace`, what still lives after it gets KILL. It ends within the grace and a second or two.
 pub fn kill_script(
@@ -66,13 +70,13 @@ pub fn kill_script(
 ) -> String {
     let look = grace.map_or(LAST_LOOK, |grace| u32::try_from(grace.as_millis() / 100).unwrap_or(u32::MAX));
     let escalate = if grace.is_some() { "y" } else { "n" };
-    let mut script = FUNCTIONS.to_owned();
-    for group in groups {
-        let (pgid, mark, signal) = (group.pgid, group.mark.as_str(), signal.name());
-        writeln!(script, "end {pgid} {mark} {signal} {look} {escalate} {LAST_LOOK} &")
-            .expect("a string takes all");
-    }
-    script.push_str("wait\n");
+    let list = |line: fn(&ProcessGroup) -> String| groups.iter().map(line).collect::<Vec<_>>().join("\n");
+    let script = format!(
+        "P='{}'\nG='{}'\nM='{}'\n{FUNCTIONS}\nend {signal} {look} {escalate} {LAST_LOOK}\n",
+        list(|group| group.pgid.to_string()),
+        list(|group| format!("/{}/", group.pgid)),
+        list(|group| format!("SSHJOBS_JOB={}", group.mark.as_str())),
+    );
     match shell {
         LoginShell::Posix | LoginShell::Bare => script,
         LoginShell::Foreign => format!("exec /bin/sh -c {}", quote(&script)),
@@ -107,7 +111,7 @@ mod tests {
         let script = kill_script(std::slice::from_ref(group), signal, grace, LoginShell::Foreign);
         let output = Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
         let stdout = String::from_utf8(output.stdout).unwrap();
-        KillReport::parse(&stdout, group).unwrap_or_else(|| panic!("no report in {stdout:?}"))
+        KillReport::parse(&stdout).unwrap_or_else(|| panic!("no report in {stdout:?}"))
     }
 
     const DEAD: KillReport = KillReport { delivered: true, dead: true };
@@ -139,6 +143,16 @@ mod tests {
         assert_eq!(end(&group, Signal::TERM, None), KillReport { delivered: true, dead: false });
         assert_eq!(end(&group, Signal::KILL, None), DEAD);
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn many_jobs_are_ended_in_one_go() {
+        let (mut children, groups): (Vec<_>, Vec<_>) =
+            (0..20).map(|_| job("setsid sleep 100 & sleep 100 &")).unzip();
+        let script = kill_script(&groups, Signal::TERM, Some(Duration::from_secs(5)), LoginShell::Posix);
+        let output = Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(KillReport::parse(&String::from_utf8(output.stdout).unwrap()), Some(DEAD));
+        children.iter_mut().for_each(|child| drop(child.wait()));
     }
 
     #[test]

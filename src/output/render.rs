@@ -26,7 +26,7 @@ pub fn render(line: &[u8], render: Render) -> Cow<'_, str> {
 /// CR overwrites, as progress bars print them, the last one that shows anything stays. Invalid UTF-8 becomes U+FFFD.
 /// A line stands for itself: a sequence left open at its end reaches no further.
 pub fn clean(line: &[u8]) -> Cow<'_, str> {
-    if line.iter().all(|&byte| byte == b'\t' || (b' '..0x7f).contains(&byte)) {
+    if is_plain(line) {
         return String::from_utf8_lossy(line);
     }
     let mut view = CleanView { text: String::with_capacity(line.len()), overwrite: false };
@@ -35,6 +35,11 @@ pub fn clean(line: &[u8]) -> Cow<'_, str> {
         view.show(char::REPLACEMENT_CHARACTER);
     }
     Cow::Owned(view.text)
+}
+
+/// Whether a line is printable ASCII and tabs. Looks at every byte, which compilers do many at a time.
+fn is_plain(line: &[u8]) -> bool {
+    line.iter().fold(true, |plain, &byte| plain & ((byte == b'\t') | (byte.wrapping_sub(b' ') < 0x5f)))
 }
 
 /// Whether a character may be shown: no control (C0, DEL, C1), bidi or tag character.

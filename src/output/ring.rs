@@ -1,4 +1,4 @@
-use memchr::memchr;
+use memchr::memchr_iter;
 
 use super::track::{Ending, Track};
 use super::{Bytes, Line, LineNo, Selection, Stream, Timestamp};
@@ -58,17 +58,18 @@ impl Ring {
     /// `piece` is at most one line long, so that an unfinished line is at most two before it is cut.
     fn append_piece(&mut self, stream: Stream, piece: &[u8], at: Timestamp) {
         let bound = self.limits.bytes;
-        let mut position = self.track(stream).end();
-        self.track_mut(stream).extend(piece, bound);
-        let mut rest = piece;
-        while let Some(text) = memchr(b'\n', rest) {
-            position += text as u64;
-            self.cut_overlong(stream, position, at);
-            position += 1;
-            self.close_line(stream, position, Ending::Newline, at);
-            rest = &rest[text + 1..];
+        let track = self.track_mut(stream);
+        let (begin, after_cr) = (track.end(), track.ends_with_cr());
+        track.extend(piece, bound);
+        for newline in memchr_iter(b'\n', piece) {
+            let cr = newline.checked_sub(1).map_or(after_cr, |before| piece[before] == b'\r');
+            let end = begin + newline as u64;
+            self.cut_overlong(stream, end, at);
+            // A CR that ended the line before does not belong to an empty one.
+            let ending = if cr && end > self.track(stream).open() { Ending::CrLf } else { Ending::Lf };
+            self.close_line(stream, end + 1, ending, at);
         }
-        self.cut_overlong(stream, position + rest.len() as u64, at);
+        self.cut_overlong(stream, begin + piece.len() as u64, at);
     }
 
     /// Cuts the line that has no end before `until` until what is left is not too long.

@@ -45,7 +45,9 @@ pub(super) struct Track {
     stream: Stream,
     bytes: VecDeque<u8>,
     marks: VecDeque<Mark>,
-    /// Position of `bytes[0]`.
+    /// Position of `bytes[0]`; behind `start` when lines were evicted whose bytes are still to be overwritten.
+    base: u64,
+    /// Position of the first byte kept.
     start: u64,
     /// Position behind the last mark.
     open: u64,
@@ -55,11 +57,20 @@ pub(super) struct Track {
 
 impl Track {
     pub(super) fn new(stream: Stream) -> Self {
-        Self { stream, bytes: VecDeque::new(), marks: VecDeque::new(), start: 0, open: 0, cut: false }
+        Self {
+            stream,
+            bytes: VecDeque::new(),
+            marks: VecDeque::new(),
+            base: 0,
+            start: 0,
+            open: 0,
+            cut: false,
+        }
     }
 
     /// Takes `chunk` as it is; `close_line` divides it. The storage never grows beyond `bound` bytes.
     pub(super) fn extend(&mut self, chunk: &[u8], bound: usize) {
+        self.release();
         let needed = self.bytes.len() + chunk.len();
         if needed > self.bytes.capacity() {
             let grown = needed.max(self.bytes.capacity() * 2).min(bound.max(needed));
@@ -72,16 +83,17 @@ impl Track {
     pub(super) fn close_line(&mut self, line_no: LineNo, end: u64, ending: Ending, at: Timestamp) {
         let terminator = match ending {
             Ending::Cut | Ending::StreamEnd => 0,
-            Ending::Newline if self.has_cr_before(end) => 2,
-            Ending::Newline => 1,
+            Ending::Lf => 1,
+            Ending::CrLf => 2,
         };
         self.marks.push_back(Mark { line_no, end, at, terminator, continuation: self.cut });
         self.open = end;
         self.cut = matches!(ending, Ending::Cut);
     }
 
-    fn has_cr_before(&self, end: u64) -> bool {
-        end >= self.open + 2 && self.bytes[self.index(end - 2)] == b'\r'
+    /// Whether the newest byte kept is a CR.
+    pub(super) fn ends_with_cr(&self) -> bool {
+        self.bytes.back() == Some(&b'\r')
     }
 
     /// Where to cut the unfinished line so that at most `max` bytes go and no UTF-8 sequence is divided.
@@ -99,10 +111,16 @@ impl Track {
     /// Drops the oldest line and returns its number and how many bytes that freed.
     pub(super) fn evict(&mut self) -> Option<(LineNo, usize)> {
         let mark = self.marks.pop_front()?;
-        let freed = self.index(mark.end);
-        self.bytes.drain(..freed);
+        let freed = usize::try_from(mark.end - self.start).expect("what is kept fits into memory");
         self.start = mark.end;
         Some((mark.line_no, freed))
+    }
+
+    /// Frees the room of what was evicted, in one go.
+    fn release(&mut self) {
+        let gone = self.index(self.start);
+        self.bytes.drain(..gone);
+        self.base = self.start;
     }
 
     pub(super) fn oldest(&self) -> Option<LineNo> {
@@ -114,7 +132,7 @@ impl Track {
     }
 
     pub(super) fn byte_count(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() - self.index(self.start)
     }
 
     /// Bytes this track holds from the allocator, used or not.
@@ -124,13 +142,14 @@ impl Track {
 
     /// Gives back storage that is not in use.
     pub(super) fn shrink(&mut self) {
+        self.release();
         self.bytes.shrink_to_fit();
         self.marks.shrink_to_fit();
     }
 
     /// Position behind the last byte taken.
     pub(super) fn end(&self) -> u64 {
-        self.start + self.bytes.len() as u64
+        self.base + self.bytes.len() as u64
     }
 
     /// Position of the first byte kept.
@@ -180,14 +199,15 @@ impl Track {
     }
 
     fn index(&self, position: u64) -> usize {
-        usize::try_from(position - self.start).expect("what is kept fits into memory")
+        usize::try_from(position - self.base).expect("what is kept fits into memory")
     }
 }
 
 /// What ended a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    Newline,
+    Lf,
+    CrLf,
     /// It was too long; the rest follows as a continuation.
     Cut,
     StreamEnd,

@@ -37,6 +37,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 const PGID_TIMEOUT: Duration = Duration::from_secs(2);
 /// At shutdown: how long ended jobs may take to be seen as ended.
 const LAST_WORDS: Duration = Duration::from_secs(3);
+/// How many jobs one script ends; its text must fit into one argument (128 KiB on Linux).
+const GROUPS_IN_A_SCRIPT: usize = 1000;
 const GOODBYE: Duration = Duration::from_secs(2);
 
 impl<D: Directory> Runner<D> {
@@ -127,7 +129,7 @@ async fn kill<D: Directory>(
     let limit = grace.unwrap_or_default() + ANSWER_TIMEOUT;
     let answer = run_kill_script(shared, host, std::slice::from_ref(group), signal, grace, limit).await?;
     // A host that answers without a report has not run the script.
-    let report = KillReport::parse(&answer, group).unwrap_or_default();
+    let report = KillReport::parse(&answer).unwrap_or_default();
     let delivered_via = if report.delivered { DeliveredVia::ProcessGroup } else { DeliveredVia::Nothing };
     Ok(SignalReport { delivered_via, confirmed_dead: report.dead })
 }
@@ -164,10 +166,13 @@ async fn end_all<D: Directory>(shared: Arc<Shared<D>>, host: String, jobs: Vec<A
     let groups: Vec<ProcessGroup> = jobs.iter().filter_map(|job| job.process_group()).collect();
     let grace = shared.limits.kill_grace();
     let limit = grace + ANSWER_TIMEOUT;
-    if !groups.is_empty()
-        && let Err(error) = run_kill_script(&shared, &host, &groups, Signal::TERM, Some(grace), limit).await
-    {
-        tracing::warn!(host, %error, "jobs could not be ended");
+    for groups in groups.chunks(GROUPS_IN_A_SCRIPT) {
+        let answer = run_kill_script(&shared, &host, groups, Signal::TERM, Some(grace), limit).await;
+        match answer.map(|answer| KillReport::parse(&answer).unwrap_or_default()) {
+            Ok(KillReport { dead: true, .. }) => {}
+            Ok(report) => tracing::warn!(host, ?report, "not every job is verified dead"),
+            Err(error) => tracing::warn!(host, %error, "jobs could not be ended"),
+        }
     }
     for job in jobs.iter().filter(|job| job.process_group().is_none()) {
         let stdin = shared.registry().stdin(&job.id);

@@ -111,10 +111,11 @@ impl Drop for Sshd {
 
 async fn launch(directory: &Path, port: u16, options: &str) -> Option<Child> {
     let (dir, sshd) = (directory.display(), sshd_program());
+    // SHLVL: bash then does not read the startup files of whoever runs the tests.
     let config = format!(
         "{options}\nListenAddress 127.0.0.1\nPort {port}\nHostKey {dir}/host\nPidFile none\nUsePAM no\nStrictModes no\n\
          PermitRootLogin yes\nAuthorizedKeysFile {dir}/authorized_keys\nPasswordAuthentication no\n\
-         KbdInteractiveAuthentication no\nUseDNS no\n"
+         KbdInteractiveAuthentication no\nUseDNS no\nSetEnv SHLVL=1\n"
     );
     std::fs::write(directory.join("sshd_config"), config).expect("written");
     // The privilege separation directory; only root's sshd wants it, and only root can make it.
