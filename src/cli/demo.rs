@@ -34,7 +34,11 @@ async fn show(command: String) -> Result<Exit, Error> {
     ));
     let job = service.spawn(SpawnRequest::new(Demo::HOST, command)).await?;
     service.close_stdin(&job.job_id).await.ok();
-    say(&format!("ssh_spawn started job {} ({:?}). Following it with ssh_tail:\n", job.job_id, job.state));
+    say(&format!(
+        "ssh_spawn started job {} ({}). Following it with ssh_tail:\n",
+        job.job_id,
+        job.state.as_str()
+    ));
     let mut cursor = 0;
     let exit = loop {
         let reply = service.tail(TailRequest::new(&job.job_id, cursor, 5000)).await?;

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::Traffic;
 use crate::job::{LoginShell, Nonce, shell_probes};
 use crate::ssh::{ChannelError, ChannelEvent, Connect, ConnectError, Connection, HostConfig, Pooled};
 
@@ -12,6 +13,8 @@ pub struct Link {
     pub connection: Connection,
     /// What exec strings are for there.
     pub shell: LoginShell,
+    /// How much comes over it.
+    pub traffic: Traffic,
 }
 
 /// Tells how to reach a host by its name.
@@ -28,6 +31,10 @@ impl Pooled for Link {
     fn is_closed(&self) -> bool {
         self.connection.is_closed()
     }
+
+    fn is_heavy(&self) -> bool {
+        self.traffic.is_heavy()
+    }
 }
 
 /// Makes links: resolve, connect, log in, find out about the login shell.
@@ -42,7 +49,7 @@ impl<D: Directory> Connect for Linker<D> {
         let connection = Connection::connect(&config).await?;
         let shell = login_shell(&connection).await;
         tracing::info!(host, ?shell, negotiated = ?connection.negotiated(), "connected");
-        Ok(Link { connection, shell })
+        Ok(Link { connection, shell, traffic: Traffic::default() })
     }
 }
 

@@ -14,6 +14,7 @@ mod registry;
 mod spawn;
 mod stdin;
 mod sweep;
+mod traffic;
 
 pub use end::{DeliveredVia, SignalReport};
 pub use error::{SignalError, SpawnError, WriteError};
@@ -22,3 +23,4 @@ pub use link::{Directory, Link};
 pub use reader::{EventSource, Reader};
 pub use registry::{Lookup, Tombstone};
 pub use spawn::Runner;
+pub use traffic::Traffic;

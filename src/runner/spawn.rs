@@ -9,6 +9,7 @@ use super::link::{Directory, Link, Linker};
 use super::registry::Registry;
 use super::stdin::Stdin;
 use super::sweep::sweep;
+use super::traffic::Metered;
 use super::{Limits, Lookup, Reader, SpawnError, WriteError};
 use crate::job::{ExecPlan, Job, JobId, JobSpec, Nonce, Outcome, Phase, Prelude};
 use crate::ssh::{ChannelError, ChannelReader, ConnectError, Lease, Pool, PoolError, Usage};
@@ -132,6 +133,7 @@ impl<D: Directory> Runner<D> {
         let stdin = Arc::new(stdin);
         self.shared.registry().set_stdin(&job.id, Arc::clone(&stdin));
         let prelude = if plan.nonce.is_some() { Prelude::new(&job.mark) } else { Prelude::none() };
+        let reader = Metered { source: reader, traffic: lease.connection().traffic.clone() };
         let reader = Reader::new(reader, Arc::clone(job), prelude, self.shared.limits.drain());
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}

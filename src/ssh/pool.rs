@@ -19,6 +19,9 @@ pub trait Connect: Send + Sync + 'static {
 pub trait Pooled: Send + Sync + 'static {
     /// Whether it is gone.
     fn is_closed(&self) -> bool;
+
+    /// Whether so much comes over it just now that another channel would suffer.
+    fn is_heavy(&self) -> bool;
 }
 
 /// The bounds of a [`Pool`].
@@ -50,8 +53,8 @@ pub enum PoolError<E> {
 
 /// Shares connections between channels, host by host.
 ///
-/// A lease is a place for one channel. A further connection is made only when all are full, and by one caller at a time
-/// for each host (the others wait and share it). A dead connection is never leased again.
+/// A lease is a place for one channel. A further connection is made only when all are full or heavy with traffic, and by
+/// one caller at a time for each host (the others wait and share it). A dead connection is never leased again.
 pub struct Pool<C: Connect> {
     connect: C,
     limits: PoolLimits,
@@ -63,6 +66,13 @@ struct Host<T> {
     slots: Mutex<Vec<Arc<Slot<T>>>>,
     /// Held while connecting, so that one caller connects at a time.
     connecting: tokio::sync::Mutex<()>,
+}
+
+/// Which connections will do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Load {
+    Light,
+    Any,
 }
 
 struct Slot<T> {
@@ -107,16 +117,17 @@ impl<C: Connect> Pool<C> {
     /// Cancelling abandons a connection that is being made; another waiter then makes its own.
     pub async fn lease(&self, host: &str) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
         let entry = Arc::clone(lock(&self.hosts).entry(host.to_owned()).or_default());
-        if let Some(lease) = entry.place() {
+        if let Some(lease) = entry.place(Load::Light) {
             return Ok(lease);
         }
         let _one_at_a_time = entry.connecting.lock().await;
-        if let Some(lease) = entry.place() {
+        if let Some(lease) = entry.place(Load::Light) {
             return Ok(lease);
         }
         let connections = lock(&entry.slots).len();
         if connections >= self.limits.connections_per_host {
-            return Err(PoolError::Full { host: host.to_owned(), connections });
+            let full = PoolError::Full { host: host.to_owned(), connections };
+            return entry.place(Load::Any).ok_or(full);
         }
         let connection = self.connect.connect(host).await.map_err(PoolError::Connect)?;
         Ok(entry.add(connection, self.limits.channels_per_connection))
@@ -128,7 +139,7 @@ impl<C: Connect> Pool<C> {
         let entry = Arc::clone(lock(&self.hosts).get(host)?);
         let slots = lock(&entry.slots);
         let live = slots.iter().filter(|slot| !slot.connection.is_closed());
-        live.min_by_key(|slot| lock(&slot.state).in_use).map(Lease::take)
+        live.min_by_key(|slot| (slot.connection.is_heavy(), lock(&slot.state).in_use)).map(Lease::take)
     }
 
     /// Gives up what is dead or has been idle for too long, and returns the idle ones.
@@ -167,12 +178,12 @@ impl<T> Default for Host<T> {
 
 impl<T: Pooled> Host<T> {
     /// A place on a connection that has one, the fullest first, so that idle ones can expire.
-    fn place(&self) -> Option<Lease<T>> {
+    fn place(&self, load: Load) -> Option<Lease<T>> {
         let mut slots = lock(&self.slots);
         slots.retain(|slot| !slot.connection.is_closed());
         let free = |slot: &&Arc<Slot<T>>| {
             let state = lock(&slot.state);
-            state.in_use < state.capacity
+            state.in_use < state.capacity && (load == Load::Any || !slot.connection.is_heavy())
         };
         slots.iter().filter(free).max_by_key(|slot| lock(&slot.state).in_use).map(Lease::take)
     }

@@ -222,9 +222,10 @@ async fn the_reader_never_waits_for_an_observer() {
         }
         sender.send(ChannelEvent::Close).await.unwrap();
     };
+    let start = Instant::now();
     let mut reader = Reader::new(source, Arc::clone(&job), Prelude::none(), DRAIN);
     let (outcome, ()) = tokio::join!(reader.run(), feed);
-    assert_eq!(outcome, Outcome::Closed);
+    assert_eq!((outcome, start.elapsed()), (Outcome::Closed, Duration::ZERO));
     let status = job.status();
     assert_eq!((status.total_lines, status.dropped_lines), (20_000, 10_000));
 }

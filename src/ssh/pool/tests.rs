@@ -10,11 +10,16 @@ const LIMITS: PoolLimits =
 #[derive(Default)]
 struct Fake {
     closed: AtomicBool,
+    heavy: AtomicBool,
 }
 
 impl Pooled for Fake {
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
+    }
+
+    fn is_heavy(&self) -> bool {
+        self.heavy.load(Ordering::Relaxed)
     }
 }
 
@@ -74,6 +79,18 @@ async fn a_dead_connection_is_replaced() {
     lease.connection().closed.store(true, Ordering::Relaxed);
     let next = pool.lease("web1").await.ok().unwrap();
     assert!(!next.connection().is_closed());
+    assert_eq!(made.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heavy_connection_is_avoided_while_another_may_be_made() {
+    let (pool, made, _) = pool();
+    let noisy = pool.lease("web1").await.ok().unwrap();
+    noisy.connection().heavy.store(true, Ordering::Relaxed);
+    let quiet = [pool.lease("web1").await.ok().unwrap(), pool.lease("web1").await.ok().unwrap()];
+    assert!(quiet.iter().all(|lease| !lease.connection().is_heavy()));
+    let last = pool.lease("web1").await.ok().unwrap();
+    assert!(last.connection().is_heavy(), "better beside a noisy job than not at all");
     assert_eq!(made.load(Ordering::Relaxed), 2);
 }
 

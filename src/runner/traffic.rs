@@ -1,0 +1,90 @@
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::EventSource;
+use crate::ssh::ChannelEvent;
+
+/// How much comes over a connection. Channels of one connection queue behind one another, so a new job is better off on
+/// another connection than on one whose link is full of somebody's output.
+#[derive(Clone, Debug)]
+pub struct Traffic(Arc<Mutex<Window>>);
+
+#[derive(Debug)]
+struct Window {
+    began: Instant,
+    bytes: usize,
+    /// Whether the window before this one was full.
+    was_heavy: bool,
+}
+
+const WINDOW: Duration = Duration::from_millis(250);
+/// What makes a window heavy: 4 MiB/s.
+const HEAVY_BYTES: usize = 1 << 20;
+
+impl Default for Traffic {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Window { began: Instant::now(), bytes: 0, was_heavy: false })))
+    }
+}
+
+impl Traffic {
+    fn note(&self, bytes: usize) {
+        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        window.turn();
+        window.bytes += bytes;
+    }
+
+    /// Whether the connection carries a lot just now.
+    pub fn is_heavy(&self) -> bool {
+        let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        window.turn();
+        window.was_heavy || window.bytes >= HEAVY_BYTES
+    }
+}
+
+impl Window {
+    fn turn(&mut self) {
+        let age = self.began.elapsed();
+        if age >= WINDOW {
+            self.was_heavy = self.bytes >= HEAVY_BYTES && age < 2 * WINDOW;
+            self.began = Instant::now();
+            self.bytes = 0;
+        }
+    }
+}
+
+/// A source of events that counts what it delivers.
+pub(super) struct Metered<S> {
+    pub(super) source: S,
+    pub(super) traffic: Traffic,
+}
+
+impl<S: EventSource> EventSource for Metered<S> {
+    async fn next(&mut self) -> Option<ChannelEvent> {
+        let event = self.source.next().await;
+        if let Some(ChannelEvent::Data(bytes) | ChannelEvent::ExtendedData(bytes)) = &event {
+            self.traffic.note(bytes.len());
+        }
+        event
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_makes_a_connection_heavy_and_silence_makes_it_light_again() {
+        let traffic = Traffic::default();
+        traffic.note(HEAVY_BYTES - 1);
+        assert!(!traffic.is_heavy());
+        traffic.note(1);
+        assert!(traffic.is_heavy());
+        tokio::time::sleep(WINDOW).await;
+        assert!(traffic.is_heavy(), "the window before still counts");
+        tokio::time::sleep(2 * WINDOW).await;
+        assert!(!traffic.is_heavy());
+    }
+}
