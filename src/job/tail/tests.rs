@@ -95,7 +95,8 @@ async fn nobody_comes_too_late_for_the_end() {
     let job = Job::idle();
     job.say("last words");
     job.exit();
-    let tail = job.tail(&from(0), &plain()).await;
+    let (query, wait) = (from(0), plain());
+    let tail = tokio::time::timeout(PATIENCE * 2, job.tail(&query, &wait)).await.expect("an answer in time");
     assert_eq!((texts(&tail), tail.still_running()), (vec!["last words"], false));
 }
 
