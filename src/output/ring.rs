@@ -91,7 +91,7 @@ impl Ring {
 
     fn close_line(&mut self, stream: Stream, end: u64, ending: Ending, at: Timestamp) {
         if self.line_count() == self.limits.lines {
-            self.evict_oldest();
+            self.evict(1);
         }
         self.newest = self.newest.next();
         let line_no = self.newest;
@@ -99,25 +99,27 @@ impl Ring {
     }
 
     fn make_room(&mut self, bytes: usize) {
-        let mut excess = (self.byte_count() + bytes).saturating_sub(self.limits.bytes);
-        while excess > 0 {
-            let Some(freed) = self.evict_oldest() else { return };
-            excess = excess.saturating_sub(freed);
-        }
+        self.evict((self.byte_count() + bytes).saturating_sub(self.limits.bytes));
     }
 
-    fn evict_oldest(&mut self) -> Option<usize> {
-        let track = match (self.stdout.oldest(), self.stderr.oldest()) {
-            (Some(out), Some(err)) if err < out => &mut self.stderr,
-            (None, Some(_)) => &mut self.stderr,
-            _ => &mut self.stdout,
-        };
-        track.evict().map(|(_, freed)| freed)
+    /// Drops the oldest lines until `bytes` bytes are free that were not, or no line is left.
+    fn evict(&mut self, mut bytes: usize) {
+        while bytes > 0 {
+            let (track, until) = match (self.stdout.oldest(), self.stderr.oldest()) {
+                (Some(out), Some(err)) if err < out => (&mut self.stderr, out),
+                (Some(_), Some(err)) => (&mut self.stdout, err),
+                (Some(_), None) => (&mut self.stdout, self.newest.next()),
+                (None, Some(_)) => (&mut self.stderr, self.newest.next()),
+                (None, None) => return,
+            };
+            let (_, freed) = track.evict(bytes, until);
+            bytes = bytes.saturating_sub(freed);
+        }
     }
 
     /// Evicts the oldest lines until at most `bytes` are kept, and gives their memory back.
     pub fn trim(&mut self, bytes: usize) {
-        while self.byte_count() > bytes && self.evict_oldest().is_some() {}
+        self.evict(self.byte_count().saturating_sub(bytes));
         self.stdout.shrink();
         self.stderr.shrink();
     }
@@ -125,13 +127,12 @@ impl Ring {
     /// Forgets the finished lines of the selected streams and returns how many lines and bytes went. Their numbers
     /// do not return.
     pub fn forget(&mut self, selection: Selection) -> (u64, u64) {
-        let (mut lines, mut bytes) = (0, 0);
+        let (mut lines, mut bytes, next) = (0, 0, self.newest.next());
         for stream in Stream::ALL.into_iter().filter(|&stream| selection.contains(stream)) {
             let track = self.track_mut(stream);
-            while let Some((_, freed)) = track.evict() {
-                lines += 1;
-                bytes += freed as u64;
-            }
+            let (went, freed) = track.evict(usize::MAX, next);
+            lines += went as u64;
+            bytes += freed as u64;
             track.shrink();
         }
         (lines, bytes)

@@ -108,12 +108,18 @@ impl Track {
         }
     }
 
-    /// Drops the oldest line and returns its number and how many bytes that freed.
-    pub(super) fn evict(&mut self) -> Option<(LineNo, usize)> {
-        let mark = self.marks.pop_front()?;
-        let freed = usize::try_from(mark.end - self.start).expect("what is kept fits into memory");
-        self.start = mark.end;
-        Some((mark.line_no, freed))
+    /// Drops the oldest lines, all of them before `before`: as many as free `wanted` bytes, if there are. Returns how many
+    /// lines and bytes went.
+    pub(super) fn evict(&mut self, wanted: usize, before: LineNo) -> (usize, usize) {
+        let target = self.start.saturating_add(wanted as u64);
+        let (mut lines, begin) = (0, self.start);
+        while self.start < target
+            && let Some(mark) = self.marks.pop_front_if(|mark| mark.line_no < before)
+        {
+            self.start = mark.end;
+            lines += 1;
+        }
+        (lines, usize::try_from(self.start - begin).expect("what is kept fits into memory"))
     }
 
     /// Frees the room of what was evicted, in one go.
