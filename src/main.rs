@@ -13,15 +13,13 @@ fn main() -> ExitCode {
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .init();
-    let exit = match load(&cli) {
-        Ok(config) => run(cli, config),
+    match load(&cli) {
+        Ok(config) => run(cli, config).into(),
         Err(error) => {
             cli::report(&error);
-            Exit::USAGE
+            Exit::USAGE.into()
         }
-    };
-    // Not by returning: a thread may still be reading stdin.
-    std::process::exit(exit.code().into())
+    }
 }
 
 fn load(cli: &Cli) -> Result<Config, Error> {
@@ -48,14 +46,17 @@ fn run(cli: Cli, config: Config) -> Exit {
             return Exit::CONNECTION;
         }
     };
-    runtime.block_on(async {
+    let exit = runtime.block_on(async {
         match cli.verb {
             Verb::Demo(args) => cli::demo(args).await,
             Verb::Serve(_) => serve(config).await,
             Verb::Run(args) => cli::run(&Service::new(config.for_one_reader(), Access::Any), args).await,
             Verb::Hosts(args) => cli::hosts(&Service::new(config, Access::Any), args).await,
         }
-    })
+    });
+    // A thread may still be reading stdin or writing to a pipe that nobody reads: don't wait for it.
+    runtime.shutdown_background();
+    exit
 }
 
 async fn serve(config: Config) -> Exit {

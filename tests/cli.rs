@@ -183,3 +183,42 @@ fn the_demo_runs_a_real_job_and_follows_it() {
     let output = Command::new(env!("CARGO_BIN_EXE_sshjobs")).args(args).output().unwrap();
     assert!(text(&output.stdout).contains("| mine") && output.status.code() == Some(7), "{output:?}");
 }
+
+/// Waits for the program's end, within fifteen seconds.
+fn ended(child: &mut std::process::Child) -> Option<i32> {
+    let deadline = std::time::Instant::now() + Duration::from_secs(15);
+    while std::time::Instant::now() < deadline {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    panic!("it did not end");
+}
+
+fn interrupt(child: &std::process::Child) {
+    let process = nix::unistd::Pid::from_raw(child.id().cast_signed());
+    nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGINT).unwrap();
+}
+
+#[tokio::test]
+async fn a_stdin_that_nobody_writes_to_does_not_hold_the_program() {
+    let sshd = Sshd::start().await;
+    let mut child = sshjobs(&sshd).args(["run", HOST, "exit", "5"]).stdin(Stdio::piped()).spawn().unwrap();
+    assert_eq!(ended(&mut child), Some(5));
+}
+
+#[tokio::test]
+async fn a_stdout_that_nobody_reads_does_not_hold_ctrl_c() {
+    let sshd = Sshd::start().await;
+    let mut child = sshjobs(&sshd).args(["run", HOST, "--", "yes"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 100];
+    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    interrupt(&child);
+    std::thread::sleep(Duration::from_millis(300));
+    interrupt(&child);
+    std::thread::sleep(Duration::from_millis(300));
+    interrupt(&child);
+    assert_eq!(ended(&mut child), Some(130));
+}

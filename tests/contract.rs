@@ -225,8 +225,15 @@ async fn a_repeated_key_starts_nothing() {
     let (one, two) = (one.unwrap().job_id, two.unwrap().job_id);
     assert_eq!(one, two);
     assert_eq!(target.service.spawn(request()).await.unwrap().job_id, one);
-    let other = SpawnRequest { command: "echo twice".into(), ..request() };
-    assert_eq!(target.service.spawn(other).await.unwrap_err().code, Code::InvalidArgument);
+    let env = [("A".to_owned(), "1".into())].into();
+    for other in [
+        SpawnRequest { command: "echo twice".into(), ..request() },
+        SpawnRequest { env, ..request() },
+        SpawnRequest { stdin: Some("in".into()), ..request() },
+        SpawnRequest { label: Some("other".into()), ..request() },
+    ] {
+        assert_eq!(target.service.spawn(other).await.unwrap_err().code, Code::InvalidArgument);
+    }
     assert_eq!(target.service.jobs(&JobsRequest::default()).unwrap().total, 1);
 }
 
@@ -380,4 +387,22 @@ async fn signal(
         request["grace_ms"] = grace.into();
     }
     target.service.signal(serde_json::from_value(request).unwrap()).await.expect("the signal is sent")
+}
+
+#[tokio::test]
+async fn what_a_finished_job_left_in_the_background_can_still_be_ended() {
+    let target = Target::start().await;
+    let job =
+        run(&target.service, "setsid sleep 1000 >/dev/null 2>&1 </dev/null & echo x").await.unwrap().job_id;
+    let reply = signal(&target, &job, "KILL", None).await;
+    assert!(reply.confirmed_dead && reply.ending.state == JobState::Exited, "{reply:?}");
+}
+
+#[tokio::test]
+async fn run_says_that_the_first_lines_are_gone() {
+    let limits = Limits { ring_buffer_lines: 100, ..Limits::default() };
+    let target = Target::with_limits(limits).await;
+    let reply = run(&target.service, "seq 1 1000").await.unwrap();
+    assert_eq!((reply.head.len(), reply.dropped_lines, reply.omitted_lines), (0, 900, 900));
+    assert_eq!((reply.tail[0].as_str(), reply.tail.len()), ("901", 100));
 }

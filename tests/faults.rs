@@ -266,3 +266,13 @@ async fn a_host_probe_tells_what_was_negotiated_or_why_not() {
     let host = other.hosts(probe()).await.unwrap().hosts.remove(0);
     assert!(!host.connected && host.last_error.unwrap().starts_with("host_key_unknown"));
 }
+
+#[tokio::test]
+async fn calls_with_the_same_key_all_learn_why_the_host_cannot_be_reached() {
+    let sshd = Sshd::start().await;
+    sshd.write_known_hosts("");
+    let service = started(&sshd);
+    let request = || SpawnRequest { idempotency_key: Some("k".into()), ..SpawnRequest::new(HOST, "true") };
+    let (one, two) = tokio::join!(service.spawn(request()), service.spawn(request()));
+    assert_eq!((one.unwrap_err().code, two.unwrap_err().code), (Code::HostKeyUnknown, Code::HostKeyUnknown));
+}

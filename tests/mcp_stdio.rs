@@ -153,3 +153,24 @@ fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
+
+#[tokio::test]
+async fn a_server_told_to_stop_stops_while_the_client_holds_stdin() {
+    let sshd = Sshd::start().await;
+    let client = McpClient::start(&sshd.ssh_config());
+    let server = nix::unistd::Pid::from_raw(client.pid().cast_signed());
+    nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGTERM).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while is_alive(&client.pid().to_string()) {
+        assert!(Instant::now() < deadline, "the server ignores TERM");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn null_means_left_away() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let run = json!({"host": HOST, "command": "echo x", "env": null, "cwd": null, "wait_ms": null});
+    assert_eq!(client.ok("ssh_run", run)["head"], json!(["x"]));
+}

@@ -16,7 +16,7 @@ pub struct ForgetRequest {
     /// job: the job and its output; output: only its output.
     #[serde(default)]
     pub what: ForgetWhat,
-    /// Whose output to give up (what=output).
+    /// Whose output to give up (what=output). What is given up is not counted in dropped_lines.
     #[serde(default)]
     pub stream: StreamArg,
     /// Kill the job first if it still runs (what=job).

@@ -63,7 +63,7 @@ pub struct RunReply {
     /// State, exit_status and exit_signal.
     #[serde(flatten)]
     pub ending: Ending,
-    /// The first lines of the output; all of them when nothing is left out.
+    /// The first lines of the output; all of them when nothing is left out, none when the first ones are no longer kept.
     pub head: Vec<String>,
     /// How many lines between head and tail are left out.
     pub omitted_lines: u64,
@@ -72,7 +72,7 @@ pub struct RunReply {
     pub tail: Vec<String>,
     /// How many of the lines left out are no longer kept.
     pub dropped_lines: u64,
-    /// Lines printed, which is the cursor to follow on from.
+    /// Lines printed, which is the number of the newest.
     pub total_lines: u64,
     /// How to read on, when there is more to read.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,16 +118,19 @@ impl RunReply {
             let text = |line: crate::output::Line<'_>| render(&line.text, Render::Clean).into_owned();
             let lines = || ring.lines_after(LineNo::START, Selection::Both);
             let count = ring.line_count();
+            let complete = status.dropped_lines == 0;
             let mut budget = max_bytes;
             let mut head: Vec<String> =
-                lines().map(text).take_while(|line| spend(&mut budget, line)).collect();
+                lines().map(text).take_while(|line| complete && spend(&mut budget, line)).collect();
             let mut tail = Vec::new();
             if head.len() < count {
-                let mut budget = max_bytes / 2;
+                // When the first lines are gone there is no head, and the tail gets it all.
+                let for_tail = if complete { max_bytes / 2 } else { max_bytes };
+                let mut budget = max_bytes - for_tail;
                 let mut half = head.iter().take_while(|line| spend(&mut budget, line)).count();
-                let mut budget = max_bytes / 2;
-                // The last lines within half the budget: no more of them than its bytes.
-                let behind = ring.newest().value().saturating_sub(max_bytes as u64 / 2 + 1);
+                let mut budget = for_tail;
+                // No more lines than the budget has bytes.
+                let behind = ring.newest().value().saturating_sub(for_tail as u64 + 1);
                 let last: Vec<String> =
                     ring.lines_after(LineNo::new(behind), Selection::Both).map(text).collect();
                 tail = last.into_iter().rev().take_while(|line| spend(&mut budget, line)).collect();
@@ -138,22 +141,12 @@ impl RunReply {
             let omitted_lines = status.total_lines - head.len() as u64 - tail.len() as u64;
             let ended = log.outcome().is_some();
             let id = &job.id;
+            let cursor = if omitted_lines > 0 { head.len() as u64 } else { status.total_lines };
+            let call = format!("ssh_tail(job_id={:?}, since_line_no={cursor}, wait_ms=5000)", id.as_str());
             let next = match (ended, omitted_lines) {
-                (false, _) => {
-                    let cursor = status.total_lines;
-                    Some(format!(
-                        "ssh_tail(job_id={id:?}, since_line_no={cursor}, wait_ms=5000) follows the job",
-                        id = id.as_str()
-                    ))
-                }
-                (true, 1..) => {
-                    let cursor = status.dropped_lines + head.len() as u64;
-                    Some(format!(
-                        "ssh_tail(job_id={id:?}, since_line_no={cursor}) reads on behind head",
-                        id = id.as_str()
-                    ))
-                }
                 (true, 0) => None,
+                (true, _) => Some(format!("{call} reads what is left out")),
+                (false, _) => Some(format!("{call} follows the job")),
             };
             Self {
                 job_id: id.to_string(),

@@ -29,7 +29,7 @@ pub struct SignalRequest {
 pub struct SignalReply {
     /// The way it took.
     pub delivered_via: DeliveredVia,
-    /// Whether it was verified on the host that no process of the job is left.
+    /// Whether it was verified on the host that no process of the job's group, and none that carries its mark, is left.
     pub confirmed_dead: bool,
     /// State, exit_status and exit_signal.
     #[serde(flatten)]

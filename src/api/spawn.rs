@@ -17,7 +17,7 @@ pub struct SpawnRequest {
     pub host: String,
     /// Command line, run by the login shell as `ssh HOST COMMAND` would.
     pub command: String,
-    /// Directory to run it in; default the home directory, where `~/` leads too.
+    /// Directory to run it in; default the home directory, where `~/` leads too. Exit status 125 when there is none.
     #[serde(default)]
     #[schemars(with = "String")]
     pub cwd: Option<String>,

@@ -106,9 +106,12 @@ pub struct ServeArgs {}
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes:
-  0-255  the remote command's own
+  0-255  the remote command's own, whatever it is
+  125    --cwd does not exist
   128+N  signal N ended the remote command
   124    --timeout ended it
+  2      the command line or the configuration can't be taken
+  141    whoever read our output has gone
   254    output was lost because stdout here was too slow
   255    connection trouble: unknown host, host key, login, lost connection (as with ssh)
 
@@ -121,8 +124,8 @@ Examples:
 pub struct RunArgs {
     /// Host name or alias, as with ssh.
     pub host: String,
-    /// Command; its words are joined with spaces and run by the remote shell, as with ssh.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// Command; its words are joined with spaces and run by the remote shell, as with ssh. Options go before it.
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
     /// Directory to run it in; relative to the home directory.
     #[arg(long, value_name = "DIR")]

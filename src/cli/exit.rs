@@ -59,7 +59,9 @@ fn signal_number(name: &str) -> u8 {
         "INT" => 2,
         "QUIT" => 3,
         "ILL" => 4,
+        "TRAP" => 5,
         "ABRT" => 6,
+        "BUS" => 7,
         "FPE" => 8,
         "KILL" => 9,
         "USR1" => 10,
@@ -68,6 +70,9 @@ fn signal_number(name: &str) -> u8 {
         "PIPE" => 13,
         "ALRM" => 14,
         "TERM" => 15,
+        "XCPU" => 24,
+        "XFSZ" => 25,
+        "SYS" => 31,
         _ => 0,
     }
 }

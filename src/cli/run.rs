@@ -10,19 +10,23 @@ use crate::api::{Code, Ending, Error, Follow, JobState, Output, Service, SignalR
 
 /// Runs a command on a host and ends as it ended.
 pub async fn run(service: &Service, args: RunArgs) -> Exit {
-    let exit = match attempt(service, args).await {
-        Ok(exit) => exit,
-        Err(error) => {
-            report(&error);
-            Exit::of_error(&error)
-        }
-    };
-    service.shutdown().await;
-    exit
+    watched(service, args).await.unwrap_or_else(|error| {
+        report(&error);
+        Exit::of_error(&error)
+    })
 }
 
-async fn attempt(service: &Service, args: RunArgs) -> Result<Exit, Error> {
+/// Ends what still runs, unless another signal says that there is no time for it.
+async fn watched(service: &Service, args: RunArgs) -> Result<Exit, Error> {
     let mut signals = Signals::catch()?;
+    let exit = attempt(service, args, &mut signals).await;
+    tokio::select! {
+        () = service.shutdown() => exit,
+        number = signals.next() => Ok(Exit::signaled(number)),
+    }
+}
+
+async fn attempt(service: &Service, args: RunArgs, signals: &mut Signals) -> Result<Exit, Error> {
     let no_stdin = args.no_stdin;
     let request = spawn_request(args)?;
     let job = tokio::select! {
@@ -35,8 +39,7 @@ async fn attempt(service: &Service, args: RunArgs) -> Result<Exit, Error> {
             .await
             .or_else(|error| if error.code == Code::JobEnded { Ok(()) } else { Err(error) })?;
     }
-    let mut session =
-        Session { service, job: &job, follow: service.follow(&job)?, screen: Screen::new(), dropped: 0 };
+    let mut session = Session { follow: service.follow(&job)?, screen: Screen::new(), dropped: 0 };
     let input = async {
         match no_stdin {
             true => std::future::pending().await,
@@ -44,7 +47,8 @@ async fn attempt(service: &Service, args: RunArgs) -> Result<Exit, Error> {
         }
     };
     tokio::select! {
-        ended = session.attend(&mut signals) => ended,
+        ended = session.attend() => ended,
+        number = pass_on(service, &job, signals) => Ok(Exit::signaled(number)),
         never = input => never,
     }
 }
@@ -52,9 +56,9 @@ async fn attempt(service: &Service, args: RunArgs) -> Result<Exit, Error> {
 fn spawn_request(args: RunArgs) -> Result<SpawnRequest, Error> {
     let mut env = BTreeMap::new();
     for name in args.env {
-        let value = std::env::var(&name).map_err(|_| {
-            let hint = format!("export {name}=… first; --env takes the name only");
-            Error::new(Code::InvalidArgument, format!("{name} is not set here"), hint)
+        let value = std::env::var(&name).map_err(|error| {
+            let hint = "--env takes the name of a variable that is set here, and UTF-8";
+            Error::new(Code::InvalidArgument, format!("--env {name}: {error}"), hint)
         })?;
         env.insert(name, SecretString::from(value));
     }
@@ -67,31 +71,20 @@ fn spawn_request(args: RunArgs) -> Result<SpawnRequest, Error> {
 }
 
 /// One command being watched.
-struct Session<'a> {
-    service: &'a Service,
-    job: &'a str,
+struct Session {
     follow: Follow,
     screen: Screen,
     dropped: u64,
 }
 
-impl Session<'_> {
-    async fn attend(&mut self, signals: &mut Signals) -> Result<Exit, Error> {
-        let mut interrupts = 0;
+impl Session {
+    /// Shows the output to its end.
+    async fn attend(&mut self) -> Result<Exit, Error> {
         loop {
-            tokio::select! {
-                output = self.follow.next() => {
-                    if let Some(exit) = self.show(output).await? {
-                        return Ok(exit);
-                    }
-                }
-                number = signals.next() => {
-                    interrupts += 1;
-                    if number != Signals::INTERRUPT || interrupts > 2 {
-                        return Ok(Exit::signaled(number));
-                    }
-                    self.pass_on(interrupts).await;
-                }
+            let output = self.follow.next().await;
+            if let Some(exit) = self.show(output).await? {
+                self.screen.restore().await;
+                return Ok(exit);
             }
         }
     }
@@ -146,17 +139,28 @@ impl Session<'_> {
         }
         Exit::of(ending)
     }
+}
 
-    /// Ctrl-C interrupts the remote tree, a second one kills it.
-    async fn pass_on(&self, interrupts: u32) {
-        let signal = if interrupts == 1 { "INT" } else { "KILL" };
-        let request =
-            SignalRequest { job_id: self.job.to_owned(), signal: Some(signal.to_owned()), grace_ms: None };
-        if let Err(error) = self.service.signal(request).await
-            && error.code != Code::JobEnded
-        {
-            report(&error);
+/// Passes the first Ctrl-C on as INT to the remote tree and answers the second with KILL; ends at the third, and at any
+/// other signal, with its number. It listens while the host takes its time.
+async fn pass_on(service: &Service, job_id: &str, signals: &mut Signals) -> u8 {
+    let mut number = signals.next().await;
+    for name in ["INT", "KILL"] {
+        if number != Signals::INTERRUPT {
+            return number;
         }
+        number = signals.next_while(send(service, job_id, name)).await;
+    }
+    number
+}
+
+async fn send(service: &Service, job_id: &str, signal: &str) {
+    let request =
+        SignalRequest { job_id: job_id.to_owned(), signal: Some(signal.to_owned()), grace_ms: None };
+    if let Err(error) = service.signal(request).await
+        && error.code != Code::JobEnded
+    {
+        report(&error);
     }
 }
 
@@ -189,6 +193,18 @@ impl Signals {
             _ = self.interrupt.recv() => Self::INTERRUPT,
             _ = self.terminate.recv() => 15,
             _ = self.hang_up.recv() => 1,
+        }
+    }
+
+    /// The next one's number, while something else is done.
+    async fn next_while(&mut self, doing: impl Future<Output = ()>) -> u8 {
+        let doing = async {
+            doing.await;
+            std::future::pending().await
+        };
+        tokio::select! {
+            number = self.next() => number,
+            never = doing => never,
         }
     }
 }

@@ -28,6 +28,14 @@ impl Screen {
         self.stdout.write(&output.stdout).await?;
         self.stderr.write(&output.stderr).await
     }
+
+    /// Leaves the terminal's colours as they were. A terminal that is gone needs none.
+    pub(super) async fn restore(&mut self) {
+        if self.stdout.filter.is_some() {
+            self.stdout.to.write_all(b"\x1b[0m").await.ok();
+            self.stdout.to.flush().await.ok();
+        }
+    }
 }
 
 impl<W: AsyncWrite + Unpin> Sink<W> {

@@ -39,7 +39,7 @@ const LAST_LOOK: u32 = 10;
 /// the processes that left the group; without it the groups alone are asked. It is read once a look, however many jobs
 /// there are.
 const FUNCTIONS: &str = r#"
-living() { cat /proc/[0-9]*/stat 2>/dev/null | sed -n 's|^\([0-9]*\) (.*) [^ZX] [0-9]* \([0-9]*\) .*|/\2/\1|p'; }
+living() { cat /proc/[0-9]*/stat 2>/dev/null | sed -n 's|^\([0-9]*\).*) [^ZX] [0-9]* \([0-9]*\) .*|/\2/\1|p'; }
 strays() { grep -slzxF "$M" $(living | grep -vF "$G" | sed 's|.*/|/proc/|; s|$|/environ|') /dev/null | sed 's/[^0-9]//g'; }
 alive() {
   if [ -r /proc/self/stat ]; then living | grep -qF "$G" || [ -n "$(strays)" ]
@@ -59,23 +59,34 @@ end() {
 }
 "#;
 
+/// Whom a [`kill_script`] is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// The process groups, and what left them.
+    Tree,
+    /// Only processes that carry a job's mark: after a job's end the number of its group may be somebody else's.
+    Marked,
+}
+
 /// A shell command that sends `signal` to every process of the given jobs and reports what came of it.
 ///
 /// With `grace`, what still lives after it gets KILL. It ends within the grace and a second or two.
 pub fn kill_script(
     groups: &[ProcessGroup],
-    signal: Signal,
-    grace: Option<Duration>,
+    reach: Reach,
+    (signal, grace): (Signal, Option<Duration>),
     shell: LoginShell,
 ) -> String {
     let look = grace.map_or(LAST_LOOK, |grace| u32::try_from(grace.as_millis() / 100).unwrap_or(u32::MAX));
     let escalate = if grace.is_some() { "y" } else { "n" };
-    let list = |line: fn(&ProcessGroup) -> String| groups.iter().map(line).collect::<Vec<_>>().join("\n");
+    let list =
+        |line: &dyn Fn(&ProcessGroup) -> String| groups.iter().map(line).collect::<Vec<_>>().join("\n");
     let script = format!(
         "P='{}'\nG='{}'\nM='{}'\n{FUNCTIONS}\nend {signal} {look} {escalate} {LAST_LOOK}\n",
-        list(|group| group.pgid.to_string()),
-        list(|group| format!("/{}/", group.pgid)),
-        list(|group| format!("SSHJOBS_JOB={}", group.mark.as_str())),
+        if reach == Reach::Tree { list(&|group| group.pgid.to_string()) } else { String::new() },
+        // No group has the number -1.
+        if reach == Reach::Tree { list(&|group| format!("/{}/", group.pgid)) } else { "/-1/".to_owned() },
+        list(&|group| format!("SSHJOBS_JOB={}", group.mark.as_str())),
     );
     match shell {
         LoginShell::Posix | LoginShell::Bare => script,
@@ -108,7 +119,8 @@ mod tests {
     }
 
     fn end(group: &ProcessGroup, signal: Signal, grace: Option<Duration>) -> KillReport {
-        let script = kill_script(std::slice::from_ref(group), signal, grace, LoginShell::Foreign);
+        let script =
+            kill_script(std::slice::from_ref(group), Reach::Tree, (signal, grace), LoginShell::Foreign);
         let output = Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
         let stdout = String::from_utf8(output.stdout).unwrap();
         KillReport::parse(&stdout).unwrap_or_else(|| panic!("no report in {stdout:?}"))
@@ -149,10 +161,32 @@ mod tests {
     fn many_jobs_are_ended_in_one_go() {
         let (mut children, groups): (Vec<_>, Vec<_>) =
             (0..20).map(|_| job("setsid sleep 100 & sleep 100 &")).unzip();
-        let script = kill_script(&groups, Signal::TERM, Some(Duration::from_secs(5)), LoginShell::Posix);
+        let script = kill_script(
+            &groups,
+            Reach::Tree,
+            (Signal::TERM, Some(Duration::from_secs(5))),
+            LoginShell::Posix,
+        );
         let output = Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
         assert_eq!(KillReport::parse(&String::from_utf8(output.stdout).unwrap()), Some(DEAD));
         children.iter_mut().for_each(|child| drop(child.wait()));
+    }
+
+    #[test]
+    fn after_the_end_only_marked_processes_are_reached() {
+        let (mut child, group) = job("sleep 100 &");
+        let foreign = ProcessGroup { pgid: group.pgid, mark: Nonce::new() };
+        let script = |group: &ProcessGroup| {
+            kill_script(std::slice::from_ref(group), Reach::Marked, (Signal::TERM, None), LoginShell::Posix)
+        };
+        let run = |script: String| {
+            let output = Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
+            KillReport::parse(&String::from_utf8(output.stdout).unwrap())
+        };
+        assert_eq!(run(script(&foreign)), Some(KillReport { delivered: false, dead: true }));
+        assert!(child.try_wait().unwrap().is_none(), "somebody else's group was left alone");
+        assert_eq!(run(script(&group)), Some(DEAD));
+        child.wait().unwrap();
     }
 
     #[test]

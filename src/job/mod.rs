@@ -18,7 +18,7 @@ mod tail;
 pub use exec::{ExecPlan, LoginShell, PlanError, shell_probes};
 pub use handle::{Chunk, Job, Positions};
 pub use id::{JobId, Nonce};
-pub use kill::{KillReport, ProcessGroup, kill_script};
+pub use kill::{KillReport, ProcessGroup, Reach, kill_script};
 pub use log::{Log, Phase, Status};
 pub use outcome::{Exit, Outcome};
 pub use prelude::Prelude;

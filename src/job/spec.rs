@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 
 /// What a job is asked to be.
 #[derive(Clone, Debug)]
@@ -20,6 +20,25 @@ pub struct JobSpec {
     pub stdin: StdinPlan,
     /// After this long the whole tree is ended.
     pub timeout: Option<Duration>,
+}
+
+impl JobSpec {
+    /// Whether both ask for the same, secrets included.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let plain = |spec: &Self| {
+            (spec.host.clone(), spec.command.clone(), spec.cwd.clone(), spec.label.clone(), spec.timeout)
+        };
+        let same_env = self.env.len() == other.env.len()
+            && self.env.iter().all(|(name, value)| {
+                other.env.get(name).is_some_and(|other| other.expose_secret() == value.expose_secret())
+            });
+        let same_stdin = match (&self.stdin, &other.stdin) {
+            (StdinPlan::Open, StdinPlan::Open) | (StdinPlan::Closed, StdinPlan::Closed) => true,
+            (StdinPlan::Text(one), StdinPlan::Text(two)) => one.expose_secret() == two.expose_secret(),
+            _ => false,
+        };
+        plain(self) == plain(other) && same_env && same_stdin
+    }
 }
 
 /// What a job's stdin is.

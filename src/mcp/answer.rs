@@ -13,7 +13,7 @@ use crate::api::{Code, Error};
 /// Parses a tool's arguments, makes the call, and says what came of it. A cancelled call ends at once; what it waited for
 /// goes on.
 pub(super) async fn answer<Request, Reply>(
-    arguments: JsonObject,
+    mut arguments: JsonObject,
     cancelled: CancellationToken,
     call: impl AsyncFnOnce(Request) -> Result<Reply, Error>,
 ) -> CallToolResult
@@ -21,6 +21,8 @@ where
     Request: DeserializeOwned,
     Reply: Serialize + Text,
 {
+    // Models write null for what they leave away.
+    arguments.retain(|_, value| !value.is_null());
     let request = match serde_json::from_value(serde_json::Value::Object(arguments)) {
         Ok(request) => request,
         Err(error) => return failure(&bad_arguments(&error)),

@@ -1,8 +1,13 @@
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use rmcp::ServiceExt;
-use rmcp::transport::stdio;
+use tokio::io::{AsyncRead, ReadBuf, Stdin, stdin, stdout};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::server::Server;
 use crate::api::Service;
@@ -21,6 +26,9 @@ pub enum ServeError {
     Signals(#[from] std::io::Error),
 }
 
+/// After the end of stdin: how long answers may take to be written. A client that does not read them is not waited for.
+const LAST_ANSWERS: Duration = Duration::from_secs(7);
+
 /// Serves MCP on stdin and stdout until the client closes stdin or the process is told to stop (TERM, INT, HUP); then ends
 /// the jobs that still run.
 pub async fn serve_stdio(service: Service) -> Result<(), ServeError> {
@@ -34,15 +42,43 @@ async fn serve(service: Arc<Service>) -> Result<(), ServeError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
+    let input = WatchedStdin { stdin: stdin(), ended: CancellationToken::new() };
+    let ended = input.ended.clone();
+    let abandoned = async {
+        ended.cancelled().await;
+        sleep(LAST_ANSWERS).await;
+    };
     let serving = async {
-        let running = Server::new(service).serve(stdio()).await;
+        let running = Server::new(service).serve((input, stdout())).await;
         running.map_err(|error| ServeError::Initialize(Box::new(error)))?.waiting().await?;
         Ok(())
     };
     tokio::select! {
         served = serving => served,
+        () = abandoned => Ok(()),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
         _ = hang_up.recv() => Ok(()),
+    }
+}
+
+/// Our stdin, which tells when it ends.
+struct WatchedStdin {
+    stdin: Stdin,
+    ended: CancellationToken,
+}
+
+impl AsyncRead for WatchedStdin {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = ready!(Pin::new(&mut self.stdin).poll_read(context, buffer));
+        if read.is_err() || buffer.filled().len() == before {
+            self.ended.cancel();
+        }
+        Poll::Ready(read)
     }
 }

@@ -6,7 +6,7 @@ use super::render::is_harmless;
 ///
 /// Text, line ends, tabs, backspace, bare CR, colours (SGR) and "erase in line" pass; every other control or escape
 /// sequence is dropped, so that the remote side can't retitle, query or reprogram the terminal, nor write its
-/// clipboard. State carries over from chunk to chunk: any division of the same bytes gives the same result.
+/// clipboard. A line's end ends every sequence, so that an open one swallows no more than its line. State carries over from chunk to chunk: any division of the same bytes gives the same result.
 #[derive(Default)]
 pub struct TerminalFilter {
     parser: Parser,
@@ -16,7 +16,14 @@ impl TerminalFilter {
     /// What of the next `chunk` may be written to the terminal.
     pub fn pass(&mut self, chunk: &[u8]) -> Vec<u8> {
         let mut passed = Passed(Vec::with_capacity(chunk.len()));
-        self.parser.advance(&mut passed, chunk);
+        for piece in chunk.split_inclusive(|&byte| byte == b'\n') {
+            let text = piece.strip_suffix(b"\n");
+            self.parser.advance(&mut passed, text.unwrap_or(piece));
+            if text.is_some() {
+                self.parser = Parser::new();
+                passed.0.push(b'\n');
+            }
+        }
         passed.0
     }
 }
@@ -37,7 +44,7 @@ impl Perform for Passed {
     }
 
     fn execute(&mut self, byte: u8) {
-        if matches!(byte, b'\n' | b'\r' | b'\t' | 0x08) {
+        if matches!(byte, b'\r' | b'\t' | 0x08) {
             self.0.push(byte);
         }
     }
@@ -46,8 +53,11 @@ impl Perform for Passed {
         if ignore || !intermediates.is_empty() || !matches!(action, 'm' | 'K') {
             return;
         }
+        // 8 hides text from the person who looks on.
+        let hides = |parameter: &[u16]| action == 'm' && parameter == [8];
         let params: Vec<String> = params
             .iter()
+            .map(|subparams| if hides(subparams) { &[28] } else { subparams })
             .map(|subparams| subparams.iter().map(u16::to_string).collect::<Vec<_>>().join(":"))
             .collect();
         self.0.extend_from_slice(format!("\x1b[{}{action}", params.join(";")).as_bytes());
@@ -70,6 +80,12 @@ mod tests {
     #[test]
     fn clipboard_title_cursor_and_query_do_not_pass() {
         assert_eq!(pass(b"a\x1b]52;c;aGk=\x07\x1b]0;t\x07\x1b[2J\x1b[6n\x1bP+q\x1b\\\x05b"), "ab");
+    }
+
+    #[test]
+    fn nothing_is_hidden() {
+        assert_eq!(pass(b"\x1b]0;open\nshown\n"), "\nshown\n");
+        assert_eq!(pass(b"\x1b[1;8msecret"), "\x1b[1;28msecret");
     }
 
     #[test]

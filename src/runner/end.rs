@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::link::{Directory, ask};
 use super::spawn::{Runner, Shared, pool_error};
 use super::{SignalError, SpawnError};
-use crate::job::{Job, KillReport, Outcome, ProcessGroup, Signal, kill_script};
+use crate::job::{Job, KillReport, LoginShell, ProcessGroup, Reach, Signal, kill_script};
 use crate::ssh::{ChannelError, ChannelWriter};
 
 /// The way a signal took.
@@ -44,26 +44,27 @@ const GOODBYE: Duration = Duration::from_secs(2);
 impl<D: Directory> Runner<D> {
     /// Sends `signal` to every process of a job; with `grace`, what still lives after it gets KILL.
     ///
-    /// A lost job can be signalled too: its processes may have survived the connection.
+    /// A job that is over can be signalled too: its processes may have survived the connection, or it may have left some in
+    /// the background. Then only those are reached that carry its mark.
     pub async fn signal(
         &self,
         job: &Job,
         signal: Signal,
         grace: Option<Duration>,
     ) -> Result<SignalReport, SignalError> {
-        let outcome = job.read_log(|log| log.outcome().cloned());
+        let over = job.read_log(|log| log.outcome().is_some());
         let stdin = self.shared.registry().stdin(&job.id);
-        match (outcome, &stdin) {
-            (None, Some(stdin)) => end_tree(&self.shared, job, signal, grace, stdin.channel()).await,
-            (None, None) => {
-                job.wait_for(PGID_TIMEOUT, |log| log.outcome().is_some()).await;
-                Err(SignalError::JobEnded)
+        match (stdin, job.process_group()) {
+            (Some(stdin), _) if !over => end_tree(&self.shared, job, signal, grace, stdin.channel()).await,
+            (_, Some(group)) => {
+                let report = kill(&self.shared, job, &group, Reach::Marked, (signal, grace)).await?;
+                if report.delivered_via == DeliveredVia::Nothing {
+                    Err(SignalError::JobEnded)
+                } else {
+                    Ok(report)
+                }
             }
-            (Some(Outcome::Lost(_)), _) => match job.process_group() {
-                Some(group) => kill(&self.shared, &job.spec.host, &group, signal, grace).await,
-                None => Err(SignalError::JobEnded),
-            },
-            (Some(_), _) => Err(SignalError::JobEnded),
+            (_, None) => Err(SignalError::JobEnded),
         }
     }
 
@@ -107,7 +108,7 @@ pub(super) async fn end_tree<D: Directory>(
 ) -> Result<SignalReport, SignalError> {
     job.wait_for(PGID_TIMEOUT, |log| log.pgid().is_some() || log.outcome().is_some()).await;
     if let Some(group) = job.process_group() {
-        return kill(shared, &job.spec.host, &group, signal, grace).await;
+        return kill(shared, job, &group, Reach::Tree, (signal, grace)).await;
     }
     for signal in [Some(signal), grace.map(|_| Signal::KILL)].into_iter().flatten() {
         // Servers need not answer, nor obey; the job's end will tell.
@@ -121,25 +122,24 @@ pub(super) async fn end_tree<D: Directory>(
 
 async fn kill<D: Directory>(
     shared: &Shared<D>,
-    host: &str,
+    job: &Job,
     group: &ProcessGroup,
-    signal: Signal,
-    grace: Option<Duration>,
+    reach: Reach,
+    (signal, grace): (Signal, Option<Duration>),
 ) -> Result<SignalReport, SignalError> {
-    let limit = grace.unwrap_or_default() + ANSWER_TIMEOUT;
-    let answer = run_kill_script(shared, host, std::slice::from_ref(group), signal, grace, limit).await?;
+    let script = |shell| kill_script(std::slice::from_ref(group), reach, (signal, grace), shell);
+    let answer =
+        run_script(shared, &job.spec.host, script, grace.unwrap_or_default() + ANSWER_TIMEOUT).await?;
     // A host that answers without a report has not run the script.
     let report = KillReport::parse(&answer).unwrap_or_default();
     let delivered_via = if report.delivered { DeliveredVia::ProcessGroup } else { DeliveredVia::Nothing };
     Ok(SignalReport { delivered_via, confirmed_dead: report.dead })
 }
 
-async fn run_kill_script<D: Directory>(
+async fn run_script<D: Directory>(
     shared: &Shared<D>,
     host: &str,
-    groups: &[ProcessGroup],
-    signal: Signal,
-    grace: Option<Duration>,
+    script: impl Fn(LoginShell) -> String,
     limit: Duration,
 ) -> Result<String, SignalError> {
     let unreachable = |error: SpawnError| SignalError::Unreachable(Arc::new(error));
@@ -150,7 +150,7 @@ async fn run_kill_script<D: Directory>(
             Some(lease) => lease,
             None => shared.pool.lease(host).await.map_err(|error| unreachable(pool_error(error)))?,
         };
-        let script = kill_script(groups, signal, grace, link.connection().shell);
+        let script = script(link.connection().shell);
         return match ask(&link.connection().connection, &script, limit).await {
             Ok(answer) => Ok(answer),
             Err(ChannelError::TimedOut(limit)) => Err(SignalError::TimedOut(limit)),
@@ -167,7 +167,8 @@ async fn end_all<D: Directory>(shared: Arc<Shared<D>>, host: String, jobs: Vec<A
     let grace = shared.limits.kill_grace();
     let limit = grace + ANSWER_TIMEOUT;
     for groups in groups.chunks(GROUPS_IN_A_SCRIPT) {
-        let answer = run_kill_script(&shared, &host, groups, Signal::TERM, Some(grace), limit).await;
+        let script = |shell| kill_script(groups, Reach::Tree, (Signal::TERM, Some(grace)), shell);
+        let answer = run_script(&shared, &host, script, limit).await;
         match answer.map(|answer| KillReport::parse(&answer).unwrap_or_default()) {
             Ok(KillReport { dead: true, .. }) => {}
             Ok(report) => tracing::warn!(host, ?report, "not every job is verified dead"),

@@ -60,9 +60,7 @@ impl Registry {
     pub(super) fn by_key(&self, key: Option<&str>, spec: &JobSpec) -> Result<Option<Arc<Job>>, SpawnError> {
         let entry = key.and_then(|key| self.by_key.get(key)).and_then(|id| self.jobs.get(id));
         let Some(Entry { job, .. }) = entry else { return Ok(None) };
-        let same =
-            (&job.spec.host, &job.spec.command, &job.spec.cwd) == (&spec.host, &spec.command, &spec.cwd);
-        if same { Ok(Some(Arc::clone(job))) } else { Err(SpawnError::KeyReused) }
+        if job.spec.is_same(spec) { Ok(Some(Arc::clone(job))) } else { Err(SpawnError::KeyReused) }
     }
 
     pub(super) fn check_room(&self, host: &str, limits: &Limits) -> Result<(), SpawnError> {

@@ -67,9 +67,17 @@ impl<D: Directory> Runner<D> {
     /// With a `key` that was used before, returns the job it was used for and starts nothing. Cancelling before the
     /// command was sent starts nothing; afterwards the job goes on and is listed.
     pub async fn spawn(&self, spec: JobSpec, key: Option<String>) -> Result<Arc<Job>, SpawnError> {
-        let (job, reservation) = match self.reserve(spec, key)? {
-            Reserved::Again(job) => return started(job).await,
-            Reserved::New(job, reservation) => (job, reservation),
+        let (job, reservation) = loop {
+            match self.reserve(spec.clone(), key.clone())? {
+                Reserved::New(job, reservation) => break (job, reservation),
+                Reserved::Again(job) => {
+                    let answer = started(Arc::clone(&job)).await;
+                    // The first call may have failed before its job began; then it is our turn.
+                    if !self.is_forgotten(&job) {
+                        return answer;
+                    }
+                }
+            }
         };
         let begun = self.start(&job).await?;
         self.leave_to_tasks(&job, begun);
@@ -79,6 +87,10 @@ impl<D: Directory> Runner<D> {
             tracing::info!(host, "exec refused");
         }
         job
+    }
+
+    fn is_forgotten(&self, job: &Job) -> bool {
+        matches!(self.lookup(&job.id), Lookup::Unknown)
     }
 
     fn reserve(&self, spec: JobSpec, key: Option<String>) -> Result<Reserved<D>, SpawnError> {

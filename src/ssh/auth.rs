@@ -46,7 +46,12 @@ impl<'a> Login<'a> {
             }
             attempt = self.key_file(file).await?;
         }
-        let tried = if self.tried.is_empty() { "no key was found".to_owned() } else { self.tried.join(", ") };
+        if self.tried.is_empty() {
+            let files: Vec<_> =
+                self.host.identity_files.iter().map(|file| file.display().to_string()).collect();
+            self.tried.push(format!("no key, for there is none at {}", files.join(", ")));
+        }
+        let tried = self.tried.join(", ");
         Ok(if matches!(attempt, Attempt::LetIn) { Ok(()) } else { Err(tried) })
     }
 

@@ -70,7 +70,7 @@ pub enum ConfigError {
     #[error("ssh took longer than {0:?} to resolve the host")]
     TimedOut(Duration),
     /// The configuration asks for something that is not built yet, and ignoring it would be wrong.
-    #[error("{name} is reached by {option}, which sshjobs does not support yet")]
+    #[error("{name} is configured with {option}, which sshjobs does not support yet")]
     Unsupported {
         /// The host.
         name: String,
@@ -97,7 +97,12 @@ impl Resolver {
         let target = overrides.address.as_deref().unwrap_or(name);
         check_name(target)?;
         let options = Options(self.ask_ssh(name).await?);
-        for (option, key) in [("ProxyJump", "proxyjump"), ("ProxyCommand", "proxycommand")] {
+        let unsupported = [
+            ("ProxyJump", "proxyjump"),
+            ("ProxyCommand", "proxycommand"),
+            ("RemoteCommand", "remotecommand"),
+        ];
+        for (option, key) in unsupported {
             if options.get(key).is_some_and(|value| value != "none") {
                 return Err(ConfigError::Unsupported { name: name.to_owned(), option });
             }
@@ -151,13 +156,13 @@ impl Options {
             port: overrides.port.or(self.get("port").and_then(|port| port.parse().ok())).unwrap_or(22),
             user: overrides.user.clone().or(own("user")).unwrap_or_default(),
             identity_files: match &overrides.identity_file {
-                Some(file) => vec![file.clone()],
+                Some(file) => vec![expand_home(&file.to_string_lossy())],
                 None => self.all("identityfile").map(expand_home).collect(),
             },
             identities_only: overrides.identity_file.is_some() || self.get("identitiesonly") == Some("yes"),
             agent: agent_socket(self.get("identityagent")),
             known_hosts: match &overrides.known_hosts {
-                Some(file) => vec![file.clone()],
+                Some(file) => vec![expand_home(&file.to_string_lossy())],
                 None => files(["userknownhostsfile", "globalknownhostsfile"]),
             },
             host_key_alias: own("hostkeyalias").filter(|alias| alias != "none"),
