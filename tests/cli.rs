@@ -85,7 +85,7 @@ async fn output_is_live() {
 async fn ctrl_c_interrupts_the_remote_tree() {
     let sshd = Sshd::start().await;
     let mut child = sshjobs(&sshd)
-        .args(["run", HOST, "--", "echo $$; sleep 1000 & wait"])
+        .args(["run", HOST, "--", "echo $$; sleep 1000; echo not reached"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();

@@ -113,10 +113,10 @@ impl Track {
     pub(super) fn evict(&mut self, wanted: usize, before: LineNo) -> (usize, usize) {
         let target = self.start.saturating_add(wanted as u64);
         let (mut lines, begin) = (0, self.start);
-        while self.start < target
-            && let Some(mark) = self.marks.pop_front_if(|mark| mark.line_no < before)
-        {
+        while self.start < target {
+            let Some(mark) = self.marks.front().filter(|mark| mark.line_no < before) else { break };
             self.start = mark.end;
+            self.marks.pop_front();
             lines += 1;
         }
         (lines, usize::try_from(self.start - begin).expect("what is kept fits into memory"))
