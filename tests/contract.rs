@@ -121,7 +121,7 @@ async fn an_unfinished_line_is_shown_and_not_consumed() {
     let reply = target.service.tail(until).await.unwrap();
     assert_eq!(reply.partial.unwrap().stdout.as_deref(), Some("name? "));
     assert_eq!((reply.returned_because, reply.last_line_no), (Because::Matched, 0));
-    target.service.write(&job, b"world\n", Duration::from_secs(5)).await.unwrap();
+    write(&target, serde_json::json!({"job_id": job, "data": "world", "newline": true})).await.unwrap();
     assert_eq!(canonical_loop(&target.service, &job).await.lines, ["name? hello world"]);
 }
 
@@ -405,4 +405,71 @@ async fn run_says_that_the_first_lines_are_gone() {
     let reply = run(&target.service, "seq 1 1000").await.unwrap();
     assert_eq!((reply.head.len(), reply.dropped_lines, reply.omitted_lines), (0, 900, 900));
     assert_eq!((reply.tail[0].as_str(), reply.tail.len()), ("901", 100));
+}
+
+async fn write(
+    target: &Target,
+    request: serde_json::Value,
+) -> Result<sshjobs::api::WriteReply, sshjobs::api::Error> {
+    target.service.write(serde_json::from_value(request).unwrap()).await
+}
+
+#[tokio::test]
+async fn a_command_is_talked_to_and_sees_the_end_of_its_input() {
+    let target = Target::start().await;
+    let job = spawn(&target.service, "while read line; do echo got $line; done; echo end").await;
+    let request = serde_json::json!({"job_id": job, "data": "one", "newline": true, "wait_ms": 5000});
+    let reply = write(&target, request).await.unwrap();
+    assert_eq!(
+        (reply.bytes_written, reply.stdin_closed, reply.tail.unwrap().lines.unwrap()),
+        (4, false, vec!["got one".to_owned()])
+    );
+    let request = serde_json::json!({"job_id": job, "data_base64": "dHdvCg==", "close_after": true});
+    let reply = write(&target, request).await.unwrap();
+    assert_eq!((reply.bytes_written, reply.stdin_closed), (4, true));
+    assert_eq!(canonical_loop(&target.service, &job).await.lines, ["got one", "got two", "end"]);
+}
+
+#[tokio::test]
+async fn bad_writes_are_told_by_code() {
+    let target = Target::start().await;
+    let job = spawn(&target.service, "sleep 1000").await;
+    let long = "x".repeat((1 << 20) + 1);
+    for bad in [
+        serde_json::json!({"job_id": job, "data_base64": "###"}),
+        serde_json::json!({"job_id": job, "keys": ["hyper"]}),
+        serde_json::json!({"job_id": job, "data": long}),
+    ] {
+        assert_eq!(write(&target, bad).await.unwrap_err().code, Code::InvalidArgument);
+    }
+    write(&target, serde_json::json!({"job_id": job, "close_after": true})).await.unwrap();
+    let late = serde_json::json!({"job_id": job, "data": "x"});
+    assert_eq!(write(&target, late.clone()).await.unwrap_err().code, Code::StdinClosed);
+    signal(&target, &job, "KILL", None).await;
+    assert_eq!(write(&target, late).await.unwrap_err().code, Code::JobEnded);
+}
+
+#[tokio::test]
+async fn a_command_that_never_reads_gives_backpressure_in_bounded_time() {
+    let target = Target::start().await;
+    let job = spawn(&target.service, "sleep 1000").await;
+    let start = Instant::now();
+    let chunk = serde_json::json!({"job_id": job, "data": "x".repeat(1 << 20)});
+    let error = loop {
+        if let Err(error) = write(&target, chunk.clone()).await {
+            break error;
+        }
+    };
+    assert_eq!((error.code, error.retryable), (Code::Backpressure, true));
+    assert!(error.message.contains("bytes were written"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
+    signal(&target, &job, "KILL", None).await;
+}
+
+#[tokio::test]
+async fn a_cursor_beyond_the_end_is_brought_back_and_said_so() {
+    let target = Target::start().await;
+    let job = run(&target.service, "echo x").await.unwrap().job_id;
+    let reply = target.service.tail(TailRequest::new(&job, 1_000_000, 0)).await.unwrap();
+    assert_eq!((reply.last_line_no, reply.clamped[0].used), (1, 1));
 }

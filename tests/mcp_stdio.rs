@@ -55,12 +55,14 @@ async fn text_and_structured_content_say_the_same() {
 }
 
 #[tokio::test]
-async fn seven_tools_and_the_canonical_loop_are_shown() {
+async fn the_tools_and_the_canonical_loop_are_shown() {
     let sshd = Sshd::start().await;
     let mut client = McpClient::start(&sshd.ssh_config());
     let tools = client.request("tools/list", json!({}))["result"]["tools"].clone();
     let names: Vec<_> = tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    for name in ["ssh_spawn", "ssh_tail", "ssh_run", "ssh_jobs", "ssh_signal", "ssh_hosts", "ssh_forget"] {
+    for name in
+        ["ssh_spawn", "ssh_tail", "ssh_run", "ssh_write", "ssh_jobs", "ssh_signal", "ssh_hosts", "ssh_forget"]
+    {
         assert!(names.contains(&name), "{name} is missing");
     }
     let hosts = client.ok("ssh_hosts", json!({}));

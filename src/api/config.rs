@@ -74,7 +74,7 @@ impl From<&HostTable> for HostOverrides {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigFileError {
     /// It can't be read.
-    #[error("can't read {}", file.display())]
+    #[error("can't read {}: {source}", file.display())]
     Unreadable {
         /// The file.
         file: PathBuf,

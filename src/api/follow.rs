@@ -41,7 +41,7 @@ impl Service {
     }
 
     /// Writes to a job's stdin; waits up to `patience` for the command to read. Cancelling may leave a part written.
-    pub async fn write(&self, job_id: &str, data: &[u8], patience: Duration) -> Result<(), Error> {
+    pub async fn write_bytes(&self, job_id: &str, data: &[u8], patience: Duration) -> Result<(), Error> {
         Ok(self.runner.write(&*self.job(job_id)?, data, patience).await?)
     }
 

@@ -19,6 +19,7 @@ mod spawn;
 mod state;
 mod tail;
 mod tail_reply;
+mod write;
 
 pub use clamp::Clamped;
 pub use config::{Config, ConfigFileError, Defaults, HostTable};
@@ -36,6 +37,8 @@ pub use spawn::{SpawnReply, SpawnRequest};
 pub use state::{Ending, JobState};
 pub use tail::{Format, RenderArg, StreamArg, TailRequest};
 pub use tail_reply::{Because, Partial, Record, StreamName, TailReply};
+
+pub use write::{WriteReply, WriteRequest};
 
 pub use crate::output::{TerminalFilter, clean};
 pub use crate::runner::Limits;

@@ -117,7 +117,7 @@ impl Service {
     pub async fn tail(&self, request: TailRequest) -> Result<TailReply, Error> {
         let job = self.job(&request.job_id)?;
         let mut clamps = Clamps::default();
-        let query = self.page_query(&request, &mut clamps);
+        let query = self.page_query(&request, job.status().total_lines, &mut clamps);
         let longest = self.limits().max_wait_ms.min(LONGEST_WAIT_MS);
         let wait = Wait {
             patience: Duration::from_millis(clamps.wait_ms("wait_ms", request.wait_ms, longest)),
@@ -131,13 +131,15 @@ impl Service {
         Ok(TailReply::new(tail, &query, request.format, clamps.0))
     }
 
-    fn page_query(&self, request: &TailRequest, clamps: &mut Clamps) -> PageQuery {
+    fn page_query(&self, request: &TailRequest, newest: u64, clamps: &mut Clamps) -> PageQuery {
         let defaults = &self.config.defaults;
         let max_lines = request.max_lines.unwrap_or(i64::from(defaults.max_lines));
         let max_bytes = request.max_bytes.unwrap_or(i64::from(defaults.max_bytes));
         let size = |clamped: u64| usize::try_from(clamped).unwrap_or(usize::MAX);
+        // A cursor that no reply has given would read nothing and believe that it had read all.
+        let newest = i64::try_from(newest).unwrap_or(i64::MAX);
         PageQuery {
-            cursor: LineNo::new(clamps.clamp("since_line_no", request.since_line_no, 0..=i64::MAX)),
+            cursor: LineNo::new(clamps.clamp("since_line_no", request.since_line_no, 0..=newest)),
             selection: request.stream.into(),
             max_lines: size(clamps.clamp("max_lines", max_lines, 1..=MOST_LINES)),
             max_bytes: size(clamps.clamp("max_bytes", max_bytes, 1..=MOST_BYTES)),

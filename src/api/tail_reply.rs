@@ -8,6 +8,7 @@ use crate::output::{LineNo, PageLine, PageQuery, Stream};
 
 /// The lines behind the cursor, and how the job stands.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
 pub struct TailReply {
     /// The lines, oldest first (format lean).
     #[serde(skip_serializing_if = "Option::is_none")]

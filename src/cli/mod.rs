@@ -1,6 +1,6 @@
 //! Floor 4: the face for people and CI, and the only home of clap.
 //!
-//! [`Cli`] is the command line; [`run`], [`demo`] and [`hosts`] are its verbs. Results go to stdout, everything else to
+//! [`Cli`] is the command line; [`run()`], [`demo()`] and [`hosts()`] are its verbs. Results go to stdout, everything else to
 //! stderr, and remote bytes reach a terminal only through a filter. `serve` is the other face's business.
 
 mod args;

@@ -14,7 +14,7 @@ pub(super) async fn forward(service: &Service, job_id: &str) -> ! {
     loop {
         match input.read(&mut buffer).await {
             Ok(length @ 1..) => {
-                if let Err(error) = service.write(job_id, &buffer[..length], PATIENCE).await {
+                if let Err(error) = service.write_bytes(job_id, &buffer[..length], PATIENCE).await {
                     // A command need not read its stdin to its end.
                     tracing::debug!(%error, "stdin is not passed on any further");
                     break;

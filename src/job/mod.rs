@@ -7,6 +7,7 @@
 mod exec;
 mod handle;
 mod id;
+mod keys;
 mod kill;
 mod log;
 mod outcome;
@@ -18,6 +19,7 @@ mod tail;
 pub use exec::{ExecPlan, LoginShell, PlanError, shell_probes};
 pub use handle::{Chunk, Job, Positions};
 pub use id::{JobId, Nonce};
+pub use keys::key_bytes;
 pub use kill::{KillReport, ProcessGroup, Reach, kill_script};
 pub use log::{Log, Phase, Status};
 pub use outcome::{Exit, Outcome};

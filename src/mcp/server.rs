@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 use super::answer::{answer, input, output};
 use crate::api::{
     ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobsReply, JobsRequest, RunReply, RunRequest,
-    Service, SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest,
+    Service, SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest, WriteReply,
+    WriteRequest,
 };
 
 /// What a model is told before its first call.
@@ -72,6 +73,20 @@ impl Server {
     )]
     async fn ssh_tail(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
         answer(arguments, cancelled, async |request| self.service.tail(request).await).await
+    }
+
+    /// Write text, bytes or keys to a job's stdin, or end it with close_after; use it to answer a prompt or to feed a command.
+    /// With wait_ms the reply holds what the job printed since. A command that does not read gives `backpressure`. Example:
+    /// {"job_id": "web1-7f3k9q2m", "data": "yes", "newline": true, "wait_ms": 5000}
+    #[tool(
+        name = "ssh_write",
+        title = "Write to a job's stdin",
+        input_schema = input::<WriteRequest>(),
+        output_schema = output::<WriteReply>(),
+        annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = true)
+    )]
+    async fn ssh_write(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
+        answer(arguments, cancelled, async |request| self.service.write(request).await).await
     }
 
     /// Run a command on a remote host and wait for its end; use it for quick commands. Returns the exit status with the
@@ -163,7 +178,7 @@ mod tests {
     #[test]
     fn every_tool_keeps_to_the_form_that_all_clients_take() {
         let tools = Server::tool_router().list_all();
-        assert_eq!(tools.len(), 7);
+        assert_eq!(tools.len(), 8);
         for tool in tools {
             let name = &tool.name;
             assert!(tool.title.is_some(), "{name} has no title");

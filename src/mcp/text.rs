@@ -2,7 +2,9 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::api::{ForgetReply, HostsReply, JobsReply, RunReply, SignalReply, SpawnReply, TailReply};
+use crate::api::{
+    ForgetReply, HostsReply, JobsReply, RunReply, SignalReply, SpawnReply, TailReply, WriteReply,
+};
 
 /// A reply as text, for clients that show models nothing else. It says what the structured content says.
 pub(super) trait Text {
@@ -44,7 +46,7 @@ macro_rules! json_text {
     ($($reply:ty),*) => { $(impl Text for $reply { fn text(&self) -> String { json(self) } })* };
 }
 
-json_text!(SpawnReply, JobsReply, SignalReply, HostsReply, ForgetReply);
+json_text!(WriteReply, SpawnReply, JobsReply, SignalReply, HostsReply, ForgetReply);
 
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("a reply is plain data")

@@ -182,7 +182,8 @@ impl<D: Directory> Runner<D> {
     }
 
     fn stdin(&self, job: &Job) -> Result<Arc<Stdin>, WriteError> {
-        self.shared.registry().stdin(&job.id).ok_or(WriteError::JobEnded)
+        let running = job.read_log(|log| log.outcome().is_none());
+        self.shared.registry().stdin(&job.id).filter(|_| running).ok_or(WriteError::JobEnded)
     }
 
     /// Forgets a finished job; its outcome is still told by `expired_job`.
