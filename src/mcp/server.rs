@@ -47,7 +47,7 @@ impl Server {
     }
 
     /// Start a command on a remote host as a job and return its job_id at once; follow it with ssh_tail. Use it for
-    /// anything that may take longer than a few seconds, prints much, or reads stdin (which stays open). The command runs
+    /// anything that may take longer than a few seconds, prints much, or reads stdin (it stays open for ssh_write). The command runs
     /// in the login shell, as with `ssh HOST COMMAND`. Example: {"host": "web1", "command": "make test", "cwd": "~/app"}
     #[tool(
         name = "ssh_spawn",
