@@ -473,3 +473,22 @@ async fn a_cursor_beyond_the_end_is_brought_back_and_said_so() {
     let reply = target.service.tail(TailRequest::new(&job, 1_000_000, 0)).await.unwrap();
     assert_eq!((reply.last_line_no, reply.clamped[0].used), (1, 1));
 }
+
+#[tokio::test]
+async fn stdin_is_told_closed_when_it_is_and_closing_waits_for_nobody_for_ever() {
+    let target = Target::start().await;
+    let job = spawn(&target.service, "sleep 1000").await;
+    let look = || write(&target, serde_json::json!({"job_id": job}));
+    assert!(!look().await.unwrap().stdin_closed);
+    write(&target, serde_json::json!({"job_id": job, "close_after": true})).await.unwrap();
+    assert!(look().await.unwrap().stdin_closed);
+    signal(&target, &job, "KILL", None).await;
+    assert_eq!(look().await.unwrap_err().code, Code::JobEnded);
+
+    let text = "x".repeat(3 << 20);
+    let fed = SpawnRequest { stdin: Some(text.into()), ..SpawnRequest::new(HOST, "sleep 1000") };
+    let job = target.service.spawn(fed).await.unwrap().job_id;
+    let error = write(&target, serde_json::json!({"job_id": job, "close_after": true})).await.unwrap_err();
+    assert_eq!(error.code, Code::Backpressure);
+    signal(&target, &job, "KILL", None).await;
+}

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::write::PATIENCE;
 use super::{Ending, Error, Service};
 use crate::job::{Job, Positions};
 
@@ -45,8 +46,8 @@ impl Service {
         Ok(self.runner.write(&*self.job(job_id)?, data, patience).await?)
     }
 
-    /// Ends a job's stdin.
+    /// Ends a job's stdin, behind what is still being written; waits ten seconds for that at most.
     pub async fn close_stdin(&self, job_id: &str) -> Result<(), Error> {
-        Ok(self.runner.close_stdin(&*self.job(job_id)?).await?)
+        Ok(self.runner.close_stdin(&*self.job(job_id)?, PATIENCE).await?)
     }
 }

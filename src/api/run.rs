@@ -141,11 +141,12 @@ impl RunReply {
             let omitted_lines = status.total_lines - head.len() as u64 - tail.len() as u64;
             let ended = log.outcome().is_some();
             let id = &job.id;
-            let cursor = if omitted_lines > 0 { head.len() as u64 } else { status.total_lines };
+            let read = if omitted_lines > 0 { head.len() as u64 } else { status.total_lines };
+            let cursor = read.max(status.dropped_lines);
             let call = format!("ssh_tail(job_id={:?}, since_line_no={cursor}, wait_ms=5000)", id.as_str());
-            let next = match (ended, omitted_lines) {
+            let next = match (ended, omitted_lines - status.dropped_lines) {
                 (true, 0) => None,
-                (true, _) => Some(format!("{call} reads what is left out")),
+                (true, kept) => Some(format!("{call} reads the {kept} of them that are kept")),
                 (false, _) => Some(format!("{call} follows the job")),
             };
             Self {

@@ -18,7 +18,8 @@ pub struct TailRequest {
     /// The cursor: last_line_no of the reply before; 0 for the beginning.
     #[serde(default)]
     pub since_line_no: i64,
-    /// How long to wait for a new line, in milliseconds; at most 60000. 0 answers at once.
+    /// How long to wait for a new line, in milliseconds; at most 50000 unless the server is configured otherwise. 0 answers at
+    /// once.
     #[serde(default)]
     pub wait_ms: i64,
     /// Lines in the reply, 1 to 10000. Default 500.

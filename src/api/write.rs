@@ -33,7 +33,7 @@ pub struct WriteRequest {
     /// End stdin afterwards, so that the command sees the end of its input.
     #[serde(default)]
     pub close_after: bool,
-    /// Then wait so many milliseconds for a new line and return it, as ssh_tail would; at most 60000.
+    /// Then wait so many milliseconds for a new line and return it, as ssh_tail would.
     #[serde(default)]
     pub wait_ms: i64,
     /// With wait_ms: wait until the job has printed nothing for so many milliseconds.
@@ -56,7 +56,7 @@ pub struct WriteReply {
 }
 
 /// How long a command that does not read is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_BYTES: usize = 1 << 20;
 
 impl Service {
@@ -68,13 +68,14 @@ impl Service {
         let job = self.job(&request.job_id)?;
         let data = request.bytes()?;
         let cursor = job.status().total_lines;
+        let was_closed = self.runner.is_stdin_closed(&job)?;
         if !data.expose_secret().is_empty() {
             self.runner.write(&job, data.expose_secret(), PATIENCE).await?;
         }
         if request.close_after {
-            self.runner.close_stdin(&job).await?;
+            self.runner.close_stdin(&job, PATIENCE).await?;
         }
-        let tail = if request.wait_ms > 0 {
+        let tail = if request.wait_ms != 0 {
             let tail = TailRequest {
                 wait_ms: request.wait_ms,
                 quiet_ms: request.quiet_ms,
@@ -84,7 +85,8 @@ impl Service {
         } else {
             None
         };
-        Ok(WriteReply { bytes_written: data.expose_secret().len(), stdin_closed: request.close_after, tail })
+        let stdin_closed = was_closed || request.close_after;
+        Ok(WriteReply { bytes_written: data.expose_secret().len(), stdin_closed, tail })
     }
 }
 

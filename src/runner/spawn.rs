@@ -176,9 +176,14 @@ impl<D: Directory> Runner<D> {
         self.stdin(job)?.write(data, patience).await
     }
 
-    /// Ends a job's stdin.
-    pub async fn close_stdin(&self, job: &Job) -> Result<(), WriteError> {
-        self.stdin(job)?.close().await
+    /// Ends a job's stdin within `patience`.
+    pub async fn close_stdin(&self, job: &Job, patience: Duration) -> Result<(), WriteError> {
+        self.stdin(job)?.close(patience).await
+    }
+
+    /// Whether a running job's stdin has ended.
+    pub fn is_stdin_closed(&self, job: &Job) -> Result<bool, WriteError> {
+        Ok(self.stdin(job)?.is_closed())
     }
 
     fn stdin(&self, job: &Job) -> Result<Arc<Stdin>, WriteError> {

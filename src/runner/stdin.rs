@@ -63,13 +63,19 @@ impl Stdin {
         Ok(())
     }
 
-    /// Ends stdin. It is no error when it has ended.
-    pub(super) async fn close(&self) -> Result<(), WriteError> {
-        let mut closed = self.closed.lock().await;
+    /// Ends stdin, behind what others still write, within `patience`. It is no error when it has ended.
+    pub(super) async fn close(&self, patience: Duration) -> Result<(), WriteError> {
+        let turn = timeout_at(Instant::now() + patience, self.closed.lock()).await;
+        let mut closed = turn.map_err(|_| WriteError::Backpressure { written: 0 })?;
         if !std::mem::replace(&mut *closed, true) {
             self.writer.eof().await?;
         }
         Ok(())
+    }
+
+    /// Whether it has ended. While someone writes it has not.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.try_lock().is_ok_and(|closed| *closed)
     }
 
     /// The channel's sending half, for signals and closing.
