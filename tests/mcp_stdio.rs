@@ -120,10 +120,7 @@ async fn a_cancelled_call_stops_waiting_and_the_job_goes_on() {
 async fn a_client_that_goes_away_in_mid_call_leaves_no_process_behind() {
     let sshd = Sshd::start().await;
     let mut client = McpClient::start(&sshd.ssh_config());
-    let job = client.ok("ssh_spawn", json!({"host": HOST, "command": "echo $$; exec sleep 1000"}))["job_id"]
-        .clone();
-    let reply = client.ok("ssh_tail", json!({"job_id": job, "wait_ms": 5000}));
-    let pid = reply["lines"][0].as_str().unwrap().to_owned();
+    let (job, pid) = sleeper(&mut client);
     assert!(is_alive(&pid));
     client.begin(
         "tools/call",
@@ -137,10 +134,7 @@ async fn a_client_that_goes_away_in_mid_call_leaves_no_process_behind() {
 async fn a_server_told_to_stop_ends_its_jobs() {
     let sshd = Sshd::start().await;
     let mut client = McpClient::start(&sshd.ssh_config());
-    let job = client.ok("ssh_spawn", json!({"host": HOST, "command": "echo $$; exec sleep 1000"}))["job_id"]
-        .clone();
-    let reply = client.ok("ssh_tail", json!({"job_id": job, "wait_ms": 5000}));
-    let pid = reply["lines"][0].as_str().unwrap().to_owned();
+    let (_, pid) = sleeper(&mut client);
     let server = nix::unistd::Pid::from_raw(client.pid().cast_signed());
     nix::sys::signal::kill(server, nix::sys::signal::Signal::SIGTERM).unwrap();
     let deadline = Instant::now() + Duration::from_secs(10);
@@ -148,6 +142,13 @@ async fn a_server_told_to_stop_ends_its_jobs() {
         assert!(Instant::now() < deadline, "the job outlived the server");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// A job that runs until it is ended, and its process on this machine.
+fn sleeper(client: &mut McpClient) -> (Value, String) {
+    let spawned = client.ok("ssh_spawn", json!({"host": HOST, "command": "echo $$; exec sleep 1000"}));
+    let reply = client.ok("ssh_tail", json!({"job_id": spawned["job_id"], "wait_ms": 5000}));
+    (spawned["job_id"].clone(), reply["lines"][0].as_str().unwrap().to_owned())
 }
 
 /// Whether a local process lives; a zombie does not.

@@ -31,7 +31,7 @@ pub struct Negotiated {
     pub host_key: String,
 }
 
-/// A second after a lost keepalive is long; three make the connection lost.
+/// So many keepalives without an answer make the connection lost.
 const KEEPALIVES_LOST: usize = 3;
 
 /// With hardware AES this is the fastest by far, and no slower than the others without.
