@@ -276,3 +276,18 @@ async fn calls_with_the_same_key_all_learn_why_the_host_cannot_be_reached() {
     let (one, two) = tokio::join!(service.spawn(request()), service.spawn(request()));
     assert_eq!((one.unwrap_err().code, two.unwrap_err().code), (Code::HostKeyUnknown, Code::HostKeyUnknown));
 }
+
+#[tokio::test]
+async fn shutdown_ends_a_job_that_has_only_just_started() {
+    let sshd = Sshd::start().await;
+    let service = started(&sshd);
+    run(&service, "true").await.unwrap();
+    let duration = format!("1000.{}", sshd.port());
+    spawn(&service, &format!("sleep {duration}")).await;
+    service.shutdown().await;
+    let found =
+        std::process::Command::new("pgrep").args(["-fx", &format!("sleep {duration}")]).output().unwrap();
+    assert_eq!(String::from_utf8(found.stdout).unwrap(), "");
+    let jobs = service.jobs(&Default::default()).unwrap().jobs;
+    assert_eq!(jobs[0].ending.state, JobState::Signaled, "it was ended by its tree, and seen to end");
+}

@@ -163,6 +163,13 @@ async fn run_script<D: Directory>(
 
 /// Ends jobs of one host in one go, without making a new connection for it.
 async fn end_all<D: Directory>(shared: Arc<Shared<D>>, host: String, jobs: Vec<Arc<Job>>) {
+    // A job that has just started may not have told its group yet.
+    let told = async {
+        for job in &jobs {
+            job.wait_for(PGID_TIMEOUT, |log| log.pgid().is_some() || log.outcome().is_some()).await;
+        }
+    };
+    drop(timeout(PGID_TIMEOUT, told).await);
     let groups: Vec<ProcessGroup> = jobs.iter().filter_map(|job| job.process_group()).collect();
     let grace = shared.limits.kill_grace();
     let limit = grace + ANSWER_TIMEOUT;
