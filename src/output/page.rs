@@ -1,4 +1,4 @@
-use super::{LineNo, Render, Ring, Selection, Stream, Timestamp, render};
+use super::{Line, LineNo, Render, Ring, Selection, Stream, Timestamp};
 
 /// What a reader asks for: the lines behind a cursor, within a budget.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,27 @@ pub struct PageLine {
     pub text: String,
 }
 
+impl PageLine {
+    /// Renders a line.
+    pub(super) fn of(line: &Line<'_>, render: Render) -> Self {
+        Self {
+            line_no: line.line_no,
+            stream: line.stream,
+            at: line.at,
+            continuation: line.continuation,
+            text: line.render(render).into_owned(),
+        }
+    }
+
+    /// Takes what the line and its end cost from a budget of bytes; false, and nothing is left of it, when it does not
+    /// suffice.
+    pub(super) fn spend(&self, budget: &mut usize) -> bool {
+        let left = budget.checked_sub(self.text.len() + 1);
+        *budget = left.unwrap_or(0);
+        left.is_some()
+    }
+}
+
 /// The answer to a [`PageQuery`].
 ///
 /// The same query gives the same page until eviction: reading changes nothing.
@@ -49,21 +70,13 @@ impl Page {
         let mut page = Self { dropped_lines: ring.dropped_after(query.cursor), ..Self::default() };
         let mut budget = query.max_bytes;
         for line in ring.lines_after(query.cursor, query.selection) {
-            let text = render(&line.text, query.render).into_owned();
-            let cost = text.len() + 1;
-            let full = page.lines.len() >= query.max_lines || cost > budget;
+            let line = PageLine::of(&line, query.render);
+            let full = page.lines.len() >= query.max_lines || !line.spend(&mut budget);
             if full && !page.lines.is_empty() {
                 page.has_more = true;
                 break;
             }
-            budget = budget.saturating_sub(cost);
-            page.lines.push(PageLine {
-                line_no: line.line_no,
-                stream: line.stream,
-                at: line.at,
-                continuation: line.continuation,
-                text,
-            });
+            page.lines.push(line);
         }
         page
     }

@@ -1,6 +1,8 @@
 use std::borrow::Cow;
 
-use vte::{Parser, Perform};
+use vte::{Params, Parser, Perform};
+
+use super::Line;
 
 /// How the bytes of a line become text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,34 +14,158 @@ pub enum Render {
     Raw,
 }
 
-/// The text of a line.
-pub fn render(line: &[u8], render: Render) -> Cow<'_, str> {
+/// A text that is not a line, rendered: all of its lines, each for itself.
+pub fn render(text: &[u8], render: Render) -> Cow<'_, str> {
     match render {
-        Render::Clean => clean(line),
-        Render::Raw => String::from_utf8_lossy(line),
+        Render::Raw => String::from_utf8_lossy(text),
+        Render::Clean if !text.contains(&b'\n') => clean(text),
+        Render::Clean => {
+            Cow::Owned(text.split(|&byte| byte == b'\n').map(clean).collect::<Vec<_>>().join("\n"))
+        }
     }
 }
 
-/// What is left of a line when everything that steers a terminal or reorders text is taken away.
+/// What is left of a text when everything that steers a terminal or reorders text is taken away.
 ///
 /// Escape sequences (CSI, OSC, DCS …), C0 and C1 controls except tab, bidi and tag characters go. Of frames that a bare
 /// CR overwrites, as progress bars print them, the last one that shows anything stays. Invalid UTF-8 becomes U+FFFD.
 /// A line stands for itself: a sequence left open at its end reaches no further.
 pub fn clean(line: &[u8]) -> Cow<'_, str> {
-    if is_plain(line) {
-        return String::from_utf8_lossy(line);
+    clean_after(Escape::None, line)
+}
+
+/// The same for a line that was cut off one that left an escape sequence open.
+pub(super) fn clean_after(escape: Escape, line: &[u8]) -> Cow<'_, str> {
+    if escape == Escape::None
+        && let Some(text) = harmless_text(line)
+    {
+        return Cow::Borrowed(text);
     }
     let mut view = CleanView { text: String::with_capacity(line.len()), overwrite: false };
-    Parser::new().advance(&mut view, line);
+    let mut parser = Parser::new();
+    parser.advance(&mut view, escape.introducer());
+    parser.advance(&mut view, line);
     if ends_inside_a_character(line) {
         view.show(char::REPLACEMENT_CHARACTER);
     }
     Cow::Owned(view.text)
 }
 
-/// Whether a line is printable ASCII and tabs. Looks at every byte, which compilers do many at a time.
-fn is_plain(line: &[u8]) -> bool {
-    line.iter().fold(true, |plain, &byte| plain & ((byte == b'\t') | (byte.wrapping_sub(b' ') < 0x5f)))
+/// The line itself when there is nothing to take away from it.
+fn harmless_text(line: &[u8]) -> Option<&str> {
+    // Looking at every byte, which compilers do many at a time, beats stopping early.
+    let plain = line.iter().fold(true, |plain, &byte| plain & is_plain(byte));
+    let text = std::str::from_utf8(line).ok()?;
+    (plain || text.chars().all(|c| c == '\t' || is_harmless(c))).then_some(text)
+}
+
+/// Whether a byte is printable ASCII or a tab.
+pub(super) fn is_plain(byte: u8) -> bool {
+    (byte == b'\t') | (byte.wrapping_sub(b' ') < 0x5f)
+}
+
+/// The escape sequence that the end of a text leaves open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Escape {
+    #[default]
+    None,
+    /// ESC, and nothing that tells more.
+    Started,
+    /// A control sequence.
+    Csi,
+    /// An operating system command.
+    Osc,
+    /// A device control string whose data are under way.
+    Dcs,
+    /// Another string that ends with ST: SOS, PM, APC, or a malformed DCS.
+    OtherString,
+}
+
+impl Escape {
+    /// What brings a parser into this state.
+    fn introducer(self) -> &'static [u8] {
+        match self {
+            Self::None => b"",
+            Self::Started => b"\x1b",
+            Self::Csi => b"\x1b[",
+            Self::Osc => b"\x1b]",
+            Self::Dcs => b"\x1bPq",
+            Self::OtherString => b"\x1bX",
+        }
+    }
+
+    /// What is open behind `text`. The parser does not tell, so it is asked: each state answers letters and a BEL in its
+    /// own way.
+    pub(super) fn after(self, text: &[u8]) -> Self {
+        let mut parser = Parser::new();
+        let mut witness = Witness(None);
+        parser.advance(&mut witness, self.introducer());
+        parser.advance(&mut witness, text);
+        for (probe, silent) in [(b'q', Self::None), (b'q', Self::Csi), (b'\x07', Self::Osc)] {
+            witness.0 = None;
+            parser.advance(&mut witness, &[probe]);
+            match witness.0 {
+                // The letter before has silently ended a malformed control sequence.
+                Some(Self::None) => return silent,
+                Some(seen) => return seen,
+                None => {}
+            }
+        }
+        Self::OtherString
+    }
+}
+
+/// Tells by its first call which state the parser was in.
+struct Witness(Option<Escape>);
+
+impl Witness {
+    fn see(&mut self, escape: Escape) {
+        self.0.get_or_insert(escape);
+    }
+}
+
+impl Perform for Witness {
+    fn print(&mut self, _: char) {
+        self.see(Escape::None);
+    }
+
+    fn hook(&mut self, _: &Params, _: &[u8], _: bool, _: char) {
+        self.see(Escape::Dcs);
+    }
+
+    fn put(&mut self, _: u8) {
+        self.see(Escape::Dcs);
+    }
+
+    fn osc_dispatch(&mut self, _: &[&[u8]], _: bool) {
+        self.see(Escape::Osc);
+    }
+
+    fn csi_dispatch(&mut self, _: &Params, _: &[u8], _: bool, _: char) {
+        self.see(Escape::Csi);
+    }
+
+    fn esc_dispatch(&mut self, _: &[u8], _: bool, _: u8) {
+        self.see(Escape::Started);
+    }
+}
+
+impl Line<'_> {
+    /// The line as text, without its end.
+    pub fn render(&self, render: Render) -> Cow<'_, str> {
+        match render {
+            Render::Clean => clean_after(self.escape, &self.text),
+            Render::Raw => String::from_utf8_lossy(&self.text),
+        }
+    }
+
+    /// The line end as text: none when the line was cut, or its stream ended within it.
+    pub fn line_end(&self, render: Render) -> &'static str {
+        match (self.terminator, render) {
+            ("\r\n", Render::Clean) => "\n",
+            (terminator, _) => terminator,
+        }
+    }
 }
 
 /// Whether a character may be shown: no control (C0, DEL, C1), bidi or tag character.
@@ -129,5 +255,22 @@ mod tests {
     #[test]
     fn raw_keeps_everything_that_is_text() {
         assert_eq!(render(b"\x1b[1mx\ry", Render::Raw), "\x1b[1mx\ry");
+    }
+
+    #[test]
+    fn a_text_of_several_lines_is_rendered_line_by_line() {
+        assert_eq!(render(b"a\x1b]0;open\nb\rc\r\n", Render::Clean), "a\nc\n");
+    }
+
+    #[test]
+    fn a_cut_line_goes_on_inside_the_sequence_it_was_cut_in() {
+        let text = "a\x1b[1;31mb\x1b]8;;http://x\x07c\x1bP1$rdata\x1b\\d\x1b_apc\x1b\\e\x1b(Bf\x1b[?25h\x1b]52;c;aGk=\x1b\\g".as_bytes();
+        let whole = clean(text);
+        assert_eq!(whole, "abcdefg");
+        for cut in 0..=text.len() {
+            let (head, rest) = text.split_at(cut);
+            let parts = format!("{}{}", clean(head), clean_after(Escape::None.after(head), rest));
+            assert_eq!(parts, whole, "cut at {cut}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 use memchr::memchr_iter;
 
 use super::track::{Ending, Track};
-use super::{Bytes, Line, LineNo, Selection, Stream, Timestamp};
+use super::{Bytes, Line, LineNo, Render, Selection, Stream, Timestamp, Unit};
 
 /// The bounds of a [`Ring`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +161,17 @@ impl Ring {
     pub fn first_available(&self) -> LineNo {
         let kept = [self.stdout.oldest(), self.stderr.oldest()].into_iter().flatten().min();
         kept.unwrap_or(self.newest.next())
+    }
+
+    /// The last line that is gone.
+    pub fn before_first(&self) -> LineNo {
+        LineNo::new(self.first_available().value() - 1)
+    }
+
+    /// How much of the selected output lies in its lines up to `line_no`, counted since the job began. A binary search.
+    pub fn extent(&self, line_no: LineNo, selection: Selection, unit: Unit, render: Render) -> u64 {
+        let wanted = Stream::ALL.into_iter().filter(|&stream| selection.contains(stream));
+        wanted.map(|stream| self.track(stream).extent(line_no, unit, render)).sum()
     }
 
     /// The newest line, which is also how many lines there have been.

@@ -1,7 +1,8 @@
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
-use super::{LineNo, Stream};
+use super::render::{Escape, clean_after, is_plain};
+use super::{LineNo, Render, Stream, Unit};
 
 /// Milliseconds since the Unix epoch, handed in by whoever has a clock.
 pub type Timestamp = u64;
@@ -22,6 +23,10 @@ pub struct Line<'a> {
     pub continuation: bool,
     /// Its bytes as they came, without the LF or CRLF that ended it.
     pub text: Bytes<'a>,
+    /// The LF or CRLF that ended it; empty when it was cut, or when its stream ended.
+    pub terminator: &'static str,
+    /// The escape sequence that its first bytes are part of, when it was cut inside one.
+    pub(super) escape: Escape,
 }
 
 /// Where a line ends in its stream, and what the ring knows about it.
@@ -31,9 +36,18 @@ struct Mark {
     /// Position in the stream just behind the line and its terminator.
     end: u64,
     at: Timestamp,
-    /// Bytes of the terminator: 0 (cut, or the stream ended), 1 (LF) or 2 (CRLF).
-    terminator: u8,
+    /// Characters in the stream up to here, line ends included.
+    chars: Chars,
+    ending: Ending,
     continuation: bool,
+    escape: Escape,
+}
+
+/// A count of characters: of the text as it came, and of its clean view.
+#[derive(Clone, Copy, Debug, Default)]
+struct Chars {
+    raw: u64,
+    clean: u64,
 }
 
 /// The kept bytes of one stream, and the marks that divide them into lines.
@@ -51,8 +65,14 @@ pub(super) struct Track {
     start: u64,
     /// Position behind the last mark.
     open: u64,
-    /// Whether the unfinished line continues a cut one.
-    cut: bool,
+    /// Whether the unfinished line continues a cut one, and the escape sequence the cut went through.
+    cut: Option<Escape>,
+    /// Bytes behind this position are printable ASCII, tabs and LFs.
+    odd_until: u64,
+    /// How many lines are gone, and how many characters went with them.
+    gone: (u64, Chars),
+    /// Characters up to `open`.
+    chars: Chars,
 }
 
 impl Track {
@@ -64,7 +84,10 @@ impl Track {
             base: 0,
             start: 0,
             open: 0,
-            cut: false,
+            cut: None,
+            odd_until: 0,
+            gone: (0, Chars::default()),
+            chars: Chars::default(),
         }
     }
 
@@ -77,18 +100,46 @@ impl Track {
             self.bytes.reserve_exact(grown - self.bytes.len());
         }
         self.bytes.extend(chunk);
+        if !chunk.iter().fold(true, |plain, &byte| plain & (is_plain(byte) | (byte == b'\n'))) {
+            self.odd_until = self.end();
+        }
     }
 
     /// Ends the unfinished line at position `end`, its terminator included.
     pub(super) fn close_line(&mut self, line_no: LineNo, end: u64, ending: Ending, at: Timestamp) {
-        let terminator = match ending {
-            Ending::Cut | Ending::StreamEnd => 0,
-            Ending::Lf => 1,
-            Ending::CrLf => 2,
-        };
-        self.marks.push_back(Mark { line_no, end, at, terminator, continuation: self.cut });
+        let escape = self.cut.unwrap_or_default();
+        let after = self.count_line(end, ending, escape);
+        self.marks.push_back(Mark {
+            line_no,
+            end,
+            at,
+            chars: self.chars,
+            ending,
+            continuation: self.cut.is_some(),
+            escape,
+        });
         self.open = end;
-        self.cut = matches!(ending, Ending::Cut);
+        self.cut = (ending == Ending::Cut).then_some(after);
+    }
+
+    /// Counts the characters of the unfinished line, which ends at `end`, and tells what its last bytes leave open.
+    fn count_line(&mut self, end: u64, ending: Ending, escape: Escape) -> Escape {
+        let terminator = ending.text().len() as u64;
+        let text_end = end - terminator;
+        self.chars.raw += terminator;
+        self.chars.clean += terminator.min(1);
+        if self.open >= self.odd_until && escape == Escape::None {
+            self.chars.raw += text_end - self.open;
+            self.chars.clean += text_end - self.open;
+            return Escape::None;
+        }
+        let text = self.slice(self.open, text_end);
+        let raw = String::from_utf8_lossy(&text).chars().count() as u64;
+        let clean = clean_after(escape, &text).chars().count() as u64;
+        let after = if ending == Ending::Cut { escape.after(&text) } else { Escape::None };
+        self.chars.raw += raw;
+        self.chars.clean += clean;
+        after
     }
 
     /// Whether the newest byte kept is a CR.
@@ -116,6 +167,7 @@ impl Track {
         while self.start < target {
             let Some(mark) = self.marks.front().filter(|mark| mark.line_no < before) else { break };
             self.start = mark.end;
+            self.gone = (self.gone.0 + 1, mark.chars);
             self.marks.pop_front();
             lines += 1;
         }
@@ -139,6 +191,19 @@ impl Track {
 
     pub(super) fn byte_count(&self) -> usize {
         self.bytes.len() - self.index(self.start)
+    }
+
+    /// How much of the stream lies in its lines up to `line_no`, kept or not.
+    pub(super) fn extent(&self, line_no: LineNo, unit: Unit, render: Render) -> u64 {
+        let kept = self.marks.partition_point(|mark| mark.line_no <= line_no);
+        let last = kept.checked_sub(1).map(|index| &self.marks[index]);
+        let chars = last.map_or(self.gone.1, |mark| mark.chars);
+        match (unit, render) {
+            (Unit::Lines, _) => self.gone.0 + kept as u64,
+            (Unit::Bytes, _) => last.map_or(self.start, |mark| mark.end),
+            (Unit::Chars, Render::Raw) => chars.raw,
+            (Unit::Chars, Render::Clean) => chars.clean,
+        }
     }
 
     /// Bytes this track holds from the allocator, used or not.
@@ -187,7 +252,9 @@ impl Track {
             stream: self.stream,
             at: mark.at,
             continuation: mark.continuation,
-            text: self.slice(begin, mark.end - u64::from(mark.terminator)),
+            text: self.slice(begin, mark.end - mark.ending.text().len() as u64),
+            terminator: mark.ending.text(),
+            escape: mark.escape,
         }
     }
 
@@ -217,6 +284,16 @@ pub(super) enum Ending {
     /// It was too long; the rest follows as a continuation.
     Cut,
     StreamEnd,
+}
+
+impl Ending {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Lf => "\n",
+            Self::CrLf => "\r\n",
+            Self::Cut | Self::StreamEnd => "",
+        }
+    }
 }
 
 /// How many bytes the UTF-8 sequence that starts with `lead` has.

@@ -103,7 +103,8 @@ fn stream() -> impl Strategy<Value = Stream> {
 /// Bytes with many line ends, CRs and pieces of UTF-8.
 fn output() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![
-        3 => Just(b'\n'), 2 => Just(b'\r'), 6 => b'a'..=b'z', 1 => any::<u8>(), 2 => Just(0xC3u8), 2 => Just(0xA9u8)
+        3 => Just(b'\n'), 2 => Just(b'\r'), 6 => b'a'..=b'z', 1 => any::<u8>(), 2 => Just(0xC3u8), 2 => Just(0xA9u8),
+        1 => Just(0x1Bu8), 1 => Just(b'['), 1 => Just(b']'), 1 => Just(b'P')
     ];
     proptest::collection::vec(byte, 0..200)
 }
@@ -124,6 +125,14 @@ proptest! {
         }
         prop_assert_eq!(texts(&parts), texts(&whole));
         prop_assert_eq!(parts.partial(Stream::Stdout), whole.partial(Stream::Stdout));
+        for render in [Render::Clean, Render::Raw] {
+            let rendered = |ring: &Ring| -> Vec<_> {
+                let extent = |line_no| ring.extent(line_no, Selection::Both, Unit::Chars, render);
+                let lines = ring.lines_after(LineNo::START, Selection::Both);
+                lines.map(|line| (line.render(render).into_owned(), extent(line.line_no))).collect()
+            };
+            prop_assert_eq!(rendered(&parts), rendered(&whole));
+        }
     }
 
     #[test]
@@ -185,7 +194,7 @@ proptest! {
             ring.append(stream, &vec![if newlines { b'\n' } else { b'x' }; length], 0);
             prop_assert!(ring.byte_count() <= limits.bytes);
             prop_assert!(ring.line_count() <= limits.lines);
-            prop_assert!(ring.footprint() <= 2 * (limits.bytes + 2 * limits.lines * 32));
+            prop_assert!(ring.footprint() <= 2 * (limits.bytes + 2 * limits.lines * 48));
         }
     }
 }
