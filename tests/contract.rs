@@ -325,7 +325,7 @@ async fn values_out_of_range_are_clamped_and_said_so() {
     let target = Target::start().await;
     let job = run(&target.service, "echo x").await.unwrap().job_id;
     let request = TailRequest {
-        since_line_no: -5,
+        since_line_no: Some(-5),
         wait_ms: 5,
         max_lines: Some(1_000_000),
         max_bytes: Some(0),

@@ -3,6 +3,8 @@ use std::ops::RangeInclusive;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::{Code, Error};
+
 /// A value that was out of its range, and what was used instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(inline)]
@@ -24,6 +26,24 @@ impl Clamps {
         let used = asked.clamp(*range.start(), *range.end());
         self.note(field, asked, used);
         u64::try_from(used).unwrap_or(0)
+    }
+
+    /// A size: a negative one is a mistake.
+    pub(super) fn size(
+        &mut self,
+        field: &str,
+        asked: i64,
+        range: RangeInclusive<i64>,
+    ) -> Result<usize, Error> {
+        if asked < 0 {
+            let (least, most) = (range.start(), range.end());
+            return Err(Error::new(
+                Code::InvalidArgument,
+                format!("{field} can't be negative"),
+                format!("use {least} to {most}, or leave it away"),
+            ));
+        }
+        Ok(usize::try_from(self.clamp(field, asked, range)).unwrap_or(usize::MAX))
     }
 
     /// A wait: under 10 ms is none.

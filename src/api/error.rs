@@ -230,6 +230,9 @@ fn channel(error: &ChannelError, message: String) -> Error {
         ChannelError::OpenRefused => {
             Error::new(Code::ChannelLimit, message, "wait for a job on this host to end").retryable()
         }
+        ChannelError::PtyRefused => {
+            Error::new(Code::Unsupported, message, "run it without a terminal (pty=false)")
+        }
         ChannelError::ConnectionLost => Error::new(Code::ConnectionLost, message, "try again").retryable(),
         ChannelError::TimedOut(_) => Error::new(Code::Timeout, message, "try again").retryable(),
     }
@@ -262,6 +265,9 @@ impl From<WriteError> for Error {
             WriteError::JobEnded => Self::new(Code::JobEnded, message, "ssh_tail tells how it ended"),
             WriteError::Backpressure { .. } => {
                 Self::new(Code::Backpressure, message, "write the rest once the command reads").retryable()
+            }
+            WriteError::NoTerminal => {
+                Self::new(Code::InvalidArgument, message, "start the job with pty=true to give it a size")
             }
             WriteError::Channel(source) => channel(&source, message),
         }

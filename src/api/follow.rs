@@ -46,6 +46,11 @@ impl Service {
         Ok(self.runner.write(&*self.job(job_id)?, data, patience).await?)
     }
 
+    /// Tells a job's terminal its new size in columns and rows.
+    pub async fn resize(&self, job_id: &str, cols: u32, rows: u32) -> Result<(), Error> {
+        Ok(self.runner.resize(&*self.job(job_id)?, (cols, rows)).await?)
+    }
+
     /// Ends a job's stdin, behind what is still being written; waits ten seconds for that at most.
     pub async fn close_stdin(&self, job_id: &str) -> Result<(), Error> {
         Ok(self.runner.close_stdin(&*self.job(job_id)?, PATIENCE).await?)

@@ -84,7 +84,7 @@ impl Service {
     /// Lists jobs, the newest first.
     pub fn jobs(&self, request: &JobsRequest) -> Result<JobsReply, Error> {
         let mut clamps = Clamps::default();
-        let limit = clamps.clamp("limit", request.limit.unwrap_or(100), 1..=1000);
+        let limit = clamps.size("limit", request.limit.unwrap_or(100), 1..=1000)?;
         let fits = |entry: &JobEntry| {
             request.host.as_ref().is_none_or(|host| *host == entry.host)
                 && (request.label.is_none() || request.label == entry.label)
@@ -93,13 +93,22 @@ impl Service {
         let mut jobs: Vec<_> =
             self.runner.jobs().iter().map(|job| JobEntry::of(job)).filter(|entry| fits(entry)).collect();
         let total = jobs.len();
-        jobs.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        jobs.truncate(limit);
         Ok(JobsReply { jobs, total, clamped: clamps.0 })
     }
 }
 
+impl Service {
+    /// How a job stands, in a few words; none when there is no such job.
+    pub fn standing(&self, job_id: &str) -> Option<String> {
+        let status = self.job(job_id).ok()?.status();
+        let silent = status.silent.as_secs();
+        Some(format!("{}, {} lines, silent for {silent} s", Ending::of(&status.phase), status.total_lines))
+    }
+}
+
 impl JobEntry {
-    fn of(job: &Job) -> Self {
+    pub(super) fn of(job: &Job) -> Self {
         let status = job.status();
         Self {
             job_id: job.id.to_string(),

@@ -3,6 +3,7 @@
 //! The MCP tools, the command line and programs that use this crate all speak through here, so that they promise the
 //! same. Doc comments of requests and replies are product text: models read them as tool schemas.
 
+mod awaiting;
 mod clamp;
 mod config;
 mod demo;
@@ -12,13 +13,16 @@ mod forget;
 mod host_book;
 mod hosts;
 mod jobs;
+mod read;
 mod run;
+mod search;
 mod service;
 mod signal;
 mod spawn;
 mod state;
 mod tail;
 mod tail_reply;
+mod wait;
 mod write;
 
 pub use clamp::Clamped;
@@ -30,14 +34,16 @@ pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
 pub use host_book::Access;
 pub use hosts::{HostEntry, HostsReply, HostsRequest};
 pub use jobs::{JobEntry, JobsReply, JobsRequest};
+pub use read::{Encoding, ReadReply, ReadRequest, UnitArg};
 pub use run::{RunReply, RunRequest};
+pub use search::{MatchEntry, SearchReply, SearchRequest};
 pub use service::Service;
 pub use signal::{DeliveredVia, SignalReply, SignalRequest};
 pub use spawn::{SpawnReply, SpawnRequest};
 pub use state::{Ending, JobState};
 pub use tail::{Format, RenderArg, StreamArg, TailRequest};
 pub use tail_reply::{Because, Partial, Record, StreamName, TailReply};
-
+pub use wait::{WaitMode, WaitReply, WaitRequest};
 pub use write::{WriteReply, WriteRequest};
 
 pub use crate::output::{TerminalFilter, clean};

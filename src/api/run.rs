@@ -4,10 +4,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clamp::Clamps;
-use super::tail::MOST_BYTES;
+use super::tail::{MOST_BYTES, MOST_LINES};
 use super::{Clamped, Ending, Error, Service, SpawnRequest};
 use crate::job::{Job, StdinPlan};
-use crate::output::{LineNo, Render, Selection, render};
+use crate::output::{LineNo, Render, Selection};
 
 /// Run a command and wait for its end.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -29,6 +29,21 @@ pub struct RunRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub stdin: Option<secrecy::SecretString>,
+    /// Run it on a terminal: programs that ask for one prompt, and control keys work. All output is then stdout.
+    #[serde(default)]
+    pub pty: bool,
+    /// The terminal's width in characters, 1 to 1000. Default 80.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    pub cols: Option<i64>,
+    /// The terminal's height in rows, 1 to 1000. Default 24.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    pub rows: Option<i64>,
+    /// The terminal's kind, TERM there. Default xterm-256color.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub term: Option<String>,
     /// A word to find the job by in ssh_jobs.
     #[serde(default)]
     #[schemars(with = "String")]
@@ -74,7 +89,11 @@ pub struct RunReply {
     pub dropped_lines: u64,
     /// Lines printed, which is the number of the newest.
     pub total_lines: u64,
-    /// How to read on, when there is more to read.
+    /// The call that reads the lines left out, as far as they are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub read_omitted: Option<String>,
+    /// The call that follows the job, when it goes on.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub next: Option<String>,
@@ -92,13 +111,17 @@ impl Service {
         let wait = request.wait_ms.unwrap_or(i64::from(self.config.defaults.run_wait_ms));
         let wait = clamps.wait_ms("wait_ms", wait, self.limits().max_wait_ms);
         let bytes = request.max_bytes.unwrap_or(i64::from(self.config.defaults.max_bytes));
-        let bytes = usize::try_from(clamps.clamp("max_bytes", bytes, 1..=MOST_BYTES)).unwrap_or(usize::MAX);
+        let bytes = clamps.size("max_bytes", bytes, 1..=MOST_BYTES)?;
         let spawn = SpawnRequest {
             host: request.host,
             command: request.command,
             cwd: request.cwd,
             env: request.env,
             stdin: request.stdin,
+            pty: request.pty,
+            cols: request.cols,
+            rows: request.rows,
+            term: request.term,
             label: request.label,
             timeout_s: request.timeout_s,
             idempotency_key: request.idempotency_key,
@@ -115,7 +138,7 @@ impl RunReply {
         job.read_log(|log| {
             let ring = log.ring();
             let status = log.status();
-            let text = |line: crate::output::Line<'_>| render(&line.text, Render::Clean).into_owned();
+            let text = |line: crate::output::Line<'_>| line.render(Render::Clean).into_owned();
             let lines = || ring.lines_after(LineNo::START, Selection::Both);
             let count = ring.line_count();
             let complete = status.dropped_lines == 0;
@@ -141,14 +164,14 @@ impl RunReply {
             let omitted_lines = status.total_lines - head.len() as u64 - tail.len() as u64;
             let ended = log.outcome().is_some();
             let id = &job.id;
-            let read = if omitted_lines > 0 { head.len() as u64 } else { status.total_lines };
-            let cursor = read.max(status.dropped_lines);
-            let call = format!("ssh_tail(job_id={:?}, since_line_no={cursor}, wait_ms=5000)", id.as_str());
-            let next = match (ended, omitted_lines - status.dropped_lines) {
-                (true, 0) => None,
-                (true, kept) => Some(format!("{call} reads the {kept} of them that are kept")),
-                (false, _) => Some(format!("{call} follows the job")),
-            };
+            let offset = status.dropped_lines.max(head.len() as u64);
+            let kept =
+                (omitted_lines + head.len() as u64).saturating_sub(offset).min(MOST_LINES.unsigned_abs());
+            let read_omitted =
+                (kept > 0).then(|| format!("ssh_read(job_id=\"{id}\", offset={offset}, length={kept})"));
+            let cursor = status.total_lines;
+            let next =
+                (!ended).then(|| format!("ssh_tail(job_id=\"{id}\", since_line_no={cursor}, wait_ms=5000)"));
             Self {
                 job_id: id.to_string(),
                 host: job.spec.host.clone(),
@@ -159,6 +182,7 @@ impl RunReply {
                 tail,
                 dropped_lines: status.dropped_lines,
                 total_lines: status.total_lines,
+                read_omitted,
                 next,
                 clamped,
             }

@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use super::{Code, Ending, Error, JobState, Service};
-use crate::job::{Job, JobSpec, StdinPlan};
+use crate::job::{Job, JobSpec, StdinPlan, Terminal};
 
 /// Start a command on a host.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -29,6 +29,21 @@ pub struct SpawnRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub stdin: Option<SecretString>,
+    /// Run it on a terminal: programs that ask for one prompt, and control keys work. All output is then stdout.
+    #[serde(default)]
+    pub pty: bool,
+    /// The terminal's width in characters, 1 to 1000. Default 80.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    pub cols: Option<i64>,
+    /// The terminal's height in rows, 1 to 1000. Default 24.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    pub rows: Option<i64>,
+    /// The terminal's kind, TERM there. Default xterm-256color.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub term: Option<String>,
     /// A word to find the job by in ssh_jobs.
     #[serde(default)]
     #[schemars(with = "String")]
@@ -67,6 +82,10 @@ impl SpawnRequest {
             cwd: None,
             env: BTreeMap::new(),
             stdin: None,
+            pty: false,
+            cols: None,
+            rows: None,
+            term: None,
             label: None,
             timeout_s: None,
             idempotency_key: None,
@@ -88,6 +107,7 @@ impl SpawnRequest {
                 "use 1 to 31536000 seconds, or leave it away",
             ));
         }
+        let terminal = self.terminal()?;
         let spec = JobSpec {
             host: self.host,
             command: self.command,
@@ -96,9 +116,35 @@ impl SpawnRequest {
             label: self.label,
             stdin: self.stdin.map_or(without_stdin, StdinPlan::Text),
             timeout: self.timeout_s.map(Duration::from_secs),
+            terminal,
         };
         Ok((spec, self.idempotency_key))
     }
+
+    fn terminal(&self) -> Result<Option<Terminal>, Error> {
+        let bad = |message: &str, hint| Err(Error::new(Code::InvalidArgument, message, hint));
+        if !self.pty {
+            return match (self.cols, self.rows, &self.term) {
+                (None, None, None) => Ok(None),
+                _ => bad("cols, rows and term are a terminal's, and there is none", "set pty=true"),
+            };
+        }
+        let term = self.term.clone().unwrap_or_else(|| "xterm-256color".to_owned());
+        if term.is_empty() || !term.chars().all(|c| c.is_ascii_graphic()) || term.len() > 64 {
+            return bad("term is no kind of terminal", "use a name such as xterm-256color or dumb");
+        }
+        let (cols, rows) = terminal_size(self.cols.unwrap_or(80), self.rows.unwrap_or(24))?;
+        Ok(Some(Terminal { term, cols, rows }))
+    }
+}
+
+/// A terminal's size in columns and rows.
+pub(super) fn terminal_size(cols: i64, rows: i64) -> Result<(u32, u32), Error> {
+    let size = |number: i64| u32::try_from(number).ok().filter(|number| (1..=1000).contains(number));
+    size(cols).zip(size(rows)).ok_or_else(|| {
+        let message = format!("{cols} columns and {rows} rows are no size of a terminal");
+        Error::new(Code::InvalidArgument, message, "use 1 to 1000 for each")
+    })
 }
 
 impl Service {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::clamp::Clamps;
 use super::{Code, Error, Service, TailReply};
-use crate::job::Wait;
+use crate::job::{TooManyReaders, Wait};
 use crate::output::{LineNo, PageQuery, Render, Selection, Stream};
 
 /// Read a job's output behind a cursor, waiting for news if there is none.
@@ -15,9 +15,15 @@ use crate::output::{LineNo, PageQuery, Render, Selection, Stream};
 pub struct TailRequest {
     /// The job, as ssh_spawn named it.
     pub job_id: String,
-    /// The cursor: last_line_no of the reply before; 0 for the beginning.
+    /// The cursor: last_line_no of the reply before; 0, the default, for the beginning.
     #[serde(default)]
-    pub since_line_no: i64,
+    #[schemars(with = "i64")]
+    pub since_line_no: Option<i64>,
+    /// Instead of a cursor of your own: a name under which the server keeps one. Each call returns what is new since the
+    /// last call with that name; since_line_no puts it elsewhere.
+    #[serde(default)]
+    #[schemars(with = "String", length(min = 1, max = 64))]
+    pub reader: Option<String>,
     /// How long to wait for a new line, in milliseconds; at most 50000 unless the server is configured otherwise. 0 answers at
     /// once.
     #[serde(default)]
@@ -98,7 +104,8 @@ impl TailRequest {
     pub fn new(job_id: impl Into<String>, cursor: u64, wait_ms: u64) -> Self {
         Self {
             job_id: job_id.into(),
-            since_line_no: i64::try_from(cursor).unwrap_or(i64::MAX),
+            since_line_no: Some(i64::try_from(cursor).unwrap_or(i64::MAX)),
+            reader: None,
             wait_ms: i64::try_from(wait_ms).unwrap_or(i64::MAX),
             max_lines: None,
             max_bytes: None,
@@ -118,7 +125,7 @@ impl Service {
     pub async fn tail(&self, request: TailRequest) -> Result<TailReply, Error> {
         let job = self.job(&request.job_id)?;
         let mut clamps = Clamps::default();
-        let query = self.page_query(&request, job.status().total_lines, &mut clamps);
+        let query = self.page_query(&request, job.status().total_lines, &mut clamps)?;
         let longest = self.limits().max_wait_ms.min(LONGEST_WAIT_MS);
         let wait = Wait {
             patience: Duration::from_millis(clamps.wait_ms("wait_ms", request.wait_ms, longest)),
@@ -128,25 +135,51 @@ impl Service {
                 Duration::from_millis(clamps.clamp("quiet_ms", quiet, 10..=longest))
             }),
         };
-        let tail = job.tail(&query, &wait).await;
-        Ok(TailReply::new(tail, &query, request.format, clamps.0))
+        let tail = match &request.reader {
+            None => job.tail(&query, &wait).await,
+            Some(reader) => {
+                check_name(reader)?;
+                if request.since_line_no.is_some() {
+                    job.readers.put(reader, query.cursor).map_err(too_many_readers)?;
+                }
+                job.tail_as(reader, &query, &wait).await.map_err(too_many_readers)?
+            }
+        };
+        let awaiting_input = self.awaits_input(&job).await;
+        Ok(TailReply::new(tail, request.format, awaiting_input, clamps.0))
     }
 
-    fn page_query(&self, request: &TailRequest, newest: u64, clamps: &mut Clamps) -> PageQuery {
+    fn page_query(
+        &self,
+        request: &TailRequest,
+        newest: u64,
+        clamps: &mut Clamps,
+    ) -> Result<PageQuery, Error> {
         let defaults = &self.config.defaults;
         let max_lines = request.max_lines.unwrap_or(i64::from(defaults.max_lines));
         let max_bytes = request.max_bytes.unwrap_or(i64::from(defaults.max_bytes));
-        let size = |clamped: u64| usize::try_from(clamped).unwrap_or(usize::MAX);
         // A cursor that no reply has given would read nothing and believe that it had read all.
         let newest = i64::try_from(newest).unwrap_or(i64::MAX);
-        PageQuery {
-            cursor: LineNo::new(clamps.clamp("since_line_no", request.since_line_no, 0..=newest)),
+        let since = request.since_line_no.unwrap_or(0);
+        Ok(PageQuery {
+            cursor: LineNo::new(clamps.clamp("since_line_no", since, 0..=newest)),
             selection: request.stream.into(),
-            max_lines: size(clamps.clamp("max_lines", max_lines, 1..=MOST_LINES)),
-            max_bytes: size(clamps.clamp("max_bytes", max_bytes, 1..=MOST_BYTES)),
+            max_lines: clamps.size("max_lines", max_lines, 1..=MOST_LINES)?,
+            max_bytes: clamps.size("max_bytes", max_bytes, 1..=MOST_BYTES)?,
             render: request.render.into(),
-        }
+        })
     }
+}
+
+fn check_name(reader: &str) -> Result<(), Error> {
+    if (1..=64).contains(&reader.chars().count()) {
+        return Ok(());
+    }
+    Err(Error::new(Code::InvalidArgument, "reader is no name", "use a name of 1 to 64 characters"))
+}
+
+fn too_many_readers(error: TooManyReaders) -> Error {
+    Error::new(Code::Capacity, error.to_string(), "keep the cursor yourself, with since_line_no")
 }
 
 /// Compiles a caller's pattern.

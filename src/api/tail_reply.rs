@@ -4,7 +4,7 @@ use serde::Serialize;
 use super::tail::Format;
 use super::{Clamped, Ending};
 use crate::job::{ReturnedBecause, Tail};
-use crate::output::{LineNo, PageLine, PageQuery, Stream};
+use crate::output::{LineNo, PageLine, Stream};
 
 /// The lines behind the cursor, and how the job stands.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -49,6 +49,8 @@ pub struct TailReply {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Partial")]
     pub partial: Option<Partial>,
+    /// Whether the job seems to wait for input: an unfinished line, silence, and the shape of a prompt or a process that reads.
+    pub awaiting_input: bool,
     /// Milliseconds since the job last printed anything.
     pub silent_ms: u64,
     /// What ended the wait.
@@ -122,10 +124,10 @@ pub enum Because {
 }
 
 impl TailReply {
-    pub(super) fn new(tail: Tail, query: &PageQuery, format: Format, clamped: Vec<Clamped>) -> Self {
+    pub(super) fn new(tail: Tail, format: Format, awaiting_input: bool, clamped: Vec<Clamped>) -> Self {
         let still_running = tail.still_running();
-        let last_line_no = tail.page.last_line_no(query.cursor).value();
-        let Tail { page, partial, status, because } = tail;
+        let last_line_no = tail.page.last_line_no(tail.cursor).value();
+        let Tail { page, partial, status, because, .. } = tail;
         let numbers = |wanted: fn(&PageLine) -> bool| {
             page.lines.iter().filter(|line| wanted(line)).map(|line| line.line_no.value()).collect()
         };
@@ -143,6 +145,7 @@ impl TailReply {
             total_lines: status.total_lines,
             has_more: page.has_more,
             partial: Partial::of(partial),
+            awaiting_input,
             silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
             returned_because: because.into(),
             matched_line_no: because.matched_line().map(LineNo::value),
@@ -171,13 +174,19 @@ impl From<PageLine> for Record {
     fn from(line: PageLine) -> Self {
         Self {
             line_no: line.line_no.value(),
-            stream: match line.stream {
-                Stream::Stdout => StreamName::Stdout,
-                Stream::Stderr => StreamName::Stderr,
-            },
+            stream: line.stream.into(),
             ts: line.at,
             text: line.text,
             continuation: line.continuation,
+        }
+    }
+}
+
+impl From<Stream> for StreamName {
+    fn from(stream: Stream) -> Self {
+        match stream {
+            Stream::Stdout => Self::Stdout,
+            Stream::Stderr => Self::Stderr,
         }
     }
 }

@@ -3,9 +3,11 @@ use std::time::Duration;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use schemars::JsonSchema;
+use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
+use super::spawn::terminal_size;
 use super::{Code, Error, Service, TailReply, TailRequest};
 use crate::job::key_bytes;
 
@@ -27,12 +29,23 @@ pub struct WriteRequest {
     /// pagedown, delete, f1 to f12.
     #[serde(default)]
     pub keys: Vec<String>,
-    /// Write a line end last.
+    /// Press enter last: a line end, on a terminal the key.
     #[serde(default)]
     pub newline: bool,
-    /// End stdin afterwards, so that the command sees the end of its input.
+    /// End stdin afterwards, so that the command sees the end of its input. On a terminal this presses ctrl+d.
     #[serde(default)]
     pub close_after: bool,
+    /// What is written is a secret: not even its length is logged. (Its text never is.)
+    #[serde(default)]
+    pub secret: bool,
+    /// First give the terminal this many columns; with rows.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    pub cols: Option<i64>,
+    /// First give the terminal this many rows; with cols.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    pub rows: Option<i64>,
     /// Then wait so many milliseconds for a new line and return it, as ssh_tail would.
     #[serde(default)]
     pub wait_ms: i64,
@@ -66,11 +79,18 @@ impl Service {
     /// may leave a part written.
     pub async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
         let job = self.job(&request.job_id)?;
-        let data = request.bytes()?;
+        let enter = if job.spec.terminal.is_some() { b'\r' } else { b'\n' };
+        let data = request.bytes(enter)?;
+        let size = request.size()?;
         let cursor = job.status().total_lines;
         let was_closed = self.runner.is_stdin_closed(&job)?;
-        if !data.expose_secret().is_empty() {
-            self.runner.write(&job, data.expose_secret(), PATIENCE).await?;
+        if let Some(size) = size {
+            self.runner.resize(&job, size).await?;
+        }
+        if !data.is_empty() {
+            self.runner.write(&job, &data, PATIENCE).await?;
+            let bytes = (!request.secret).then_some(data.len());
+            tracing::debug!(job = %job.id, bytes, "stdin written");
         }
         if request.close_after {
             self.runner.close_stdin(&job, PATIENCE).await?;
@@ -86,38 +106,57 @@ impl Service {
             None
         };
         let stdin_closed = was_closed || request.close_after;
-        Ok(WriteReply { bytes_written: data.expose_secret().len(), stdin_closed, tail })
+        Ok(WriteReply { bytes_written: data.len(), stdin_closed, tail })
     }
 }
 
 impl WriteRequest {
-    fn bytes(&self) -> Result<secrecy::SecretSlice<u8>, Error> {
-        let mut bytes =
-            self.data.as_ref().map_or_else(Vec::new, |data| data.expose_secret().as_bytes().to_vec());
+    fn size(&self) -> Result<Option<(u32, u32)>, Error> {
+        match (self.cols, self.rows) {
+            (None, None) => Ok(None),
+            (Some(cols), Some(rows)) => Ok(Some(terminal_size(cols, rows)?)),
+            _ => Err(Error::new(Code::InvalidArgument, "a size is columns and rows", "give cols and rows")),
+        }
+    }
+
+    /// What is to be written; wiped when dropped. The room is taken in one piece, so that no copy stays behind.
+    fn bytes(&self, enter: u8) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let text = |part: &Option<SecretString>| part.as_ref().map_or(0, |part| part.expose_secret().len());
+        let room = text(&self.data) + text(&self.data_base64) + 8 * self.keys.len() + 1;
+        if room > 2 * MOST_BYTES {
+            return Err(too_long(room));
+        }
+        let mut bytes = Zeroizing::new(Vec::with_capacity(room));
+        bytes.extend(self.data.as_ref().map_or(&[][..], |data| data.expose_secret().as_bytes()));
         if let Some(encoded) = &self.data_base64 {
-            let decoded = BASE64_STANDARD.decode(encoded.expose_secret().trim()).map_err(|_| {
-                Error::new(
-                    Code::InvalidArgument,
-                    "data_base64 is not base64",
-                    "use the standard alphabet, with padding",
-                )
-            })?;
-            bytes.extend(decoded);
+            bytes.extend_from_slice(&decode(encoded)?);
         }
         for key in &self.keys {
-            let hint =
-                "use ctrl+a to ctrl+z, esc, tab, enter, the arrows, home, end, pageup, pagedown, f1 to f12";
-            let pressed = key_bytes(key)
-                .ok_or_else(|| Error::new(Code::InvalidArgument, format!("there is no key {key:?}"), hint))?;
-            bytes.extend(pressed);
+            bytes.extend(pressed(key, enter)?);
         }
         if self.newline {
-            bytes.push(b'\n');
+            bytes.push(enter);
         }
-        if bytes.len() > MOST_BYTES {
-            let message = format!("{} bytes are too many for one write", bytes.len());
-            return Err(Error::new(Code::InvalidArgument, message, "write at most 1 MiB at a time"));
-        }
-        Ok(bytes.into())
+        if bytes.len() > MOST_BYTES { Err(too_long(bytes.len())) } else { Ok(bytes) }
     }
+}
+
+fn decode(encoded: &SecretString) -> Result<Zeroizing<Vec<u8>>, Error> {
+    BASE64_STANDARD.decode(encoded.expose_secret().trim()).map(Zeroizing::new).map_err(|_| {
+        let hint = "use the standard alphabet, with padding";
+        Error::new(Code::InvalidArgument, "data_base64 is not base64", hint)
+    })
+}
+
+fn pressed(key: &str, enter: u8) -> Result<Vec<u8>, Error> {
+    key_bytes(key, enter).ok_or_else(|| {
+        let hint =
+            "use ctrl+a to ctrl+z, esc, tab, enter, the arrows, home, end, pageup, pagedown, f1 to f12";
+        Error::new(Code::InvalidArgument, format!("there is no key {key:?}"), hint)
+    })
+}
+
+fn too_long(bytes: usize) -> Error {
+    let message = format!("{bytes} bytes are too many for one write");
+    Error::new(Code::InvalidArgument, message, "write at most 1 MiB at a time")
 }

@@ -36,8 +36,9 @@ pub struct ExecPlan {
     pub command: String,
     /// What the prelude reads from stdin: the values that must not be seen in the process list.
     pub stdin_header: Option<SecretString>,
-    /// The word that announces the process group on stdout, where there is one.
-    pub nonce: Option<Nonce>,
+    /// How often the process group is announced on stdout, with the nonce: not at all by a bare command; a second time
+    /// when a terminal has taken the header in, and stdin is the command's.
+    pub announcements: u32,
 }
 
 impl ExecPlan {
@@ -61,7 +62,8 @@ impl ExecPlan {
             }
             LoginShell::Bare => unreachable!("planned above"),
         };
-        Ok(Self { command, stdin_header: header, nonce: Some(nonce) })
+        let announcements = if header.is_some() && spec.terminal.is_some() { 2 } else { 1 };
+        Ok(Self { command, stdin_header: header, announcements })
     }
 
     fn bare(spec: &JobSpec) -> Result<Self, PlanError> {
@@ -71,7 +73,7 @@ impl ExecPlan {
         if !spec.env.is_empty() {
             return Err(PlanError::BareHost("environment variables"));
         }
-        Ok(Self { command: spec.command.clone(), stdin_header: None, nonce: None })
+        Ok(Self { command: spec.command.clone(), stdin_header: None, announcements: 0 })
     }
 }
 
@@ -88,8 +90,16 @@ pub fn shell_probes(nonce: &Nonce) -> [(String, LoginShell); 2] {
 }
 
 /// Quotes `text` for a POSIX shell: single quotes, in which nothing has a meaning.
-pub(super) fn quote(text: &str) -> String {
+fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// A POSIX shell script as an exec string for a host with this login shell.
+pub(super) fn for_shell(script: String, shell: LoginShell) -> String {
+    match shell {
+        LoginShell::Posix | LoginShell::Bare => script,
+        LoginShell::Foreign => format!("exec /bin/sh -c {}", quote(&script)),
+    }
 }
 
 fn check(spec: &JobSpec) -> Result<(), PlanError> {
@@ -114,7 +124,13 @@ fn check(spec: &JobSpec) -> Result<(), PlanError> {
 /// One line: announce the process group, mark the environment, go to the directory, read the variables.
 fn prelude(spec: &JobSpec, nonce: &Nonce, header: Option<&SecretString>) -> String {
     let word = nonce.as_str();
-    let mut line = format!("SSHJOBS_JOB={word}; export SSHJOBS_JOB; echo {word} $$");
+    let mut line = format!("SSHJOBS_JOB={word}; export SSHJOBS_JOB");
+    // A terminal would show the values, and take some of their characters for keys.
+    let quiet_terminal = header.is_some() && spec.terminal.is_some();
+    if quiet_terminal {
+        line.push_str("; sshjobs_tty=$(stty -g) && stty raw -echo || exit 125");
+    }
+    write!(line, "; echo {word} $$").expect("a string takes all");
     if let Some(directory) = spec.cwd.as_deref().map(from_home) {
         // `CDPATH=` keeps cd silent and literal.
         write!(line, "; CDPATH= cd -- {} || exit 125", quote(directory)).expect("a string takes all");
@@ -126,6 +142,10 @@ fn prelude(spec: &JobSpec, nonce: &Nonce, header: Option<&SecretString>) -> Stri
             "; sshjobs_env=$(dd bs=1 count={count} 2>/dev/null) && eval \"$sshjobs_env\" || exit 125; unset sshjobs_env"
         )
         .expect("a string takes all");
+    }
+    if quiet_terminal {
+        write!(line, "; stty \"$sshjobs_tty\"; unset sshjobs_tty; echo {word} $$")
+            .expect("a string takes all");
     }
     line
 }
@@ -166,6 +186,7 @@ mod tests {
             label: None,
             stdin: StdinPlan::Open,
             timeout: None,
+            terminal: None,
         }
     }
 
@@ -263,7 +284,7 @@ mod tests {
     #[test]
     fn a_bare_host_gets_the_bare_command() {
         let plan = ExecPlan::new(&spec("show version"), LoginShell::Bare, Nonce::new()).unwrap();
-        assert_eq!((plan.command.as_str(), plan.nonce), ("show version", None));
+        assert_eq!((plan.command.as_str(), plan.announcements), ("show version", 0));
         let mut with_cwd = spec("x");
         with_cwd.cwd = Some("/".into());
         assert!(ExecPlan::new(&with_cwd, LoginShell::Bare, Nonce::new()).is_err());

@@ -4,7 +4,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::tail::{Glance, Glanced};
-use super::{JobId, JobSpec, Log, Nonce, ProcessGroup, Status, Tail, Wait};
+use super::{JobId, JobSpec, Log, Nonce, ProcessGroup, Readers, Status, Tail, TooManyReaders, Wait};
 use crate::output::{PageQuery, RingLimits, Selection, Stream};
 
 /// One run of one command on a host, as everybody but its reader task sees it.
@@ -16,6 +16,8 @@ pub struct Job {
     pub spec: JobSpec,
     /// What marks its processes on the host.
     pub mark: Nonce,
+    /// The cursors of readers that keep none.
+    pub readers: Readers,
     log: watch::Sender<Log>,
 }
 
@@ -47,7 +49,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 impl Job {
     /// A job that starts now.
     pub fn new(id: JobId, spec: JobSpec, mark: Nonce, limits: RingLimits) -> Self {
-        Self { id, spec, mark, log: watch::Sender::new(Log::new(limits)) }
+        Self { id, spec, mark, readers: Readers::default(), log: watch::Sender::new(Log::new(limits)) }
     }
 
     /// Reads the lines behind the query's cursor; waits for news when there is none.
@@ -59,12 +61,27 @@ impl Job {
         let mut log = self.log.subscribe();
         loop {
             let wake_at = match (Glance { query, wait, called }).at(&log.borrow_and_update(), deadline) {
-                Glanced::Answer(tail) => return tail,
+                Glanced::Answer(tail) => return *tail,
                 Glanced::Nothing { look_again_at } => look_again_at,
             };
             tokio::select! {
                 changed = log.changed() => changed.expect("a job owns its log"),
                 () = sleep_until(wake_at) => {}
+            }
+        }
+    }
+
+    /// Reads what is new to the reader called `name`, and moves the cursor that is kept for it behind that.
+    ///
+    /// No line is given out twice under one name, also when calls overlap. Dropping the future moves nothing.
+    pub async fn tail_as(&self, name: &str, query: &PageQuery, wait: &Wait) -> Result<Tail, TooManyReaders> {
+        let deadline = Instant::now() + wait.patience;
+        loop {
+            let cursor = self.readers.cursor(name)?;
+            let patience = deadline.saturating_duration_since(Instant::now());
+            let tail = self.tail(&PageQuery { cursor, ..*query }, &Wait { patience, ..wait.clone() }).await;
+            if self.readers.advance(name, cursor, tail.page.last_line_no(cursor))? {
+                return Ok(tail);
             }
         }
     }

@@ -1,8 +1,9 @@
 /// What a terminal sends for a named key, or none when there is no such key.
 ///
 /// Names are read in any case: `ctrl+a` … `ctrl+z`, `esc`, `tab`, `enter`, `space`, `backspace`, `delete`, the arrows `up`,
-/// `down`, `right`, `left`, `home`, `end`, `pageup`, `pagedown`, `f1` … `f12`. The sequences are xterm's.
-pub fn key_bytes(name: &str) -> Option<Vec<u8>> {
+/// `down`, `right`, `left`, `home`, `end`, `pageup`, `pagedown`, `f1` … `f12`. The sequences are xterm's; `enter` is what
+/// ends a line there: CR on a terminal, LF into a pipe.
+pub fn key_bytes(name: &str, enter: u8) -> Option<Vec<u8>> {
     let name = name.trim().to_ascii_lowercase().replace([' ', '_', '-'], "");
     if let Some(&[letter @ b'a'..=b'z']) = name.strip_prefix("ctrl+").map(str::as_bytes) {
         return Some(vec![letter - b'a' + 1]);
@@ -10,7 +11,7 @@ pub fn key_bytes(name: &str) -> Option<Vec<u8>> {
     let bytes: &[u8] = match name.as_str() {
         "esc" | "escape" => b"\x1b",
         "tab" => b"\t",
-        "enter" | "return" => b"\n",
+        "enter" | "return" => return Some(vec![enter]),
         "space" => b" ",
         "backspace" => b"\x7f",
         "delete" => b"\x1b[3~",
@@ -45,16 +46,16 @@ mod tests {
 
     #[test]
     fn names_are_read_in_any_usual_spelling() {
-        assert_eq!(key_bytes("ctrl+c"), Some(vec![3]));
-        assert_eq!(key_bytes("Ctrl+Z"), Some(vec![26]));
-        assert_eq!(key_bytes("Page Up"), key_bytes("pageup"));
-        assert_eq!(key_bytes("up"), Some(b"\x1b[A".to_vec()));
+        assert_eq!(key_bytes("ctrl+c", b'\n'), Some(vec![3]));
+        assert_eq!(key_bytes("Ctrl+Z", b'\n'), Some(vec![26]));
+        assert_eq!(key_bytes("Page Up", b'\n'), key_bytes("pageup", b'\n'));
+        assert_eq!(key_bytes("up", b'\n'), Some(b"\x1b[A".to_vec()));
     }
 
     #[test]
     fn what_is_no_key_has_no_bytes() {
         for name in ["", "ctrl+", "ctrl+1", "ctrl+ab", "f13", "hyper"] {
-            assert_eq!(key_bytes(name), None, "{name:?}");
+            assert_eq!(key_bytes(name, b'\n'), None, "{name:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::exec::quote;
+use super::exec::for_shell;
 use super::{LoginShell, Nonce, Signal};
 
 /// Where a job lives on its host: the process group that sshd gave it, and the mark in its environment.
@@ -88,10 +88,7 @@ pub fn kill_script(
         if reach == Reach::Tree { list(&|group| format!("/{}/", group.pgid)) } else { "/-1/".to_owned() },
         list(&|group| format!("SSHJOBS_JOB={}", group.mark.as_str())),
     );
-    match shell {
-        LoginShell::Posix | LoginShell::Bare => script,
-        LoginShell::Foreign => format!("exec /bin/sh -c {}", quote(&script)),
-    }
+    for_shell(script, shell)
 }
 
 #[cfg(test)]

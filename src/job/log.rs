@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
 use super::{Exit, Outcome};
-use crate::output::{LineNo, Ring, RingLimits, Stream, Timestamp};
+use crate::output::{LineNo, Render, Ring, RingLimits, Stream, Timestamp, render};
 
 /// How far a job has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,7 @@ pub struct Log {
     phase: Phase,
     /// The id of the job's process group on its host, once told.
     pgid: Option<u32>,
+    announcements: u32,
     clock: Clock,
     first_output_at: Option<Timestamp>,
     last_output: Option<Instant>,
@@ -61,6 +62,7 @@ impl Log {
             ring: Ring::new(limits),
             phase: Phase::Starting,
             pgid: None,
+            announcements: 0,
             clock: Clock::now(),
             first_output_at: None,
             last_output: None,
@@ -91,6 +93,21 @@ impl Log {
     /// The host has told the job's process group.
     pub fn know_pgid(&mut self, pgid: u32) {
         self.pgid = Some(pgid);
+        self.announcements += 1;
+    }
+
+    /// How often the host has told the job's process group.
+    pub fn announcements(&self) -> u32 {
+        self.announcements
+    }
+
+    /// The unfinished line of a running job that has been silent for so long: what may be a prompt. With one on both
+    /// streams, that of stderr.
+    pub fn silent_partial(&self, silence: Duration) -> Option<String> {
+        let silent = self.outcome().is_none() && self.last_output.is_some_and(|at| at.elapsed() >= silence);
+        let partial = |stream| render(&self.ring.partial(stream), Render::Clean).into_owned();
+        let mut partials = Stream::ALL.into_iter().rev().map(partial).filter(|text| !text.is_empty());
+        partials.next().filter(|_| silent)
     }
 
     /// Nothing more comes on either stream: unfinished lines become lines.

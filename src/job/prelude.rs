@@ -4,21 +4,24 @@ use memchr::memmem;
 
 use super::Nonce;
 
-/// Takes the line that tells a job's process group out of the start of its stdout.
+/// Takes the lines that tell a job's process group out of the start of its stdout.
 ///
-/// The line is `NONCE PID`. Noise of the login shell's startup files may come before it; it passes. Bytes are held back
+/// A second line, where there is one, answers something that was sent after the first.
+/// Each is `NONCE PID`. Noise of the login shell's startup files may come before it; it passes. Bytes are held back
 /// only while they could be the beginning of that line, and given out by [`finish`](Self::finish) if it never ends.
 #[derive(Debug)]
 pub struct Prelude {
     nonce: Vec<u8>,
     held: Vec<u8>,
     state: State,
+    /// How many lines are still to be taken out.
+    lines: u32,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     Looking,
-    /// The line is found or given up: everything passes.
+    /// The lines are found or given up: everything passes.
     Done,
 }
 
@@ -28,17 +31,13 @@ const GIVE_UP_AFTER: usize = 64 << 10;
 const LONGEST_REST: usize = 24;
 
 impl Prelude {
-    /// Looks for the line that starts with `nonce`.
-    pub fn new(nonce: &Nonce) -> Self {
-        Self { nonce: nonce.as_str().as_bytes().to_vec(), held: Vec::new(), state: State::Looking }
+    /// Looks for `lines` lines that start with `nonce`; for none when that is 0.
+    pub fn new(nonce: &Nonce, lines: u32) -> Self {
+        let state = if lines > 0 { State::Looking } else { State::Done };
+        Self { nonce: nonce.as_str().as_bytes().to_vec(), held: Vec::new(), state, lines }
     }
 
-    /// One that lets everything pass.
-    pub fn none() -> Self {
-        Self { nonce: Vec::new(), held: Vec::new(), state: State::Done }
-    }
-
-    /// What of stdout's next `chunk` is the command's own, and the process id once its line is complete.
+    /// What of stdout's next `chunk` is the command's own, and the process id when a line with it is complete.
     pub fn strip<'a>(&mut self, chunk: &'a [u8]) -> (Cow<'a, [u8]>, Option<u32>) {
         if self.state == State::Done {
             return (Cow::Borrowed(chunk), None);
@@ -59,7 +58,10 @@ impl Prelude {
                 let after = start + self.nonce.len() + end + 1;
                 let mut passed = std::mem::take(&mut self.held);
                 passed.drain(start..after);
-                self.state = State::Done;
+                self.lines -= 1;
+                if self.lines == 0 {
+                    self.state = State::Done;
+                }
                 (Cow::Owned(passed), pid)
             }
             // Echoed by something, but not the line: let it pass.
@@ -94,7 +96,7 @@ mod tests {
     use super::*;
 
     fn strip_in_chunks(nonce: &Nonce, chunks: &[&[u8]]) -> (Vec<u8>, Option<u32>) {
-        let mut prelude = Prelude::new(nonce);
+        let mut prelude = Prelude::new(nonce, 1);
         let (mut passed, mut found) = (Vec::new(), None);
         for chunk in chunks {
             let (bytes, pid) = prelude.strip(chunk);
@@ -128,7 +130,7 @@ mod tests {
 
     #[test]
     fn nothing_is_held_back_that_cannot_be_the_line() {
-        let mut prelude = Prelude::new(&Nonce::new());
+        let mut prelude = Prelude::new(&Nonce::new(), 1);
         assert_eq!(&*prelude.strip(b"prompt> ").0, b"prompt> ");
     }
 }

@@ -20,13 +20,27 @@ pub struct JobSpec {
     pub stdin: StdinPlan,
     /// After this long the whole tree is ended.
     pub timeout: Option<Duration>,
+    /// The terminal it runs on, if any.
+    pub terminal: Option<Terminal>,
+}
+
+/// A pseudo-terminal to run a command on (RFC 4254 §6.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terminal {
+    /// What kind it is, for the variable `TERM`.
+    pub term: String,
+    /// Its width in characters.
+    pub cols: u32,
+    /// Its height in rows.
+    pub rows: u32,
 }
 
 impl JobSpec {
     /// Whether both ask for the same, secrets included.
     pub fn is_same(&self, other: &Self) -> bool {
         let plain = |spec: &Self| {
-            (spec.host.clone(), spec.command.clone(), spec.cwd.clone(), spec.label.clone(), spec.timeout)
+            let names = (spec.host.clone(), spec.command.clone(), spec.cwd.clone(), spec.label.clone());
+            (names, spec.timeout, spec.terminal.clone())
         };
         let same_env = self.env.len() == other.env.len()
             && self.env.iter().all(|(name, value)| {

@@ -43,6 +43,8 @@ impl ReturnedBecause {
 /// What a tail answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tail {
+    /// The cursor it was read from.
+    pub cursor: LineNo,
     /// The lines behind the cursor.
     pub page: Page,
     /// The unfinished last lines of the selected streams, rendered: shown, not consumed.
@@ -61,7 +63,7 @@ pub(super) struct Glance<'a> {
 }
 
 pub(super) enum Glanced {
-    Answer(Tail),
+    Answer(Box<Tail>),
     /// Nothing to say before the log changes or this moment comes.
     Nothing {
         look_again_at: Instant,
@@ -94,7 +96,7 @@ impl Glance<'_> {
         } else if now < deadline {
             return Glanced::Nothing { look_again_at: quiet_at.unwrap_or(deadline).min(deadline) };
         }
-        Glanced::Answer(tail)
+        Glanced::Answer(Box::new(tail))
     }
 
     fn quiet_at(&self, log: &Log, has_line: bool) -> Option<Instant> {
@@ -109,6 +111,7 @@ impl Glance<'_> {
 
     fn answer(&self, log: &Log) -> Tail {
         Tail {
+            cursor: self.query.cursor,
             page: Page::read(log.ring(), self.query),
             partial: partials(log, self.query),
             status: log.status(),

@@ -1,20 +1,23 @@
 use std::sync::Arc;
 
+use rmcp::RoleServer;
 use rmcp::handler::server::tool::{schema_for_input, schema_for_output};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
+use rmcp::service::RequestContext;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio_util::sync::CancellationToken;
 
+use super::progress::tell_progress;
 use super::text::Text;
-use crate::api::{Code, Error};
+use crate::api::{Code, Error, Service};
 
-/// Parses a tool's arguments, makes the call, and says what came of it. A cancelled call ends at once; what it waited for
-/// goes on.
+/// Parses a tool's arguments, makes the call, and says what came of it; meanwhile tells the progress, when the caller wants
+/// to know. A cancelled call ends at once; what it waited for goes on.
 pub(super) async fn answer<Request, Reply>(
+    service: &Service,
     mut arguments: JsonObject,
-    cancelled: CancellationToken,
+    context: RequestContext<RoleServer>,
     call: impl AsyncFnOnce(Request) -> Result<Reply, Error>,
 ) -> CallToolResult
 where
@@ -23,14 +26,16 @@ where
 {
     // Models write null for what they leave away.
     arguments.retain(|_, value| !value.is_null());
-    let request = match serde_json::from_value(serde_json::Value::Object(arguments)) {
+    let job_id = arguments.get("job_id").and_then(serde_json::Value::as_str).map(str::to_owned);
+    let request = match serde_path_to_error::deserialize(serde_json::Value::Object(arguments)) {
         Ok(request) => request,
         Err(error) => return failure(&bad_arguments(&error)),
     };
     tokio::select! {
         biased;
         // Nobody reads this: the client has cancelled the request.
-        () = cancelled.cancelled() => failure(&Error::new(Code::Timeout, "the call was cancelled", "the job goes on")),
+        () = context.ct.cancelled() => failure(&Error::new(Code::Timeout, "the call was cancelled", "the job goes on")),
+        never = tell_progress(service, job_id.as_deref(), &context) => never,
         reply = call(request) => match reply {
             Ok(reply) => success(&reply),
             Err(error) => failure(&error),
@@ -38,12 +43,24 @@ where
     }
 }
 
-fn bad_arguments(error: &serde_json::Error) -> Error {
-    Error::new(
-        Code::InvalidArgument,
-        error.to_string(),
-        "see the tool's input schema for names, types and ranges",
-    )
+fn bad_arguments(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
+    let message = without_value(&error.inner().to_string());
+    let path = error.path().to_string();
+    let message = if path == "." { message } else { format!("{path}: {message}") };
+    Error::new(Code::InvalidArgument, message, "see the tool's input schema for names, types and ranges")
+}
+
+/// serde quotes a value of the wrong type, which may be somebody's password.
+fn without_value(message: &str) -> String {
+    let quotes = |c| matches!(c, '`' | '"');
+    match (message.find(quotes), message.rfind(", expected")) {
+        (Some(start), Some(end)) if message.starts_with("invalid ") && start < end => {
+            let (kind, _) = message.split_at(start);
+            let (_, expected) = message.split_at(end);
+            format!("{}{expected}", kind.trim_end())
+        }
+        _ => message.to_owned(),
+    }
 }
 
 fn success(reply: &(impl Serialize + Text)) -> CallToolResult {
@@ -93,5 +110,32 @@ fn flatten_choices(schema: &mut serde_json::Value) {
         object.values_mut().for_each(flatten_choices);
     } else if let serde_json::Value::Array(items) = schema {
         items.iter_mut().for_each(flatten_choices);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_the_wrong_type_is_not_quoted() {
+        #[derive(Debug, serde::Deserialize)]
+        struct Request {
+            #[expect(dead_code, reason = "only its type matters")]
+            data: String,
+        }
+        for secret in ["31337", "[31337]", "{\"31337\": \"`31337`, expected\"}", "true"] {
+            let arguments: serde_json::Value =
+                serde_json::from_str(&format!("{{\"data\": {secret}}}")).unwrap();
+            let error = serde_path_to_error::deserialize::<_, Request>(arguments).unwrap_err();
+            let message = bad_arguments(&error).message;
+            assert!(
+                message.starts_with("data: invalid type: ") && message.ends_with("expected a string"),
+                "{message}"
+            );
+            assert!(!message.contains("31337"), "{message}");
+        }
+        let flag = serde_path_to_error::deserialize::<_, bool>(serde_json::json!("a\"`, expected b"));
+        assert_eq!(bad_arguments(&flag.unwrap_err()).message, "invalid type: string, expected a boolean");
     }
 }

@@ -4,6 +4,7 @@
 //! text; errors are tool errors with a stable code. [`serve_stdio`] speaks MCP on stdin and stdout.
 
 mod answer;
+mod progress;
 mod serve;
 mod server;
 mod text;

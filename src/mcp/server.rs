@@ -5,14 +5,14 @@ use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::model::{
     CallToolResult, Implementation, JsonObject, ProtocolVersion, ServerCapabilities, ServerConfig,
 };
-use rmcp::{ServerHandler, tool, tool_handler, tool_router};
-use tokio_util::sync::CancellationToken;
+use rmcp::service::RequestContext;
+use rmcp::{RoleServer, ServerHandler, tool, tool_handler, tool_router};
 
 use super::answer::{answer, input, output};
 use crate::api::{
-    ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobsReply, JobsRequest, RunReply, RunRequest,
-    Service, SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest, WriteReply,
-    WriteRequest,
+    ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobsReply, JobsRequest, ReadReply, ReadRequest,
+    RunReply, RunRequest, SearchReply, SearchRequest, Service, SignalReply, SignalRequest, SpawnReply,
+    SpawnRequest, TailReply, TailRequest, WaitReply, WaitRequest, WriteReply, WriteRequest,
 };
 
 /// What a model is told before its first call.
@@ -56,8 +56,8 @@ impl Server {
         output_schema = output::<SpawnReply>(),
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = true)
     )]
-    async fn ssh_spawn(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
-        answer(arguments, cancelled, async |request| self.service.spawn(request).await).await
+    async fn ssh_spawn(&self, arguments: JsonObject, context: RequestContext<RoleServer>) -> CallToolResult {
+        answer(&self.service, arguments, context, async |request| self.service.spawn(request).await).await
     }
 
     /// Read a job's output behind a cursor, waiting up to wait_ms when there is nothing new. Pass last_line_no of the reply
@@ -71,8 +71,50 @@ impl Server {
         output_schema = output::<TailReply>(),
         annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
     )]
-    async fn ssh_tail(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
-        answer(arguments, cancelled, async |request| self.service.tail(request).await).await
+    async fn ssh_tail(&self, arguments: JsonObject, context: RequestContext<RoleServer>) -> CallToolResult {
+        answer(&self.service, arguments, context, async |request| self.service.tail(request).await).await
+    }
+
+    /// Read a part of a job's output by position: lines, chars or bytes, counted from the start or (negative offset) from
+    /// the end. Use it to look back, to page through long output, or to fetch exact bytes; ssh_tail follows what is new.
+    /// Positions never change; reading past the end returns nothing. Example: {"job_id": "web1-7f3k9q2m", "offset": -20}
+    #[tool(
+        name = "ssh_read",
+        title = "Read a part of a job's output",
+        input_schema = input::<ReadRequest>(),
+        output_schema = output::<ReadReply>(),
+        annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
+    )]
+    async fn ssh_read(&self, arguments: JsonObject, context: RequestContext<RoleServer>) -> CallToolResult {
+        answer(&self.service, arguments, context, async |request| self.service.read(request).await).await
+    }
+
+    /// Find the lines of a job's output that match a regular expression, with their numbers and the lines around them; use
+    /// it to find errors in long output without reading it all. Example: {"job_id": "web1-7f3k9q2m", "pattern":
+    /// "(?i)error|warning", "context": 2}
+    #[tool(
+        name = "ssh_search",
+        title = "Search a job's output",
+        input_schema = input::<SearchRequest>(),
+        output_schema = output::<SearchReply>(),
+        annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
+    )]
+    async fn ssh_search(&self, arguments: JsonObject, context: RequestContext<RoleServer>) -> CallToolResult {
+        answer(&self.service, arguments, context, async |request| self.service.search(request).await).await
+    }
+
+    /// Wait until all of several jobs, or any of them, have ended, and return one summary per job; use it after starting
+    /// jobs on many hosts. Jobs go on when the wait is over. Example: {"job_ids": ["web1-7f3k9q2m", "web2-x2m4p8ka"],
+    /// "mode": "all", "wait_ms": 30000}
+    #[tool(
+        name = "ssh_wait",
+        title = "Wait for jobs to end",
+        input_schema = input::<WaitRequest>(),
+        output_schema = output::<WaitReply>(),
+        annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
+    )]
+    async fn ssh_wait(&self, arguments: JsonObject, context: RequestContext<RoleServer>) -> CallToolResult {
+        answer(&self.service, arguments, context, async |request| self.service.wait(request).await).await
     }
 
     /// Write text, bytes or keys to a job's stdin, or end it with close_after; use it to answer a prompt or to feed a command.
@@ -85,8 +127,8 @@ impl Server {
         output_schema = output::<WriteReply>(),
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = true)
     )]
-    async fn ssh_write(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
-        answer(arguments, cancelled, async |request| self.service.write(request).await).await
+    async fn ssh_write(&self, arguments: JsonObject, context: RequestContext<RoleServer>) -> CallToolResult {
+        answer(&self.service, arguments, context, async |request| self.service.write(request).await).await
     }
 
     /// Run a command on a remote host and wait for its end; use it for quick commands. Returns the exit status with the
@@ -99,8 +141,8 @@ impl Server {
         output_schema = output::<RunReply>(),
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = true)
     )]
-    async fn ssh_run(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
-        answer(arguments, cancelled, async |request| self.service.run(request).await).await
+    async fn ssh_run(&self, arguments: JsonObject, context: RequestContext<RoleServer>) -> CallToolResult {
+        answer(&self.service, arguments, context, async |request| self.service.run(request).await).await
     }
 
     /// Signal a job's whole process tree (default TERM) and report whether it is verified dead; use it to stop a job. With
@@ -113,8 +155,8 @@ impl Server {
         output_schema = output::<SignalReply>(),
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = true)
     )]
-    async fn ssh_signal(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
-        answer(arguments, cancelled, async |request| self.service.signal(request).await).await
+    async fn ssh_signal(&self, arguments: JsonObject, context: RequestContext<RoleServer>) -> CallToolResult {
+        answer(&self.service, arguments, context, async |request| self.service.signal(request).await).await
     }
 
     /// List jobs with their state, exit status, times and output counts, the newest first; use it to find a job again or to
@@ -126,8 +168,9 @@ impl Server {
         output_schema = output::<JobsReply>(),
         annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
     )]
-    async fn ssh_jobs(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
-        answer(arguments, cancelled, async |request: JobsRequest| self.service.jobs(&request)).await
+    async fn ssh_jobs(&self, arguments: JsonObject, context: RequestContext<RoleServer>) -> CallToolResult {
+        answer(&self.service, arguments, context, async |request: JobsRequest| self.service.jobs(&request))
+            .await
     }
 
     /// List the hosts that jobs can run on, with address, user and connection state; call it first when you don't know a
@@ -139,8 +182,8 @@ impl Server {
         output_schema = output::<HostsReply>(),
         annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = true)
     )]
-    async fn ssh_hosts(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
-        answer(arguments, cancelled, async |request| self.service.hosts(request).await).await
+    async fn ssh_hosts(&self, arguments: JsonObject, context: RequestContext<RoleServer>) -> CallToolResult {
+        answer(&self.service, arguments, context, async |request| self.service.hosts(request).await).await
     }
 
     /// Give up a finished job, or only its output, to free memory; use it when you are done with a job. A job that still
@@ -153,8 +196,8 @@ impl Server {
         output_schema = output::<ForgetReply>(),
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = false)
     )]
-    async fn ssh_forget(&self, arguments: JsonObject, cancelled: CancellationToken) -> CallToolResult {
-        answer(arguments, cancelled, async |request| self.service.forget(request).await).await
+    async fn ssh_forget(&self, arguments: JsonObject, context: RequestContext<RoleServer>) -> CallToolResult {
+        answer(&self.service, arguments, context, async |request| self.service.forget(request).await).await
     }
 }
 
@@ -178,7 +221,7 @@ mod tests {
     #[test]
     fn every_tool_keeps_to_the_form_that_all_clients_take() {
         let tools = Server::tool_router().list_all();
-        assert_eq!(tools.len(), 8);
+        assert_eq!(tools.len(), 11);
         for tool in tools {
             let name = &tool.name;
             assert!(tool.title.is_some(), "{name} has no title");

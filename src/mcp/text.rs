@@ -3,7 +3,8 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::api::{
-    ForgetReply, HostsReply, JobsReply, RunReply, SignalReply, SpawnReply, TailReply, WriteReply,
+    ForgetReply, HostsReply, JobsReply, ReadReply, RunReply, SearchReply, SignalReply, SpawnReply, TailReply,
+    WaitReply, WriteReply,
 };
 
 /// A reply as text, for clients that show models nothing else. It says what the structured content says.
@@ -31,14 +32,38 @@ impl Text for TailReply {
 
 impl Text for RunReply {
     fn text(&self) -> String {
-        let head = Head::of(self, &["head", "tail", "next"]);
-        let gap = (self.omitted_lines > 0).then(|| match &self.next {
-            Some(next) => format!("[{} lines left out: {next}]", self.omitted_lines),
+        let head = Head::of(self, &["head", "tail", "read_omitted", "next"]);
+        let gap = (self.omitted_lines > 0).then(|| match &self.read_omitted {
+            Some(call) => format!("[{} lines left out: {call}]", self.omitted_lines),
             None => format!("[{} lines left out]", self.omitted_lines),
         });
-        let follow = self.next.as_ref().filter(|_| self.omitted_lines == 0).map(|next| format!("[{next}]"));
+        let follow = self.next.as_ref().map(|call| format!("[the job goes on: {call}]"));
         let lines = self.head.iter().chain(&gap).chain(&self.tail).chain(&follow);
         head.with_body(lines.map(String::as_str))
+    }
+}
+
+/// The scalar fields, then the lines or the content.
+impl Text for ReadReply {
+    fn text(&self) -> String {
+        let head = Head::of(self, &["lines", "content"]);
+        head.with_body(self.lines.iter().flatten().chain(&self.content).map(String::as_str))
+    }
+}
+
+/// The scalar fields, then a match a line.
+impl Text for SearchReply {
+    fn text(&self) -> String {
+        let matches: Vec<String> = self.matches.iter().map(json).collect();
+        Head::of(self, &["matches"]).with_body(matches.iter().map(String::as_str))
+    }
+}
+
+/// What was written, then the tail as ssh_tail tells it.
+impl Text for WriteReply {
+    fn text(&self) -> String {
+        let tail = self.tail.as_ref().map(|tail| tail.text());
+        Head::of(self, &["tail"]).with_body(tail.iter().map(String::as_str))
     }
 }
 
@@ -46,7 +71,7 @@ macro_rules! json_text {
     ($($reply:ty),*) => { $(impl Text for $reply { fn text(&self) -> String { json(self) } })* };
 }
 
-json_text!(WriteReply, SpawnReply, JobsReply, SignalReply, HostsReply, ForgetReply);
+json_text!(SpawnReply, JobsReply, SignalReply, HostsReply, ForgetReply, WaitReply);
 
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("a reply is plain data")

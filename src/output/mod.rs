@@ -6,6 +6,7 @@
 
 mod line_no;
 mod page;
+mod prompt;
 mod read;
 mod render;
 mod ring;
@@ -17,6 +18,7 @@ mod unit;
 
 pub use line_no::LineNo;
 pub use page::{Page, PageLine, PageQuery};
+pub use prompt::looks_like_prompt;
 pub use read::{Content, ReadQuery, Reading};
 pub use render::{Render, clean, render};
 pub use ring::{Ring, RingLimits};

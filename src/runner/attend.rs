@@ -28,7 +28,7 @@ pub(super) async fn attend<D: Directory, S: EventSource>(
 ) {
     let outcome = {
         let feeding = async {
-            if let Err(error) = stdin.begin(stdin_header, &job.spec.stdin).await {
+            if let Err(error) = stdin.begin(stdin_header).await {
                 tracing::debug!(job = %job.id, %error, "stdin ended early");
             }
             std::future::pending().await

@@ -72,6 +72,9 @@ pub enum WriteError {
         /// Bytes that were sent.
         written: usize,
     },
+    /// The job has no terminal whose size could change.
+    #[error("the job does not run on a terminal")]
+    NoTerminal,
     /// The channel can't be used.
     #[error(transparent)]
     Channel(#[from] ChannelError),

@@ -5,13 +5,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::attend::attend;
+use super::end::run_script;
 use super::link::{Directory, Link, Linker};
 use super::registry::Registry;
 use super::stdin::Stdin;
 use super::sweep::sweep;
 use super::traffic::Metered;
 use super::{Limits, Lookup, Reader, SpawnError, WriteError};
-use crate::job::{ExecPlan, Job, JobId, JobSpec, Nonce, Outcome, Phase, Prelude};
+use crate::job::{ExecPlan, Job, JobId, JobSpec, Nonce, Outcome, Phase, Prelude, is_reading, reading_script};
 use crate::ssh::{ChannelError, ChannelReader, ConnectError, Lease, Pool, PoolError, Usage};
 
 /// Runs jobs. Dropping it without [`shutdown`](Self::shutdown) stops its tasks and leaves remote processes alone.
@@ -30,6 +31,8 @@ pub(super) struct Shared<D: Directory> {
 
 /// How long the server may take to say whether it runs the command.
 const EXEC_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a host may take to say whether a job reads its stdin.
+const READING_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often a channel is tried for: a pooled connection may have died unnoticed, or be full before its planned limit.
 const OPEN_ATTEMPTS: usize = 4;
 
@@ -109,13 +112,13 @@ impl<D: Directory> Runner<D> {
         Ok(Reserved::New(Arc::clone(&job), Reservation { shared, job: Some(job) }))
     }
 
-    async fn start(&self, job: &Job) -> Result<Started, SpawnError> {
+    async fn start(&self, job: &Arc<Job>) -> Result<Started, SpawnError> {
         let host = &job.spec.host;
         let mut last = ChannelError::ConnectionLost;
         for _ in 0..OPEN_ATTEMPTS {
             let lease = self.shared.pool.lease(host).await.map_err(pool_error)?;
             let plan = ExecPlan::new(&job.spec, lease.connection().shell, job.mark.clone())?;
-            let channel = match lease.connection().connection.open().await {
+            let mut channel = match lease.connection().connection.open().await {
                 Ok(channel) => channel,
                 Err(error @ ChannelError::TimedOut(_)) => {
                     return Err(SpawnError::Channel { host: host.clone(), source: error });
@@ -125,16 +128,18 @@ impl<D: Directory> Runner<D> {
                     last = error;
                     continue;
                 }
-                Err(error @ ChannelError::ConnectionLost) => {
+                Err(error @ (ChannelError::ConnectionLost | ChannelError::PtyRefused)) => {
                     last = error;
                     continue;
                 }
             };
-            let (reader, writer) = channel
-                .exec(&plan.command)
-                .await
-                .map_err(|source| SpawnError::Channel { host: host.clone(), source })?;
-            return Ok(Started { reader, stdin: Stdin::new(writer), plan, lease });
+            let failed = |source| SpawnError::Channel { host: host.clone(), source };
+            if let Some(terminal) = &job.spec.terminal {
+                let size = (terminal.cols, terminal.rows);
+                channel.request_pty(&terminal.term, size).await.map_err(failed)?;
+            }
+            let (reader, writer) = channel.exec(&plan.command).await.map_err(failed)?;
+            return Ok(Started { reader, stdin: Stdin::new(writer, Arc::clone(job)), plan, lease });
         }
         Err(SpawnError::Channel { host: host.clone(), source: last })
     }
@@ -144,7 +149,7 @@ impl<D: Directory> Runner<D> {
         let Started { reader, stdin, plan, lease } = started;
         let stdin = Arc::new(stdin);
         self.shared.registry().set_stdin(&job.id, Arc::clone(&stdin));
-        let prelude = if plan.nonce.is_some() { Prelude::new(&job.mark) } else { Prelude::none() };
+        let prelude = Prelude::new(&job.mark, plan.announcements);
         let reader = Metered { source: reader, traffic: lease.connection().traffic.clone() };
         let reader = Reader::new(reader, Arc::clone(job), prelude, self.shared.limits.drain());
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -184,6 +189,23 @@ impl<D: Directory> Runner<D> {
     /// Whether a running job's stdin has ended.
     pub fn is_stdin_closed(&self, job: &Job) -> Result<bool, WriteError> {
         Ok(self.stdin(job)?.is_closed())
+    }
+
+    /// Tells a running job's terminal its new size in columns and rows.
+    pub async fn resize(&self, job: &Job, size: (u32, u32)) -> Result<(), WriteError> {
+        if job.spec.terminal.is_none() {
+            return Err(WriteError::NoTerminal);
+        }
+        Ok(self.stdin(job)?.channel().resize(size).await?)
+    }
+
+    /// Whether a process of the job was found waiting for its stdin. It takes a look at the host; one that does not tell
+    /// within two seconds means no.
+    pub async fn is_reading(&self, job: &Job) -> bool {
+        let Some(group) = job.process_group() else { return false };
+        let script = |shell| reading_script(&group, shell);
+        let answer = run_script(&self.shared, &job.spec.host, script, READING_TIMEOUT).await;
+        answer.is_ok_and(|answer| is_reading(&answer))
     }
 
     fn stdin(&self, job: &Job) -> Result<Arc<Stdin>, WriteError> {

@@ -49,6 +49,23 @@ pub struct ChannelWriter {
 const STDIN_PIECE: usize = 32 << 10;
 
 impl Channel {
+    /// Asks for a pseudo-terminal (RFC 4254 §6.2) of so many columns and rows, and waits for the answer.
+    pub async fn request_pty(&mut self, term: &str, (cols, rows): (u32, u32)) -> Result<(), ChannelError> {
+        let asked = self.channel.request_pty(true, term, cols, rows, 0, 0, &[]);
+        bounded(self.time_limit, asked).await?;
+        let answer = async {
+            loop {
+                match self.channel.wait().await.map(translate) {
+                    Some(Some(ChannelEvent::Success)) => return Ok(()),
+                    Some(Some(ChannelEvent::Failure)) => return Err(ChannelError::PtyRefused),
+                    Some(Some(ChannelEvent::Close)) | None => return Err(ChannelError::ConnectionLost),
+                    Some(_) => {}
+                }
+            }
+        };
+        timeout(self.time_limit, answer).await.unwrap_or(Err(ChannelError::TimedOut(self.time_limit)))
+    }
+
     /// Asks the server to run `command` (RFC 4254 §6.5); the answer comes as an event.
     pub async fn exec(self, command: &str) -> Result<(ChannelReader, ChannelWriter), ChannelError> {
         let (reader, half) = self.channel.split();
@@ -124,6 +141,11 @@ impl ChannelWriter {
     /// Asks the server to signal the command (RFC 4254 §6.9). There is no answer: servers may ignore it silently.
     pub async fn signal(&self, name: &str) -> Result<(), ChannelError> {
         bounded(self.time_limit, self.half.signal(signal_from(name))).await
+    }
+
+    /// Tells the terminal's new size in columns and rows (RFC 4254 §6.7).
+    pub async fn resize(&self, (cols, rows): (u32, u32)) -> Result<(), ChannelError> {
+        bounded(self.time_limit, self.half.window_change(cols, rows, 0, 0)).await
     }
 
     /// Closes the channel. The server's own Close follows as an event.

@@ -104,6 +104,9 @@ pub enum ChannelError {
     /// The server does not open another channel on this connection (MaxSessions).
     #[error("the server refuses to open another channel")]
     OpenRefused,
+    /// The server gives this account no terminal (PermitTTY).
+    #[error("the server refuses to allocate a terminal")]
+    PtyRefused,
     /// The connection is gone.
     #[error("the connection is lost")]
     ConnectionLost,

@@ -18,6 +18,7 @@ impl Job {
             label: None,
             stdin: StdinPlan::Open,
             timeout: None,
+            terminal: None,
         };
         Arc::new(Self::new(JobId::new("web1"), spec, Nonce::new(), RingLimits::default()))
     }

@@ -53,6 +53,7 @@ fn job() -> Arc<Job> {
         label: None,
         stdin: StdinPlan::Open,
         timeout: None,
+        terminal: None,
     };
     Arc::new(Job::new(JobId::new("h"), spec, Nonce::new(), RingLimits::default()))
 }
@@ -73,7 +74,7 @@ async fn play(script: &[Played]) -> (Option<Outcome>, Vec<String>, u64) {
     let (job, start) = (job(), Instant::now());
     job.write_log(|log| log.run());
     let source = Script(script.iter().copied().collect());
-    let mut reader = Reader::new(source, Arc::clone(&job), Prelude::none(), DRAIN);
+    let mut reader = Reader::new(source, Arc::clone(&job), Prelude::new(&Nonce::new(), 0), DRAIN);
     let outcome = tokio::time::timeout(Duration::from_secs(3600), reader.run()).await.ok();
     let seconds = start.elapsed().as_secs();
     if let Some(outcome) = outcome.clone() {
@@ -171,7 +172,7 @@ async fn a_refused_exec_is_refused_and_nothing_else() {
         for event in events {
             sender.send(event).await.unwrap();
         }
-        let mut reader = Reader::new(source, job(), Prelude::none(), DRAIN);
+        let mut reader = Reader::new(source, job(), Prelude::new(&Nonce::new(), 0), DRAIN);
         assert_eq!(reader.run().await, expected);
     }
 }
@@ -185,7 +186,7 @@ async fn the_process_group_is_known_and_its_line_is_not_output() {
         sender.send(ChannelEvent::Data(part.to_vec().into())).await.unwrap();
     }
     sender.send(ChannelEvent::Close).await.unwrap();
-    Reader::new(source, Arc::clone(&job), Prelude::new(&job.mark), DRAIN).run().await;
+    Reader::new(source, Arc::clone(&job), Prelude::new(&job.mark, 1), DRAIN).run().await;
     assert_eq!(job.process_group().map(|group| group.pgid), Some(4711));
     assert_eq!(texts(&job), ["hello"]);
 }
@@ -196,7 +197,7 @@ async fn what_the_prelude_held_back_is_given_out_at_the_end() {
     let (sender, source) = queue();
     sender.send(ChannelEvent::Data("sshjobs-".into())).await.unwrap();
     sender.send(ChannelEvent::Close).await.unwrap();
-    Reader::new(source, Arc::clone(&job), Prelude::new(&job.mark), DRAIN).run().await;
+    Reader::new(source, Arc::clone(&job), Prelude::new(&job.mark, 1), DRAIN).run().await;
     job.write_log(|log| log.end(Outcome::Closed));
     assert_eq!(texts(&job), ["sshjobs-"]);
 }
@@ -223,7 +224,7 @@ async fn the_reader_never_waits_for_an_observer() {
         sender.send(ChannelEvent::Close).await.unwrap();
     };
     let start = Instant::now();
-    let mut reader = Reader::new(source, Arc::clone(&job), Prelude::none(), DRAIN);
+    let mut reader = Reader::new(source, Arc::clone(&job), Prelude::new(&Nonce::new(), 0), DRAIN);
     let (outcome, ()) = tokio::join!(reader.run(), feed);
     assert_eq!((outcome, start.elapsed()), (Outcome::Closed, Duration::ZERO));
     let status = job.status();

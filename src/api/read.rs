@@ -1,0 +1,206 @@
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::clamp::Clamps;
+use super::tail::{MOST_BYTES, MOST_LINES};
+use super::{Clamped, Code, Ending, Error, RenderArg, Service, StreamArg};
+use crate::output::{Content, PageLine, ReadQuery, Reading, Render, Stream, Unit, render};
+
+/// Read a part of a job's output by its position.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReadRequest {
+    /// The job, as ssh_spawn named it.
+    pub job_id: String,
+    /// What offset and length count: lines, chars (of the rendered text, line ends included) or bytes (as they came).
+    #[serde(default)]
+    pub unit: UnitArg,
+    /// How much to skip from the job's start; negative: how far before the end to start. 500 starts at line 501, -20 at the
+    /// last 20.
+    #[serde(default)]
+    pub offset: i64,
+    /// How much to return: lines 1 to 10000, default 1000; chars and bytes 1 to 32000, default 8000.
+    #[serde(default)]
+    #[schemars(with = "i64")]
+    pub length: Option<i64>,
+    /// The same as length.
+    #[serde(default)]
+    #[schemars(with = "i64")]
+    pub limit: Option<i64>,
+    /// Of lines: bytes of text in the reply, up to 262144; ends on a line border. Default 32768.
+    #[serde(default)]
+    #[schemars(with = "i64")]
+    pub max_bytes: Option<i64>,
+    /// Which stream to read; positions count within it.
+    #[serde(default)]
+    pub stream: StreamArg,
+    /// clean: without control sequences, of a progress bar the last frame; raw: as it came.
+    #[serde(default)]
+    pub render: RenderArg,
+    /// Of bytes: utf8 for text, base64 for exact bytes.
+    #[serde(default)]
+    pub encoding: Encoding,
+}
+
+/// What positions count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum UnitArg {
+    /// Finished lines.
+    #[default]
+    Lines,
+    /// Characters of the rendered text.
+    Chars,
+    /// Bytes as they came.
+    Bytes,
+}
+
+/// How bytes are written in a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum Encoding {
+    /// As text.
+    #[default]
+    Utf8,
+    /// As base64, exactly.
+    Base64,
+}
+
+/// A part of the output. Positions count the unit, within the streams asked for, since the job began.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct ReadReply {
+    /// The lines (unit lines).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<String>")]
+    pub lines: Option<Vec<String>>,
+    /// The text (unit chars), or the bytes in the encoding asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub content: Option<String>,
+    /// What positions count here.
+    pub unit: UnitArg,
+    /// Where this part begins: later than asked for when that is no longer kept.
+    pub offset: u64,
+    /// How much is here; offset + returned is where the next part begins.
+    pub returned: u64,
+    /// How much there is in all, so far. A running job's unfinished line counts only in bytes of one stream.
+    pub total: u64,
+    /// How much comes behind this part.
+    pub remaining: u64,
+    /// Whether there is more behind this part already.
+    pub has_more: bool,
+    /// Where the part that is still kept begins.
+    pub available_from: u64,
+    /// Number of the first line here, as ssh_tail counts; absent when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub first_line_no: Option<u64>,
+    /// Number of the last line here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub last_line_no: Option<u64>,
+    /// Numbers of the lines here that are stderr; absent when none is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stderr_lines: Vec<u64>,
+    /// Whether the job still runs.
+    pub still_running: bool,
+    /// State, exit_status and exit_signal.
+    #[serde(flatten)]
+    pub ending: Ending,
+    /// Whether the job seems to wait for input.
+    pub awaiting_input: bool,
+    /// Arguments that were out of range, and what was used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clamped: Vec<Clamped>,
+}
+
+const LINES: i64 = 1000;
+const CHARS: i64 = 8000;
+const MOST_CHARS: i64 = 32_000;
+
+impl Service {
+    /// Reads a part of a job's output by its position, at once. The same call gives the same answer until eviction, which
+    /// moves no position. Past the end there is nothing, and that is no error.
+    pub async fn read(&self, request: ReadRequest) -> Result<ReadReply, Error> {
+        let job = self.job(&request.job_id)?;
+        let mut clamps = Clamps::default();
+        let query = self.read_query(&request, &mut clamps)?;
+        let (reading, phase) = job.read_log(|log| (Reading::of(log.ring(), &query), log.phase().clone()));
+        let ending = Ending::of(&phase);
+        let mut reply = ReadReply {
+            lines: None,
+            content: None,
+            unit: request.unit,
+            offset: reading.offset,
+            returned: reading.returned(),
+            total: reading.total,
+            remaining: reading.remaining(),
+            has_more: reading.remaining() > 0,
+            available_from: reading.available_from,
+            first_line_no: None,
+            last_line_no: None,
+            stderr_lines: Vec::new(),
+            still_running: !ending.state.is_final(),
+            ending,
+            awaiting_input: self.awaits_input(&job).await,
+            clamped: clamps.0,
+        };
+        match reading.content {
+            Content::Lines(lines) => reply.fill(lines),
+            Content::Chars(text) => reply.content = Some(text),
+            Content::Bytes(bytes) => reply.content = Some(encode(&bytes, request.encoding, query.render)),
+        }
+        Ok(reply)
+    }
+
+    fn read_query(&self, request: &ReadRequest, clamps: &mut Clamps) -> Result<ReadQuery, Error> {
+        if request.encoding == Encoding::Base64 && request.unit != UnitArg::Bytes {
+            let hint = "use encoding=base64 with unit=bytes, or leave it away";
+            return Err(Error::new(Code::InvalidArgument, "only bytes can be read as base64", hint));
+        }
+        let (unit, default, most) = match request.unit {
+            UnitArg::Lines => (Unit::Lines, LINES, MOST_LINES),
+            UnitArg::Chars => (Unit::Chars, CHARS, MOST_CHARS),
+            UnitArg::Bytes => (Unit::Bytes, CHARS, MOST_CHARS),
+        };
+        let (name, length) = match (request.length, request.limit) {
+            (Some(_), Some(_)) => {
+                let hint = "leave one of them away";
+                return Err(Error::new(Code::InvalidArgument, "length and limit mean the same", hint));
+            }
+            (None, Some(limit)) => ("limit", limit),
+            (length, None) => ("length", length.unwrap_or(default)),
+        };
+        let max_bytes = request.max_bytes.unwrap_or(i64::from(self.config.defaults.max_bytes));
+        Ok(ReadQuery {
+            unit,
+            offset: request.offset,
+            length: clamps.size(name, length, 1..=most)?,
+            max_bytes: clamps.size("max_bytes", max_bytes, 1..=MOST_BYTES)?,
+            selection: request.stream.into(),
+            render: request.render.into(),
+        })
+    }
+}
+
+impl ReadReply {
+    fn fill(&mut self, lines: Vec<PageLine>) {
+        let number = |line: &PageLine| line.line_no.value();
+        self.first_line_no = lines.first().map(number);
+        self.last_line_no = lines.last().map(number);
+        self.stderr_lines = lines.iter().filter(|line| line.stream == Stream::Stderr).map(number).collect();
+        self.lines = Some(lines.into_iter().map(|line| line.text).collect());
+    }
+}
+
+fn encode(bytes: &[u8], encoding: Encoding, how: Render) -> String {
+    match encoding {
+        Encoding::Base64 => BASE64_STANDARD.encode(bytes),
+        Encoding::Utf8 => render(bytes, how).into_owned(),
+    }
+}

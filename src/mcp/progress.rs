@@ -1,0 +1,34 @@
+use std::future::pending;
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::ProgressNotificationParam;
+use rmcp::service::RequestContext;
+use tokio::time::{Instant, sleep};
+
+use crate::api::Service;
+
+/// How often a waiting caller is told that we are still there.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// Tells a caller that has sent a progress token how its call and its job stand, again and again; it is for a `select!`.
+/// Progress counts the seconds since the call.
+pub(super) async fn tell_progress(
+    service: &Service,
+    job_id: Option<&str>,
+    context: &RequestContext<RoleServer>,
+) -> ! {
+    let Some(token) = context.meta.get_progress_token() else { pending().await };
+    let called = Instant::now();
+    loop {
+        sleep(PERIOD).await;
+        let mut progress =
+            ProgressNotificationParam::new(token.clone(), called.elapsed().as_secs_f64().round());
+        progress.message =
+            Some(job_id.and_then(|id| service.standing(id)).unwrap_or_else(|| "waiting".to_owned()));
+        if let Err(error) = context.peer.notify_progress(progress).await {
+            tracing::debug!(%error, "progress can't be told");
+            pending().await
+        }
+    }
+}
