@@ -9,7 +9,7 @@ use sshjobs::mcp;
 fn main() -> ExitCode {
     let cli = cli::parse();
     tracing_subscriber::fmt()
-        .with_env_filter(cli.log.as_str())
+        .with_env_filter(cli.log.filter())
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .init();

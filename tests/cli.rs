@@ -223,3 +223,107 @@ async fn a_stdout_that_nobody_reads_does_not_hold_ctrl_c() {
     }
     assert_eq!(ended(&mut child), Some(130));
 }
+
+#[tokio::test]
+async fn a_terminal_is_there_when_asked_for() {
+    let sshd = Sshd::start().await;
+    let output = sshjobs(&sshd)
+        .args(["run", "--pty", HOST, "--", "tty -s && echo yes; stty size; echo err >&2"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        (text(&output.stdout).as_str(), text(&output.stderr).as_str()),
+        ("yes\r\n24 80\r\nerr\r\n", "")
+    );
+    // -t wants one here as well.
+    let output = sshjobs(&sshd)
+        .args(["run", "-t", HOST, "--", "tty -s || echo no"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(text(&output.stdout), "no\n");
+    assert!(text(&output.stderr).contains("stdin is no terminal"), "{}", text(&output.stderr));
+}
+
+#[tokio::test]
+async fn timestamps_and_streams_are_chosen() {
+    let sshd = Sshd::start().await;
+    let output = sshjobs(&sshd)
+        .args(["run", "-n", "--timestamps", "--stream", "stdout", HOST, "--", "echo a; echo b >&2; printf c"])
+        .output()
+        .unwrap();
+    let stamped = regex::Regex::new(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) a\n\d{4}-\S+Z c$").unwrap();
+    assert!(stamped.is_match(&text(&output.stdout)), "{:?}", text(&output.stdout));
+    assert_eq!(text(&output.stderr), "");
+    let output = sshjobs(&sshd)
+        .args(["run", "-n", "--stream", "stderr", HOST, "--", "echo a; echo b >&2"])
+        .output()
+        .unwrap();
+    assert_eq!((text(&output.stdout).as_str(), text(&output.stderr).as_str()), ("", "b\n"));
+}
+
+/// Runs `sshjobs ARGS` on a terminal of its own, into which `keys` are typed once it shows `cue`; what the terminal shows.
+fn on_a_terminal(sshd: &Sshd, args: &str, cue: &str, keys: &[u8]) -> String {
+    let program = env!("CARGO_BIN_EXE_sshjobs");
+    let command = format!(
+        "stty cols 90 rows 30; {program} --ssh-config {} {args}; stty -a",
+        sshd.ssh_config().display()
+    );
+    let mut child = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("script(1), which is part of every Linux system's base");
+    let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+    let (mut shown, mut buffer) = (Vec::new(), [0; 4096]);
+    while !text(&shown).contains(cue) {
+        let length = stdout.read(&mut buffer).unwrap();
+        assert!(length > 0, "{cue:?} never came: {}", text(&shown));
+        shown.extend_from_slice(&buffer[..length]);
+    }
+    stdin.write_all(keys).unwrap();
+    stdin.flush().unwrap();
+    stdout.read_to_end(&mut shown).unwrap();
+    child.wait().unwrap();
+    text(&shown)
+}
+
+#[tokio::test]
+async fn keys_go_through_to_a_terminal_and_the_own_one_is_given_back() {
+    let sshd = Sshd::start().await;
+    let command =
+        r#"run -t web1 -- 'stty size; echo $TERM; trap "echo caught" INT; echo ready; sleep 1000; echo bye'"#;
+    let shown = on_a_terminal(&sshd, command, "ready", b"\x03");
+    assert!(shown.contains("30 90\r\nxterm\r\nready\r\n"), "{shown:?}");
+    assert!(shown.contains("^Ccaught\r\nbye\r\n"), "{shown:?}");
+    let after = shown.split("bye").nth(1).unwrap();
+    assert!(after.contains("isig icanon") && after.contains(" echo "), "{after:?}");
+}
+
+#[tokio::test]
+async fn tilde_dot_is_the_way_out() {
+    let sshd = Sshd::start().await;
+    let shown =
+        on_a_terminal(&sshd, "run -t web1 -- 'trap \"\" INT; echo ready; sleep 1000'", "ready", b"\r~.");
+    assert!(shown.contains(" icanon"), "{shown:?}");
+}
+
+#[tokio::test]
+async fn hostile_bytes_do_not_reach_the_terminal() {
+    let sshd = Sshd::start().await;
+    let bytes = r"\033]52;c;aGk=\007\033]0;title\007\033[6n\033[2J\033]8;;http://x\033\\link\033[31mred\033P+q\n\342\200\256bidi\n";
+    for option in ["-n", "-n --pty"] {
+        let shown =
+            on_a_terminal(&sshd, &format!("run {option} web1 -- \"printf '{bytes}'; echo end\""), "end", b"");
+        for hostile in ["\x1b]", "\x1b[6n", "\x1bP", "\u{202e}"] {
+            assert!(!shown.contains(hostile), "{option}: {hostile:?} in {shown:?}");
+        }
+        assert!(shown.contains("link\x1b[31mred") && shown.contains("bidi"), "{option}: {shown:?}");
+    }
+    let shown =
+        on_a_terminal(&sshd, &format!("run -n --raw web1 -- \"printf '{bytes}'; echo end\""), "end", b"");
+    assert!(shown.contains("\x1b]52;c;aGk=\x07"), "raw is raw: {shown:?}");
+}

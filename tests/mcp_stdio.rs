@@ -177,3 +177,63 @@ async fn null_means_left_away() {
     let run = json!({"host": HOST, "command": "echo x", "env": null, "cwd": null, "wait_ms": null});
     assert_eq!(client.ok("ssh_run", run)["head"], json!(["x"]));
 }
+
+#[tokio::test]
+async fn a_waiting_caller_with_a_progress_token_is_told_how_things_stand() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let job =
+        client.ok("ssh_spawn", json!({"host": HOST, "command": "echo one; sleep 1000"}))["job_id"].clone();
+    let wait = json!({"job_id": job, "since_line_no": 1, "wait_ms": 5000});
+    let call = json!({"name": "ssh_tail", "arguments": wait, "_meta": {"progressToken": "t1"}});
+    let reply = client.request("tools/call", call);
+    assert_eq!(reply["result"]["structuredContent"]["returned_because"], "timeout");
+    let told: Vec<_> = client.notifications.iter().map(|told| told["params"].clone()).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told.iter().all(|told| told["progressToken"] == "t1"), "{told:?}");
+    assert!(told[0]["progress"].as_f64() < told[1]["progress"].as_f64(), "{told:?}");
+    assert!(told[0]["message"].as_str().unwrap().starts_with("running, 1 lines"), "{told:?}");
+    client.notifications.clear();
+    client.ok("ssh_tail", json!({"job_id": job, "since_line_no": 1, "wait_ms": 2500}));
+    assert!(client.notifications.is_empty(), "nobody has asked");
+    client.ok("ssh_signal", json!({"job_id": job, "signal": "KILL"}));
+}
+
+#[tokio::test]
+async fn a_job_on_a_terminal_is_hung_up_when_its_connection_goes() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let arguments = json!({"host": HOST, "command": "echo $$; exec sleep 1000", "pty": true});
+    let job = client.ok("ssh_spawn", arguments)["job_id"].clone();
+    let reply = client.ok("ssh_tail", json!({"job_id": job, "wait_ms": 10_000}));
+    let pid = reply["lines"][0].as_str().unwrap().to_owned();
+    assert!(is_alive(&pid));
+    // Killed, the server can end nothing itself.
+    drop(client);
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while is_alive(&pid) {
+        assert!(Instant::now() < deadline, "the process was not hung up");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_secret_is_in_no_log_and_no_reply() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::with_log(&sshd.ssh_config(), &sshd.path("log.txt"));
+    let command = "stty -echo 2>/dev/null; read a; read b; echo ${#a} ${#b}";
+    let job = client.ok("ssh_spawn", json!({"host": HOST, "command": command}))["job_id"].clone();
+    for secret in [true, false] {
+        let arguments = json!({"job_id": job, "data": "canary-4711", "newline": true, "secret": secret});
+        let result = client.call("ssh_write", arguments);
+        assert!(!result.to_string().contains("canary-4711"), "{result}");
+    }
+    let reply = client.ok("ssh_wait", json!({"job_ids": [job]}));
+    assert!(!reply.to_string().contains("canary"), "{reply}");
+    assert_eq!(client.ok("ssh_tail", json!({"job_id": job}))["lines"], json!(["11 11"]));
+    assert_eq!(client.close(Duration::from_secs(10)), Some(0));
+    let log = std::fs::read_to_string(sshd.path("log.txt")).unwrap();
+    assert!(log.contains("stdin written"), "the log is not what it should be: {log}");
+    assert!(!log.contains("canary-4711"), "the log tells the secret");
+    assert_eq!(log.matches("bytes=12").count(), 1, "only the length of what is no secret is told");
+}

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::spawn::terminal_size;
 use super::write::PATIENCE;
 use super::{Ending, Error, Service};
 use crate::job::{Job, Positions};
@@ -48,7 +49,8 @@ impl Service {
 
     /// Tells a job's terminal its new size in columns and rows.
     pub async fn resize(&self, job_id: &str, cols: u32, rows: u32) -> Result<(), Error> {
-        Ok(self.runner.resize(&*self.job(job_id)?, (cols, rows)).await?)
+        let size = terminal_size(cols.into(), rows.into())?;
+        Ok(self.runner.resize(&*self.job(job_id)?, size).await?)
     }
 
     /// Ends a job's stdin, behind what is still being written; waits ten seconds for that at most.

@@ -56,15 +56,16 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    /// The level as tracing names it.
-    pub fn as_str(self) -> &'static str {
+    /// The level as a filter for tracing. Below warnings it is for our own words only: libraries log whole messages, and
+    /// those hold secrets.
+    pub fn filter(self) -> &'static str {
         match self {
             Self::Off => "off",
             Self::Error => "error",
             Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
+            Self::Info => "warn,sshjobs=info",
+            Self::Debug => "warn,sshjobs=debug",
+            Self::Trace => "warn,sshjobs=trace",
         }
     }
 }
@@ -120,7 +121,8 @@ Ctrl-C is forwarded as INT to the whole remote process tree; a second one kills 
 Examples:
   sshjobs run web1 -- make test
   sshjobs run web1 --cwd app --env CI -- ./deploy.sh < input
-  sshjobs run -n web1 -- tail -f /var/log/syslog")]
+  sshjobs run -n --timestamps web1 -- tail -f /var/log/syslog
+  sshjobs run -t web1 -- sudo -i")]
 pub struct RunArgs {
     /// Host name or alias, as with ssh.
     pub host: String,
@@ -139,6 +141,32 @@ pub struct RunArgs {
     /// Don't read stdin: the remote command gets an empty one.
     #[arg(long, short = 'n')]
     pub no_stdin: bool,
+    /// Run it on a terminal there, whatever stdin is here. All output is then stdout.
+    #[arg(long)]
+    pub pty: bool,
+    /// Run it on a terminal there if stdin is one here: keys go through, Ctrl-C too, and the size follows. Enter ~ . ends it.
+    #[arg(long, short = 't')]
+    pub tty: bool,
+    /// Put the time (UTC) before each line.
+    #[arg(long)]
+    pub timestamps: bool,
+    /// Show only this stream.
+    #[arg(long, value_name = "STREAM", default_value = "both")]
+    pub stream: StreamChoice,
+    /// Write to the terminal whatever the host sends, unfiltered. Only for hosts that may do anything to your terminal.
+    #[arg(long)]
+    pub raw: bool,
+}
+
+/// Which of the streams to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StreamChoice {
+    /// Both, each where it belongs.
+    Both,
+    /// Only standard output.
+    Stdout,
+    /// Only standard error.
+    Stderr,
 }
 
 /// Arguments of `hosts`.

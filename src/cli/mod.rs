@@ -10,8 +10,9 @@ mod hosts;
 mod run;
 mod screen;
 mod stdin;
+mod terminal;
 
-pub use args::{Cli, DemoArgs, HostsArgs, LogLevel, RunArgs, ServeArgs, Verb, parse};
+pub use args::{Cli, DemoArgs, HostsArgs, LogLevel, RunArgs, ServeArgs, StreamChoice, Verb, parse};
 pub use demo::demo;
 pub use exit::{Exit, report};
 pub use hosts::hosts;

@@ -5,7 +5,9 @@ use tokio::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::screen::Screen;
-use super::{Exit, RunArgs, report, stdin};
+use super::stdin::EscapeKeys;
+use super::terminal::Keyboard;
+use super::{Exit, RunArgs, report, stdin, terminal};
 use crate::api::{Code, Ending, Error, Follow, JobState, Output, Service, SignalRequest, SpawnRequest};
 
 /// Runs a command on a host and ends as it ended.
@@ -26,30 +28,45 @@ async fn watched(service: &Service, args: RunArgs) -> Result<Exit, Error> {
     }
 }
 
-async fn attempt(service: &Service, args: RunArgs, signals: &mut Signals) -> Result<Exit, Error> {
+async fn attempt(service: &Service, mut args: RunArgs, signals: &mut Signals) -> Result<Exit, Error> {
     let no_stdin = args.no_stdin;
+    if args.tty && !terminal::is_there() {
+        tracing::warn!("stdin is no terminal: the command runs without one");
+        args.tty = false;
+    }
+    let screen = Screen::new(&args);
+    let escape = args.tty.then(EscapeKeys::default);
     let request = spawn_request(args)?;
     let job = tokio::select! {
         job = service.spawn(request) => job?.job_id,
         number = signals.next() => return Ok(Exit::signaled(number)),
     };
+    // Given back before anything else is said.
+    let _keyboard = if escape.is_some() { Some(Keyboard::take()?) } else { None };
     if no_stdin {
         service
             .close_stdin(&job)
             .await
             .or_else(|error| if error.code == Code::JobEnded { Ok(()) } else { Err(error) })?;
     }
-    let mut session = Session { follow: service.follow(&job)?, screen: Screen::new(), dropped: 0 };
+    let mut session = Session { follow: service.follow(&job)?, screen, dropped: 0 };
     let input = async {
         match no_stdin {
             true => std::future::pending().await,
-            false => stdin::forward(service, &job).await,
+            false => stdin::forward(service, &job, escape).await,
+        }
+    };
+    let resizing = async {
+        match escape {
+            Some(_) => terminal::follow_size(service, &job).await,
+            None => std::future::pending().await,
         }
     };
     tokio::select! {
         ended = session.attend() => ended,
         number = pass_on(service, &job, signals) => Ok(Exit::signaled(number)),
-        never = input => never,
+        () = input => Ok(Exit::CONNECTION),
+        never = resizing => never,
     }
 }
 
@@ -62,7 +79,14 @@ fn spawn_request(args: RunArgs) -> Result<SpawnRequest, Error> {
         })?;
         env.insert(name, SecretString::from(value));
     }
+    let pty = args.pty || args.tty;
+    let size = if pty { terminal::size() } else { None };
     Ok(SpawnRequest {
+        pty,
+        cols: size.map(|(cols, _)| cols.into()),
+        rows: size.map(|(_, rows)| rows.into()),
+        // What we don't know is not said.
+        term: std::env::var("TERM").ok().filter(|term| pty && !term.is_empty()),
         cwd: args.cwd,
         env,
         timeout_s: args.timeout,

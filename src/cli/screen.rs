@@ -1,39 +1,64 @@
+use std::borrow::Cow;
 use std::io::IsTerminal;
+use std::time::SystemTime;
 
 use tokio::io::{self, AsyncWrite, AsyncWriteExt, Stderr, Stdout};
 
+use super::{RunArgs, StreamChoice};
 use crate::api::{Output, TerminalFilter};
 
 /// Where a job's output goes: our stdout and stderr. Byte by byte into pipes and files, filtered onto a terminal.
 pub(super) struct Screen {
-    stdout: Sink<Stdout>,
-    stderr: Sink<Stderr>,
+    stdout: Option<Sink<Stdout>>,
+    stderr: Option<Sink<Stderr>>,
 }
 
 struct Sink<W> {
     to: W,
     filter: Option<TerminalFilter>,
+    stamps: Option<Stamps>,
+}
+
+/// Puts the time before each line.
+struct Stamps {
+    at_line_start: bool,
 }
 
 impl Screen {
-    pub(super) fn new() -> Self {
-        let filter = |is_terminal: bool| is_terminal.then(TerminalFilter::default);
+    pub(super) fn new(args: &RunArgs) -> Self {
+        let filter = |is_terminal: bool| match (is_terminal && !args.raw, args.pty || args.tty) {
+            (false, _) => None,
+            (true, false) => Some(TerminalFilter::default()),
+            (true, true) => Some(TerminalFilter::for_screen()),
+        };
+        let stamps = || args.timestamps.then_some(Stamps { at_line_start: true });
+        let stdout =
+            Sink { to: io::stdout(), filter: filter(std::io::stdout().is_terminal()), stamps: stamps() };
+        let stderr =
+            Sink { to: io::stderr(), filter: filter(std::io::stderr().is_terminal()), stamps: stamps() };
         Self {
-            stdout: Sink { to: io::stdout(), filter: filter(std::io::stdout().is_terminal()) },
-            stderr: Sink { to: io::stderr(), filter: filter(std::io::stderr().is_terminal()) },
+            stdout: (args.stream != StreamChoice::Stderr).then_some(stdout),
+            stderr: (args.stream != StreamChoice::Stdout).then_some(stderr),
         }
     }
 
     pub(super) async fn show(&mut self, output: &Output) -> io::Result<()> {
-        self.stdout.write(&output.stdout).await?;
-        self.stderr.write(&output.stderr).await
+        if let Some(stdout) = &mut self.stdout {
+            stdout.write(&output.stdout).await?;
+        }
+        if let Some(stderr) = &mut self.stderr {
+            stderr.write(&output.stderr).await?;
+        }
+        Ok(())
     }
 
-    /// Leaves the terminal's colours as they were. A terminal that is gone needs none.
+    /// Leaves the terminal as it was.
     pub(super) async fn restore(&mut self) {
-        if self.stdout.filter.is_some() {
-            self.stdout.to.write_all(b"\x1b[0m").await.ok();
-            self.stdout.to.flush().await.ok();
+        if let Some(stdout) = &mut self.stdout {
+            stdout.restore().await;
+        }
+        if let Some(stderr) = &mut self.stderr {
+            stderr.restore().await;
         }
     }
 }
@@ -43,10 +68,53 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
         if bytes.is_empty() {
             return Ok(());
         }
-        match &mut self.filter {
-            Some(filter) => self.to.write_all(&filter.pass(bytes)).await?,
-            None => self.to.write_all(bytes).await?,
+        let mut bytes = Cow::Borrowed(bytes);
+        if let Some(filter) = &mut self.filter {
+            bytes = Cow::Owned(filter.pass(&bytes));
         }
+        if let Some(stamps) = &mut self.stamps {
+            bytes = Cow::Owned(stamps.put(&bytes, SystemTime::now()));
+        }
+        self.to.write_all(&bytes).await?;
         self.to.flush().await
+    }
+
+    /// A terminal that is gone needs none.
+    async fn restore(&mut self) {
+        if let Some(filter) = &mut self.filter {
+            self.to.write_all(&filter.restore()).await.ok();
+            self.to.flush().await.ok();
+        }
+    }
+}
+
+impl Stamps {
+    fn put(&mut self, bytes: &[u8], now: SystemTime) -> Vec<u8> {
+        let stamp = format!("{} ", humantime::format_rfc3339_millis(now));
+        let mut stamped = Vec::with_capacity(bytes.len() + stamp.len());
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            if self.at_line_start {
+                stamped.extend_from_slice(stamp.as_bytes());
+            }
+            stamped.extend_from_slice(piece);
+            self.at_line_start = piece.ends_with(b"\n");
+        }
+        stamped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_line_gets_one_stamp_however_it_is_divided() {
+        let mut stamps = Stamps { at_line_start: true };
+        let text: Vec<u8> = [&b"a"[..], b"b\nc", b"\n", b"\nd"]
+            .iter()
+            .flat_map(|part| stamps.put(part, SystemTime::UNIX_EPOCH))
+            .collect();
+        let stamp = "1970-01-01T00:00:00.000Z ";
+        assert_eq!(String::from_utf8(text).unwrap(), format!("{stamp}ab\n{stamp}c\n{stamp}\n{stamp}d"));
     }
 }

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use vte::{Params, Parser, Perform};
 
 use super::render::is_harmless;
@@ -6,25 +8,59 @@ use super::render::is_harmless;
 ///
 /// Text, line ends, tabs, backspace, bare CR, colours (SGR) and "erase in line" pass; every other control or escape
 /// sequence is dropped, so that the remote side can't retitle, query or reprogram the terminal, nor write its
-/// clipboard. A line's end ends every sequence, so that an open one swallows no more than its line. State carries over from chunk to chunk: any division of the same bytes gives the same result.
+/// clipboard. A line's end ends every sequence, so that an open one swallows no more than its line. State carries over
+/// from chunk to chunk: any division of the same bytes gives the same result.
 #[derive(Default)]
 pub struct TerminalFilter {
     parser: Parser,
+    allowed: Allowed,
+    /// The modes of the terminal that are not what they are by default.
+    changed_modes: BTreeSet<u16>,
 }
 
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Allowed {
+    /// What a line of text needs.
+    #[default]
+    Lines,
+    /// What drawing on the whole screen needs.
+    Screen,
+}
+
+/// Private modes that a program that draws may change: cursor keys, wrapping, cursor, alternate screen, bracketed paste.
+const MODES: [u16; 9] = [1, 7, 12, 25, 47, 1047, 1048, 1049, 2004];
+const ON_BY_DEFAULT: [u16; 2] = [7, 25];
+
 impl TerminalFilter {
+    /// A filter for interactive programs: what moves the cursor, erases, scrolls and switches the screen passes as well.
+    /// Clipboard, title and every query still do not.
+    pub fn for_screen() -> Self {
+        Self { allowed: Allowed::Screen, ..Self::default() }
+    }
+
+    /// What brings the terminal back when the remote side stops in the middle: colours and modes as they were.
+    pub fn restore(&mut self) -> Vec<u8> {
+        let mut sequence = String::from("\x1b[0m");
+        for mode in std::mem::take(&mut self.changed_modes) {
+            let action = if ON_BY_DEFAULT.contains(&mode) { 'h' } else { 'l' };
+            sequence.push_str(&format!("\x1b[?{mode}{action}"));
+        }
+        sequence.into_bytes()
+    }
+
     /// What of the next `chunk` may be written to the terminal.
     pub fn pass(&mut self, chunk: &[u8]) -> Vec<u8> {
-        let mut passed = Passed(Vec::with_capacity(chunk.len()));
+        let bytes = Vec::with_capacity(chunk.len());
+        let mut passed = Passed { bytes, allowed: self.allowed, changed_modes: &mut self.changed_modes };
         for piece in chunk.split_inclusive(|&byte| byte == b'\n') {
             let text = piece.strip_suffix(b"\n");
             self.parser.advance(&mut passed, text.unwrap_or(piece));
             if text.is_some() {
                 self.parser = Parser::new();
-                passed.0.push(b'\n');
+                passed.bytes.push(b'\n');
             }
         }
-        passed.0
+        passed.bytes
     }
 }
 
@@ -34,25 +70,14 @@ impl std::fmt::Debug for TerminalFilter {
     }
 }
 
-struct Passed(Vec<u8>);
+struct Passed<'a> {
+    bytes: Vec<u8>,
+    allowed: Allowed,
+    changed_modes: &'a mut BTreeSet<u16>,
+}
 
-impl Perform for Passed {
-    fn print(&mut self, c: char) {
-        if is_harmless(c) {
-            self.0.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-        }
-    }
-
-    fn execute(&mut self, byte: u8) {
-        if matches!(byte, b'\r' | b'\t' | 0x08) {
-            self.0.push(byte);
-        }
-    }
-
-    fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], ignore: bool, action: char) {
-        if ignore || !intermediates.is_empty() || !matches!(action, 'm' | 'K') {
-            return;
-        }
+impl Passed<'_> {
+    fn control(&mut self, marker: &str, params: &Params, action: char) {
         // 8 hides text from the person who looks on.
         let hides = |parameter: &[u16]| action == 'm' && parameter == [8];
         let params: Vec<String> = params
@@ -60,7 +85,65 @@ impl Perform for Passed {
             .map(|subparams| if hides(subparams) { &[28] } else { subparams })
             .map(|subparams| subparams.iter().map(u16::to_string).collect::<Vec<_>>().join(":"))
             .collect();
-        self.0.extend_from_slice(format!("\x1b[{}{action}", params.join(";")).as_bytes());
+        self.bytes.extend_from_slice(format!("\x1b[{marker}{}{action}", params.join(";")).as_bytes());
+    }
+
+    /// Passes the modes that may be changed, one by one, and remembers them.
+    fn set_modes(&mut self, params: &Params, action: char) {
+        for mode in params.iter().flatten().filter(|mode| MODES.contains(mode)) {
+            if ON_BY_DEFAULT.contains(mode) == (action == 'h') {
+                self.changed_modes.remove(mode);
+            } else {
+                self.changed_modes.insert(*mode);
+            }
+            self.bytes.extend_from_slice(format!("\x1b[?{mode}{action}").as_bytes());
+        }
+    }
+}
+
+impl Perform for Passed<'_> {
+    fn print(&mut self, c: char) {
+        if is_harmless(c) {
+            self.bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+    }
+
+    fn execute(&mut self, byte: u8) {
+        let bell = byte == 0x07 && self.allowed == Allowed::Screen;
+        if bell || matches!(byte, b'\r' | b'\t' | 0x08) {
+            self.bytes.push(byte);
+        }
+    }
+
+    fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], ignore: bool, action: char) {
+        if ignore {
+            return;
+        }
+        match (self.allowed, intermediates, action) {
+            (_, [], 'm' | 'K')
+            | (
+                Allowed::Screen,
+                [],
+                '@'..='H' | 'J' | 'L' | 'M' | 'P' | 'S' | 'T' | 'X' | 'd' | 'f' | 'r' | 's' | 'u',
+            ) => self.control("", params, action),
+            (Allowed::Screen, [b'?'], 'h' | 'l') => self.set_modes(params, action),
+            _ => {}
+        }
+    }
+
+    fn esc_dispatch(&mut self, intermediates: &[u8], ignore: bool, byte: u8) {
+        let may_pass = match intermediates {
+            // Save and restore the cursor, index, reverse index, next line, keypad modes.
+            [] => matches!(byte, b'7' | b'8' | b'D' | b'E' | b'M' | b'=' | b'>'),
+            // Line drawing and back.
+            [b'(' | b')'] => matches!(byte, b'0' | b'B'),
+            _ => false,
+        };
+        if may_pass && !ignore && self.allowed == Allowed::Screen {
+            self.bytes.push(0x1b);
+            self.bytes.extend_from_slice(intermediates);
+            self.bytes.push(byte);
+        }
     }
 }
 
@@ -97,5 +180,18 @@ mod tests {
             passed.extend(filter.pass(&bytes[cut..]));
             assert_eq!(String::from_utf8(passed).unwrap(), "x\x1b[38;5;1méyz\n", "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn a_program_may_draw_but_not_ask_or_reach_beyond_the_screen() {
+        let mut filter = TerminalFilter::for_screen();
+        let drawn = "\x1b[?1049h\x1b[2J\x1b[3;4Hx\x1b(0q\x1b(B\x1bM\x07\x1b[?25l";
+        assert_eq!(filter.pass(drawn.as_bytes()), drawn.as_bytes());
+        assert_eq!(
+            filter.pass(b"\x1b[6n\x1b[c\x1b[?1003h\x1b]0;t\x07\x1b]52;c;aGk=\x07\x1bc\x1bP+q\x1b\\"),
+            b""
+        );
+        assert_eq!(filter.restore(), b"\x1b[0m\x1b[?25h\x1b[?1049l");
+        assert_eq!(filter.restore(), b"\x1b[0m");
     }
 }

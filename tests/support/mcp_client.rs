@@ -12,6 +12,10 @@ pub struct McpClient {
     stdin: Option<ChildStdin>,
     messages: Receiver<Value>,
     next_id: u64,
+    /// Responses that came before they were asked for.
+    early: Vec<Value>,
+    /// What came that was no response.
+    pub notifications: Vec<Value>,
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -19,16 +23,25 @@ const PATIENCE: Duration = Duration::from_secs(30);
 impl McpClient {
     /// Starts `sshjobs serve` and shakes hands with it.
     pub fn start(ssh_config: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_sshjobs"))
-            .arg("--ssh-config")
-            .arg(ssh_config)
-            .arg("serve")
-            .env("XDG_CONFIG_HOME", "/nonexistent")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .expect("the binary starts");
+        Self::start_with(ssh_config, Path::new("/dev/null"))
+    }
+
+    /// The same with a configuration file.
+    pub fn start_with(ssh_config: &Path, config: &Path) -> Self {
+        Self::launch(ssh_config, |command| command.arg("--config").arg(config).arg("serve"))
+    }
+
+    /// The same with everything logged to a file.
+    pub fn with_log(ssh_config: &Path, log: &Path) -> Self {
+        let log = std::fs::File::create(log).expect("a log file");
+        Self::launch(ssh_config, |command| command.args(["--log", "trace", "serve"]).stderr(log))
+    }
+
+    fn launch(ssh_config: &Path, how: impl FnOnce(&mut Command) -> &mut Command) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
+        command.arg("--ssh-config").arg(ssh_config).env("XDG_CONFIG_HOME", "/nonexistent");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = how(&mut command).spawn().expect("the binary starts");
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
         let (sender, messages) = channel();
         std::thread::spawn(move || {
@@ -41,7 +54,8 @@ impl McpClient {
             }
         });
         let stdin = child.stdin.take();
-        let mut client = Self { child, stdin, messages, next_id: 1 };
+        let mut client =
+            Self { child, stdin, messages, next_id: 1, early: Vec::new(), notifications: Vec::new() };
         let hello = json!({
             "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}
         });
@@ -68,12 +82,19 @@ impl McpClient {
         id
     }
 
-    /// The response to the request with this id; others that come first are passed over.
+    /// The response to the request with this id; others that come first are kept.
     pub fn response(&mut self, id: u64) -> Value {
+        if let Some(index) = self.early.iter().position(|message| message["id"] == id) {
+            return self.early.swap_remove(index);
+        }
         loop {
             let message = self.messages.recv_timeout(PATIENCE).expect("an answer in time");
             if message["id"] == id {
                 return message;
+            }
+            match message["method"].is_string() {
+                true => self.notifications.push(message),
+                false => self.early.push(message),
             }
         }
     }

@@ -1,0 +1,185 @@
+//! Jobs on a terminal, against a real sshd: sizes, keys, prompts, hang-up.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use sshjobs::api::{Code, Error, JobState, SpawnRequest, TailReply, WriteReply};
+use support::{HOST, Sshd, Target, canonical_loop, eventually};
+
+async fn start(target: &Target, mut request: Value) -> Result<String, Error> {
+    request["host"] = json!(HOST);
+    request["pty"] = json!(true);
+    Ok(target.service.spawn(serde_json::from_value(request).unwrap()).await?.job_id)
+}
+
+async fn tail(target: &Target, request: Value) -> TailReply {
+    target.service.tail(serde_json::from_value(request).unwrap()).await.unwrap()
+}
+
+async fn write(target: &Target, request: Value) -> WriteReply {
+    target.service.write(serde_json::from_value(request).unwrap()).await.unwrap()
+}
+
+/// Waits until the job prints something that matches; everything up to there.
+async fn until(target: &Target, job: &str, pattern: &str) -> TailReply {
+    let reply = tail(target, json!({"job_id": job, "until": pattern, "wait_ms": 10_000})).await;
+    assert_eq!(json!(reply.returned_because), "matched", "{reply:?}");
+    reply
+}
+
+#[tokio::test]
+async fn a_terminal_has_the_size_and_kind_asked_for() {
+    let target = Target::start().await;
+    let command = "test -t 0 && test -t 1 && test -t 2 && stty size; echo $TERM";
+    let job = start(&target, json!({"command": command, "cols": 132, "rows": 43})).await.unwrap();
+    assert_eq!(canonical_loop(&target.service, &job).await.lines, ["43 132", "xterm-256color"]);
+    let job = start(&target, json!({"command": command, "term": "dumb"})).await.unwrap();
+    assert_eq!(canonical_loop(&target.service, &job).await.lines, ["24 80", "dumb"]);
+}
+
+#[tokio::test]
+async fn a_new_size_reaches_the_program() {
+    let target = Target::start().await;
+    let command = "trap 'stty size' WINCH; echo ready; while :; do sleep 0.1; done";
+    let job = start(&target, json!({"command": command})).await.unwrap();
+    until(&target, &job, "ready").await;
+    write(&target, json!({"job_id": job, "cols": 100, "rows": 50})).await;
+    until(&target, &job, "^50 100$").await;
+    assert_eq!(target.service.resize(&job, 0, 0).await.unwrap_err().code, Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn control_keys_reach_the_foreground_process() {
+    let target = Target::start().await;
+    let command = "trap 'echo caught' INT; echo ready; sleep 1000; echo next; cat; echo end";
+    let job = start(&target, json!({"command": command})).await.unwrap();
+    until(&target, &job, "ready").await;
+    write(&target, json!({"job_id": job, "keys": ["ctrl+c"]})).await;
+    until(&target, &job, "next").await;
+    // Once as echo, once from cat.
+    write(&target, json!({"job_id": job, "data": "hello", "newline": true, "keys": []})).await;
+    until(&target, &job, "hello").await;
+    write(&target, json!({"job_id": job, "keys": ["ctrl+d"]})).await;
+    let story = canonical_loop(&target.service, &job).await;
+    assert_eq!(story.lines, ["ready", "^Ccaught", "next", "hello", "hello", "end"]);
+    assert_eq!((story.state(), story.status()), (JobState::Exited, Some(0)));
+}
+
+#[tokio::test]
+async fn ctrl_c_kills_a_program_that_does_not_catch_it() {
+    let target = Target::start().await;
+    let job = start(&target, json!({"command": "echo ready; exec sleep 1000"})).await.unwrap();
+    until(&target, &job, "ready").await;
+    write(&target, json!({"job_id": job, "keys": ["ctrl+c"]})).await;
+    let story = canonical_loop(&target.service, &job).await;
+    assert_eq!((story.state(), story.signal()), (JobState::Signaled, Some("INT")));
+}
+
+#[tokio::test]
+async fn a_password_is_asked_for_and_not_shown() {
+    let target = Target::start().await;
+    let command = "stty -echo; printf 'Password: '; read p; stty echo; echo; echo ${#p} characters";
+    let job = start(&target, json!({"command": command})).await.unwrap();
+    let reply = tail(&target, json!({"job_id": job, "quiet_ms": 400, "wait_ms": 10_000})).await;
+    assert_eq!((reply.awaiting_input, reply.partial.unwrap().stdout.as_deref()), (true, Some("Password: ")));
+    let answer = json!({
+        "job_id": job, "data": "hunter2", "newline": true, "secret": true, "wait_ms": 10_000, "quiet_ms": 400
+    });
+    let reply = write(&target, answer).await;
+    assert_eq!(reply.bytes_written, 8);
+    let story = canonical_loop(&target.service, &job).await;
+    assert_eq!(story.lines, ["Password: ", "7 characters"]);
+}
+
+#[tokio::test]
+async fn the_end_of_input_is_a_key_also_in_mid_line() {
+    let target = Target::start().await;
+    for text in ["whole line\n", "no line end"] {
+        let job = start(&target, json!({"command": "stty -echo; echo ready; wc -c"})).await.unwrap();
+        until(&target, &job, "ready").await;
+        let reply = write(&target, json!({"job_id": job, "data": text, "close_after": true})).await;
+        assert!(reply.stdin_closed);
+        assert_eq!(canonical_loop(&target.service, &job).await.lines, ["ready", "11"]);
+    }
+}
+
+#[tokio::test]
+async fn values_of_variables_are_never_echoed_and_no_key_in_them_is_pressed() {
+    let target = Target::start().await;
+    let hostile = "top\x03 secret\r\x04 'quoted'\x15 \x1b[A é\nsecond line";
+    let request = SpawnRequest {
+        pty: true,
+        env: BTreeMap::from([("VALUE".to_owned(), hostile.into())]),
+        stdin: Some("typed\n".into()),
+        ..SpawnRequest::new(HOST, "printf %s \"$VALUE\" | od -An -tx1 | tr -d ' \\n'; echo; cat; stty size")
+    };
+    let job = target.service.spawn(request).await.unwrap().job_id;
+    let story = canonical_loop(&target.service, &job).await;
+    let hex: String = hostile.bytes().map(|byte| format!("{byte:02x}")).collect();
+    // What is typed is echoed: the terminal is as it was.
+    let mut lines = story.lines;
+    lines.sort();
+    assert_eq!(lines, ["24 80", &hex, "typed", "typed"]);
+}
+
+#[tokio::test]
+async fn a_host_that_gives_no_terminal_says_so() {
+    let sshd = Sshd::with("PermitTTY no").await;
+    let service = support::service(&sshd.ssh_config(), Default::default());
+    let request = SpawnRequest { pty: true, ..SpawnRequest::new(HOST, "true") };
+    assert_eq!(service.spawn(request).await.unwrap_err().code, Code::Unsupported);
+    assert_eq!(support::run(&service, "true").await.unwrap().ending.exit_status, Some(0));
+}
+
+#[tokio::test]
+async fn sizes_that_cannot_be_are_refused() {
+    let target = Target::start().await;
+    for bad in [json!({"cols": 0}), json!({"rows": 1001}), json!({"term": ""}), json!({"term": "a b"})] {
+        let mut request = bad.clone();
+        request["command"] = json!("true");
+        assert_eq!(start(&target, request).await.unwrap_err().code, Code::InvalidArgument, "{bad}");
+    }
+    let without = SpawnRequest { cols: Some(80), ..SpawnRequest::new(HOST, "true") };
+    assert_eq!(target.service.spawn(without).await.unwrap_err().code, Code::InvalidArgument);
+    let job = support::spawn(&target.service, "sleep 1000").await;
+    assert_eq!(target.service.resize(&job, 80, 24).await.unwrap_err().code, Code::InvalidArgument);
+    for half in [json!({"job_id": job, "cols": 80}), json!({"job_id": job, "cols": 80, "rows": -1})] {
+        let error = target.service.write(serde_json::from_value(half).unwrap()).await.unwrap_err();
+        assert_eq!(error.code, Code::InvalidArgument);
+    }
+    target.service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_job_that_reads_is_told_from_one_that_works() {
+    let target = Target::start().await;
+    let cases = [
+        ("printf 'thinking'; read x", true),
+        ("printf 'thinking'; sleep 1000", false),
+        ("printf 'thinking'; x=$(sleep 1000)", false),
+        ("printf 'thinking'; cat | sort", true),
+        ("printf 'Your name: '; sleep 1000", true),
+        ("echo 'Your name: '; read x", false),
+    ];
+    for (command, expected) in cases {
+        let job = support::spawn(&target.service, command).await;
+        eventually("it has begun", async || {
+            tail(&target, json!({"job_id": job, "quiet_ms": 700, "wait_ms": 5000})).await.silent_ms >= 700
+        })
+        .await;
+        let reply = tail(&target, json!({"job_id": job})).await;
+        assert_eq!(reply.awaiting_input, expected, "{command}: {reply:?}");
+        let read =
+            target.service.read(serde_json::from_value(json!({"job_id": job})).unwrap()).await.unwrap();
+        assert_eq!(read.awaiting_input, expected, "{command}");
+    }
+    let closed =
+        SpawnRequest { stdin: Some("".into()), ..SpawnRequest::new(HOST, "printf 'name? '; sleep 1000") };
+    let job = target.service.spawn(closed).await.unwrap().job_id;
+    let reply = tail(&target, json!({"job_id": job, "quiet_ms": 700, "wait_ms": 5000})).await;
+    assert!(!reply.awaiting_input, "nothing can be typed where stdin has ended");
+    target.service.shutdown().await;
+}
