@@ -45,7 +45,7 @@ pub(super) fn clean_after(escape: Escape, line: &[u8]) -> Cow<'_, str> {
     let mut parser = Parser::new();
     parser.advance(&mut view, escape.introducer());
     parser.advance(&mut view, line);
-    if ends_inside_a_character(line) {
+    if ends_inside_a_character(line) && escape.after(line) == Escape::None {
         view.show(char::REPLACEMENT_CHARACTER);
     }
     Cow::Owned(view.text)
@@ -75,7 +75,9 @@ pub(super) enum Escape {
     Csi,
     /// An operating system command.
     Osc,
-    /// A device control string whose data are under way.
+    /// A device control string, before its data.
+    DcsHeader,
+    /// A device control string, within its data.
     Dcs,
     /// Another string that ends with ST: SOS, PM, APC, or a malformed DCS.
     OtherString,
@@ -89,13 +91,14 @@ impl Escape {
             Self::Started => b"\x1b",
             Self::Csi => b"\x1b[",
             Self::Osc => b"\x1b]",
+            Self::DcsHeader => b"\x1bP",
             Self::Dcs => b"\x1bPq",
             Self::OtherString => b"\x1bX",
         }
     }
 
     /// What is open behind `text`. The parser does not tell, so it is asked: each state answers letters and a BEL in its
-    /// own way.
+    /// own way. (Exact for sequences that are well formed; a malformed one may end a little earlier or later.)
     pub(super) fn after(self, text: &[u8]) -> Self {
         let mut parser = Parser::new();
         let mut witness = Witness(None);
@@ -130,7 +133,7 @@ impl Perform for Witness {
     }
 
     fn hook(&mut self, _: &Params, _: &[u8], _: bool, _: char) {
-        self.see(Escape::Dcs);
+        self.see(Escape::DcsHeader);
     }
 
     fn put(&mut self, _: u8) {

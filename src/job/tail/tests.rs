@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use proptest::prelude::*;
 use tokio::time::sleep_until;
 
 use super::*;
@@ -173,4 +174,157 @@ async fn raw_bytes_are_followed_to_the_end() {
     job.exit();
     let chunk = job.follow(&mut positions).await;
     assert_eq!((chunk.stdout.as_slice(), chunk.at_end, chunk.dropped_bytes), (&b"c"[..], true, 0));
+}
+
+/// What happens to a job: so many milliseconds later it prints something, or (none) ends.
+type Event = (u64, Option<(Stream, &'static str)>);
+
+/// The contract of a wait in plain words, looked at every millisecond.
+#[derive(Default)]
+struct Model {
+    lines: Vec<(Stream, String)>,
+    partials: [String; 2],
+    last_output: Option<u64>,
+    ended: bool,
+}
+
+impl Model {
+    fn happen(&mut self, at: u64, event: Option<(Stream, &'static str)>) {
+        let Some((stream, text)) = event else {
+            self.ended = true;
+            for stream in Stream::ALL {
+                let rest = std::mem::take(&mut self.partials[stream as usize]);
+                self.lines.extend(Some((stream, rest)).filter(|(_, rest)| !rest.is_empty()));
+            }
+            return;
+        };
+        self.last_output = Some(at);
+        for piece in text.split_inclusive('\n') {
+            let partial = &mut self.partials[stream as usize];
+            partial.push_str(piece.trim_end_matches('\n'));
+            if piece.ends_with('\n') {
+                self.lines.push((stream, std::mem::take(partial)));
+            }
+        }
+    }
+
+    /// The numbers of the lines that are returned at this millisecond and why, if anything is.
+    fn answer(&self, now: u64, query: &PageQuery, wait: &Wait) -> Option<(Vec<u64>, ReturnedBecause)> {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap();
+        let new: Vec<u64> = (query.cursor.value() + 1..=self.lines.len() as u64)
+            .filter(|no| query.selection.contains(self.line(*no).0))
+            .collect();
+        let (page, has_more) = (&new[..new.len().min(query.max_lines)], new.len() > query.max_lines);
+        let partials: Vec<_> = Stream::ALL
+            .into_iter()
+            .filter(|stream| query.selection.contains(*stream))
+            .map(|stream| &self.partials[stream as usize])
+            .filter(|text| !text.is_empty())
+            .collect();
+        if let Some(until) = &wait.until {
+            if let Some(index) = page.iter().position(|no| until.is_match(&self.line(*no).1)) {
+                let matched = LineNo::new(page[index]);
+                return Some((page[..=index].to_vec(), ReturnedBecause::Matched(Some(matched))));
+            }
+            if !has_more && partials.iter().any(|text| until.is_match(text)) {
+                return Some((page.to_vec(), ReturnedBecause::Matched(None)));
+            }
+        }
+        let is_new = !new.is_empty() || !partials.is_empty();
+        let silent_since = self.last_output.filter(|_| is_new).unwrap_or(0);
+        let is_quiet = wait.quiet.is_some_and(|quiet| now >= silent_since + millis(quiet));
+        let is_plain = wait.until.is_none() && wait.quiet.is_none();
+        let because = if self.ended && !has_more {
+            ReturnedBecause::Ended
+        } else if self.ended || (is_plain && !new.is_empty()) || (wait.until.is_some() && has_more) {
+            ReturnedBecause::Lines
+        } else if is_quiet || now >= millis(wait.patience) {
+            match (has_more, is_quiet) {
+                (true, _) => ReturnedBecause::Lines,
+                (false, true) => ReturnedBecause::Quiet,
+                (false, false) => ReturnedBecause::Timeout,
+            }
+        } else {
+            return None;
+        };
+        Some((page.to_vec(), because))
+    }
+
+    fn line(&self, no: u64) -> &(Stream, String) {
+        &self.lines[usize::try_from(no - 1).unwrap()]
+    }
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let text = prop_oneof![Just("a"), Just("b\n"), Just("go\n"), Just("x\ny\n"), Just("ask? "), Just("\n")];
+    let stream = prop_oneof![Just(Stream::Stdout), Just(Stream::Stderr)];
+    let what = prop_oneof![8 => (stream, text).prop_map(Some), 1 => Just(None)];
+    ((1u64..12).prop_map(|gap| gap * 10), what)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Events come at whole hundredths of a second, so that none comes at the same moment as the end of a wait.
+    #[test]
+    fn every_wait_ends_when_and_as_the_model_says(
+        events in proptest::collection::vec(event(), 0..12),
+        cursor in 0u64..4,
+        max_lines in 1usize..5,
+        selection in prop_oneof![
+            2 => Just(Selection::Both), 1 => Just(Selection::Only(Stream::Stdout)), 1 => Just(Selection::Only(Stream::Stderr))
+        ],
+        until in proptest::option::of(prop_oneof![Just("^go$"), Just(r"\? $"), Just("never")]),
+        quiet in proptest::option::of((0u64..8).prop_map(|quiet| quiet * 10 + 3)),
+        patience in (0u64..30).prop_map(|patience| patience * 10 + 5),
+    ) {
+        let wait = Wait {
+            patience: Duration::from_millis(patience),
+            until: until.map(|pattern| Regex::new(pattern).unwrap()),
+            quiet: quiet.map(Duration::from_millis),
+        };
+        let query = PageQuery { max_lines, selection, ..from(cursor) };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        let (answer, at) = runtime.block_on(async {
+            let job = Job::idle();
+            let start = Instant::now();
+            let script = async {
+                let mut at = start;
+                for (gap, event) in &events {
+                    at += Duration::from_millis(*gap);
+                    sleep_until(at).await;
+                    match event {
+                        Some((stream, text)) => job.write_log(|log| log.append(*stream, text.as_bytes())),
+                        None => return job.exit(),
+                    }
+                }
+            };
+            let (tail, ()) = tokio::join!(
+                async { (job.tail(&query, &wait).await, start.elapsed().as_millis()) },
+                script
+            );
+            tail
+        });
+        let mut model = Model::default();
+        let mut at_model = 0;
+        let mut coming = events.iter().scan(0, |at, (gap, event)| {
+            *at += gap;
+            Some((*at, *event))
+        }).peekable();
+        let expected = loop {
+            while let Some((at, event)) = coming.next_if(|(at, _)| *at == at_model) {
+                if !model.ended {
+                    model.happen(at, event);
+                }
+            }
+            if let Some(expected) = model.answer(at_model, &query, &wait) {
+                break expected;
+            }
+            at_model += 1;
+        };
+        let lines: Vec<u64> = answer.page.lines.iter().map(|line| line.line_no.value()).collect();
+        prop_assert_eq!((lines, answer.because), expected);
+        prop_assert_eq!(at, u128::from(at_model));
+        prop_assert_eq!(answer.still_running(), !(model.ended && !answer.page.has_more));
+    }
 }

@@ -56,6 +56,21 @@ fn an_overlong_line_is_cut_into_continuations() {
 }
 
 #[test]
+fn a_cut_inside_an_escape_sequence_shows_nothing_of_it() {
+    let text = b"0123456789\x1b[1;31mred\x1b]52;c;QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo=\x07 \x1bP1$rstatus string\x1b\\end";
+    for lead in 0..16 {
+        let line = [&b"x".repeat(lead), &text[..]].concat();
+        let ring = ring(
+            RingLimits { lines: 100, bytes: 1 << 16, line_bytes: 16 },
+            &[(Stream::Stdout, &line), (Stream::Stdout, b"\n")],
+        );
+        let lines = ring.lines_after(LineNo::START, Selection::Both);
+        let shown: String = lines.map(|line| line.render(Render::Clean).into_owned()).collect();
+        assert_eq!(shown, format!("{}0123456789red end", "x".repeat(lead)));
+    }
+}
+
+#[test]
 fn a_line_of_exactly_the_limit_is_not_cut() {
     let ring = ring(SMALL, &[(Stream::Stdout, &[b'x'; 16]), (Stream::Stdout, b"\ny\n")]);
     assert_eq!(texts(&ring).len(), 2);

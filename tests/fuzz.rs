@@ -1,0 +1,182 @@
+//! Fuzz targets for what takes bytes from strangers: the assembler of lines, the renderers, the parsing of arguments.
+//!
+//! `cargo test` plays the seeds in `fixtures/fuzz` and then a few seconds of random input. For a long hunt guided by
+//! coverage: `cargo bolero test --test fuzz assembler`.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::path::Path;
+use std::time::Duration;
+
+use sshjobs::api::{
+    Access, Config, ForgetRequest, HostsRequest, JobsRequest, ReadRequest, RunRequest, SearchRequest,
+    Service, SignalRequest, SpawnRequest, TailRequest, WaitRequest, WriteRequest,
+};
+use sshjobs::output::{
+    Content, LineNo, ReadQuery, Reading, Render, Ring, RingLimits, Selection, Stream, TerminalFilter, Unit,
+    clean, render,
+};
+
+/// What random bytes rarely hit upon.
+const WORDS: [&[u8]; 24] = [
+    b"\n",
+    b"\r\n",
+    b"\r",
+    b"\x1b",
+    b"\x1b[",
+    b"\x1b]",
+    b"\x1bP",
+    b"\x1b\\",
+    b"\x07",
+    b"\x1b]52;c;",
+    b"\x1b]8;;",
+    b"m",
+    b"K",
+    b";8",
+    b"?1049h",
+    b"\xc2\x9b",
+    b"\xe2\x80\xae",
+    b"\xf3\xa0\x81\x81",
+    b"\xf0\x9f\x91\x8d",
+    b"\xf0\x9f",
+    b"\xff",
+    b"\0",
+    b"\x1b_",
+    b"\x18",
+];
+
+/// Plays the target's seeds, then random words and bytes for some seconds.
+fn fuzz(target: &str, test: fn(&[u8])) {
+    let seeds = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/fuzz").join(target);
+    let mut played = 0;
+    for seed in std::fs::read_dir(seeds).unwrap() {
+        let seed = std::fs::read(seed.unwrap().path()).unwrap();
+        test(&seed);
+        // Every beginning of a seed, too.
+        (0..seed.len()).for_each(|end| test(&seed[..end]));
+        played += 1;
+    }
+    assert!(played >= 4, "the seeds of {target} are missing");
+    bolero::check!().with_type::<Vec<(u8, u8)>>().with_test_time(Duration::from_secs(4)).for_each(|input| {
+        let pieces = input.iter().map(|(choice, byte)| match WORDS.get(usize::from(choice % 32)) {
+            Some(word) => *word,
+            None => std::slice::from_ref(byte),
+        });
+        test(&pieces.collect::<Vec<_>>().concat());
+    });
+}
+
+#[test]
+fn assembler() {
+    fuzz("assembler", |bytes| {
+        let limits = RingLimits { lines: 1 << 16, bytes: 1 << 20, line_bytes: 16 };
+        let mut ring = Ring::new(limits);
+        // In pieces whose length the input decides.
+        let mut rest = bytes;
+        while let Some(first) = rest.first() {
+            let (piece, behind) = rest.split_at(usize::from(first % 7 + 1).min(rest.len()));
+            ring.append(Stream::Stdout, piece, 0);
+            rest = behind;
+        }
+        ring.finish(Stream::Stdout, 0);
+        let lines: Vec<_> = ring.lines_after(LineNo::START, Selection::Both).collect();
+        let whole: Vec<u8> =
+            lines.iter().flat_map(|line| [&*line.text, line.terminator.as_bytes()].concat()).collect();
+        assert_eq!(whole, bytes, "a byte is lost or invented");
+        assert!(lines.iter().all(|line| line.text.len() <= limits.line_bytes));
+        let mut text = String::new();
+        for line in &lines {
+            assert_harmless(&line.render(Render::Clean));
+            text += &line.render(Render::Clean);
+            text += line.line_end(Render::Clean);
+        }
+        let query = ReadQuery {
+            unit: Unit::Chars,
+            offset: 0,
+            length: usize::MAX,
+            max_bytes: 0,
+            selection: Selection::Both,
+            render: Render::Clean,
+        };
+        let reading = Reading::of(&ring, &query);
+        assert_eq!((reading.total, reading.content), (text.chars().count() as u64, Content::Chars(text)));
+    });
+}
+
+#[test]
+fn renderer() {
+    fuzz("renderer", |bytes| {
+        let shown = clean(bytes);
+        assert_harmless(&shown);
+        assert_eq!(clean(shown.as_bytes()), shown, "what is clean stays as it is");
+        assert_eq!(
+            render(bytes, Render::Clean).lines().count(),
+            render(bytes, Render::Clean).split_terminator('\n').count()
+        );
+        for filter in [TerminalFilter::default, TerminalFilter::for_screen] {
+            let passed = filter().pass(bytes);
+            let mut by_bytes = filter();
+            let pieces: Vec<u8> = bytes.chunks(1).flat_map(|byte| by_bytes.pass(byte)).collect();
+            assert_eq!(pieces, passed, "a filter must not mind how the bytes are divided");
+            assert_no_string_sequence(&passed);
+        }
+    });
+}
+
+/// No control but tab, nothing that reorders or hides text.
+fn assert_harmless(text: &str) {
+    let harmful = |c: char| {
+        (c.is_control() && c != '\t')
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{e0000}'..='\u{e007f}')
+    };
+    assert!(!text.contains(harmful), "{text:?}");
+}
+
+/// Clipboard, title, hyperlinks and queries all need one of these.
+fn assert_no_string_sequence(bytes: &[u8]) {
+    for introducer in
+        [b"\x1b]", b"\x1bP", b"\x1b_", b"\x1bX", b"\x1b^", b"\xc2\x90", b"\xc2\x9d", b"\xc2\x9b"]
+    {
+        assert!(!bytes.windows(2).any(|pair| pair == introducer), "{:?}", String::from_utf8_lossy(bytes));
+    }
+    let text = String::from_utf8_lossy(bytes);
+    for query in regex::Regex::new(r"\x1b\[[0-9;:?>]*([a-zA-Z])").unwrap().captures_iter(&text) {
+        assert!(!matches!(&query[1], "n" | "c" | "t" | "p" | "x"), "{text:?}");
+    }
+}
+
+#[test]
+fn arguments() {
+    fuzz("arguments", |bytes| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(call_everything(bytes));
+    });
+}
+
+/// Whatever can be parsed is called. There is no such host and no such job, so everything ends in an error with a hint.
+async fn call_everything(bytes: &[u8]) {
+    let ssh_config = Some(Path::new("/dev/null").to_owned());
+    let service = Service::new(Config { ssh_config, ..Config::default() }, Access::Listed);
+    macro_rules! call {
+        ($($request:ty => $verb:ident),*) => {$(
+            if let Ok(request) = serde_json::from_slice::<$request>(bytes) {
+                let error = service.$verb(request).await.err().expect("there is no such job");
+                assert!(!error.hint.is_empty(), "{error}");
+            }
+        )*};
+    }
+    call!(
+        SpawnRequest => spawn, RunRequest => run, TailRequest => tail, ReadRequest => read, WriteRequest => write,
+        SignalRequest => signal, SearchRequest => search, WaitRequest => wait, ForgetRequest => forget
+    );
+    if let Ok(request) = serde_json::from_slice::<JobsRequest>(bytes) {
+        service.jobs(&request).ok();
+    }
+    if let Ok(request) = serde_json::from_slice::<HostsRequest>(bytes) {
+        service.hosts(request).await.ok();
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        Config::parse(Path::new("config.toml"), text).ok();
+        text.parse::<sshjobs::job::Signal>().ok();
+        assert!(sshjobs::job::key_bytes(text, b'\n').is_none_or(|keys| keys.len() <= 8));
+    }
+}
