@@ -47,7 +47,7 @@ pub struct JobEntry {
     pub job_id: String,
     /// The host it runs on.
     pub host: String,
-    /// The command.
+    /// The command; its first 200 characters.
     pub command: String,
     /// Its label, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,6 +79,8 @@ pub struct JobEntry {
     /// Milliseconds since it last printed anything.
     pub silent_ms: u64,
 }
+
+const SHOWN_OF_COMMAND: usize = 200;
 
 impl Service {
     /// Lists jobs, the newest first.
@@ -113,7 +115,7 @@ impl JobEntry {
         Self {
             job_id: job.id.to_string(),
             host: job.spec.host.clone(),
-            command: job.spec.command.clone(),
+            command: shortened(&job.spec.command),
             label: job.spec.label.clone(),
             ending: Ending::of(&status.phase),
             started_at: status.started_at,
@@ -125,5 +127,13 @@ impl JobEntry {
             dropped_lines: status.dropped_lines,
             silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
         }
+    }
+}
+
+/// A list of jobs must not grow with their scripts.
+fn shortened(command: &str) -> String {
+    match command.char_indices().nth(SHOWN_OF_COMMAND) {
+        Some((end, _)) => format!("{}…", command.split_at(end).0),
+        None => command.to_owned(),
     }
 }

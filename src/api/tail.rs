@@ -123,6 +123,15 @@ impl Service {
     ///
     /// Reading changes nothing: the same call gives the same answer until lines are evicted. Cancelling ends the wait.
     pub async fn tail(&self, request: TailRequest) -> Result<TailReply, Error> {
+        self.tail_behind(request, 0).await
+    }
+
+    /// The same for a caller to whom so many bytes of output are no news.
+    pub(super) async fn tail_behind(
+        &self,
+        request: TailRequest,
+        known_bytes: u64,
+    ) -> Result<TailReply, Error> {
         let job = self.job(&request.job_id)?;
         let mut clamps = Clamps::default();
         let query = self.page_query(&request, job.status().total_lines, &mut clamps)?;
@@ -134,6 +143,7 @@ impl Service {
                 let longest = i64::try_from(longest).unwrap_or(i64::MAX);
                 Duration::from_millis(clamps.clamp("quiet_ms", quiet, 10..=longest))
             }),
+            known_bytes,
         };
         let tail = match &request.reader {
             None => job.tail(&query, &wait).await,

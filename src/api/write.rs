@@ -49,7 +49,7 @@ pub struct WriteRequest {
     /// Then wait so many milliseconds for a new line and return it, as ssh_tail would.
     #[serde(default)]
     pub wait_ms: i64,
-    /// With wait_ms: wait until the job has printed nothing for so many milliseconds.
+    /// With wait_ms: wait until the job has printed nothing for so many milliseconds, counted from this write at the earliest.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub quiet_ms: Option<i64>,
@@ -82,7 +82,7 @@ impl Service {
         let enter = if job.spec.terminal.is_some() { b'\r' } else { b'\n' };
         let data = request.bytes(enter)?;
         let size = request.size()?;
-        let cursor = job.status().total_lines;
+        let before = job.status();
         let was_closed = self.runner.is_stdin_closed(&job)?;
         if let Some(size) = size {
             self.runner.resize(&job, size).await?;
@@ -99,9 +99,9 @@ impl Service {
             let tail = TailRequest {
                 wait_ms: request.wait_ms,
                 quiet_ms: request.quiet_ms,
-                ..TailRequest::new(request.job_id, cursor, 0)
+                ..TailRequest::new(request.job_id, before.total_lines, 0)
             };
-            Some(Box::new(self.tail(tail).await?))
+            Some(Box::new(self.tail_behind(tail, before.total_bytes).await?))
         } else {
             None
         };

@@ -16,6 +16,9 @@ pub struct Wait {
     /// Not at the first new line, but when no byte has come for this long: since the newest one, or since the call
     /// while nothing is new.
     pub quiet: Option<Duration>,
+    /// How many bytes of output are no news to the caller, though its cursor is behind them: an unfinished line that it
+    /// has answered.
+    pub known_bytes: u64,
 }
 
 /// What ended a wait.
@@ -101,10 +104,11 @@ impl Glance<'_> {
 
     fn quiet_at(&self, log: &Log, has_line: bool) -> Option<Instant> {
         let quiet = self.wait.quiet?;
-        let is_new = has_line
-            || Stream::ALL.into_iter().any(|stream| {
-                self.query.selection.contains(stream) && !log.ring().partial(stream).is_empty()
-            });
+        let bytes: u64 = Stream::ALL.into_iter().map(|stream| log.ring().total_bytes(stream)).sum();
+        let has_partial = Stream::ALL
+            .into_iter()
+            .any(|stream| self.query.selection.contains(stream) && !log.ring().partial(stream).is_empty());
+        let is_new = (has_line || has_partial) && bytes > self.wait.known_bytes;
         let since = log.last_output().filter(|_| is_new).unwrap_or(self.called);
         Some(since + quiet)
     }
