@@ -36,17 +36,20 @@ struct Mark {
     /// Position in the stream just behind the line and its terminator.
     end: u64,
     at: Timestamp,
-    /// Characters in the stream up to here, line ends included.
-    chars: Chars,
     ending: Ending,
     continuation: bool,
     escape: Escape,
 }
 
-/// A count of characters: of the text as it came, and of its clean view.
+/// By how much the characters of a stream fall short of its bytes, up to the end of a line: where nothing but plain lines
+/// come there is none of these, and counting costs nothing.
 #[derive(Clone, Copy, Debug, Default)]
-struct Chars {
+struct Shortfall {
+    /// Position behind the line.
+    end: u64,
+    /// In the text as it came.
     raw: u64,
+    /// In its clean view.
     clean: u64,
 }
 
@@ -69,10 +72,10 @@ pub(super) struct Track {
     cut: Option<Escape>,
     /// Bytes behind this position are printable ASCII, tabs and LFs.
     odd_until: u64,
-    /// How many lines are gone, and how many characters went with them.
-    gone: (u64, Chars),
-    /// Characters up to `open`.
-    chars: Chars,
+    /// One for each kept line that has fewer characters than bytes.
+    shortfalls: VecDeque<Shortfall>,
+    /// How many lines are gone, and the last shortfall among them.
+    gone: (u64, Shortfall),
 }
 
 impl Track {
@@ -86,8 +89,8 @@ impl Track {
             open: 0,
             cut: None,
             odd_until: 0,
-            gone: (0, Chars::default()),
-            chars: Chars::default(),
+            shortfalls: VecDeque::new(),
+            gone: (0, Shortfall::default()),
         }
     }
 
@@ -100,7 +103,7 @@ impl Track {
             self.bytes.reserve_exact(grown - self.bytes.len());
         }
         self.bytes.extend(chunk);
-        if !chunk.iter().fold(true, |plain, &byte| plain & (is_plain(byte) | (byte == b'\n'))) {
+        if !is_plain(chunk, b'\n') {
             self.odd_until = self.end();
         }
     }
@@ -109,36 +112,35 @@ impl Track {
     pub(super) fn close_line(&mut self, line_no: LineNo, end: u64, ending: Ending, at: Timestamp) {
         let escape = self.cut.unwrap_or_default();
         let after = self.count_line(end, ending, escape);
-        self.marks.push_back(Mark {
-            line_no,
-            end,
-            at,
-            chars: self.chars,
-            ending,
-            continuation: self.cut.is_some(),
-            escape,
-        });
+        self.marks.push_back(Mark { line_no, end, at, ending, continuation: self.cut.is_some(), escape });
         self.open = end;
         self.cut = (ending == Ending::Cut).then_some(after);
     }
 
     /// Counts the characters of the unfinished line, which ends at `end`, and tells what its last bytes leave open.
     fn count_line(&mut self, end: u64, ending: Ending, escape: Escape) -> Escape {
-        let terminator = ending.text().len() as u64;
-        let text_end = end - terminator;
-        self.chars.raw += terminator;
-        self.chars.clean += terminator.min(1);
-        if self.open >= self.odd_until && escape == Escape::None {
-            self.chars.raw += text_end - self.open;
-            self.chars.clean += text_end - self.open;
-            return Escape::None;
+        let is_plain = self.open >= self.odd_until && escape == Escape::None;
+        if is_plain && ending != Ending::CrLf {
+            Escape::None
+        } else {
+            self.count_odd_line(end, ending, escape)
         }
-        let text = self.slice(self.open, text_end);
-        let raw = String::from_utf8_lossy(&text).chars().count() as u64;
-        let clean = clean_after(escape, &text).chars().count() as u64;
+    }
+
+    /// The same for a line with more than printable ASCII in it. Kept apart, so that plain lines stay cheap.
+    #[inline(never)]
+    fn count_odd_line(&mut self, end: u64, ending: Ending, escape: Escape) -> Escape {
+        let terminator = ending.text().len() as u64;
+        let text = self.slice(self.open, end - terminator);
+        let raw = String::from_utf8_lossy(&text).chars().count() as u64 + terminator;
+        let clean = clean_after(escape, &text).chars().count() as u64 + terminator.min(1);
         let after = if ending == Ending::Cut { escape.after(&text) } else { Escape::None };
-        self.chars.raw += raw;
-        self.chars.clean += clean;
+        let (bytes, before) = (end - self.open, self.shortfall(self.open));
+        if raw.min(clean) < bytes {
+            let short = |before: u64, chars: u64| (before + bytes).saturating_sub(chars);
+            let (raw, clean) = (short(before.raw, raw), short(before.clean, clean));
+            self.shortfalls.push_back(Shortfall { end, raw, clean });
+        }
         after
     }
 
@@ -167,9 +169,13 @@ impl Track {
         while self.start < target {
             let Some(mark) = self.marks.front().filter(|mark| mark.line_no < before) else { break };
             self.start = mark.end;
-            self.gone = (self.gone.0 + 1, mark.chars);
             self.marks.pop_front();
             lines += 1;
+        }
+        self.gone.0 += lines as u64;
+        while let Some(shortfall) = self.shortfalls.front().filter(|shortfall| shortfall.end <= self.start) {
+            self.gone.1 = *shortfall;
+            self.shortfalls.pop_front();
         }
         (lines, usize::try_from(self.start - begin).expect("what is kept fits into memory"))
     }
@@ -196,19 +202,26 @@ impl Track {
     /// How much of the stream lies in its lines up to `line_no`, kept or not.
     pub(super) fn extent(&self, line_no: LineNo, unit: Unit, render: Render) -> u64 {
         let kept = self.marks.partition_point(|mark| mark.line_no <= line_no);
-        let last = kept.checked_sub(1).map(|index| &self.marks[index]);
-        let chars = last.map_or(self.gone.1, |mark| mark.chars);
+        let end = kept.checked_sub(1).map_or(self.start, |index| self.marks[index].end);
         match (unit, render) {
             (Unit::Lines, _) => self.gone.0 + kept as u64,
-            (Unit::Bytes, _) => last.map_or(self.start, |mark| mark.end),
-            (Unit::Chars, Render::Raw) => chars.raw,
-            (Unit::Chars, Render::Clean) => chars.clean,
+            (Unit::Bytes, _) => end,
+            (Unit::Chars, Render::Raw) => end - self.shortfall(end).raw,
+            (Unit::Chars, Render::Clean) => end - self.shortfall(end).clean,
         }
+    }
+
+    /// The last shortfall up to the end of a line.
+    fn shortfall(&self, end: u64) -> Shortfall {
+        let count = self.shortfalls.partition_point(|shortfall| shortfall.end <= end);
+        count.checked_sub(1).map_or(self.gone.1, |index| self.shortfalls[index])
     }
 
     /// Bytes this track holds from the allocator, used or not.
     pub(super) fn footprint(&self) -> usize {
-        self.bytes.capacity() + self.marks.capacity() * size_of::<Mark>()
+        self.bytes.capacity()
+            + self.marks.capacity() * size_of::<Mark>()
+            + self.shortfalls.capacity() * size_of::<Shortfall>()
     }
 
     /// Gives back storage that is not in use.
@@ -216,6 +229,7 @@ impl Track {
         self.release();
         self.bytes.shrink_to_fit();
         self.marks.shrink_to_fit();
+        self.shortfalls.shrink_to_fit();
     }
 
     /// Position behind the last byte taken.

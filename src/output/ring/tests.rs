@@ -209,7 +209,7 @@ proptest! {
             ring.append(stream, &vec![if newlines { b'\n' } else { b'x' }; length], 0);
             prop_assert!(ring.byte_count() <= limits.bytes);
             prop_assert!(ring.line_count() <= limits.lines);
-            prop_assert!(ring.footprint() <= 2 * (limits.bytes + 2 * limits.lines * 48));
+            prop_assert!(ring.footprint() <= 2 * (limits.bytes + 2 * limits.lines * 32));
         }
     }
 }
