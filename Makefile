@@ -20,7 +20,7 @@ test:  ## Install OpenSSH if it is missing, then run all tests but those that ne
 
 test-containers:  ## Run the contract's tests against a containerized sshd (docker-compose.yml)
 	@fixtures/need ssh-keygen:openssh-client
-	fixtures/sshd/with-containers cargo test --locked --test contract
+	fixtures/sshd/with-containers cargo test --locked --test contract --test terminal
 
 bench:  ## Measure: the ring and its pages, then sshjobs beside ssh
 	cargo bench --bench ring

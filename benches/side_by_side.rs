@@ -48,6 +48,9 @@ async fn main() {
     if wanted("thousand") {
         thousand_jobs().await;
     }
+    if wanted("readers") {
+        readers().await;
+    }
     if wanted("soak") {
         soak().await;
     }
@@ -84,6 +87,46 @@ async fn one_job(service: &Service, command: &str) -> Duration {
             return start.elapsed();
         }
     }
+}
+
+/// A thousand readers who wait for the next line of one job, against a single one: from writing a line to the job's stdin
+/// until the last reader has it.
+async fn readers() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, Limits::default());
+    let job = service.spawn(SpawnRequest::new(HOST, "cat")).await.unwrap().job_id;
+    let mut line = 0;
+    let mut measured = Vec::new();
+    for count in [1, 1000] {
+        let mut times = Vec::new();
+        for _ in 0..100 {
+            let mut waiting = tokio::task::JoinSet::new();
+            for _ in 0..count {
+                let (service, job) = (Arc::clone(&service), job.clone());
+                waiting.spawn(async move {
+                    let reply = service.tail(TailRequest::new(&job, line, 50_000)).await.unwrap();
+                    assert_eq!(reply.last_line_no, line + 1);
+                });
+            }
+            // All of them shall wait before the line comes.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            let start = Instant::now();
+            service.write_bytes(&job, b"news\n", Duration::from_secs(5)).await.unwrap();
+            while waiting.join_next().await.is_some() {}
+            times.push(start.elapsed());
+            line += 1;
+        }
+        measured.push(percentile(&mut times, 50));
+    }
+    service.shutdown().await;
+    let ratio = measured[1].as_secs_f64() / measured[0].as_secs_f64();
+    row(
+        "a line to the last of 1000 waiting readers, p50, against a single one",
+        &millis(measured[1]),
+        &millis(measured[0]),
+        Some(ratio),
+        "–",
+    );
 }
 
 struct AcceptOurs;

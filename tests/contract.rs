@@ -461,7 +461,8 @@ async fn a_command_that_never_reads_gives_backpressure_in_bounded_time() {
         }
     };
     assert_eq!((error.code, error.retryable), (Code::Backpressure, true));
-    assert!(error.message.contains("bytes were written"), "{error}");
+    let written = error.bytes_written.expect("it says how much went");
+    assert!(error.message.contains(&format!("{written} bytes were written")), "{error}");
     assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
     signal(&target, &job, "KILL", None).await;
 }

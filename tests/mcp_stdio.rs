@@ -184,6 +184,7 @@ async fn a_waiting_caller_with_a_progress_token_is_told_how_things_stand() {
     let mut client = McpClient::start(&sshd.ssh_config());
     let job =
         client.ok("ssh_spawn", json!({"host": HOST, "command": "echo one; sleep 1000"}))["job_id"].clone();
+    client.ok("ssh_tail", json!({"job_id": job, "wait_ms": 10_000}));
     let wait = json!({"job_id": job, "since_line_no": 1, "wait_ms": 5000});
     let call = json!({"name": "ssh_tail", "arguments": wait, "_meta": {"progressToken": "t1"}});
     let reply = client.request("tools/call", call);
@@ -236,4 +237,46 @@ async fn a_secret_is_in_no_log_and_no_reply() {
     assert!(log.contains("stdin written"), "the log is not what it should be: {log}");
     assert!(!log.contains("canary-4711"), "the log tells the secret");
     assert_eq!(log.matches("bytes=12").count(), 1, "only the length of what is no secret is told");
+}
+
+#[tokio::test]
+async fn no_hostile_byte_gets_through_a_reply_and_raw_gives_all_of_them() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let bytes = r"a\033]52;c;aGk=\007b\033]8;;http://x\033\\c\342\200\256d\363\240\201\201e\000f\033[31mg\302\233h\033P1$rnever ends";
+    let command = format!("printf '{bytes}\\nnext {bytes}\\n{bytes}'; read x");
+    let job = client.ok("ssh_spawn", json!({"host": HOST, "command": command}))["job_id"].clone();
+    let tail = json!({"job_id": job, "since_line_no": 1, "wait_ms": 10_000, "quiet_ms": 300});
+    let calls = [
+        ("ssh_tail", tail.clone()),
+        ("ssh_read", json!({"job_id": job})),
+        ("ssh_read", json!({"job_id": job, "unit": "chars"})),
+        ("ssh_read", json!({"job_id": job, "unit": "bytes"})),
+        ("ssh_search", json!({"job_id": job, "pattern": "next"})),
+        ("ssh_write", json!({"job_id": job, "newline": true, "wait_ms": 5000})),
+        ("ssh_run", json!({"host": HOST, "command": command})),
+    ];
+    for (tool, arguments) in calls {
+        let result = client.call(tool, arguments);
+        let mut told = vec![result["content"][0]["text"].clone(), result["structuredContent"].clone()];
+        while let Some(value) = told.pop() {
+            match value {
+                Value::String(text) => assert!(!text.contains(is_hostile), "{tool}: {text:?}"),
+                Value::Array(items) => told.extend(items),
+                Value::Object(fields) => told.extend(fields.into_iter().map(|(_, value)| value)),
+                Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            }
+        }
+        assert!(result.to_string().contains("abcdefg"), "{tool}: {result}");
+    }
+    let raw = client.ok("ssh_read", json!({"job_id": job, "render": "raw", "length": 1}));
+    let text = raw["lines"][0].as_str().unwrap();
+    assert!(
+        text.contains("\u{1b}]52;c;aGk=\u{7}") && text.contains('\u{202e}') && text.contains('\0'),
+        "{text:?}"
+    );
+}
+
+fn is_hostile(c: char) -> bool {
+    (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202e}' | '\u{e0041}')
 }

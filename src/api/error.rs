@@ -98,12 +98,16 @@ pub struct Error {
     pub hint: String,
     /// Whether the same call may succeed later.
     pub retryable: bool,
+    /// Of a write that was given up: how many bytes had gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub bytes_written: Option<usize>,
 }
 
 impl Error {
     /// An error that the same call will meet again.
     pub fn new(code: Code, message: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { code, message: message.into(), hint: hint.into(), retryable: false }
+        Self { code, message: message.into(), hint: hint.into(), retryable: false, bytes_written: None }
     }
 
     /// The same error, which may pass.
@@ -263,9 +267,10 @@ impl From<WriteError> for Error {
                 Self::new(Code::StdinClosed, message, "start the job again to write to it")
             }
             WriteError::JobEnded => Self::new(Code::JobEnded, message, "ssh_tail tells how it ended"),
-            WriteError::Backpressure { .. } => {
-                Self::new(Code::Backpressure, message, "write the rest once the command reads").retryable()
-            }
+            WriteError::Backpressure { written } => Self {
+                bytes_written: Some(written),
+                ..Self::new(Code::Backpressure, message, "write the rest once the command reads").retryable()
+            },
             WriteError::NoTerminal => {
                 Self::new(Code::InvalidArgument, message, "start the job with pty=true to give it a size")
             }

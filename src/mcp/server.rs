@@ -29,7 +29,9 @@ ssh_hosts lists the hosts. For a quick command use ssh_run. For anything longer 
 
 No line is lost or repeated: line numbers never change, and dropped_lines counts exactly what was evicted before you read
 it. still_running is false only when the job has ended and you have read everything. Reading changes nothing, so a call
-can be repeated. `until` waits for a pattern, e.g. a prompt or "Listening on". A job goes on when a call times out or is
+can be repeated. `until` waits for a pattern, e.g. "Listening on"; quiet_ms for silence. ssh_read looks back by position,
+ssh_search by pattern, ssh_wait waits for many jobs. For programs that ask questions use pty=true: awaiting_input and partial
+show the prompt, ssh_write answers it, keys=["ctrl+c"] interrupts. A job goes on when a call times out or is
 cancelled; ssh_signal ends its whole process tree. state tells exited, signaled, lost (connection gone), closed, refused and
 timed_out apart; a command that fails is not an error. Errors read `code: message (hint)`; do what the hint says."#;
 

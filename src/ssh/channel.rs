@@ -108,7 +108,8 @@ fn translate(message: ChannelMsg) -> Option<ChannelEvent> {
 
 fn signal_text(signal: russh::Sig) -> String {
     match signal {
-        russh::Sig::Custom(name) => name,
+        // A name the host made up must not bring anything but a name.
+        russh::Sig::Custom(name) => name.chars().filter(char::is_ascii_graphic).take(64).collect(),
         known @ (russh::Sig::ABRT
         | russh::Sig::ALRM
         | russh::Sig::FPE

@@ -163,6 +163,37 @@ proptest! {
     }
 
     #[test]
+    fn what_is_kept_of_one_stream_is_what_a_plain_vec_holds(
+        chunks in proptest::collection::vec(output(), 1..12),
+        at in 0usize..300,
+        length in 1usize..200,
+    ) {
+        let mut ring = Ring::new(RingLimits { lines: 5, bytes: 1024, line_bytes: 256 });
+        let mut all: Vec<u8> = Vec::new();
+        for bytes in &chunks {
+            ring.append(Stream::Stdout, bytes, 0);
+            all.extend(bytes);
+        }
+        let selection = Selection::Only(Stream::Stdout);
+        let read = |unit| Reading::of(&ring, &ReadQuery { selection, ..query(unit, i64::try_from(at).unwrap(), length) });
+        let Content::Bytes(bytes) = read(Unit::Bytes).content else { unreachable!() };
+        let from = usize::try_from(read(Unit::Bytes).offset).unwrap();
+        prop_assert_eq!(&bytes[..], all.get(from..(from + length).min(all.len())).unwrap_or_default());
+        let mut lines: Vec<&[u8]> = all.split(|&byte| byte == b'\n').collect();
+        // What is behind the last line end is no line yet.
+        lines.pop();
+        let from = usize::try_from(read(Unit::Lines).offset).unwrap();
+        let expected: Vec<String> = lines
+            .iter()
+            .skip(from)
+            .take(length)
+            .map(|line| super::super::clean(line.strip_suffix(b"\r").unwrap_or(line)).into_owned())
+            .collect();
+        prop_assert_eq!(elements(&read(Unit::Lines).content), expected);
+        prop_assert_eq!(read(Unit::Lines).available_from, lines.len().saturating_sub(5) as u64);
+    }
+
+    #[test]
     fn small_pieces_joined_are_the_whole(bytes in output(), size in 1usize..9, clean in any::<bool>()) {
         let mut ring = Ring::new(RingLimits::default());
         ring.append(Stream::Stdout, &bytes, 0);
