@@ -62,12 +62,14 @@ async fn attempt(service: &Service, mut args: RunArgs, signals: &mut Signals) ->
             None => std::future::pending().await,
         }
     };
-    tokio::select! {
+    let exit = tokio::select! {
         ended = session.attend() => ended,
         number = pass_on(service, &job, signals) => Ok(Exit::signaled(number)),
         () = input => Ok(Exit::CONNECTION),
         never = resizing => never,
-    }
+    };
+    session.screen.restore().await;
+    exit
 }
 
 fn spawn_request(args: RunArgs) -> Result<SpawnRequest, Error> {
@@ -107,7 +109,6 @@ impl Session {
         loop {
             let output = self.follow.next().await;
             if let Some(exit) = self.show(output).await? {
-                self.screen.restore().await;
                 return Ok(exit);
             }
         }

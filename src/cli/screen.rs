@@ -1,8 +1,9 @@
 use std::borrow::Cow;
 use std::io::IsTerminal;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::io::{self, AsyncWrite, AsyncWriteExt, Stderr, Stdout};
+use tokio::time::timeout;
 
 use super::{RunArgs, StreamChoice};
 use crate::api::{Output, TerminalFilter};
@@ -18,6 +19,9 @@ struct Sink<W> {
     filter: Option<TerminalFilter>,
     stamps: Option<Stamps>,
 }
+
+/// How long a terminal that nobody reads from is waited for at the end.
+const RESTORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Puts the time before each line.
 struct Stamps {
@@ -52,14 +56,17 @@ impl Screen {
         Ok(())
     }
 
-    /// Leaves the terminal as it was.
+    /// Leaves the terminal as it was, unless it takes nothing any more.
     pub(super) async fn restore(&mut self) {
-        if let Some(stdout) = &mut self.stdout {
-            stdout.restore().await;
-        }
-        if let Some(stderr) = &mut self.stderr {
-            stderr.restore().await;
-        }
+        let restoring = async {
+            if let Some(stdout) = &mut self.stdout {
+                stdout.restore().await;
+            }
+            if let Some(stderr) = &mut self.stderr {
+                stderr.restore().await;
+            }
+        };
+        drop(timeout(RESTORE_TIMEOUT, restoring).await);
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) fn is_there() -> bool {
 /// The size of our terminal in columns and rows, when it has one.
 pub(super) fn size() -> Option<(u16, u16)> {
     let size = tcgetwinsize(stdin()).ok()?;
-    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col, size.ws_row))
+    (size.ws_col > 0 && size.ws_row > 0).then_some((size.ws_col.min(1000), size.ws_row.min(1000)))
 }
 
 /// Tells a job's terminal whenever the size of ours has changed; it is for a `select!`.

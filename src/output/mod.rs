@@ -11,6 +11,7 @@ mod read;
 mod render;
 mod ring;
 mod search;
+mod shortfall;
 mod stream;
 mod terminal;
 mod track;

@@ -2,6 +2,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::render::{Escape, clean_after, is_plain};
+use super::shortfall::Shortfalls;
 use super::{LineNo, Render, Stream, Unit};
 
 /// Milliseconds since the Unix epoch, handed in by whoever has a clock.
@@ -41,18 +42,6 @@ struct Mark {
     escape: Escape,
 }
 
-/// By how much the characters of a stream fall short of its bytes, up to the end of a line: where nothing but plain lines
-/// come there is none of these, and counting costs nothing.
-#[derive(Clone, Copy, Debug, Default)]
-struct Shortfall {
-    /// Position behind the line.
-    end: u64,
-    /// In the text as it came.
-    raw: u64,
-    /// In its clean view.
-    clean: u64,
-}
-
 /// The kept bytes of one stream, and the marks that divide them into lines.
 ///
 /// Bytes behind the last mark are the unfinished line. Positions count the stream's bytes since the job began, so
@@ -72,10 +61,9 @@ pub(super) struct Track {
     cut: Option<Escape>,
     /// Bytes behind this position are printable ASCII, tabs and LFs.
     odd_until: u64,
-    /// One for each kept line that has fewer characters than bytes.
-    shortfalls: VecDeque<Shortfall>,
-    /// How many lines are gone, and the last shortfall among them.
-    gone: (u64, Shortfall),
+    /// How many lines are gone.
+    gone: u64,
+    shortfalls: Shortfalls,
 }
 
 impl Track {
@@ -89,8 +77,8 @@ impl Track {
             open: 0,
             cut: None,
             odd_until: 0,
-            shortfalls: VecDeque::new(),
-            gone: (0, Shortfall::default()),
+            gone: 0,
+            shortfalls: Shortfalls::default(),
         }
     }
 
@@ -135,12 +123,8 @@ impl Track {
         let raw = String::from_utf8_lossy(&text).chars().count() as u64 + terminator;
         let clean = clean_after(escape, &text).chars().count() as u64 + terminator.min(1);
         let after = if ending == Ending::Cut { escape.after(&text) } else { Escape::None };
-        let (bytes, before) = (end - self.open, self.shortfall(self.open));
-        if raw.min(clean) < bytes {
-            let short = |before: u64, chars: u64| (before + bytes).saturating_sub(chars);
-            let (raw, clean) = (short(before.raw, raw), short(before.clean, clean));
-            self.shortfalls.push_back(Shortfall { end, raw, clean });
-        }
+        let bytes = end - self.open;
+        self.shortfalls.push(end, bytes.saturating_sub(raw), bytes.saturating_sub(clean));
         after
     }
 
@@ -172,11 +156,8 @@ impl Track {
             self.marks.pop_front();
             lines += 1;
         }
-        self.gone.0 += lines as u64;
-        while let Some(shortfall) = self.shortfalls.front().filter(|shortfall| shortfall.end <= self.start) {
-            self.gone.1 = *shortfall;
-            self.shortfalls.pop_front();
-        }
+        self.gone += lines as u64;
+        self.shortfalls.evict(self.start);
         (lines, usize::try_from(self.start - begin).expect("what is kept fits into memory"))
     }
 
@@ -203,25 +184,16 @@ impl Track {
     pub(super) fn extent(&self, line_no: LineNo, unit: Unit, render: Render) -> u64 {
         let kept = self.marks.partition_point(|mark| mark.line_no <= line_no);
         let end = kept.checked_sub(1).map_or(self.start, |index| self.marks[index].end);
-        match (unit, render) {
-            (Unit::Lines, _) => self.gone.0 + kept as u64,
-            (Unit::Bytes, _) => end,
-            (Unit::Chars, Render::Raw) => end - self.shortfall(end).raw,
-            (Unit::Chars, Render::Clean) => end - self.shortfall(end).clean,
+        match unit {
+            Unit::Lines => self.gone + kept as u64,
+            Unit::Bytes => end,
+            Unit::Chars => self.shortfalls.chars_until(end, render),
         }
-    }
-
-    /// The last shortfall up to the end of a line.
-    fn shortfall(&self, end: u64) -> Shortfall {
-        let count = self.shortfalls.partition_point(|shortfall| shortfall.end <= end);
-        count.checked_sub(1).map_or(self.gone.1, |index| self.shortfalls[index])
     }
 
     /// Bytes this track holds from the allocator, used or not.
     pub(super) fn footprint(&self) -> usize {
-        self.bytes.capacity()
-            + self.marks.capacity() * size_of::<Mark>()
-            + self.shortfalls.capacity() * size_of::<Shortfall>()
+        self.bytes.capacity() + self.marks.capacity() * size_of::<Mark>() + self.shortfalls.footprint()
     }
 
     /// Gives back storage that is not in use.
@@ -229,7 +201,7 @@ impl Track {
         self.release();
         self.bytes.shrink_to_fit();
         self.marks.shrink_to_fit();
-        self.shortfalls.shrink_to_fit();
+        self.shortfalls.shrink();
     }
 
     /// Position behind the last byte taken.
