@@ -278,15 +278,31 @@ fn on_a_terminal(sshd: &Sshd, args: &str, cue: &str, keys: &[u8]) -> String {
         .spawn()
         .expect("script(1), which is part of every Linux system's base");
     let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-    let (mut shown, mut buffer) = (Vec::new(), [0; 4096]);
+    // What it shows comes through a channel, so that waiting for it can have an end.
+    let (sender, pieces) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(length @ 1..) = stdout.read(&mut buffer) {
+            sender.send(buffer[..length].to_vec()).ok();
+        }
+    });
+    let mut shown = Vec::new();
     while !text(&shown).contains(cue) {
-        let length = stdout.read(&mut buffer).unwrap();
-        assert!(length > 0, "{cue:?} never came: {}", text(&shown));
-        shown.extend_from_slice(&buffer[..length]);
+        let piece = pieces.recv_timeout(Duration::from_secs(20));
+        shown.extend(piece.unwrap_or_else(|_| panic!("{cue:?} never came: {}", text(&shown))));
     }
     stdin.write_all(keys).unwrap();
     stdin.flush().unwrap();
-    stdout.read_to_end(&mut shown).unwrap();
+    loop {
+        match pieces.recv_timeout(Duration::from_secs(20)) {
+            Ok(piece) => shown.extend(piece),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                child.kill().ok();
+                panic!("it did not end: {}", text(&shown));
+            }
+        }
+    }
     child.wait().unwrap();
     text(&shown)
 }
@@ -321,6 +337,7 @@ async fn hostile_bytes_do_not_reach_the_terminal() {
         for hostile in ["\x1b]", "\x1b[6n", "\x1bP", "\u{202e}"] {
             assert!(!shown.contains(hostile), "{option}: {hostile:?} in {shown:?}");
         }
+        assert_eq!(shown.contains("\x1b[2J"), option.contains("pty"), "{option}: {shown:?}");
         assert!(shown.contains("link\x1b[31mred") && shown.contains("bidi"), "{option}: {shown:?}");
     }
     let shown =

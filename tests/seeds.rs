@@ -228,11 +228,12 @@ async fn read_process_output_new_since_last_read_loses_and_repeats_nothing() {
     let job = session.spawn("for i in 1 2 3 4 5 6; do echo burst $i a; echo burst $i b; read x; done");
     let mut seen = Vec::new();
     loop {
-        let reply = session.tail(&job, json!({"reader": "me", "wait_ms": 5000, "quiet_ms": 100}));
+        let reply = session.tail(&job, json!({"reader": "me", "wait_ms": 10_000, "until": "burst . b"}));
         seen.extend(texts(&reply["lines"]));
         if reply["still_running"] == false {
             break;
         }
+        assert_eq!(reply["returned_because"], "matched", "{reply}");
         session.write(&job, json!({"newline": true}));
     }
     let all: Vec<String> = (1..=6).flat_map(|n| [format!("burst {n} a"), format!("burst {n} b")]).collect();
@@ -312,6 +313,7 @@ async fn read_process_output_line_numbers_do_not_shift_after_eviction() {
 async fn read_process_output_tells_waiting_running_and_finished() {
     let mut session = Session::start().await;
     let waiting = session.spawn("printf 'Proceed? '; read x");
+    session.tail(&waiting, json!({"until": "Proceed", "wait_ms": 10_000}));
     let reply = session.tail(&waiting, json!({"quiet_ms": 400, "wait_ms": 10_000}));
     assert_eq!((&reply["awaiting_input"], &reply["state"]), (&json!(true), &json!("running")));
     let running = session.spawn("echo '> quoted'; printf 'compiling > '; printf 'done\n'; sleep 1000");
@@ -343,6 +345,7 @@ async fn read_process_output_times_are_told() {
 async fn read_output_returns_at_a_pause_or_when_time_is_up_and_only_what_is_new() {
     let mut session = Session::start().await;
     let job = session.spawn("echo one; sleep 0.2; echo two; read x; while :; do echo tick; sleep 0.1; done");
+    session.tail(&job, json!({"wait_ms": 10_000}));
     let pause = session.tail(&job, json!({"quiet_ms": 900, "wait_ms": 20_000}));
     assert_eq!(
         (texts(&pause["lines"]).join(" "), &pause["returned_because"]),

@@ -87,6 +87,7 @@ async fn a_prompt() {
     let command = "printf 'Overwrite? [y/N] '; read a; echo \"you said $a\"";
     let job =
         session.call("ssh_spawn", json!({"host": HOST, "command": command, "pty": true}))["job_id"].clone();
+    session.client.ok("ssh_tail", json!({"job_id": job, "until": r"\] $", "wait_ms": 10_000}));
     let asked = session.call("ssh_tail", json!({"job_id": job, "quiet_ms": 400, "wait_ms": 10_000}));
     assert_eq!(asked["awaiting_input"], true);
     let answer = json!({"job_id": job, "data": "y", "newline": true, "wait_ms": 10_000, "quiet_ms": 400});

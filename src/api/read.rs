@@ -14,7 +14,8 @@ use crate::output::{Content, PageLine, ReadQuery, Reading, Render, Stream, Unit,
 pub struct ReadRequest {
     /// The job, as ssh_spawn named it.
     pub job_id: String,
-    /// What offset and length count: lines, chars (of the rendered text, line ends included) or bytes (as they came).
+    /// What offset and length count: lines, chars (of the rendered text, line ends included) or bytes (as they came; to get
+    /// them so, use encoding base64).
     #[serde(default)]
     pub unit: UnitArg,
     /// How much to skip from the job's start; negative: how far before the end to start. 500 starts at line 501, -20 at the
@@ -39,7 +40,7 @@ pub struct ReadRequest {
     /// clean: without control sequences, of a progress bar the last frame; raw: as it came.
     #[serde(default)]
     pub render: RenderArg,
-    /// Of bytes: utf8 for text, base64 for exact bytes.
+    /// Of bytes: utf8 for their text, rendered; base64 for the bytes exactly as they came.
     #[serde(default)]
     pub encoding: Encoding,
 }
@@ -147,7 +148,7 @@ impl Service {
             stderr_lines: Vec::new(),
             still_running: !ending.state.is_final(),
             ending,
-            awaiting_input: self.awaits_input(&job).await,
+            awaiting_input: self.awaits_input(&job, query.selection).await,
             clamped: clamps.0,
         };
         match reading.content {

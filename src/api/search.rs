@@ -84,11 +84,12 @@ impl Service {
             max_matches: clamps.size("max_matches", request.max_matches.unwrap_or(50), 1..=1000)?,
             max_bytes: clamps.size("max_bytes", max_bytes, 1..=MOST_BYTES)?,
         };
-        let mut search = Search::new(query);
-        let dropped_lines = job.read_log(|log| log.ring().dropped_after(cursor));
-        while job.read_log(|log| search.step(log.ring())) {
+        let mut search = job.read_log(|log| Search::new(query, log.ring()));
+        while let Some(lines) = job.read_log(|log| search.fetch(log.ring())) {
+            search.look(lines);
             tokio::task::yield_now().await;
         }
+        let dropped_lines = search.dropped_lines();
         let (matches, last) = search.finish();
         let has_more =
             job.read_log(|log| log.ring().lines_after(last, request.stream.into()).next().is_some());

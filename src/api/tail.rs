@@ -3,6 +3,7 @@ use std::time::Duration;
 use regex::{Regex, RegexBuilder};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use super::clamp::Clamps;
 use super::{Code, Error, Service, TailReply};
@@ -121,7 +122,8 @@ impl TailRequest {
 impl Service {
     /// Reads the lines behind a cursor; waits for news when there is none.
     ///
-    /// Reading changes nothing: the same call gives the same answer until lines are evicted. Cancelling ends the wait.
+    /// Reading changes nothing: the same call gives the same answer until lines are evicted. (Only the cursor of a named
+    /// reader moves, and no line is given out twice under one name.) Cancelling ends the wait and moves nothing.
     pub async fn tail(&self, request: TailRequest) -> Result<TailReply, Error> {
         self.tail_behind(request, 0).await
     }
@@ -145,18 +147,28 @@ impl Service {
             }),
             known_bytes,
         };
-        let tail = match &request.reader {
-            None => job.tail(&query, &wait).await,
-            Some(reader) => {
-                check_name(reader)?;
-                if request.since_line_no.is_some() {
-                    job.readers.put(reader, query.cursor).map_err(too_many_readers)?;
-                }
-                job.tail_as(reader, &query, &wait).await.map_err(too_many_readers)?
-            }
+        let Some(reader) = &request.reader else {
+            let tail = job.tail(&query, &wait).await;
+            let awaiting_input = self.awaits_input(&job, query.selection).await;
+            return Ok(TailReply::new(tail, request.format, awaiting_input, clamps.0));
         };
-        let awaiting_input = self.awaits_input(&job).await;
-        Ok(TailReply::new(tail, request.format, awaiting_input, clamps.0))
+        check_name(reader)?;
+        if request.since_line_no.is_some() {
+            job.readers.put(reader, query.cursor).map_err(too_many_readers)?;
+        }
+        let deadline = Instant::now() + wait.patience;
+        loop {
+            let cursor = job.readers.cursor(reader).map_err(too_many_readers)?;
+            let patience = deadline.saturating_duration_since(Instant::now());
+            let tail = job.tail(&PageQuery { cursor, ..query }, &Wait { patience, ..wait.clone() }).await;
+            let awaiting_input = self.awaits_input(&job, query.selection).await;
+            // The cursor moves last: a call that is cancelled has taken nothing. One with the same name may have been
+            // faster; then it is for us to read on.
+            let read = tail.page.last_line_no(cursor);
+            if job.readers.advance(reader, cursor, read).map_err(too_many_readers)? {
+                return Ok(TailReply::new(tail, request.format, awaiting_input, clamps.0));
+            }
+        }
     }
 
     fn page_query(

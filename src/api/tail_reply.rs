@@ -45,7 +45,7 @@ pub struct TailReply {
     pub total_lines: u64,
     /// Whether more lines are there already: read on without waiting.
     pub has_more: bool,
-    /// Unfinished last lines, such as prompts: shown, not consumed.
+    /// Unfinished last lines, such as prompts: shown, not consumed. Of a long one the last 2048 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Partial")]
     pub partial: Option<Partial>,
@@ -123,6 +123,9 @@ pub enum Because {
     Timeout,
 }
 
+/// An unfinished line may be as long as lines may be; a reply shows the end of it.
+const SHOWN_OF_PARTIAL: usize = 2048;
+
 impl TailReply {
     pub(super) fn new(tail: Tail, format: Format, awaiting_input: bool, clamped: Vec<Clamped>) -> Self {
         let still_running = tail.still_running();
@@ -161,6 +164,7 @@ impl Partial {
     fn of(partials: Vec<(Stream, String)>) -> Option<Self> {
         let mut partial = Self::default();
         for (stream, text) in partials {
+            let text = shown_end(text);
             match stream {
                 Stream::Stdout => partial.stdout = Some(text),
                 Stream::Stderr => partial.stderr = Some(text),
@@ -168,6 +172,13 @@ impl Partial {
         }
         (partial != Self::default()).then_some(partial)
     }
+}
+
+/// The end of an unfinished line is what tells: a prompt, or how far a progress bar has come.
+fn shown_end(text: String) -> String {
+    let Some(cut) = text.len().checked_sub(SHOWN_OF_PARTIAL).filter(|cut| *cut > 0) else { return text };
+    let end = (cut..=text.len()).find_map(|at| text.get(at..)).unwrap_or_default();
+    format!("…{end}")
 }
 
 impl From<PageLine> for Record {

@@ -32,7 +32,8 @@ pub struct WriteRequest {
     /// Press enter last: a line end, on a terminal the key.
     #[serde(default)]
     pub newline: bool,
-    /// End stdin afterwards, so that the command sees the end of its input. On a terminal this presses ctrl+d.
+    /// End stdin afterwards, so that the command sees the end of its input. On a terminal this presses ctrl+d, and other
+    /// keys can still be pressed.
     #[serde(default)]
     pub close_after: bool,
     /// What is written is a secret: not even its length is logged. (Its text never is.)
@@ -105,7 +106,7 @@ impl Service {
         } else {
             None
         };
-        let stdin_closed = was_closed || request.close_after;
+        let stdin_closed = was_closed || (request.close_after && job.spec.terminal.is_none());
         Ok(WriteReply { bytes_written: data.len(), stdin_closed, tail })
     }
 }

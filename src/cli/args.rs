@@ -145,7 +145,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub pty: bool,
     /// Run it on a terminal there if stdin is one here: keys go through, Ctrl-C too, and the size follows. Enter ~ . ends it.
-    #[arg(long, short = 't')]
+    #[arg(long, short = 't', conflicts_with = "no_stdin")]
     pub tty: bool,
     /// Put the time (UTC) before each line.
     #[arg(long)]

@@ -5,7 +5,6 @@ use tokio::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::screen::Screen;
-use super::stdin::EscapeKeys;
 use super::terminal::Keyboard;
 use super::{Exit, RunArgs, report, stdin, terminal};
 use crate::api::{Code, Ending, Error, Follow, JobState, Output, Service, SignalRequest, SpawnRequest};
@@ -34,42 +33,61 @@ async fn attempt(service: &Service, mut args: RunArgs, signals: &mut Signals) ->
         tracing::warn!("stdin is no terminal: the command runs without one");
         args.tty = false;
     }
-    let screen = Screen::new(&args);
-    let escape = args.tty.then(EscapeKeys::default);
+    let (screen, tty) = (Screen::new(&args), args.tty);
     let request = spawn_request(args)?;
     let job = tokio::select! {
         job = service.spawn(request) => job?.job_id,
         number = signals.next() => return Ok(Exit::signaled(number)),
     };
-    // Given back before anything else is said.
-    let _keyboard = if escape.is_some() { Some(Keyboard::take()?) } else { None };
-    if no_stdin {
-        service
-            .close_stdin(&job)
-            .await
-            .or_else(|error| if error.code == Code::JobEnded { Ok(()) } else { Err(error) })?;
-    }
-    let mut session = Session { follow: service.follow(&job)?, screen, dropped: 0 };
-    let input = async {
-        match no_stdin {
-            true => std::future::pending().await,
-            false => stdin::forward(service, &job, escape).await,
-        }
-    };
-    let resizing = async {
-        match escape {
-            Some(_) => terminal::follow_size(service, &job).await,
-            None => std::future::pending().await,
-        }
-    };
-    let exit = tokio::select! {
-        ended = session.attend() => ended,
-        number = pass_on(service, &job, signals) => Ok(Exit::signaled(number)),
-        () = input => Ok(Exit::CONNECTION),
-        never = resizing => never,
+    let mut session = Session { follow: service.follow(&job)?, screen, dropped: 0, trouble: None };
+    let exit = if tty {
+        on_our_terminal(service, &job, &mut session, signals).await
+    } else {
+        on_pipes(service, &job, no_stdin, &mut session, signals).await
     };
     session.screen.restore().await;
+    if let Some(trouble) = session.trouble {
+        report(&trouble);
+    }
     exit
+}
+
+async fn on_pipes(
+    service: &Service,
+    job: &str,
+    no_stdin: bool,
+    session: &mut Session,
+    signals: &mut Signals,
+) -> Result<Exit, Error> {
+    let input = async {
+        if no_stdin {
+            stdin::end(service, job).await;
+        } else {
+            stdin::forward(service, job).await;
+        }
+        std::future::pending().await
+    };
+    tokio::select! {
+        ended = session.attend() => ended,
+        number = pass_on(service, job, signals) => Ok(Exit::signaled(number)),
+        never = input => never,
+    }
+}
+
+/// The keys of our terminal belong to the job until it ends or they say that all is over.
+async fn on_our_terminal(
+    service: &Service,
+    job: &str,
+    session: &mut Session,
+    signals: &mut Signals,
+) -> Result<Exit, Error> {
+    let _keyboard = Keyboard::take()?;
+    tokio::select! {
+        ended = session.attend() => ended,
+        number = pass_on(service, job, signals) => Ok(Exit::signaled(number)),
+        () = stdin::forward_keys(service, job) => Ok(Exit::CONNECTION),
+        never = terminal::follow_size(service, job) => never,
+    }
 }
 
 fn spawn_request(args: RunArgs) -> Result<SpawnRequest, Error> {
@@ -101,6 +119,8 @@ struct Session {
     follow: Follow,
     screen: Screen,
     dropped: u64,
+    /// What is to be told once the terminal is ours again.
+    trouble: Option<Error>,
 }
 
 impl Session {
@@ -130,8 +150,8 @@ impl Session {
         Ok(output.ended.map(|ending| self.finish(&ending)))
     }
 
-    fn finish(&self, ending: &Ending) -> Exit {
-        let trouble = match ending.state {
+    fn finish(&mut self, ending: &Ending) -> Exit {
+        self.trouble = match ending.state {
             JobState::Lost => Some(Error::new(
                 Code::ConnectionLost,
                 "the connection was lost; the command may still run there",
@@ -153,13 +173,13 @@ impl Session {
             | JobState::Signaled
             | JobState::Refused => None,
         };
-        if let Some(trouble) = trouble {
-            report(&trouble);
+        if self.trouble.is_some() {
             return Exit::of(ending);
         }
         if self.dropped > 0 {
             let message = format!("{} bytes of output were lost: stdout here was too slow", self.dropped);
-            report(&Error::new(Code::Io, message, "write to a file, or raise limits.ring_buffer_bytes"));
+            let hint = "write to a file, or raise limits.ring_buffer_bytes";
+            self.trouble = Some(Error::new(Code::Io, message, hint));
             return Exit::OUTPUT_LOST;
         }
         Exit::of(ending)

@@ -45,12 +45,18 @@ pub(super) fn size() -> Option<(u16, u16)> {
 
 /// Tells a job's terminal whenever the size of ours has changed; it is for a `select!`.
 pub(super) async fn follow_size(service: &Service, job_id: &str) -> ! {
-    if let Ok(mut changes) = signal(SignalKind::window_change()) {
-        while changes.recv().await.is_some() {
-            let Some((cols, rows)) = size() else { continue };
-            if let Err(error) = service.resize(job_id, cols.into(), rows.into()).await {
-                tracing::debug!(%error, "the new size could not be told");
+    let changes = signal(SignalKind::window_change());
+    let mut told = None;
+    if let Ok(mut changes) = changes {
+        loop {
+            // It may have changed while the job was started, too.
+            if let Some((cols, rows)) = size().filter(|size| told != Some(*size)) {
+                told = Some((cols, rows));
+                if let Err(error) = service.resize(job_id, cols.into(), rows.into()).await {
+                    tracing::debug!(%error, "the new size could not be told");
+                }
             }
+            changes.recv().await;
         }
     }
     std::future::pending().await

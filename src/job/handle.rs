@@ -4,7 +4,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::tail::{Glance, Glanced};
-use super::{JobId, JobSpec, Log, Nonce, ProcessGroup, Readers, Status, Tail, TooManyReaders, Wait};
+use super::{JobId, JobSpec, Log, Nonce, ProcessGroup, Readers, Status, Tail, Wait};
 use crate::output::{PageQuery, RingLimits, Selection, Stream};
 
 /// One run of one command on a host, as everybody but its reader task sees it.
@@ -67,21 +67,6 @@ impl Job {
             tokio::select! {
                 changed = log.changed() => changed.expect("a job owns its log"),
                 () = sleep_until(wake_at) => {}
-            }
-        }
-    }
-
-    /// Reads what is new to the reader called `name`, and moves the cursor that is kept for it behind that.
-    ///
-    /// No line is given out twice under one name, also when calls overlap. Dropping the future moves nothing.
-    pub async fn tail_as(&self, name: &str, query: &PageQuery, wait: &Wait) -> Result<Tail, TooManyReaders> {
-        let deadline = Instant::now() + wait.patience;
-        loop {
-            let cursor = self.readers.cursor(name)?;
-            let patience = deadline.saturating_duration_since(Instant::now());
-            let tail = self.tail(&PageQuery { cursor, ..*query }, &Wait { patience, ..wait.clone() }).await;
-            if self.readers.advance(name, cursor, tail.page.last_line_no(cursor))? {
-                return Ok(tail);
             }
         }
     }

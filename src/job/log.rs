@@ -3,7 +3,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 
 use super::{Exit, Outcome};
-use crate::output::{LineNo, Render, Ring, RingLimits, Stream, Timestamp, render};
+use crate::output::{LineNo, Render, Ring, RingLimits, Selection, Stream, Timestamp};
 
 /// How far a job has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,13 +101,13 @@ impl Log {
         self.announcements
     }
 
-    /// The unfinished line of a running job that has been silent for so long: what may be a prompt. With one on both
-    /// streams, that of stderr.
-    pub fn silent_partial(&self, silence: Duration) -> Option<String> {
+    /// The unfinished line, of a selected stream of a running job, that has stood for so long: what may be a prompt. With one
+    /// on both streams, that of stderr.
+    pub fn silent_partial(&self, selection: Selection, silence: Duration) -> Option<String> {
         let silent = self.outcome().is_none() && self.last_output.is_some_and(|at| at.elapsed() >= silence);
-        let partial = |stream| render(&self.ring.partial(stream), Render::Clean).into_owned();
-        let mut partials = Stream::ALL.into_iter().rev().map(partial).filter(|text| !text.is_empty());
-        partials.next().filter(|_| silent)
+        let selected = Stream::ALL.into_iter().rev().filter(|&stream| selection.contains(stream));
+        let mut partials = selected.filter(|&stream| silent && !self.ring.partial(stream).is_empty());
+        partials.next().map(|stream| self.ring.partial_text(stream, Render::Clean))
     }
 
     /// Nothing more comes on either stream: unfinished lines become lines.

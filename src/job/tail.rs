@@ -4,7 +4,7 @@ use regex::Regex;
 use tokio::time::Instant;
 
 use super::{Log, Status};
-use crate::output::{LineNo, Page, PageQuery, Stream, render};
+use crate::output::{LineNo, Page, PageQuery, Stream};
 
 /// When a [`tail`](super::Job::tail) that finds nothing to say comes back. The end of the job always ends it.
 #[derive(Clone, Debug, Default)]
@@ -138,7 +138,7 @@ impl Glance<'_> {
 
 fn partials(log: &Log, query: &PageQuery) -> Vec<(Stream, String)> {
     let wanted = |stream: &Stream| query.selection.contains(*stream);
-    let partial = |stream| (stream, render(&log.ring().partial(stream), query.render).into_owned());
+    let partial = |stream| (stream, log.ring().partial_text(stream, query.render));
     Stream::ALL.into_iter().filter(wanted).map(partial).filter(|(_, text)| !text.is_empty()).collect()
 }
 

@@ -29,7 +29,7 @@ ssh_hosts lists the hosts. For a quick command use ssh_run. For anything longer 
 
 No line is lost or repeated: line numbers never change, and dropped_lines counts exactly what was evicted before you read
 it. still_running is false only when the job has ended and you have read everything. Reading changes nothing, so a call
-can be repeated. `until` waits for a pattern, e.g. "Listening on"; quiet_ms for silence. ssh_read looks back by position,
+can be repeated (but with reader="name", whose cursor the server keeps). `until` waits for a pattern, e.g. "Listening on"; quiet_ms for silence. ssh_read looks back by position,
 ssh_search by pattern, ssh_wait waits for many jobs. For programs that ask questions use pty=true: awaiting_input and partial
 show the prompt, ssh_write answers it, keys=["ctrl+c"] interrupts. A job goes on when a call times out or is
 cancelled; ssh_signal ends its whole process tree. state tells exited, signaled, lost (connection gone), closed, refused and
@@ -71,7 +71,8 @@ impl Server {
         title = "Follow a job's output",
         input_schema = input::<TailRequest>(),
         output_schema = output::<TailReply>(),
-        annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
+        // Not idempotent with `reader`, whose cursor moves.
+        annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = false, open_world_hint = false)
     )]
     async fn ssh_tail(&self, arguments: JsonObject, context: RequestContext<RoleServer>) -> CallToolResult {
         answer(&self.service, arguments, context, async |request| self.service.tail(request).await).await

@@ -30,6 +30,9 @@ pub struct PageLine {
     pub text: String,
 }
 
+/// So many bytes that show nothing cost as much as one that is shown.
+const RAW_FOR_ONE: usize = 16;
+
 impl PageLine {
     /// Renders a line.
     pub(super) fn of(line: &Line<'_>, render: Render) -> Self {
@@ -43,9 +46,9 @@ impl PageLine {
     }
 
     /// Takes what the line and its end cost from a budget of bytes; false, and nothing is left of it, when it does not
-    /// suffice.
-    pub(super) fn spend(&self, budget: &mut usize) -> bool {
-        let left = budget.checked_sub(self.text.len() + 1);
+    /// suffice. What was mostly escape sequences costs something as well: they had to be looked at.
+    pub(super) fn spend(&self, raw: &Line<'_>, budget: &mut usize) -> bool {
+        let left = budget.checked_sub(self.text.len().max(raw.text.len() / RAW_FOR_ONE) + 1);
         *budget = left.unwrap_or(0);
         left.is_some()
     }
@@ -70,13 +73,13 @@ impl Page {
         let mut page = Self { dropped_lines: ring.dropped_after(query.cursor), ..Self::default() };
         let mut budget = query.max_bytes;
         for line in ring.lines_after(query.cursor, query.selection) {
-            let line = PageLine::of(&line, query.render);
-            let full = page.lines.len() >= query.max_lines || !line.spend(&mut budget);
+            let rendered = PageLine::of(&line, query.render);
+            let full = page.lines.len() >= query.max_lines || !rendered.spend(&line, &mut budget);
             if full && !page.lines.is_empty() {
                 page.has_more = true;
                 break;
             }
-            page.lines.push(line);
+            page.lines.push(rendered);
         }
         page
     }

@@ -110,11 +110,11 @@ fn lines(ring: &Ring, query: &ReadQuery, offset: u64) -> Vec<PageLine> {
     let (_, found) = lines_from(ring, query, offset);
     let mut lines = Vec::new();
     for line in found.take(query.length) {
-        let line = PageLine::of(&line, query.render);
-        if !line.spend(&mut budget) && !lines.is_empty() {
+        let rendered = PageLine::of(&line, query.render);
+        if !rendered.spend(&line, &mut budget) && !lines.is_empty() {
             break;
         }
-        lines.push(line);
+        lines.push(rendered);
     }
     lines
 }

@@ -184,6 +184,11 @@ impl Ring {
         self.track(stream).partial()
     }
 
+    /// The same as text.
+    pub fn partial_text(&self, stream: Stream, render: Render) -> String {
+        self.track(stream).partial_text(render)
+    }
+
     /// How many bytes have come on `stream` since the job began.
     pub fn total_bytes(&self, stream: Stream) -> u64 {
         self.track(stream).end()

@@ -30,12 +30,13 @@ pub struct Match {
     pub after: Vec<String>,
 }
 
-/// A search under way.
+/// A search under way, up to what was the newest line when it began.
 ///
-/// It looks at a bounded piece of the output at a time, so that nobody who appends has to wait for it.
+/// It fetches a bounded piece of the output at a time, and looks at it when nobody who appends has to wait for that.
 #[derive(Debug)]
 pub struct Search {
     query: SearchQuery,
+    until: LineNo,
     matches: Vec<Match>,
     /// The newest lines looked at, as context for a match to come.
     recent: Vec<String>,
@@ -43,79 +44,110 @@ pub struct Search {
     cursor: LineNo,
     budget: usize,
     full: bool,
+    dropped: u64,
 }
 
-/// How many bytes of output one step looks at, about.
-const STEP_BYTES: usize = 64 << 10;
+/// How many bytes of output are fetched at a time, about.
+const PIECE_BYTES: usize = 64 << 10;
 
 impl Search {
     /// A search that has looked at nothing yet.
-    pub fn new(query: SearchQuery) -> Self {
+    pub fn new(query: SearchQuery, ring: &Ring) -> Self {
         let (cursor, budget) = (query.cursor, query.max_bytes);
-        Self { query, matches: Vec::new(), recent: Vec::new(), cursor, budget, full: false }
-    }
-
-    /// Looks at the next piece; false when there is nothing more to look at.
-    pub fn step(&mut self, ring: &Ring) -> bool {
-        if self.recent.is_empty() && self.matches.is_empty() && self.cursor == self.query.cursor {
-            self.recall(ring);
-        }
-        let mut looked_at = 0;
-        for line in ring.lines_after(self.cursor, self.query.selection) {
-            if (self.full && !self.lacks_context()) || looked_at > STEP_BYTES {
-                return looked_at > STEP_BYTES;
-            }
-            looked_at += line.text.len() + 1;
-            self.cursor = line.line_no;
-            self.take(PageLine::of(&line, Render::Clean));
-        }
-        false
+        let mut search = Self {
+            query,
+            until: ring.newest(),
+            matches: Vec::new(),
+            recent: Vec::new(),
+            cursor,
+            budget,
+            full: false,
+            dropped: 0,
+        };
+        search.recall(ring);
+        search
     }
 
     /// The context that a match in the first line would have.
     fn recall(&mut self, ring: &Ring) {
-        let reach = LineNo::new(self.cursor.value().saturating_sub(10 * self.query.context as u64));
+        let wanted = self.query.context as u64;
+        let reach = LineNo::new(self.cursor.value().saturating_sub(wanted));
         let before = ring.lines_after(reach, self.query.selection);
         let before = before.take_while(|line| line.line_no <= self.cursor);
         self.recent = before.map(|line| line.render(Render::Clean).into_owned()).collect();
-        self.forget_old();
     }
 
-    fn take(&mut self, line: PageLine) {
+    /// Takes the next lines out of the ring; none when there is nothing more to look at.
+    pub fn fetch(&mut self, ring: &Ring) -> Option<Vec<PageLine>> {
+        if self.full && !self.lacks_context() {
+            return None;
+        }
+        self.dropped += ring.dropped_after(self.cursor);
+        let mut room = PIECE_BYTES;
+        let lines: Vec<PageLine> = ring
+            .lines_after(self.cursor, self.query.selection)
+            .take_while(|line| line.line_no <= self.until)
+            .take_while(|line| {
+                let before = room;
+                room = room.saturating_sub(line.text.len() + 1);
+                before > 0
+            })
+            .map(|line| PageLine::of(&line, Render::Clean))
+            .collect();
+        // What is gone is not looked for again.
+        self.cursor = lines.last().map_or(self.until.max(self.cursor), |line| line.line_no);
+        (!lines.is_empty()).then_some(lines)
+    }
+
+    /// Looks at lines that were fetched.
+    pub fn look(&mut self, lines: Vec<PageLine>) {
+        for line in lines {
+            self.offer_context(&line.text);
+            let text = line.text.clone();
+            if !self.full && self.query.pattern.is_match(&text) {
+                self.found(line);
+            }
+            self.recent.push(text);
+            self.recent.drain(..self.recent.len().saturating_sub(self.query.context));
+        }
+    }
+
+    /// The lines behind a match are its context, as far as the budget goes.
+    fn offer_context(&mut self, text: &str) {
         for found in self.matches.iter_mut().rev() {
             if found.after.len() >= self.query.context {
                 break;
             }
-            found.after.push(line.text.clone());
+            if !spend(&mut self.budget, text) {
+                self.full = true;
+                break;
+            }
+            found.after.push(text.to_owned());
         }
-        let text = line.text.clone();
-        if !self.full && self.query.pattern.is_match(&text) {
-            self.found(line);
-        }
-        self.recent.push(text);
-        self.forget_old();
     }
 
     fn found(&mut self, line: PageLine) {
-        let before = self.recent.clone();
-        // What follows will cost about as much as what came before.
-        let context: usize = before.iter().map(|line| 2 * (line.len() + 1)).sum();
-        let left = self.budget.checked_sub(line.text.len() + 1 + context);
-        if left.is_none() && !self.matches.is_empty() {
+        let is_first = self.matches.is_empty();
+        if !spend(&mut self.budget, &line.text) && !is_first {
             self.full = true;
             return;
         }
-        self.budget = left.unwrap_or(0);
+        let recent = self.recent.iter().rev();
+        let mut before: Vec<String> =
+            recent.take_while(|line| spend(&mut self.budget, line)).cloned().collect();
+        before.reverse();
         self.matches.push(Match { line, before, after: Vec::new() });
-        self.full = self.matches.len() >= self.query.max_matches;
-    }
-
-    fn forget_old(&mut self) {
-        self.recent.drain(..self.recent.len().saturating_sub(self.query.context));
+        self.full |= self.matches.len() >= self.query.max_matches || self.budget == 0;
     }
 
     fn lacks_context(&self) -> bool {
-        self.matches.last().is_some_and(|found| found.after.len() < self.query.context)
+        let last = self.matches.last();
+        self.budget > 0 && last.is_some_and(|found| found.after.len() < self.query.context)
+    }
+
+    /// How many lines were evicted before they could be looked at.
+    pub fn dropped_lines(&self) -> u64 {
+        self.dropped
     }
 
     /// The matches, and the cursor from which a further search finds the next ones.
@@ -126,6 +158,13 @@ impl Search {
         };
         (self.matches, next)
     }
+}
+
+/// Takes what a line costs from the budget; false, and nothing is left of it, when it does not suffice.
+fn spend(budget: &mut usize, line: &str) -> bool {
+    let left = budget.checked_sub(line.len() + 1);
+    *budget = left.unwrap_or(0);
+    left.is_some()
 }
 
 #[cfg(test)]
@@ -149,8 +188,10 @@ mod tests {
             max_bytes: 1 << 16,
         };
         change(&mut query);
-        let mut search = Search::new(query);
-        while search.step(ring) {}
+        let mut search = Search::new(query, ring);
+        while let Some(lines) = search.fetch(ring) {
+            search.look(lines);
+        }
         let (matches, next) = search.finish();
         (matches, next.value())
     }
@@ -190,6 +231,20 @@ mod tests {
     }
 
     #[test]
+    fn context_costs_budget_too() {
+        let long = "y".repeat(1000);
+        let ring = ring(&format!("x\nx\nx\n{long}\n{long}\n{long}\nx\n"));
+        let (matches, next) = search(&ring, "x", |query| (query.context, query.max_bytes) = (3, 2500));
+        let size: usize = matches
+            .iter()
+            .flat_map(|found| found.before.iter().chain(&found.after).chain([&found.line.text]))
+            .map(String::len)
+            .sum();
+        assert!(size <= 2500, "{size}");
+        assert_eq!((numbers(&matches), next), (vec![1, 2, 3], 3));
+    }
+
+    #[test]
     fn lines_are_matched_as_a_person_sees_them() {
         let (matches, _) = search(&ring("\x1b[31mer\x1b[0mror\n"), "^error$", |_| {});
         assert_eq!(matches[0].line.text, "error");
@@ -197,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_long_search_goes_step_by_step() {
-        let ring = ring(&"some line of output\n".repeat(9000));
+        let mut ring = ring(&"some line of output\n".repeat(9000));
         let query = SearchQuery {
             pattern: Regex::new("nothing").unwrap(),
             cursor: LineNo::START,
@@ -206,9 +261,18 @@ mod tests {
             max_matches: 1,
             max_bytes: 100,
         };
-        let mut search = Search::new(query);
-        assert!(search.step(&ring), "one step must not look at everything");
-        while search.step(&ring) {}
+        let mut search = Search::new(query, &ring);
+        let first = search.fetch(&ring).expect("there are lines");
+        assert!(first.len() < 9000, "one piece must not be everything");
+        search.look(first);
+        // What comes meanwhile is for the next search; what goes meanwhile is counted.
+        ring.append(Stream::Stdout, b"nothing\n", 0);
+        ring.trim(100_000);
+        let gone = ring.before_first().value() - search.cursor.value();
+        while let Some(lines) = search.fetch(&ring) {
+            search.look(lines);
+        }
+        assert_eq!((search.dropped_lines(), search.matches.len()), (gone, 0));
         assert_eq!(search.finish().1.value(), 9000);
     }
 }

@@ -16,6 +16,8 @@ pub struct TerminalFilter {
     allowed: Allowed,
     /// The modes of the terminal that are not what they are by default.
     changed_modes: BTreeSet<u16>,
+    /// Character sets, keypad, insert mode or scroll region may not be what they are by default.
+    drawing: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,13 +47,22 @@ impl TerminalFilter {
             let action = if ON_BY_DEFAULT.contains(&mode) { 'h' } else { 'l' };
             sequence.push_str(&format!("\x1b[?{mode}{action}"));
         }
+        if std::mem::take(&mut self.drawing) {
+            // Save the cursor, for the scroll region takes it home.
+            sequence.push_str("\x1b(B\x1b)B\x1b>\x1b[4l\x1b7\x1b[r\x1b8");
+        }
         sequence.into_bytes()
     }
 
     /// What of the next `chunk` may be written to the terminal.
     pub fn pass(&mut self, chunk: &[u8]) -> Vec<u8> {
         let bytes = Vec::with_capacity(chunk.len());
-        let mut passed = Passed { bytes, allowed: self.allowed, changed_modes: &mut self.changed_modes };
+        let mut passed = Passed {
+            bytes,
+            allowed: self.allowed,
+            changed_modes: &mut self.changed_modes,
+            drawing: &mut self.drawing,
+        };
         for piece in chunk.split_inclusive(|&byte| byte == b'\n') {
             let text = piece.strip_suffix(b"\n");
             self.parser.advance(&mut passed, text.unwrap_or(piece));
@@ -74,18 +85,18 @@ struct Passed<'a> {
     bytes: Vec<u8>,
     allowed: Allowed,
     changed_modes: &'a mut BTreeSet<u16>,
+    drawing: &'a mut bool,
 }
 
 impl Passed<'_> {
-    fn control(&mut self, marker: &str, params: &Params, action: char) {
-        // 8 hides text from the person who looks on.
-        let hides = |parameter: &[u16]| action == 'm' && parameter == [8];
-        let params: Vec<String> = params
-            .iter()
-            .map(|subparams| if hides(subparams) { &[28] } else { subparams })
-            .map(|subparams| subparams.iter().map(u16::to_string).collect::<Vec<_>>().join(":"))
-            .collect();
-        self.bytes.extend_from_slice(format!("\x1b[{marker}{}{action}", params.join(";")).as_bytes());
+    fn control(&mut self, params: &Params, action: char) {
+        let mut params: Vec<Vec<u16>> = params.iter().map(<[u16]>::to_vec).collect();
+        if action == 'm' {
+            show_what_is_hidden(&mut params);
+        }
+        let text = |subparams: &Vec<u16>| subparams.iter().map(u16::to_string).collect::<Vec<_>>().join(":");
+        let params = params.iter().map(text).collect::<Vec<_>>().join(";");
+        self.bytes.extend_from_slice(format!("\x1b[{params}{action}").as_bytes());
     }
 
     /// Passes the modes that may be changed, one by one, and remembers them.
@@ -98,6 +109,22 @@ impl Passed<'_> {
             }
             self.bytes.extend_from_slice(format!("\x1b[?{mode}{action}").as_bytes());
         }
+    }
+}
+
+/// 8 hides text from the person who looks on; it becomes 28, which shows it. Within a colour it is a number like others.
+fn show_what_is_hidden(params: &mut [Vec<u16>]) {
+    let mut index = 0;
+    while index < params.len() {
+        let of_colour = match (params[index].as_slice(), params.get(index + 1).map(Vec::as_slice)) {
+            ([38 | 48 | 58], Some([5])) => 2,
+            ([38 | 48 | 58], Some([2])) => 4,
+            _ => 0,
+        };
+        if params[index] == [8] {
+            params[index] = vec![28];
+        }
+        index += 1 + of_colour;
     }
 }
 
@@ -124,8 +151,30 @@ impl Perform for Passed<'_> {
             | (
                 Allowed::Screen,
                 [],
-                '@'..='H' | 'J' | 'L' | 'M' | 'P' | 'S' | 'T' | 'X' | 'd' | 'f' | 'r' | 's' | 'u',
-            ) => self.control("", params, action),
+                '@'..='J'
+                | 'L'
+                | 'M'
+                | 'P'
+                | 'S'
+                | 'T'
+                | 'X'
+                | 'Z'
+                | '`'
+                | 'a'
+                | 'b'
+                | 'd'..='f'
+                | 'r'
+                | 's'
+                | 'u',
+            ) => {
+                *self.drawing |= action == 'r';
+                self.control(params, action);
+            }
+            // Insert mode.
+            (Allowed::Screen, [], 'h' | 'l') if params.iter().eq([[4]]) => {
+                *self.drawing = true;
+                self.control(params, action);
+            }
             (Allowed::Screen, [b'?'], 'h' | 'l') => self.set_modes(params, action),
             _ => {}
         }
@@ -140,6 +189,7 @@ impl Perform for Passed<'_> {
             _ => false,
         };
         if may_pass && !ignore && self.allowed == Allowed::Screen {
+            *self.drawing = true;
             self.bytes.push(0x1b);
             self.bytes.extend_from_slice(intermediates);
             self.bytes.push(byte);
@@ -169,6 +219,8 @@ mod tests {
     fn nothing_is_hidden() {
         assert_eq!(pass(b"\x1b]0;open\nshown\n"), "\nshown\n");
         assert_eq!(pass(b"\x1b[1;8msecret"), "\x1b[1;28msecret");
+        assert_eq!(pass(b"\x1b[38;5;8;8mx"), "\x1b[38;5;8;28mx");
+        assert_eq!(pass(b"\x1b[48;2;8;8;8mx\x1b[38:5:8my"), "\x1b[48;2;8;8;8mx\x1b[38:5:8my");
     }
 
     #[test]
@@ -185,13 +237,13 @@ mod tests {
     #[test]
     fn a_program_may_draw_but_not_ask_or_reach_beyond_the_screen() {
         let mut filter = TerminalFilter::for_screen();
-        let drawn = "\x1b[?1049h\x1b[2J\x1b[3;4Hx\x1b(0q\x1b(B\x1bM\x07\x1b[?25l";
+        let drawn = "\x1b[?1049h\x1b[2J\x1b[3;4Hx\x1b[9b\x1b[4h\x1b(0q\x1b(B\x1bM\x07\x1b[?25l";
         assert_eq!(filter.pass(drawn.as_bytes()), drawn.as_bytes());
         assert_eq!(
             filter.pass(b"\x1b[6n\x1b[c\x1b[?1003h\x1b]0;t\x07\x1b]52;c;aGk=\x07\x1bc\x1bP+q\x1b\\"),
             b""
         );
-        assert_eq!(filter.restore(), b"\x1b[0m\x1b[?25h\x1b[?1049l");
+        assert_eq!(filter.restore(), b"\x1b[0m\x1b[?25h\x1b[?1049l\x1b(B\x1b)B\x1b>\x1b[4l\x1b7\x1b[r\x1b8");
         assert_eq!(filter.restore(), b"\x1b[0m");
     }
 }

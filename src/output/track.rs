@@ -224,6 +224,14 @@ impl Track {
         self.slice(self.open, self.end())
     }
 
+    /// The unfinished line as text.
+    pub(super) fn partial_text(&self, render: Render) -> String {
+        match render {
+            Render::Clean => clean_after(self.cut.unwrap_or_default(), &self.partial()).into_owned(),
+            Render::Raw => String::from_utf8_lossy(&self.partial()).into_owned(),
+        }
+    }
+
     /// The kept lines behind `cursor`, oldest first. Finding the first is a binary search.
     pub(super) fn lines_after(&self, cursor: LineNo) -> impl Iterator<Item = Line<'_>> {
         let first = self.marks.partition_point(|mark| mark.line_no <= cursor);

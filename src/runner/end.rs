@@ -136,7 +136,7 @@ async fn kill<D: Directory>(
     Ok(SignalReport { delivered_via, confirmed_dead: report.dead })
 }
 
-pub(super) async fn run_script<D: Directory>(
+async fn run_script<D: Directory>(
     shared: &Shared<D>,
     host: &str,
     script: impl Fn(LoginShell) -> String,

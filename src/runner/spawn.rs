@@ -2,11 +2,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::attend::attend;
-use super::end::run_script;
-use super::link::{Directory, Link, Linker};
+use super::link::{Directory, Link, Linker, ask};
 use super::registry::Registry;
 use super::stdin::Stdin;
 use super::sweep::sweep;
@@ -136,7 +136,11 @@ impl<D: Directory> Runner<D> {
             let failed = |source| SpawnError::Channel { host: host.clone(), source };
             if let Some(terminal) = &job.spec.terminal {
                 let size = (terminal.cols, terminal.rows);
-                channel.request_pty(&terminal.term, size).await.map_err(failed)?;
+                if let Err(error) = channel.request_pty(&terminal.term, size).await {
+                    // A connection that is lost needs no closing.
+                    channel.close().await.ok();
+                    return Err(failed(error));
+                }
             }
             let (reader, writer) = channel.exec(&plan.command).await.map_err(failed)?;
             return Ok(Started { reader, stdin: Stdin::new(writer, Arc::clone(job)), plan, lease });
@@ -199,13 +203,14 @@ impl<D: Directory> Runner<D> {
         Ok(self.stdin(job)?.channel().resize(size).await?)
     }
 
-    /// Whether a process of the job was found waiting for its stdin. It takes a look at the host; one that does not tell
-    /// within two seconds means no.
+    /// Whether a process of the job was found waiting for its stdin. It takes a look at the host, over a connection that is
+    /// there; one that does not tell within two seconds means no.
     pub async fn is_reading(&self, job: &Job) -> bool {
-        let Some(group) = job.process_group() else { return false };
-        let script = |shell| reading_script(&group, shell);
-        let answer = run_script(&self.shared, &job.spec.host, script, READING_TIMEOUT).await;
-        answer.is_ok_and(|answer| is_reading(&answer))
+        let Some((group, lease)) = job.process_group().zip(self.live(&job.spec.host)) else { return false };
+        let script = reading_script(&group, lease.connection().shell);
+        let asked = ask(&lease.connection().connection, &script, READING_TIMEOUT);
+        let answer = timeout(READING_TIMEOUT, asked).await;
+        answer.is_ok_and(|answer| answer.is_ok_and(|answer| is_reading(&answer)))
     }
 
     fn stdin(&self, job: &Job) -> Result<Arc<Stdin>, WriteError> {

@@ -96,22 +96,28 @@ impl Stdin {
 
     /// Ends stdin, behind what others still write, within `patience`. It is no error when it has ended.
     pub(super) async fn close(&self, patience: Duration) -> Result<(), WriteError> {
-        let turn = timeout_at(Instant::now() + patience, self.state.lock()).await;
-        let mut state = turn.map_err(|_| WriteError::Backpressure { written: 0 })?;
-        if state.closed {
-            return Ok(());
-        }
-        Ok(self.end(&mut state).await?)
+        let closing = async {
+            let mut state = self.state.lock().await;
+            if state.closed { Ok(()) } else { self.end(&mut state).await }
+        };
+        let closed = timeout_at(Instant::now() + patience, closing).await;
+        Ok(closed.map_err(|_| WriteError::Backpressure { written: 0 })??)
     }
 
-    /// A terminal has no end of file; a key says it. In mid-line it takes two: the first hands the line over.
+    /// A terminal has no end of file; a key says it, and other keys can be pressed after it. In mid-line it takes two: the
+    /// first hands the line over.
     async fn end(&self, state: &mut State) -> Result<(), ChannelError> {
-        state.closed = true;
         match &self.job.spec.terminal {
-            None => self.writer.eof().await,
-            Some(_) if state.at_line_start => self.write_all(&[END_OF_INPUT]).await,
-            Some(_) => self.write_all(&[END_OF_INPUT; 2]).await,
+            None => {
+                self.writer.eof().await?;
+                state.closed = true;
+                return Ok(());
+            }
+            Some(_) if state.at_line_start => self.write_all(&[END_OF_INPUT]).await?,
+            Some(_) => self.write_all(&[END_OF_INPUT; 2]).await?,
         }
+        state.at_line_start = true;
+        Ok(())
     }
 
     /// Whether it has ended. While someone writes it has not.

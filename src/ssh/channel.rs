@@ -50,6 +50,8 @@ const STDIN_PIECE: usize = 32 << 10;
 
 impl Channel {
     /// Asks for a pseudo-terminal (RFC 4254 §6.2) of so many columns and rows, and waits for the answer.
+    ///
+    /// Dropping the future leaves the channel open on the server until the connection ends.
     pub async fn request_pty(&mut self, term: &str, (cols, rows): (u32, u32)) -> Result<(), ChannelError> {
         let asked = self.channel.request_pty(true, term, cols, rows, 0, 0, &[]);
         bounded(self.time_limit, asked).await?;
@@ -64,6 +66,11 @@ impl Channel {
             }
         };
         timeout(self.time_limit, answer).await.unwrap_or(Err(ChannelError::TimedOut(self.time_limit)))
+    }
+
+    /// Closes a channel on which nothing was started, so that its place on the server is free again.
+    pub async fn close(self) -> Result<(), ChannelError> {
+        bounded(self.time_limit, self.channel.close()).await
     }
 
     /// Asks the server to run `command` (RFC 4254 §6.5); the answer comes as an event.
