@@ -43,6 +43,7 @@ fn page(c: &mut Criterion) {
             selection: Selection::Both,
             max_lines: 500,
             max_bytes: 1 << 20,
+            line_bytes: 1,
             render: Render::Clean,
         };
         group.bench_with_input(BenchmarkId::from_parameter(lines), &query, |b, query| {

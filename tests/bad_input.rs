@@ -65,14 +65,17 @@ async fn unknown_streams_units_encodings_and_modes_are_refused_with_the_known_on
     session.assert_invalid("ssh_read", json!({"encoding": "hex"}), "encoding");
     session.assert_invalid("ssh_read", json!({"unit": "lines", "encoding": "base64"}), "base64");
     session.assert_invalid("ssh_forget", json!({"what": "everything"}), "what");
+    session.assert_invalid("ssh_forget", json!({"stream": "stdout", "force": true}), "by stream");
     session.assert_alive();
 }
 
 #[tokio::test]
 async fn unknown_keys_are_refused_and_nothing_is_pressed() {
     let mut session = Session::start().await;
-    session.assert_invalid("ssh_write", json!({"data": "x", "keys": ["ctrl+c", "hyper"]}), "hyper");
+    session.assert_invalid("ssh_write", json!({"data": "x", "keys": ["tab", "hyper"]}), "hyper");
     session.assert_invalid("ssh_write", json!({"keys": ["ctrl+1"]}), "ctrl+1");
+    // A key that nobody would feel: the job has no terminal.
+    session.assert_invalid("ssh_write", json!({"keys": ["ctrl+c"]}), "terminal");
     session.assert_alive();
 }
 
@@ -202,4 +205,39 @@ async fn waiting_for_no_job_or_an_unknown_one_is_refused() {
         "invalid_argument"
     );
     session.assert_alive();
+}
+
+#[tokio::test]
+async fn words_have_an_end() {
+    let mut session = Session::start().await;
+    let long = "x".repeat(201);
+    for field in ["label", "idempotency_key"] {
+        let arguments = json!({"host": HOST, "command": "true", field: long});
+        assert_eq!(session.client.code("ssh_spawn", arguments), "invalid_argument");
+    }
+    let result = session.client.call("ssh_tail", json!({"job_id": "x".repeat(100_000)}));
+    assert!(result.to_string().len() < 1000, "an error must not repeat all it was given");
+}
+
+#[tokio::test]
+async fn a_line_that_is_no_json_gets_its_answer() {
+    let mut session = Session::start().await;
+    let command = "\"command\":\"echo \\ud800\"";
+    let params = format!("{{\"name\":\"ssh_run\",\"arguments\":{{\"host\":\"web1\",{command}}}}}");
+    session.client.send_text(&format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":9001,\"method\":\"tools/call\",\"params\":{params}}}"
+    ));
+    let answer = session.client.response(9001);
+    assert_eq!(answer["error"]["code"], -32700, "{answer}");
+    session.assert_alive();
+}
+
+#[tokio::test]
+async fn numbers_may_come_as_floats_and_jobs_twice() {
+    let mut session = Session::start().await;
+    let reply = session.client.ok("ssh_read", json!({"job_id": session.job, "offset": 0.0, "length": 10.0}));
+    assert_eq!(reply["returned"], 1);
+    session.assert_invalid("ssh_read", json!({"offset": 0.5}), "offset");
+    let reply = session.client.ok("ssh_wait", json!({"job_ids": [session.job, session.job], "wait_ms": 0}));
+    assert_eq!(reply["jobs"].as_array().unwrap().len(), 1);
 }

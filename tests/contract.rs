@@ -26,8 +26,9 @@ async fn the_canonical_loop_delivers_all_of_a_finished_jobs_5000_lines() {
     .await;
     let story = canonical_loop(&target.service, &job).await;
     assert_eq!(story.lines, (1..=5000).map(|n| n.to_string()).collect::<Vec<_>>());
-    assert_eq!((story.numbers, story.dropped), (numbers(5000), 0));
-    assert_eq!((story.last.as_ref().unwrap().ending.exit_status, story.replies), (Some(3), 10));
+    assert_eq!((&story.numbers, story.dropped), (&numbers(5000), 0));
+    assert_eq!(story.status(), Some(3));
+    assert!(story.replies >= 10, "a page has 500 lines at most");
 }
 
 #[tokio::test]

@@ -125,7 +125,7 @@ async fn ssh_tail_two_streams_under_load_are_merged_by_number_and_none_is_skippe
     assert_eq!((both.len(), &last["total_lines"]), (4000, &json!(4000)));
     assert_eq!(session.canonical_loop(&job, "stdout").0, of("out"));
     assert_eq!(session.canonical_loop(&job, "stderr").0, of("err"));
-    let page = session.tail(&job, json!({"max_lines": 100}));
+    let page = session.tail(&job, json!({"max_lines": 4000, "max_bytes": 262_144}));
     let first = page["first_line_no"].as_u64().unwrap();
     let stderr =
         page["stderr_lines"].as_array().unwrap().iter().map(|number| number.as_u64().unwrap() - first);
@@ -218,6 +218,21 @@ async fn ssh_tail_what_was_evicted_is_counted_exactly() {
     let reply = session.tail(&job, json!({"since_line_no": 17}));
     assert_eq!((&reply["buffer_truncated"], &reply["dropped_lines"]), (&json!(true), &json!(883)));
     assert_eq!((&reply["first_line_no"], texts(&reply["lines"])[0].as_str()), (&json!(901), "901"));
+}
+
+#[tokio::test]
+async fn ssh_tail_what_was_evicted_of_one_stream_is_counted_once() {
+    let mut session = Session::with_config("[limits]\nring_buffer_lines = 50\n").await;
+    let job =
+        session.finished("seq 1 100; sleep 0.2; i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo $i >&2; done");
+    let (mut cursor, mut dropped) = (json!(0), 0);
+    for _ in 0..5 {
+        let reply = session.tail(&job, json!({"since_line_no": cursor, "stream": "stdout"}));
+        assert_eq!(reply["lines"], json!([]));
+        dropped += reply["dropped_lines"].as_u64().unwrap();
+        cursor = reply["last_line_no"].clone();
+    }
+    assert_eq!(dropped, 100);
 }
 
 // read_process_output

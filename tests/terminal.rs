@@ -166,7 +166,10 @@ async fn a_job_that_reads_is_told_from_one_that_works() {
         ("printf 'thinking'; sleep 1000", false),
         ("printf 'thinking'; x=$(sleep 1000)", false),
         ("printf 'thinking'; cat | sort", true),
-        ("printf 'Your name: '; sleep 1000", true),
+        ("printf 'Your name: '; sleep 1000", false),
+        ("printf 'Your name: '; timeout 1000 cat", true),
+        ("printf 'name? '; exec python3 -c 'import select; select.select([0], [], [])'", true),
+        ("printf 'name at work'; exec python3 -c 'import select; select.select([0], [], [])'", false),
         ("echo 'Your name: '; read x", false),
     ];
     for (command, expected) in cases {

@@ -13,10 +13,10 @@ use crate::output::Selection;
 pub struct ForgetRequest {
     /// The job, as ssh_spawn named it.
     pub job_id: String,
-    /// job: the job and its output; output: only its output.
+    /// job, the default: the job and its output; output: only its output.
     #[serde(default)]
     pub what: ForgetWhat,
-    /// Whose output to give up (what=output). What is given up is not counted in dropped_lines.
+    /// With what=output: whose output to give up. It counts as gone for readers whose cursor lies before it.
     #[serde(default)]
     pub stream: StreamArg,
     /// Kill the job first if it still runs (what=job).
@@ -52,6 +52,10 @@ impl Service {
     /// Gives up output, or a job; a job that runs only with `force`, which kills it. Line numbers never return.
     pub async fn forget(&self, request: ForgetRequest) -> Result<ForgetReply, Error> {
         let job = self.job(&request.job_id)?;
+        if request.what == ForgetWhat::Job && request.stream != StreamArg::Both {
+            let hint = "use what=output to give up one stream, or leave stream away";
+            return Err(Error::new(Code::InvalidArgument, "a job can't be forgotten by stream", hint));
+        }
         if request.what == ForgetWhat::Output {
             let (forgotten_lines, forgotten_bytes) = job.forget_output(request.stream.into());
             return Ok(ForgetReply { forgotten_lines, forgotten_bytes });

@@ -58,7 +58,7 @@ impl Service {
             )),
             Lookup::Unknown => Err(Error::new(
                 Code::UnknownJob,
-                format!("there is no job {id:?}"),
+                format!("there is no job {:?}", id.chars().take(64).collect::<String>()),
                 "ssh_jobs lists the jobs there are",
             )),
         }

@@ -71,6 +71,7 @@ pub struct SpawnReply {
     pub started_at: u64,
 }
 
+const LONGEST_WORD: usize = 200;
 const LONGEST_TIMEOUT: u64 = 31_536_000;
 
 impl SpawnRequest {
@@ -106,6 +107,12 @@ impl SpawnRequest {
                 "timeout_s is out of range",
                 "use 1 to 31536000 seconds, or leave it away",
             ));
+        }
+        for (name, word) in [("label", &self.label), ("idempotency_key", &self.idempotency_key)] {
+            if word.as_ref().is_some_and(|word| word.chars().count() > LONGEST_WORD) {
+                let message = format!("{name} is longer than {LONGEST_WORD} characters");
+                return Err(Error::new(Code::InvalidArgument, message, "use a shorter one"));
+            }
         }
         let terminal = self.terminal()?;
         let spec = JobSpec {

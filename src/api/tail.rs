@@ -96,6 +96,8 @@ pub enum RenderArg {
 
 pub(super) const MOST_LINES: i64 = 10_000;
 pub(super) const MOST_BYTES: i64 = 262_144;
+/// What a record costs besides its text, about: number, stream, time, names.
+const RECORD_BYTES: usize = 80;
 const LONGEST_WAIT_MS: u64 = 60_000;
 /// A pattern may not compile to more than this.
 const REGEX_BYTES: usize = 1 << 20;
@@ -188,6 +190,7 @@ impl Service {
             selection: request.stream.into(),
             max_lines: clamps.size("max_lines", max_lines, 1..=MOST_LINES)?,
             max_bytes: clamps.size("max_bytes", max_bytes, 1..=MOST_BYTES)?,
+            line_bytes: if request.format == Format::Records { RECORD_BYTES } else { 1 },
             render: request.render.into(),
         })
     }

@@ -22,7 +22,7 @@ pub struct TailReply {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub first_line_no: Option<u64>,
-    /// The cursor for the next call.
+    /// The cursor for the next call: the last line here, or the last that is gone.
     pub last_line_no: u64,
     /// Numbers of the lines here that are stderr; absent when none is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -37,7 +37,7 @@ pub struct TailReply {
     pub ending: Ending,
     /// Whether lines between the cursor and the first line here are gone.
     pub buffer_truncated: bool,
-    /// How many, counting both streams.
+    /// How many. Of one stream it may count lines of the other that went with them.
     pub dropped_lines: u64,
     /// The oldest line still kept, or the next to come.
     pub first_available_line_no: u64,
@@ -49,7 +49,8 @@ pub struct TailReply {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Partial")]
     pub partial: Option<Partial>,
-    /// Whether the job seems to wait for input: an unfinished line, silence, and the shape of a prompt or a process that reads.
+    /// Whether the job seems to wait for input: its line is unfinished, it is silent, and a process of it reads its stdin (or
+    /// may, and the line has the shape of a prompt).
     pub awaiting_input: bool,
     /// Milliseconds since the job last printed anything.
     pub silent_ms: u64,

@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,7 +62,9 @@ impl Service {
             let message = format!("job_ids names {} jobs", request.job_ids.len());
             return Err(Error::new(Code::InvalidArgument, message, "name 1 to 1000 jobs"));
         }
-        let jobs: Vec<Arc<Job>> = request.job_ids.iter().map(|id| self.job(id)).collect::<Result<_, _>>()?;
+        let mut seen = HashSet::new();
+        let ids = request.job_ids.iter().filter(|id| seen.insert(id.as_str()));
+        let jobs: Vec<Arc<Job>> = ids.map(|id| self.job(id)).collect::<Result<_, _>>()?;
         let mut clamps = Clamps::default();
         let wait = clamps.wait_ms("wait_ms", request.wait_ms.unwrap_or(WAIT_MS), self.limits().max_wait_ms);
         let deadline = Instant::now() + Duration::from_millis(wait);

@@ -25,7 +25,7 @@ pub struct WriteRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub data_base64: Option<SecretString>,
-    /// Keys to press after that: ctrl+a to ctrl+z, esc, tab, enter, backspace, up, down, left, right, home, end, pageup,
+    /// Keys to press after that, for a job with pty=true: ctrl+a to ctrl+z, esc, tab, enter, backspace, up, down, left, right, home, end, pageup,
     /// pagedown, delete, f1 to f12.
     #[serde(default)]
     pub keys: Vec<String>,
@@ -36,7 +36,8 @@ pub struct WriteRequest {
     /// keys can still be pressed.
     #[serde(default)]
     pub close_after: bool,
-    /// What is written is a secret: not even its length is logged. (Its text never is.)
+    /// What is written is a secret: not even its length is logged. (Its text never is. A terminal may still echo it into the
+    /// output, unless the program that asks has turned that off.)
     #[serde(default)]
     pub secret: bool,
     /// First give the terminal this many columns; with rows.
@@ -150,11 +151,18 @@ fn decode(encoded: &SecretString) -> Result<Zeroizing<Vec<u8>>, Error> {
 }
 
 fn pressed(key: &str, enter: u8) -> Result<Vec<u8>, Error> {
-    key_bytes(key, enter).ok_or_else(|| {
+    let bytes = key_bytes(key, enter).ok_or_else(|| {
         let hint =
             "use ctrl+a to ctrl+z, esc, tab, enter, the arrows, home, end, pageup, pagedown, f1 to f12";
         Error::new(Code::InvalidArgument, format!("there is no key {key:?}"), hint)
-    })
+    })?;
+    // Into a pipe a key is a byte like any other; nobody would be interrupted by it.
+    if enter == b'\n' && !matches!(bytes.as_slice(), b"\n" | b"\t" | b" ") {
+        let hint = "start the job with pty=true; ssh_signal with INT interrupts this one, close_after ends its stdin";
+        let message = format!("{key} is a key of a terminal, and this job has none");
+        return Err(Error::new(Code::InvalidArgument, message, hint));
+    }
+    Ok(bytes)
 }
 
 fn too_long(bytes: usize) -> Error {

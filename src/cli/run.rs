@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use secrecy::SecretString;
 use tokio::io;
@@ -30,7 +31,7 @@ async fn watched(service: &Service, args: RunArgs) -> Result<Exit, Error> {
 async fn attempt(service: &Service, mut args: RunArgs, signals: &mut Signals) -> Result<Exit, Error> {
     let no_stdin = args.no_stdin;
     if args.tty && !terminal::is_there() {
-        tracing::warn!("stdin is no terminal: the command runs without one");
+        writeln!(std::io::stderr(), "sshjobs: stdin is no terminal: the command runs without one").ok();
         args.tty = false;
     }
     let (screen, tty) = (Screen::new(&args), args.tty);
@@ -178,7 +179,7 @@ impl Session {
         }
         if self.dropped > 0 {
             let message = format!("{} bytes of output were lost: stdout here was too slow", self.dropped);
-            let hint = "write to a file, or raise limits.ring_buffer_bytes";
+            let hint = "write to a file, or set limits.ring_buffer_bytes and ring_buffer_lines to more than 64 MiB and a million";
             self.trouble = Some(Error::new(Code::Io, message, hint));
             return Exit::OUTPUT_LOST;
         }

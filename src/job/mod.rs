@@ -27,7 +27,7 @@ pub use log::{Log, Phase, Status};
 pub use outcome::{Exit, Outcome};
 pub use prelude::Prelude;
 pub use readers::{Readers, TooManyReaders};
-pub use reading::{is_reading, reading_script};
+pub use reading::{Reads, reading_script};
 pub use signal::{Signal, UnknownSignal};
 pub use spec::{JobSpec, StdinPlan, Terminal};
 pub use tail::{ReturnedBecause, Tail, Wait};

@@ -1,32 +1,55 @@
 use super::exec::for_shell;
 use super::{LoginShell, ProcessGroup};
 
-/// Looks for a process of the session `S` whose stdin is the job's, and which is blocked reading it. Where the kernel
-/// does not let us see system calls, the place where the process sleeps tells: a terminal or the socket that sshd gave
-/// it. (It may be a pipe only where the kernel shows the call: a shell that reads what a command substitution prints
-/// waits for a pipe, too.)
+/// Whether a job waits for its stdin, as far as its host can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reads {
+    /// One of its processes is blocked reading it.
+    Yes,
+    /// One of them waits for something that may be its stdin.
+    Perhaps,
+    /// They all do something else.
+    No,
+}
+
+/// Looks at the processes of the session `S` whose stdin is the job's, thread by thread: at the system call each is in, by its
+/// number on x86-64 or arm64 (read of descriptor 0; poll, select, epoll), or, where the kernel does not let us see that,
+/// at the place where it sleeps.
 const LOOK: &str = r#"
 stdin=$(readlink "/proc/$S/fd/0") || exit
+reads=no
 for p in /proc/[0-9]*; do
   { read -r stat < "$p/stat"; } 2>/dev/null || continue
   set -- ${stat##*) }
   [ "$4" = "$S" ] && [ "$(readlink "$p/fd/0" 2>/dev/null)" = "$stdin" ] || continue
-  case $(cat "$p/syscall" 2>/dev/null) in
-    "0 0x0 "*|"63 0x0 "*) echo sshjobs-reading; exit ;;
-    ?*) ;;
-    *) case $(cat "$p/wchan" 2>/dev/null) in
-         n_tty_read|wait_woken|unix_stream_*) echo sshjobs-reading; exit ;;
-       esac ;;
-  esac
+  for t in "$p"/task/[0-9]*; do
+    case $(cat "$t/syscall" 2>/dev/null) in
+      "0 0x0 "*|"63 0x0 "*) echo sshjobs-reads:yes; exit ;;
+      "7 "*|"23 "*|"232 "*|"270 "*|"271 "*|"281 "*|"441 "*|"22 "*|"72 "*|"73 "*) reads=perhaps ;;
+      ?*) ;;
+      *) case $(cat "$t/wchan" 2>/dev/null) in
+           n_tty_read|wait_woken|unix_stream_*) echo sshjobs-reads:yes; exit ;;
+           ?*wait4*|?*nanosleep*) ;;
+           *) reads=perhaps ;;
+         esac ;;
+    esac
+  done
 done
+echo sshjobs-reads:$reads
 "#;
 
-/// A shell command that finds out whether a process of the job waits for its stdin. Linux tells; elsewhere the answer is no.
+/// A shell command that finds out whether a job waits for its stdin. Only Linux tells.
 pub fn reading_script(group: &ProcessGroup, shell: LoginShell) -> String {
     for_shell(format!("S={}\n{LOOK}", group.pgid), shell)
 }
 
-/// What the script's stdout says.
-pub fn is_reading(stdout: &str) -> bool {
-    stdout.lines().any(|line| line == "sshjobs-reading")
+impl Reads {
+    /// What the script's stdout says; none when it has not run to its end.
+    pub fn parse(stdout: &str) -> Option<Self> {
+        stdout.lines().find_map(|line| match line.strip_prefix("sshjobs-reads:")? {
+            "yes" => Some(Self::Yes),
+            "no" => Some(Self::No),
+            _ => Some(Self::Perhaps),
+        })
+    }
 }

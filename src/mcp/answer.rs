@@ -26,6 +26,7 @@ where
 {
     // Models write null for what they leave away.
     arguments.retain(|_, value| !value.is_null());
+    arguments.values_mut().for_each(whole_number);
     let job_id = arguments.get("job_id").and_then(serde_json::Value::as_str).map(str::to_owned);
     let request = match serde_path_to_error::deserialize(serde_json::Value::Object(arguments)) {
         Ok(request) => request,
@@ -40,6 +41,17 @@ where
             Ok(reply) => success(&reply),
             Err(error) => failure(&error),
         },
+    }
+}
+
+/// Some clients know only floating point numbers.
+fn whole_number(value: &mut serde_json::Value) {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    let whole = |number: &f64| number.fract() == 0.0 && number.abs() <= EXACT;
+    if let Some(number) = value.as_f64().filter(|number| value.is_f64() && whole(number)) {
+        #[expect(clippy::cast_possible_truncation, reason = "it is whole and in range")]
+        let number = number as i64;
+        *value = number.into();
     }
 }
 
@@ -98,6 +110,10 @@ fn plain(schema: &JsonObject) -> Arc<JsonObject> {
 
 fn flatten_choices(schema: &mut serde_json::Value) {
     if let serde_json::Value::Object(object) = schema {
+        // What is left away is left away; null is no value of any type here.
+        if object.get("default").is_some_and(serde_json::Value::is_null) {
+            object.remove("default");
+        }
         let words: Option<Vec<_>> = object
             .get("oneOf")
             .and_then(serde_json::Value::as_array)

@@ -8,5 +8,6 @@ mod progress;
 mod serve;
 mod server;
 mod text;
+mod wire;
 
 pub use serve::{ServeError, serve_stdio};

@@ -1,15 +1,14 @@
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rmcp::ServiceExt;
-use tokio::io::{AsyncRead, ReadBuf, Stdin, stdin, stdout};
+use tokio::io::{stdin, stdout};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::server::Server;
+use super::wire::Wire;
 use crate::api::Service;
 
 /// Why serving ended badly.
@@ -42,43 +41,23 @@ async fn serve(service: Arc<Service>) -> Result<(), ServeError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
-    let input = WatchedStdin { stdin: stdin(), ended: CancellationToken::new() };
-    let ended = input.ended.clone();
+    let ended = CancellationToken::new();
+    let (carry_in, carry_out, server_ends) = Wire::new().into_parts(stdin(), stdout(), ended.clone());
     let abandoned = async {
         ended.cancelled().await;
         sleep(LAST_ANSWERS).await;
     };
     let serving = async {
-        let running = Server::new(service).serve((input, stdout())).await;
+        let running = Server::new(service).serve(server_ends).await;
         running.map_err(|error| ServeError::Initialize(Box::new(error)))?.waiting().await?;
         Ok(())
     };
     tokio::select! {
-        served = serving => served,
+        (served, ()) = async { tokio::join!(serving, carry_out) } => served,
+        () = carry_in => Ok(()),
         () = abandoned => Ok(()),
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
         _ = hang_up.recv() => Ok(()),
-    }
-}
-
-/// Our stdin, which tells when it ends.
-struct WatchedStdin {
-    stdin: Stdin,
-    ended: CancellationToken,
-}
-
-impl AsyncRead for WatchedStdin {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = ready!(Pin::new(&mut self.stdin).poll_read(context, buffer));
-        if read.is_err() || buffer.filled().len() == before {
-            self.ended.cancel();
-        }
-        Poll::Ready(read)
     }
 }

@@ -11,6 +11,8 @@ pub struct PageQuery {
     pub max_lines: usize,
     /// How many bytes of rendered text at most, ended on a line border. One line is returned however long it is.
     pub max_bytes: usize,
+    /// How many bytes a line costs besides its text.
+    pub line_bytes: usize,
     /// How bytes become text.
     pub render: Render,
 }
@@ -45,10 +47,10 @@ impl PageLine {
         }
     }
 
-    /// Takes what the line and its end cost from a budget of bytes; false, and nothing is left of it, when it does not
+    /// Takes what the line and what is around it cost from a budget of bytes; false, and nothing is left of it, when it does not
     /// suffice. What was mostly escape sequences costs something as well: they had to be looked at.
-    pub(super) fn spend(&self, raw: &Line<'_>, budget: &mut usize) -> bool {
-        let left = budget.checked_sub(self.text.len().max(raw.text.len() / RAW_FOR_ONE) + 1);
+    pub(super) fn spend(&self, raw: &Line<'_>, around: usize, budget: &mut usize) -> bool {
+        let left = budget.checked_sub(self.text.len().max(raw.text.len() / RAW_FOR_ONE) + around);
         *budget = left.unwrap_or(0);
         left.is_some()
     }
@@ -61,8 +63,10 @@ impl PageLine {
 pub struct Page {
     /// The lines, by number.
     pub lines: Vec<PageLine>,
-    /// How many lines between the cursor and the first line here were evicted, whatever their stream.
+    /// How many lines between the cursor and the first line here are gone.
     pub dropped_lines: u64,
+    /// The last of them.
+    pub dropped_until: LineNo,
     /// Whether more lines of the selection are there already.
     pub has_more: bool,
 }
@@ -70,11 +74,13 @@ pub struct Page {
 impl Page {
     /// Reads a page.
     pub fn read(ring: &Ring, query: &PageQuery) -> Self {
-        let mut page = Self { dropped_lines: ring.dropped_after(query.cursor), ..Self::default() };
+        let (dropped_lines, dropped_until) = ring.dropped_after(query.cursor, query.selection);
+        let mut page = Self { dropped_lines, dropped_until, ..Self::default() };
         let mut budget = query.max_bytes;
         for line in ring.lines_after(query.cursor, query.selection) {
             let rendered = PageLine::of(&line, query.render);
-            let full = page.lines.len() >= query.max_lines || !rendered.spend(&line, &mut budget);
+            let full =
+                page.lines.len() >= query.max_lines || !rendered.spend(&line, query.line_bytes, &mut budget);
             if full && !page.lines.is_empty() {
                 page.has_more = true;
                 break;
@@ -84,8 +90,13 @@ impl Page {
         page
     }
 
-    /// The cursor for the next read: the last line here, or `cursor` when there is none.
+    /// The cursor for the next read: the last line here. Without one it is `cursor`, or the last of the lines that are gone,
+    /// so that they are counted once.
     pub fn last_line_no(&self, cursor: LineNo) -> LineNo {
-        self.lines.last().map_or(cursor, |line| line.line_no)
+        match self.lines.last() {
+            Some(line) => line.line_no,
+            None if self.dropped_lines > 0 => self.dropped_until.max(cursor),
+            None => cursor,
+        }
     }
 }

@@ -23,7 +23,7 @@ pub struct ReadQuery {
 /// The answer to a [`ReadQuery`].
 ///
 /// Positions are absolute since the job began: the same query gives the same answer until eviction, and what is evicted
-/// moves nothing. (Text of one stream that was forgotten counts, in both streams, as if it had come first.)
+/// moves nothing. (When output of one stream was forgotten, what came before its end can be read by stream only.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// Where the content begins: later than asked for when that is no longer kept.
@@ -55,7 +55,7 @@ impl Reading {
             (Unit::Bytes, Selection::Only(stream)) => ring.total_bytes(stream),
             _ => extent(ring.newest()),
         };
-        let available_from = extent(ring.before_first());
+        let available_from = extent(ring.last_gone(query.selection));
         let asked = match u64::try_from(query.offset) {
             Ok(from_start) => from_start,
             Err(_) => total.saturating_sub(query.offset.unsigned_abs()),
@@ -89,7 +89,7 @@ impl Reading {
 
 /// The last line that lies wholly before `offset`. A binary search.
 fn line_before(ring: &Ring, query: &ReadQuery, offset: u64) -> LineNo {
-    let (mut before, mut behind) = (ring.before_first().value(), ring.newest().value() + 1);
+    let (mut before, mut behind) = (ring.last_gone(query.selection).value(), ring.newest().value() + 1);
     while behind - before > 1 {
         let middle = before + (behind - before) / 2;
         let end = ring.extent(LineNo::new(middle), query.selection, query.unit, query.render);
@@ -111,7 +111,7 @@ fn lines(ring: &Ring, query: &ReadQuery, offset: u64) -> Vec<PageLine> {
     let mut lines = Vec::new();
     for line in found.take(query.length) {
         let rendered = PageLine::of(&line, query.render);
-        if !rendered.spend(&line, &mut budget) && !lines.is_empty() {
+        if !rendered.spend(&line, 1, &mut budget) && !lines.is_empty() {
             break;
         }
         lines.push(rendered);

@@ -152,9 +152,24 @@ impl Ring {
         })
     }
 
-    /// How many lines behind `cursor` are gone, whatever their stream.
-    pub fn dropped_after(&self, cursor: LineNo) -> u64 {
-        self.first_available().since(cursor.next())
+    /// How many lines behind `cursor` and before the first one kept are gone, and which was the last of them.
+    ///
+    /// Of a single stream the count may include lines of the other one that went with them: once a line is gone, its
+    /// stream is no longer known. It never says more than are gone of the selection in all.
+    pub fn dropped_after(&self, cursor: LineNo, selection: Selection) -> (u64, LineNo) {
+        match selection {
+            Selection::Both => (self.first_available().since(cursor.next()), self.before_first()),
+            Selection::Only(stream) => {
+                let (count, last) = self.track(stream).gone();
+                (last.since(cursor).min(count), last)
+            }
+        }
+    }
+
+    /// The last line of the selection that is gone: everything of it behind this one is kept.
+    pub fn last_gone(&self, selection: Selection) -> LineNo {
+        let wanted = Stream::ALL.into_iter().filter(|&stream| selection.contains(stream));
+        wanted.map(|stream| self.track(stream).gone().1).max().unwrap_or_default()
     }
 
     /// The oldest line kept, or the next one to come when none is.

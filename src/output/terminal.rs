@@ -18,6 +18,8 @@ pub struct TerminalFilter {
     changed_modes: BTreeSet<u16>,
     /// Character sets, keypad, insert mode or scroll region may not be what they are by default.
     drawing: bool,
+    /// Colours may not be what they are by default.
+    coloured: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +44,10 @@ impl TerminalFilter {
 
     /// What brings the terminal back when the remote side stops in the middle: colours and modes as they were.
     pub fn restore(&mut self) -> Vec<u8> {
-        let mut sequence = String::from("\x1b[0m");
+        let mut sequence = String::new();
+        if std::mem::take(&mut self.coloured) {
+            sequence.push_str("\x1b[0m");
+        }
         for mode in std::mem::take(&mut self.changed_modes) {
             let action = if ON_BY_DEFAULT.contains(&mode) { 'h' } else { 'l' };
             sequence.push_str(&format!("\x1b[?{mode}{action}"));
@@ -62,6 +67,7 @@ impl TerminalFilter {
             allowed: self.allowed,
             changed_modes: &mut self.changed_modes,
             drawing: &mut self.drawing,
+            coloured: &mut self.coloured,
         };
         for piece in chunk.split_inclusive(|&byte| byte == b'\n') {
             let text = piece.strip_suffix(b"\n");
@@ -86,12 +92,14 @@ struct Passed<'a> {
     allowed: Allowed,
     changed_modes: &'a mut BTreeSet<u16>,
     drawing: &'a mut bool,
+    coloured: &'a mut bool,
 }
 
 impl Passed<'_> {
     fn control(&mut self, params: &Params, action: char) {
         let mut params: Vec<Vec<u16>> = params.iter().map(<[u16]>::to_vec).collect();
         if action == 'm' {
+            *self.coloured = !params.iter().flatten().all(|&param| param == 0);
             show_what_is_hidden(&mut params);
         }
         let text = |subparams: &Vec<u16>| subparams.iter().map(u16::to_string).collect::<Vec<_>>().join(":");
@@ -243,7 +251,9 @@ mod tests {
             filter.pass(b"\x1b[6n\x1b[c\x1b[?1003h\x1b]0;t\x07\x1b]52;c;aGk=\x07\x1bc\x1bP+q\x1b\\"),
             b""
         );
-        assert_eq!(filter.restore(), b"\x1b[0m\x1b[?25h\x1b[?1049l\x1b(B\x1b)B\x1b>\x1b[4l\x1b7\x1b[r\x1b8");
+        assert_eq!(filter.restore(), b"\x1b[?25h\x1b[?1049l\x1b(B\x1b)B\x1b>\x1b[4l\x1b7\x1b[r\x1b8");
+        assert_eq!(filter.restore(), b"");
+        filter.pass(b"\x1b[31mred");
         assert_eq!(filter.restore(), b"\x1b[0m");
     }
 }

@@ -61,8 +61,9 @@ pub(super) struct Track {
     cut: Option<Escape>,
     /// Bytes behind this position are printable ASCII, tabs and LFs.
     odd_until: u64,
-    /// How many lines are gone.
+    /// How many lines are gone, and which was the last of them.
     gone: u64,
+    last_gone: LineNo,
     shortfalls: Shortfalls,
 }
 
@@ -78,6 +79,7 @@ impl Track {
             cut: None,
             odd_until: 0,
             gone: 0,
+            last_gone: LineNo::START,
             shortfalls: Shortfalls::default(),
         }
     }
@@ -153,6 +155,7 @@ impl Track {
         while self.start < target {
             let Some(mark) = self.marks.front().filter(|mark| mark.line_no < before) else { break };
             self.start = mark.end;
+            self.last_gone = mark.line_no;
             self.marks.pop_front();
             lines += 1;
         }
@@ -166,6 +169,11 @@ impl Track {
         let gone = self.index(self.start);
         self.bytes.drain(..gone);
         self.base = self.start;
+    }
+
+    /// How many lines are gone, and which was the last of them.
+    pub(super) fn gone(&self) -> (u64, LineNo) {
+        (self.gone, self.last_gone)
     }
 
     pub(super) fn oldest(&self) -> Option<LineNo> {

@@ -12,7 +12,7 @@ use super::stdin::Stdin;
 use super::sweep::sweep;
 use super::traffic::Metered;
 use super::{Limits, Lookup, Reader, SpawnError, WriteError};
-use crate::job::{ExecPlan, Job, JobId, JobSpec, Nonce, Outcome, Phase, Prelude, is_reading, reading_script};
+use crate::job::{ExecPlan, Job, JobId, JobSpec, Nonce, Outcome, Phase, Prelude, Reads, reading_script};
 use crate::ssh::{ChannelError, ChannelReader, ConnectError, Lease, Pool, PoolError, Usage};
 
 /// Runs jobs. Dropping it without [`shutdown`](Self::shutdown) stops its tasks and leaves remote processes alone.
@@ -203,14 +203,13 @@ impl<D: Directory> Runner<D> {
         Ok(self.stdin(job)?.channel().resize(size).await?)
     }
 
-    /// Whether a process of the job was found waiting for its stdin. It takes a look at the host, over a connection that is
-    /// there; one that does not tell within two seconds means no.
-    pub async fn is_reading(&self, job: &Job) -> bool {
-        let Some((group, lease)) = job.process_group().zip(self.live(&job.spec.host)) else { return false };
+    /// Whether a job waits for its stdin. It takes a look at the host, over a connection that is there; none when the host
+    /// can't tell, or not within two seconds.
+    pub async fn reads(&self, job: &Job) -> Option<Reads> {
+        let (group, lease) = job.process_group().zip(self.live(&job.spec.host))?;
         let script = reading_script(&group, lease.connection().shell);
         let asked = ask(&lease.connection().connection, &script, READING_TIMEOUT);
-        let answer = timeout(READING_TIMEOUT, asked).await;
-        answer.is_ok_and(|answer| answer.is_ok_and(|answer| is_reading(&answer)))
+        Reads::parse(&timeout(READING_TIMEOUT, asked).await.ok()?.ok()?)
     }
 
     fn stdin(&self, job: &Job) -> Result<Arc<Stdin>, WriteError> {

@@ -70,8 +70,13 @@ impl McpClient {
     }
 
     pub fn send(&mut self, message: &Value) {
+        self.send_text(&message.to_string());
+    }
+
+    /// Sends a line, whatever it is.
+    pub fn send_text(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().expect("stdin is open");
-        writeln!(stdin, "{message}").expect("the server reads");
+        writeln!(stdin, "{line}").expect("the server reads");
     }
 
     /// Sends a request and returns its id at once.

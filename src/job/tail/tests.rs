@@ -39,6 +39,7 @@ fn from(cursor: u64) -> PageQuery {
         selection: Selection::Both,
         max_lines: 500,
         max_bytes: 32 << 10,
+        line_bytes: 1,
         render: Render::Clean,
     }
 }

@@ -43,6 +43,24 @@ fn positions_survive_eviction() {
 }
 
 #[test]
+fn positions_survive_that_one_stream_is_forgotten() {
+    let mut ring = Ring::new(RingLimits::default());
+    for number in 1..=4 {
+        ring.append(Stream::Stdout, format!("o{number}\n").as_bytes(), 0);
+        ring.append(Stream::Stderr, format!("e{number}\n").as_bytes(), 0);
+    }
+    ring.append(Stream::Stdout, b"o5\n", 0);
+    let whole = Reading::of(&ring, &query(Unit::Chars, 24, 3));
+    assert_eq!(whole.content, Content::Chars("o5\n".into()));
+    ring.forget(Selection::Only(Stream::Stderr));
+    let both = |offset| line_numbers(&Reading::of(&ring, &query(Unit::Lines, offset, 1)));
+    assert_eq!((both(8), both(4), both(0)), (vec![9], vec![9], vec![9]));
+    assert_eq!(Reading::of(&ring, &query(Unit::Chars, 24, 3)), Reading { available_from: 24, ..whole });
+    let stdout = ReadQuery { selection: Selection::Only(Stream::Stdout), ..query(Unit::Lines, 1, 2) };
+    assert_eq!(line_numbers(&Reading::of(&ring, &stdout)), [3, 5]);
+}
+
+#[test]
 fn past_the_end_there_is_nothing_and_nothing_remains() {
     let reading = Reading::of(&numbered(3), &query(Unit::Chars, 1000, 10));
     assert_eq!((reading.remaining(), reading.content), (0, Content::Chars(String::new())));
@@ -157,8 +175,8 @@ proptest! {
         prop_assert_eq!(elements(&reading.content), expected);
         prop_assert_eq!(reading.remaining(), model.len().saturating_sub(to) as u64);
         // Nothing that is kept is withheld.
-        let kept = ring.lines_after(LineNo::START, selection).next().map(|line| line.line_no);
-        let before = kept.map_or(ring.newest().value(), |first| first.value() - 1);
+        let kept = ring.lines_after(LineNo::START, selection).next().map(|line| line.line_no.value());
+        let before = kept.map_or(ring.newest().value(), |first| first - 1);
         prop_assert_eq!(reading.available_from, all.extent(LineNo::new(before), selection, unit, render));
     }
 

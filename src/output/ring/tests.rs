@@ -88,9 +88,9 @@ fn a_cut_never_divides_a_character() {
 fn the_oldest_lines_go_first_and_are_counted() {
     let ring = ring(SMALL, &[(Stream::Stdout, b"1\n2\n3\n"), (Stream::Stderr, b"4\n5\n6\n7\n")]);
     assert_eq!(ring.first_available(), LineNo::new(3));
-    assert_eq!(ring.dropped_after(LineNo::START), 2);
-    assert_eq!(ring.dropped_after(LineNo::new(1)), 1);
-    assert_eq!(ring.dropped_after(LineNo::new(6)), 0);
+    assert_eq!(ring.dropped_after(LineNo::START, Selection::Both).0, 2);
+    assert_eq!(ring.dropped_after(LineNo::new(1), Selection::Both).0, 1);
+    assert_eq!(ring.dropped_after(LineNo::new(6), Selection::Both).0, 0);
     assert_eq!(texts(&ring).len(), 5);
 }
 
@@ -169,10 +169,12 @@ proptest! {
         let mut readers = [Selection::Both, Selection::Only(Stream::Stdout), Selection::Only(Stream::Stderr)]
             .map(|selection| (selection, LineNo::START, Vec::new(), Vec::<(u64, u64)>::new()));
         let read = |ring: &Ring, reader: &mut (Selection, LineNo, Vec<u64>, Vec<(u64, u64)>)| {
-            let query = PageQuery { cursor: reader.1, selection: reader.0, max_lines, max_bytes: 64, render: Render::Raw };
+            let query = PageQuery { cursor: reader.1, selection: reader.0, max_lines, max_bytes: 64, line_bytes: 1, render: Render::Raw };
             let page = Page::read(ring, &query);
-            if !page.lines.is_empty() {
-                reader.3.push((reader.1.value(), page.dropped_lines));
+            if page.dropped_lines > 0 {
+                reader.3.push((reader.1.value(), page.dropped_until.value()));
+                let range = page.dropped_until.value() - reader.1.value();
+                assert!(page.dropped_lines <= range && (reader.0 != Selection::Both || page.dropped_lines == range));
             }
             reader.2.extend(page.lines.iter().map(|line| line.line_no.value()));
             reader.1 = page.last_line_no(reader.1);
@@ -191,7 +193,7 @@ proptest! {
         }
         for reader in &mut readers {
             while read(&ring, reader) {}
-            let dropped = |no: u64| reader.3.iter().any(|(cursor, count)| no > *cursor && no <= cursor + count);
+            let dropped = |no: u64| reader.3.iter().any(|(cursor, until)| no > *cursor && no <= *until);
             let expected: Vec<u64> = model.iter()
                 .filter(|(no, stream)| reader.0.contains(*stream) && !dropped(*no))
                 .map(|(no, _)| *no)

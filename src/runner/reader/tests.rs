@@ -64,6 +64,7 @@ fn texts(job: &Job) -> Vec<String> {
         selection: Selection::Both,
         max_lines: 100,
         max_bytes: 1 << 20,
+        line_bytes: 1,
         render: Render::Raw,
     };
     job.read_log(|log| Page::read(log.ring(), &query)).lines.into_iter().map(|line| line.text).collect()
@@ -212,6 +213,7 @@ async fn the_reader_never_waits_for_an_observer() {
         selection: Selection::Both,
         max_lines: 1,
         max_bytes: 1,
+        line_bytes: 1,
         render: Render::Raw,
     };
     let wait = crate::job::Wait { patience: Duration::from_secs(3600), ..Default::default() };
