@@ -168,8 +168,8 @@ async fn a_job_that_reads_is_told_from_one_that_works() {
         ("printf 'thinking'; cat | sort", true),
         ("printf 'Your name: '; sleep 1000", false),
         ("printf 'Your name: '; timeout 1000 cat", true),
-        ("printf 'name? '; exec python3 -c 'import select; select.select([0], [], [])'", true),
-        ("printf 'name at work'; exec python3 -c 'import select; select.select([0], [], [])'", false),
+        ("printf 'name? '; exec perl -e 'vec($r, 0, 1) = 1; select($r, undef, undef, undef)'", true),
+        ("printf 'name at work'; exec perl -e 'vec($r, 0, 1) = 1; select($r, undef, undef, undef)'", false),
         ("echo 'Your name: '; read x", false),
     ];
     for (command, expected) in cases {
