@@ -114,8 +114,7 @@ async fn a_known_hosts_that_cannot_be_read_is_not_empty() {
 #[tokio::test]
 async fn a_proxied_host_is_not_connected_to_directly() {
     let sshd = Sshd::start().await;
-    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
-    std::fs::write(sshd.ssh_config(), config + "  ProxyJump bastion\n").unwrap();
+    sshd.append("  ProxyCommand nc %h %p\n");
     assert_eq!(spawn_error(&sshd).await.code, Code::Unsupported);
 }
 

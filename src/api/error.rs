@@ -202,6 +202,9 @@ fn config(error: &ConfigError, message: String) -> Error {
         ConfigError::TimedOut(_) => {
             Error::new(Code::Timeout, message, "look for a slow `Match exec` in ssh_config").retryable()
         }
+        ConfigError::TooManyJumps(_) => {
+            Error::new(Code::InvalidArgument, message, "correct ProxyJump in ssh_config")
+        }
         ConfigError::Unsupported { .. } => {
             Error::new(Code::Unsupported, message, "use a host that is reached directly")
         }

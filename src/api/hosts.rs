@@ -31,6 +31,9 @@ pub struct HostEntry {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub address: Option<String>,
+    /// The hosts it is reached through, the nearest to it first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub via: Vec<String>,
     /// The account.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -91,6 +94,8 @@ impl Service {
         match self.hosts.resolve(&name).await {
             Ok(config) => {
                 entry.address = Some(format!("{} port {}", config.address, config.port));
+                let jumps = std::iter::successors(config.jump.as_deref(), |host| host.jump.as_deref());
+                entry.via = jumps.map(|host| host.name.clone()).collect();
                 entry.user = Some(config.user);
             }
             Err(error) => entry.last_error = Some(super::error::chain(&error)),

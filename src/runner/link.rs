@@ -5,7 +5,9 @@ use tokio::time::timeout;
 
 use super::Traffic;
 use crate::job::{LoginShell, Nonce, shell_probes};
-use crate::ssh::{ChannelError, ChannelEvent, Connect, ConnectError, Connection, HostConfig, Pooled};
+use crate::ssh::{
+    ChannelError, ChannelEvent, Connect, ConnectError, Connection, Connector, HostConfig, Pooled,
+};
 
 /// A connection, and what its far end runs commands with.
 pub struct Link {
@@ -38,15 +40,18 @@ impl Pooled for Link {
 }
 
 /// Makes links: resolve, connect, log in, find out about the login shell.
-pub(super) struct Linker<D>(pub(super) D);
+pub(super) struct Linker<D> {
+    pub(super) directory: D,
+    pub(super) connector: Connector,
+}
 
 impl<D: Directory> Connect for Linker<D> {
     type Connection = Link;
     type Error = ConnectError;
 
     async fn connect(&self, host: &str) -> Result<Link, ConnectError> {
-        let config = self.0.host(host).await?;
-        let connection = Connection::connect(&config).await?;
+        let config = self.directory.host(host).await?;
+        let connection = self.connector.connect(&config).await?;
         let shell = login_shell(&connection).await;
         tracing::info!(host, ?shell, negotiated = ?connection.negotiated(), "connected");
         Ok(Link { connection, shell, traffic: Traffic::default() })

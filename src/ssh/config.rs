@@ -1,5 +1,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -32,6 +33,19 @@ pub struct HostConfig {
     /// After this much silence the server is asked for a sign of life; after three without answer the connection is
     /// lost.
     pub keepalive: Duration,
+    /// The host through which this one is reached (ProxyJump); it may have one itself.
+    pub jump: Option<Box<Self>>,
+}
+
+impl HostConfig {
+    /// Who is reached where, and through whom: `user@address:port via …`.
+    pub fn route(&self) -> String {
+        let own = format!("{}@{}:{}", self.user, self.address, self.port);
+        match &self.jump {
+            Some(jump) => format!("{own} via {}", jump.route()),
+            None => own,
+        }
+    }
 }
 
 /// What the program's own configuration says about a host, over what ssh_config says.
@@ -66,6 +80,9 @@ pub enum ConfigError {
         /// What ssh said.
         message: String,
     },
+    /// The hosts to jump through have no end.
+    #[error("{0} is reached through more than {MOST_JUMPS} other hosts, or through itself")]
+    TooManyJumps(String),
     /// ssh did not answer.
     #[error("ssh took longer than {0:?} to resolve the host")]
     TimedOut(Duration),
@@ -79,6 +96,8 @@ pub enum ConfigError {
     },
 }
 
+/// So many hosts may lie between us and another.
+const MOST_JUMPS: usize = 8;
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -96,33 +115,60 @@ impl Resolver {
         check_name(name)?;
         let target = overrides.address.as_deref().unwrap_or(name);
         check_name(target)?;
-        let options = Options(self.ask_ssh(name).await?);
-        let unsupported = [
-            ("ProxyJump", "proxyjump"),
-            ("ProxyCommand", "proxycommand"),
-            ("RemoteCommand", "remotecommand"),
-        ];
-        for (option, key) in unsupported {
-            if options.get(key).is_some_and(|value| value != "none") {
-                return Err(ConfigError::Unsupported { name: name.to_owned(), option });
-            }
-        }
-        Ok(options.into_config(name, overrides))
+        let hop = Hop { host: name.to_owned(), user: None, port: None };
+        let options = Options(self.ask_ssh(&hop).await?);
+        options.refuse(name, &["ProxyCommand", "RemoteCommand"])?;
+        let jump = match options.jumps() {
+            Some(jumps) => Some(Box::new(self.resolve_jumps(name, jumps, 1).await?)),
+            None => None,
+        };
+        Ok(HostConfig { jump, ..options.to_config(name, overrides) })
     }
 
-    async fn ask_ssh(&self, name: &str) -> Result<Vec<(String, String)>, ConfigError> {
+    /// Resolves the last of the hosts to jump through, which is reached through those before it. The first is reached as its
+    /// own configuration says, as with ssh.
+    fn resolve_jumps<'a>(
+        &'a self,
+        name: &'a str,
+        jumps: &'a str,
+        depth: usize,
+    ) -> Pin<Box<dyn Future<Output = Result<HostConfig, ConfigError>> + Send + 'a>> {
+        Box::pin(async move {
+            if depth > MOST_JUMPS {
+                return Err(ConfigError::TooManyJumps(name.to_owned()));
+            }
+            let (before, last) =
+                jumps.rsplit_once(',').map_or((None, jumps), |(before, last)| (Some(before), last));
+            let hop = Hop::parse(last)?;
+            let options = Options(self.ask_ssh(&hop).await?);
+            options.refuse(&hop.host, &["ProxyCommand"])?;
+            let jump = match before.or(options.jumps()) {
+                Some(jumps) => Some(Box::new(self.resolve_jumps(name, jumps, depth + 1).await?)),
+                None => None,
+            };
+            Ok(HostConfig { jump, ..options.to_config(&hop.host, &HostOverrides::default()) })
+        })
+    }
+
+    async fn ask_ssh(&self, hop: &Hop) -> Result<Vec<(String, String)>, ConfigError> {
         let mut ssh = Command::new("ssh");
         if let Some(file) = &self.ssh_config {
             ssh.arg("-F").arg(file);
         }
-        ssh.args(["-G", name]).stdin(Stdio::null()).kill_on_drop(true);
+        if let Some(user) = &hop.user {
+            ssh.args(["-l", user]);
+        }
+        if let Some(port) = hop.port {
+            ssh.args(["-p", &port.to_string()]);
+        }
+        ssh.args(["-G", &hop.host]).stdin(Stdio::null()).kill_on_drop(true);
         let output = timeout(RESOLVE_TIMEOUT, ssh.output())
             .await
             .map_err(|_| ConfigError::TimedOut(RESOLVE_TIMEOUT))?
             .map_err(ConfigError::NoSsh)?;
         if !output.status.success() {
             let message = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
-            return Err(ConfigError::Rejected { name: name.to_owned(), message });
+            return Err(ConfigError::Rejected { name: hop.host.clone(), message });
         }
         Ok(String::from_utf8_lossy(&output.stdout)
             .lines()
@@ -132,10 +178,53 @@ impl Resolver {
     }
 }
 
+/// A host as ProxyJump names it: `[user@]host[:port]`, or the same as a URI.
+#[derive(Debug, PartialEq, Eq)]
+struct Hop {
+    host: String,
+    user: Option<String>,
+    port: Option<u16>,
+}
+
+impl Hop {
+    fn parse(text: &str) -> Result<Self, ConfigError> {
+        let bad = || ConfigError::BadName(text.to_owned());
+        let bare = text.strip_prefix("ssh://").unwrap_or(text).trim_end_matches('/');
+        let (user, place) =
+            bare.rsplit_once('@').map_or((None, bare), |(user, place)| (Some(user.to_owned()), place));
+        let (host, port) = match place.strip_prefix('[').and_then(|place| place.split_once(']')) {
+            Some((host, "")) => (host, None),
+            Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or_else(bad)?)),
+            None => match place.split_once(':') {
+                Some((host, port)) if !port.contains(':') => (host, Some(port)),
+                _ => (place, None),
+            },
+        };
+        let port = port.map(|port| port.parse().map_err(|_| bad())).transpose()?;
+        check_name(host)?;
+        user.as_deref().map(check_name).transpose()?;
+        Ok(Self { host: host.to_owned(), user, port })
+    }
+}
+
 /// The lines of `ssh -G`.
 struct Options(Vec<(String, String)>);
 
 impl Options {
+    /// Refuses what can't be done and must not be ignored.
+    fn refuse(&self, name: &str, unsupported: &[&'static str]) -> Result<(), ConfigError> {
+        let set = |option: &&&str| self.get(&option.to_lowercase()).is_some_and(|value| value != "none");
+        match unsupported.iter().find(set) {
+            Some(option) => Err(ConfigError::Unsupported { name: name.to_owned(), option }),
+            None => Ok(()),
+        }
+    }
+
+    /// The hosts to jump through, in their order.
+    fn jumps(&self) -> Option<&str> {
+        self.get("proxyjump").filter(|jumps| *jumps != "none")
+    }
+
     fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
@@ -144,7 +233,7 @@ impl Options {
         self.0.iter().filter(move |(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    fn into_config(self, name: &str, overrides: &HostOverrides) -> HostConfig {
+    fn to_config(&self, name: &str, overrides: &HostOverrides) -> HostConfig {
         let own = |key| self.get(key).map(str::to_owned);
         let files = |keys: [&str; 2]| {
             let values = keys.into_iter().flat_map(|key| self.get(key)).flat_map(str::split_whitespace);
@@ -168,6 +257,7 @@ impl Options {
             host_key_alias: own("hostkeyalias").filter(|alias| alias != "none"),
             connect_timeout: seconds(self.get("connecttimeout")).unwrap_or(CONNECT_TIMEOUT),
             keepalive: seconds(self.get("serveraliveinterval")).unwrap_or(KEEPALIVE),
+            jump: None,
         }
     }
 }
@@ -209,7 +299,7 @@ mod tests {
     fn resolve(lines: &str, overrides: &HostOverrides) -> HostConfig {
         let pairs = lines.lines().filter_map(|line| line.split_once(' '));
         Options(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
-            .into_config("web1", overrides)
+            .to_config("web1", overrides)
     }
 
     #[test]
@@ -226,6 +316,20 @@ mod tests {
         let overrides = HostOverrides { port: Some(22), user: Some("ci".into()), ..HostOverrides::default() };
         let config = resolve(lines, &overrides);
         assert_eq!((&*config.address, config.port, &*config.user), ("10.0.0.9", 22, "ci"));
+    }
+
+    #[test]
+    fn a_jump_host_is_named_in_every_form_that_ssh_takes() {
+        let parse = |text| Hop::parse(text).map(|hop| (hop.user, hop.host, hop.port));
+        let user = || Some("me".to_owned());
+        assert_eq!(parse("bastion").unwrap(), (None, "bastion".into(), None));
+        assert_eq!(parse("me@bastion:2222").unwrap(), (user(), "bastion".into(), Some(2222)));
+        assert_eq!(parse("ssh://me@bastion:2222/").unwrap(), (user(), "bastion".into(), Some(2222)));
+        assert_eq!(parse("me@[::1]:22").unwrap(), (user(), "::1".into(), Some(22)));
+        assert_eq!(parse("::1").unwrap(), (None, "::1".into(), None));
+        for bad in ["", "@host", "host:port", "host:99999", "-oX=y", "a b", "[::1]x", "me@-x"] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

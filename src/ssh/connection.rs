@@ -1,10 +1,13 @@
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use russh::client::{self, Handle};
-use russh::{Preferred, cipher};
+use russh::client::{self, Handle, Msg};
+use russh::{ChannelStream, Preferred, cipher};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
@@ -18,6 +21,8 @@ pub struct Connection {
     handle: Handle<HostKeyCheck>,
     negotiated: Arc<OnceLock<Negotiated>>,
     host: HostConfig,
+    /// The connection that this one goes through; it lives as long.
+    _via: Option<Arc<Self>>,
 }
 
 /// What both sides agreed on.
@@ -44,11 +49,58 @@ const CIPHERS: &[cipher::Name] = &[
     cipher::AES_128_CTR,
 ];
 
-impl Connection {
-    /// Reaches the host, checks its key, and logs in.
+/// Makes connections. Hosts that lie behind the same jump host share one connection to it.
+#[derive(Default)]
+pub struct Connector {
+    jumps: Mutex<HashMap<String, Arc<JumpHost>>>,
+}
+
+/// A connection to a jump host while somebody uses it. Locked while connecting, so that one caller does it for all.
+type JumpHost = tokio::sync::Mutex<Weak<Connection>>;
+
+impl Connector {
+    /// Reaches the host, through others if it is configured so, checks the key of each, and logs in.
     ///
     /// Each step has the host's own time limit; a login is never tried twice. Dropping the future closes everything.
-    pub async fn connect(host: &HostConfig) -> Result<Self, ConnectError> {
+    pub async fn connect(&self, host: &HostConfig) -> Result<Connection, ConnectError> {
+        match &host.jump {
+            None => Connection::over(tcp(host).await?, host, None).await,
+            Some(jump) => {
+                let via = self.jump_host(jump).await?;
+                let stream = via.tunnel(host).await?;
+                Connection::over(stream, host, Some(via)).await
+            }
+        }
+    }
+
+    /// A connection to a jump host: the one there is, or a new one.
+    fn jump_host<'a>(
+        &'a self,
+        host: &'a HostConfig,
+    ) -> Pin<Box<dyn Future<Output = Result<Arc<Connection>, ConnectError>> + Send + 'a>> {
+        Box::pin(async move {
+            let entry = {
+                let mut jumps = self.jumps.lock().unwrap_or_else(PoisonError::into_inner);
+                Arc::clone(jumps.entry(host.route()).or_default())
+            };
+            let mut known = entry.lock().await;
+            if let Some(live) = known.upgrade().filter(|connection| !connection.is_closed()) {
+                return Ok(live);
+            }
+            let connection = Arc::new(self.connect(host).await?);
+            tracing::info!(host = host.name, "connected to a jump host");
+            *known = Arc::downgrade(&connection);
+            Ok(connection)
+        })
+    }
+}
+
+impl Connection {
+    /// Shakes hands over `stream`.
+    async fn over<S>(stream: S, host: &HostConfig, via: Option<Arc<Self>>) -> Result<Self, ConnectError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let name = match &host.host_key_alias {
             Some(alias) => HostName::alias(alias),
             None => HostName::new(&host.address, host.port),
@@ -58,14 +110,26 @@ impl Connection {
         let negotiated = Arc::new(OnceLock::new());
         let check =
             HostKeyCheck { host: name, known, negotiated: Arc::clone(&negotiated), fingerprint: None };
-
-        let stream = tcp(host).await?;
         let handshake = client::connect_stream(Arc::new(config), stream, check);
         let mut handle = bounded(host, "the handshake", handshake).await?;
         let login = Login::new(&mut handle, host).run();
         match bounded(host, "the login", login).await? {
-            Ok(()) => Ok(Self { handle, negotiated, host: host.clone() }),
+            Ok(()) => Ok(Self { handle, negotiated, host: host.clone(), _via: via }),
             Err(tried) => Err(ConnectError::Auth { host: host.name.clone(), user: host.user.clone(), tried }),
+        }
+    }
+
+    /// A stream through this host to another (RFC 4254 §7.2, direct-tcpip). This host looks up the other's address.
+    async fn tunnel(&self, host: &HostConfig) -> Result<ChannelStream<Msg>, ConnectError> {
+        let opening = self.handle.channel_open_direct_tcpip(&*host.address, host.port.into(), "127.0.0.1", 0);
+        match timeout(host.connect_timeout, opening).await {
+            Ok(Ok(channel)) => Ok(channel.into_stream()),
+            Ok(Err(russh::Error::ChannelOpenFailure(reason))) => {
+                let why = format!("the jump host {} does not lead there ({reason:?})", self.host.name);
+                Err(unreachable(host, io::Error::other(why)))
+            }
+            Ok(Err(source)) => Err(ConnectError::Protocol { host: self.host.name.clone(), source }),
+            Err(_) => Err(timed_out(host, "connecting")),
         }
     }
 
@@ -112,11 +176,7 @@ fn client_config(host: &HostConfig, known: &KnownHosts, name: &HostName) -> clie
 }
 
 async fn tcp(host: &HostConfig) -> Result<TcpStream, ConnectError> {
-    let unreachable = |source: io::Error| ConnectError::Unreachable {
-        host: host.name.clone(),
-        address: format!("{} port {}", host.address, host.port),
-        source,
-    };
+    let unreachable = |source| unreachable(host, source);
     let connecting = async {
         let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
         for address in lookup_host((host.address.as_str(), host.port)).await? {
@@ -133,6 +193,14 @@ async fn tcp(host: &HostConfig) -> Result<TcpStream, ConnectError> {
     };
     stream.set_nodelay(true).map_err(unreachable)?;
     Ok(stream)
+}
+
+fn unreachable(host: &HostConfig, source: io::Error) -> ConnectError {
+    ConnectError::Unreachable {
+        host: host.name.clone(),
+        address: format!("{} port {}", host.address, host.port),
+        source,
+    }
 }
 
 async fn bounded<T>(

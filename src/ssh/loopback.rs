@@ -59,6 +59,7 @@ impl LoopbackServer {
             host_key_alias: None,
             connect_timeout: std::time::Duration::from_secs(10),
             keepalive: std::time::Duration::from_secs(15),
+            jump: None,
         }
     }
 }

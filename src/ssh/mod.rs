@@ -1,6 +1,6 @@
 //! Floor 1: SSH as this project needs it, and the only home of russh.
 //!
-//! A host's name becomes a [`HostConfig`] the way `ssh` resolves it; [`Connection::connect`] reaches it, with a host key
+//! A host's name becomes a [`HostConfig`] the way `ssh` resolves it; [`Connector::connect`] reaches it, with a host key
 //! that known_hosts lists or not at all; a [`Channel`] runs one exec and its events are plain data ([`ChannelEvent`]);
 //! a [`Pool`] shares connections. Every step has a time limit. [`LoopbackServer`] is a server for the demo and for
 //! tests. This room never meets `job`.
@@ -19,7 +19,7 @@ mod pool;
 pub use aliases::concrete_aliases;
 pub use channel::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
 pub use config::{ConfigError, HostConfig, HostOverrides, Resolver};
-pub use connection::{Connection, Negotiated};
+pub use connection::{Connection, Connector, Negotiated};
 pub use error::{ChannelError, ConnectError, HostKeyError};
 pub use known_hosts::{HostName, KnownHosts, KnownHostsError, Verdict};
 pub use loopback::LoopbackServer;

@@ -81,6 +81,12 @@ impl Sshd {
         std::fs::write(self.ssh_config(), text).expect("written");
     }
 
+    /// Adds to the ssh_config; indented lines belong to the tests' host.
+    pub fn append(&self, lines: &str) {
+        let text = std::fs::read_to_string(self.ssh_config()).expect("an ssh_config");
+        std::fs::write(self.ssh_config(), text + lines).expect("written");
+    }
+
     /// Kills every session, as if the network had gone; the server goes on.
     pub fn cut(&self) {
         self.signal_sessions(Signal::SIGKILL);
