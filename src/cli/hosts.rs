@@ -28,8 +28,10 @@ pub async fn hosts(service: &Service, args: HostsArgs) -> Exit {
 }
 
 fn details(host: &HostEntry) -> String {
+    let via = (!host.via.is_empty()).then(|| host.via.join(", "));
     let rows = [
         ("address", &host.address),
+        ("via", &via),
         ("user", &host.user),
         ("host key", &host.host_key),
         ("kex", &host.kex),

@@ -220,6 +220,7 @@ mod tests {
 
     #[test]
     fn clipboard_title_cursor_and_query_do_not_pass() {
+        assert_eq!(pass(b"\x1b[?1049h\x1b[?25l\x1b(0\x1b[5;5Ha"), "a");
         assert_eq!(pass(b"a\x1b]52;c;aGk=\x07\x1b]0;t\x07\x1b[2J\x1b[6n\x1bP+q\x1b\\\x05b"), "ab");
     }
 
