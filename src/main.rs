@@ -51,6 +51,7 @@ fn run(cli: Cli, config: Config) -> Exit {
             Verb::Demo(args) => cli::demo(args).await,
             Verb::Serve(_) => serve(config).await,
             Verb::Run(args) => cli::run(&Service::new(config.for_one_reader(), Access::Any), args).await,
+            Verb::Trust(args) => cli::trust(&Service::new(config, Access::Any), args).await,
             Verb::Hosts(args) => cli::hosts(&Service::new(config, Access::Any), args).await,
         }
     });

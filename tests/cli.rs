@@ -344,3 +344,74 @@ async fn hostile_bytes_do_not_reach_the_terminal() {
         on_a_terminal(&sshd, &format!("run -n --raw web1 -- \"printf '{bytes}'; echo end\""), "end", b"");
     assert!(shown.contains("\x1b]52;c;aGk=\x07"), "raw is raw: {shown:?}");
 }
+
+/// The SHA-256 fingerprint of one of the server's keys, as ssh-keygen tells it.
+fn fingerprint(sshd: &Sshd, key: &str) -> String {
+    let output =
+        Command::new("ssh-keygen").arg("-lf").arg(sshd.path(&format!("{key}.pub"))).output().unwrap();
+    text(&output.stdout).split(' ').nth(1).unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn trust_writes_the_key_that_was_named_and_no_other() {
+    let sshd = Sshd::start().await;
+    // A file that does not end with a line end, and a directory that is not there yet.
+    sshd.write_known_hosts(
+        "other.example.org ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl",
+    );
+    let trust = |fingerprint: &str| {
+        sshjobs(&sshd).args(["trust", HOST, "--fingerprint", fingerprint]).output().unwrap()
+    };
+    assert_eq!(run(&sshd, "true").status.code(), Some(255));
+    let wrong = trust(&fingerprint(&sshd, "other"));
+    assert_eq!(wrong.status.code(), Some(255));
+    assert!(text(&wrong.stderr).contains("another key than expected"), "{}", text(&wrong.stderr));
+    assert_eq!(run(&sshd, "true").status.code(), Some(255), "nothing may have been written");
+
+    let right = trust(&fingerprint(&sshd, "host"));
+    assert_eq!(right.status.code(), Some(0), "{}", text(&right.stderr));
+    let shown = text(&right.stdout);
+    let art = Command::new("ssh-keygen").arg("-lvf").arg(sshd.path("host.pub")).output().unwrap();
+    let picture: Vec<String> = text(&art.stdout).lines().skip(2).take(9).map(str::to_owned).collect();
+    assert!(shown.contains(&picture.join("\n")), "{shown}\nis not\n{}", text(&art.stdout));
+    assert_eq!(run(&sshd, "echo in").stdout, b"in\n");
+    // ssh itself finds it there, and what was there before is whole.
+    let file = sshd.path("known_hosts");
+    let name = format!("[127.0.0.1]:{}", sshd.port());
+    let found = Command::new("ssh-keygen").args(["-F", &name, "-f"]).arg(&file).output().unwrap();
+    assert!(found.status.success(), "{}", std::fs::read_to_string(&file).unwrap());
+    assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 2);
+    // Once more changes nothing.
+    assert_eq!(trust(&fingerprint(&sshd, "host")).status.code(), Some(0));
+    assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 2);
+    assert!(!sshd.log().contains("Failed"), "looking at a key must not look like a failed login");
+}
+
+#[tokio::test]
+async fn trust_asks_a_person_and_nobody_else() {
+    let sshd = Sshd::start().await;
+    sshd.write_known_hosts("");
+    let nobody = sshjobs(&sshd).args(["trust", HOST]).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(255));
+    assert!(text(&nobody.stderr).contains("--fingerprint"), "{}", text(&nobody.stderr));
+    for (answer, written) in [("no\n", false), ("y\n", false), ("yes\n", true)] {
+        on_a_terminal(&sshd, "trust web1", "type yes", answer.as_bytes());
+        assert_eq!(
+            std::fs::read_to_string(sshd.path("known_hosts")).unwrap().lines().count() == 1,
+            written,
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn trust_does_not_touch_what_known_hosts_speaks_against() {
+    let sshd = Sshd::start().await;
+    sshd.trust("other");
+    let before = std::fs::read_to_string(sshd.path("known_hosts")).unwrap();
+    let changed =
+        sshjobs(&sshd).args(["trust", HOST, "--fingerprint", &fingerprint(&sshd, "host")]).output().unwrap();
+    assert_eq!(changed.status.code(), Some(255));
+    assert!(text(&changed.stderr).contains("host_key_changed"), "{}", text(&changed.stderr));
+    assert_eq!(std::fs::read_to_string(sshd.path("known_hosts")).unwrap(), before);
+}

@@ -216,7 +216,7 @@ fn host_key(error: &HostKeyError, message: String) -> Error {
         HostKeyError::Unknown { .. } => Error::new(
             Code::HostKeyUnknown,
             message,
-            "compare the fingerprint with the host's own, then have ssh record it by logging in once",
+            "compare the fingerprint with the host's own, then accept it with `sshjobs trust HOST`",
         ),
         HostKeyError::Changed { .. } => Error::new(
             Code::HostKeyChanged,

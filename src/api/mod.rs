@@ -22,6 +22,7 @@ mod spawn;
 mod state;
 mod tail;
 mod tail_reply;
+mod trust;
 mod wait;
 mod write;
 
@@ -43,6 +44,7 @@ pub use spawn::{SpawnReply, SpawnRequest};
 pub use state::{Ending, JobState};
 pub use tail::{Format, RenderArg, StreamArg, TailRequest};
 pub use tail_reply::{Because, Partial, Record, StreamName, TailReply};
+pub use trust::HostKey;
 pub use wait::{WaitMode, WaitReply, WaitRequest};
 pub use write::{WriteReply, WriteRequest};
 

@@ -12,6 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 Examples:
   sshjobs demo                          see it work; nothing has to be set up
   sshjobs run web1 -- make test         run a command; its output and exit code become ours
+  sshjobs trust web1                    show a new host's key, and accept it
   sshjobs hosts                         list the hosts of ssh_config and of the configuration
   sshjobs serve                         serve MCP on stdin and stdout, for an agent
 
@@ -81,6 +82,8 @@ pub enum Verb {
     Run(RunArgs),
     /// List the hosts that jobs can run on, or try one.
     Hosts(HostsArgs),
+    /// Show a host's key and, if you say that it is the right one, write it into known_hosts.
+    Trust(TrustArgs),
 }
 
 /// Arguments of `demo`.
@@ -167,6 +170,25 @@ pub enum StreamChoice {
     Stdout,
     /// Only standard error.
     Stderr,
+}
+
+/// Arguments of `trust`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Compare the fingerprint with what the host itself says, over a way you trust: its console, its administrator, or the output of
+`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` there. A host that is listed with another key is refused.
+
+Exit codes: 0 it is trusted now, or was before; 1 you said no; 255 the host or its key can't be had, or is not the one expected.
+
+Examples:
+  sshjobs trust web1
+  sshjobs trust web1 --fingerprint SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU   for scripts")]
+pub struct TrustArgs {
+    /// Host name or alias, as with ssh.
+    pub host: String,
+    /// Don't ask: the key must be the one with this SHA-256 fingerprint.
+    #[arg(long, value_name = "SHA256:…")]
+    pub fingerprint: Option<String>,
 }
 
 /// Arguments of `hosts`.

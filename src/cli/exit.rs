@@ -10,6 +10,8 @@ pub struct Exit(u8);
 impl Exit {
     /// All went well.
     pub const SUCCESS: Self = Self(0);
+    /// A person was asked, and said no.
+    pub(super) const DECLINED: Self = Self(1);
     /// The command line or the configuration can't be taken.
     pub const USAGE: Self = Self(2);
     /// The job's time limit ended it, as with timeout(1).

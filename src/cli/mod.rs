@@ -1,6 +1,6 @@
 //! Floor 4: the face for people and CI, and the only home of clap.
 //!
-//! [`Cli`] is the command line; [`run()`], [`demo()`] and [`hosts()`] are its verbs. Results go to stdout, everything else to
+//! [`Cli`] is the command line; [`run()`], [`demo()`], [`hosts()`] and [`trust()`] are its verbs. Results go to stdout, everything else to
 //! stderr, and remote bytes reach a terminal only through a filter. `serve` is the other face's business.
 
 mod args;
@@ -11,9 +11,13 @@ mod run;
 mod screen;
 mod stdin;
 mod terminal;
+mod trust;
 
-pub use args::{Cli, DemoArgs, HostsArgs, LogLevel, RunArgs, ServeArgs, StreamChoice, Verb, parse};
+pub use args::{
+    Cli, DemoArgs, HostsArgs, LogLevel, RunArgs, ServeArgs, StreamChoice, TrustArgs, Verb, parse,
+};
 pub use demo::demo;
 pub use exit::{Exit, report};
 pub use hosts::hosts;
 pub use run::run;
+pub use trust::trust;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use russh::client::{self, Handle, Msg};
+use russh::keys::PublicKey;
 use russh::{ChannelStream, Preferred, cipher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
@@ -13,8 +14,8 @@ use tokio::time::timeout;
 
 use super::auth::Login;
 use super::channel::{self, Channel};
-use super::host_key::{HandshakeError, HostKeyCheck, key_types_to_offer};
-use super::{ChannelError, ConnectError, HostConfig, HostKeyError, HostName, KnownHosts};
+use super::host_key::{HandshakeError, HostKeyCheck, KeyLook, key_types_to_offer};
+use super::{ChannelError, ConnectError, HostConfig, HostKeyError, HostName, KnownHosts, PresentedKey};
 
 /// An authenticated SSH connection. Many channels share it.
 pub struct Connection {
@@ -73,6 +74,15 @@ impl Connector {
         }
     }
 
+    /// Asks a host for its key, without logging in. Jump hosts on the way must be known, and are logged in to.
+    pub async fn look_at_key(&self, host: &HostConfig) -> Result<PresentedKey, ConnectError> {
+        let key = match &host.jump {
+            None => look_at_key(tcp(host).await?, host).await?,
+            Some(jump) => look_at_key(self.jump_host(jump).await?.tunnel(host).await?, host).await?,
+        };
+        Ok(PresentedKey::new(host, key).map_err(HostKeyError::from)?.not_spoken_against()?)
+    }
+
     /// A connection to a jump host: the one there is, or a new one.
     fn jump_host<'a>(
         &'a self,
@@ -101,10 +111,7 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let name = match &host.host_key_alias {
-            Some(alias) => HostName::alias(alias),
-            None => HostName::new(&host.address, host.port),
-        };
+        let name = HostName::of(host);
         let known = KnownHosts::load(&host.known_hosts).map_err(HostKeyError::from)?;
         let config = client_config(host, &known, &name);
         let negotiated = Arc::new(OnceLock::new());
@@ -158,6 +165,22 @@ impl Connection {
         let goodbye = self.handle.disconnect(russh::Disconnect::ByApplication, "", "");
         // When the server no longer listens, dropping the connection says the same.
         drop(timeout(Duration::from_secs(1), goodbye).await);
+    }
+}
+
+async fn look_at_key<S>(stream: S, host: &HostConfig) -> Result<PublicKey, ConnectError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let known = KnownHosts::load(&host.known_hosts).map_err(HostKeyError::from)?;
+    let config = Arc::new(client_config(host, &known, &HostName::of(host)));
+    let seen = Arc::new(OnceLock::new());
+    let handshake = client::connect_stream(config, stream, KeyLook(Arc::clone(&seen)));
+    // The handshake ends as soon as the key was seen, for it is not accepted.
+    match (timeout(host.connect_timeout, handshake).await, seen.get()) {
+        (_, Some(key)) => Ok(key.clone()),
+        (Ok(Err(source)), None) => Err(ConnectError::Protocol { host: host.name.clone(), source }),
+        (Ok(Ok(_)) | Err(_), None) => Err(timed_out(host, "the handshake")),
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use russh::keys::{Algorithm, HashAlg, PublicKey, PublicKeyOrCertificate};
 use russh::{Names, client};
 
-use super::{HostKeyError, HostName, KnownHosts, Negotiated, Verdict};
+use super::{HostKeyError, HostName, KnownHosts, Negotiated};
 
 /// What stands between us and a man in the middle: the callbacks of a client connection.
 pub(super) struct HostKeyCheck {
@@ -23,27 +23,13 @@ pub(super) enum HandshakeError {
     Russh(#[from] russh::Error),
 }
 
-impl HostKeyCheck {
-    fn check(&self, key: &PublicKey, fingerprint: &str) -> Result<(), HostKeyError> {
-        let (host, fingerprint) = (self.host.as_str().to_owned(), fingerprint.to_owned());
-        match self.known.verdict(&self.host, key) {
-            Verdict::Known => Ok(()),
-            Verdict::Unknown => Err(HostKeyError::Unknown { host, fingerprint }),
-            Verdict::Changed { file, line, listed } => {
-                Err(HostKeyError::Changed { host, fingerprint, file, line, listed })
-            }
-            Verdict::Revoked { file, line } => Err(HostKeyError::Revoked { host, fingerprint, file, line }),
-        }
-    }
-}
-
 impl client::Handler for HostKeyCheck {
     type Error = HandshakeError;
 
     async fn check_server_key(&mut self, key: &PublicKeyOrCertificate) -> Result<bool, HandshakeError> {
         let key = key.public_key();
         let fingerprint = format!("{} {}", key.algorithm(), key.fingerprint(HashAlg::Sha256));
-        self.check(&key, &fingerprint)?;
+        self.known.verdict(&self.host, &key).judge(&self.host, &fingerprint)?;
         self.fingerprint = Some(fingerprint);
         Ok(true)
     }
@@ -61,6 +47,18 @@ impl client::Handler for HostKeyCheck {
             host_key: self.fingerprint.clone().unwrap_or_default(),
         });
         Ok(())
+    }
+}
+
+/// Looks at the key that a server presents, and goes no further.
+pub(super) struct KeyLook(pub(super) Arc<OnceLock<PublicKey>>);
+
+impl client::Handler for KeyLook {
+    type Error = russh::Error;
+
+    async fn check_server_key(&mut self, key: &PublicKeyOrCertificate) -> Result<bool, russh::Error> {
+        self.0.get_or_init(|| key.public_key());
+        Ok(false)
     }
 }
 

@@ -7,6 +7,8 @@ use hmac::{Hmac, KeyInit, Mac};
 use russh::keys::{Algorithm, PublicKey};
 use sha1::Sha1;
 
+use super::{HostConfig, HostKeyError};
+
 /// The name under which a host's key is looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostName {
@@ -29,6 +31,14 @@ impl HostName {
     /// A HostKeyAlias: looked up as it is, whatever the port.
     pub fn alias(alias: &str) -> Self {
         Self { exact: alias.to_ascii_lowercase(), bare: None }
+    }
+
+    /// The name of a configured host.
+    pub fn of(host: &HostConfig) -> Self {
+        match &host.host_key_alias {
+            Some(alias) => Self::alias(alias),
+            None => Self::new(&host.address, host.port),
+        }
     }
 
     /// As it would be written into known_hosts.
@@ -60,6 +70,21 @@ pub enum Verdict {
         /// On which line, from 1.
         line: usize,
     },
+}
+
+impl Verdict {
+    /// The verdict as the end of the matter: only a known key passes.
+    pub(super) fn judge(self, host: &HostName, fingerprint: &str) -> Result<(), HostKeyError> {
+        let (host, fingerprint) = (host.as_str().to_owned(), fingerprint.to_owned());
+        match self {
+            Self::Known => Ok(()),
+            Self::Unknown => Err(HostKeyError::Unknown { host, fingerprint }),
+            Self::Changed { file, line, listed } => {
+                Err(HostKeyError::Changed { host, fingerprint, file, line, listed })
+            }
+            Self::Revoked { file, line } => Err(HostKeyError::Revoked { host, fingerprint, file, line }),
+        }
+    }
 }
 
 /// A known_hosts file that exists but can't be read.

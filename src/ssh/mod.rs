@@ -15,6 +15,7 @@ mod host_key;
 mod known_hosts;
 mod loopback;
 mod pool;
+mod trust;
 
 pub use aliases::concrete_aliases;
 pub use channel::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
@@ -24,3 +25,4 @@ pub use error::{ChannelError, ConnectError, HostKeyError};
 pub use known_hosts::{HostName, KnownHosts, KnownHostsError, Verdict};
 pub use loopback::LoopbackServer;
 pub use pool::{Connect, Lease, Pool, PoolError, PoolLimits, Pooled, Usage};
+pub use trust::{PresentedKey, TrustError};

@@ -1,0 +1,48 @@
+use std::path::PathBuf;
+
+use super::error::chain;
+use super::{Code, Error, Service};
+use crate::runner::SpawnError;
+use crate::ssh::{Connector, PresentedKey, TrustError, Verdict};
+
+/// The key that a host presents to whoever asks; see [`Service::host_key`].
+pub struct HostKey {
+    presented: PresentedKey,
+    /// Where the host was found: address and port.
+    pub address: String,
+    /// Type and SHA-256 fingerprint of the key.
+    pub fingerprint: String,
+    /// The fingerprint as a picture.
+    pub randomart: String,
+    /// known_hosts lists the host with this key already.
+    pub is_known: bool,
+}
+
+impl Service {
+    /// Asks a host for its key, without logging in. A key that known_hosts speaks against, because it lists another one or
+    /// marks this one as revoked, is an error. Jump hosts on the way must be known.
+    pub async fn host_key(&self, host: &str) -> Result<HostKey, Error> {
+        self.hosts.check(host)?;
+        let failed = |error| Error::from(SpawnError::Connect(error));
+        let config = self.hosts.resolve(host).await.map_err(failed)?;
+        let presented = Connector::default().look_at_key(&config).await.map_err(failed)?;
+        Ok(HostKey {
+            address: format!("{} port {}", config.address, config.port),
+            fingerprint: presented.fingerprint(),
+            randomart: presented.randomart(),
+            is_known: presented.verdict == Verdict::Known,
+            presented,
+        })
+    }
+
+    /// Writes a host's key into its first known_hosts file, and returns which one that is. Whoever calls this has compared
+    /// the fingerprint with the host's own.
+    pub fn trust(&self, key: &HostKey) -> Result<PathBuf, Error> {
+        key.presented.trust().map_err(|error| match error {
+            TrustError::HostKey(error) => Error::from(SpawnError::Connect(error.into())),
+            error @ (TrustError::NoFile(_) | TrustError::Unwritable { .. }) => {
+                Error::new(Code::Io, chain(&error), "set UserKnownHostsFile to a file that you may write")
+            }
+        })
+    }
+}

@@ -1,0 +1,59 @@
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use super::exit::printable;
+use super::{Exit, TrustArgs, report};
+use crate::api::{Code, Error, HostKey, Service};
+
+/// Shows a host's key and, when a person or `--fingerprint` says that it is the right one, writes it into known_hosts.
+pub async fn trust(service: &Service, args: TrustArgs) -> Exit {
+    attempt(service, &args).await.unwrap_or_else(|error| {
+        report(&error);
+        Exit::of_error(&error)
+    })
+}
+
+async fn attempt(service: &Service, args: &TrustArgs) -> Result<Exit, Error> {
+    let key = service.host_key(&args.host).await?;
+    show(&args.host, &key);
+    if key.is_known {
+        say("This key is listed in known_hosts already.");
+        return Ok(Exit::SUCCESS);
+    }
+    match &args.fingerprint {
+        Some(expected) if key.fingerprint.split(' ').next_back() == Some(expected.trim()) => {}
+        Some(_) => {
+            let hint = "someone may be in the middle; ask the host's administrator for its fingerprint";
+            return Err(Error::new(
+                Code::HostKeyUnknown,
+                "the host presents another key than expected",
+                hint,
+            ));
+        }
+        None if !io::stdin().is_terminal() => {
+            let hint = "run it on a terminal, or say which key it must be with --fingerprint SHA256:…";
+            return Err(Error::new(Code::HostKeyUnknown, "there is nobody to ask about this key", hint));
+        }
+        None if !confirmed() => return Ok(Exit::DECLINED),
+        None => {}
+    }
+    let file = service.trust(&key)?;
+    say(&format!("Written to {}.", file.display()));
+    Ok(Exit::SUCCESS)
+}
+
+fn show(host: &str, key: &HostKey) {
+    let (address, fingerprint) = (printable(&key.address), printable(&key.fingerprint));
+    say(&format!("{} at {address} presents the key\n{fingerprint}\n{}", printable(host), key.randomart));
+}
+
+/// Asks the person at the terminal. Nothing but "yes" means yes.
+fn confirmed() -> bool {
+    write!(io::stderr(), "Is this the host's own fingerprint? Then type yes: ").ok();
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).is_ok() && answer.trim() == "yes"
+}
+
+fn say(text: &str) {
+    // When stdout is gone there is nobody to tell.
+    writeln!(io::stdout(), "{text}").ok();
+}

@@ -1,0 +1,108 @@
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use russh::keys::{HashAlg, PublicKey};
+
+use super::{HostConfig, HostKeyError, HostName, KnownHosts, KnownHostsError, Verdict};
+
+/// The key that a host presents, and what known_hosts says about it.
+#[derive(Debug)]
+pub struct PresentedKey {
+    /// The host.
+    pub host: HostConfig,
+    key: PublicKey,
+    /// What known_hosts says.
+    pub verdict: Verdict,
+}
+
+/// Why a key was not written into known_hosts.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// known_hosts speaks against it.
+    #[error(transparent)]
+    HostKey(#[from] HostKeyError),
+    /// ssh_config names no file to write it to.
+    #[error("{0} has no UserKnownHostsFile to write its key to")]
+    NoFile(String),
+    /// The file can't be written.
+    #[error("can't write {}", file.display())]
+    Unwritable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl PresentedKey {
+    pub(super) fn new(host: &HostConfig, key: PublicKey) -> Result<Self, KnownHostsError> {
+        let verdict = KnownHosts::load(&host.known_hosts)?.verdict(&HostName::of(host), &key);
+        Ok(Self { host: host.clone(), key, verdict })
+    }
+
+    /// The key itself, unless known_hosts lists another one or marks it as revoked.
+    pub(super) fn not_spoken_against(self) -> Result<Self, HostKeyError> {
+        match &self.verdict {
+            Verdict::Known | Verdict::Unknown => Ok(self),
+            verdict @ (Verdict::Changed { .. } | Verdict::Revoked { .. }) => {
+                verdict.clone().judge(&HostName::of(&self.host), &self.fingerprint()).map(|()| self)
+            }
+        }
+    }
+
+    /// Its type and SHA-256 fingerprint.
+    pub fn fingerprint(&self) -> String {
+        format!("{} {}", self.key.algorithm(), self.key.fingerprint(HashAlg::Sha256))
+    }
+
+    /// Its fingerprint as a picture, as ssh-keygen draws it.
+    pub fn randomart(&self) -> String {
+        let header = format!("[{}]", self.key.algorithm().as_str().trim_start_matches("ssh-").to_uppercase());
+        self.key.fingerprint(HashAlg::Sha256).to_randomart(&header)
+    }
+
+    /// Writes the key into the host's first known_hosts file and returns which one that is.
+    ///
+    /// It is one line, appended in one go while the file is locked against others who do this. Nothing is written when the
+    /// key is listed already, or when another one is.
+    pub fn trust(&self) -> Result<PathBuf, TrustError> {
+        let name = HostName::of(&self.host);
+        let file = self.host.known_hosts.first().ok_or_else(|| TrustError::NoFile(self.host.name.clone()))?;
+        let unwritable = |source| TrustError::Unwritable { file: file.clone(), source };
+        let mut opened = open(file).map_err(unwritable)?;
+        opened.lock().map_err(unwritable)?;
+        // What was said about it before may have been changed by others.
+        let known = KnownHosts::load(&self.host.known_hosts).map_err(HostKeyError::from)?;
+        match known.verdict(&name, &self.key) {
+            Verdict::Known => return Ok(file.clone()),
+            Verdict::Unknown => {}
+            verdict @ (Verdict::Changed { .. } | Verdict::Revoked { .. }) => {
+                verdict.judge(&name, &self.fingerprint())?;
+            }
+        }
+        let key = self.key.to_openssh().map_err(|error| unwritable(io::Error::other(error)))?;
+        let line_end = if ends_in_mid_line(&mut opened).map_err(unwritable)? { "\n" } else { "" };
+        let line = format!("{line_end}{} {}\n", name.as_str(), key.trim_end());
+        opened.write_all(line.as_bytes()).and_then(|()| opened.sync_all()).map_err(unwritable)?;
+        Ok(file.clone())
+    }
+}
+
+fn open(file: &Path) -> io::Result<std::fs::File> {
+    if let Some(directory) = file.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+    }
+    OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(file)
+}
+
+fn ends_in_mid_line(file: &mut std::fs::File) -> io::Result<bool> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    Ok(last != [b'\n'])
+}
