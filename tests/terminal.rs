@@ -168,6 +168,8 @@ async fn a_job_that_reads_is_told_from_one_that_works() {
         ("printf 'thinking'; x=$(sleep 1000)", false),
         ("printf 'thinking'; cat | sort", true),
         ("printf 'Your name: '; sleep 1000", false),
+        // A process whose stdin can't be seen may be sudo.
+        ("printf 'name or password: '; (exec 0<&-; sleep 1000); true", true),
         ("printf 'Your name: '; timeout 1000 cat", true),
         ("printf 'name? '; exec perl -e 'vec($r, 0, 1) = 1; select($r, undef, undef, undef)'", true),
         ("printf 'name at work'; exec perl -e 'vec($r, 0, 1) = 1; select($r, undef, undef, undef)'", false),

@@ -14,14 +14,16 @@ pub enum Reads {
 
 /// Looks at the processes of the session `S` whose stdin is the job's, thread by thread: at the system call each is in, by its
 /// number on x86-64 or arm64 (read of descriptor 0; poll, select, epoll), or, where the kernel does not let us see that,
-/// at the place where it sleeps.
+/// at the place where it sleeps. A process that we may not look at, such as sudo, may do anything.
 const LOOK: &str = r#"
 stdin=$(readlink "/proc/$S/fd/0") || exit
 reads=no
 for p in /proc/[0-9]*; do
   { read -r stat < "$p/stat"; } 2>/dev/null || continue
   set -- ${stat##*) }
-  [ "$4" = "$S" ] && [ "$(readlink "$p/fd/0" 2>/dev/null)" = "$stdin" ] || continue
+  [ "$4" = "$S" ] && [ "$1" != Z ] || continue
+  its=$(readlink "$p/fd/0" 2>/dev/null) || { reads=perhaps; continue; }
+  [ "$its" = "$stdin" ] || continue
   for t in "$p"/task/[0-9]*; do
     case $(cat "$t/syscall" 2>/dev/null) in
       "0 0x0 "*|"63 0x0 "*) echo sshjobs-reads:yes; exit ;;
