@@ -182,3 +182,24 @@ async fn call_everything(bytes: &[u8]) {
         assert!(sshjobs::job::key_bytes(text, b'\n').is_none_or(|keys| keys.len() <= 8));
     }
 }
+
+#[test]
+fn known_hosts() {
+    use sshjobs::ssh::{HostName, KnownHosts, Verdict};
+    const KEY: &str = "AAAAC3NzaC1lZDI1NTE5AAAAIJdD7y3aLq454yWBdwLWbieU1ebz9/cu7/QEXn9OIeZJ";
+    fuzz("known_hosts", |bytes| {
+        let key = russh::keys::parse_public_key_base64(KEY).unwrap();
+        let mut known = KnownHosts::default();
+        let text = String::from_utf8_lossy(bytes);
+        known.add(Path::new("known_hosts"), &text);
+        for host in [HostName::new("web1", 22), HostName::new("10.0.0.1", 2222), HostName::alias("WEB")] {
+            let verdict = known.verdict(&host, &key);
+            known.key_types(&host);
+            known.has_authority(&host);
+            // Nothing but the key itself can make it known or revoked.
+            if !text.contains(KEY) {
+                assert!(matches!(verdict, Verdict::Unknown | Verdict::Changed { .. }), "{verdict:?}");
+            }
+        }
+    });
+}

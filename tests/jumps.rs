@@ -96,7 +96,7 @@ async fn each_host_on_the_way_must_show_its_key() {
     let (host, bastion) = (Sshd::start().await, Sshd::start().await);
     bastion.trust("other");
     let changed = error(&host, &[&bastion], "b0").await;
-    assert_eq!(changed.code, Code::HostKeyChanged, "{changed}");
+    assert_eq!(changed.code, Code::JumpHostKeyChanged, "{changed}");
     assert_eq!(logins(&host) + logins(&bastion), 0, "nobody is logged in to through a stranger");
     bastion.write_known_hosts("");
     assert_eq!(error(&host, &[&bastion], "b0").await.code, Code::HostKeyUnknown);

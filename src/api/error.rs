@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::job::PlanError;
 use crate::runner::{SignalError, SpawnError, WriteError};
-use crate::ssh::{ChannelError, ConfigError, ConnectError, HostKeyError};
+use crate::ssh::{CertificateFault, ChannelError, ConfigError, ConnectError, HostKeyError};
 
 /// What went wrong, by a name that does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
@@ -25,8 +25,20 @@ pub enum Code {
     HostKeyUnknown,
     /// known_hosts lists the host with another key.
     HostKeyChanged,
+    /// known_hosts lists the host, but no key of the type that it presents.
+    HostKeyTypeChanged,
     /// known_hosts marks the host's key as revoked.
     HostKeyRevoked,
+    /// The host's key is too weak.
+    HostKeyWeak,
+    /// The host's certificate has expired, or is not valid yet.
+    HostCertExpired,
+    /// The host's certificate is signed by an authority that known_hosts does not list.
+    HostCertUntrusted,
+    /// The host's certificate is not for this host, or is damaged.
+    HostCertInvalid,
+    /// known_hosts lists a jump host with another key.
+    JumpHostKeyChanged,
     /// The host does not answer.
     Unreachable,
     /// The host does not accept our keys.
@@ -67,7 +79,13 @@ impl Code {
             Self::UnknownHost => "unknown_host",
             Self::HostKeyUnknown => "host_key_unknown",
             Self::HostKeyChanged => "host_key_changed",
+            Self::HostKeyTypeChanged => "host_key_type_changed",
             Self::HostKeyRevoked => "host_key_revoked",
+            Self::HostKeyWeak => "host_key_weak",
+            Self::HostCertExpired => "host_cert_expired",
+            Self::HostCertUntrusted => "host_cert_untrusted",
+            Self::HostCertInvalid => "host_cert_invalid",
+            Self::JumpHostKeyChanged => "jump_host_key_changed",
             Self::Unreachable => "unreachable",
             Self::AuthFailed => "auth_failed",
             Self::ConnectionLost => "connection_lost",
@@ -182,6 +200,7 @@ fn connect(error: &ConnectError, message: String) -> Error {
             Error::new(Code::Timeout, message, "the host is slow or does not answer; try again").retryable()
         }
         ConnectError::HostKey(error) => host_key(error, message),
+        ConnectError::JumpHost { source, .. } => jump_host(connect(source, message)),
         ConnectError::Auth { .. } => Error::new(
             Code::AuthFailed,
             message,
@@ -218,11 +237,21 @@ fn host_key(error: &HostKeyError, message: String) -> Error {
             message,
             "compare the fingerprint with the host's own, then accept it with `sshjobs trust HOST`",
         ),
-        HostKeyError::Changed { .. } => Error::new(
-            Code::HostKeyChanged,
+        HostKeyError::Changed { other_type, .. } => Error::new(
+            if *other_type { Code::HostKeyTypeChanged } else { Code::HostKeyChanged },
             message,
             "someone may be in the middle; ask the host's administrator before changing known_hosts",
         ),
+        HostKeyError::Certificate { fault, .. } => {
+            let (code, hint) = certificate(fault);
+            Error::new(code, message, hint)
+        }
+        HostKeyError::TooShort { .. } => {
+            Error::new(Code::HostKeyWeak, message, "ask the host's administrator for an ed25519 host key")
+        }
+        HostKeyError::NotWritten(_) => {
+            Error::new(Code::Io, message, "set UserKnownHostsFile to a file that you may write")
+        }
         HostKeyError::Revoked { .. } => Error::new(
             Code::HostKeyRevoked,
             message,
@@ -230,6 +259,31 @@ fn host_key(error: &HostKeyError, message: String) -> Error {
         ),
         HostKeyError::Unreadable(_) => Error::new(Code::Io, message, "make the known_hosts file readable"),
     }
+}
+
+fn certificate(fault: &CertificateFault) -> (Code, &'static str) {
+    match fault {
+        CertificateFault::Expired | CertificateFault::NotYetValid => (
+            Code::HostCertExpired,
+            "check this machine's clock; then ask the host's administrator to renew it",
+        ),
+        CertificateFault::Foreign => (
+            Code::HostCertUntrusted,
+            "someone may be in the middle; ask the administrator which authority signs the hosts' certificates",
+        ),
+        CertificateFault::OtherHost
+        | CertificateFault::NotAHost
+        | CertificateFault::CriticalOption(_)
+        | CertificateFault::Signature => {
+            (Code::HostCertInvalid, "ask the host's administrator for a certificate for this name")
+        }
+    }
+}
+
+/// What keeps us from a jump host is told like what keeps us from a host, but for a key that has changed on the way.
+fn jump_host(error: Error) -> Error {
+    let changed = matches!(error.code, Code::HostKeyChanged | Code::HostKeyTypeChanged);
+    Error { code: if changed { Code::JumpHostKeyChanged } else { error.code }, ..error }
 }
 
 fn channel(error: &ChannelError, message: String) -> Error {

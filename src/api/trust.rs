@@ -1,4 +1,5 @@
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::error::chain;
 use super::{Code, Error, Service};
@@ -23,7 +24,7 @@ impl Service {
     /// marks this one as revoked, is an error. Jump hosts on the way must be known.
     pub async fn host_key(&self, host: &str) -> Result<HostKey, Error> {
         self.hosts.check(host)?;
-        let failed = |error| Error::from(SpawnError::Connect(error));
+        let failed = |error| Error::from(SpawnError::Connect(Arc::new(error)));
         let config = self.hosts.resolve(host).await.map_err(failed)?;
         let presented = Connector::default().look_at_key(&config).await.map_err(failed)?;
         Ok(HostKey {
@@ -39,7 +40,7 @@ impl Service {
     /// the fingerprint with the host's own.
     pub fn trust(&self, key: &HostKey) -> Result<PathBuf, Error> {
         key.presented.trust().map_err(|error| match error {
-            TrustError::HostKey(error) => Error::from(SpawnError::Connect(error.into())),
+            TrustError::HostKey(error) => Error::from(SpawnError::Connect(Arc::new(error.into()))),
             error @ (TrustError::NoFile(_) | TrustError::Unwritable { .. }) => {
                 Error::new(Code::Io, chain(&error), "set UserKnownHostsFile to a file that you may write")
             }

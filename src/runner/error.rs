@@ -17,7 +17,7 @@ pub enum SpawnError {
     },
     /// The host can't be reached.
     #[error(transparent)]
-    Connect(#[from] ConnectError),
+    Connect(#[from] Arc<ConnectError>),
     /// Every connection that the host may get is full.
     #[error("{0}")]
     ConnectionsFull(String),

@@ -243,7 +243,7 @@ impl<D: Directory> Runner<D> {
 
 pub(super) fn pool_error(error: PoolError<ConnectError>) -> SpawnError {
     match error {
-        PoolError::Connect(error) => SpawnError::Connect(error),
+        PoolError::Connect(error) => SpawnError::Connect(Arc::new(error)),
         full @ PoolError::Full { .. } => SpawnError::ConnectionsFull(full.to_string()),
     }
 }

@@ -28,6 +28,10 @@ pub struct HostConfig {
     pub known_hosts: Vec<PathBuf>,
     /// The name to look up in known_hosts instead of the address.
     pub host_key_alias: Option<String>,
+    /// A host that known_hosts does not know at all is taken at its first word (`StrictHostKeyChecking accept-new`).
+    pub accept_new: bool,
+    /// Names are hashed when they are written into known_hosts (HashKnownHosts).
+    pub hash_known_hosts: bool,
     /// How long connecting, and each later step, may take.
     pub connect_timeout: Duration,
     /// After this much silence the server is asked for a sign of life; after three without answer the connection is
@@ -255,6 +259,8 @@ impl Options {
                 None => files(["userknownhostsfile", "globalknownhostsfile"]),
             },
             host_key_alias: own("hostkeyalias").filter(|alias| alias != "none"),
+            accept_new: self.get("stricthostkeychecking") == Some("accept-new"),
+            hash_known_hosts: self.get("hashknownhosts") == Some("yes"),
             connect_timeout: seconds(self.get("connecttimeout")).unwrap_or(CONNECT_TIMEOUT),
             keepalive: seconds(self.get("serveraliveinterval")).unwrap_or(KEEPALIVE),
             jump: None,

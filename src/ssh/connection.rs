@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::auth::Login;
 use super::channel::{self, Channel};
-use super::host_key::{HandshakeError, HostKeyCheck, KeyLook, key_types_to_offer};
+use super::host_key::{HandshakeError, HostKeyCheck, KeyLook, host_keys_to_offer};
 use super::{ChannelError, ConnectError, HostConfig, HostKeyError, HostName, KnownHosts, PresentedKey};
 
 /// An authenticated SSH connection. Many channels share it.
@@ -67,7 +67,7 @@ impl Connector {
         match &host.jump {
             None => Connection::over(tcp(host).await?, host, None).await,
             Some(jump) => {
-                let via = self.jump_host(jump).await?;
+                let via = self.jump_host(jump).await.map_err(|error| on_the_way(jump, error))?;
                 let stream = via.tunnel(host).await?;
                 Connection::over(stream, host, Some(via)).await
             }
@@ -78,7 +78,10 @@ impl Connector {
     pub async fn look_at_key(&self, host: &HostConfig) -> Result<PresentedKey, ConnectError> {
         let key = match &host.jump {
             None => look_at_key(tcp(host).await?, host).await?,
-            Some(jump) => look_at_key(self.jump_host(jump).await?.tunnel(host).await?, host).await?,
+            Some(jump) => {
+                let via = self.jump_host(jump).await.map_err(|error| on_the_way(jump, error))?;
+                look_at_key(via.tunnel(host).await?, host).await?
+            }
         };
         Ok(PresentedKey::new(host, key).map_err(HostKeyError::from)?.not_spoken_against()?)
     }
@@ -115,8 +118,12 @@ impl Connection {
         let known = KnownHosts::load(&host.known_hosts).map_err(HostKeyError::from)?;
         let config = client_config(host, &known, &name);
         let negotiated = Arc::new(OnceLock::new());
-        let check =
-            HostKeyCheck { host: name, known, negotiated: Arc::clone(&negotiated), fingerprint: None };
+        let check = HostKeyCheck {
+            host: host.clone(),
+            known,
+            negotiated: Arc::clone(&negotiated),
+            fingerprint: None,
+        };
         let handshake = client::connect_stream(Arc::new(config), stream, check);
         let mut handle = bounded(host, "the handshake", handshake).await?;
         let login = Login::new(&mut handle, host).run();
@@ -168,6 +175,10 @@ impl Connection {
     }
 }
 
+fn on_the_way(jump: &HostConfig, error: ConnectError) -> ConnectError {
+    ConnectError::JumpHost { host: jump.name.clone(), source: Box::new(error) }
+}
+
 async fn look_at_key<S>(stream: S, host: &HostConfig) -> Result<PublicKey, ConnectError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -186,11 +197,7 @@ where
 
 fn client_config(host: &HostConfig, known: &KnownHosts, name: &HostName) -> client::Config {
     client::Config {
-        preferred: Preferred {
-            key: key_types_to_offer(&known.key_types(name)),
-            cipher: Cow::Borrowed(CIPHERS),
-            ..Preferred::DEFAULT
-        },
+        preferred: Preferred { cipher: Cow::Borrowed(CIPHERS), ..host_keys_to_offer(known, name) },
         keepalive_interval: Some(host.keepalive),
         keepalive_max: KEEPALIVES_LOST,
         nodelay: true,

@@ -2,7 +2,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::{ConfigError, KnownHostsError};
+use super::{CertificateFault, ConfigError, KnownHostsError, TrustError};
 
 /// Why no usable connection to a host could be made.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +43,14 @@ pub enum ConnectError {
         /// What was offered or why it was not, in order.
         tried: String,
     },
+    /// A host on the way there can't be used.
+    #[error("the jump host {host} can't be used")]
+    JumpHost {
+        /// What the user calls the jump host.
+        host: String,
+        /// Why.
+        source: Box<Self>,
+    },
     /// The host does not speak SSH as we do.
     #[error("the SSH connection to {host} failed")]
     Protocol {
@@ -80,6 +88,8 @@ pub enum HostKeyError {
         line: usize,
         /// That key's SHA-256 fingerprint.
         listed: String,
+        /// No key of the presented type is listed.
+        other_type: bool,
     },
     /// known_hosts marks the key as revoked.
     #[error("the key of {host} is revoked by {}:{line}: {fingerprint}", file.display())]
@@ -93,6 +103,27 @@ pub enum HostKeyError {
         /// On which line.
         line: usize,
     },
+    /// The host presents a certificate that does not vouch for it, and a key that is not listed.
+    #[error("the certificate of {host} does not hold: {fault}; its key is {fingerprint}")]
+    Certificate {
+        /// As it would be written into known_hosts.
+        host: String,
+        /// Type and SHA-256 fingerprint of the key in the certificate.
+        fingerprint: String,
+        /// Why it does not hold.
+        fault: CertificateFault,
+    },
+    /// The host presents an RSA key that is too short to prove anything.
+    #[error("{host} presents an RSA key of {bits} bits; less than 2048 prove nothing")]
+    TooShort {
+        /// As it would be written into known_hosts.
+        host: String,
+        /// Its length.
+        bits: u32,
+    },
+    /// The key of a new host was to be accepted, and could not be written down.
+    #[error("a new host's key can't be kept")]
+    NotWritten(#[source] Box<TrustError>),
     /// known_hosts exists and can't be read, so nothing can be trusted.
     #[error(transparent)]
     Unreadable(#[from] KnownHostsError),

@@ -1,14 +1,19 @@
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Algorithm, HashAlg, PublicKey, PublicKeyOrCertificate};
-use russh::{Names, client};
+use russh::{Names, Preferred, client};
 
-use super::{HostKeyError, HostName, KnownHosts, Negotiated};
+use super::{HostConfig, HostKeyError, HostName, KnownHosts, Negotiated, PresentedKey, TrustError, Verdict};
+
+/// RSA keys with fewer bits prove nothing.
+const SHORTEST_RSA: u32 = 2048;
 
 /// What stands between us and a man in the middle: the callbacks of a client connection.
 pub(super) struct HostKeyCheck {
-    pub(super) host: HostName,
+    pub(super) host: HostConfig,
     pub(super) known: KnownHosts,
     pub(super) negotiated: Arc<OnceLock<Negotiated>>,
     pub(super) fingerprint: Option<String>,
@@ -23,14 +28,44 @@ pub(super) enum HandshakeError {
     Russh(#[from] russh::Error),
 }
 
+impl HostKeyCheck {
+    /// Only a key that known_hosts vouches for passes; under `accept-new` also one of a host that it does not know at all, which
+    /// is then written down.
+    fn judge(&self, presented: &PublicKeyOrCertificate) -> Result<String, HostKeyError> {
+        let name = HostName::of(&self.host);
+        let key = presented.public_key();
+        let fingerprint = fingerprint(&key);
+        if let Some(bits) = short_rsa(key.key_data()) {
+            return Err(HostKeyError::TooShort { host: name.as_str().to_owned(), bits });
+        }
+        let (verdict, how) = match presented {
+            PublicKeyOrCertificate::PublicKey { .. } => (self.known.verdict(&name, &key), ""),
+            PublicKeyOrCertificate::Certificate(certificate) => {
+                // A clock before 1970 makes every certificate one of the future.
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+                (self.known.verdict_on_certificate(&name, certificate, now), " (certified)")
+            }
+        };
+        if verdict == Verdict::Unknown && self.host.accept_new {
+            let file = PresentedKey::new(&self.host, key)?.trust().map_err(|error| match error {
+                TrustError::HostKey(error) => error,
+                error @ (TrustError::NoFile(_) | TrustError::Unwritable { .. }) => {
+                    HostKeyError::NotWritten(Box::new(error))
+                }
+            })?;
+            tracing::warn!(host = self.host.name, fingerprint, file = %file.display(), "accepted a new host key");
+        } else {
+            verdict.judge(&name, &fingerprint)?;
+        }
+        Ok(fingerprint + how)
+    }
+}
+
 impl client::Handler for HostKeyCheck {
     type Error = HandshakeError;
 
-    async fn check_server_key(&mut self, key: &PublicKeyOrCertificate) -> Result<bool, HandshakeError> {
-        let key = key.public_key();
-        let fingerprint = format!("{} {}", key.algorithm(), key.fingerprint(HashAlg::Sha256));
-        self.known.verdict(&self.host, &key).judge(&self.host, &fingerprint)?;
-        self.fingerprint = Some(fingerprint);
+    async fn check_server_key(&mut self, presented: &PublicKeyOrCertificate) -> Result<bool, HandshakeError> {
+        self.fingerprint = Some(self.judge(presented)?);
         Ok(true)
     }
 
@@ -62,17 +97,30 @@ impl client::Handler for KeyLook {
     }
 }
 
-/// The host key types to ask the server for: those that are listed for it, so that it proves itself with a key we know;
-/// all we take when none is. `ssh-rsa` with SHA-1 is never among them.
-pub(super) fn key_types_to_offer(listed: &[Algorithm]) -> Cow<'static, [Algorithm]> {
-    let ours = russh::Preferred::DEFAULT.key;
-    let safe = ours.iter().filter(|ours| **ours != Algorithm::Rsa { hash: None });
-    let wanted = |ours: &&Algorithm| {
-        listed.is_empty() || listed.iter().any(|listed| listed == *ours || (is_rsa(listed) && is_rsa(ours)))
-    };
-    let offer: Vec<_> = safe.clone().filter(wanted).cloned().collect();
-    // A listed type that we can't check at all: any other one will then be called changed.
-    if offer.is_empty() { safe.cloned().collect() } else { offer.into() }
+/// Type and SHA-256 fingerprint.
+pub(super) fn fingerprint(key: &PublicKey) -> String {
+    format!("{} {}", key.algorithm(), key.fingerprint(HashAlg::Sha256))
+}
+
+/// The length of an RSA key that is too short, in bits.
+pub(super) fn short_rsa(key: &KeyData) -> Option<u32> {
+    key.rsa().map(|rsa| rsa.key_size()).filter(|&bits| bits < SHORTEST_RSA)
+}
+
+/// The host keys to ask the server for: first of the types that are listed for it, so that it proves itself with a key we know.
+/// With an authority listed, certificates before all. `ssh-rsa` with SHA-1 is never among them.
+pub(super) fn host_keys_to_offer(known: &KnownHosts, host: &HostName) -> Preferred {
+    let mut plain = safe_key_types();
+    let listed = known.key_types(host);
+    let is_listed = |ours: &Algorithm| listed.iter().any(|key| key == ours || (is_rsa(key) && is_rsa(ours)));
+    plain.sort_by_key(|ours| !is_listed(ours));
+    let certified = if known.has_authority(host) { safe_key_types() } else { Vec::new() };
+    Preferred { key: plain.into(), host_key_certificates: certified.into(), ..Preferred::DEFAULT }
+}
+
+fn safe_key_types() -> Vec<Algorithm> {
+    let ours: &Cow<'_, [Algorithm]> = &Preferred::DEFAULT.key;
+    ours.iter().filter(|algorithm| **algorithm != Algorithm::Rsa { hash: None }).cloned().collect()
 }
 
 fn is_rsa(algorithm: &Algorithm) -> bool {
@@ -81,16 +129,41 @@ fn is_rsa(algorithm: &Algorithm) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
+    fn offer(lines: &str) -> Preferred {
+        let mut known = KnownHosts::default();
+        known.add(Path::new("kh"), lines);
+        host_keys_to_offer(&known, &HostName::new("web1", 22))
+    }
+
+    const KEY: &str = "AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBMxBTpMIGvo7CnordO7wP0QQRqpBwUjOLl4eMhfucfE1sjTYyK5wmTl1UqoSDS1PtRVTBdl+0+9pquFb46U7fwg=";
+
     #[test]
-    fn a_listed_type_is_the_only_one_asked_for() {
-        assert_eq!(*key_types_to_offer(&[Algorithm::Ed25519]), [Algorithm::Ed25519]);
-        assert_eq!(key_types_to_offer(&[Algorithm::Rsa { hash: None }]).len(), 2);
+    fn a_listed_type_is_asked_for_before_all_others() {
+        let offer = offer(&format!("web1 ecdsa-sha2-nistp256 {KEY}"));
+        assert!(matches!(offer.key[0], Algorithm::Ecdsa { .. }) && offer.key.len() > 3, "{offer:?}");
+        assert!(offer.host_key_certificates.is_empty());
+    }
+
+    #[test]
+    fn certificates_are_asked_for_where_an_authority_is_listed() {
+        assert!(
+            !offer(&format!("@cert-authority web* ecdsa-sha2-nistp256 {KEY}"))
+                .host_key_certificates
+                .is_empty()
+        );
+        assert!(
+            offer(&format!("@cert-authority db* ecdsa-sha2-nistp256 {KEY}")).host_key_certificates.is_empty()
+        );
     }
 
     #[test]
     fn sha1_is_never_asked_for() {
-        assert!(!key_types_to_offer(&[]).contains(&Algorithm::Rsa { hash: None }));
+        let sha1 = Algorithm::Rsa { hash: None };
+        let offer = offer(&format!("@cert-authority * ecdsa-sha2-nistp256 {KEY}"));
+        assert!(!offer.key.contains(&sha1) && !offer.host_key_certificates.contains(&sha1));
     }
 }

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
-use russh::keys::{Algorithm, PublicKey};
+use russh::keys::ssh_key::public::KeyData;
+use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey};
 use sha1::Sha1;
 
-use super::{HostConfig, HostKeyError};
+use super::{CertificateFault, HostConfig, HostKeyError};
 
 /// The name under which a host's key is looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,20 @@ impl HostName {
     pub fn as_str(&self) -> &str {
         &self.exact
     }
+
+    /// The same, hashed with a random salt (HashKnownHosts), so that the file does not tell where its owner goes.
+    pub fn hashed(&self) -> String {
+        let salt: [u8; 20] = rand::random();
+        let mut mac = hmac(&salt);
+        mac.update(self.exact.as_bytes());
+        let hash = mac.finalize().into_bytes();
+        format!("|1|{}|{}", BASE64_STANDARD.encode(salt), BASE64_STANDARD.encode(hash))
+    }
+
+    /// The name that a host certificate must be for: without the port.
+    pub fn principal(&self) -> &str {
+        self.bare.as_deref().unwrap_or(&self.exact)
+    }
 }
 
 /// What known_hosts says about a key that a host presents.
@@ -62,14 +77,18 @@ pub enum Verdict {
         line: usize,
         /// The listed key's SHA-256 fingerprint.
         listed: String,
+        /// No key of the presented type is listed.
+        other_type: bool,
     },
-    /// The key is marked as `@revoked` for this host.
+    /// The key, or the authority that certified it, is marked as `@revoked` for this host.
     Revoked {
         /// Where that is said.
         file: PathBuf,
         /// On which line, from 1.
         line: usize,
     },
+    /// The host presents a certificate that does not hold, and the key in it is not listed either.
+    Uncertified(CertificateFault),
 }
 
 impl Verdict {
@@ -79,10 +98,11 @@ impl Verdict {
         match self {
             Self::Known => Ok(()),
             Self::Unknown => Err(HostKeyError::Unknown { host, fingerprint }),
-            Self::Changed { file, line, listed } => {
-                Err(HostKeyError::Changed { host, fingerprint, file, line, listed })
+            Self::Changed { file, line, listed, other_type } => {
+                Err(HostKeyError::Changed { host, fingerprint, file, line, listed, other_type })
             }
             Self::Revoked { file, line } => Err(HostKeyError::Revoked { host, fingerprint, file, line }),
+            Self::Uncertified(fault) => Err(HostKeyError::Certificate { host, fingerprint, fault }),
         }
     }
 }
@@ -110,9 +130,20 @@ pub struct KnownHosts {
 struct Entry {
     file: PathBuf,
     line: usize,
-    revoked: bool,
+    marker: Marker,
     hosts: Hosts,
     key: PublicKey,
+}
+
+/// What an entry says of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Marker {
+    /// It is the host's.
+    Plain,
+    /// It signs certificates for the host.
+    Authority,
+    /// It must never be used again.
+    Revoked,
 }
 
 #[derive(Debug)]
@@ -147,45 +178,91 @@ impl KnownHosts {
 
     /// Judges `key` as presented by `host`.
     pub fn verdict(&self, host: &HostName, key: &PublicKey) -> Verdict {
-        match (self.verdict_on(&host.exact, key), &host.bare) {
-            // Off port 22 ssh also accepts an entry for the bare name, but holds none against the host.
-            (Verdict::Unknown, Some(bare)) => match self.verdict_on(bare, key) {
-                Verdict::Changed { .. } => Verdict::Unknown,
-                verdict @ (Verdict::Known | Verdict::Unknown | Verdict::Revoked { .. }) => verdict,
-            },
-            (verdict, _) => verdict,
+        self.under_each_name(host, |name| self.verdict_on(name, key))
+    }
+
+    /// Judges a certificate as presented by `host` at the time `now`, in seconds since 1970.
+    ///
+    /// It counts when an `@cert-authority` line for the host lists its signer and it is without fault. Else, as with ssh, the
+    /// key in it is judged like one that came without a certificate.
+    pub fn verdict_on_certificate(&self, host: &HostName, certificate: &Certificate, now: u64) -> Verdict {
+        let key = PublicKey::from(certificate.public_key().clone());
+        let signer = certificate.signature_key();
+        self.under_each_name(host, |name| {
+            if let Some(revoked) = self.revoked(name, signer) {
+                return revoked;
+            }
+            let listed = self.of(name, Marker::Authority).any(|entry| entry.key.key_data() == signer);
+            let fault = match listed {
+                true => CertificateFault::find(certificate, host.principal(), now),
+                false => Some(CertificateFault::Foreign),
+            };
+            match (self.verdict_on(name, &key), fault) {
+                (revoked @ Verdict::Revoked { .. }, _) => revoked,
+                (_, None) => Verdict::Known,
+                (Verdict::Unknown, Some(fault)) => Verdict::Uncertified(fault),
+                (verdict, _) => verdict,
+            }
+        })
+    }
+
+    /// Off port 22 ssh also accepts an entry for the bare name, but holds only a revocation against the host.
+    fn under_each_name(&self, host: &HostName, verdict_on: impl Fn(&str) -> Verdict) -> Verdict {
+        let exact = verdict_on(&host.exact);
+        let (Verdict::Unknown | Verdict::Uncertified(_), Some(bare)) = (&exact, &host.bare) else {
+            return exact;
+        };
+        match (verdict_on(bare), exact) {
+            (decided @ (Verdict::Known | Verdict::Revoked { .. }), _) => decided,
+            // The signer may be listed under the bare name only; then its fault tells more.
+            (fault @ Verdict::Uncertified(_), Verdict::Uncertified(CertificateFault::Foreign)) => fault,
+            (Verdict::Unknown | Verdict::Changed { .. } | Verdict::Uncertified(_), exact) => exact,
         }
+    }
+
+    /// The entries for `name` that say this of their key.
+    fn of(&self, name: &str, marker: Marker) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().filter(move |entry| entry.marker == marker && entry.hosts.contains(name))
+    }
+
+    fn revoked(&self, name: &str, key: &KeyData) -> Option<Verdict> {
+        let entry = self.of(name, Marker::Revoked).find(|entry| entry.key.key_data() == key)?;
+        Some(Verdict::Revoked { file: entry.file.clone(), line: entry.line })
     }
 
     fn verdict_on(&self, name: &str, key: &PublicKey) -> Verdict {
-        let of_host = || self.entries.iter().filter(|entry| entry.hosts.contains(name));
-        let same = |entry: &&Entry| entry.key.key_data() == key.key_data();
-        if let Some(entry) = of_host().filter(|entry| entry.revoked).find(same) {
-            return Verdict::Revoked { file: entry.file.clone(), line: entry.line };
+        if let Some(revoked) = self.revoked(name, key.key_data()) {
+            return revoked;
         }
-        let mut listed = of_host().filter(|entry| !entry.revoked).peekable();
-        let Some(first) = listed.peek().copied() else { return Verdict::Unknown };
-        match listed.find(same) {
-            Some(_) => Verdict::Known,
-            None => Verdict::Changed {
-                file: first.file.clone(),
-                line: first.line,
-                listed: first.key.fingerprint(russh::keys::HashAlg::Sha256).to_string(),
-            },
+        let listed: Vec<_> = self.of(name, Marker::Plain).collect();
+        if listed.iter().any(|entry| entry.key.key_data() == key.key_data()) {
+            return Verdict::Known;
+        }
+        let same_type = |entry: &&&Entry| entry.key.algorithm() == key.algorithm();
+        let Some(nearest) = listed.iter().find(same_type).or(listed.first()) else { return Verdict::Unknown };
+        Verdict::Changed {
+            file: nearest.file.clone(),
+            line: nearest.line,
+            listed: nearest.key.fingerprint(HashAlg::Sha256).to_string(),
+            other_type: nearest.key.algorithm() != key.algorithm(),
         }
     }
 
-    /// The types of the keys listed for `host`, so that the server can be asked for one of these.
+    /// The types of the keys listed for `host`, so that the server can be asked for one of these first.
     pub fn key_types(&self, host: &HostName) -> Vec<Algorithm> {
-        let types_for = |name: &str| -> Vec<Algorithm> {
-            let of_host = self.entries.iter().filter(|entry| !entry.revoked && entry.hosts.contains(name));
-            of_host.map(|entry| entry.key.algorithm()).collect()
-        };
+        let types_for =
+            |name: &str| self.of(name, Marker::Plain).map(|entry| entry.key.algorithm()).collect::<Vec<_>>();
         let exact = types_for(&host.exact);
         match &host.bare {
             Some(bare) if exact.is_empty() => types_for(bare),
             _ => exact,
         }
+    }
+
+    /// Whether an authority is listed that could vouch for `host`.
+    pub fn has_authority(&self, host: &HostName) -> bool {
+        let names = [Some(&host.exact), host.bare.as_ref()];
+        names.into_iter().flatten().any(|name| self.of(name, Marker::Authority).next().is_some())
     }
 }
 
@@ -193,10 +270,10 @@ impl Entry {
     fn parse(file: &Path, line: usize, text: &str) -> Option<Self> {
         let mut fields = text.split_ascii_whitespace().peekable();
         let first = fields.next_if(|field| field.starts_with('@'));
-        let revoked = match first {
-            None => false,
-            Some("@revoked") => true,
-            // A CA vouches for certificates, and an unknown marker for nothing.
+        let marker = match first {
+            None => Marker::Plain,
+            Some("@cert-authority") => Marker::Authority,
+            Some("@revoked") => Marker::Revoked,
             Some(_) => return None,
         };
         let hosts = fields.next().filter(|hosts| !hosts.starts_with('#'))?;
@@ -204,7 +281,7 @@ impl Entry {
         Some(Self {
             file: file.to_owned(),
             line,
-            revoked,
+            marker,
             hosts: Hosts::parse(hosts)?,
             key: russh::keys::parse_public_key_base64(blob).ok()?,
         })
@@ -226,7 +303,7 @@ impl Hosts {
     fn contains(&self, name: &str) -> bool {
         match self {
             Self::Hashed { salt, hash } => {
-                let mut mac = Hmac::<Sha1>::new_from_slice(salt).expect("HMAC takes a key of any length");
+                let mut mac = hmac(salt);
                 mac.update(name.as_bytes());
                 mac.verify_slice(hash).is_ok()
             }
@@ -238,6 +315,10 @@ impl Hosts {
             }
         }
     }
+}
+
+fn hmac(salt: &[u8]) -> Hmac<Sha1> {
+    Hmac::new_from_slice(salt).expect("HMAC takes a key of any length")
 }
 
 /// Whether `name` matches `pattern`, in which `*` stands for any text and `?` for any character. Linear in practice:

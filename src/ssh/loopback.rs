@@ -57,6 +57,8 @@ impl LoopbackServer {
             agent: None,
             known_hosts: vec![self.directory.path().join("known_hosts")],
             host_key_alias: None,
+            accept_new: false,
+            hash_known_hosts: false,
             connect_timeout: std::time::Duration::from_secs(10),
             keepalive: std::time::Duration::from_secs(15),
             jump: None,

@@ -7,6 +7,7 @@
 
 mod aliases;
 mod auth;
+mod certificate;
 mod channel;
 mod config;
 mod connection;
@@ -18,6 +19,7 @@ mod pool;
 mod trust;
 
 pub use aliases::concrete_aliases;
+pub use certificate::CertificateFault;
 pub use channel::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
 pub use config::{ConfigError, HostConfig, HostOverrides, Resolver};
 pub use connection::{Connection, Connector, Negotiated};

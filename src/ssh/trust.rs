@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use russh::keys::{HashAlg, PublicKey};
 
+use super::host_key::fingerprint;
 use super::{HostConfig, HostKeyError, HostName, KnownHosts, KnownHostsError, Verdict};
 
 /// The key that a host presents, and what known_hosts says about it.
@@ -46,7 +47,7 @@ impl PresentedKey {
     pub(super) fn not_spoken_against(self) -> Result<Self, HostKeyError> {
         match &self.verdict {
             Verdict::Known | Verdict::Unknown => Ok(self),
-            verdict @ (Verdict::Changed { .. } | Verdict::Revoked { .. }) => {
+            verdict @ (Verdict::Changed { .. } | Verdict::Revoked { .. } | Verdict::Uncertified(_)) => {
                 verdict.clone().judge(&HostName::of(&self.host), &self.fingerprint()).map(|()| self)
             }
         }
@@ -54,7 +55,7 @@ impl PresentedKey {
 
     /// Its type and SHA-256 fingerprint.
     pub fn fingerprint(&self) -> String {
-        format!("{} {}", self.key.algorithm(), self.key.fingerprint(HashAlg::Sha256))
+        fingerprint(&self.key)
     }
 
     /// Its fingerprint as a picture, as ssh-keygen draws it.
@@ -78,13 +79,14 @@ impl PresentedKey {
         match known.verdict(&name, &self.key) {
             Verdict::Known => return Ok(file.clone()),
             Verdict::Unknown => {}
-            verdict @ (Verdict::Changed { .. } | Verdict::Revoked { .. }) => {
+            verdict @ (Verdict::Changed { .. } | Verdict::Revoked { .. } | Verdict::Uncertified(_)) => {
                 verdict.judge(&name, &self.fingerprint())?;
             }
         }
         let key = self.key.to_openssh().map_err(|error| unwritable(io::Error::other(error)))?;
         let line_end = if ends_in_mid_line(&mut opened).map_err(unwritable)? { "\n" } else { "" };
-        let line = format!("{line_end}{} {}\n", name.as_str(), key.trim_end());
+        let name = if self.host.hash_known_hosts { name.hashed() } else { name.as_str().to_owned() };
+        let line = format!("{line_end}{name} {}\n", key.trim_end());
         opened.write_all(line.as_bytes()).and_then(|()| opened.sync_all()).map_err(unwritable)?;
         Ok(file.clone())
     }

@@ -12,7 +12,7 @@ mod mcp_client;
 mod sshd;
 
 pub use mcp_client::McpClient;
-pub use sshd::Sshd;
+pub use sshd::{Sshd, keygen, ssh_keygen};
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -22,16 +22,23 @@ impl Sshd {
 
     /// With more lines in its sshd_config.
     pub async fn with(options: &str) -> Self {
+        Self::prepared(options, |_| {}).await
+    }
+
+    /// With more lines in its sshd_config, in which DIR is its directory, and more files there.
+    pub async fn prepared(options: &str, prepare: impl FnOnce(&Path)) -> Self {
         let directory =
             tempfile::Builder::new().prefix("sshjobs-sshd").tempdir().expect("a temporary directory");
         for key in ["host", "id", "other"] {
-            keygen(&directory.path().join(key));
+            keygen(&directory.path().join(key), &["-t", "ed25519"]);
         }
         let public = std::fs::read_to_string(directory.path().join("id.pub")).expect("a public key");
         std::fs::write(directory.path().join("authorized_keys"), public).expect("written");
+        prepare(directory.path());
+        let options = options.replace("DIR", &directory.path().display().to_string());
         for _ in 0..5 {
             let port = free_port();
-            if let Some(child) = launch(directory.path(), port, options).await {
+            if let Some(child) = launch(directory.path(), port, &options).await {
                 let sshd = Self { directory, port, child };
                 sshd.trust("host");
                 sshd.configure("id");
@@ -159,13 +166,20 @@ fn sshd_program() -> &'static str {
         .expect("these tests need OpenSSH's sshd; `make test` installs it (package openssh-server)")
 }
 
-fn keygen(file: &Path) {
+/// Makes a key without a passphrase.
+pub fn keygen(file: &Path, kind: &[&str]) {
+    ssh_keygen(&[kind, &["-N", "", "-f", &file.display().to_string()]].concat());
+}
+
+/// Runs ssh-keygen, quietly.
+pub fn ssh_keygen(arguments: &[&str]) {
     let status = Command::new("ssh-keygen")
-        .args(["-q", "-t", "ed25519", "-N", "", "-f"])
-        .arg(file)
+        .arg("-q")
+        .args(arguments)
+        .stdout(Stdio::null())
         .status()
         .expect("these tests need ssh-keygen; `make test` installs it");
-    assert!(status.success());
+    assert!(status.success(), "ssh-keygen {arguments:?}");
 }
 
 fn free_port() -> u16 {

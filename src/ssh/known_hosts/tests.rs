@@ -18,7 +18,7 @@ fn judge(file: &str, address: &str, port: u16, presented: &str) -> Verdict {
 
 fn changed(line: usize) -> Verdict {
     let listed = key(K1).fingerprint(russh::keys::HashAlg::Sha256).to_string();
-    Verdict::Changed { file: "kh".into(), line, listed }
+    Verdict::Changed { file: "kh".into(), line, listed, other_type: false }
 }
 
 fn revoked(line: usize) -> Verdict {
@@ -37,7 +37,8 @@ fn a_listed_key_is_known_and_another_is_changed() {
 
 #[test]
 fn a_key_of_another_type_is_changed_not_new() {
-    assert_eq!(judge(&format!("web1 {K1}"), "web1", 22, ECDSA), changed(1));
+    let verdict = judge(&format!("web1 {K1}"), "web1", 22, ECDSA);
+    assert!(matches!(verdict, Verdict::Changed { line: 1, other_type: true, .. }), "{verdict:?}");
 }
 
 #[test]
