@@ -1,8 +1,9 @@
 //! The `sshjobs` program: reads the command line and the configuration, then hands over to one of the faces.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
-use sshjobs::api::{Access, Code, Config, Error, Service};
+use sshjobs::api::{Access, Askpass, Code, Config, Error, Prompter, Service};
 use sshjobs::cli::{self, Cli, Exit, Verb};
 use sshjobs::mcp;
 
@@ -50,9 +51,9 @@ fn run(cli: Cli, config: Config) -> Exit {
         match cli.verb {
             Verb::Demo(args) => cli::demo(args).await,
             Verb::Serve(_) => serve(config).await,
-            Verb::Run(args) => cli::run(&Service::new(config.for_one_reader(), Access::Any), args).await,
-            Verb::Trust(args) => cli::trust(&Service::new(config, Access::Any), args).await,
-            Verb::Hosts(args) => cli::hosts(&Service::new(config, Access::Any), args).await,
+            Verb::Run(args) => cli::run(&for_a_person(config.for_one_reader()), args).await,
+            Verb::Trust(args) => cli::trust(&for_a_person(config), args).await,
+            Verb::Hosts(args) => cli::hosts(&for_a_person(config), args).await,
         }
     });
     // A thread may still be reading stdin or writing to a pipe that nobody reads: don't wait for it.
@@ -60,8 +61,26 @@ fn run(cli: Cli, config: Config) -> Exit {
     exit
 }
 
+/// A person may name any host, and is asked what a login needs: on the terminal, or where there is none as ssh does.
+fn for_a_person(config: Config) -> Service {
+    let at_the_terminal =
+        cli::TerminalPrompter::new().map(|prompter| Arc::new(prompter) as Arc<dyn Prompter>);
+    match at_the_terminal.or_else(askpass) {
+        Some(prompter) => Service::asking(config, Access::Any, prompter),
+        None => Service::new(config, Access::Any),
+    }
+}
+
+fn askpass() -> Option<Arc<dyn Prompter>> {
+    Askpass::from_env().map(|askpass| Arc::new(askpass) as Arc<dyn Prompter>)
+}
+
 async fn serve(config: Config) -> Exit {
-    match mcp::serve_stdio(Service::new(config, Access::Listed)).await {
+    let service = match askpass() {
+        Some(prompter) => Service::asking(config, Access::Listed, prompter),
+        None => Service::new(config, Access::Listed),
+    };
+    match mcp::serve_stdio(service).await {
         Ok(()) => Exit::SUCCESS,
         Err(error) => {
             cli::report(&Error::new(Code::Io, error.to_string(), "start it from an MCP client"));

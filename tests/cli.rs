@@ -415,3 +415,54 @@ async fn trust_does_not_touch_what_known_hosts_speaks_against() {
     assert!(text(&changed.stderr).contains("host_key_changed"), "{}", text(&changed.stderr));
     assert_eq!(std::fs::read_to_string(sshd.path("known_hosts")).unwrap(), before);
 }
+
+#[tokio::test]
+async fn without_an_ssh_program_what_is_understood_works_and_the_rest_is_refused() {
+    let sshd = Sshd::start().await;
+    let without_ssh = |command: &str| {
+        sshjobs(&sshd).args(["run", HOST, "--", command]).env("PATH", "/nonexistent").output().unwrap()
+    };
+    let output = without_ssh("echo here");
+    assert_eq!(text(&output.stdout), "here\n", "{}", text(&output.stderr));
+    sshd.append("Match exec true\n");
+    let output = without_ssh("echo here");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(255));
+    assert!(said.contains("unsupported") && said.contains("Match is not understood"), "{said}");
+}
+
+#[tokio::test]
+async fn a_passphrase_is_asked_for_at_the_terminal_and_not_shown() {
+    let sshd = Sshd::start().await;
+    let key = sshd.path("id").display().to_string();
+    support::ssh_keygen(&["-p", "-a", "2", "-P", "", "-N", "canary-of-the-test", "-f", &key]);
+    let command = format!(
+        "{} --ssh-config {} run {HOST} -- 'echo he''re'",
+        env!("CARGO_BIN_EXE_sshjobs"),
+        sshd.ssh_config().display()
+    );
+    let mut script = Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut keys, mut screen) = (script.stdin.take().unwrap(), script.stdout.take().unwrap());
+    let mut seen = Vec::new();
+    let mut piece = [0; 512];
+    while !text(&seen).contains("/id: ") {
+        let count = screen.read(&mut piece).unwrap();
+        assert!(count > 0, "{:?}", text(&seen));
+        seen.extend_from_slice(&piece[..count]);
+    }
+    keys.write_all(b"canary-of-the-test\r").unwrap();
+    while !text(&seen).contains("here") {
+        let count = screen.read(&mut piece).unwrap();
+        assert!(count > 0, "{:?}", text(&seen));
+        seen.extend_from_slice(&piece[..count]);
+    }
+    drop(keys);
+    script.wait().unwrap();
+    assert!(!text(&seen).contains("canary"), "{:?}", text(&seen));
+}

@@ -6,7 +6,7 @@ mod support;
 
 use std::path::PathBuf;
 
-use sshjobs::api::{Code, Error, JobState, Service, SpawnRequest};
+use sshjobs::api::{Access, Code, Config, Error, HostTable, JobState, Service, SpawnRequest};
 use support::{HOST, Sshd, canonical_loop, run, spawn};
 
 /// An ssh_config in which the host has `jumps` before it, and each of `bastions` has a name of its own: b0, b1 …
@@ -121,4 +121,33 @@ async fn a_way_without_end_is_refused() {
     bastion.append("  ProxyJump b0\n");
     assert_eq!(error(&host, &[&bastion], "b0").await.code, Code::InvalidArgument);
     assert_eq!(error(&host, &[&bastion], "b0:port").await.code, Code::UnknownHost, "ssh itself refuses this");
+}
+
+/// Reaches an address with nothing but a shell.
+const NETCAT: &str = "bash -c 'exec 3<>/dev/tcp/%h/%p; cat <&3 & exec cat >&3'";
+
+#[tokio::test]
+async fn a_proxy_command_is_run_only_when_the_configuration_allows_it() {
+    let host = Sshd::start().await;
+    host.append(&format!("  ProxyCommand {NETCAT}\n"));
+    let refused = run(&support::service(&host.ssh_config(), Default::default()), "true").await.unwrap_err();
+    assert_eq!(refused.code, Code::Unsupported);
+    assert!(refused.hint.contains("allow_proxy_command"), "{refused}");
+    assert_eq!(logins(&host), 0);
+    let config =
+        Config { ssh_config: Some(host.ssh_config()), allow_proxy_command: true, ..Config::default() };
+    let service = Service::new(config, Access::Listed);
+    assert_eq!(run(&service, "echo here").await.unwrap().head, ["here"]);
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_configuration_goes_over_ssh_config_for_jump_hosts_too() {
+    let (host, bastion) = (Sshd::start().await, Sshd::start().await);
+    bastion.configure("other");
+    let file = config(&host, &[&bastion], "b0");
+    let table = HostTable { identity_file: Some(bastion.path("id")), ..HostTable::default() };
+    let hosts = std::collections::BTreeMap::from([("b0".to_owned(), table)]);
+    let config = Config { ssh_config: Some(file), hosts, ..Config::default() };
+    assert_eq!(run(&Service::new(config, Access::Listed), "echo here").await.unwrap().head, ["here"]);
 }

@@ -6,7 +6,7 @@ use etcetera::BaseStrategy;
 use serde::Deserialize;
 
 use crate::runner::Limits;
-use crate::ssh::HostOverrides;
+use crate::ssh::{HostOverrides, SecretSource};
 
 /// The program's configuration, a TOML file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -20,6 +20,8 @@ pub struct Config {
     pub hosts: BTreeMap<String, HostTable>,
     /// Whether agents may name any host, as a person with ssh may.
     pub allow_any_host: bool,
+    /// Whether a ProxyCommand of ssh_config may be run on this machine to reach a host.
+    pub allow_proxy_command: bool,
     /// The ssh_config file instead of the user's and the system's.
     pub ssh_config: Option<PathBuf>,
 }
@@ -56,6 +58,35 @@ pub struct HostTable {
     pub identity_file: Option<PathBuf>,
     /// The known_hosts file to use.
     pub known_hosts: Option<PathBuf>,
+    /// Where the passphrase of the keys is had from.
+    pub passphrase: Option<SecretTable>,
+    /// Where the password is had from.
+    pub password: Option<SecretTable>,
+    /// Words to find it by.
+    pub tags: Vec<String>,
+}
+
+/// Where a secret is had from: `{ env = "NAME" }`, `{ file = "PATH" }` or `{ command = "COMMAND" }`. It never stands in the
+/// configuration itself.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SecretTable {
+    /// An environment variable of this program.
+    Env(String),
+    /// A file that only its owner can read.
+    File(PathBuf),
+    /// The first line that a command prints.
+    Command(String),
+}
+
+impl From<SecretTable> for SecretSource {
+    fn from(table: SecretTable) -> Self {
+        match table {
+            SecretTable::Env(name) => Self::Env(name),
+            SecretTable::File(file) => Self::File(file),
+            SecretTable::Command(command) => Self::Command(command),
+        }
+    }
 }
 
 impl From<&HostTable> for HostOverrides {
@@ -66,6 +97,8 @@ impl From<&HostTable> for HostOverrides {
             user: table.user.clone(),
             identity_file: table.identity_file.clone(),
             known_hosts: table.known_hosts.clone(),
+            passphrase: table.passphrase.clone().map(Into::into),
+            password: table.password.clone().map(Into::into),
         }
     }
 }

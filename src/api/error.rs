@@ -204,7 +204,8 @@ fn connect(error: &ConnectError, message: String) -> Error {
         ConnectError::Auth { .. } => Error::new(
             Code::AuthFailed,
             message,
-            "check the user and the key; a key with a passphrase must be in an ssh-agent",
+            "check the user and its keys; what a login asks for comes from an ssh-agent, from passphrase or password in \
+             [hosts.NAME], or from a person at the terminal of `sshjobs run`",
         ),
         ConnectError::Protocol { .. } => {
             Error::new(Code::ConnectionLost, message, "check that an SSH server listens there, and its log")
@@ -224,8 +225,22 @@ fn config(error: &ConfigError, message: String) -> Error {
         ConfigError::TooManyJumps(_) => {
             Error::new(Code::InvalidArgument, message, "correct ProxyJump in ssh_config")
         }
-        ConfigError::Unsupported { .. } => {
-            Error::new(Code::Unsupported, message, "use a host that is reached directly")
+        ConfigError::Unsupported { .. } => Error::new(
+            Code::Unsupported,
+            message,
+            "remove the option for this host; the command goes with the job",
+        ),
+        ConfigError::ProxyCommand { .. } => Error::new(
+            Code::Unsupported,
+            message,
+            "set allow_proxy_command = true in the configuration, or use ProxyJump",
+        ),
+        ConfigError::NotUnderstood { .. } => {
+            Error::new(Code::Unsupported, message, "install the OpenSSH client, which understands all of it")
+        }
+        ConfigError::Unreadable { .. } => Error::new(Code::Io, message, "make the file readable"),
+        ConfigError::Token { .. } => {
+            Error::new(Code::InvalidArgument, message, "correct the value in ssh_config, or set the variable")
         }
     }
 }

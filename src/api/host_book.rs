@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use super::config::nearest;
 use super::{Code, Config, Error};
 use crate::runner::Directory;
-use crate::ssh::{ConnectError, HostConfig, HostOverrides, Resolver, concrete_aliases};
+use crate::ssh::{ConnectError, HostConfig, Resolver, concrete_aliases};
 
 /// Which hosts a caller may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,6 @@ pub enum Access {
 /// Knows which hosts there are and how each is reached.
 pub(super) struct HostBook {
     resolver: Resolver,
-    tables: BTreeMap<String, HostOverrides>,
     access: Access,
     /// Hosts that no configuration lists, such as the demo's.
     given: BTreeMap<String, HostConfig>,
@@ -29,8 +28,11 @@ pub(super) struct HostBook {
 impl HostBook {
     pub(super) fn new(config: &Config, access: Access) -> Self {
         Self {
-            resolver: Resolver { ssh_config: config.ssh_config.clone() },
-            tables: config.hosts.iter().map(|(name, table)| (name.clone(), table.into())).collect(),
+            resolver: Resolver {
+                ssh_config: config.ssh_config.clone(),
+                overrides: config.hosts.iter().map(|(name, table)| (name.clone(), table.into())).collect(),
+                proxy_commands: config.allow_proxy_command,
+            },
             access: if config.allow_any_host { Access::Any } else { access },
             given: BTreeMap::new(),
             last_errors: Mutex::default(),
@@ -48,12 +50,19 @@ impl HostBook {
         let aliases = concrete_aliases(file).map_err(|error| {
             Error::new(Code::Io, format!("can't read ssh_config: {error}"), "make the file readable")
         })?;
-        Ok(aliases.into_iter().chain(self.tables.keys().cloned()).chain(self.given.keys().cloned()).collect())
+        Ok(aliases
+            .into_iter()
+            .chain(self.resolver.overrides.keys().cloned())
+            .chain(self.given.keys().cloned())
+            .collect())
     }
 
     /// Refuses a host that callers may not name.
     pub(super) fn check(&self, name: &str) -> Result<(), Error> {
-        if self.access == Access::Any || self.given.contains_key(name) || self.tables.contains_key(name) {
+        if self.access == Access::Any
+            || self.given.contains_key(name)
+            || self.resolver.overrides.contains_key(name)
+        {
             return Ok(());
         }
         let names = self.names()?;
@@ -73,8 +82,7 @@ impl HostBook {
         if let Some(host) = self.given.get(name) {
             return Ok(host.clone());
         }
-        let overrides = self.tables.get(name).cloned().unwrap_or_default();
-        Ok(self.resolver.resolve(name, &overrides).await?)
+        Ok(self.resolver.resolve(name).await?)
     }
 
     pub(super) fn last_error(&self, name: &str) -> Option<String> {

@@ -27,7 +27,7 @@ mod wait;
 mod write;
 
 pub use clamp::Clamped;
-pub use config::{Config, ConfigFileError, Defaults, HostTable};
+pub use config::{Config, ConfigFileError, Defaults, HostTable, SecretTable};
 pub use demo::Demo;
 pub use error::{Code, Error};
 pub use follow::{Follow, Output};
@@ -50,3 +50,4 @@ pub use write::{WriteReply, WriteRequest};
 
 pub use crate::output::{TerminalFilter, clean};
 pub use crate::runner::Limits;
+pub use crate::ssh::{Answer, Askpass, Prompter, Question};

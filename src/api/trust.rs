@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::error::chain;
 use super::{Code, Error, Service};
 use crate::runner::SpawnError;
-use crate::ssh::{Connector, PresentedKey, TrustError, Verdict};
+use crate::ssh::{Connector, PresentedKey, Secrets, TrustError, Verdict};
 
 /// The key that a host presents to whoever asks; see [`Service::host_key`].
 pub struct HostKey {
@@ -26,7 +26,10 @@ impl Service {
         self.hosts.check(host)?;
         let failed = |error| Error::from(SpawnError::Connect(Arc::new(error)));
         let config = self.hosts.resolve(host).await.map_err(failed)?;
-        let presented = Connector::default().look_at_key(&config).await.map_err(failed)?;
+        let presented = Connector::asking(Secrets::asking(self.prompter.clone()))
+            .look_at_key(&config)
+            .await
+            .map_err(failed)?;
         Ok(HostKey {
             address: format!("{} port {}", config.address, config.port),
             fingerprint: presented.fingerprint(),

@@ -7,6 +7,7 @@ mod args;
 mod demo;
 mod exit;
 mod hosts;
+mod prompt;
 mod run;
 mod screen;
 mod stdin;
@@ -19,5 +20,6 @@ pub use args::{
 pub use demo::demo;
 pub use exit::{Exit, report};
 pub use hosts::hosts;
+pub use prompt::TerminalPrompter;
 pub use run::run;
 pub use trust::trust;

@@ -13,7 +13,9 @@ use super::sweep::sweep;
 use super::traffic::Metered;
 use super::{Limits, Lookup, Reader, SpawnError, WriteError};
 use crate::job::{ExecPlan, Job, JobId, JobSpec, Nonce, Outcome, Phase, Prelude, Reads, reading_script};
-use crate::ssh::{ChannelError, ChannelReader, ConnectError, Connector, Lease, Pool, PoolError, Usage};
+use crate::ssh::{
+    ChannelError, ChannelReader, ConnectError, Connector, Lease, Pool, PoolError, Secrets, Usage,
+};
 
 /// Runs jobs. Dropping it without [`shutdown`](Self::shutdown) stops its tasks and leaves remote processes alone.
 pub struct Runner<D: Directory> {
@@ -52,10 +54,10 @@ struct Started {
 }
 
 impl<D: Directory> Runner<D> {
-    /// A runner without jobs, which finds hosts through `directory`.
-    pub fn new(directory: D, limits: Limits) -> Self {
+    /// A runner without jobs, which finds hosts through `directory` and whose logins have `secrets`.
+    pub fn new(directory: D, limits: Limits, secrets: Secrets) -> Self {
         let shared = Arc::new(Shared {
-            pool: Pool::new(Linker { directory, connector: Connector::default() }, limits.pool()),
+            pool: Pool::new(Linker { directory, connector: Connector::asking(secrets) }, limits.pool()),
             limits,
             registry: Mutex::default(),
             stopping: CancellationToken::new(),

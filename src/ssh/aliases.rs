@@ -3,7 +3,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// How deep `Include` may nest, as in ssh.
-const MAX_DEPTH: usize = 16;
+pub(super) const MAX_DEPTH: usize = 16;
 
 /// The host names that ssh_config's `Host` lines spell out, without wildcards or negations, `Include`s followed.
 ///
@@ -45,7 +45,7 @@ fn is_concrete(name: &str) -> bool {
     !name.contains(['*', '?', '!'])
 }
 
-fn included_files(pattern: &str, base: &Path) -> Vec<PathBuf> {
+pub(super) fn included_files(pattern: &str, base: &Path) -> Vec<PathBuf> {
     let home = etcetera::home_dir().unwrap_or_default();
     let path = match pattern.strip_prefix("~/") {
         Some(rest) => home.join(rest),
@@ -55,8 +55,8 @@ fn included_files(pattern: &str, base: &Path) -> Vec<PathBuf> {
     matches.into_iter().flatten().filter_map(Result::ok).collect()
 }
 
-/// `Keyword a "b c"`, `Keyword=a`; the keyword in lower case.
-fn keyword_and_arguments(line: &str) -> Option<(String, Vec<String>)> {
+/// `Keyword a "b c" # comment`, `Keyword=a`; the keyword in lower case.
+pub(super) fn keyword_and_arguments(line: &str) -> Option<(String, Vec<String>)> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
         return None;
@@ -66,7 +66,14 @@ fn keyword_and_arguments(line: &str) -> Option<(String, Vec<String>)> {
     let mut arguments = Vec::new();
     for (index, part) in rest.split('"').enumerate() {
         match index % 2 {
-            0 => arguments.extend(part.split_whitespace().map(str::to_owned)),
+            0 => {
+                for word in part.split_whitespace() {
+                    if word.starts_with('#') {
+                        return Some((keyword.to_ascii_lowercase(), arguments));
+                    }
+                    arguments.push(word.to_owned());
+                }
+            }
             _ => arguments.push(part.to_owned()),
         }
     }

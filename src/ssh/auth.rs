@@ -1,174 +1,444 @@
-use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use russh::client::{AuthResult, Handle};
+use russh::client::{AuthResult, Handle, KeyboardInteractiveAuthResponse as Response, Prompt};
 use russh::keys::agent::AgentIdentity;
 use russh::keys::agent::client::AgentClient;
-use russh::keys::{self, HashAlg, PrivateKey, PrivateKeyWithHashAlg, PublicKey};
+use russh::keys::ssh_key::public::KeyData;
+use russh::keys::{self, Algorithm, Certificate, HashAlg, PublicKey};
+use russh::{MethodKind, MethodSet};
+use secrecy::{ExposeSecret, SecretString};
+use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-use super::HostConfig;
-use super::host_key::{HandshakeError, HostKeyCheck};
+use super::host_key::{HandshakeError, HostKeyCheck, short_rsa};
+use super::key_file::{self, KeyFile, NoKey};
+use super::signer::{Agent, Busy, File, NoSignature};
+use super::{HostConfig, Question, Secrets};
 
-/// How long the agent may take to list its keys. Signing may wait for a touch or a prompt and has the step's own limit.
+/// How long the agent may take to list its keys.
 const AGENT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A server that asks for more logins in a row than this is not one to go on with.
+const MOST_STAGES: usize = 8;
+/// Nor is one that asks a person more questions than this.
+const MOST_ROUNDS: usize = 16;
 
-/// The attempts of one login, in ssh's order: keys of the agent, then key files. Nothing is tried twice.
+/// One login (RFC 4252), in ssh's order: keys (of certificates, of the agent, of files), keyboard-interactive, password. Where
+/// the server wants several, one after the other. No key is offered twice, and nothing is tried again but what a person
+/// mistyped.
 pub(super) struct Login<'a> {
     handle: &'a mut Handle<HostKeyCheck>,
     host: &'a HostConfig,
-    offered: Vec<PublicKey>,
+    secrets: &'a Secrets,
+    /// The methods that the server still takes; unknown until it has refused one.
+    remaining: Option<MethodSet>,
+    offered: Vec<Offer>,
     /// What was offered, or why it was not; for the error.
     tried: Vec<String>,
 }
 
-/// Whether there is a point in going on.
+#[derive(PartialEq)]
+enum Offer {
+    Key(KeyData),
+    Certificate(Box<Certificate>),
+}
+
+/// What came of an attempt.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     LetIn,
+    /// It was right, and the server wants another one (RFC 4252 §5.1).
+    Partial,
     Refused,
-    /// The server takes no more keys.
-    GiveUp,
 }
 
 impl<'a> Login<'a> {
-    pub(super) fn new(handle: &'a mut Handle<HostKeyCheck>, host: &'a HostConfig) -> Self {
-        Self { handle, host, offered: Vec::new(), tried: Vec::new() }
+    pub(super) fn new(
+        handle: &'a mut Handle<HostKeyCheck>,
+        host: &'a HostConfig,
+        secrets: &'a Secrets,
+    ) -> Self {
+        Self { handle, host, secrets, remaining: None, offered: Vec::new(), tried: Vec::new() }
     }
 
     /// Logs in, or says what was tried.
     pub(super) async fn run(mut self) -> Result<Result<(), String>, HandshakeError> {
-        let mut attempt = self.agent().await?;
-        for file in &self.host.identity_files {
-            if !matches!(attempt, Attempt::Refused) {
-                break;
+        for _ in 0..MOST_STAGES {
+            match self.stage().await? {
+                Attempt::LetIn => return Ok(Ok(())),
+                Attempt::Partial => self.tried.push("(which was right, and not enough)".to_owned()),
+                Attempt::Refused => break,
             }
-            attempt = self.key_file(file).await?;
         }
         if self.tried.is_empty() {
             let files: Vec<_> =
                 self.host.identity_files.iter().map(|file| file.display().to_string()).collect();
             self.tried.push(format!("no key, for there is none at {}", files.join(", ")));
         }
-        let tried = self.tried.join(", ");
-        Ok(if matches!(attempt, Attempt::LetIn) { Ok(()) } else { Err(tried) })
+        Ok(Err(self.tried.join(", ")))
     }
 
-    async fn agent(&mut self) -> Result<Attempt, HandshakeError> {
-        let Some(socket) = &self.host.agent else { return Ok(Attempt::Refused) };
-        let connected = async {
-            let mut agent = AgentClient::connect_uds(socket).await?;
-            let identities = agent.request_identities().await?;
-            Ok::<_, keys::Error>((agent, identities))
-        };
-        let (mut agent, identities) = match timeout(AGENT_TIMEOUT, connected).await {
-            Ok(Ok(connected)) => connected,
-            Ok(Err(error)) => return Ok(self.pass_over(format!("agent ({error})"))),
-            Err(_) => return Ok(self.pass_over(format!("agent (silent for {AGENT_TIMEOUT:?})"))),
-        };
-        let configured = self.configured_public_keys();
-        for identity in identities {
-            let AgentIdentity::PublicKey { key, comment } = identity else { continue };
-            if self.host.identities_only && !configured.iter().any(|own| own.key_data() == key.key_data()) {
-                continue;
+    /// Goes through the methods until one is right.
+    async fn stage(&mut self) -> Result<Attempt, HandshakeError> {
+        let methods = self.host.methods;
+        if methods.public_key && self.may(MethodKind::PublicKey) {
+            match self.public_keys().await? {
+                Attempt::Refused => {}
+                decided @ (Attempt::LetIn | Attempt::Partial) => return Ok(decided),
             }
-            self.tried.push(format!("agent key {} {comment}", key.fingerprint(HashAlg::Sha256)));
-            self.offered.push(key.clone());
-            let hash = self.hash_for(&key).await?;
-            let user = self.host.user.clone();
-            match self.handle.authenticate_publickey_with(user, key, hash, &mut agent).await {
-                Ok(result) => match verdict(&result) {
-                    Attempt::Refused => {}
-                    decided @ (Attempt::LetIn | Attempt::GiveUp) => return Ok(decided),
+        }
+        if self.remaining.is_none() && (methods.keyboard_interactive || methods.password) {
+            // Nothing was offered yet: ask what there is (RFC 4252 §5.2).
+            let call = self.handle.authenticate_none(self.host.user.clone());
+            let result = within(self.host.connect_timeout, call).await?;
+            match self.note(&result) {
+                Attempt::Refused => {}
+                decided @ (Attempt::LetIn | Attempt::Partial) => return Ok(decided),
+            }
+        }
+        if methods.keyboard_interactive && self.may(MethodKind::KeyboardInteractive) {
+            match self.keyboard_interactive().await? {
+                Attempt::Refused => {}
+                decided @ (Attempt::LetIn | Attempt::Partial) => return Ok(decided),
+            }
+        }
+        if methods.password && self.may(MethodKind::Password) {
+            return self.password().await;
+        }
+        Ok(Attempt::Refused)
+    }
+
+    fn may(&self, method: MethodKind) -> bool {
+        self.remaining.as_ref().is_none_or(|remaining| remaining.contains(&method))
+    }
+
+    fn note(&mut self, result: &AuthResult) -> Attempt {
+        match result {
+            AuthResult::Success => Attempt::LetIn,
+            AuthResult::Failure { remaining_methods, partial_success } => {
+                self.remaining = Some(remaining_methods.clone());
+                if *partial_success { Attempt::Partial } else { Attempt::Refused }
+            }
+        }
+    }
+
+    async fn public_keys(&mut self) -> Result<Attempt, HandshakeError> {
+        let (mut agent, identities) = match self.agent().await {
+            Some((agent, identities)) => (Some(agent), identities),
+            None => (None, Vec::new()),
+        };
+        let files = &self.host.identity_files;
+        for certificate in key_file::certificates(&self.host.certificate_files, files) {
+            let held = identities
+                .iter()
+                .any(|identity| identity.public_key().key_data() == certificate.public_key());
+            let attempt = match (&mut agent, held) {
+                (Some(agent), true) => self.certificate_of_agent(certificate, agent).await?,
+                _ => match key_file::for_certificate(files, certificate.public_key()) {
+                    Some(file) => self.certificate_of_file(certificate, &file).await?,
+                    None => continue,
                 },
-                // The agent did not sign; the connection goes on.
-                Err(error) => self.tried.push(format!("(agent: {error})")),
+            };
+            if attempt != Attempt::Refused || !self.may(MethodKind::PublicKey) {
+                return Ok(attempt);
+            }
+        }
+        for identity in identities {
+            let Some(agent) = &mut agent else { break };
+            let attempt = match identity {
+                AgentIdentity::Certificate { certificate, .. } => {
+                    self.certificate_of_agent(certificate, agent).await?
+                }
+                AgentIdentity::PublicKey { key, comment } => self.key_of_agent(key, &comment, agent).await?,
+            };
+            if attempt != Attempt::Refused || !self.may(MethodKind::PublicKey) {
+                return Ok(attempt);
+            }
+        }
+        for file in files {
+            let attempt = self.key_of_file(file).await?;
+            if attempt != Attempt::Refused || !self.may(MethodKind::PublicKey) {
+                return Ok(attempt);
             }
         }
         Ok(Attempt::Refused)
     }
 
-    async fn key_file(&mut self, file: &Path) -> Result<Attempt, HandshakeError> {
-        let shown = file.display();
-        let key = match load(file) {
-            Ok(key) => key,
-            Err(NoKey::Missing) => return Ok(Attempt::Refused),
-            Err(NoKey::Unusable(why)) => return Ok(self.pass_over(format!("{shown} ({why})"))),
+    /// The agent and its keys, those first that are also configured.
+    async fn agent(&mut self) -> Option<(AgentClient<UnixStream>, Vec<AgentIdentity>)> {
+        let socket = self.host.agent.as_ref()?;
+        let connected = async {
+            let mut agent = AgentClient::connect_uds(socket).await?;
+            let identities = agent.request_identities().await?;
+            Ok::<_, keys::Error>((agent, identities))
         };
-        if self.offered.iter().any(|offered| offered.key_data() == key.public_key().key_data()) {
+        let (agent, mut identities) = match timeout(AGENT_TIMEOUT, connected).await {
+            Ok(Ok(connected)) => connected,
+            Ok(Err(error)) => {
+                self.tried.push(format!("agent ({error})"));
+                return None;
+            }
+            Err(_) => {
+                self.tried.push(format!("agent (silent for {AGENT_TIMEOUT:?})"));
+                return None;
+            }
+        };
+        let configured: Vec<PublicKey> =
+            self.host.identity_files.iter().filter_map(|file| key_file::public_key(file)).collect();
+        let is_configured = |identity: &AgentIdentity| {
+            configured.iter().any(|own| own.key_data() == identity.public_key().key_data())
+        };
+        if self.host.identities_only {
+            identities.retain(is_configured);
+        }
+        identities.sort_by_key(|identity| !is_configured(identity));
+        Some((agent, identities))
+    }
+
+    /// Whether this key is one to offer now; says so if it is.
+    fn offers(&mut self, offer: Offer, shown: String) -> bool {
+        let key = match &offer {
+            Offer::Key(key) => key,
+            Offer::Certificate(certificate) => certificate.public_key(),
+        };
+        if let Some(bits) = short_rsa(key) {
+            self.tried.push(format!("{shown} (not offered: RSA of {bits} bits is too short)"));
+            return false;
+        }
+        if self.offered.contains(&offer) {
+            return false;
+        }
+        self.offered.push(offer);
+        self.tried.push(shown);
+        true
+    }
+
+    async fn certificate_of_agent(
+        &mut self,
+        certificate: Certificate,
+        agent: &mut AgentClient<UnixStream>,
+    ) -> Result<Attempt, HandshakeError> {
+        let shown = format!("certificate {:?} of the agent", certificate.key_id());
+        if !self.offers(Offer::Certificate(Box::new(certificate.clone())), shown) {
             return Ok(Attempt::Refused);
         }
-        self.tried.push(shown.to_string());
-        let hash = self.hash_for(key.public_key()).await?;
-        let key = PrivateKeyWithHashAlg::new(Arc::new(key), hash);
-        let result = self.handle.authenticate_publickey(self.host.user.clone(), key).await?;
-        Ok(verdict(&result))
+        let hash = self.hash_for(&certificate.algorithm()).await?;
+        let user = self.host.user.clone();
+        let busy = Busy::default();
+        let mut signer = Agent { agent, busy: busy.clone() };
+        let call = self.handle.authenticate_certificate_with(user, certificate, hash, &mut signer);
+        let result = busy.within(self.host.connect_timeout, call).await;
+        self.signed(result)
     }
 
-    fn pass_over(&mut self, why: String) -> Attempt {
-        self.tried.push(why);
-        Attempt::Refused
+    async fn certificate_of_file(
+        &mut self,
+        certificate: Certificate,
+        file: &Path,
+    ) -> Result<Attempt, HandshakeError> {
+        let shown = format!("certificate {:?} with {}", certificate.key_id(), file.display());
+        let Some(key) = self.load(file) else { return Ok(Attempt::Refused) };
+        if !self.offers(Offer::Certificate(Box::new(certificate.clone())), shown) {
+            return Ok(Attempt::Refused);
+        }
+        let hash = self.hash_for(&certificate.algorithm()).await?;
+        let busy = Busy::default();
+        let mut signer = self.file(file, key, &busy);
+        let user = self.host.user.clone();
+        let call = self.handle.authenticate_certificate_with(user, certificate, hash, &mut signer);
+        let result = busy.within(self.host.connect_timeout, call).await;
+        self.signed(result)
     }
 
-    fn configured_public_keys(&self) -> Vec<PublicKey> {
-        let public = |file: &std::path::PathBuf| {
-            let mut beside = file.clone().into_os_string();
-            beside.push(".pub");
-            keys::load_public_key(beside).ok().or_else(|| Some(load(file).ok()?.public_key().clone()))
-        };
-        self.host.identity_files.iter().filter_map(public).collect()
+    async fn key_of_agent(
+        &mut self,
+        key: PublicKey,
+        comment: &str,
+        agent: &mut AgentClient<UnixStream>,
+    ) -> Result<Attempt, HandshakeError> {
+        let shown = format!("agent key {} {comment}", key.fingerprint(HashAlg::Sha256));
+        if !self.offers(Offer::Key(key.key_data().clone()), shown) {
+            return Ok(Attempt::Refused);
+        }
+        let hash = self.hash_for(&key.algorithm()).await?;
+        let user = self.host.user.clone();
+        let busy = Busy::default();
+        let mut signer = Agent { agent, busy: busy.clone() };
+        let call = self.handle.authenticate_publickey_with(user, key, hash, &mut signer);
+        let result = busy.within(self.host.connect_timeout, call).await;
+        self.signed(result)
+    }
+
+    async fn key_of_file(&mut self, file: &Path) -> Result<Attempt, HandshakeError> {
+        let Some(key) = self.load(file) else { return Ok(Attempt::Refused) };
+        let public = key.public().clone();
+        if !self.offers(Offer::Key(public.key_data().clone()), file.display().to_string()) {
+            return Ok(Attempt::Refused);
+        }
+        let hash = self.hash_for(&public.algorithm()).await?;
+        let busy = Busy::default();
+        let mut signer = self.file(file, key, &busy);
+        let user = self.host.user.clone();
+        let call = self.handle.authenticate_publickey_with(user, public, hash, &mut signer);
+        let result = busy.within(self.host.connect_timeout, call).await;
+        self.signed(result)
+    }
+
+    fn file(&self, path: &Path, key: KeyFile, busy: &Busy) -> File<'a> {
+        File { path: path.to_owned(), key, host: self.host, secrets: self.secrets, busy: busy.clone() }
+    }
+
+    fn load(&mut self, file: &Path) -> Option<KeyFile> {
+        match KeyFile::load(file) {
+            Ok(key) => Some(key),
+            Err(NoKey::Missing) => None,
+            Err(NoKey::Unusable(why)) => {
+                self.tried.push(format!("{} ({why})", file.display()));
+                None
+            }
+        }
+    }
+
+    /// A signer that gave no signature is as good as a refusal: the connection goes on.
+    fn signed(&mut self, result: Result<AuthResult, NoSignature>) -> Result<Attempt, HandshakeError> {
+        match result {
+            Ok(result) => Ok(self.note(&result)),
+            Err(NoSignature::Send(_)) => Err(russh::Error::SendError.into()),
+            Err(NoSignature::ServerSilent) => Err(HandshakeError::Silent),
+            Err(error) => {
+                self.tried.push(format!("({error})"));
+                Ok(Attempt::Refused)
+            }
+        }
+    }
+
+    /// Lets a person, or the configured password, answer the server's questions (RFC 4256).
+    async fn keyboard_interactive(&mut self) -> Result<Attempt, HandshakeError> {
+        let tries = if self.asks_a_person() { self.host.methods.prompts } else { 1 };
+        for _ in 0..tries {
+            let call = self.handle.authenticate_keyboard_interactive_start(self.host.user.clone(), None);
+            let mut response = within(self.host.connect_timeout, call).await?;
+            self.tried.push("keyboard-interactive".to_owned());
+            for round in 0..MOST_ROUNDS {
+                let (instructions, prompts) = match response {
+                    Response::Success => return Ok(Attempt::LetIn),
+                    Response::Failure { remaining_methods, partial_success } => {
+                        self.remaining = Some(remaining_methods);
+                        if partial_success {
+                            return Ok(Attempt::Partial);
+                        }
+                        break;
+                    }
+                    Response::InfoRequest { instructions, prompts, .. } => (instructions, prompts),
+                };
+                let Some(answers) = self.answers(round, &instructions, &prompts).await else {
+                    return Ok(Attempt::Refused);
+                };
+                let call = self.handle.authenticate_keyboard_interactive_respond(answers);
+                response = within(self.host.connect_timeout, call).await?;
+            }
+            if !self.may(MethodKind::KeyboardInteractive) {
+                break;
+            }
+        }
+        Ok(Attempt::Refused)
+    }
+
+    async fn answers(&mut self, round: usize, instructions: &str, prompts: &[Prompt]) -> Option<Vec<String>> {
+        let mut answers = Vec::new();
+        for prompt in prompts {
+            // The configured password is for the first hidden question, and for no other.
+            let is_password = round == 0 && answers.is_empty() && !prompt.echo;
+            let configured = if is_password { self.configured_password().await } else { None };
+            let answer = match configured {
+                Some(password) => Some(password),
+                None => {
+                    self.ask(format!("{instructions}\n{}", prompt.prompt).trim_start(), prompt.echo).await
+                }
+            };
+            let Some(answer) = answer else {
+                let shown: String = prompt.prompt.chars().filter(|c| !c.is_control()).take(80).collect();
+                self.tried.push(format!("(it asks {:?}, and nobody answers)", shown.trim()));
+                return None;
+            };
+            answers.push(answer.expose_secret().to_owned());
+        }
+        Some(answers)
+    }
+
+    async fn password(&mut self) -> Result<Attempt, HandshakeError> {
+        let route = self.host.route();
+        if let Some(known) = self.secrets.password(&route) {
+            let attempt = self.send_password(&known).await?;
+            if attempt == Attempt::Refused {
+                self.secrets.keep_password(route, None);
+            }
+            return Ok(attempt);
+        }
+        if let Some(configured) = self.configured_password().await {
+            return self.send_password(&configured).await;
+        }
+        for _ in 0..if self.asks_a_person() { self.host.methods.prompts } else { 0 } {
+            let question = format!("{}@{}'s password: ", self.host.user, self.host.address);
+            let Some(password) = self.ask(&question, false).await else { break };
+            let attempt = self.send_password(&password).await?;
+            if attempt != Attempt::Refused {
+                self.secrets.keep_password(route, Some(password));
+                return Ok(attempt);
+            }
+            if !self.may(MethodKind::Password) {
+                return Ok(Attempt::Refused);
+            }
+        }
+        self.tried.push("password (nobody gives one)".to_owned());
+        Ok(Attempt::Refused)
+    }
+
+    async fn send_password(&mut self, password: &SecretString) -> Result<Attempt, HandshakeError> {
+        self.tried.push("password".to_owned());
+        let call = self.handle.authenticate_password(self.host.user.clone(), password.expose_secret());
+        let result = within(self.host.connect_timeout, call).await?;
+        Ok(self.note(&result))
+    }
+
+    async fn configured_password(&mut self) -> Option<SecretString> {
+        match self.host.password.as_ref()?.read().await {
+            Ok(password) => Some(password),
+            Err(error) => {
+                self.tried.push(format!("password ({error})"));
+                None
+            }
+        }
+    }
+
+    fn asks_a_person(&self) -> bool {
+        self.host.password.is_none() && self.secrets.can_ask() && self.host.methods.prompts > 0
+    }
+
+    async fn ask(&self, text: &str, echo: bool) -> Option<SecretString> {
+        if self.host.methods.prompts == 0 {
+            return None;
+        }
+        let question = Question { host: self.host.name.clone(), text: text.to_owned(), echo };
+        self.secrets.ask(&question).await
     }
 
     /// RSA keys sign with SHA-2: the best the server names, never SHA-1.
-    async fn hash_for(&self, key: &PublicKey) -> Result<Option<HashAlg>, HandshakeError> {
-        if !key.algorithm().is_rsa() {
+    async fn hash_for(&self, algorithm: &Algorithm) -> Result<Option<HashAlg>, HandshakeError> {
+        if !matches!(algorithm, Algorithm::Rsa { .. }) {
             return Ok(None);
         }
-        let best = self.handle.best_supported_rsa_hash().await?.flatten();
+        let best = within(self.host.connect_timeout, self.handle.best_supported_rsa_hash()).await?.flatten();
         Ok(Some(best.unwrap_or(HashAlg::Sha512)))
     }
 }
 
-fn verdict(result: &AuthResult) -> Attempt {
-    match result {
-        AuthResult::Success => Attempt::LetIn,
-        AuthResult::Failure { remaining_methods, .. } => {
-            if remaining_methods.contains(&russh::MethodKind::PublicKey) {
-                Attempt::Refused
-            } else {
-                Attempt::GiveUp
-            }
-        }
+async fn within<T>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, russh::Error>>,
+) -> Result<T, HandshakeError> {
+    match timeout(limit, call).await {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(HandshakeError::Silent),
     }
-}
-
-enum NoKey {
-    Missing,
-    Unusable(String),
-}
-
-fn load(file: &Path) -> Result<PrivateKey, NoKey> {
-    let unusable = |error: &dyn std::fmt::Display| NoKey::Unusable(error.to_string());
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NoKey::Missing),
-        Err(error) => return Err(unusable(&error)),
-    };
-    if others_can_read(file).map_err(|error| unusable(&error))? {
-        return Err(NoKey::Unusable("others can read it; chmod 600 it".to_owned()));
-    }
-    match keys::decode_secret_key(&text, None) {
-        Ok(key) => Ok(key),
-        Err(keys::Error::KeyIsEncrypted) => {
-            Err(NoKey::Unusable("needs a passphrase; add it to an ssh-agent".to_owned()))
-        }
-        Err(error) => Err(unusable(&error)),
-    }
-}
-
-/// ssh ignores private keys that others can read, and so do we.
-fn others_can_read(file: &Path) -> io::Result<bool> {
-    use std::os::unix::fs::PermissionsExt;
-    Ok(std::fs::metadata(file)?.permissions().mode() & 0o077 != 0)
 }

@@ -1,11 +1,18 @@
+use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::Stdio;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio::process::Command;
 use tokio::time::timeout;
+
+use super::expand::Expander;
+use super::fallback;
+use super::hop::Hop;
+use super::secret::SecretSource;
 
 /// Everything that is needed to reach a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +27,14 @@ pub struct HostConfig {
     pub user: String,
     /// Private keys to try, in order. Those that don't exist are passed over.
     pub identity_files: Vec<PathBuf>,
+    /// User certificates besides those that stand beside the keys.
+    pub certificate_files: Vec<PathBuf>,
+    /// Where the passphrase of the keys is had from, if not from a person.
+    pub passphrase: Option<SecretSource>,
+    /// Where the password is had from, if not from a person.
+    pub password: Option<SecretSource>,
+    /// The ways to log in.
+    pub methods: Methods,
     /// Offer keys of the agent only when they are among the identity files.
     pub identities_only: bool,
     /// The agent's socket, if one is to be asked.
@@ -39,6 +54,27 @@ pub struct HostConfig {
     pub keepalive: Duration,
     /// The host through which this one is reached (ProxyJump); it may have one itself.
     pub jump: Option<Box<Self>>,
+    /// The command whose stdin and stdout lead to the host (ProxyCommand), for `/bin/sh`.
+    pub proxy_command: Option<String>,
+}
+
+/// The ways to log in that may be tried (RFC 4252).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Methods {
+    /// Keys and certificates.
+    pub public_key: bool,
+    /// Questions of the server (RFC 4256).
+    pub keyboard_interactive: bool,
+    /// A password.
+    pub password: bool,
+    /// How often a person is asked again who mistyped; 0 means never to ask anybody.
+    pub prompts: u32,
+}
+
+impl Default for Methods {
+    fn default() -> Self {
+        Self { public_key: true, keyboard_interactive: true, password: true, prompts: 3 }
+    }
 }
 
 impl HostConfig {
@@ -65,6 +101,10 @@ pub struct HostOverrides {
     pub identity_file: Option<PathBuf>,
     /// The known_hosts file to use.
     pub known_hosts: Option<PathBuf>,
+    /// Where the passphrase of the keys is had from.
+    pub passphrase: Option<SecretSource>,
+    /// Where the password is had from.
+    pub password: Option<SecretSource>,
 }
 
 /// Why a host's name could not be turned into a [`HostConfig`].
@@ -73,9 +113,41 @@ pub enum ConfigError {
     /// The text can't be a host's name.
     #[error("{0:?} is not a host name")]
     BadName(String),
-    /// There is no `ssh` program to ask.
+    /// The `ssh` program can't be run.
     #[error("the ssh program, which resolves host names, can't be run")]
     NoSsh(#[source] io::Error),
+    /// There is no `ssh` program, and ssh_config says what only it understands.
+    #[error("{}:{line}: without an ssh program to ask, {what} is not understood", file.display())]
+    NotUnderstood {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What stands there.
+        what: String,
+    },
+    /// An ssh_config file can't be read.
+    #[error("can't read {}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A value has a token or a variable that can't be expanded.
+    #[error("{name}: {what} can't be expanded")]
+    Token {
+        /// The host.
+        name: String,
+        /// The token and where it stands.
+        what: String,
+    },
+    /// The host is reached through a command, and the configuration does not allow that.
+    #[error("{name} is reached by a ProxyCommand, which runs on this machine")]
+    ProxyCommand {
+        /// The host.
+        name: String,
+    },
     /// `ssh -G` failed: ssh_config has a mistake.
     #[error("ssh can't resolve {name}: {message}")]
     Rejected {
@@ -90,8 +162,8 @@ pub enum ConfigError {
     /// ssh did not answer.
     #[error("ssh took longer than {0:?} to resolve the host")]
     TimedOut(Duration),
-    /// The configuration asks for something that is not built yet, and ignoring it would be wrong.
-    #[error("{name} is configured with {option}, which sshjobs does not support yet")]
+    /// The configuration asks for something that can't be done, and ignoring it would be wrong.
+    #[error("{name} is configured with {option}, which sshjobs does not support")]
     Unsupported {
         /// The host.
         name: String,
@@ -111,22 +183,33 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 pub struct Resolver {
     /// The ssh_config file instead of the user's and the system's.
     pub ssh_config: Option<PathBuf>,
+    /// What goes over ssh_config, by host; of jump hosts, too.
+    pub overrides: BTreeMap<String, HostOverrides>,
+    /// Whether commands may be run to reach hosts (ProxyCommand).
+    pub proxy_commands: bool,
 }
 
 impl Resolver {
-    /// Resolves `name`, with `overrides` over what ssh_config says. Runs `ssh -G`, within 10 s.
-    pub async fn resolve(&self, name: &str, overrides: &HostOverrides) -> Result<HostConfig, ConfigError> {
+    /// Resolves `name`. Runs `ssh -G`, within 10 s; where there is no ssh program, reads ssh_config itself and refuses what it
+    /// does not understand.
+    pub async fn resolve(&self, name: &str) -> Result<HostConfig, ConfigError> {
         check_name(name)?;
+        let overrides = self.overrides_of(name);
         let target = overrides.address.as_deref().unwrap_or(name);
         check_name(target)?;
         let hop = Hop { host: name.to_owned(), user: None, port: None };
         let options = Options(self.ask_ssh(&hop).await?);
-        options.refuse(name, &["ProxyCommand", "RemoteCommand"])?;
+        options.refuse(name, &["RemoteCommand"])?;
         let jump = match options.jumps() {
             Some(jumps) => Some(Box::new(self.resolve_jumps(name, jumps, 1).await?)),
             None => None,
         };
-        Ok(HostConfig { jump, ..options.to_config(name, overrides) })
+        Ok(HostConfig { jump, ..options.to_config(self, &hop, overrides)? })
+    }
+
+    fn overrides_of(&self, name: &str) -> &HostOverrides {
+        static NONE: LazyLock<HostOverrides> = LazyLock::new(HostOverrides::default);
+        self.overrides.get(name).unwrap_or(&NONE)
     }
 
     /// Resolves the last of the hosts to jump through, which is reached through those before it. The first is reached as its
@@ -145,12 +228,11 @@ impl Resolver {
                 jumps.rsplit_once(',').map_or((None, jumps), |(before, last)| (Some(before), last));
             let hop = Hop::parse(last)?;
             let options = Options(self.ask_ssh(&hop).await?);
-            options.refuse(&hop.host, &["ProxyCommand"])?;
             let jump = match before.or(options.jumps()) {
                 Some(jumps) => Some(Box::new(self.resolve_jumps(name, jumps, depth + 1).await?)),
                 None => None,
             };
-            Ok(HostConfig { jump, ..options.to_config(&hop.host, &HostOverrides::default()) })
+            Ok(HostConfig { jump, ..options.to_config(self, &hop, self.overrides_of(&hop.host))? })
         })
     }
 
@@ -169,7 +251,13 @@ impl Resolver {
         let output = timeout(RESOLVE_TIMEOUT, ssh.output())
             .await
             .map_err(|_| ConfigError::TimedOut(RESOLVE_TIMEOUT))?
-            .map_err(ConfigError::NoSsh)?;
+            .map_err(ConfigError::NoSsh);
+        let output = match output {
+            Err(ConfigError::NoSsh(error)) if error.kind() == io::ErrorKind::NotFound => {
+                return fallback::resolve(self.ssh_config.as_deref(), hop);
+            }
+            other => other?,
+        };
         if !output.status.success() {
             let message = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
             return Err(ConfigError::Rejected { name: hop.host.clone(), message });
@@ -179,35 +267,6 @@ impl Resolver {
             .filter_map(|line| line.split_once(' '))
             .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
             .collect())
-    }
-}
-
-/// A host as ProxyJump names it: `[user@]host[:port]`, or the same as a URI.
-#[derive(Debug, PartialEq, Eq)]
-struct Hop {
-    host: String,
-    user: Option<String>,
-    port: Option<u16>,
-}
-
-impl Hop {
-    fn parse(text: &str) -> Result<Self, ConfigError> {
-        let bad = || ConfigError::BadName(text.to_owned());
-        let bare = text.strip_prefix("ssh://").unwrap_or(text).trim_end_matches('/');
-        let (user, place) =
-            bare.rsplit_once('@').map_or((None, bare), |(user, place)| (Some(user.to_owned()), place));
-        let (host, port) = match place.strip_prefix('[').and_then(|place| place.split_once(']')) {
-            Some((host, "")) => (host, None),
-            Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or_else(bad)?)),
-            None => match place.split_once(':') {
-                Some((host, port)) if !port.contains(':') => (host, Some(port)),
-                _ => (place, None),
-            },
-        };
-        let port = port.map(|port| port.parse().map_err(|_| bad())).transpose()?;
-        check_name(host)?;
-        user.as_deref().map(check_name).transpose()?;
-        Ok(Self { host: host.to_owned(), user, port })
     }
 }
 
@@ -237,39 +296,83 @@ impl Options {
         self.0.iter().filter(move |(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
-    fn to_config(&self, name: &str, overrides: &HostOverrides) -> HostConfig {
+    fn to_config(
+        &self,
+        resolver: &Resolver,
+        hop: &Hop,
+        overrides: &HostOverrides,
+    ) -> Result<HostConfig, ConfigError> {
+        let name = &hop.host;
         let own = |key| self.get(key).map(str::to_owned);
-        let files = |keys: [&str; 2]| {
-            let values = keys.into_iter().flat_map(|key| self.get(key)).flat_map(str::split_whitespace);
-            values.filter(|file| *file != "none").map(expand_home).collect()
+        let address = overrides.address.clone().or(own("hostname")).unwrap_or_else(|| name.clone());
+        let port = overrides.port.or(self.get("port").and_then(|port| port.parse().ok())).unwrap_or(22);
+        let user = overrides.user.clone().or(own("user")).unwrap_or_default();
+        let alias = own("hostkeyalias").filter(|alias| alias != "none");
+        let mut expander =
+            Expander { name, address: &address, port, user: &user, alias: None, jumps: self.jumps() };
+        let alias = alias.map(|alias| expander.tokens(&alias)).transpose()?;
+        expander.alias = alias.as_deref();
+        let paths = |key| -> Result<Vec<PathBuf>, ConfigError> {
+            self.all(key).filter(|file| *file != "none").map(|file| expander.path(file)).collect()
         };
-        HostConfig {
-            name: name.to_owned(),
-            address: overrides.address.clone().or(own("hostname")).unwrap_or_else(|| name.to_owned()),
-            port: overrides.port.or(self.get("port").and_then(|port| port.parse().ok())).unwrap_or(22),
-            user: overrides.user.clone().or(own("user")).unwrap_or_default(),
+        let known_hosts = ["userknownhostsfile", "globalknownhostsfile"]
+            .into_iter()
+            .flat_map(|key| self.get(key))
+            .map(|files| expander.paths(files));
+        let proxy_command = own("proxycommand").filter(|command| command != "none");
+        if proxy_command.is_some() && !resolver.proxy_commands {
+            return Err(ConfigError::ProxyCommand { name: name.clone() });
+        }
+        let file = |path: &PathBuf| expander.path(&path.to_string_lossy());
+        Ok(HostConfig {
+            name: name.clone(),
             identity_files: match &overrides.identity_file {
-                Some(file) => vec![expand_home(&file.to_string_lossy())],
-                None => self.all("identityfile").map(expand_home).collect(),
+                Some(path) => vec![file(path)?],
+                None => paths("identityfile")?,
             },
-            identities_only: overrides.identity_file.is_some() || self.get("identitiesonly") == Some("yes"),
-            agent: agent_socket(self.get("identityagent")),
+            certificate_files: paths("certificatefile")?,
+            passphrase: overrides.passphrase.clone(),
+            password: overrides.password.clone(),
+            methods: self.methods(),
+            identities_only: overrides.identity_file.is_some() || self.is("identitiesonly"),
+            agent: agent_socket(self.get("identityagent"), &expander)?,
             known_hosts: match &overrides.known_hosts {
-                Some(file) => vec![expand_home(&file.to_string_lossy())],
-                None => files(["userknownhostsfile", "globalknownhostsfile"]),
+                Some(path) => vec![file(path)?],
+                None => known_hosts.collect::<Result<Vec<_>, _>>()?.concat(),
             },
-            host_key_alias: own("hostkeyalias").filter(|alias| alias != "none"),
             accept_new: self.get("stricthostkeychecking") == Some("accept-new"),
-            hash_known_hosts: self.get("hashknownhosts") == Some("yes"),
+            hash_known_hosts: self.is("hashknownhosts"),
             connect_timeout: seconds(self.get("connecttimeout")).unwrap_or(CONNECT_TIMEOUT),
             keepalive: seconds(self.get("serveraliveinterval")).unwrap_or(KEEPALIVE),
             jump: None,
+            proxy_command: proxy_command.map(|command| expander.tokens(&command)).transpose()?,
+            host_key_alias: alias.clone(),
+            address: address.clone(),
+            port,
+            user: user.clone(),
+        })
+    }
+
+    /// Whether an option is on. ssh prints both words.
+    fn is(&self, key: &str) -> bool {
+        matches!(self.get(key), Some("yes" | "true"))
+    }
+
+    fn methods(&self) -> Methods {
+        let on = |key| self.get(key).is_none() || self.is(key);
+        let prompts =
+            self.get("numberofpasswordprompts").and_then(|prompts| prompts.parse().ok()).unwrap_or(3);
+        Methods {
+            public_key: self.get("pubkeyauthentication").is_none_or(|value| !matches!(value, "no" | "false")),
+            keyboard_interactive: on("kbdinteractiveauthentication"),
+            password: on("passwordauthentication"),
+            prompts: if self.is("batchmode") { 0 } else { prompts },
         }
     }
 }
 
 /// A name must not be taken for an option, nor for anything else, by the program that resolves it.
-fn check_name(name: &str) -> Result<(), ConfigError> {
+pub(super) fn check_name(name: &str) -> Result<(), ConfigError> {
     let strange = |c: char| c.is_control() || c.is_whitespace() || "'\"\\`$;&|<>(){}".contains(c);
     if name.is_empty() || name.starts_with('-') || name.len() > 255 || name.contains(strange) {
         return Err(ConfigError::BadName(name.to_owned()));
@@ -281,21 +384,17 @@ fn seconds(value: Option<&str>) -> Option<Duration> {
     value?.parse().ok().filter(|&seconds| seconds > 0).map(Duration::from_secs)
 }
 
-fn agent_socket(option: Option<&str>) -> Option<PathBuf> {
-    match option {
+fn agent_socket(option: Option<&str>, expander: &Expander<'_>) -> Result<Option<PathBuf>, ConfigError> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let socket = match option {
         Some("none") => None,
-        None | Some("SSH_AUTH_SOCK") => std::env::var_os("SSH_AUTH_SOCK").map(PathBuf::from),
-        Some(path) => Some(expand_home(path)),
-    }
-    .filter(|path| !path.as_os_str().is_empty())
-}
-
-/// `~/` leads to the home directory.
-fn expand_home(path: &str) -> PathBuf {
-    match (path.strip_prefix("~/"), etcetera::home_dir()) {
-        (Some(rest), Ok(home)) => home.join(rest),
-        _ => Path::new(path).to_owned(),
-    }
+        None | Some("SSH_AUTH_SOCK") => variable("SSH_AUTH_SOCK"),
+        Some(option) => match option.strip_prefix('$') {
+            Some(name) if !name.starts_with('{') => variable(name),
+            _ => Some(expander.path(option)?),
+        },
+    };
+    Ok(socket.filter(|path| !path.as_os_str().is_empty()))
 }
 
 #[cfg(test)]
@@ -304,8 +403,10 @@ mod tests {
 
     fn resolve(lines: &str, overrides: &HostOverrides) -> HostConfig {
         let pairs = lines.lines().filter_map(|line| line.split_once(' '));
+        let hop = Hop { host: "web1".to_owned(), user: None, port: None };
         Options(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
-            .to_config("web1", overrides)
+            .to_config(&Resolver::default(), &hop, overrides)
+            .unwrap()
     }
 
     #[test]
@@ -322,20 +423,6 @@ mod tests {
         let overrides = HostOverrides { port: Some(22), user: Some("ci".into()), ..HostOverrides::default() };
         let config = resolve(lines, &overrides);
         assert_eq!((&*config.address, config.port, &*config.user), ("10.0.0.9", 22, "ci"));
-    }
-
-    #[test]
-    fn a_jump_host_is_named_in_every_form_that_ssh_takes() {
-        let parse = |text| Hop::parse(text).map(|hop| (hop.user, hop.host, hop.port));
-        let user = || Some("me".to_owned());
-        assert_eq!(parse("bastion").unwrap(), (None, "bastion".into(), None));
-        assert_eq!(parse("me@bastion:2222").unwrap(), (user(), "bastion".into(), Some(2222)));
-        assert_eq!(parse("ssh://me@bastion:2222/").unwrap(), (user(), "bastion".into(), Some(2222)));
-        assert_eq!(parse("me@[::1]:22").unwrap(), (user(), "::1".into(), Some(22)));
-        assert_eq!(parse("::1").unwrap(), (None, "::1".into(), None));
-        for bad in ["", "@host", "host:port", "host:99999", "-oX=y", "a b", "[::1]x", "me@-x"] {
-            assert!(parse(bad).is_err(), "{bad:?}");
-        }
     }
 
     #[test]

@@ -15,7 +15,10 @@ use tokio::time::timeout;
 use super::auth::Login;
 use super::channel::{self, Channel};
 use super::host_key::{HandshakeError, HostKeyCheck, KeyLook, host_keys_to_offer};
-use super::{ChannelError, ConnectError, HostConfig, HostKeyError, HostName, KnownHosts, PresentedKey};
+use super::proxy::ProxyCommand;
+use super::{
+    ChannelError, ConnectError, HostConfig, HostKeyError, HostName, KnownHosts, PresentedKey, Secrets,
+};
 
 /// An authenticated SSH connection. Many channels share it.
 pub struct Connection {
@@ -53,6 +56,7 @@ const CIPHERS: &[cipher::Name] = &[
 /// Makes connections. Hosts that lie behind the same jump host share one connection to it.
 #[derive(Default)]
 pub struct Connector {
+    secrets: Secrets,
     jumps: Mutex<HashMap<String, Arc<JumpHost>>>,
 }
 
@@ -60,30 +64,41 @@ pub struct Connector {
 type JumpHost = tokio::sync::Mutex<Weak<Connection>>;
 
 impl Connector {
+    /// A connector whose logins may ask.
+    pub fn asking(secrets: Secrets) -> Self {
+        Self { secrets, ..Self::default() }
+    }
+
     /// Reaches the host, through others if it is configured so, checks the key of each, and logs in.
     ///
     /// Each step has the host's own time limit; a login is never tried twice. Dropping the future closes everything.
     pub async fn connect(&self, host: &HostConfig) -> Result<Connection, ConnectError> {
-        match &host.jump {
-            None => Connection::over(tcp(host).await?, host, None).await,
-            Some(jump) => {
-                let via = self.jump_host(jump).await.map_err(|error| on_the_way(jump, error))?;
-                let stream = via.tunnel(host).await?;
-                Connection::over(stream, host, Some(via)).await
-            }
-        }
+        let (stream, via) = self.reach(host).await?;
+        Connection::over(stream, host, via, &self.secrets).await
     }
 
     /// Asks a host for its key, without logging in. Jump hosts on the way must be known, and are logged in to.
     pub async fn look_at_key(&self, host: &HostConfig) -> Result<PresentedKey, ConnectError> {
-        let key = match &host.jump {
-            None => look_at_key(tcp(host).await?, host).await?,
-            Some(jump) => {
-                let via = self.jump_host(jump).await.map_err(|error| on_the_way(jump, error))?;
-                look_at_key(via.tunnel(host).await?, host).await?
-            }
-        };
+        // The way there must stay open meanwhile.
+        let (stream, _via) = self.reach(host).await?;
+        let key = look_at_key(stream, host).await?;
         Ok(PresentedKey::new(host, key).map_err(HostKeyError::from)?.not_spoken_against()?)
+    }
+
+    /// A stream to the host, and the jump host that it goes through.
+    async fn reach(
+        &self,
+        host: &HostConfig,
+    ) -> Result<(Box<dyn Stream>, Option<Arc<Connection>>), ConnectError> {
+        if let Some(command) = &host.proxy_command {
+            let started = ProxyCommand::start(command).map_err(|source| unreachable(host, source))?;
+            return Ok((Box::new(started), None));
+        }
+        let Some(jump) = &host.jump else { return Ok((Box::new(tcp(host).await?), None)) };
+        let on_the_way = |error| ConnectError::JumpHost { host: jump.name.clone(), source: Box::new(error) };
+        let via = self.jump_host(jump).await.map_err(on_the_way)?;
+        let stream = via.tunnel(host).await?;
+        Ok((Box::new(stream), Some(via)))
     }
 
     /// A connection to a jump host: the one there is, or a new one.
@@ -110,10 +125,12 @@ impl Connector {
 
 impl Connection {
     /// Shakes hands over `stream`.
-    async fn over<S>(stream: S, host: &HostConfig, via: Option<Arc<Self>>) -> Result<Self, ConnectError>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    async fn over(
+        stream: Box<dyn Stream>,
+        host: &HostConfig,
+        via: Option<Arc<Self>>,
+        secrets: &Secrets,
+    ) -> Result<Self, ConnectError> {
         let name = HostName::of(host);
         let known = KnownHosts::load(&host.known_hosts).map_err(HostKeyError::from)?;
         let config = client_config(host, &known, &name);
@@ -125,9 +142,13 @@ impl Connection {
             fingerprint: None,
         };
         let handshake = client::connect_stream(Arc::new(config), stream, check);
-        let mut handle = bounded(host, "the handshake", handshake).await?;
-        let login = Login::new(&mut handle, host).run();
-        match bounded(host, "the login", login).await? {
+        let mut handle = match timeout(host.connect_timeout, handshake).await {
+            Ok(shaken) => shaken.map_err(|error| handshake_error(host, "the handshake", error))?,
+            Err(_) => return Err(timed_out(host, "the handshake")),
+        };
+        // Each of its steps has a limit of its own, for a person may be asked.
+        let login = Login::new(&mut handle, host, secrets).run().await;
+        match login.map_err(|error| handshake_error(host, "the login", error))? {
             Ok(()) => Ok(Self { handle, negotiated, host: host.clone(), _via: via }),
             Err(tried) => Err(ConnectError::Auth { host: host.name.clone(), user: host.user.clone(), tried }),
         }
@@ -175,14 +196,12 @@ impl Connection {
     }
 }
 
-fn on_the_way(jump: &HostConfig, error: ConnectError) -> ConnectError {
-    ConnectError::JumpHost { host: jump.name.clone(), source: Box::new(error) }
-}
+/// What an SSH connection can run over.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
-async fn look_at_key<S>(stream: S, host: &HostConfig) -> Result<PublicKey, ConnectError>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+async fn look_at_key(stream: Box<dyn Stream>, host: &HostConfig) -> Result<PublicKey, ConnectError> {
     let known = KnownHosts::load(&host.known_hosts).map_err(HostKeyError::from)?;
     let config = Arc::new(client_config(host, &known, &HostName::of(host)));
     let seen = Arc::new(OnceLock::new());
@@ -233,18 +252,11 @@ fn unreachable(host: &HostConfig, source: io::Error) -> ConnectError {
     }
 }
 
-async fn bounded<T>(
-    host: &HostConfig,
-    step: &'static str,
-    call: impl Future<Output = Result<T, HandshakeError>>,
-) -> Result<T, ConnectError> {
-    match timeout(host.connect_timeout, call).await {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(HandshakeError::HostKey(error))) => Err(error.into()),
-        Ok(Err(HandshakeError::Russh(source))) => {
-            Err(ConnectError::Protocol { host: host.name.clone(), source })
-        }
-        Err(_) => Err(timed_out(host, step)),
+fn handshake_error(host: &HostConfig, step: &'static str, error: HandshakeError) -> ConnectError {
+    match error {
+        HandshakeError::HostKey(error) => error.into(),
+        HandshakeError::Russh(source) => ConnectError::Protocol { host: host.name.clone(), source },
+        HandshakeError::Silent => timed_out(host, step),
     }
 }
 

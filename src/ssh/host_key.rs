@@ -26,6 +26,8 @@ pub(super) enum HandshakeError {
     HostKey(#[from] HostKeyError),
     #[error(transparent)]
     Russh(#[from] russh::Error),
+    #[error("the server does not answer")]
+    Silent,
 }
 
 impl HostKeyCheck {

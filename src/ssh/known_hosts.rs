@@ -323,7 +323,7 @@ fn hmac(salt: &[u8]) -> Hmac<Sha1> {
 
 /// Whether `name` matches `pattern`, in which `*` stands for any text and `?` for any character. Linear in practice:
 /// only the last `*` is ever gone back to.
-fn glob_match(pattern: &str, name: &str) -> bool {
+pub(super) fn glob_match(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::task::JoinSet;
 
-use super::HostConfig;
+use super::{HostConfig, Methods};
 
 /// An SSH server inside this process, for the demo: it listens on a random loopback port, has a key of its own, lets in
 /// one key that is made for it, and runs commands with `/bin/sh` as the current user.
@@ -53,6 +53,10 @@ impl LoopbackServer {
             port: self.address.port(),
             user: "demo".to_owned(),
             identity_files: vec![self.directory.path().join("id")],
+            certificate_files: Vec::new(),
+            passphrase: None,
+            password: None,
+            methods: Methods { keyboard_interactive: false, password: false, ..Methods::default() },
             identities_only: true,
             agent: None,
             known_hosts: vec![self.directory.path().join("known_hosts")],
@@ -62,6 +66,7 @@ impl LoopbackServer {
             connect_timeout: std::time::Duration::from_secs(10),
             keepalive: std::time::Duration::from_secs(15),
             jump: None,
+            proxy_command: None,
         }
     }
 }

@@ -1,0 +1,153 @@
+use std::path::{Path, PathBuf};
+
+use sha1::{Digest, Sha1};
+
+use super::ConfigError;
+
+/// Expands what ssh_config(5) calls TOKENS and environment variables, for one host.
+pub(super) struct Expander<'a> {
+    /// What the user calls it (`%n`).
+    pub(super) name: &'a str,
+    /// Where it is (`%h`).
+    pub(super) address: &'a str,
+    pub(super) port: u16,
+    pub(super) user: &'a str,
+    /// HostKeyAlias (`%k`), once it is known.
+    pub(super) alias: Option<&'a str>,
+    /// ProxyJump (`%j`).
+    pub(super) jumps: Option<&'a str>,
+}
+
+impl Expander<'_> {
+    /// A path: tokens, `${VAR}` and a leading `~/`.
+    pub(super) fn path(&self, text: &str) -> Result<PathBuf, ConfigError> {
+        let text = self.tokens(&self.variables(text)?)?;
+        Ok(match (text.strip_prefix("~/"), etcetera::home_dir()) {
+            (Some(rest), Ok(home)) => home.join(rest),
+            _ => PathBuf::from(text),
+        })
+    }
+
+    /// Several paths as `ssh -G` prints them, with spaces between them and no quotes. Words that are a file only when they are
+    /// taken together are one path.
+    pub(super) fn paths(&self, text: &str) -> Result<Vec<PathBuf>, ConfigError> {
+        let words: Vec<&str> = text.split(' ').filter(|word| *word != "none" && !word.is_empty()).collect();
+        let mut paths = Vec::new();
+        let mut rest = words.as_slice();
+        while !rest.is_empty() {
+            let mut taken = 1;
+            for count in 2..=rest.len() {
+                if !self.path(rest[0])?.exists() && self.path(&rest[..count].join(" "))?.exists() {
+                    taken = count;
+                    break;
+                }
+            }
+            paths.push(self.path(&rest[..taken].join(" "))?);
+            rest = &rest[taken..];
+        }
+        Ok(paths)
+    }
+
+    /// Tokens only.
+    pub(super) fn tokens(&self, text: &str) -> Result<String, ConfigError> {
+        let mut expanded = String::new();
+        let mut chars = text.chars();
+        while let Some(c) = chars.next() {
+            if c != '%' {
+                expanded.push(c);
+                continue;
+            }
+            let token = chars.next();
+            let value = token.and_then(|token| self.token(token));
+            expanded += &value.ok_or_else(|| self.unknown(&format!("%{}", token.unwrap_or(' ')), text))?;
+        }
+        Ok(expanded)
+    }
+
+    fn token(&self, token: char) -> Option<String> {
+        Some(match token {
+            '%' => "%".to_owned(),
+            'C' => {
+                let jumps = self.jumps.unwrap_or_default();
+                let whole = [&*local_name(), self.address, &self.port.to_string(), self.user, jumps].concat();
+                Sha1::digest(whole).iter().map(|byte| format!("{byte:02x}")).collect()
+            }
+            'd' => etcetera::home_dir().ok()?.to_str()?.to_owned(),
+            'h' => self.address.to_owned(),
+            'i' => rustix::process::getuid().as_raw().to_string(),
+            'j' => self.jumps.unwrap_or_default().to_owned(),
+            'k' => self.alias.unwrap_or(self.name).to_owned(),
+            'L' => local_name().split('.').next().unwrap_or_default().to_owned(),
+            'l' => local_name(),
+            'n' => self.name.to_owned(),
+            'p' => self.port.to_string(),
+            'r' => self.user.to_owned(),
+            'u' => local_user()?,
+            _ => return None,
+        })
+    }
+
+    fn variables(&self, text: &str) -> Result<String, ConfigError> {
+        let mut expanded = String::new();
+        let mut rest = text;
+        while let Some((before, from)) = rest.split_once("${") {
+            let (name, after) = from.split_once('}').ok_or_else(|| self.unknown("${", text))?;
+            expanded += before;
+            expanded += &std::env::var(name).map_err(|_| self.unknown(&format!("${{{name}}}"), text))?;
+            rest = after;
+        }
+        Ok(expanded + rest)
+    }
+
+    fn unknown(&self, token: &str, text: &str) -> ConfigError {
+        ConfigError::Token { name: self.name.to_owned(), what: format!("{token} in {text:?}") }
+    }
+}
+
+fn local_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// The account that we run as, by the home of its user database; `USER` may be missing, as under cron.
+pub(super) fn local_user() -> Option<String> {
+    let uid = rustix::process::getuid().as_raw().to_string();
+    let entries = std::fs::read_to_string(Path::new("/etc/passwd")).unwrap_or_default();
+    let mut lines = entries.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let listed = lines.find(|fields| fields.get(2) == Some(&uid.as_str())).map(|fields| fields[0].to_owned());
+    listed.or_else(|| std::env::var("USER").ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expander() -> Expander<'static> {
+        Expander { name: "web", address: "10.0.0.1", port: 2222, user: "me", alias: Some("key"), jumps: None }
+    }
+
+    #[test]
+    fn tokens_and_variables_are_expanded() {
+        let home = etcetera::home_dir().unwrap();
+        assert_eq!(expander().path("~/k_%h_%n").unwrap(), home.join("k_10.0.0.1_web"));
+        assert_eq!(expander().path("${HOME}/%%x").unwrap(), home.join("%x"));
+        assert_eq!(expander().tokens("nc %h %p %r %k").unwrap(), "nc 10.0.0.1 2222 me key");
+        assert_eq!(expander().tokens("%C").unwrap().len(), 40);
+    }
+
+    #[test]
+    fn what_is_not_known_is_an_error_and_never_left_as_it_is() {
+        for bad in ["%Z", "100%", "${NO_SUCH_VARIABLE}", "${HOME"] {
+            assert!(expander().path(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_path_with_spaces_is_found_by_what_exists() {
+        let dir = tempfile::tempdir().unwrap();
+        let spaced = dir.path().join("known hosts of mine");
+        std::fs::write(&spaced, "").unwrap();
+        let text = format!("/no/such {} /nor/this", spaced.display());
+        let expected = [PathBuf::from("/no/such"), spaced, PathBuf::from("/nor/this")];
+        assert_eq!(expander().paths(&text).unwrap(), expected);
+    }
+}

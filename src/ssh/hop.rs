@@ -1,0 +1,50 @@
+use super::ConfigError;
+use super::config::check_name;
+
+/// A host as ProxyJump names it: `[user@]host[:port]`, or the same as a URI.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Hop {
+    pub(super) host: String,
+    pub(super) user: Option<String>,
+    pub(super) port: Option<u16>,
+}
+
+impl Hop {
+    pub(super) fn parse(text: &str) -> Result<Self, ConfigError> {
+        let bad = || ConfigError::BadName(text.to_owned());
+        let bare = text.strip_prefix("ssh://").unwrap_or(text).trim_end_matches('/');
+        let (user, place) =
+            bare.rsplit_once('@').map_or((None, bare), |(user, place)| (Some(user.to_owned()), place));
+        let (host, port) = match place.strip_prefix('[').and_then(|place| place.split_once(']')) {
+            Some((host, "")) => (host, None),
+            Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or_else(bad)?)),
+            None => match place.split_once(':') {
+                Some((host, port)) if !port.contains(':') => (host, Some(port)),
+                _ => (place, None),
+            },
+        };
+        let port = port.map(|port| port.parse().map_err(|_| bad())).transpose()?;
+        check_name(host)?;
+        user.as_deref().map(check_name).transpose()?;
+        Ok(Self { host: host.to_owned(), user, port })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jump_host_is_named_in_every_form_that_ssh_takes() {
+        let parse = |text| Hop::parse(text).map(|hop| (hop.user, hop.host, hop.port));
+        let user = || Some("me".to_owned());
+        assert_eq!(parse("bastion").unwrap(), (None, "bastion".into(), None));
+        assert_eq!(parse("me@bastion:2222").unwrap(), (user(), "bastion".into(), Some(2222)));
+        assert_eq!(parse("ssh://me@bastion:2222/").unwrap(), (user(), "bastion".into(), Some(2222)));
+        assert_eq!(parse("me@[::1]:22").unwrap(), (user(), "::1".into(), Some(22)));
+        assert_eq!(parse("::1").unwrap(), (None, "::1".into(), None));
+        for bad in ["", "@host", "host:port", "host:99999", "-oX=y", "a b", "[::1]x", "me@-x"] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+    }
+}
