@@ -290,3 +290,149 @@ async fn shutdown_ends_a_job_that_has_only_just_started() {
     let jobs = service.jobs(&Default::default()).unwrap().jobs;
     assert_eq!(jobs[0].ending.state, JobState::Signaled, "it was ended by its tree, and seen to end");
 }
+
+/// Starts so many jobs at the same time.
+async fn spawn_many(
+    service: &std::sync::Arc<Service>,
+    count: usize,
+    command: &'static str,
+) -> Vec<Result<String, Error>> {
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..count {
+        let service = std::sync::Arc::clone(service);
+        let request = SpawnRequest::new(HOST, command);
+        tasks.spawn(async move { service.spawn(request).await.map(|reply| reply.job_id) });
+    }
+    tasks.join_all().await
+}
+
+#[tokio::test]
+async fn a_server_that_takes_few_unknown_connections_at_a_time_gets_them_few_at_a_time() {
+    let sshd = Sshd::with("MaxStartups 2:50:4").await;
+    let service = std::sync::Arc::new(started(&sshd));
+    let jobs = spawn_many(&service, 60, "sleep 2; echo done").await;
+    for job in jobs {
+        let story = canonical_loop(&service, &job.unwrap()).await;
+        assert_eq!((story.lines.join(""), story.status()), ("done".to_owned(), Some(0)));
+    }
+}
+
+/// All of the jobs run to their end.
+async fn all_end(service: &Service, jobs: Vec<Result<String, Error>>, line: &str) {
+    for job in jobs {
+        let story = canonical_loop(service, &job.unwrap()).await;
+        assert_eq!((story.lines.join(""), story.status()), (line.to_owned(), Some(0)));
+    }
+}
+
+#[tokio::test]
+async fn whatever_maxsessions_is_jobs_find_their_places() {
+    for most in [1, 2, 10] {
+        let sshd = Sshd::with(&format!("MaxSessions {most}")).await;
+        let service = std::sync::Arc::new(started(&sshd));
+        for _ in 0..2 {
+            let jobs = spawn_many(&service, 12, "echo begun; sleep 0.3; echo done").await;
+            all_end(&service, jobs, "begundone").await;
+        }
+        let job = spawn(&service, "sleep 1000").await;
+        let request = serde_json::json!({"job_id": job, "signal": "TERM", "grace_ms": 1000});
+        let reply = service.signal(serde_json::from_value(request).unwrap()).await.unwrap();
+        assert!(reply.confirmed_dead, "MaxSessions {most}");
+        service.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn two_hundred_jobs_run_at_the_same_time_on_a_default_sshd() {
+    let sshd = Sshd::start().await;
+    let service = std::sync::Arc::new(started(&sshd));
+    let jobs = spawn_many(&service, 200, "read line; echo $line").await;
+    let running = serde_json::from_value(serde_json::json!({"state": "running", "limit": 1000})).unwrap();
+    assert_eq!(service.jobs(&running).unwrap().jobs.len(), 200);
+    for job in jobs.iter().flatten() {
+        let request = serde_json::json!({"job_id": job, "data": "done", "newline": true});
+        service.write(serde_json::from_value(request).unwrap()).await.unwrap();
+    }
+    all_end(&service, jobs, "done").await;
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn when_every_place_is_taken_a_job_waits_for_one_and_no_longer_than_it_may() {
+    let sshd = Sshd::start().await;
+    let limits = Limits {
+        jobs_per_connection: 1,
+        connections_per_host: 1,
+        channel_wait_ms: 1000,
+        ..Limits::default()
+    };
+    let service = service(&sshd.ssh_config(), limits);
+    let first = spawn(&service, "sleep 0.4").await;
+    let second = spawn(&service, "echo second; sleep 1000").await;
+    assert_eq!(canonical_loop(&service, &first).await.state(), JobState::Exited);
+    let start = Instant::now();
+    let error = service.spawn(SpawnRequest::new(HOST, "true")).await.unwrap_err();
+    assert_eq!((error.code, error.retryable), (Code::ChannelLimit, true), "{error}");
+    assert!(start.elapsed() >= Duration::from_secs(1) && error.message.contains("1s"), "{error}");
+    assert_eq!(service.tail(TailRequest::new(&second, 0, 5000)).await.unwrap().lines.unwrap(), ["second"]);
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn keys_are_exchanged_again_under_load_and_nothing_is_lost() {
+    let sshd = Sshd::with("RekeyLimit 1M\nLogLevel DEBUG1").await;
+    let service = std::sync::Arc::new(started(&sshd));
+    let sum = "for i in 1 2 3 4 5 6 7 8; do seq 1 100000; done | cksum";
+    let expected = run(&service, sum).await.unwrap().head;
+    let job = spawn(&service, "cksum").await;
+    let noise = spawn_many(&service, 3, "seq 1 400000 | tail -n 300000").await;
+    let piece: String = (1..=100_000).map(|n| format!("{n}\n")).collect();
+    for round in 0..8 {
+        let request = serde_json::json!({"job_id": job, "data": piece, "close_after": round == 7});
+        service.write(serde_json::from_value(request).unwrap()).await.unwrap();
+    }
+    let story = canonical_loop(&service, &job).await;
+    assert_eq!((story.lines.last(), story.status()), (expected.first(), Some(0)));
+    for noise in noise {
+        let story = canonical_loop(&service, &noise.unwrap()).await;
+        let delivered = story.lines.len() as u64;
+        assert_eq!((story.dropped + delivered, story.state()), (300_000, JobState::Exited));
+    }
+    let exchanges = sshd.log().matches("SSH2_MSG_NEWKEYS sent").count();
+    assert!(exchanges > 3, "{exchanges} key exchanges");
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn short_timeouts_of_the_server_are_not_seen_by_anybody() {
+    let sshd = Sshd::with("UnusedConnectionTimeout 1s\nChannelTimeout session=1s").await;
+    let service = started(&sshd);
+    for pause in [0, 1500, 3000] {
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        assert_eq!(run(&service, "echo here").await.unwrap().head, ["here"], "after {pause} ms");
+    }
+    // The spare channel of a busy connection falls to its timeout; the next job does not.
+    let busy = spawn(&service, "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.5; done").await;
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_millis(1200)).await;
+        assert_eq!(run(&service, "echo beside").await.unwrap().head, ["beside"]);
+    }
+    assert_eq!(canonical_loop(&service, &busy).await.lines.len(), 8);
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_login_that_fails_again_is_paused_before_it_earns_a_penalty() {
+    let sshd = Sshd::with("LogLevel VERBOSE").await;
+    sshd.configure("other");
+    let service = std::sync::Arc::new(started(&sshd));
+    for job in spawn_many(&service, 10, "true").await {
+        assert_eq!(job.unwrap_err().code, Code::AuthFailed);
+    }
+    for _ in 0..10 {
+        assert_eq!(service.spawn(SpawnRequest::new(HOST, "true")).await.unwrap_err().code, Code::AuthFailed);
+    }
+    let paused = service.spawn(SpawnRequest::new(HOST, "true")).await.unwrap_err();
+    assert!(paused.retryable && paused.message.contains("not tried again for"), "{paused}");
+    assert_eq!(sshd.log().matches("Connection from").count(), 2, "{}", sshd.log());
+}

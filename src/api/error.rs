@@ -200,6 +200,10 @@ fn connect(error: &ConnectError, message: String) -> Error {
             Error::new(Code::Timeout, message, "the host is slow or does not answer; try again").retryable()
         }
         ConnectError::HostKey(error) => host_key(error, message),
+        ConnectError::Paused { .. } => {
+            Error::new(Code::AuthFailed, message, "correct the user or the keys before the next try")
+                .retryable()
+        }
         ConnectError::JumpHost { source, .. } => jump_host(connect(source, message)),
         ConnectError::Auth { .. } => Error::new(
             Code::AuthFailed,
@@ -207,6 +211,12 @@ fn connect(error: &ConnectError, message: String) -> Error {
             "check the user and its keys; what a login asks for comes from an ssh-agent, from passphrase or password in \
              [hosts.NAME], or from a person at the terminal of `sshjobs run`",
         ),
+        ConnectError::HungUp { .. } => Error::new(
+            Code::Unreachable,
+            message,
+            "the server may be overloaded (MaxStartups) or have banned this address for a while; its log tells",
+        )
+        .retryable(),
         ConnectError::Protocol { .. } => {
             Error::new(Code::ConnectionLost, message, "check that an SSH server listens there, and its log")
                 .retryable()

@@ -24,7 +24,7 @@ pub(super) async fn attend<D: Directory, S: EventSource>(
     mut reader: Reader<S>,
     stdin: Arc<Stdin>,
     stdin_header: Option<SecretString>,
-    lease: Lease<Link>,
+    lease: Lease<Arc<Link>>,
 ) {
     let outcome = {
         let feeding = async {
@@ -45,6 +45,7 @@ pub(super) async fn attend<D: Directory, S: EventSource>(
     // A connection that is lost needs no closing.
     stdin.channel().close().await.ok();
     drop(timeout(CLOSE_TIMEOUT, reader.drop_until_close()).await);
+    lease.connection().job_ends().await;
     drop(lease);
 }
 

@@ -151,7 +151,8 @@ async fn run_script<D: Directory>(
             None => shared.pool.lease(host).await.map_err(|error| unreachable(pool_error(error)))?,
         };
         let script = script(link.connection().shell);
-        return match ask(&link.connection().connection, &script, limit).await {
+        let asked = async { ask(link.connection().open().await?.channel, &script, limit).await };
+        return match asked.await {
             Ok(answer) => Ok(answer),
             Err(ChannelError::TimedOut(limit)) => Err(SignalError::TimedOut(limit)),
             // The borrowed place was one too many, or its connection has just died: take one of our own.

@@ -38,6 +38,8 @@ pub struct Limits {
     pub jobs_per_connection: usize,
     /// How many connections a host may get.
     pub connections_per_host: usize,
+    /// When all of these are full: how many milliseconds a new job waits for a place.
+    pub channel_wait_ms: u64,
 }
 
 impl Default for Limits {
@@ -58,6 +60,7 @@ impl Default for Limits {
             idle_connection_s: 300,
             jobs_per_connection: 8,
             connections_per_host: 128,
+            channel_wait_ms: 15_000,
         }
     }
 }
@@ -97,6 +100,7 @@ impl Limits {
             channels_per_connection: self.jobs_per_connection,
             connections_per_host: self.connections_per_host,
             idle: Duration::from_secs(self.idle_connection_s),
+            queue: Duration::from_millis(self.channel_wait_ms),
         }
     }
 

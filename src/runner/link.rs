@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use super::Traffic;
 use crate::job::{LoginShell, Nonce, shell_probes};
 use crate::ssh::{
-    ChannelError, ChannelEvent, Connect, ConnectError, Connection, Connector, HostConfig, Pooled,
+    Channel, ChannelError, ChannelEvent, Connect, ConnectError, Connection, Connector, HostConfig, Pooled,
 };
 
 /// A connection, and what its far end runs commands with.
@@ -17,6 +17,105 @@ pub struct Link {
     pub shell: LoginShell,
     /// How much comes over it.
     pub traffic: Traffic,
+    ahead: Mutex<Ahead>,
+}
+
+/// A channel that was opened ahead while jobs come and go, so that the next command costs one round trip and not two.
+#[derive(Default)]
+struct Ahead {
+    spare: Spare,
+    /// How many jobs run on the connection.
+    jobs: usize,
+}
+
+#[derive(Default)]
+enum Spare {
+    #[default]
+    None,
+    Opening,
+    Ready(Channel),
+    /// The server has refused one: it is not asked again.
+    Refused,
+}
+
+/// A channel, and whether it was opened ahead: then it may have been closed unnoticed.
+pub(super) struct Opened {
+    pub(super) channel: Channel,
+    pub(super) was_spare: bool,
+}
+
+impl Link {
+    fn ahead(&self) -> MutexGuard<'_, Ahead> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_spare(&self) -> Option<Channel> {
+        let spare = &mut self.ahead().spare;
+        if !matches!(spare, Spare::Ready(_)) {
+            return None;
+        }
+        match std::mem::take(spare) {
+            Spare::Ready(channel) => Some(channel),
+            Spare::None | Spare::Opening | Spare::Refused => None,
+        }
+    }
+
+    /// A channel: the spare one, if it is still good, or a new one.
+    pub(super) async fn open(&self) -> Result<Opened, ChannelError> {
+        if let Some(mut channel) = self.take_spare()
+            && !channel.is_closed()
+        {
+            return Ok(Opened { channel, was_spare: true });
+        }
+        Ok(Opened { channel: self.connection.open().await?, was_spare: false })
+    }
+
+    /// A job has begun: opens a channel for the next one, unless there is one. Must not be cancelled, or the server would keep a
+    /// channel that nobody knows.
+    pub(super) async fn refill(&self) {
+        {
+            let mut ahead = self.ahead();
+            if ahead.jobs == 0 || !matches!(ahead.spare, Spare::None) {
+                return;
+            }
+            ahead.spare = Spare::Opening;
+        }
+        let opened = self.connection.open().await;
+        let surplus = {
+            let mut ahead = self.ahead();
+            let (spare, surplus) = match opened {
+                Ok(channel) if ahead.jobs > 0 => (Spare::Ready(channel), None),
+                // The last job has ended meanwhile.
+                Ok(channel) => (Spare::None, Some(channel)),
+                Err(ChannelError::OpenRefused) => (Spare::Refused, None),
+                // Whoever needs a channel next is told.
+                Err(_) => (Spare::None, None),
+            };
+            ahead.spare = spare;
+            surplus
+        };
+        if let Some(channel) = surplus {
+            // A connection that is lost needs no closing.
+            channel.close().await.ok();
+        }
+    }
+
+    pub(super) fn job_begins(&self) {
+        self.ahead().jobs += 1;
+    }
+
+    /// With the last job the spare channel goes.
+    pub(super) async fn job_ends(&self) {
+        let is_last = {
+            let mut ahead = self.ahead();
+            ahead.jobs -= 1;
+            ahead.jobs == 0
+        };
+        if is_last && let Some(channel) = self.take_spare() {
+            // A connection that is lost needs no closing.
+            channel.close().await.ok();
+        }
+    }
 }
 
 /// Tells how to reach a host by its name.
@@ -29,7 +128,7 @@ pub trait Directory: Send + Sync + 'static {
 const ANSWER_LIMIT: usize = 64 << 10;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Pooled for Link {
+impl Pooled for Arc<Link> {
     fn is_closed(&self) -> bool {
         self.connection.is_closed()
     }
@@ -46,15 +145,15 @@ pub(super) struct Linker<D> {
 }
 
 impl<D: Directory> Connect for Linker<D> {
-    type Connection = Link;
+    type Connection = Arc<Link>;
     type Error = ConnectError;
 
-    async fn connect(&self, host: &str) -> Result<Link, ConnectError> {
+    async fn connect(&self, host: &str) -> Result<Arc<Link>, ConnectError> {
         let config = self.directory.host(host).await?;
         let connection = self.connector.connect(&config).await?;
         let shell = login_shell(&connection).await;
         tracing::info!(host, ?shell, negotiated = ?connection.negotiated(), "connected");
-        Ok(Link { connection, shell, traffic: Traffic::default() })
+        Ok(Arc::new(Link { connection, shell, traffic: Traffic::default(), ahead: Mutex::default() }))
     }
 }
 
@@ -62,7 +161,8 @@ impl<D: Directory> Connect for Linker<D> {
 async fn login_shell(connection: &Connection) -> LoginShell {
     let nonce = Nonce::new();
     for (command, shell) in shell_probes(&nonce) {
-        match ask(connection, &command, PROBE_TIMEOUT).await {
+        let asked = async { ask(connection.open().await?, &command, PROBE_TIMEOUT).await };
+        match asked.await {
             Ok(answer) if answer.contains(nonce.as_str()) => return shell,
             Ok(_) => {}
             // A host that refuses the second probe after the first has no more to say.
@@ -73,12 +173,8 @@ async fn login_shell(connection: &Connection) -> LoginShell {
 }
 
 /// Runs a short command of our own and returns what it printed, within `limit`.
-pub(super) async fn ask(
-    connection: &Connection,
-    command: &str,
-    limit: Duration,
-) -> Result<String, ChannelError> {
-    let (mut reader, writer) = connection.open().await?.exec(command).await?;
+pub(super) async fn ask(channel: Channel, command: &str, limit: Duration) -> Result<String, ChannelError> {
+    let (mut reader, writer) = channel.exec(command).await?;
     writer.eof().await?;
     let mut answer = Vec::new();
     let reading = async {

@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::attend::attend;
-use super::link::{Directory, Link, Linker, ask};
+use super::link::{Directory, Link, Linker, Opened, ask};
 use super::registry::Registry;
 use super::stdin::Stdin;
 use super::sweep::sweep;
@@ -14,7 +14,8 @@ use super::traffic::Metered;
 use super::{Limits, Lookup, Reader, SpawnError, WriteError};
 use crate::job::{ExecPlan, Job, JobId, JobSpec, Nonce, Outcome, Phase, Prelude, Reads, reading_script};
 use crate::ssh::{
-    ChannelError, ChannelReader, ConnectError, Connector, Lease, Pool, PoolError, Secrets, Usage,
+    ChannelError, ChannelEvent, ChannelReader, ConnectError, Connector, Lease, Pool, PoolError, Secrets,
+    Usage,
 };
 
 /// Runs jobs. Dropping it without [`shutdown`](Self::shutdown) stops its tasks and leaves remote processes alone.
@@ -35,8 +36,10 @@ pub(super) struct Shared<D: Directory> {
 const EXEC_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a host may take to say whether a job reads its stdin.
 const READING_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often a channel is tried for: a pooled connection may have died unnoticed, or be full before its planned limit.
+/// How often a channel is tried for: a pooled connection may have died unnoticed.
 const OPEN_ATTEMPTS: usize = 4;
+/// How often the server may refuse one, on this connection and others.
+const MOST_REFUSALS: usize = 64;
 
 impl<D: Directory> Shared<D> {
     /// The registry. A panic elsewhere leaves it whole, since each change is a single call.
@@ -48,9 +51,11 @@ impl<D: Directory> Shared<D> {
 /// A command that the server was asked to run.
 struct Started {
     reader: ChannelReader,
+    /// An event that was read ahead.
+    first: Option<ChannelEvent>,
     stdin: Stdin,
     plan: ExecPlan,
-    lease: Lease<Link>,
+    lease: Lease<Arc<Link>>,
 }
 
 impl<D: Directory> Runner<D> {
@@ -117,21 +122,28 @@ impl<D: Directory> Runner<D> {
     async fn start(&self, job: &Arc<Job>) -> Result<Started, SpawnError> {
         let host = &job.spec.host;
         let mut last = ChannelError::ConnectionLost;
-        for _ in 0..OPEN_ATTEMPTS {
+        let (mut attempts, mut refusals) = (0, 0);
+        while attempts < OPEN_ATTEMPTS {
             let lease = self.shared.pool.lease(host).await.map_err(pool_error)?;
             let plan = ExecPlan::new(&job.spec, lease.connection().shell, job.mark.clone())?;
-            let mut channel = match lease.connection().connection.open().await {
-                Ok(channel) => channel,
+            let Opened { mut channel, was_spare } = match lease.connection().open().await {
+                Ok(opened) => opened,
                 Err(error @ ChannelError::TimedOut(_)) => {
                     return Err(SpawnError::Channel { host: host.clone(), source: error });
                 }
                 Err(error @ ChannelError::OpenRefused) => {
+                    // Each refusal makes the pool wiser, so that this comes to an end, or to another connection.
                     lease.refused();
                     last = error;
-                    continue;
+                    refusals += 1;
+                    if refusals < MOST_REFUSALS {
+                        continue;
+                    }
+                    break;
                 }
                 Err(error @ (ChannelError::ConnectionLost | ChannelError::PtyRefused)) => {
                     last = error;
+                    attempts += 1;
                     continue;
                 }
             };
@@ -144,22 +156,35 @@ impl<D: Directory> Runner<D> {
                     return Err(failed(error));
                 }
             }
-            let (reader, writer) = channel.exec(&plan.command).await.map_err(failed)?;
-            return Ok(Started { reader, stdin: Stdin::new(writer, Arc::clone(job)), plan, lease });
+            let (mut reader, writer) = channel.exec(&plan.command).await.map_err(failed)?;
+            let mut first = None;
+            if was_spare {
+                first = timeout(EXEC_TIMEOUT, reader.next()).await.ok().flatten();
+                if first == Some(ChannelEvent::Close) {
+                    // The server had closed it before it could see the command.
+                    last = ChannelError::ConnectionLost;
+                    attempts += 1;
+                    continue;
+                }
+            }
+            return Ok(Started { reader, first, stdin: Stdin::new(writer, Arc::clone(job)), plan, lease });
         }
         Err(SpawnError::Channel { host: host.clone(), source: last })
     }
 
     /// From here on the job is the runner's, whoever asked for it.
     fn leave_to_tasks(&self, job: &Arc<Job>, started: Started) {
-        let Started { reader, stdin, plan, lease } = started;
+        let Started { reader, first, stdin, plan, lease } = started;
+        let link = Arc::clone(lease.connection());
+        link.job_begins();
         let stdin = Arc::new(stdin);
         self.shared.registry().set_stdin(&job.id, Arc::clone(&stdin));
         let prelude = Prelude::new(&job.mark, plan.announcements);
-        let reader = Metered { source: reader, traffic: lease.connection().traffic.clone() };
+        let reader = Metered { first, source: reader, traffic: link.traffic.clone() };
         let reader = Reader::new(reader, Arc::clone(job), prelude, self.shared.limits.drain());
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move { link.refill().await });
         tasks.spawn(attend(
             Arc::clone(&self.shared),
             Arc::clone(job),
@@ -210,7 +235,7 @@ impl<D: Directory> Runner<D> {
     pub async fn reads(&self, job: &Job) -> Option<Reads> {
         let (group, lease) = job.process_group().zip(self.live(&job.spec.host))?;
         let script = reading_script(&group, lease.connection().shell);
-        let asked = ask(&lease.connection().connection, &script, READING_TIMEOUT);
+        let asked = async { ask(lease.connection().open().await?.channel, &script, READING_TIMEOUT).await };
         Reads::parse(&timeout(READING_TIMEOUT, asked).await.ok()?.ok()?)
     }
 
@@ -230,7 +255,7 @@ impl<D: Directory> Runner<D> {
     }
 
     /// A connection to `host`, made if there is none, to look at.
-    pub async fn probe(&self, host: &str) -> Result<Lease<Link>, SpawnError> {
+    pub async fn probe(&self, host: &str) -> Result<Lease<Arc<Link>>, SpawnError> {
         match self.shared.pool.borrow(host) {
             Some(lease) => Ok(lease),
             None => self.shared.pool.lease(host).await.map_err(pool_error),
@@ -238,14 +263,14 @@ impl<D: Directory> Runner<D> {
     }
 
     /// A live connection to `host`, if there is one.
-    pub fn live(&self, host: &str) -> Option<Lease<Link>> {
+    pub fn live(&self, host: &str) -> Option<Lease<Arc<Link>>> {
         self.shared.pool.borrow(host)
     }
 }
 
 pub(super) fn pool_error(error: PoolError<ConnectError>) -> SpawnError {
     match error {
-        PoolError::Connect(error) => SpawnError::Connect(Arc::new(error)),
+        PoolError::Connect(error) => SpawnError::Connect(error),
         full @ PoolError::Full { .. } => SpawnError::ConnectionsFull(full.to_string()),
     }
 }

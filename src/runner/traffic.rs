@@ -57,13 +57,18 @@ impl Window {
 
 /// A source of events that counts what it delivers.
 pub(super) struct Metered<S> {
+    /// An event that was taken from the source before.
+    pub(super) first: Option<ChannelEvent>,
     pub(super) source: S,
     pub(super) traffic: Traffic,
 }
 
 impl<S: EventSource> EventSource for Metered<S> {
     async fn next(&mut self) -> Option<ChannelEvent> {
-        let event = self.source.next().await;
+        let event = match self.first.take() {
+            Some(event) => Some(event),
+            None => self.source.next().await,
+        };
         if let Some(ChannelEvent::Data(bytes) | ChannelEvent::ExtendedData(bytes)) = &event {
             self.traffic.note(bytes.len());
         }

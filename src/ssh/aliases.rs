@@ -61,7 +61,7 @@ pub(super) fn keyword_and_arguments(line: &str) -> Option<(String, Vec<String>)>
     if line.is_empty() || line.starts_with('#') {
         return None;
     }
-    let (keyword, rest) = line.split_once(|c: char| c.is_whitespace() || c == '=')?;
+    let (keyword, rest) = line.split_once(|c: char| c.is_whitespace() || c == '=').unwrap_or((line, ""));
     let rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '=');
     let mut arguments = Vec::new();
     for (index, part) in rest.split('"').enumerate() {

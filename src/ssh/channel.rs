@@ -1,3 +1,5 @@
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -66,6 +68,18 @@ impl Channel {
             }
         };
         timeout(self.time_limit, answer).await.unwrap_or(Err(ChannelError::TimedOut(self.time_limit)))
+    }
+
+    /// Whether the server has closed it meanwhile.
+    pub fn is_closed(&mut self) -> bool {
+        loop {
+            let next = pin!(self.channel.wait()).poll(&mut Context::from_waker(Waker::noop()));
+            match next.map(|message| message.map(translate)) {
+                Poll::Pending => return false,
+                Poll::Ready(None | Some(Some(ChannelEvent::Close | ChannelEvent::Eof))) => return true,
+                Poll::Ready(Some(_)) => {}
+            }
+        }
     }
 
     /// Closes a channel on which nothing was started, so that its place on the server is free again.

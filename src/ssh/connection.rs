@@ -10,9 +10,10 @@ use russh::keys::PublicKey;
 use russh::{ChannelStream, Preferred, cipher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::auth::Login;
+use super::breaker::{Breaker, Paused};
 use super::channel::{self, Channel};
 use super::host_key::{HandshakeError, HostKeyCheck, KeyLook, host_keys_to_offer};
 use super::proxy::ProxyCommand;
@@ -40,6 +41,10 @@ pub struct Negotiated {
     pub host_key: String,
 }
 
+const HANDSHAKE: &str = "the handshake";
+/// How often a server that hangs up at once is tried, and the pause after the first time; each further one is twice as long.
+const MOST_TRIES: u32 = 7;
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// So many keepalives without an answer make the connection lost.
 const KEEPALIVES_LOST: usize = 3;
 
@@ -57,6 +62,7 @@ const CIPHERS: &[cipher::Name] = &[
 #[derive(Default)]
 pub struct Connector {
     secrets: Secrets,
+    breaker: Breaker,
     jumps: Mutex<HashMap<String, Arc<JumpHost>>>,
 }
 
@@ -73,8 +79,38 @@ impl Connector {
     ///
     /// Each step has the host's own time limit; a login is never tried twice. Dropping the future closes everything.
     pub async fn connect(&self, host: &HostConfig) -> Result<Connection, ConnectError> {
-        let (stream, via) = self.reach(host).await?;
-        Connection::over(stream, host, via, &self.secrets).await
+        let route = host.route();
+        self.breaker.check(&route).map_err(|Paused { times, wait }| ConnectError::Paused {
+            host: host.name.clone(),
+            user: host.user.clone(),
+            times,
+            wait,
+        })?;
+        let connected = self.connect_patiently(host).await;
+        match &connected {
+            Ok(_) => self.breaker.note(&route, true),
+            Err(ConnectError::Auth { .. }) => self.breaker.note(&route, false),
+            Err(_) => {}
+        }
+        connected
+    }
+
+    /// A server that is busy with others' logins hangs up on newcomers at random (MaxStartups). Nothing was shown or tried then,
+    /// so it is tried again, after a pause that grows and differs from everybody else's.
+    async fn connect_patiently(&self, host: &HostConfig) -> Result<Connection, ConnectError> {
+        let mut tries = 1;
+        loop {
+            let (stream, via) = self.reach(host).await?;
+            match Connection::over(stream, host, via, &self.secrets).await {
+                Err(ConnectError::HungUp { .. }) if tries < MOST_TRIES => {
+                    sleep(FIRST_PAUSE.mul_f64(f64::from(1 << (tries - 1)) * rand::random_range(0.5..1.5)))
+                        .await;
+                    tries += 1;
+                }
+                Err(ConnectError::HungUp { host, .. }) => return Err(ConnectError::HungUp { host, tries }),
+                connected => return connected,
+            }
+        }
     }
 
     /// Asks a host for its key, without logging in. Jump hosts on the way must be known, and are logged in to.
@@ -143,8 +179,8 @@ impl Connection {
         };
         let handshake = client::connect_stream(Arc::new(config), stream, check);
         let mut handle = match timeout(host.connect_timeout, handshake).await {
-            Ok(shaken) => shaken.map_err(|error| handshake_error(host, "the handshake", error))?,
-            Err(_) => return Err(timed_out(host, "the handshake")),
+            Ok(shaken) => shaken.map_err(|error| handshake_error(host, HANDSHAKE, error))?,
+            Err(_) => return Err(timed_out(host, HANDSHAKE)),
         };
         // Each of its steps has a limit of its own, for a person may be asked.
         let login = Login::new(&mut handle, host, secrets).run().await;
@@ -255,6 +291,11 @@ fn unreachable(host: &HostConfig, source: io::Error) -> ConnectError {
 fn handshake_error(host: &HostConfig, step: &'static str, error: HandshakeError) -> ConnectError {
     match error {
         HandshakeError::HostKey(error) => error.into(),
+        HandshakeError::Russh(russh::Error::Disconnect | russh::Error::HUP | russh::Error::IO(_))
+            if step == HANDSHAKE =>
+        {
+            ConnectError::HungUp { host: host.name.clone(), tries: 1 }
+        }
         HandshakeError::Russh(source) => ConnectError::Protocol { host: host.name.clone(), source },
         HandshakeError::Silent => timed_out(host, step),
     }

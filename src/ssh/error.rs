@@ -43,6 +43,21 @@ pub enum ConnectError {
         /// What was offered or why it was not, in order.
         tried: String,
     },
+    /// The login has failed too often to be tried again so soon.
+    #[error(
+        "{host} has not let {user} in {times} times in a row; not tried again for {} s, lest it ban our address",
+        wait.as_secs() + 1
+    )]
+    Paused {
+        /// What the user calls the host.
+        host: String,
+        /// The account.
+        user: String,
+        /// How often.
+        times: u32,
+        /// For how long.
+        wait: Duration,
+    },
     /// A host on the way there can't be used.
     #[error("the jump host {host} can't be used")]
     JumpHost {
@@ -50,6 +65,14 @@ pub enum ConnectError {
         host: String,
         /// Why.
         source: Box<Self>,
+    },
+    /// The host hangs up before it has shown a key.
+    #[error("{host} hangs up before the SSH handshake is done, {tries} times in a row")]
+    HungUp {
+        /// What the user calls the host.
+        host: String,
+        /// How often it was tried.
+        tries: u32,
     },
     /// The host does not speak SSH as we do.
     #[error("the SSH connection to {host} failed")]

@@ -7,6 +7,7 @@
 
 mod aliases;
 mod auth;
+mod breaker;
 mod certificate;
 mod channel;
 mod config;

@@ -2,14 +2,18 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+/// How often a waiter looks whether a connection has become light, or dead.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// How a pool makes a connection.
 pub trait Connect: Send + Sync + 'static {
     /// What is pooled.
     type Connection: Pooled;
     /// Why none could be made.
-    type Error: Send;
+    type Error: Send + Sync;
 
     /// Makes a connection to `host`, in bounded time.
     fn connect(&self, host: &str) -> impl Future<Output = Result<Self::Connection, Self::Error>> + Send;
@@ -33,39 +37,97 @@ pub struct PoolLimits {
     pub connections_per_host: usize,
     /// After this long without a channel a connection is given up.
     pub idle: Duration,
+    /// How long a caller waits for a place when all are taken.
+    pub queue: Duration,
 }
+
+/// So many connections to a host may be in the making at the same time. OpenSSH's MaxStartups begins to refuse at 10.
+const HANDSHAKES: usize = 4;
 
 /// Why there is no lease.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError<E> {
-    /// No connection could be made.
+    /// No connection could be made. Who waited for the same one is told the same.
     #[error(transparent)]
-    Connect(E),
-    /// Every connection that the host may get is full.
-    #[error("all {connections} connections to {host} are in full use")]
+    Connect(Arc<E>),
+    /// Every connection that the host may get was full for as long as a caller waits.
+    #[error("all {connections} connections to {host} have been in full use for {waited:?}")]
     Full {
         /// The host.
         host: String,
         /// How many there are.
         connections: usize,
+        /// How long a place was waited for.
+        waited: Duration,
     },
 }
 
 /// Shares connections between channels, host by host.
 ///
-/// A lease is a place for one channel. A further connection is made only when all are full or heavy with traffic, and by
-/// one caller at a time for each host (the others wait and share it). A dead connection is never leased again.
+/// A lease is a place for one channel. A further connection is made only when all are full or heavy with traffic, and not
+/// more than callers wait for; the first one of a host alone, so that a login that fails does so once. A dead connection is
+/// never leased again.
 pub struct Pool<C: Connect> {
     connect: C,
     limits: PoolLimits,
-    hosts: Mutex<HashMap<String, Arc<Host<C::Connection>>>>,
+    hosts: Mutex<HashMap<String, Arc<HostOf<C>>>>,
 }
 
+type HostOf<C> = Host<<C as Connect>::Connection, <C as Connect>::Error>;
+
 /// A host's connections.
-struct Host<T> {
+struct Host<T, E> {
     slots: Mutex<Vec<Arc<Slot<T>>>>,
-    /// Held while connecting, so that one caller connects at a time.
-    connecting: tokio::sync::Mutex<()>,
+    queue: Mutex<Queue<E>>,
+    /// There may be a place now, or a reason why there is none.
+    changed: Arc<watch::Sender<()>>,
+    learned: Learned,
+}
+
+/// Those who want a place.
+struct Queue<E> {
+    /// How many wait.
+    waiting: usize,
+    /// How many make a connection.
+    connecting: usize,
+    /// How many have failed to.
+    failures: usize,
+    last_failure: Option<Arc<E>>,
+}
+
+/// How many channels a connection of a host took when the server refused another one, and when that was.
+type Learned = Arc<Mutex<Option<(usize, Instant)>>>;
+
+/// What was learned from a refusal counts so long for new connections: the server may also have been slow to clean up.
+const LEARNED_FOR: Duration = Duration::from_secs(60);
+
+/// What somebody who wants a place does next.
+enum Step<T, E> {
+    Take(Lease<T>),
+    Connect,
+    Wait,
+    GiveUp(Arc<E>),
+}
+
+/// Counts somebody in the queue while it lives.
+struct Counted<'a, E> {
+    queue: &'a Mutex<Queue<E>>,
+    changed: &'a watch::Sender<()>,
+    count: fn(&mut Queue<E>) -> &mut usize,
+}
+
+impl<'a, E> Counted<'a, E> {
+    fn new<T>(host: &'a Host<T, E>, count: fn(&mut Queue<E>) -> &mut usize) -> Self {
+        *count(&mut lock(&host.queue)) += 1;
+        Self { queue: &host.queue, changed: &host.changed, count }
+    }
+}
+
+impl<E> Drop for Counted<'_, E> {
+    fn drop(&mut self) {
+        *(self.count)(&mut lock(self.queue)) -= 1;
+        self.changed.send_modify(|()| ());
+    }
 }
 
 /// Which connections will do.
@@ -78,6 +140,9 @@ enum Load {
 struct Slot<T> {
     connection: T,
     state: Mutex<SlotState>,
+    /// Who waits for a place is told when one is free.
+    changed: Arc<watch::Sender<()>>,
+    learned: Learned,
 }
 
 struct SlotState {
@@ -112,25 +177,39 @@ impl<C: Connect> Pool<C> {
         Self { connect, limits, hosts: Mutex::default() }
     }
 
-    /// A place on a connection to `host`; connects when there is none.
+    /// A place on a connection to `host`; connects when there is none, and waits when there may be no more.
     ///
     /// Cancelling abandons a connection that is being made; another waiter then makes its own.
     pub async fn lease(&self, host: &str) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
         let entry = Arc::clone(lock(&self.hosts).entry(host.to_owned()).or_default());
-        if let Some(lease) = entry.place(Load::Light) {
-            return Ok(lease);
+        let began = Instant::now();
+        let failures = lock(&entry.queue).failures;
+        let waiting = Counted::new(&entry, |queue| &mut queue.waiting);
+        let mut changed = entry.changed.subscribe();
+        loop {
+            // From here on no change is missed.
+            changed.mark_unchanged();
+            match entry.step(&self.limits, failures) {
+                Step::Take(lease) => return Ok(lease),
+                Step::GiveUp(error) => return Err(PoolError::Connect(error)),
+                Step::Connect => break,
+                Step::Wait => {}
+            }
+            // A connection may become light, or die, without anybody's telling.
+            let look_again = (Instant::now() + LOOK_AGAIN).min(began + self.limits.queue);
+            if timeout_at(look_again, changed.changed()).await.is_err()
+                && began.elapsed() >= self.limits.queue
+            {
+                let (connections, waited) = (lock(&entry.slots).len(), self.limits.queue);
+                return Err(PoolError::Full { host: host.to_owned(), connections, waited });
+            }
         }
-        let _one_at_a_time = entry.connecting.lock().await;
-        if let Some(lease) = entry.place(Load::Light) {
-            return Ok(lease);
+        let _connecting = Counted::new(&entry, |queue| &mut queue.connecting);
+        drop(waiting);
+        match self.connect.connect(host).await {
+            Ok(connection) => Ok(entry.add(connection, self.limits.channels_per_connection)),
+            Err(error) => Err(PoolError::Connect(entry.fail(error))),
         }
-        let connections = lock(&entry.slots).len();
-        if connections >= self.limits.connections_per_host {
-            let full = PoolError::Full { host: host.to_owned(), connections };
-            return entry.place(Load::Any).ok_or(full);
-        }
-        let connection = self.connect.connect(host).await.map_err(PoolError::Connect)?;
-        Ok(entry.add(connection, self.limits.channels_per_connection))
     }
 
     /// A place on a live connection to `host` beyond its planned capacity, for a short call such as a signal. None when
@@ -170,13 +249,50 @@ impl<C: Connect> Pool<C> {
     }
 }
 
-impl<T> Default for Host<T> {
+impl<T, E> Default for Host<T, E> {
     fn default() -> Self {
-        Self { slots: Mutex::default(), connecting: tokio::sync::Mutex::default() }
+        let queue = Queue { waiting: 0, connecting: 0, failures: 0, last_failure: None };
+        Self {
+            slots: Mutex::default(),
+            queue: Mutex::new(queue),
+            changed: Arc::default(),
+            learned: Arc::default(),
+        }
     }
 }
 
-impl<T: Pooled> Host<T> {
+impl<T: Pooled, E> Host<T, E> {
+    /// What somebody does next who came when there had been so many `failures`.
+    fn step(&self, limits: &PoolLimits, failures: usize) -> Step<T, E> {
+        if let Some(lease) = self.place(Load::Light) {
+            return Step::Take(lease);
+        }
+        let live = lock(&self.slots).len();
+        let queue = lock(&self.queue);
+        if queue.failures > failures {
+            return match (self.place(Load::Any), &queue.last_failure) {
+                (Some(lease), _) => Step::Take(lease),
+                (None, Some(error)) if live == 0 => Step::GiveUp(Arc::clone(error)),
+                // Others are there: their places will do.
+                (None, _) => Step::Wait,
+            };
+        }
+        if live + queue.connecting >= limits.connections_per_host {
+            return self.place(Load::Any).map_or(Step::Wait, Step::Take);
+        }
+        let handshakes = if live == 0 { 1 } else { HANDSHAKES };
+        let promised = queue.connecting * limits.channels_per_connection.saturating_sub(1);
+        if queue.connecting >= handshakes || queue.waiting <= promised { Step::Wait } else { Step::Connect }
+    }
+
+    fn fail(&self, error: E) -> Arc<E> {
+        let error = Arc::new(error);
+        let mut queue = lock(&self.queue);
+        queue.failures += 1;
+        queue.last_failure = Some(Arc::clone(&error));
+        error
+    }
+
     /// A place on a connection that has one, the fullest first, so that idle ones can expire.
     fn place(&self, load: Load) -> Option<Lease<T>> {
         let mut slots = lock(&self.slots);
@@ -189,8 +305,15 @@ impl<T: Pooled> Host<T> {
     }
 
     fn add(&self, connection: T, capacity: usize) -> Lease<T> {
+        let learned = lock(&self.learned).filter(|(_, when)| when.elapsed() < LEARNED_FOR);
+        let capacity = learned.map_or(capacity, |(learned, _)| learned.min(capacity));
         let state = SlotState { in_use: 0, capacity, idle_since: Instant::now() };
-        let slot = Arc::new(Slot { connection, state: Mutex::new(state) });
+        let slot = Arc::new(Slot {
+            connection,
+            state: Mutex::new(state),
+            changed: Arc::clone(&self.changed),
+            learned: Arc::clone(&self.learned),
+        });
         let lease = Lease::take(&slot);
         lock(&self.slots).push(slot);
         lease
@@ -224,10 +347,11 @@ impl<T> Lease<T> {
         Self::take(&self.slot)
     }
 
-    /// The server has refused a channel: this connection takes no more than it has now.
+    /// The server has refused a channel: this connection takes no more than it has now, and new ones not many more.
     pub fn refused(self) {
         let mut state = lock(&self.slot.state);
-        state.capacity = state.in_use.saturating_sub(1).max(1);
+        state.capacity = state.in_use - 1;
+        *lock(&self.slot.learned) = Some((state.capacity.max(1), Instant::now()));
     }
 }
 
@@ -236,6 +360,8 @@ impl<T> Drop for Lease<T> {
         let mut state = lock(&self.slot.state);
         state.in_use -= 1;
         state.idle_since = Instant::now();
+        drop(state);
+        self.slot.changed.send_modify(|()| ());
     }
 }
 

@@ -4,8 +4,12 @@ use tokio::time::sleep;
 
 use super::*;
 
-const LIMITS: PoolLimits =
-    PoolLimits { channels_per_connection: 2, connections_per_host: 2, idle: Duration::from_secs(60) };
+const LIMITS: PoolLimits = PoolLimits {
+    channels_per_connection: 2,
+    connections_per_host: 2,
+    idle: Duration::from_secs(60),
+    queue: Duration::from_secs(10),
+};
 
 #[derive(Default)]
 struct Fake {
@@ -67,7 +71,9 @@ async fn a_full_connection_is_joined_by_another_up_to_the_bound() {
         leases.push(pool.lease("web1").await.ok());
     }
     assert_eq!(made.load(Ordering::Relaxed), 2);
+    let began = Instant::now();
     assert!(matches!(pool.lease("web1").await, Err(PoolError::Full { connections: 2, .. })));
+    assert_eq!(began.elapsed(), LIMITS.queue);
     leases.pop();
     assert!(pool.lease("web1").await.is_ok());
 }
@@ -110,7 +116,7 @@ async fn an_idle_connection_expires_and_a_used_one_does_not() {
 async fn a_failure_is_told_and_the_next_caller_tries_again() {
     let (pool, _, broken) = pool();
     broken.store(true, Ordering::Relaxed);
-    assert!(matches!(pool.lease("web1").await, Err(PoolError::Connect("broken"))));
+    assert!(matches!(pool.lease("web1").await, Err(PoolError::Connect(error)) if *error == "broken"));
     broken.store(false, Ordering::Relaxed);
     assert!(pool.lease("web1").await.is_ok());
 }
@@ -129,4 +135,79 @@ async fn a_cancelled_caller_does_not_block_the_next() {
     let (pool, _, _) = pool();
     drop(tokio::time::timeout(Duration::from_millis(500), pool.lease("web1")).await);
     assert!(pool.lease("web1").await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_gets_the_next_free_place() {
+    let (pool, _, _) = pool();
+    let mut leases = Vec::new();
+    for _ in 0..4 {
+        leases.push(pool.lease("web1").await.ok());
+    }
+    let began = Instant::now();
+    let (waited, ()) = tokio::join!(pool.lease("web1"), async {
+        sleep(Duration::from_secs(3)).await;
+        leases.pop();
+    });
+    assert!(waited.is_ok());
+    assert_eq!(began.elapsed(), Duration::from_secs(3));
+}
+
+/// How many handshakes there were at the same time, at most, when `count` callers came at once.
+async fn handshakes(before: usize, count: usize) -> (usize, usize) {
+    #[derive(Clone, Default)]
+    struct Counting(Arc<Mutex<(usize, usize, usize)>>);
+    impl Connect for Counting {
+        type Connection = Fake;
+        type Error = ();
+        async fn connect(&self, _host: &str) -> Result<Fake, ()> {
+            {
+                let mut counts = lock(&self.0);
+                counts.0 += 1;
+                counts.1 = counts.1.max(counts.0);
+                counts.2 += 1;
+            }
+            sleep(Duration::from_secs(1)).await;
+            lock(&self.0).0 -= 1;
+            Ok(Fake::default())
+        }
+    }
+    let counting = Counting::default();
+    let limits = PoolLimits { connections_per_host: 100, ..LIMITS };
+    let pool = Arc::new(Pool::new(counting.clone(), limits));
+    let mut leases = Vec::new();
+    for _ in 0..before {
+        leases.push(pool.lease("web1").await);
+    }
+    lock(&counting.0).1 = 0;
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..count {
+        let pool = Arc::clone(&pool);
+        tasks.spawn(async move { pool.lease("web1").await.map_err(drop) });
+    }
+    let leases = tasks.join_all().await;
+    assert!(leases.iter().all(Result::is_ok));
+    let counts = lock(&counting.0);
+    (counts.1, counts.2)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_connection_is_made_alone_and_then_four_at_a_time() {
+    assert_eq!(handshakes(0, 1).await, (1, 1));
+    assert_eq!(handshakes(0, 2).await, (1, 1));
+    assert_eq!(handshakes(2, 2).await, (1, 2), "not more than callers wait for");
+    assert_eq!(handshakes(2, 40).await, (4, 21));
+    assert_eq!(handshakes(0, 40).await, (4, 20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_login_that_fails_does_so_once_for_all_who_wait() {
+    let (pool, _, broken) = pool();
+    broken.store(true, Ordering::Relaxed);
+    let began = Instant::now();
+    let (a, b, c) = tokio::join!(pool.lease("web1"), pool.lease("web1"), pool.lease("web1"));
+    for result in [a, b, c] {
+        assert!(matches!(result, Err(PoolError::Connect(_))));
+    }
+    assert_eq!(began.elapsed(), Duration::from_secs(1), "one attempt, not three");
 }
