@@ -18,9 +18,9 @@ test:  ## Install OpenSSH if it is missing, then run all tests but those that ne
 	@fixtures/need sshd:openssh-server ssh:openssh-client
 	cargo test --locked
 
-test-containers:  ## Run the contract's tests against a containerized sshd (docker-compose.yml)
+test-containers:  ## Run the contract's tests, and one suite over a fleet of hosts, in containers (docker-compose.yml)
 	@fixtures/need ssh-keygen:openssh-client
-	fixtures/sshd/with-containers cargo test --locked --test contract --test terminal
+	fixtures/sshd/with-containers cargo test --locked --test contract --test terminal --test fleet
 
 bench:  ## Measure: the ring and its pages, then sshjobs beside ssh
 	cargo bench --bench ring

@@ -253,7 +253,7 @@ async fn a_failed_spawn_leaves_no_job() {
 async fn a_host_probe_tells_what_was_negotiated_or_why_not() {
     let sshd = Sshd::start().await;
     let service = started(&sshd);
-    let probe = || sshjobs::api::HostsRequest { host: Some(HOST.to_owned()) };
+    let probe = || sshjobs::api::HostsRequest { host: Some(HOST.to_owned()), tag: None };
     let host = service.hosts(probe()).await.unwrap().hosts.remove(0);
     assert!(host.connected && host.host_key.unwrap().starts_with("ssh-ed25519 SHA256:"));
     assert_eq!(

@@ -1,10 +1,10 @@
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
 use super::config::nearest;
 use super::{Code, Config, Error};
 use crate::runner::Directory;
-use crate::ssh::{ConnectError, HostConfig, Resolver, concrete_aliases};
+use crate::ssh::{Aliases, ConnectError, HostConfig, Location, Resolver, Setting, concrete_aliases};
 
 /// Which hosts a caller may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,7 @@ pub enum Access {
 /// Knows which hosts there are and how each is reached.
 pub(super) struct HostBook {
     resolver: Resolver,
+    tags: BTreeMap<String, Vec<String>>,
     access: Access,
     /// Hosts that no configuration lists, such as the demo's.
     given: BTreeMap<String, HostConfig>,
@@ -33,6 +34,7 @@ impl HostBook {
                 overrides: config.hosts.iter().map(|(name, table)| (name.clone(), table.into())).collect(),
                 proxy_commands: config.allow_proxy_command,
             },
+            tags: config.hosts.iter().map(|(name, table)| (name.clone(), table.tags.clone())).collect(),
             access: if config.allow_any_host { Access::Any } else { access },
             given: BTreeMap::new(),
             last_errors: Mutex::default(),
@@ -44,17 +46,40 @@ impl HostBook {
         self
     }
 
-    /// Every host by name, in order.
-    pub(super) fn names(&self) -> Result<BTreeSet<String>, Error> {
+    /// Every host by name, in order, with the places where it is listed.
+    pub(super) fn listed(&self) -> Result<BTreeMap<String, Vec<String>>, Error> {
+        let mut listed: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for name in self.resolver.overrides.keys() {
+            listed.entry(name.clone()).or_default().push(format!("[hosts.{name}]"));
+        }
+        for (name, Location { file, line }) in self.aliases()? {
+            listed.entry(name).or_default().push(format!("{}:{line}", file.display()));
+        }
+        for name in self.given.keys() {
+            listed.entry(name.clone()).or_default();
+        }
+        Ok(listed)
+    }
+
+    /// The words to find a host by.
+    pub(super) fn tags(&self, name: &str) -> &[String] {
+        self.tags.get(name).map_or(&[], Vec::as_slice)
+    }
+
+    /// What is set for a host, and where.
+    pub(super) async fn settings(&self, name: &str) -> Vec<Setting> {
+        if self.given.contains_key(name) {
+            return Vec::new();
+        }
+        // Whoever resolves the host is told why it can't be.
+        self.resolver.settings(name).await.unwrap_or_default()
+    }
+
+    fn aliases(&self) -> Result<Aliases, Error> {
         let file = self.resolver.ssh_config.as_deref();
-        let aliases = concrete_aliases(file).map_err(|error| {
+        concrete_aliases(file).map_err(|error| {
             Error::new(Code::Io, format!("can't read ssh_config: {error}"), "make the file readable")
-        })?;
-        Ok(aliases
-            .into_iter()
-            .chain(self.resolver.overrides.keys().cloned())
-            .chain(self.given.keys().cloned())
-            .collect())
+        })
     }
 
     /// Refuses a host that callers may not name.
@@ -65,11 +90,11 @@ impl HostBook {
         {
             return Ok(());
         }
-        let names = self.names()?;
-        if names.contains(name) {
+        let names = self.listed()?;
+        if names.contains_key(name) {
             return Ok(());
         }
-        let hint = match nearest(name, names.iter().map(String::as_str)) {
+        let hint = match nearest(name, names.keys().map(String::as_str)) {
             Some(known) => format!("did you mean {known:?}? ssh_hosts lists all"),
             None => {
                 "ssh_hosts lists the hosts there are; add this one to ssh_config or to [hosts]".to_owned()

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Error, Service};
-use crate::ssh::Negotiated;
+use crate::ssh::{Negotiated, Setting, Source};
 
 /// List the hosts there are, or try one.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -12,6 +12,10 @@ pub struct HostsRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub host: Option<String>,
+    /// List only hosts with this tag of their configuration.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub tag: Option<String>,
 }
 
 /// The hosts.
@@ -27,6 +31,15 @@ pub struct HostsReply {
 pub struct HostEntry {
     /// What to call it.
     pub name: String,
+    /// Words of its configuration to find it by.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// Where it is listed: lines of ssh_config, or a table of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listed_in: Vec<String>,
+    /// Of the host asked about: what is set for it, and where.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<SettingEntry>,
     /// Address and port that name stands for; known once it was looked up.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -44,6 +57,14 @@ pub struct HostEntry {
     pub connections: usize,
     /// How many channels are in use on them.
     pub channels_in_use: usize,
+    /// How the server names itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub server: Option<String>,
+    /// Whether the key exchange is strict: nobody could have dropped messages of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
+    pub strict_kex: Option<bool>,
     /// The key exchange method in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -66,20 +87,45 @@ pub struct HostEntry {
     pub last_error: Option<String>,
 }
 
+/// One thing that is set for a host.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct SettingEntry {
+    /// The option, as ssh_config calls it.
+    pub option: String,
+    /// Its value.
+    pub value: String,
+    /// Where it is set: ssh_config, or a table of the configuration.
+    pub source: String,
+}
+
 impl Service {
     /// Lists the hosts; with one named, connects to it first. A host that can't be reached says so in its entry.
     pub async fn hosts(&self, request: HostsRequest) -> Result<HostsReply, Error> {
         let Some(name) = request.host else {
             let mut hosts = Vec::new();
-            for name in self.hosts.names()? {
-                hosts.push(self.host_entry(name).await);
+            for (name, listed_in) in self.hosts.listed()? {
+                let has_tag = |tag: &String| self.hosts.tags(&name).contains(tag);
+                if request.tag.as_ref().is_none_or(has_tag) {
+                    hosts.push(HostEntry { listed_in, ..self.host_entry(name).await });
+                }
             }
             return Ok(HostsReply { hosts });
         };
         self.hosts.check(&name)?;
         let probed = self.runner.probe(&name).await.map(drop).map_err(Error::from);
         self.hosts.note_error(&name, probed.as_ref().err());
-        Ok(HostsReply { hosts: vec![self.host_entry(name).await] })
+        let listed_in = self.hosts.listed()?.remove(&name).unwrap_or_default();
+        let setting = |setting: Setting| SettingEntry {
+            option: setting.key.to_owned(),
+            value: setting.value,
+            source: match setting.source {
+                Source::Overrides => format!("[hosts.{name}]"),
+                Source::SshConfig => "ssh_config".to_owned(),
+            },
+        };
+        let settings = self.hosts.settings(&name).await.into_iter().map(setting).collect();
+        Ok(HostsReply { hosts: vec![HostEntry { listed_in, settings, ..self.host_entry(name).await }] })
     }
 
     async fn host_entry(&self, name: String) -> HostEntry {
@@ -89,6 +135,7 @@ impl Service {
             connections: usage.connections,
             channels_in_use: usage.channels_in_use,
             last_error: self.hosts.last_error(&name),
+            tags: self.hosts.tags(&name).to_vec(),
             ..HostEntry::default()
         };
         match self.hosts.resolve(&name).await {
@@ -102,7 +149,9 @@ impl Service {
         }
         if let Some(lease) = self.runner.live(&name) {
             let link = lease.connection();
-            let Negotiated { kex, cipher, host_key } = link.connection.negotiated();
+            let Negotiated { kex, cipher, host_key, strict_kex, server } = link.connection.negotiated();
+            entry.strict_kex = Some(strict_kex);
+            entry.server = Some(server);
             (entry.kex, entry.cipher, entry.host_key) = (Some(kex), Some(cipher), Some(host_key));
             entry.login_shell = Some(format!("{:?}", link.shell).to_lowercase());
         }

@@ -33,7 +33,7 @@ pub use error::{Code, Error};
 pub use follow::{Follow, Output};
 pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
 pub use host_book::Access;
-pub use hosts::{HostEntry, HostsReply, HostsRequest};
+pub use hosts::{HostEntry, HostsReply, HostsRequest, SettingEntry};
 pub use jobs::{JobEntry, JobsReply, JobsRequest};
 pub use read::{Encoding, ReadReply, ReadRequest, UnitArg};
 pub use run::{RunReply, RunRequest};

@@ -199,6 +199,9 @@ pub struct TrustArgs {
 pub struct HostsArgs {
     /// Connect to this host and report what came of it.
     pub host: Option<String>,
+    /// List only hosts with this tag (`tags` of their [hosts.NAME] table).
+    #[arg(long, value_name = "TAG", conflicts_with = "host")]
+    pub tag: Option<String>,
     /// Write JSON.
     #[arg(long)]
     pub json: bool,

@@ -25,7 +25,7 @@ pub async fn demo(args: DemoArgs) -> Exit {
 async fn show(command: String) -> Result<Exit, Error> {
     let demo = Demo::start().await?;
     let service = &demo.service;
-    let hosts = service.hosts(HostsRequest { host: Some(Demo::HOST.to_owned()) }).await?;
+    let hosts = service.hosts(HostsRequest { host: Some(Demo::HOST.to_owned()), tag: None }).await?;
     let host = &hosts.hosts[0];
     say(&format!(
         "An SSH server inside this process listens at {}; its key is {}.",

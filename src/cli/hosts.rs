@@ -7,7 +7,7 @@ use crate::api::{Code, Error, HostEntry, HostsRequest, Service};
 /// Lists hosts, or tries one. Fails when the one tried can't be reached.
 pub async fn hosts(service: &Service, args: HostsArgs) -> Exit {
     let probed = args.host.is_some();
-    let reply = match service.hosts(HostsRequest { host: args.host }).await {
+    let reply = match service.hosts(HostsRequest { host: args.host, tag: args.tag }).await {
         Ok(reply) => reply,
         Err(error) => {
             report(&error);
@@ -33,17 +33,28 @@ fn details(host: &HostEntry) -> String {
         ("address", &host.address),
         ("via", &via),
         ("user", &host.user),
+        ("server", &host.server),
         ("host key", &host.host_key),
         ("kex", &host.kex),
         ("cipher", &host.cipher),
         ("login shell", &host.login_shell),
         ("error", &host.last_error),
     ];
+    let tags = (!host.tags.is_empty()).then(|| host.tags.join(", "));
     let state = if host.connected { "reachable" } else { "not reachable" };
-    rows.iter().fold(format!("{}: {state}\n", host.name), |text, (name, value)| match value {
-        Some(value) => format!("{text}  {name:<12} {}\n", printable(value)),
-        None => text,
-    })
+    let shown = rows.iter().chain([&("tags", &tags)]).fold(
+        format!("{}: {state}\n", printable(&host.name)),
+        |text, (name, value)| match value {
+            Some(value) => format!("{text}  {name:<12} {}\n", printable(value)),
+            None => text,
+        },
+    );
+    let set = host.settings.iter().fold(String::new(), |text, setting| {
+        let (value, source) = (printable(&setting.value), printable(&setting.source));
+        format!("{text}    {} {value}  ({source})\n", setting.option)
+    });
+    let listed = printable(&host.listed_in.join(", "));
+    format!("{shown}  listed in    {listed}\n  what is set:\n{set}")
 }
 
 fn table(hosts: &[HostEntry]) -> String {
@@ -55,6 +66,10 @@ fn table(hosts: &[HostEntry]) -> String {
     hosts.iter().fold(String::new(), |text, host| {
         let user = host.user.as_deref().unwrap_or("?");
         let address = host.address.as_deref().or(host.last_error.as_deref()).unwrap_or("?");
-        format!("{text}{:<widest$}  {user}@{}\n", printable(&host.name), printable(address))
+        let via = if host.via.is_empty() { String::new() } else { format!(" via {}", host.via.join(", ")) };
+        let tags: String = host.tags.iter().map(|tag| format!(" #{tag}")).collect();
+        let place = format!("{user}@{address}{via}{tags}");
+        let listed = host.listed_in.join(", ");
+        format!("{text}{:<widest$}  {}  ({})\n", printable(&host.name), printable(&place), printable(&listed))
     })
 }

@@ -9,7 +9,7 @@ use super::{JobSpec, Nonce};
 pub enum LoginShell {
     /// A POSIX shell: a job's prelude goes into its own command line, which costs nothing.
     Posix,
-    /// Another shell that can start `/bin/sh` (fish): the prelude runs there, the command in the login shell.
+    /// Another shell that can start `/bin/sh` (csh, fish): the prelude runs there, the command in the login shell.
     Foreign,
     /// A forced command, a router, a restricted shell: it gets the bare command and nothing else.
     Bare,
@@ -39,6 +39,8 @@ pub struct ExecPlan {
     /// How often the process group is announced on stdout, with the nonce: not at all by a bare command; a second time
     /// when a terminal has taken the header in, and stdin is the command's.
     pub announcements: u32,
+    /// The login shell runs twice, and what its startup files print before the first announcement comes again.
+    pub repeats_noise: bool,
 }
 
 impl ExecPlan {
@@ -57,13 +59,13 @@ impl ExecPlan {
         let command = match shell {
             LoginShell::Posix => format!("{prelude}\n{command}"),
             LoginShell::Foreign => {
-                let script = format!("{prelude}; exec \"$SHELL\" -c \"$0\"");
-                format!("exec /bin/sh -c {} {}", quote(&script), quote(command))
+                let script = format!("{prelude}\nexec \"$SHELL\" -c {}", quote(command));
+                for_shell(script, shell)
             }
             LoginShell::Bare => unreachable!("planned above"),
         };
         let announcements = if header.is_some() && spec.terminal.is_some() { 2 } else { 1 };
-        Ok(Self { command, stdin_header: header, announcements })
+        Ok(Self { command, stdin_header: header, announcements, repeats_noise: shell == LoginShell::Foreign })
     }
 
     fn bare(spec: &JobSpec) -> Result<Self, PlanError> {
@@ -73,19 +75,20 @@ impl ExecPlan {
         if !spec.env.is_empty() {
             return Err(PlanError::BareHost("environment variables"));
         }
-        Ok(Self { command: spec.command.clone(), stdin_header: None, announcements: 0 })
+        Ok(Self { command: spec.command.clone(), stdin_header: None, announcements: 0, repeats_noise: false })
     }
 }
 
 /// Commands that find out what runs exec strings, with the shell each one proves when it prints `nonce`. To be tried in
 /// order; when none does, the host is [`LoginShell::Bare`].
 pub fn shell_probes(nonce: &Nonce) -> [(String, LoginShell); 2] {
-    let word = nonce.as_str();
+    // A host that only repeats what it is asked, as a forced command may, does not put the word together.
+    let (first, rest) = nonce.as_str().split_at(1);
+    let word = format!("{first}''{rest}");
     [
-        // `${0%x}` is an error to csh and fish.
-        (format!("test \"${{0%x}}\" && echo {word} $$"), LoginShell::Posix),
-        // A newline in quotes is an error to csh, which therefore counts as bare.
-        (format!("exec /bin/sh -c 'echo {word} $$\n'"), LoginShell::Foreign),
+        // `${0%x}` is an error to csh and fish, and a restricted shell redirects nothing.
+        (format!("test \"${{0%x}}\" && echo >/dev/null && echo {word} $$"), LoginShell::Posix),
+        (for_shell(format!("test \"$SHELL\" && echo {word} $$"), LoginShell::Foreign), LoginShell::Foreign),
     ]
 }
 
@@ -98,8 +101,34 @@ fn quote(text: &str) -> String {
 pub(super) fn for_shell(script: String, shell: LoginShell) -> String {
     match shell {
         LoginShell::Posix | LoginShell::Bare => script,
-        LoginShell::Foreign => format!("exec /bin/sh -c {}", quote(&script)),
+        LoginShell::Foreign => format!("exec /bin/sh -c 'eval \"$(printf %b \"{}\")\"'", inert(&script)),
     }
+}
+
+/// `text` in characters that mean the same to every shell, as printf's `%b` reads it. Quotes alone won't do: in csh `!` and
+/// newlines keep their meaning in them, in fish backslashes do.
+fn inert(text: &str) -> String {
+    let mut inert = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z'
+            | b'A'..=b'Z'
+            | b'0'..=b'9'
+            | b' '
+            | b'_'
+            | b'.'
+            | b','
+            | b'/'
+            | b':'
+            | b'='
+            | b'+'
+            | b'-' => {
+                inert.push(char::from(byte));
+            }
+            other => write!(inert, "\\0{other:03o}").expect("a string takes all"),
+        }
+    }
+    inert
 }
 
 fn check(spec: &JobSpec) -> Result<(), PlanError> {

@@ -16,6 +16,8 @@ pub struct Prelude {
     state: State,
     /// How many lines are still to be taken out.
     lines: u32,
+    /// What comes before the first of them is said again after it.
+    noise_is_repeated: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -34,7 +36,14 @@ impl Prelude {
     /// Looks for `lines` lines that start with `nonce`; for none when that is 0.
     pub fn new(nonce: &Nonce, lines: u32) -> Self {
         let state = if lines > 0 { State::Looking } else { State::Done };
-        Self { nonce: nonce.as_str().as_bytes().to_vec(), held: Vec::new(), state, lines }
+        let nonce = nonce.as_str().as_bytes().to_vec();
+        Self { nonce, held: Vec::new(), state, lines, noise_is_repeated: false }
+    }
+
+    /// Takes out what comes before the first line, too: the startup files' noise, where the login shell runs twice.
+    #[must_use]
+    pub fn without_noise(self) -> Self {
+        Self { noise_is_repeated: true, ..self }
     }
 
     /// What of stdout's next `chunk` is the command's own, and the process id when a line with it is complete.
@@ -57,7 +66,8 @@ impl Prelude {
             (Some(_), Some(end)) => {
                 let after = start + self.nonce.len() + end + 1;
                 let mut passed = std::mem::take(&mut self.held);
-                passed.drain(start..after);
+                let from = if std::mem::take(&mut self.noise_is_repeated) { 0 } else { start };
+                passed.drain(from..after);
                 self.lines -= 1;
                 if self.lines == 0 {
                     self.state = State::Done;
@@ -67,6 +77,7 @@ impl Prelude {
             // Echoed by something, but not the line: let it pass.
             (None, Some(_)) => (Cow::Owned(self.give_up()), None),
             _ if rest.len() > LONGEST_REST => (Cow::Owned(self.give_up()), None),
+            _ if self.noise_is_repeated => (Cow::Borrowed(&[]), None),
             _ => (Cow::Owned(self.held.drain(..start).collect()), None),
         }
     }
@@ -74,6 +85,9 @@ impl Prelude {
     fn pass_all_but_a_beginning(&mut self) -> Vec<u8> {
         if self.held.len() > GIVE_UP_AFTER {
             return self.give_up();
+        }
+        if self.noise_is_repeated {
+            return Vec::new();
         }
         let longest = self.nonce.len().min(self.held.len());
         let beginning = (1..=longest).rev().find(|&length| self.held.ends_with(&self.nonce[..length]));
@@ -118,6 +132,22 @@ mod tests {
         }
         let bytes: Vec<&[u8]> = whole.chunks(1).collect();
         assert_eq!(strip_in_chunks(&nonce, &bytes).1, Some(4711));
+    }
+
+    #[test]
+    fn noise_that_will_be_repeated_is_taken_out_once() {
+        let nonce = Nonce::new();
+        let whole = format!("noise\n{} 4711\nnoise\nthe output\n", nonce.as_str()).into_bytes();
+        for cut in 0..whole.len() {
+            let mut prelude = Prelude::new(&nonce, 1).without_noise();
+            let mut passed = prelude.strip(&whole[..cut]).0.into_owned();
+            passed.extend_from_slice(&prelude.strip(&whole[cut..]).0);
+            passed.extend(prelude.finish());
+            assert_eq!(String::from_utf8(passed).unwrap(), "noise\nthe output\n", "cut at {cut}");
+        }
+        let mut without_line = Prelude::new(&nonce, 1).without_noise();
+        assert_eq!(&*without_line.strip(b"an error\n").0, b"");
+        assert_eq!(without_line.finish(), b"an error\n", "what is no noise is not lost");
     }
 
     #[test]

@@ -108,7 +108,11 @@ pub(super) async fn end_tree<D: Directory>(
 ) -> Result<SignalReport, SignalError> {
     job.wait_for(PGID_TIMEOUT, |log| log.pgid().is_some() || log.outcome().is_some()).await;
     if let Some(group) = job.process_group() {
-        return kill(shared, job, &group, Reach::Tree, (signal, grace)).await;
+        let report = kill(shared, job, &group, Reach::Tree, (signal, grace)).await?;
+        // Nothing was found to signal, and not because all is over: the host can't find a job's processes.
+        if report.delivered_via != DeliveredVia::Nothing || report.confirmed_dead {
+            return Ok(report);
+        }
     }
     for signal in [Some(signal), grace.map(|_| Signal::KILL)].into_iter().flatten() {
         // Servers need not answer, nor obey; the job's end will tell.

@@ -180,6 +180,7 @@ impl<D: Directory> Runner<D> {
         let stdin = Arc::new(stdin);
         self.shared.registry().set_stdin(&job.id, Arc::clone(&stdin));
         let prelude = Prelude::new(&job.mark, plan.announcements);
+        let prelude = if plan.repeats_noise { prelude.without_noise() } else { prelude };
         let reader = Metered { first, source: reader, traffic: link.traffic.clone() };
         let reader = Reader::new(reader, Arc::clone(job), prelude, self.shared.limits.drain());
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,15 +1,27 @@
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// How deep `Include` may nest, as in ssh.
 pub(super) const MAX_DEPTH: usize = 16;
 
+/// Where each name is listed first.
+pub type Aliases = BTreeMap<String, Location>;
+
+/// A line of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The file.
+    pub file: PathBuf,
+    /// The line, from 1.
+    pub line: usize,
+}
+
 /// The host names that ssh_config's `Host` lines spell out, without wildcards or negations, `Include`s followed.
 ///
 /// What a name means is for `ssh -G` to say; this only lists them. A file that doesn't exist is empty.
-pub fn concrete_aliases(file: Option<&Path>) -> io::Result<BTreeSet<String>> {
-    let mut aliases = BTreeSet::new();
+pub fn concrete_aliases(file: Option<&Path>) -> io::Result<Aliases> {
+    let mut aliases = Aliases::new();
     let home = etcetera::home_dir().unwrap_or_default();
     match file {
         Some(file) => read(file, &home.join(".ssh"), 0, &mut aliases)?,
@@ -21,15 +33,21 @@ pub fn concrete_aliases(file: Option<&Path>) -> io::Result<BTreeSet<String>> {
     Ok(aliases)
 }
 
-fn read(file: &Path, base: &Path, depth: usize, aliases: &mut BTreeSet<String>) -> io::Result<()> {
+fn read(file: &Path, base: &Path, depth: usize, aliases: &mut Aliases) -> io::Result<()> {
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    for (keyword, arguments) in text.lines().filter_map(keyword_and_arguments) {
+    for (index, line) in text.lines().enumerate() {
+        let Some((keyword, arguments)) = keyword_and_arguments(line) else { continue };
         match keyword.as_str() {
-            "host" => aliases.extend(arguments.into_iter().filter(|name| is_concrete(name))),
+            "host" => {
+                for name in arguments.into_iter().filter(|name| is_concrete(name)) {
+                    let here = || Location { file: file.to_owned(), line: index + 1 };
+                    aliases.entry(name).or_insert_with(here);
+                }
+            }
             "include" if depth < MAX_DEPTH => {
                 for included in arguments.iter().flat_map(|pattern| included_files(pattern, base)) {
                     read(&included, base, depth + 1, aliases)?;
@@ -93,8 +111,10 @@ mod tests {
         let text =
             format!("Include {}\n# Host no\nhost=web1 web2 *.x !y web?\n  User Host\n", more.display());
         std::fs::write(&file, text).unwrap();
-        let aliases: Vec<_> = concrete_aliases(Some(&file)).unwrap().into_iter().collect();
-        assert_eq!(aliases, ["inner", "quoted one", "web1", "web2"]);
+        let aliases = concrete_aliases(Some(&file)).unwrap();
+        let names: Vec<_> = aliases.keys().map(String::as_str).collect();
+        assert_eq!(names, ["inner", "quoted one", "web1", "web2"]);
+        assert_eq!(aliases["web2"], Location { file, line: 3 });
     }
 
     #[test]

@@ -37,6 +37,10 @@ pub struct Negotiated {
     pub kex: String,
     /// The cipher.
     pub cipher: String,
+    /// Whether nobody could have dropped messages of the handshake (OpenSSH's strict kex).
+    pub strict_kex: bool,
+    /// How the server names itself (RFC 4253 §4.2).
+    pub server: String,
     /// Type and SHA-256 fingerprint of the host key.
     pub host_key: String,
 }

@@ -75,12 +75,14 @@ impl client::Handler for HostKeyCheck {
         &mut self,
         _secret: Option<&[u8]>,
         names: &Names,
-        _session: &mut client::Session,
+        session: &mut client::Session,
     ) -> Result<(), HandshakeError> {
         // Later calls are for re-keying, and change nothing that is shown.
         self.negotiated.get_or_init(|| Negotiated {
             kex: names.kex.as_ref().to_owned(),
             cipher: names.cipher.as_ref().to_owned(),
+            strict_kex: names.strict_kex(),
+            server: printable(session.remote_sshid()),
             host_key: self.fingerprint.clone().unwrap_or_default(),
         });
         Ok(())
@@ -97,6 +99,11 @@ impl client::Handler for KeyLook {
         self.0.get_or_init(|| key.public_key());
         Ok(false)
     }
+}
+
+/// How a server names itself (RFC 4253 §4.2), without what would steer a terminal.
+fn printable(id: &[u8]) -> String {
+    String::from_utf8_lossy(id).chars().filter(|c| !c.is_control()).take(255).collect()
 }
 
 /// Type and SHA-256 fingerprint.

@@ -26,10 +26,10 @@ mod secret;
 mod signer;
 mod trust;
 
-pub use aliases::concrete_aliases;
+pub use aliases::{Aliases, Location, concrete_aliases};
 pub use certificate::CertificateFault;
 pub use channel::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
-pub use config::{ConfigError, HostConfig, HostOverrides, Methods, Resolver};
+pub use config::{ConfigError, HostConfig, HostOverrides, Methods, Resolver, Setting, Source};
 pub use connection::{Connection, Connector, Negotiated};
 pub use error::{ChannelError, ConnectError, HostKeyError};
 pub use known_hosts::{HostName, KnownHosts, KnownHostsError, Verdict};

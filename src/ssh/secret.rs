@@ -24,6 +24,18 @@ pub enum SecretSource {
     Command(String),
 }
 
+/// Where it comes from, never what it is.
+impl fmt::Display for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Env(name) => write!(f, "from the variable {name}"),
+            Self::File(file) => write!(f, "from {}", file.display()),
+            // A command line may hold what it should not.
+            Self::Command(_) => f.write_str("from a command"),
+        }
+    }
+}
+
 /// Why a secret could not be had. Never holds any of it.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {

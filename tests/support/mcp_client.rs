@@ -37,6 +37,14 @@ impl McpClient {
         Self::launch(ssh_config, |command| command.args(["--log", "trace", "serve"]).stderr(log))
     }
 
+    /// The same with a configuration file, too.
+    pub fn with_config_and_log(ssh_config: &Path, config: &Path, log: &Path) -> Self {
+        let log = std::fs::File::create(log).expect("a log file");
+        Self::launch(ssh_config, |command| {
+            command.arg("--config").arg(config).args(["--log", "trace", "serve"]).stderr(log)
+        })
+    }
+
     fn launch(ssh_config: &Path, how: impl FnOnce(&mut Command) -> &mut Command) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
         command.arg("--ssh-config").arg(ssh_config).env("XDG_CONFIG_HOME", "/nonexistent");
