@@ -23,6 +23,9 @@ use russh::keys::{PrivateKeyWithHashAlg, PublicKeyOrCertificate, load_secret_key
 use russh::{ChannelMsg, client};
 use sshd::Sshd;
 use sshjobs::api::{Access, Config, Limits, Service, SpawnRequest, TailRequest};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
 
 const HOST: &str = "web1";
 const ROUNDS: usize = 300;
@@ -38,6 +41,15 @@ async fn main() {
     println!("| what | sshjobs | peer | ratio | bar |\n|---|---|---|---|---|");
     if wanted("latency") {
         latency().await;
+    }
+    if wanted("distance") {
+        distance().await;
+    }
+    if wanted("crowd") {
+        crowd().await;
+    }
+    if wanted("recovery") {
+        recovery().await;
     }
     if wanted("throughput") {
         throughput().await;
@@ -205,6 +217,129 @@ async fn latency() {
     );
     row("the same against ssh over a ControlMaster", &millis(our), &millis(ssh), ratio(ssh), "≤ 0.4");
     ssh_exit(&sshd, &socket);
+    service.shutdown().await;
+}
+
+/// How long a packet takes in each direction.
+const DELAY: Duration = Duration::from_millis(25);
+
+/// A port behind which the server is 50 ms of round trip away. (netem would be nearer to the truth, but not every kernel has it.)
+async fn far_away(port: u16) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let far = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((near, _)) = listener.accept().await {
+            let server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+            near.set_nodelay(true).unwrap();
+            server.set_nodelay(true).unwrap();
+            let ((from_us, to_us), (from_server, to_server)) = (near.into_split(), server.into_split());
+            tokio::spawn(late(from_us, to_server));
+            tokio::spawn(late(from_server, to_us));
+        }
+    });
+    far
+}
+
+/// Passes on what comes, each piece after the delay and however many are on the way.
+async fn late(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
+    let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some((due, piece)) = receiver.recv().await {
+            tokio::time::sleep_until(due).await;
+            let piece: Vec<u8> = piece;
+            if to.write_all(&piece).await.is_err() {
+                return;
+            }
+        }
+    });
+    let mut piece = vec![0; 64 << 10];
+    while let Ok(count @ 1..) = from.read(&mut piece).await {
+        let due = tokio::time::Instant::now() + DELAY;
+        if sender.send((due, piece[..count].to_vec())).is_err() {
+            return;
+        }
+    }
+}
+
+async fn distance() {
+    let sshd = Sshd::start().await;
+    let far = far_away(sshd.port()).await.to_string();
+    sshd.append("  HostKeyAlias near\n");
+    let listed = std::fs::read_to_string(sshd.path("known_hosts")).unwrap();
+    sshd.write_known_hosts(&format!("near {}", listed.split_once(' ').unwrap().1));
+    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    std::fs::write(sshd.ssh_config(), config.replace(&sshd.port().to_string(), &far)).unwrap();
+    let service = service(&sshd, Limits::default());
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        one_job(&service, "true").await;
+    }
+    let socket = sshd.path("mux");
+    let master = ["-o", "ControlMaster=yes", "-o", "ControlPersist=60", "-fN"];
+    let mut with_socket = ssh(&sshd.ssh_config());
+    with_socket.arg("-S").arg(&socket);
+    assert!(with_socket.args(master).arg(HOST).status().unwrap().success());
+    for _ in 0..40 {
+        ours.push(one_job(&service, "true").await);
+        let start = Instant::now();
+        let status = ssh(&sshd.ssh_config()).arg("-S").arg(&socket).args([HOST, "true"]).status();
+        assert!(status.unwrap().success());
+        theirs.push(start.elapsed());
+    }
+    ssh_exit(&sshd, &socket);
+    let (ours, theirs) = (percentile(&mut ours, 50), percentile(&mut theirs, 50));
+    let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
+    let what = "spawn → exit seen at 50 ms of round trip, p50 of 40, against ssh over a ControlMaster";
+    row(what, &millis(ours), &millis(theirs), Some(ratio), "–");
+    service.shutdown().await;
+}
+
+/// Jobs that run at the same time on an sshd with its default limits.
+async fn crowd() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, Limits::default());
+    let start = Instant::now();
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..200 {
+        let service = Arc::clone(&service);
+        tasks.spawn(async move {
+            service.spawn(SpawnRequest::new(HOST, "sleep 1000")).await.map(|job| job.job_id)
+        });
+    }
+    let jobs = tasks.join_all().await;
+    let elapsed = start.elapsed();
+    assert!(jobs.iter().all(Result::is_ok));
+    let connections = service.hosts(Default::default()).await.unwrap().hosts[0].connections;
+    let what = "200 jobs started at once on a default sshd, from nothing until all run";
+    row(what, &format!("{} on {connections} connections", millis(elapsed)), "–", None, "200");
+    service.shutdown().await;
+}
+
+async fn ends_well(service: &Service) -> bool {
+    let request = serde_json::from_value(serde_json::json!({"host": HOST, "command": "true"})).unwrap();
+    service.run(request).await.is_ok_and(|reply| reply.ending.exit_status == Some(0))
+}
+
+/// From the end of every connection to the end of the next job.
+async fn recovery() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, Limits::default());
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..20 {
+        one_job(&service, "true").await;
+        sshd.cut();
+        let start = Instant::now();
+        // A job that was sent before the cut was noticed is told lost.
+        while !ends_well(&service).await {}
+        ours.push(start.elapsed());
+        let start = Instant::now();
+        assert!(ssh(&sshd.ssh_config()).args([HOST, "true"]).status().unwrap().success());
+        theirs.push(start.elapsed());
+    }
+    let (ours, theirs) = (percentile(&mut ours, 50), percentile(&mut theirs, 50));
+    let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
+    let what = "a cut of all connections → the next job's exit seen, p50 of 20, against a new ssh";
+    row(what, &millis(ours), &millis(theirs), Some(ratio), "–");
     service.shutdown().await;
 }
 

@@ -45,8 +45,9 @@ pub(super) async fn attend<D: Directory, S: EventSource>(
     // A connection that is lost needs no closing.
     stdin.channel().close().await.ok();
     drop(timeout(CLOSE_TIMEOUT, reader.drop_until_close()).await);
-    lease.connection().job_ends().await;
+    let link = Arc::clone(lease.connection());
     drop(lease);
+    link.job_ends().await;
 }
 
 async fn read_within_limit<D: Directory, S: EventSource>(

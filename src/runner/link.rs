@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::Traffic;
 use crate::job::{LoginShell, Nonce, shell_probes};
@@ -20,7 +20,8 @@ pub struct Link {
     ahead: Mutex<Ahead>,
 }
 
-/// A channel that was opened ahead while jobs come and go, so that the next command costs one round trip and not two.
+/// A channel that was opened ahead while jobs come and go, so that the next command costs one round trip and not two. It is kept
+/// for some seconds after the last of them.
 #[derive(Default)]
 struct Ahead {
     spare: Spare,
@@ -75,43 +76,36 @@ impl Link {
     pub(super) async fn refill(&self) {
         {
             let mut ahead = self.ahead();
-            if ahead.jobs == 0 || !matches!(ahead.spare, Spare::None) {
+            if !matches!(ahead.spare, Spare::None) {
                 return;
             }
             ahead.spare = Spare::Opening;
         }
         let opened = self.connection.open().await;
-        let surplus = {
-            let mut ahead = self.ahead();
-            let (spare, surplus) = match opened {
-                Ok(channel) if ahead.jobs > 0 => (Spare::Ready(channel), None),
-                // The last job has ended meanwhile.
-                Ok(channel) => (Spare::None, Some(channel)),
-                Err(ChannelError::OpenRefused) => (Spare::Refused, None),
-                // Whoever needs a channel next is told.
-                Err(_) => (Spare::None, None),
-            };
-            ahead.spare = spare;
-            surplus
+        self.ahead().spare = match opened {
+            Ok(channel) => Spare::Ready(channel),
+            Err(ChannelError::OpenRefused) => Spare::Refused,
+            // Whoever needs a channel next is told.
+            Err(_) => Spare::None,
         };
-        if let Some(channel) = surplus {
-            // A connection that is lost needs no closing.
-            channel.close().await.ok();
-        }
     }
 
     pub(super) fn job_begins(&self) {
         self.ahead().jobs += 1;
     }
 
-    /// With the last job the spare channel goes.
+    /// A job has ended. Some seconds after the last one the spare channel goes; nobody needs to wait for that.
     pub(super) async fn job_ends(&self) {
-        let is_last = {
+        {
             let mut ahead = self.ahead();
             ahead.jobs -= 1;
-            ahead.jobs == 0
-        };
-        if is_last && let Some(channel) = self.take_spare() {
+            if ahead.jobs > 0 {
+                return;
+            }
+        }
+        sleep(SPARE_KEPT).await;
+        let is_idle = self.ahead().jobs == 0;
+        if is_idle && let Some(channel) = self.take_spare() {
             // A connection that is lost needs no closing.
             channel.close().await.ok();
         }
@@ -126,6 +120,8 @@ pub trait Directory: Send + Sync + 'static {
 
 /// The most that is kept of what a short command prints.
 const ANSWER_LIMIT: usize = 64 << 10;
+/// How long after the last job a spare channel is kept.
+const SPARE_KEPT: Duration = Duration::from_secs(5);
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Pooled for Arc<Link> {
