@@ -65,22 +65,18 @@ fn run(cli: Cli, config: Config) -> Exit {
 fn for_a_person(config: Config) -> Service {
     let at_the_terminal =
         cli::TerminalPrompter::new().map(|prompter| Arc::new(prompter) as Arc<dyn Prompter>);
-    match at_the_terminal.or_else(askpass) {
+    match at_the_terminal
+        .or_else(|| Askpass::from_env().map(|askpass| Arc::new(askpass) as Arc<dyn Prompter>))
+    {
         Some(prompter) => Service::asking(config, Access::Any, prompter),
         None => Service::new(config, Access::Any),
     }
 }
 
-fn askpass() -> Option<Arc<dyn Prompter>> {
-    Askpass::from_env().map(|askpass| Arc::new(askpass) as Arc<dyn Prompter>)
-}
-
 async fn serve(config: Config) -> Exit {
-    let service = match askpass() {
-        Some(prompter) => Service::asking(config, Access::Listed, prompter),
-        None => Service::new(config, Access::Listed),
-    };
-    match mcp::serve_stdio(service).await {
+    let elicitor = Arc::new(mcp::Elicitor::new());
+    let service = Service::asking(config, Access::Listed, Arc::clone(&elicitor) as Arc<dyn Prompter>);
+    match mcp::serve_stdio(service, &elicitor).await {
         Ok(()) => Exit::SUCCESS,
         Err(error) => {
             cli::report(&Error::new(Code::Io, error.to_string(), "start it from an MCP client"));

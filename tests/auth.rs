@@ -154,9 +154,9 @@ async fn a_person_is_asked_for_a_passphrase_once_and_again_when_it_was_mistyped(
 async fn without_anybody_to_ask_the_error_says_what_was_needed() {
     let sshd = locked(&["-t", "ed25519"]).await;
     let error = refusal(&service(&sshd)).await;
-    assert!(error.message.contains("/mine, (needs a passphrase)"), "{error}");
+    assert!(error.message.contains("/mine, (it needs a passphrase, which nobody gives)"), "{error}");
     let person = Person::with(&[]);
-    assert!(refusal(&with_person(&sshd, &person)).await.message.contains("was not given"));
+    assert!(refusal(&with_person(&sshd, &person)).await.message.contains("which nobody gives"));
     sshd.append("  BatchMode yes\n");
     let person = Person::with(&[PASSPHRASE]);
     refusal(&with_person(&sshd, &person)).await;

@@ -280,3 +280,55 @@ async fn no_hostile_byte_gets_through_a_reply_and_raw_gives_all_of_them() {
 fn is_hostile(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202e}' | '\u{e0041}')
 }
+
+#[tokio::test]
+async fn a_person_behind_the_client_is_asked_on_a_page_that_the_client_opens() {
+    use std::io::{Read, Write};
+    let sshd = Sshd::start().await;
+    let key = sshd.path("id").display().to_string();
+    support::ssh_keygen(&["-p", "-a", "2", "-P", "", "-N", "canary+of+the+test", "-f", &key]);
+    let mut client = McpClient::capable(&sshd.ssh_config(), json!({"elicitation": {"url": {}}}));
+    let arguments = json!({"host": HOST, "command": "echo here"});
+    let call = client.begin("tools/call", json!({"name": "ssh_run", "arguments": arguments}));
+    let asked = client.asked("elicitation/create");
+    assert_eq!(asked["params"]["mode"], "url", "{asked}");
+    let url = asked["params"]["url"].as_str().unwrap();
+    let (address, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let browse = |request: String| {
+        let mut browser = std::net::TcpStream::connect(address).unwrap();
+        browser.write_all(request.as_bytes()).unwrap();
+        let mut page = String::new();
+        browser.read_to_string(&mut page).unwrap();
+        page
+    };
+    let page = browse(format!("GET /{path} HTTP/1.1\r\nHost: {address}\r\n\r\n"));
+    assert!(page.contains("passphrase of") && page.contains(HOST), "{page}");
+    client.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}}));
+    let body = "answer=canary%2Bof%2Bthe%2Btest";
+    let length = body.len();
+    browse(format!("POST /{path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n{body}"));
+    let reply = client.response(call);
+    assert_eq!(reply["result"]["structuredContent"]["head"], json!(["here"]), "{reply}");
+    assert!(!reply.to_string().contains("canary") && !asked.to_string().contains("canary"));
+    assert!(std::net::TcpStream::connect(address).is_err(), "the page is gone");
+}
+
+#[tokio::test]
+async fn a_person_who_declines_is_not_asked_again_and_a_client_without_pages_is_told() {
+    let sshd = Sshd::start().await;
+    let key = sshd.path("id").display().to_string();
+    support::ssh_keygen(&["-p", "-a", "2", "-P", "", "-N", "secret", "-f", &key]);
+    let arguments = json!({"host": HOST, "command": "true"});
+    let mut client = McpClient::capable(&sshd.ssh_config(), json!({"elicitation": {"url": {}}}));
+    let call = client.begin("tools/call", json!({"name": "ssh_run", "arguments": arguments}));
+    let asked = client.asked("elicitation/create");
+    client.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "decline"}}));
+    let declined = client.response(call)["result"]["structuredContent"].clone();
+    let mut without = McpClient::start(&sshd.ssh_config());
+    let told = without.call("ssh_run", arguments)["structuredContent"].clone();
+    for error in [declined, told] {
+        assert_eq!(error["code"], "auth_failed", "{error}");
+        assert!(error["message"].as_str().unwrap().contains("which nobody gives"), "{error}");
+        assert!(error["hint"].as_str().unwrap().contains("passphrase"), "{error}");
+    }
+}

@@ -7,6 +7,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use super::Elicitor;
 use super::server::Server;
 use super::wire::Wire;
 use crate::api::Service;
@@ -29,15 +30,15 @@ pub enum ServeError {
 const LAST_ANSWERS: Duration = Duration::from_secs(7);
 
 /// Serves MCP on stdin and stdout until the client closes stdin or the process is told to stop (TERM, INT, HUP); then ends
-/// the jobs that still run.
-pub async fn serve_stdio(service: Service) -> Result<(), ServeError> {
+/// the jobs that still run. The `elicitor` is the one that the service asks.
+pub async fn serve_stdio(service: Service, elicitor: &Elicitor) -> Result<(), ServeError> {
     let service = Arc::new(service);
-    let served = serve(Arc::clone(&service)).await;
+    let served = serve(Arc::clone(&service), elicitor).await;
     service.shutdown().await;
     served
 }
 
-async fn serve(service: Arc<Service>) -> Result<(), ServeError> {
+async fn serve(service: Arc<Service>, elicitor: &Elicitor) -> Result<(), ServeError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -49,7 +50,9 @@ async fn serve(service: Arc<Service>) -> Result<(), ServeError> {
     };
     let serving = async {
         let running = Server::new(service).serve(server_ends).await;
-        running.map_err(|error| ServeError::Initialize(Box::new(error)))?.waiting().await?;
+        let running = running.map_err(|error| ServeError::Initialize(Box::new(error)))?;
+        elicitor.meet(running.peer().clone());
+        running.waiting().await?;
         Ok(())
     };
     tokio::select! {

@@ -136,7 +136,7 @@ impl File<'_> {
                 .ok_or_else(|| locked(&"its configured passphrase is wrong"));
         }
         if !self.secrets.can_ask() || self.host.methods.prompts == 0 {
-            return Err(locked(&"needs a passphrase"));
+            return Err(locked(&"it needs a passphrase, which nobody gives"));
         }
         for _ in 0..self.host.methods.prompts {
             let question = Question {
@@ -149,7 +149,7 @@ impl File<'_> {
                 return Ok(key);
             }
         }
-        Err(locked(&"its passphrase was not given"))
+        Err(locked(&"it needs a passphrase, which nobody gives"))
     }
 
     async fn unlock(&self, text: &SecretString, passphrase: SecretString) -> Option<Arc<PrivateKey>> {

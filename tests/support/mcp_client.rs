@@ -45,7 +45,20 @@ impl McpClient {
         })
     }
 
+    /// The same, declaring capabilities of the client.
+    pub fn capable(ssh_config: &Path, capabilities: Value) -> Self {
+        Self::launch_as(ssh_config, capabilities, |command| command.arg("serve"))
+    }
+
     fn launch(ssh_config: &Path, how: impl FnOnce(&mut Command) -> &mut Command) -> Self {
+        Self::launch_as(ssh_config, json!({}), how)
+    }
+
+    fn launch_as(
+        ssh_config: &Path,
+        capabilities: Value,
+        how: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
         command.arg("--ssh-config").arg(ssh_config).env("XDG_CONFIG_HOME", "/nonexistent");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
@@ -65,7 +78,7 @@ impl McpClient {
         let mut client =
             Self { child, stdin, messages, next_id: 1, early: Vec::new(), notifications: Vec::new() };
         let hello = json!({
-            "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}
+            "protocolVersion": "2025-06-18", "capabilities": capabilities, "clientInfo": {"name": "test", "version": "0"}
         });
         let reply = client.request("initialize", hello);
         assert_eq!(reply["result"]["serverInfo"]["name"], "sshjobs", "{reply}");
@@ -108,6 +121,18 @@ impl McpClient {
             match message["method"].is_string() {
                 true => self.notifications.push(message),
                 false => self.early.push(message),
+            }
+        }
+    }
+
+    /// The next request of the server with this method; responses that come first are kept.
+    pub fn asked(&mut self, method: &str) -> Value {
+        loop {
+            let message = self.messages.recv_timeout(PATIENCE).expect("a request in time");
+            match message["method"].as_str() {
+                Some(name) if name == method => return message,
+                Some(_) => self.notifications.push(message),
+                None => self.early.push(message),
             }
         }
     }
