@@ -417,6 +417,16 @@ async fn trust_does_not_touch_what_known_hosts_speaks_against() {
 }
 
 #[tokio::test]
+async fn trust_does_not_call_a_key_the_expected_one_because_it_is_listed() {
+    let sshd = Sshd::start().await;
+    let trust = |fingerprint: &str| {
+        sshjobs(&sshd).args(["trust", HOST, "--fingerprint", fingerprint]).output().unwrap().status.code()
+    };
+    assert_eq!(trust("SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU"), Some(255));
+    assert_eq!(trust("MD5:aa"), Some(2));
+}
+
+#[tokio::test]
 async fn without_an_ssh_program_what_is_understood_works_and_the_rest_is_refused() {
     let sshd = Sshd::start().await;
     let without_ssh = |command: &str| {

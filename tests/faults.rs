@@ -179,6 +179,11 @@ async fn a_server_that_died_is_unreachable_and_then_reached_again_by_name() {
     let other = Sshd::start().await;
     std::fs::write(&config, std::fs::read_to_string(other.ssh_config()).unwrap()).unwrap();
     sshd.cut();
+    // A command that is sent in the very moment of the cut is told lost: it may have run.
+    eventually("the cut is noticed", async || {
+        service.hosts(Default::default()).await.unwrap().hosts.iter().all(|host| !host.connected)
+    })
+    .await;
     assert_eq!(run(&service, "echo moved").await.unwrap().head, ["moved"]);
     std::fs::write(&config, text).unwrap();
 }
@@ -435,4 +440,38 @@ async fn a_login_that_fails_again_is_paused_before_it_earns_a_penalty() {
     let paused = service.spawn(SpawnRequest::new(HOST, "true")).await.unwrap_err();
     assert!(paused.retryable && paused.message.contains("not tried again for"), "{paused}");
     assert_eq!(sshd.log().matches("Connection from").count(), 2, "{}", sshd.log());
+}
+
+#[tokio::test]
+async fn a_server_that_opens_no_channel_at_all_is_not_logged_in_to_again_and_again() {
+    let sshd = Sshd::with("MaxSessions 0").await;
+    let error = spawn_error(&sshd).await;
+    assert_eq!(error.code, Code::ChannelLimit, "{error}");
+    let logins = sshd.log().matches("Accepted publickey").count();
+    assert!(logins <= 2, "{logins} logins");
+}
+
+#[tokio::test]
+async fn a_call_that_is_given_up_leaves_no_channel_behind() {
+    let sshd = Sshd::with("MaxSessions 3").await;
+    let service = started(&sshd);
+    let first = spawn(&service, "sleep 1000").await;
+    for patience in 0..30 {
+        let request = SpawnRequest::new(HOST, "sleep 1000");
+        let given_up = tokio::time::timeout(Duration::from_micros(patience * 100), service.spawn(request));
+        drop(given_up.await);
+    }
+    // Whatever began is listed, and can be ended.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let running = serde_json::from_value(serde_json::json!({"state": "running", "limit": 1000})).unwrap();
+    let jobs: Vec<String> = service.jobs(&running).unwrap().jobs.into_iter().map(|job| job.job_id).collect();
+    for job in jobs.iter().filter(|job| **job != first) {
+        let request = serde_json::json!({"job_id": job, "signal": "KILL"});
+        service.signal(serde_json::from_value(request).unwrap()).await.unwrap();
+    }
+    eventually("their channels are closed", async || {
+        service.hosts(Default::default()).await.unwrap().hosts[0].channels_in_use == 1
+    })
+    .await;
+    service.shutdown().await;
 }

@@ -125,9 +125,41 @@ async fn a_certificate_signed_with_sha1_does_not_hold() {
 async fn a_revoked_authority_vouches_for_nobody() {
     let sshd = certified("ca", &[]).await;
     let ca = public(&sshd, "ca");
-    sshd.write_known_hosts(&format!("@cert-authority * {ca}@revoked * {ca}"));
-    assert_eq!(code(&sshd).await, Code::HostKeyRevoked);
+    let listed = format!("[127.0.0.1]:{} {}", sshd.port(), public(&sshd, "host"));
+    for others in [format!("@cert-authority * {ca}"), listed] {
+        sshd.write_known_hosts(&format!("{others}@revoked * {ca}"));
+        assert_eq!(code(&sshd).await, Code::HostKeyRevoked, "{others}");
+        assert!(!ssh_accepts(&sshd));
+        assert_eq!(service(&sshd).host_key(support::HOST).await.err().unwrap().code, Code::HostKeyRevoked);
+    }
+}
+
+#[tokio::test]
+async fn trust_decides_as_a_login_does() {
+    let good = certified("ca", &[]).await;
+    assert!(service(&good).host_key(support::HOST).await.unwrap().is_known);
+    let expired = certified("ca", &["-V", "20200101:20200102"]).await;
+    assert_eq!(service(&expired).host_key(support::HOST).await.err().unwrap().code, Code::HostCertExpired);
+}
+
+#[tokio::test]
+async fn what_ssh_would_check_and_we_can_not_is_refused() {
+    let sshd = Sshd::start().await;
+    sshd.append("  RevokedHostKeys /etc/ssh/revoked\n");
+    let refused = refusal(&sshd).await;
+    assert_eq!(refused.code, Code::Unsupported);
+    assert!(refused.message.contains("RevokedHostKeys"), "{refused}");
+}
+
+#[tokio::test]
+async fn narrower_algorithms_of_ssh_config_are_kept_to() {
+    let sshd = certified("ca", &[]).await;
+    sshd.append("  CASignatureAlgorithms rsa-sha2-512\n");
+    assert_eq!(code(&sshd).await, Code::HostCertInvalid);
     assert!(!ssh_accepts(&sshd));
+    let sshd = Sshd::start().await;
+    sshd.append("  HostKeyAlgorithms ecdsa-sha2-nistp256\n");
+    assert!(!is_accepted(&sshd).await && !ssh_accepts(&sshd));
 }
 
 #[tokio::test]

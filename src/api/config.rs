@@ -68,8 +68,8 @@ pub struct HostTable {
 
 /// Where a secret is had from: `{ env = "NAME" }`, `{ file = "PATH" }` or `{ command = "COMMAND" }`. It never stands in the
 /// configuration itself.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "toml::Value")]
 pub enum SecretTable {
     /// An environment variable of this program.
     Env(String),
@@ -77,6 +77,29 @@ pub enum SecretTable {
     File(PathBuf),
     /// The first line that a command prints.
     Command(String),
+}
+
+impl std::fmt::Debug for SecretTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        SecretSource::from(self.clone()).fmt(f)
+    }
+}
+
+/// Whoever writes the secret itself there is told so, without repeating it.
+impl TryFrom<toml::Value> for SecretTable {
+    type Error = &'static str;
+
+    fn try_from(value: toml::Value) -> Result<Self, &'static str> {
+        const FORMS: &str = "a secret is had from { env = \"NAME\" }, { file = \"PATH\" } or { command = \"COMMAND\" }; it never stands here";
+        let table = value.as_table().filter(|table| table.len() == 1).ok_or(FORMS)?;
+        let (key, value) = table.iter().next().ok_or(FORMS)?;
+        match (key.as_str(), value.as_str().filter(|text| !text.is_empty()).ok_or(FORMS)?) {
+            ("env", name) => Ok(Self::Env(name.to_owned())),
+            ("file", file) => Ok(Self::File(file.into())),
+            ("command", command) => Ok(Self::Command(command.to_owned())),
+            _ => Err(FORMS),
+        }
+    }
 }
 
 impl From<SecretTable> for SecretSource {
@@ -233,6 +256,27 @@ mod tests {
                 .starts_with("c.toml:3: ring_buffer_bytes must be")
         );
         assert!(error("[hosts.a]\nport = 70000\n").starts_with("c.toml:2: "));
+    }
+
+    #[test]
+    fn a_secret_written_into_the_configuration_is_not_repeated() {
+        for value in [
+            "\"hunter2\"",
+            "{ hunter2 = true }",
+            "{ hunter2 = \"x\" }",
+            "[\"hunter2\"]",
+            "{ env = \"A\", file = \"hunter2\" }",
+        ] {
+            let error = error(&format!("[hosts.a]\npassword = {value}\n"));
+            assert!(
+                error.starts_with("c.toml:2: a secret is had from") && !error.contains("hunter2"),
+                "{error}"
+            );
+        }
+        let config =
+            Config::parse(Path::new("c.toml"), "[hosts.a]\npassword = { command = \"pass hunter2\" }\n")
+                .unwrap();
+        assert!(config.hosts["a"].password.is_some() && !format!("{config:?}").contains("hunter2"));
     }
 
     #[test]

@@ -204,7 +204,7 @@ fn connect(error: &ConnectError, message: String) -> Error {
             Error::new(Code::AuthFailed, message, "correct the user or the keys before the next try")
                 .retryable()
         }
-        ConnectError::JumpHost { source, .. } => jump_host(connect(source, message)),
+        ConnectError::JumpHost { host, source } => jump_host(host, connect(source, message)),
         ConnectError::Auth { .. } => Error::new(
             Code::AuthFailed,
             message,
@@ -306,9 +306,10 @@ fn certificate(fault: &CertificateFault) -> (Code, &'static str) {
 }
 
 /// What keeps us from a jump host is told like what keeps us from a host, but for a key that has changed on the way.
-fn jump_host(error: Error) -> Error {
+fn jump_host(host: &str, error: Error) -> Error {
     let changed = matches!(error.code, Code::HostKeyChanged | Code::HostKeyTypeChanged);
-    Error { code: if changed { Code::JumpHostKeyChanged } else { error.code }, ..error }
+    let code = if changed { Code::JumpHostKeyChanged } else { error.code };
+    Error { code, hint: error.hint.replace("trust HOST", &format!("trust {host}")), ..error }
 }
 
 fn channel(error: &ChannelError, message: String) -> Error {

@@ -1,7 +1,10 @@
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Error, Service};
+use crate::runner::SpawnError;
 use crate::ssh::{Negotiated, Setting, Source};
 
 /// List the hosts there are, or try one.
@@ -145,7 +148,10 @@ impl Service {
                 entry.via = jumps.map(|host| host.name.clone()).collect();
                 entry.user = Some(config.user);
             }
-            Err(error) => entry.last_error = Some(super::error::chain(&error)),
+            Err(error) => {
+                let error = Error::from(SpawnError::Connect(Arc::new(error)));
+                entry.last_error = Some(error.to_string());
+            }
         }
         if let Some(lease) = self.runner.live(&name) {
             let link = lease.connection();

@@ -1,9 +1,14 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::exit::printable;
 use crate::api::{Answer, Prompter, Question};
@@ -21,10 +26,21 @@ impl TerminalPrompter {
 
 impl Prompter for TerminalPrompter {
     fn ask<'a>(&'a self, question: &'a Question) -> Answer<'a> {
-        let (text, echo) = (format!("({}) {}", question.host, question.text), question.echo);
+        let text = format!("({}) {}", question.host, question.text);
         Box::pin(async move {
-            let asked = tokio::task::spawn_blocking(move || ask(&text, echo)).await.ok()?;
-            asked.inspect_err(|error| tracing::warn!(%error, "the terminal can't be asked")).ok()?
+            match ask(&text, question.echo).await {
+                Ok(Typed::Answer(answer)) => Some(answer),
+                Ok(Typed::GivenUp) => None,
+                Ok(Typed::Interrupted(signal)) => {
+                    // The terminal is itself again: from here on it is as if the key had been pressed there.
+                    kill_process(getpid(), signal).ok();
+                    None
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the terminal can't be asked");
+                    None
+                }
+            }
         })
     }
 }
@@ -33,50 +49,88 @@ fn open() -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open("/dev/tty")
 }
 
-/// The terminal's own settings; they come back when this is dropped.
-struct Quiet<'a> {
-    terminal: &'a File,
-    before: Termios,
+/// What a person types.
+#[derive(Debug)]
+enum Typed {
+    Answer(SecretString),
+    GivenUp,
+    Interrupted(Signal),
 }
 
-impl<'a> Quiet<'a> {
-    /// Keys come one by one and unseen. Ctrl-C is a key, too, so that it can't leave the terminal like this.
-    fn new(terminal: &'a File) -> io::Result<Self> {
-        let before = tcgetattr(terminal)?;
+/// Our terminal while keys come one by one and unseen. Dropping it gives it back as it was, and ends the reading.
+struct Quiet {
+    terminal: Arc<File>,
+    before: Termios,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Quiet {
+    /// Ctrl-C is a key, too, so that it can't leave the terminal like this.
+    fn new(terminal: Arc<File>) -> io::Result<Self> {
+        let before = tcgetattr(&terminal)?;
         let mut quiet = before.clone();
         quiet.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
-        tcsetattr(terminal, OptionalActions::Flush, &quiet)?;
-        Ok(Self { terminal, before })
+        tcsetattr(&terminal, OptionalActions::Flush, &quiet)?;
+        Ok(Self { terminal, before, is_over: Arc::default() })
     }
-}
 
-impl Drop for Quiet<'_> {
-    fn drop(&mut self) {
-        // A terminal that is gone needs no giving back.
-        tcsetattr(self.terminal, OptionalActions::Now, &self.before).ok();
-    }
-}
-
-fn ask(text: &str, echo: bool) -> io::Result<Option<SecretString>> {
-    let terminal = open()?;
-    let _quiet = Quiet::new(&terminal)?;
-    write!(&terminal, "{}", printable(text))?;
-    let answer = read_answer(&terminal, &terminal, echo);
-    // Enter was not shown.
-    write!(&terminal, "\r\n")?;
-    answer
-}
-
-/// Reads keys up to Enter. None when the person gives up (Ctrl-C, Ctrl-D).
-fn read_answer(mut keys: impl Read, mut screen: impl Write, echo: bool) -> io::Result<Option<SecretString>> {
-    let mut line = Zeroizing::new(Vec::with_capacity(256));
-    let mut key = [0];
-    while keys.read(&mut key)? > 0 {
-        match key[0] {
-            b'\r' | b'\n' => {
-                return Ok(Some(String::from_utf8_lossy(&line).into_owned().into()));
+    /// Keys as they are pressed, until this is dropped.
+    fn keys(&self) -> impl FnMut() -> io::Result<Option<u8>> + Send + 'static {
+        let (terminal, is_over) = (Arc::clone(&self.terminal), Arc::clone(&self.is_over));
+        let moment = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+        move || loop {
+            if is_over.load(Relaxed) {
+                return Ok(None);
             }
-            0x03 | 0x04 => return Ok(None),
+            if poll(&mut [PollFd::new(&terminal, PollFlags::IN)], Some(&moment))? > 0 {
+                let mut key = [0];
+                return Ok(((&*terminal).read(&mut key)? > 0).then_some(key[0]));
+            }
+        }
+    }
+}
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        self.is_over.store(true, Relaxed);
+        // A terminal that is gone needs no giving back. Enter was not shown.
+        tcsetattr(&self.terminal, OptionalActions::Now, &self.before).ok();
+        (&*self.terminal).write_all(b"\r\n").ok();
+    }
+}
+
+async fn ask(text: &str, echo: bool) -> io::Result<Typed> {
+    let mut ends = [SignalKind::terminate(), SignalKind::hangup()].map(signal);
+    let [Ok(terminate), Ok(hang_up)] = &mut ends else {
+        return Err(io::Error::other("signals can't be caught"));
+    };
+    let quiet = Quiet::new(Arc::new(open()?))?;
+    let screen = Arc::clone(&quiet.terminal);
+    write!(&*screen, "{}", printable(text))?;
+    let keys = quiet.keys();
+    let reading = tokio::task::spawn_blocking(move || read_answer(keys, &*screen, echo));
+    tokio::select! {
+        typed = reading => typed.unwrap_or_else(|error| Err(io::Error::other(error))),
+        _ = terminate.recv() => Ok(Typed::GivenUp),
+        _ = hang_up.recv() => Ok(Typed::GivenUp),
+    }
+}
+
+/// Reads keys up to Enter, or to one that says that there will be no answer.
+fn read_answer(
+    mut next_key: impl FnMut() -> io::Result<Option<u8>>,
+    mut screen: impl Write,
+    echo: bool,
+) -> io::Result<Typed> {
+    let mut line = Zeroizing::new(Vec::with_capacity(256));
+    while let Some(key) = next_key()? {
+        match key {
+            b'\r' | b'\n' => {
+                return Ok(Typed::Answer(String::from_utf8_lossy(&line).into_owned().into()));
+            }
+            0x03 => return Ok(Typed::Interrupted(Signal::INT)),
+            0x1c => return Ok(Typed::Interrupted(Signal::QUIT)),
+            0x04 => return Ok(Typed::GivenUp),
             0x08 | 0x7f => erase(&mut line),
             0x15 => line.clear(),
             key => {
@@ -87,7 +141,7 @@ fn read_answer(mut keys: impl Read, mut screen: impl Write, echo: bool) -> io::R
             }
         }
     }
-    Ok(None)
+    Ok(Typed::GivenUp)
 }
 
 /// Takes the last character away.
@@ -102,7 +156,11 @@ mod tests {
     use super::*;
 
     fn typed(keys: &[u8]) -> Option<String> {
-        read_answer(keys, io::sink(), false).unwrap().map(|answer| answer.expose_secret().to_owned())
+        let mut keys = keys.iter().copied();
+        match read_answer(|| Ok(keys.next()), io::sink(), false).unwrap() {
+            Typed::Answer(answer) => Some(answer.expose_secret().to_owned()),
+            Typed::GivenUp | Typed::Interrupted(_) => None,
+        }
     }
 
     #[test]

@@ -13,14 +13,21 @@ pub async fn trust(service: &Service, args: TrustArgs) -> Exit {
 }
 
 async fn attempt(service: &Service, args: &TrustArgs) -> Result<Exit, Error> {
+    if let Some(expected) = &args.fingerprint
+        && !is_fingerprint(expected.trim())
+    {
+        let hint = "it is SHA256: and 43 characters, as `ssh-keygen -lf` prints it";
+        return Err(Error::new(Code::InvalidArgument, "--fingerprint is no SHA-256 fingerprint", hint));
+    }
     let key = service.host_key(&args.host).await?;
     show(&args.host, &key);
-    if key.is_known {
-        say("This key is listed in known_hosts already.");
+    let is_expected = |expected: &String| key.fingerprint.split(' ').next_back() == Some(expected.trim());
+    if key.is_known && args.fingerprint.as_ref().is_none_or(is_expected) {
+        say("known_hosts vouches for this key already.");
         return Ok(Exit::SUCCESS);
     }
     match &args.fingerprint {
-        Some(expected) if key.fingerprint.split(' ').next_back() == Some(expected.trim()) => {}
+        Some(expected) if is_expected(expected) => {}
         Some(_) => {
             let hint = "someone may be in the middle; ask the host's administrator for its fingerprint";
             return Err(Error::new(
@@ -44,6 +51,11 @@ async fn attempt(service: &Service, args: &TrustArgs) -> Result<Exit, Error> {
 fn show(host: &str, key: &HostKey) {
     let (address, fingerprint) = (printable(&key.address), printable(&key.fingerprint));
     say(&format!("{} at {address} presents the key\n{fingerprint}\n{}", printable(host), key.randomart));
+}
+
+fn is_fingerprint(text: &str) -> bool {
+    let is_base64 = |c: char| c.is_ascii_alphanumeric() || c == '+' || c == '/';
+    text.strip_prefix("SHA256:").is_some_and(|hash| hash.len() == 43 && hash.chars().all(is_base64))
 }
 
 /// Asks the person at the terminal. Nothing but "yes" means yes.

@@ -168,9 +168,16 @@ async fn login_shell(connection: &Connection) -> LoginShell {
     LoginShell::Bare
 }
 
-/// Runs a short command of our own and returns what it printed, within `limit`.
+/// Runs a short command of our own and returns what it printed, within `limit`. When the caller goes away it still comes to its
+/// end, so that the channel is closed.
+#[expect(clippy::disallowed_methods, reason = "it outlives its caller on purpose, and is bounded in time")]
 pub(super) async fn ask(channel: Channel, command: &str, limit: Duration) -> Result<String, ChannelError> {
-    let (mut reader, writer) = channel.exec(command).await?;
+    let asking = tokio::spawn(ask_to_the_end(channel, command.to_owned(), limit));
+    asking.await.unwrap_or(Err(ChannelError::ConnectionLost))
+}
+
+async fn ask_to_the_end(channel: Channel, command: String, limit: Duration) -> Result<String, ChannelError> {
+    let (mut reader, writer) = channel.exec(&command).await?;
     writer.eof().await?;
     let mut answer = Vec::new();
     let reading = async {

@@ -1,8 +1,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::attend::attend;
@@ -21,7 +22,7 @@ use crate::ssh::{
 /// Runs jobs. Dropping it without [`shutdown`](Self::shutdown) stops its tasks and leaves remote processes alone.
 pub struct Runner<D: Directory> {
     pub(super) shared: Arc<Shared<D>>,
-    pub(super) tasks: Mutex<JoinSet<()>>,
+    pub(super) tasks: Arc<Mutex<JoinSet<()>>>,
 }
 
 /// What the runner's tasks work on.
@@ -38,6 +39,9 @@ const EXEC_TIMEOUT: Duration = Duration::from_secs(10);
 const READING_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often a channel is tried for: a pooled connection may have died unnoticed.
 const OPEN_ATTEMPTS: usize = 4;
+/// A connection that refuses its first channel is asked again after these.
+const FIRST_CHANNEL_PAUSES: [Duration; 3] =
+    [Duration::from_millis(50), Duration::from_millis(100), Duration::from_millis(200)];
 /// How often the server may refuse one, on this connection and others.
 const MOST_REFUSALS: usize = 64;
 
@@ -69,7 +73,7 @@ impl<D: Directory> Runner<D> {
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(sweep(Arc::clone(&shared)));
-        Self { shared, tasks: Mutex::new(tasks) }
+        Self { shared, tasks: Arc::new(Mutex::new(tasks)) }
     }
 
     /// Starts a job and returns once the server runs it.
@@ -89,9 +93,21 @@ impl<D: Directory> Runner<D> {
                 }
             }
         };
-        let begun = self.start(&job).await?;
-        self.leave_to_tasks(&job, begun);
-        reservation.keep();
+        // In a task of its own, so that a command that was sent always has somebody who attends to it.
+        let abandoned = CancellationToken::new();
+        let beginning = begin(
+            Arc::clone(&self.shared),
+            Arc::clone(&self.tasks),
+            Arc::clone(&job),
+            reservation,
+            abandoned.clone(),
+        );
+        let _cancel = abandoned.drop_guard();
+        let (sender, begun) = oneshot::channel();
+        // Whoever asked may have gone; then nobody is told.
+        let task = async move { drop(sender.send(beginning.await)) };
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(task);
+        begun.await.unwrap_or(Err(SpawnError::ShuttingDown))?;
         let job = started(job).await;
         if let Err(SpawnError::ExecRefused(host)) = &job {
             tracing::info!(host, "exec refused");
@@ -117,83 +133,6 @@ impl<D: Directory> Runner<D> {
         registry.insert(Arc::clone(&job), key);
         let shared = Arc::clone(&self.shared);
         Ok(Reserved::New(Arc::clone(&job), Reservation { shared, job: Some(job) }))
-    }
-
-    async fn start(&self, job: &Arc<Job>) -> Result<Started, SpawnError> {
-        let host = &job.spec.host;
-        let mut last = ChannelError::ConnectionLost;
-        let (mut attempts, mut refusals) = (0, 0);
-        while attempts < OPEN_ATTEMPTS {
-            let lease = self.shared.pool.lease(host).await.map_err(pool_error)?;
-            let plan = ExecPlan::new(&job.spec, lease.connection().shell, job.mark.clone())?;
-            let Opened { mut channel, was_spare } = match lease.connection().open().await {
-                Ok(opened) => opened,
-                Err(error @ ChannelError::TimedOut(_)) => {
-                    return Err(SpawnError::Channel { host: host.clone(), source: error });
-                }
-                Err(error @ ChannelError::OpenRefused) => {
-                    // Each refusal makes the pool wiser, so that this comes to an end, or to another connection.
-                    lease.refused();
-                    last = error;
-                    refusals += 1;
-                    if refusals < MOST_REFUSALS {
-                        continue;
-                    }
-                    break;
-                }
-                Err(error @ (ChannelError::ConnectionLost | ChannelError::PtyRefused)) => {
-                    last = error;
-                    attempts += 1;
-                    continue;
-                }
-            };
-            let failed = |source| SpawnError::Channel { host: host.clone(), source };
-            if let Some(terminal) = &job.spec.terminal {
-                let size = (terminal.cols, terminal.rows);
-                if let Err(error) = channel.request_pty(&terminal.term, size).await {
-                    // A connection that is lost needs no closing.
-                    channel.close().await.ok();
-                    return Err(failed(error));
-                }
-            }
-            let (mut reader, writer) = channel.exec(&plan.command).await.map_err(failed)?;
-            let mut first = None;
-            if was_spare {
-                first = timeout(EXEC_TIMEOUT, reader.next()).await.ok().flatten();
-                if first == Some(ChannelEvent::Close) {
-                    // The server had closed it before it could see the command.
-                    last = ChannelError::ConnectionLost;
-                    attempts += 1;
-                    continue;
-                }
-            }
-            return Ok(Started { reader, first, stdin: Stdin::new(writer, Arc::clone(job)), plan, lease });
-        }
-        Err(SpawnError::Channel { host: host.clone(), source: last })
-    }
-
-    /// From here on the job is the runner's, whoever asked for it.
-    fn leave_to_tasks(&self, job: &Arc<Job>, started: Started) {
-        let Started { reader, first, stdin, plan, lease } = started;
-        let link = Arc::clone(lease.connection());
-        link.job_begins();
-        let stdin = Arc::new(stdin);
-        self.shared.registry().set_stdin(&job.id, Arc::clone(&stdin));
-        let prelude = Prelude::new(&job.mark, plan.announcements);
-        let prelude = if plan.repeats_noise { prelude.without_noise() } else { prelude };
-        let reader = Metered { first, source: reader, traffic: link.traffic.clone() };
-        let reader = Reader::new(reader, Arc::clone(job), prelude, self.shared.limits.drain());
-        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        while tasks.try_join_next().is_some() {}
-        tasks.spawn(async move { link.refill().await });
-        tasks.spawn(attend(
-            Arc::clone(&self.shared),
-            Arc::clone(job),
-            reader,
-            Arc::clone(&stdin),
-            plan.stdin_header,
-            lease,
-        ));
     }
 
     /// What is known under a job's name.
@@ -267,6 +206,115 @@ impl<D: Directory> Runner<D> {
     pub fn live(&self, host: &str) -> Option<Lease<Arc<Link>>> {
         self.shared.pool.borrow(host)
     }
+}
+
+/// Sends a job's command and leaves it to the tasks. Nothing is sent once the call was `abandoned`.
+async fn begin<D: Directory>(
+    shared: Arc<Shared<D>>,
+    tasks: Arc<Mutex<JoinSet<()>>>,
+    job: Arc<Job>,
+    reservation: Reservation<D>,
+    abandoned: CancellationToken,
+) -> Result<(), SpawnError> {
+    let started = start(&shared, &job, &abandoned).await?;
+    leave_to_tasks(shared, &tasks, &job, started);
+    reservation.keep();
+    Ok(())
+}
+
+async fn start<D: Directory>(
+    shared: &Shared<D>,
+    job: &Arc<Job>,
+    abandoned: &CancellationToken,
+) -> Result<Started, SpawnError> {
+    let host = &job.spec.host;
+    let failed = |source| SpawnError::Channel { host: host.clone(), source };
+    let mut last = ChannelError::ConnectionLost;
+    let (mut attempts, mut refusals) = (0, 0);
+    while attempts < OPEN_ATTEMPTS && refusals < MOST_REFUSALS {
+        let opening = async {
+            let lease = shared.pool.lease(host).await.map_err(pool_error)?;
+            let mut opened = lease.connection().open().await;
+            // A server may not have cleaned up yet after what was asked of it when the connection was made.
+            for pause in FIRST_CHANNEL_PAUSES {
+                if !matches!(opened, Err(ChannelError::OpenRefused)) || !lease.is_only() {
+                    break;
+                }
+                sleep(pause).await;
+                opened = lease.connection().open().await;
+            }
+            Ok::<_, SpawnError>((lease, opened))
+        };
+        let (lease, opened) = tokio::select! {
+            () = abandoned.cancelled() => return Err(SpawnError::ShuttingDown),
+            opening = opening => opening?,
+        };
+        let plan = ExecPlan::new(&job.spec, lease.connection().shell, job.mark.clone())?;
+        let Opened { mut channel, was_spare } = match opened {
+            Ok(opened) => opened,
+            Err(error @ ChannelError::TimedOut(_)) => return Err(failed(error)),
+            Err(error @ ChannelError::OpenRefused) => {
+                // Each refusal makes the pool wiser, so that this comes to another connection. One that refuses its very first
+                // channel is not worth many logins.
+                attempts += if lease.refused() { OPEN_ATTEMPTS / 2 } else { 0 };
+                refusals += 1;
+                last = error;
+                continue;
+            }
+            Err(error @ (ChannelError::ConnectionLost | ChannelError::PtyRefused)) => {
+                attempts += 1;
+                last = error;
+                continue;
+            }
+        };
+        if let Some(terminal) = &job.spec.terminal {
+            let size = (terminal.cols, terminal.rows);
+            if let Err(error) = channel.request_pty(&terminal.term, size).await {
+                // A connection that is lost needs no closing.
+                channel.close().await.ok();
+                return Err(failed(error));
+            }
+        }
+        if abandoned.is_cancelled() {
+            channel.close().await.ok();
+            return Err(SpawnError::ShuttingDown);
+        }
+        let (mut reader, writer) = channel.exec(&plan.command).await.map_err(failed)?;
+        let mut first = None;
+        if was_spare {
+            first = timeout(EXEC_TIMEOUT, reader.next()).await.ok().flatten();
+            if first == Some(ChannelEvent::Close) {
+                // The server had closed it before it could see the command.
+                attempts += 1;
+                last = ChannelError::ConnectionLost;
+                continue;
+            }
+        }
+        return Ok(Started { reader, first, stdin: Stdin::new(writer, Arc::clone(job)), plan, lease });
+    }
+    Err(failed(last))
+}
+
+/// From here on the job is the runner's, whoever asked for it.
+fn leave_to_tasks<D: Directory>(
+    shared: Arc<Shared<D>>,
+    tasks: &Mutex<JoinSet<()>>,
+    job: &Arc<Job>,
+    started: Started,
+) {
+    let Started { reader, first, stdin, plan, lease } = started;
+    let link = Arc::clone(lease.connection());
+    link.job_begins();
+    let stdin = Arc::new(stdin);
+    shared.registry().set_stdin(&job.id, Arc::clone(&stdin));
+    let prelude = Prelude::new(&job.mark, plan.announcements);
+    let prelude = if plan.repeats_noise { prelude.without_noise() } else { prelude };
+    let reader = Metered { first, source: reader, traffic: link.traffic.clone() };
+    let reader = Reader::new(reader, Arc::clone(job), prelude, shared.limits.drain());
+    let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
+    while tasks.try_join_next().is_some() {}
+    tasks.spawn(async move { link.refill().await });
+    tasks.spawn(attend(shared, Arc::clone(job), reader, stdin, plan.stdin_header, lease));
 }
 
 pub(super) fn pool_error(error: PoolError<ConnectError>) -> SpawnError {

@@ -24,7 +24,11 @@ pub fn concrete_aliases(file: Option<&Path>) -> io::Result<Aliases> {
     let mut aliases = Aliases::new();
     let home = etcetera::home_dir().unwrap_or_default();
     match file {
-        Some(file) => read(file, &home.join(".ssh"), 0, &mut aliases)?,
+        Some(file) => {
+            // One that was named must be there.
+            std::fs::metadata(file)?;
+            read(file, &home.join(".ssh"), 0, &mut aliases)?;
+        }
         None => {
             read(&home.join(".ssh/config"), &home.join(".ssh"), 0, &mut aliases)?;
             read(Path::new("/etc/ssh/ssh_config"), Path::new("/etc/ssh"), 0, &mut aliases)?;

@@ -64,10 +64,16 @@ impl<'a> Login<'a> {
     /// Logs in, or says what was tried.
     pub(super) async fn run(mut self) -> Result<Result<(), String>, HandshakeError> {
         for _ in 0..MOST_STAGES {
-            match self.stage().await? {
-                Attempt::LetIn => return Ok(Ok(())),
-                Attempt::Partial => self.tried.push("(which was right, and not enough)".to_owned()),
-                Attempt::Refused => break,
+            match self.stage().await {
+                Ok(Attempt::LetIn) => return Ok(Ok(())),
+                Ok(Attempt::Partial) => self.tried.push("(which was right, and not enough)".to_owned()),
+                Ok(Attempt::Refused) => break,
+                // As after too many attempts: that is a failed login, too.
+                Err(HandshakeError::Russh(error)) if !self.tried.is_empty() => {
+                    self.tried.push(format!("(the server hung up: {error})"));
+                    break;
+                }
+                Err(error) => return Err(error),
             }
         }
         if self.tried.is_empty() {
@@ -201,7 +207,7 @@ impl<'a> Login<'a> {
             Offer::Key(key) => key,
             Offer::Certificate(certificate) => certificate.public_key(),
         };
-        if let Some(bits) = short_rsa(key) {
+        if let Some(bits) = short_rsa(key, self.host.shortest_rsa) {
             self.tried.push(format!("{shown} (not offered: RSA of {bits} bits is too short)"));
             return false;
         }
@@ -347,8 +353,9 @@ impl<'a> Login<'a> {
     async fn answers(&mut self, round: usize, instructions: &str, prompts: &[Prompt]) -> Option<Vec<String>> {
         let mut answers = Vec::new();
         for prompt in prompts {
-            // The configured password is for the first hidden question, and for no other.
-            let is_password = round == 0 && answers.is_empty() && !prompt.echo;
+            // The configured password is for the first question, if it asks for one, and for no other.
+            let asks_for_one = !prompt.echo && prompt.prompt.to_lowercase().contains("password");
+            let is_password = round == 0 && answers.is_empty() && asks_for_one;
             let configured = if is_password { self.configured_password().await } else { None };
             let answer = match configured {
                 Some(password) => Some(password),
@@ -367,11 +374,10 @@ impl<'a> Login<'a> {
     }
 
     async fn password(&mut self) -> Result<Attempt, HandshakeError> {
-        let route = self.host.route();
-        if let Some(known) = self.secrets.password(&route) {
+        if let Some(known) = self.secrets.password(self.host) {
             let attempt = self.send_password(&known).await?;
             if attempt == Attempt::Refused {
-                self.secrets.keep_password(route, None);
+                self.secrets.keep_password(self.host, None);
             }
             return Ok(attempt);
         }
@@ -383,7 +389,7 @@ impl<'a> Login<'a> {
             let Some(password) = self.ask(&question, false).await else { break };
             let attempt = self.send_password(&password).await?;
             if attempt != Attempt::Refused {
-                self.secrets.keep_password(route, Some(password));
+                self.secrets.keep_password(self.host, Some(password));
                 return Ok(attempt);
             }
             if !self.may(MethodKind::Password) {

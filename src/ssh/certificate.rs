@@ -24,13 +24,31 @@ pub enum CertificateFault {
     Signature,
 }
 
+/// What a certificate must keep to.
+#[derive(Clone, Copy, Debug)]
+pub struct CertificateRules<'a> {
+    /// The time, in seconds since 1970.
+    pub now: u64,
+    /// The least length of an authority's RSA key, in bits.
+    pub shortest_rsa: u32,
+    /// The algorithms of its signature, separated by commas (CASignatureAlgorithms); without them any that is not SHA-1.
+    pub signatures: Option<&'a str>,
+}
+
 impl CertificateFault {
-    /// The first fault of a certificate whose signer is trusted, for the host `principal` at the time `now`, in seconds since
-    /// 1970. A certificate that names no hosts is for all, as PROTOCOL.certkeys has it.
-    pub(super) fn find(certificate: &Certificate, principal: &str, now: u64) -> Option<Self> {
+    /// The first fault of a certificate whose signer is trusted, for the host `principal`. A certificate that names no hosts is for all, as PROTOCOL.certkeys has it.
+    pub(super) fn find(
+        certificate: &Certificate,
+        principal: &str,
+        rules: CertificateRules<'_>,
+    ) -> Option<Self> {
+        let now = rules.now;
         let named = certificate.valid_principals();
-        let sha1 = certificate.signature().algorithm() == Algorithm::Rsa { hash: None };
-        let weak = short_rsa(certificate.signature_key()).is_some();
+        let algorithm = certificate.signature().algorithm();
+        let sha1 = algorithm == Algorithm::Rsa { hash: None };
+        let name = algorithm.to_string();
+        let weak = short_rsa(certificate.signature_key(), rules.shortest_rsa).is_some()
+            || rules.signatures.is_some_and(|allowed| !allowed.split(',').any(|allowed| allowed == name));
         if certificate.cert_type() != CertType::Host {
             Some(Self::NotAHost)
         } else if sha1 || weak || certificate.verify_signature().is_err() {

@@ -1,4 +1,5 @@
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -6,6 +7,7 @@ use bytes::Bytes;
 use russh::client::Msg;
 use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf};
 use tokio::io::AsyncWriteExt;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::ChannelError;
@@ -207,10 +209,20 @@ async fn bounded<T>(
     }
 }
 
+/// Opens a channel. When nobody waits for it any more it is closed again, so that the server does not keep it for nobody.
+#[expect(clippy::disallowed_methods, reason = "it outlives its caller on purpose, and is bounded in time")]
 pub(super) async fn open(
-    handle: &russh::client::Handle<super::host_key::HostKeyCheck>,
+    handle: Arc<russh::client::Handle<super::host_key::HostKeyCheck>>,
     time_limit: Duration,
 ) -> Result<Channel, ChannelError> {
-    let channel = bounded(time_limit, handle.channel_open_session()).await?;
+    let (sender, receiver) = oneshot::channel();
+    tokio::spawn(async move {
+        let opened = bounded(time_limit, handle.channel_open_session()).await;
+        if let Err(Ok(unwanted)) = sender.send(opened) {
+            // A connection that is lost needs no closing.
+            unwanted.close().await.ok();
+        }
+    });
+    let channel = receiver.await.unwrap_or(Err(ChannelError::ConnectionLost))?;
     Ok(Channel { channel, time_limit })
 }

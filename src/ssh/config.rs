@@ -15,7 +15,7 @@ use super::hop::Hop;
 use super::secret::SecretSource;
 
 /// Everything that is needed to reach a host.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostConfig {
     /// What the user calls it.
     pub name: String,
@@ -41,6 +41,14 @@ pub struct HostConfig {
     pub agent: Option<PathBuf>,
     /// known_hosts files; one that doesn't exist counts as empty.
     pub known_hosts: Vec<PathBuf>,
+    /// The one among them that new keys are written to: the user's first.
+    pub own_known_hosts: Option<PathBuf>,
+    /// RSA keys with fewer bits count for nothing.
+    pub shortest_rsa: u32,
+    /// The signature algorithms that ssh takes from hosts, if it tells (HostKeyAlgorithms).
+    pub host_key_algorithms: Option<String>,
+    /// The same for authorities (CASignatureAlgorithms).
+    pub ca_signature_algorithms: Option<String>,
     /// The name to look up in known_hosts instead of the address.
     pub host_key_alias: Option<String>,
     /// A host that known_hosts does not know at all is taken at its first word (`StrictHostKeyChecking accept-new`).
@@ -59,7 +67,7 @@ pub struct HostConfig {
 }
 
 /// The ways to log in that may be tried (RFC 4252).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Methods {
     /// Keys and certificates.
     pub public_key: bool,
@@ -81,9 +89,10 @@ impl HostConfig {
     /// Who is reached where, and through whom: `user@address:port via …`.
     pub fn route(&self) -> String {
         let own = format!("{}@{}:{}", self.user, self.address, self.port);
-        match &self.jump {
-            Some(jump) => format!("{own} via {}", jump.route()),
-            None => own,
+        match (&self.proxy_command, &self.jump) {
+            (Some(command), _) => format!("{own} via {command:?}"),
+            (None, Some(jump)) => format!("{own} via {}", jump.route()),
+            (None, None) => own,
         }
     }
 }
@@ -237,6 +246,8 @@ pub enum ConfigError {
 
 /// So many hosts may lie between us and another.
 const MOST_JUMPS: usize = 8;
+/// RSA keys with fewer bits prove nothing, whatever ssh_config says.
+pub(super) const SHORTEST_RSA: u32 = 2048;
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -256,24 +267,20 @@ impl Resolver {
     /// Resolves `name`. Runs `ssh -G`, within 10 s; where there is no ssh program, reads ssh_config itself and refuses what it
     /// does not understand.
     pub async fn resolve(&self, name: &str) -> Result<HostConfig, ConfigError> {
-        check_name(name)?;
+        let hop = Hop::parse(name)?;
         let overrides = self.overrides_of(name);
-        let target = overrides.address.as_deref().unwrap_or(name);
-        check_name(target)?;
-        let hop = Hop { host: name.to_owned(), user: None, port: None };
         let options = Options(self.ask_ssh(&hop).await?);
-        options.refuse(name, &["RemoteCommand"])?;
+        options.refuse(name, &["RemoteCommand", "RevokedHostKeys"])?;
         let jump = match options.jumps() {
             Some(jumps) => Some(Box::new(self.resolve_jumps(name, jumps, 1).await?)),
             None => None,
         };
-        Ok(HostConfig { jump, ..options.to_config(self, &hop, overrides)? })
+        Ok(HostConfig { jump, name: name.to_owned(), ..options.to_config(self, &hop, overrides)? })
     }
 
     /// What is set for `name`, and where: what differs from ssh's defaults, by the names of ssh_config(5) in lower case.
     pub async fn settings(&self, name: &str) -> Result<Vec<Setting>, ConfigError> {
-        check_name(name)?;
-        let hop = Hop { host: name.to_owned(), user: None, port: None };
+        let hop = Hop::parse(name)?;
         let set = Options(self.ask_ssh(&hop).await?);
         let nothing = Self { ssh_config: Some("/dev/null".into()), ..Self::default() };
         let default = Options(nothing.ask_ssh(&hop).await?);
@@ -283,6 +290,10 @@ impl Resolver {
             let (value, usual) = (value(&set), value(&default));
             match overrides.iter().find(|(overridden, _)| overridden == key) {
                 Some((_, value)) => Some(Setting { key, value: value.clone(), source: Source::Overrides }),
+                // A command line may hold what is nobody's business.
+                None if value != usual && *key == "proxycommand" => {
+                    Some(Setting { key, value: "a command".to_owned(), source: Source::SshConfig })
+                }
                 None if value != usual => Some(Setting { key, value, source: Source::SshConfig }),
                 None => None,
             }
@@ -310,7 +321,12 @@ impl Resolver {
             let (before, last) =
                 jumps.rsplit_once(',').map_or((None, jumps), |(before, last)| (Some(before), last));
             let hop = Hop::parse(last)?;
-            let options = Options(self.ask_ssh(&hop).await?);
+            let mut options = Options(self.ask_ssh(&hop).await?);
+            options.refuse(&hop.host, &["RevokedHostKeys"])?;
+            if before.is_some() {
+                // The way to it is spelled out.
+                options.0.retain(|(key, _)| key != "proxycommand");
+            }
             let jump = match before.or(options.jumps()) {
                 Some(jumps) => Some(Box::new(self.resolve_jumps(name, jumps, depth + 1).await?)),
                 None => None,
@@ -390,6 +406,8 @@ impl Options {
         let address = overrides.address.clone().or(own("hostname")).unwrap_or_else(|| name.clone());
         let port = overrides.port.or(self.get("port").and_then(|port| port.parse().ok())).unwrap_or(22);
         let user = overrides.user.clone().or(own("user")).unwrap_or_default();
+        check_name(&address)?;
+        check_name(&user)?;
         let alias = own("hostkeyalias").filter(|alias| alias != "none");
         let mut expander =
             Expander { name, address: &address, port, user: &user, alias: None, jumps: self.jumps() };
@@ -398,10 +416,13 @@ impl Options {
         let paths = |key| -> Result<Vec<PathBuf>, ConfigError> {
             self.all(key).filter(|file| *file != "none").map(|file| expander.path(file)).collect()
         };
-        let known_hosts = ["userknownhostsfile", "globalknownhostsfile"]
-            .into_iter()
-            .flat_map(|key| self.get(key))
-            .map(|files| expander.paths(files));
+        let listed = |key| self.get(key).map_or(Ok(Vec::new()), |files| expander.paths(files));
+        let users = match &overrides.known_hosts {
+            Some(path) => vec![expander.path(&path.to_string_lossy())?],
+            None => listed("userknownhostsfile")?,
+        };
+        let global =
+            if overrides.known_hosts.is_some() { Vec::new() } else { listed("globalknownhostsfile")? };
         let proxy_command = own("proxycommand").filter(|command| command != "none");
         if proxy_command.is_some() && !resolver.proxy_commands {
             return Err(ConfigError::ProxyCommand { name: name.clone() });
@@ -419,10 +440,14 @@ impl Options {
             methods: self.methods(),
             identities_only: overrides.identity_file.is_some() || self.is("identitiesonly"),
             agent: agent_socket(self.get("identityagent"), &expander)?,
-            known_hosts: match &overrides.known_hosts {
-                Some(path) => vec![file(path)?],
-                None => known_hosts.collect::<Result<Vec<_>, _>>()?.concat(),
-            },
+            own_known_hosts: users.first().cloned(),
+            known_hosts: [users, global].concat(),
+            shortest_rsa: self
+                .get("requiredrsasize")
+                .and_then(|bits| bits.parse().ok())
+                .map_or(SHORTEST_RSA, |bits: u32| bits.max(SHORTEST_RSA)),
+            host_key_algorithms: own("hostkeyalgorithms"),
+            ca_signature_algorithms: own("casignaturealgorithms"),
             accept_new: self.get("stricthostkeychecking") == Some("accept-new"),
             hash_known_hosts: self.is("hashknownhosts"),
             connect_timeout: seconds(self.get("connecttimeout")).unwrap_or(CONNECT_TIMEOUT),
@@ -456,7 +481,7 @@ impl Options {
 
 /// A name must not be taken for an option, nor for anything else, by the program that resolves it.
 pub(super) fn check_name(name: &str) -> Result<(), ConfigError> {
-    let strange = |c: char| c.is_control() || c.is_whitespace() || "'\"\\`$;&|<>(){}".contains(c);
+    let strange = |c: char| c.is_control() || c.is_whitespace() || "'\"\\`$;&|<>(){}*?!,#/@".contains(c);
     if name.is_empty() || name.starts_with('-') || name.len() > 255 || name.contains(strange) {
         return Err(ConfigError::BadName(name.to_owned()));
     }

@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use russh::client::{self, Handle, Msg};
-use russh::keys::PublicKey;
+use russh::keys::PublicKeyOrCertificate;
 use russh::{ChannelStream, Preferred, cipher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::auth::Login;
 use super::breaker::{Breaker, Paused};
 use super::channel::{self, Channel};
-use super::host_key::{HandshakeError, HostKeyCheck, KeyLook, host_keys_to_offer};
+use super::host_key::{HandshakeError, HostKeyCheck, KeyLook, copy, host_keys_to_offer};
 use super::proxy::ProxyCommand;
 use super::{
     ChannelError, ConnectError, HostConfig, HostKeyError, HostName, KnownHosts, PresentedKey, Secrets,
@@ -23,7 +23,7 @@ use super::{
 
 /// An authenticated SSH connection. Many channels share it.
 pub struct Connection {
-    handle: Handle<HostKeyCheck>,
+    handle: Arc<Handle<HostKeyCheck>>,
     negotiated: Arc<OnceLock<Negotiated>>,
     host: HostConfig,
     /// The connection that this one goes through; it lives as long.
@@ -67,11 +67,21 @@ const CIPHERS: &[cipher::Name] = &[
 pub struct Connector {
     secrets: Secrets,
     breaker: Breaker,
-    jumps: Mutex<HashMap<String, Arc<JumpHost>>>,
+    jumps: Mutex<HashMap<HostConfig, Arc<JumpHost>>>,
 }
 
 /// A connection to a jump host while somebody uses it. Locked while connecting, so that one caller does it for all.
-type JumpHost = tokio::sync::Mutex<Weak<Connection>>;
+type JumpHost = tokio::sync::Mutex<Known>;
+
+/// A connection to a jump host, or why there is none, which others may be told, too.
+type JumpHostResult = Result<Arc<Connection>, Arc<ConnectError>>;
+
+#[derive(Default)]
+struct Known {
+    connection: Weak<Connection>,
+    /// When it could not be made last, and why: who waited for that one is told the same.
+    failure: Option<(Instant, Arc<ConnectError>)>,
+}
 
 impl Connector {
     /// A connector whose logins may ask.
@@ -106,7 +116,7 @@ impl Connector {
         loop {
             let (stream, via) = self.reach(host).await?;
             match Connection::over(stream, host, via, &self.secrets).await {
-                Err(ConnectError::HungUp { .. }) if tries < MOST_TRIES => {
+                Err(ConnectError::HungUp { .. }) if tries < MOST_TRIES && host.proxy_command.is_none() => {
                     sleep(FIRST_PAUSE.mul_f64(f64::from(1 << (tries - 1)) * rand::random_range(0.5..1.5)))
                         .await;
                     tries += 1;
@@ -135,7 +145,7 @@ impl Connector {
             return Ok((Box::new(started), None));
         }
         let Some(jump) = &host.jump else { return Ok((Box::new(tcp(host).await?), None)) };
-        let on_the_way = |error| ConnectError::JumpHost { host: jump.name.clone(), source: Box::new(error) };
+        let on_the_way = |source| ConnectError::JumpHost { host: jump.name.clone(), source };
         let via = self.jump_host(jump).await.map_err(on_the_way)?;
         let stream = via.tunnel(host).await?;
         Ok((Box::new(stream), Some(via)))
@@ -145,20 +155,33 @@ impl Connector {
     fn jump_host<'a>(
         &'a self,
         host: &'a HostConfig,
-    ) -> Pin<Box<dyn Future<Output = Result<Arc<Connection>, ConnectError>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = JumpHostResult> + Send + 'a>> {
         Box::pin(async move {
             let entry = {
                 let mut jumps = self.jumps.lock().unwrap_or_else(PoisonError::into_inner);
-                Arc::clone(jumps.entry(host.route()).or_default())
+                Arc::clone(jumps.entry(host.clone()).or_default())
             };
+            let came = Instant::now();
             let mut known = entry.lock().await;
-            if let Some(live) = known.upgrade().filter(|connection| !connection.is_closed()) {
+            if let Some((_, error)) = known.failure.as_ref().filter(|(when, _)| *when >= came) {
+                return Err(Arc::clone(error));
+            }
+            if let Some(live) = known.connection.upgrade().filter(|connection| !connection.is_closed()) {
                 return Ok(live);
             }
-            let connection = Arc::new(self.connect(host).await?);
-            tracing::info!(host = host.name, "connected to a jump host");
-            *known = Arc::downgrade(&connection);
-            Ok(connection)
+            match self.connect(host).await {
+                Ok(connection) => {
+                    tracing::info!(host = host.name, "connected to a jump host");
+                    let connection = Arc::new(connection);
+                    *known = Known { connection: Arc::downgrade(&connection), failure: None };
+                    Ok(connection)
+                }
+                Err(error) => {
+                    let error = Arc::new(error);
+                    known.failure = Some((Instant::now(), Arc::clone(&error)));
+                    Err(error)
+                }
+            }
         })
     }
 }
@@ -189,7 +212,7 @@ impl Connection {
         // Each of its steps has a limit of its own, for a person may be asked.
         let login = Login::new(&mut handle, host, secrets).run().await;
         match login.map_err(|error| handshake_error(host, "the login", error))? {
-            Ok(()) => Ok(Self { handle, negotiated, host: host.clone(), _via: via }),
+            Ok(()) => Ok(Self { handle: Arc::new(handle), negotiated, host: host.clone(), _via: via }),
             Err(tried) => Err(ConnectError::Auth { host: host.name.clone(), user: host.user.clone(), tried }),
         }
     }
@@ -210,7 +233,7 @@ impl Connection {
 
     /// Opens a session channel (RFC 4254 §6.1).
     pub async fn open(&self) -> Result<Channel, ChannelError> {
-        channel::open(&self.handle, self.host.connect_timeout).await
+        channel::open(Arc::clone(&self.handle), self.host.connect_timeout).await
     }
 
     /// Whether the connection is gone.
@@ -241,14 +264,17 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-async fn look_at_key(stream: Box<dyn Stream>, host: &HostConfig) -> Result<PublicKey, ConnectError> {
+async fn look_at_key(
+    stream: Box<dyn Stream>,
+    host: &HostConfig,
+) -> Result<PublicKeyOrCertificate, ConnectError> {
     let known = KnownHosts::load(&host.known_hosts).map_err(HostKeyError::from)?;
     let config = Arc::new(client_config(host, &known, &HostName::of(host)));
     let seen = Arc::new(OnceLock::new());
     let handshake = client::connect_stream(config, stream, KeyLook(Arc::clone(&seen)));
     // The handshake ends as soon as the key was seen, for it is not accepted.
     match (timeout(host.connect_timeout, handshake).await, seen.get()) {
-        (_, Some(key)) => Ok(key.clone()),
+        (_, Some(key)) => Ok(copy(key)),
         (Ok(Err(source)), None) => Err(ConnectError::Protocol { host: host.name.clone(), source }),
         (Ok(Ok(_)) | Err(_), None) => Err(timed_out(host, "the handshake")),
     }
@@ -256,7 +282,10 @@ async fn look_at_key(stream: Box<dyn Stream>, host: &HostConfig) -> Result<Publi
 
 fn client_config(host: &HostConfig, known: &KnownHosts, name: &HostName) -> client::Config {
     client::Config {
-        preferred: Preferred { cipher: Cow::Borrowed(CIPHERS), ..host_keys_to_offer(known, name) },
+        preferred: Preferred {
+            cipher: Cow::Borrowed(CIPHERS),
+            ..host_keys_to_offer(known, name, host.host_key_algorithms.as_deref())
+        },
         keepalive_interval: Some(host.keepalive),
         keepalive_max: KEEPALIVES_LOST,
         nodelay: true,
@@ -266,20 +295,24 @@ fn client_config(host: &HostConfig, known: &KnownHosts, name: &HostName) -> clie
 
 async fn tcp(host: &HostConfig) -> Result<TcpStream, ConnectError> {
     let unreachable = |source| unreachable(host, source);
-    let connecting = async {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-        for address in lookup_host((host.address.as_str(), host.port)).await? {
-            match TcpStream::connect(address).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => last = error,
+    let Ok(found) = timeout(host.connect_timeout, lookup_host((host.address.as_str(), host.port))).await
+    else {
+        return Err(timed_out(host, "looking up the address"));
+    };
+    let mut last = unreachable(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    let mut connected = None;
+    // As with ssh, each address has the whole time.
+    for address in found.map_err(unreachable)? {
+        match timeout(host.connect_timeout, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                connected = Some(stream);
+                break;
             }
+            Ok(Err(error)) => last = unreachable(error),
+            Err(_) => last = timed_out(host, "connecting"),
         }
-        Err(last)
-    };
-    let stream = match timeout(host.connect_timeout, connecting).await {
-        Ok(connected) => connected.map_err(unreachable)?,
-        Err(_) => return Err(timed_out(host, "connecting")),
-    };
+    }
+    let Some(stream) = connected else { return Err(last) };
     stream.set_nodelay(true).map_err(unreachable)?;
     Ok(stream)
 }

@@ -1,5 +1,6 @@
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{CertificateFault, ConfigError, KnownHostsError, TrustError};
@@ -64,7 +65,7 @@ pub enum ConnectError {
         /// What the user calls the jump host.
         host: String,
         /// Why.
-        source: Box<Self>,
+        source: Arc<Self>,
     },
     /// The host hangs up before it has shown a key.
     #[error("{host} hangs up before the SSH handshake is done, {tries} times in a row")]

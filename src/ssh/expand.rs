@@ -42,6 +42,10 @@ impl Expander<'_> {
                     break;
                 }
             }
+            // The end of a path with spaces that isn't there must not be taken for a file of this directory.
+            if words.len() > 1 && !rest[0].starts_with(['/', '~', '$', '%']) {
+                return Err(self.unknown("a path with spaces", text));
+            }
             paths.push(self.path(&rest[..taken].join(" "))?);
             rest = &rest[taken..];
         }

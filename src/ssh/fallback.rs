@@ -31,12 +31,24 @@ const SINGLE: [&str; 18] = [
     "stricthostkeychecking",
     "user",
 ];
+/// Those of them that are numbers …
+const NUMBERS: [&str; 4] = ["connecttimeout", "numberofpasswordprompts", "port", "serveraliveinterval"];
+/// … and those that are words, in which case does not matter.
+const WORDS: [&str; 7] = [
+    "batchmode",
+    "hashknownhosts",
+    "identitiesonly",
+    "kbdinteractiveauthentication",
+    "passwordauthentication",
+    "pubkeyauthentication",
+    "stricthostkeychecking",
+];
 /// Options with several values on a line.
 const LISTS: [&str; 2] = ["globalknownhostsfile", "userknownhostsfile"];
 /// Options that may be given more than once.
 const REPEATED: [&str; 2] = ["certificatefile", "identityfile"];
 /// Options that change nothing here, whatever they say: docs/ssh.md lists them.
-const IGNORED: [&str; 34] = [
+const IGNORED: [&str; 33] = [
     "addkeystoagent",
     "checkhostip",
     "ciphers",
@@ -56,7 +68,6 @@ const IGNORED: [&str; 34] = [
     "gssapiauthentication",
     "gssapidelegatecredentials",
     "hostbasedauthentication",
-    "hostkeyalgorithms",
     "ipqos",
     "kexalgorithms",
     "localforward",
@@ -153,15 +164,22 @@ impl Reader<'_> {
             "proxycommand" => "proxyjump",
             _ => key,
         };
+        let is_command = matches!(key, "proxycommand" | "remotecommand");
+        if !is_command && line.contains(['\'', '\\']) {
+            // ssh has its own ways with these.
+            return None;
+        }
         let is_new = self.get(key).is_none() && self.get(other).is_none();
         let value = match arguments {
             // A command is the rest of the line as it is.
-            _ if matches!(key, "proxycommand" | "remotecommand") => rest_of(line).to_owned(),
+            _ if is_command => rest_of(line).to_owned(),
             _ if LISTS.contains(&key) && !arguments.is_empty() => arguments.join(" "),
             [value] if REPEATED.contains(&key) => {
                 self.add(key, value.clone());
                 return Some(());
             }
+            [value] if NUMBERS.contains(&key) => value.parse::<u32>().ok()?.to_string(),
+            [value] if WORDS.contains(&key) => value.to_lowercase(),
             [value] if SINGLE.contains(&key) => value.clone(),
             _ => return None,
         };
@@ -290,6 +308,9 @@ mod tests {
             ("Port 22 23\n", 1, "port"),
             ("IdentityFile a b\n", 1, "identityfile"),
             ("User\n", 1, "user"),
+            ("ConnectTimeout 1m\n", 1, "connecttimeout"),
+            ("UserKnownHostsFile '/k'\n", 1, "userknownhostsfile"),
+            ("HostKeyAlgorithms ssh-ed25519\n", 1, "hostkeyalgorithms"),
         ] {
             let file = written(text);
             match resolve(Some(file.path()), &hop("x")) {

@@ -6,10 +6,8 @@ use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Algorithm, HashAlg, PublicKey, PublicKeyOrCertificate};
 use russh::{Names, Preferred, client};
 
+use super::certificate::CertificateRules;
 use super::{HostConfig, HostKeyError, HostName, KnownHosts, Negotiated, PresentedKey, TrustError, Verdict};
-
-/// RSA keys with fewer bits prove nothing.
-const SHORTEST_RSA: u32 = 2048;
 
 /// What stands between us and a man in the middle: the callbacks of a client connection.
 pub(super) struct HostKeyCheck {
@@ -37,29 +35,24 @@ impl HostKeyCheck {
         let name = HostName::of(&self.host);
         let key = presented.public_key();
         let fingerprint = fingerprint(&key);
-        if let Some(bits) = short_rsa(key.key_data()) {
+        if let Some(bits) = short_rsa(key.key_data(), self.host.shortest_rsa) {
             return Err(HostKeyError::TooShort { host: name.as_str().to_owned(), bits });
         }
-        let (verdict, how) = match presented {
-            PublicKeyOrCertificate::PublicKey { .. } => (self.known.verdict(&name, &key), ""),
-            PublicKeyOrCertificate::Certificate(certificate) => {
-                // A clock before 1970 makes every certificate one of the future.
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
-                (self.known.verdict_on_certificate(&name, certificate, now), " (certified)")
-            }
-        };
+        let is_certificate = matches!(presented, PublicKeyOrCertificate::Certificate(_));
+        let verdict = verdict(&self.host, &self.known, presented);
         if verdict == Verdict::Unknown && self.host.accept_new {
-            let file = PresentedKey::new(&self.host, key)?.trust().map_err(|error| match error {
-                TrustError::HostKey(error) => error,
-                error @ (TrustError::NoFile(_) | TrustError::Unwritable { .. }) => {
-                    HostKeyError::NotWritten(Box::new(error))
-                }
-            })?;
+            let file =
+                PresentedKey::new(&self.host, copy(presented))?.trust().map_err(|error| match error {
+                    TrustError::HostKey(error) => error,
+                    error @ (TrustError::NoFile(_) | TrustError::Unwritable { .. }) => {
+                        HostKeyError::NotWritten(Box::new(error))
+                    }
+                })?;
             tracing::warn!(host = self.host.name, fingerprint, file = %file.display(), "accepted a new host key");
         } else {
             verdict.judge(&name, &fingerprint)?;
         }
-        Ok(fingerprint + how)
+        Ok(fingerprint + if is_certificate { " (certified)" } else { "" })
     }
 }
 
@@ -90,13 +83,13 @@ impl client::Handler for HostKeyCheck {
 }
 
 /// Looks at the key that a server presents, and goes no further.
-pub(super) struct KeyLook(pub(super) Arc<OnceLock<PublicKey>>);
+pub(super) struct KeyLook(pub(super) Arc<OnceLock<PublicKeyOrCertificate>>);
 
 impl client::Handler for KeyLook {
     type Error = russh::Error;
 
     async fn check_server_key(&mut self, key: &PublicKeyOrCertificate) -> Result<bool, russh::Error> {
-        self.0.get_or_init(|| key.public_key());
+        self.0.get_or_init(|| copy(key));
         Ok(false)
     }
 }
@@ -106,24 +99,55 @@ fn printable(id: &[u8]) -> String {
     String::from_utf8_lossy(id).chars().filter(|c| !c.is_control()).take(255).collect()
 }
 
+/// russh's type can't be cloned.
+pub(super) fn copy(presented: &PublicKeyOrCertificate) -> PublicKeyOrCertificate {
+    match presented {
+        PublicKeyOrCertificate::PublicKey { key, hash_alg } => {
+            PublicKeyOrCertificate::PublicKey { key: key.clone(), hash_alg: *hash_alg }
+        }
+        PublicKeyOrCertificate::Certificate(certificate) => {
+            PublicKeyOrCertificate::Certificate(certificate.clone())
+        }
+    }
+}
+
+/// What known_hosts says of what a host presents.
+pub(super) fn verdict(host: &HostConfig, known: &KnownHosts, presented: &PublicKeyOrCertificate) -> Verdict {
+    let name = HostName::of(host);
+    match presented {
+        PublicKeyOrCertificate::PublicKey { key, .. } => known.verdict(&name, key),
+        PublicKeyOrCertificate::Certificate(certificate) => {
+            // A clock before 1970 makes every certificate one of the future.
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+            let signatures = host.ca_signature_algorithms.as_deref();
+            let rules = CertificateRules { now, shortest_rsa: host.shortest_rsa, signatures };
+            known.verdict_on_certificate(&name, certificate, rules)
+        }
+    }
+}
+
 /// Type and SHA-256 fingerprint.
 pub(super) fn fingerprint(key: &PublicKey) -> String {
     format!("{} {}", key.algorithm(), key.fingerprint(HashAlg::Sha256))
 }
 
 /// The length of an RSA key that is too short, in bits.
-pub(super) fn short_rsa(key: &KeyData) -> Option<u32> {
-    key.rsa().map(|rsa| rsa.key_size()).filter(|&bits| bits < SHORTEST_RSA)
+pub(super) fn short_rsa(key: &KeyData, shortest: u32) -> Option<u32> {
+    key.rsa().map(|rsa| rsa.key_size()).filter(|&bits| bits < shortest)
 }
 
 /// The host keys to ask the server for: first of the types that are listed for it, so that it proves itself with a key we know.
-/// With an authority listed, certificates before all. `ssh-rsa` with SHA-1 is never among them.
-pub(super) fn host_keys_to_offer(known: &KnownHosts, host: &HostName) -> Preferred {
+/// With an authority listed, certificates before all. None that `allowed` (HostKeyAlgorithms) leaves out, and never `ssh-rsa` with
+/// SHA-1.
+pub(super) fn host_keys_to_offer(known: &KnownHosts, host: &HostName, allowed: Option<&str>) -> Preferred {
+    let may = |name: String| allowed.is_none_or(|allowed| allowed.split(',').any(|allowed| allowed == name));
     let mut plain = safe_key_types();
+    plain.retain(|algorithm| may(algorithm.to_string()));
     let listed = known.key_types(host);
     let is_listed = |ours: &Algorithm| listed.iter().any(|key| key == ours || (is_rsa(key) && is_rsa(ours)));
     plain.sort_by_key(|ours| !is_listed(ours));
-    let certified = if known.has_authority(host) { safe_key_types() } else { Vec::new() };
+    let mut certified = if known.has_authority(host) { safe_key_types() } else { Vec::new() };
+    certified.retain(|algorithm| may(algorithm.to_certificate_type()));
     Preferred { key: plain.into(), host_key_certificates: certified.into(), ..Preferred::DEFAULT }
 }
 
@@ -145,7 +169,7 @@ mod tests {
     fn offer(lines: &str) -> Preferred {
         let mut known = KnownHosts::default();
         known.add(Path::new("kh"), lines);
-        host_keys_to_offer(&known, &HostName::new("web1", 22))
+        host_keys_to_offer(&known, &HostName::new("web1", 22), None)
     }
 
     const KEY: &str = "AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBMxBTpMIGvo7CnordO7wP0QQRqpBwUjOLl4eMhfucfE1sjTYyK5wmTl1UqoSDS1PtRVTBdl+0+9pquFb46U7fwg=";

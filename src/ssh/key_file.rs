@@ -31,6 +31,9 @@ impl KeyFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NoKey::Missing),
             Err(error) => return Err(unusable(&error)),
         };
+        if PublicKey::from_openssh(text.expose_secret()).is_ok() {
+            return Err(NoKey::Unusable("a public key, whose private half no agent holds".to_owned()));
+        }
         if others_can_read(file).map_err(|error| unusable(&error))? {
             return Err(NoKey::Unusable("others can read it; chmod 600 it".to_owned()));
         }

@@ -8,7 +8,7 @@ use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey};
 use sha1::Sha1;
 
-use super::{CertificateFault, HostConfig, HostKeyError};
+use super::{CertificateFault, CertificateRules, HostConfig, HostKeyError};
 
 /// The name under which a host's key is looked up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,11 +181,16 @@ impl KnownHosts {
         self.under_each_name(host, |name| self.verdict_on(name, key))
     }
 
-    /// Judges a certificate as presented by `host` at the time `now`, in seconds since 1970.
+    /// Judges a certificate as presented by `host`.
     ///
     /// It counts when an `@cert-authority` line for the host lists its signer and it is without fault. Else, as with ssh, the
     /// key in it is judged like one that came without a certificate.
-    pub fn verdict_on_certificate(&self, host: &HostName, certificate: &Certificate, now: u64) -> Verdict {
+    pub fn verdict_on_certificate(
+        &self,
+        host: &HostName,
+        certificate: &Certificate,
+        rules: CertificateRules<'_>,
+    ) -> Verdict {
         let key = PublicKey::from(certificate.public_key().clone());
         let signer = certificate.signature_key();
         self.under_each_name(host, |name| {
@@ -194,7 +199,7 @@ impl KnownHosts {
             }
             let listed = self.of(name, Marker::Authority).any(|entry| entry.key.key_data() == signer);
             let fault = match listed {
-                true => CertificateFault::find(certificate, host.principal(), now),
+                true => CertificateFault::find(certificate, host.principal(), rules),
                 false => Some(CertificateFault::Foreign),
             };
             match (self.verdict_on(name, &key), fault) {
@@ -259,10 +264,11 @@ impl KnownHosts {
         }
     }
 
-    /// Whether an authority is listed that could vouch for `host`.
+    /// Whether an authority is listed that could vouch for `host`, or one that could be revoked for it.
     pub fn has_authority(&self, host: &HostName) -> bool {
-        let names = [Some(&host.exact), host.bare.as_ref()];
-        names.into_iter().flatten().any(|name| self.of(name, Marker::Authority).next().is_some())
+        let names = || [Some(&host.exact), host.bare.as_ref()].into_iter().flatten();
+        let listed = |marker| names().any(|name| self.of(name, marker).next().is_some());
+        listed(Marker::Authority) || listed(Marker::Revoked)
     }
 }
 

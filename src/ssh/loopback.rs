@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::task::JoinSet;
 
+use super::config::SHORTEST_RSA;
 use super::{HostConfig, Methods};
 
 /// An SSH server inside this process, for the demo: it listens on a random loopback port, has a key of its own, lets in
@@ -60,6 +61,10 @@ impl LoopbackServer {
             identities_only: true,
             agent: None,
             known_hosts: vec![self.directory.path().join("known_hosts")],
+            own_known_hosts: None,
+            shortest_rsa: SHORTEST_RSA,
+            host_key_algorithms: None,
+            ca_signature_algorithms: None,
             host_key_alias: None,
             accept_new: false,
             hash_known_hosts: false,

@@ -27,7 +27,7 @@ mod signer;
 mod trust;
 
 pub use aliases::{Aliases, Location, concrete_aliases};
-pub use certificate::CertificateFault;
+pub use certificate::{CertificateFault, CertificateRules};
 pub use channel::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
 pub use config::{ConfigError, HostConfig, HostOverrides, Methods, Resolver, Setting, Source};
 pub use connection::{Connection, Connector, Negotiated};

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 /// How often a waiter looks whether a connection has become light, or dead.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -119,6 +119,11 @@ struct Counted<'a, E> {
 impl<'a, E> Counted<'a, E> {
     fn new<T>(host: &'a Host<T, E>, count: fn(&mut Queue<E>) -> &mut usize) -> Self {
         *count(&mut lock(&host.queue)) += 1;
+        Self::already(host, count)
+    }
+
+    /// For somebody who is counted already.
+    fn already<T>(host: &'a Host<T, E>, count: fn(&mut Queue<E>) -> &mut usize) -> Self {
         Self { queue: &host.queue, changed: &host.changed, count }
     }
 }
@@ -201,10 +206,15 @@ impl<C: Connect> Pool<C> {
                 && began.elapsed() >= self.limits.queue
             {
                 let (connections, waited) = (lock(&entry.slots).len(), self.limits.queue);
+                if connections == 0 && lock(&entry.queue).connecting > 0 {
+                    // The first connection is still in the making, as when a person is asked something.
+                    sleep(LOOK_AGAIN).await;
+                    continue;
+                }
                 return Err(PoolError::Full { host: host.to_owned(), connections, waited });
             }
         }
-        let _connecting = Counted::new(&entry, |queue| &mut queue.connecting);
+        let _connecting = Counted::already(&entry, |queue| &mut queue.connecting);
         drop(waiting);
         match self.connect.connect(host).await {
             Ok(connection) => Ok(entry.add(connection, self.limits.channels_per_connection)),
@@ -268,7 +278,7 @@ impl<T: Pooled, E> Host<T, E> {
             return Step::Take(lease);
         }
         let live = lock(&self.slots).len();
-        let queue = lock(&self.queue);
+        let mut queue = lock(&self.queue);
         if queue.failures > failures {
             return match (self.place(Load::Any), &queue.last_failure) {
                 (Some(lease), _) => Step::Take(lease),
@@ -282,7 +292,12 @@ impl<T: Pooled, E> Host<T, E> {
         }
         let handshakes = if live == 0 { 1 } else { HANDSHAKES };
         let promised = queue.connecting * limits.channels_per_connection.saturating_sub(1);
-        if queue.connecting >= handshakes || queue.waiting <= promised { Step::Wait } else { Step::Connect }
+        if queue.connecting >= handshakes || queue.waiting <= promised {
+            return Step::Wait;
+        }
+        // Counted here, so that nobody else decides the same meanwhile.
+        queue.connecting += 1;
+        Step::Connect
     }
 
     fn fail(&self, error: E) -> Arc<E> {
@@ -296,7 +311,9 @@ impl<T: Pooled, E> Host<T, E> {
     /// A place on a connection that has one, the fullest first, so that idle ones can expire.
     fn place(&self, load: Load) -> Option<Lease<T>> {
         let mut slots = lock(&self.slots);
-        slots.retain(|slot| !slot.connection.is_closed());
+        // One that takes no channel at all is of no use.
+        let is_useless = |state: &SlotState| state.capacity == 0 && state.in_use == 0;
+        slots.retain(|slot| !slot.connection.is_closed() && !is_useless(&lock(&slot.state)));
         let free = |slot: &&Arc<Slot<T>>| {
             let state = lock(&slot.state);
             state.in_use < state.capacity && (load == Load::Any || !slot.connection.is_heavy())
@@ -342,16 +359,23 @@ impl<T> Lease<T> {
         &self.slot.connection
     }
 
+    /// Whether nobody else has a place on the connection.
+    pub fn is_only(&self) -> bool {
+        lock(&self.slot.state).in_use == 1
+    }
+
     /// Another place on the same connection, beyond its planned capacity.
     pub fn beside(&self) -> Self {
         Self::take(&self.slot)
     }
 
-    /// The server has refused a channel: this connection takes no more than it has now, and new ones not many more.
-    pub fn refused(self) {
+    /// The server has refused a channel: this connection takes no more than it has now, and new ones not many more. Tells
+    /// whether it was the only one.
+    pub fn refused(self) -> bool {
         let mut state = lock(&self.slot.state);
         state.capacity = state.in_use - 1;
         *lock(&self.slot.learned) = Some((state.capacity.max(1), Instant::now()));
+        state.capacity == 0
     }
 }
 

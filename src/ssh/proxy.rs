@@ -3,14 +3,16 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader, ReadBuf};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinSet;
 
 /// A command whose stdin and stdout are the way to a host (ProxyCommand). It is killed when this is dropped.
 pub(super) struct ProxyCommand {
     stdin: ChildStdin,
     stdout: ChildStdout,
     _child: Child,
+    _reporting: JoinSet<()>,
 }
 
 impl ProxyCommand {
@@ -20,12 +22,28 @@ impl ProxyCommand {
             .args(["-c", &format!("exec {command}")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C is for the job, not for the way to it.
+            .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
+        let mut reporting = JoinSet::new();
+        if let Some(stderr) = child.stderr.take() {
+            reporting.spawn(report(stderr));
+        }
         match (child.stdin.take(), child.stdout.take()) {
-            (Some(stdin), Some(stdout)) => Ok(Self { stdin, stdout, _child: child }),
+            (Some(stdin), Some(stdout)) => Ok(Self { stdin, stdout, _child: child, _reporting: reporting }),
             _ => Err(io::Error::other("it has no stdin and stdout")),
         }
+    }
+}
+
+/// What it complains of may be the far end's words.
+async fn report(stderr: ChildStderr) {
+    let mut lines = BufReader::new(stderr).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        let said: String = line.chars().filter(|c| !c.is_control()).collect();
+        tracing::warn!(said, "the ProxyCommand");
     }
 }
 

@@ -13,15 +13,23 @@ use secrecy::SecretString;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use super::HostConfig;
+
 /// Where a passphrase or a password is had from. It is read when a login asks for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub enum SecretSource {
     /// An environment variable of this program.
     Env(String),
     /// A file that only its owner can read.
     File(PathBuf),
-    /// The first line that a command prints; run by `/bin/sh`, within a minute.
+    /// The first line that a command prints; run by `/bin/sh`, within 30 s.
     Command(String),
+}
+
+impl fmt::Debug for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// Where it comes from, never what it is.
@@ -58,7 +66,7 @@ pub enum SecretError {
     Command(String),
 }
 
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a person may take; below sshd's LoginGraceTime of 120 s, for a login that runs into that counts as a bad one.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(100);
 
@@ -136,9 +144,9 @@ pub struct Askpass(PathBuf);
 impl Askpass {
     /// The program of the environment, if there is one.
     pub fn from_env() -> Option<Self> {
-        std::env::var_os("SSH_ASKPASS")
-            .filter(|program| !program.is_empty())
-            .map(|program| Self(program.into()))
+        let is_unwanted = std::env::var_os("SSH_ASKPASS_REQUIRE").is_some_and(|how| how == "never");
+        let program = std::env::var_os("SSH_ASKPASS").filter(|program| !program.is_empty() && !is_unwanted);
+        program.map(|program| Self(program.into()))
     }
 }
 
@@ -157,7 +165,7 @@ impl Prompter for Askpass {
 pub struct Secrets {
     prompter: Option<Arc<dyn Prompter>>,
     keys: Mutex<HashMap<PathBuf, Arc<PrivateKey>>>,
-    passwords: Mutex<HashMap<String, SecretString>>,
+    passwords: Mutex<HashMap<HostConfig, SecretString>>,
     /// One question at a time.
     asking: tokio::sync::Mutex<()>,
 }
@@ -179,8 +187,11 @@ impl Secrets {
 
     pub(super) async fn ask(&self, question: &Question) -> Option<SecretString> {
         let prompter = self.prompter.as_ref()?;
-        let _one_at_a_time = self.asking.lock().await;
-        timeout(ANSWER_TIMEOUT, prompter.ask(question)).await.ok()?
+        let asked = async {
+            let _one_at_a_time = self.asking.lock().await;
+            prompter.ask(question).await
+        };
+        timeout(ANSWER_TIMEOUT, asked).await.ok()?
     }
 
     pub(super) fn key(&self, file: &Path) -> Option<Arc<PrivateKey>> {
@@ -191,14 +202,14 @@ impl Secrets {
         lock(&self.keys).insert(file.to_owned(), key);
     }
 
-    pub(super) fn password(&self, route: &str) -> Option<SecretString> {
-        lock(&self.passwords).get(route).cloned()
+    pub(super) fn password(&self, host: &HostConfig) -> Option<SecretString> {
+        lock(&self.passwords).get(host).cloned()
     }
 
-    pub(super) fn keep_password(&self, route: String, password: Option<SecretString>) {
+    pub(super) fn keep_password(&self, host: &HostConfig, password: Option<SecretString>) {
         match password {
-            Some(password) => lock(&self.passwords).insert(route, password),
-            None => lock(&self.passwords).remove(&route),
+            Some(password) => lock(&self.passwords).insert(host.clone(), password),
+            None => lock(&self.passwords).remove(host),
         };
     }
 }

@@ -39,7 +39,10 @@ pub(super) enum NoSignature {
 
 /// Tells a server that does not answer from a person, or an agent, who has not answered yet.
 #[derive(Clone, Default)]
-pub(super) struct Busy(Arc<AtomicBool>);
+pub(super) struct Busy {
+    signing: Arc<AtomicBool>,
+    signed: Arc<AtomicBool>,
+}
 
 impl Busy {
     /// Waits so long for the server, but for the time when something is being signed.
@@ -52,16 +55,18 @@ impl Busy {
         loop {
             match timeout(limit, &mut call).await {
                 Ok(result) => return result,
-                Err(_) if self.0.load(Relaxed) => {}
+                // Signing goes on, or the server has had less than its time since.
+                Err(_) if self.signing.load(Relaxed) || self.signed.swap(false, Relaxed) => {}
                 Err(_) => return Err(NoSignature::ServerSilent),
             }
         }
     }
 
     async fn during<T>(&self, signing: impl Future<Output = T>) -> T {
-        self.0.store(true, Relaxed);
+        self.signing.store(true, Relaxed);
         let result = signing.await;
-        self.0.store(false, Relaxed);
+        self.signed.store(true, Relaxed);
+        self.signing.store(false, Relaxed);
         result
     }
 }
@@ -123,7 +128,10 @@ impl File<'_> {
             KeyFile::Open(key) => return Ok(Arc::clone(key)),
             KeyFile::Locked { text, .. } => text,
         };
-        if let Some(known) = self.secrets.key(&self.path) {
+        // The file may hold another key by now.
+        let offered = self.key.public().key_data();
+        let known = self.secrets.key(&self.path);
+        if let Some(known) = known.filter(|known| known.public_key().key_data() == offered) {
             return Ok(known);
         }
         let locked = |why: &dyn std::fmt::Display| NoSignature::Locked(why.to_string());
@@ -138,7 +146,8 @@ impl File<'_> {
         if !self.secrets.can_ask() || self.host.methods.prompts == 0 {
             return Err(locked(&"it needs a passphrase, which nobody gives"));
         }
-        for _ in 0..self.host.methods.prompts {
+        let mut wrong = 0;
+        while wrong < self.host.methods.prompts {
             let question = Question {
                 host: self.host.name.clone(),
                 text: format!("passphrase of {}: ", self.path.display()),
@@ -148,6 +157,10 @@ impl File<'_> {
             if let Some(key) = self.unlock(text, passphrase).await {
                 return Ok(key);
             }
+            wrong += 1;
+        }
+        if wrong > 0 {
+            return Err(locked(&format!("its passphrase was wrong {wrong} times")));
         }
         Err(locked(&"it needs a passphrase, which nobody gives"))
     }

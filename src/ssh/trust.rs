@@ -3,9 +3,9 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use russh::keys::{HashAlg, PublicKey};
+use russh::keys::{HashAlg, PublicKey, PublicKeyOrCertificate};
 
-use super::host_key::fingerprint;
+use super::host_key::{fingerprint, verdict};
 use super::{HostConfig, HostKeyError, HostName, KnownHosts, KnownHostsError, Verdict};
 
 /// The key that a host presents, and what known_hosts says about it.
@@ -13,7 +13,7 @@ use super::{HostConfig, HostKeyError, HostName, KnownHosts, KnownHostsError, Ver
 pub struct PresentedKey {
     /// The host.
     pub host: HostConfig,
-    key: PublicKey,
+    presented: PublicKeyOrCertificate,
     /// What known_hosts says.
     pub verdict: Verdict,
 }
@@ -38,9 +38,13 @@ pub enum TrustError {
 }
 
 impl PresentedKey {
-    pub(super) fn new(host: &HostConfig, key: PublicKey) -> Result<Self, KnownHostsError> {
-        let verdict = KnownHosts::load(&host.known_hosts)?.verdict(&HostName::of(host), &key);
-        Ok(Self { host: host.clone(), key, verdict })
+    pub(super) fn new(host: &HostConfig, presented: PublicKeyOrCertificate) -> Result<Self, KnownHostsError> {
+        let verdict = verdict(host, &KnownHosts::load(&host.known_hosts)?, &presented);
+        Ok(Self { host: host.clone(), presented, verdict })
+    }
+
+    fn key(&self) -> PublicKey {
+        self.presented.public_key()
     }
 
     /// The key itself, unless known_hosts lists another one or marks it as revoked.
@@ -55,13 +59,14 @@ impl PresentedKey {
 
     /// Its type and SHA-256 fingerprint.
     pub fn fingerprint(&self) -> String {
-        fingerprint(&self.key)
+        fingerprint(&self.key())
     }
 
     /// Its fingerprint as a picture, as ssh-keygen draws it.
     pub fn randomart(&self) -> String {
-        let header = format!("[{}]", self.key.algorithm().as_str().trim_start_matches("ssh-").to_uppercase());
-        self.key.fingerprint(HashAlg::Sha256).to_randomart(&header)
+        let header =
+            format!("[{}]", self.key().algorithm().as_str().trim_start_matches("ssh-").to_uppercase());
+        self.key().fingerprint(HashAlg::Sha256).to_randomart(&header)
     }
 
     /// Writes the key into the host's first known_hosts file and returns which one that is.
@@ -70,24 +75,28 @@ impl PresentedKey {
     /// key is listed already, or when another one is.
     pub fn trust(&self) -> Result<PathBuf, TrustError> {
         let name = HostName::of(&self.host);
-        let file = self.host.known_hosts.first().ok_or_else(|| TrustError::NoFile(self.host.name.clone()))?;
+        let file =
+            self.host.own_known_hosts.as_ref().ok_or_else(|| TrustError::NoFile(self.host.name.clone()))?;
         let unwritable = |source| TrustError::Unwritable { file: file.clone(), source };
         let mut opened = open(file).map_err(unwritable)?;
         opened.lock().map_err(unwritable)?;
         // What was said about it before may have been changed by others.
         let known = KnownHosts::load(&self.host.known_hosts).map_err(HostKeyError::from)?;
-        match known.verdict(&name, &self.key) {
+        match verdict(&self.host, &known, &self.presented) {
             Verdict::Known => return Ok(file.clone()),
             Verdict::Unknown => {}
             verdict @ (Verdict::Changed { .. } | Verdict::Revoked { .. } | Verdict::Uncertified(_)) => {
                 verdict.judge(&name, &self.fingerprint())?;
             }
         }
-        let key = self.key.to_openssh().map_err(|error| unwritable(io::Error::other(error)))?;
+        let key = self.key().to_openssh().map_err(|error| unwritable(io::Error::other(error)))?;
         let line_end = if ends_in_mid_line(&mut opened).map_err(unwritable)? { "\n" } else { "" };
         let name = if self.host.hash_known_hosts { name.hashed() } else { name.as_str().to_owned() };
         let line = format!("{line_end}{name} {}\n", key.trim_end());
-        opened.write_all(line.as_bytes()).and_then(|()| opened.sync_all()).map_err(unwritable)?;
+        opened.write_all(line.as_bytes()).map_err(unwritable)?;
+        if opened.metadata().is_ok_and(|file| file.is_file()) {
+            opened.sync_all().map_err(unwritable)?;
+        }
         Ok(file.clone())
     }
 }
