@@ -289,3 +289,65 @@ async fn nothing_is_tried_again_by_itself() {
     refusal(&service(&sshd)).await;
     assert_eq!(logins(&sshd), 1, "{}", sshd.log());
 }
+
+/// An agent that holds a security key: as the agent protocol and OpenSSH's PROTOCOL.u2f have it, with a key of ours in place of
+/// the device. It serves one connection after another until the test ends.
+fn security_key(sshd: &Sshd) -> std::path::PathBuf {
+    use russh::keys::signature::Signer;
+    use russh::keys::ssh_key::sha2::{Digest, Sha256};
+    use std::io::{Read, Write};
+    const KIND: &[u8] = b"sk-ssh-ed25519@openssh.com";
+    fn string(bytes: &[u8]) -> Vec<u8> {
+        [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
+    }
+    let device = russh::keys::load_secret_key(sshd.path("id"), None).unwrap();
+    let point = device.public_key().key_data().ed25519().unwrap().0;
+    let blob = [string(KIND), string(&point), string(b"ssh:")].concat();
+    let line = format!(
+        "{} {} key",
+        String::from_utf8_lossy(KIND),
+        base64::Engine::encode(&base64::prelude::BASE64_STANDARD, &blob)
+    );
+    std::fs::write(sshd.path("authorized_keys"), line).unwrap();
+    let socket = sshd.path("security-key");
+    let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let mut length = [0; 4];
+            while stream.read_exact(&mut length).is_ok() {
+                let mut request = vec![0; u32::from_be_bytes(length) as usize];
+                stream.read_exact(&mut request).unwrap();
+                let answer = match request[0] {
+                    11 => [&[12, 0, 0, 0, 1][..], &string(&blob), &string(b"key")].concat(),
+                    13 => {
+                        let after_blob = 1 + 4 + blob.len();
+                        let data = &request[after_blob + 4..request.len() - 4];
+                        // Touched, for the seventh time.
+                        let presence = [&[1][..], &7u32.to_be_bytes()].concat();
+                        let signed =
+                            [&Sha256::digest(b"ssh:")[..], &presence, &Sha256::digest(data)].concat();
+                        let signature = device.try_sign(&signed).unwrap();
+                        let whole = [string(KIND), string(signature.as_bytes()), presence].concat();
+                        [&[14][..], &string(&whole)].concat()
+                    }
+                    _ => vec![5],
+                };
+                stream.write_all(&string(&answer)).unwrap();
+            }
+        }
+    });
+    socket
+}
+
+#[tokio::test]
+async fn a_security_key_lets_us_in_through_the_agent() {
+    let sshd = Sshd::start().await;
+    let socket = security_key(&sshd);
+    let text = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    let text = text
+        .replace("IdentityAgent none", &format!("IdentityAgent {}", socket.display()))
+        .replace("IdentitiesOnly yes", "IdentitiesOnly no");
+    std::fs::write(sshd.ssh_config(), text).unwrap();
+    std::fs::remove_file(sshd.path("id")).unwrap();
+    assert!(is_let_in(&service(&sshd)).await, "{}", refusal(&service(&sshd)).await);
+}
