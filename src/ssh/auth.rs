@@ -6,7 +6,7 @@ use russh::keys::agent::AgentIdentity;
 use russh::keys::agent::client::AgentClient;
 use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{self, Algorithm, Certificate, HashAlg, PublicKey};
-use russh::{MethodKind, MethodSet};
+use russh::{MethodKind, MethodSet, Signer};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -37,10 +37,29 @@ pub(super) struct Login<'a> {
     tried: Vec<String>,
 }
 
-#[derive(PartialEq)]
+/// What may be offered to the server.
+#[derive(Clone, PartialEq)]
 enum Offer {
-    Key(KeyData),
+    /// Without its comment, which makes no difference.
+    Key(PublicKey),
     Certificate(Box<Certificate>),
+}
+
+impl Offer {
+    fn key(key: &PublicKey) -> Self {
+        Self::Key(key.key_data().clone().into())
+    }
+
+    fn certificate(certificate: Certificate) -> Self {
+        Self::Certificate(Box::new(certificate))
+    }
+
+    fn public(&self) -> &KeyData {
+        match self {
+            Self::Key(key) => key.key_data(),
+            Self::Certificate(certificate) => certificate.public_key(),
+        }
+    }
 }
 
 /// What came of an attempt.
@@ -155,7 +174,7 @@ impl<'a> Login<'a> {
                 AgentIdentity::Certificate { certificate, .. } => {
                     self.certificate_of_agent(certificate, agent).await?
                 }
-                AgentIdentity::PublicKey { key, comment } => self.key_of_agent(key, &comment, agent).await?,
+                AgentIdentity::PublicKey { key, comment } => self.key_of_agent(&key, &comment, agent).await?,
             };
             if attempt != Attempt::Refused || !self.may(MethodKind::PublicKey) {
                 return Ok(attempt);
@@ -201,22 +220,46 @@ impl<'a> Login<'a> {
         Some((agent, identities))
     }
 
-    /// Whether this key is one to offer now; says so if it is.
-    fn offers(&mut self, offer: Offer, shown: String) -> bool {
-        let key = match &offer {
-            Offer::Key(key) => key,
-            Offer::Certificate(certificate) => certificate.public_key(),
-        };
-        if let Some(bits) = short_rsa(key, self.host.shortest_rsa) {
+    /// Whether this is one to offer now; says so if it is.
+    fn offers(&mut self, offer: &Offer, shown: String) -> bool {
+        if let Some(bits) = short_rsa(offer.public(), self.host.shortest_rsa) {
             self.tried.push(format!("{shown} (not offered: RSA of {bits} bits is too short)"));
             return false;
         }
-        if self.offered.contains(&offer) {
+        if self.offered.contains(offer) {
             return false;
         }
-        self.offered.push(offer);
+        self.offered.push(offer.clone());
         self.tried.push(shown);
         true
+    }
+
+    /// Offers a key or certificate; the signer signs if the server takes it, and is `busy` meanwhile.
+    async fn present<S>(
+        &mut self,
+        offer: Offer,
+        shown: String,
+        (mut signer, busy): (S, Busy),
+    ) -> Result<Attempt, HandshakeError>
+    where
+        S: Signer<Error = NoSignature> + Send,
+    {
+        if !self.offers(&offer, shown) {
+            return Ok(Attempt::Refused);
+        }
+        let hash = self.hash_for(&offer.public().algorithm()).await?;
+        let (user, limit) = (self.host.user.clone(), self.host.connect_timeout);
+        let result = match offer {
+            Offer::Key(key) => {
+                let call = self.handle.authenticate_publickey_with(user, key, hash, &mut signer);
+                busy.within(limit, call).await
+            }
+            Offer::Certificate(certificate) => {
+                let call = self.handle.authenticate_certificate_with(user, *certificate, hash, &mut signer);
+                busy.within(limit, call).await
+            }
+        };
+        self.signed(result)
     }
 
     async fn certificate_of_agent(
@@ -225,16 +268,7 @@ impl<'a> Login<'a> {
         agent: &mut AgentClient<UnixStream>,
     ) -> Result<Attempt, HandshakeError> {
         let shown = format!("certificate {:?} of the agent", certificate.key_id());
-        if !self.offers(Offer::Certificate(Box::new(certificate.clone())), shown) {
-            return Ok(Attempt::Refused);
-        }
-        let hash = self.hash_for(&certificate.algorithm()).await?;
-        let user = self.host.user.clone();
-        let busy = Busy::default();
-        let mut signer = Agent { agent, busy: busy.clone() };
-        let call = self.handle.authenticate_certificate_with(user, certificate, hash, &mut signer);
-        let result = busy.within(self.host.connect_timeout, call).await;
-        self.signed(result)
+        self.present(Offer::certificate(certificate), shown, Agent::signer(agent)).await
     }
 
     async fn certificate_of_file(
@@ -244,54 +278,29 @@ impl<'a> Login<'a> {
     ) -> Result<Attempt, HandshakeError> {
         let shown = format!("certificate {:?} with {}", certificate.key_id(), file.display());
         let Some(key) = self.load(file) else { return Ok(Attempt::Refused) };
-        if !self.offers(Offer::Certificate(Box::new(certificate.clone())), shown) {
-            return Ok(Attempt::Refused);
-        }
-        let hash = self.hash_for(&certificate.algorithm()).await?;
-        let busy = Busy::default();
-        let mut signer = self.file(file, key, &busy);
-        let user = self.host.user.clone();
-        let call = self.handle.authenticate_certificate_with(user, certificate, hash, &mut signer);
-        let result = busy.within(self.host.connect_timeout, call).await;
-        self.signed(result)
+        self.present(Offer::certificate(certificate), shown, self.file(file, key)).await
     }
 
     async fn key_of_agent(
         &mut self,
-        key: PublicKey,
+        key: &PublicKey,
         comment: &str,
         agent: &mut AgentClient<UnixStream>,
     ) -> Result<Attempt, HandshakeError> {
         let shown = format!("agent key {} {comment}", key.fingerprint(HashAlg::Sha256));
-        if !self.offers(Offer::Key(key.key_data().clone()), shown) {
-            return Ok(Attempt::Refused);
-        }
-        let hash = self.hash_for(&key.algorithm()).await?;
-        let user = self.host.user.clone();
-        let busy = Busy::default();
-        let mut signer = Agent { agent, busy: busy.clone() };
-        let call = self.handle.authenticate_publickey_with(user, key, hash, &mut signer);
-        let result = busy.within(self.host.connect_timeout, call).await;
-        self.signed(result)
+        self.present(Offer::key(key), shown, Agent::signer(agent)).await
     }
 
     async fn key_of_file(&mut self, file: &Path) -> Result<Attempt, HandshakeError> {
         let Some(key) = self.load(file) else { return Ok(Attempt::Refused) };
-        let public = key.public().clone();
-        if !self.offers(Offer::Key(public.key_data().clone()), file.display().to_string()) {
-            return Ok(Attempt::Refused);
-        }
-        let hash = self.hash_for(&public.algorithm()).await?;
-        let busy = Busy::default();
-        let mut signer = self.file(file, key, &busy);
-        let user = self.host.user.clone();
-        let call = self.handle.authenticate_publickey_with(user, public, hash, &mut signer);
-        let result = busy.within(self.host.connect_timeout, call).await;
-        self.signed(result)
+        let offer = Offer::key(key.public());
+        self.present(offer, file.display().to_string(), self.file(file, key)).await
     }
 
-    fn file(&self, path: &Path, key: KeyFile, busy: &Busy) -> File<'a> {
-        File { path: path.to_owned(), key, host: self.host, secrets: self.secrets, busy: busy.clone() }
+    fn file(&self, path: &Path, key: KeyFile) -> (File<'a>, Busy) {
+        let busy = Busy::default();
+        let (path, host, secrets) = (path.to_owned(), self.host, self.secrets);
+        (File { path, key, host, secrets, busy: busy.clone() }, busy)
     }
 
     fn load(&mut self, file: &Path) -> Option<KeyFile> {

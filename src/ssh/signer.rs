@@ -73,8 +73,15 @@ impl Busy {
 
 /// An agent whose signatures are waited for only so long.
 pub(super) struct Agent<'a> {
-    pub(super) agent: &'a mut AgentClient<UnixStream>,
-    pub(super) busy: Busy,
+    agent: &'a mut AgentClient<UnixStream>,
+    busy: Busy,
+}
+
+impl<'a> Agent<'a> {
+    pub(super) fn signer(agent: &'a mut AgentClient<UnixStream>) -> (Self, Busy) {
+        let busy = Busy::default();
+        (Self { agent, busy: busy.clone() }, busy)
+    }
 }
 
 impl Signer for Agent<'_> {
