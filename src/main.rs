@@ -51,7 +51,7 @@ fn run(cli: Cli, config: Config) -> Exit {
         match cli.verb {
             Verb::Demo(args) => cli::demo(args).await,
             Verb::Serve(_) => serve(config).await,
-            Verb::Run(args) => cli::run(&for_a_person(config.for_one_reader()), args).await,
+            Verb::Run(args) => cli::run(&for_a_person(config), args).await,
             Verb::Trust(args) => cli::trust(&for_a_person(config), args).await,
             Verb::Hosts(args) => cli::hosts(&for_a_person(config), args).await,
         }

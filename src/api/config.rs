@@ -166,15 +166,6 @@ impl Config {
         }
     }
 
-    /// The same, with room for a command that prints faster than the one reader of its output can write it away.
-    #[must_use]
-    pub fn for_one_reader(mut self) -> Self {
-        let limits = &mut self.limits;
-        limits.ring_buffer_bytes = limits.ring_buffer_bytes.max(64 << 20);
-        limits.ring_buffer_lines = limits.ring_buffer_lines.max(1_000_000);
-        self
-    }
-
     /// Reads a configuration's text; `file` is for errors.
     pub fn parse(file: &Path, text: &str) -> Result<Self, ConfigFileError> {
         let mistake = |line, message| ConfigFileError::Mistake { file: file.to_owned(), line, message };

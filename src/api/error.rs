@@ -4,8 +4,9 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::Ending;
 use crate::job::PlanError;
-use crate::runner::{SignalError, SpawnError, WriteError};
+use crate::runner::{SignalError, SpawnError, Tombstone, WriteError, chain};
 use crate::ssh::{CertificateFault, ChannelError, ConfigError, ConnectError, HostKeyError};
 
 /// What went wrong, by a name that does not change.
@@ -143,20 +144,6 @@ impl fmt::Display for Error {
 
 impl StdError for Error {}
 
-/// An error and its causes in one line.
-pub(super) fn chain(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let shown = error.to_string();
-        if !text.ends_with(&shown) {
-            text = format!("{text}: {shown}");
-        }
-        cause = error.source();
-    }
-    text
-}
-
 impl From<SpawnError> for Error {
     fn from(error: SpawnError) -> Self {
         let message = chain(&error);
@@ -181,6 +168,15 @@ impl From<SpawnError> for Error {
             SpawnError::Plan(PlanError::EnvName(_) | PlanError::Nul(_)) => {
                 Self::new(Code::InvalidArgument, message, "correct the value")
             }
+            SpawnError::Plan(PlanError::TooLong(_)) => {
+                Self::new(Code::InvalidArgument, message, "send it as stdin, to `sh -s` for example")
+            }
+            SpawnError::Expired(tombstone) => {
+                expired(&tombstone, "use a new idempotency_key to run it again")
+            }
+            SpawnError::Abandoned => {
+                Self::new(Code::JobEnded, message, "start it again if it is still wanted")
+            }
             SpawnError::KeyReused => {
                 Self::new(Code::InvalidArgument, message, "use a new idempotency_key for each new job")
             }
@@ -189,9 +185,23 @@ impl From<SpawnError> for Error {
     }
 }
 
+/// A job that is known by its tombstone only.
+pub(super) fn expired(tombstone: &Tombstone, hint: &str) -> Error {
+    let Tombstone { id, host, status } = tombstone;
+    let message = format!(
+        "job {id} on {host} {} after {} lines, and is no longer kept",
+        Ending::of(&status.phase),
+        status.total_lines
+    );
+    Error::new(Code::ExpiredJob, message, hint)
+}
+
 fn connect(error: &ConnectError, message: String) -> Error {
     match error {
         ConnectError::Config(error) => config(error, message),
+        ConnectError::Unreachable { source, .. } if is_out_of_files(source) => {
+            Error::new(Code::Io, message, "this process has too many files open; raise `ulimit -n`").retryable()
+        }
         ConnectError::Unreachable { .. } => {
             Error::new(Code::Unreachable, message, "check that the host is up and the port is right")
                 .retryable()
@@ -222,6 +232,12 @@ fn connect(error: &ConnectError, message: String) -> Error {
                 .retryable()
         }
     }
+}
+
+fn is_out_of_files(error: &std::io::Error) -> bool {
+    use nix::errno::Errno;
+    let number = error.raw_os_error();
+    [Errno::EMFILE, Errno::ENFILE].into_iter().any(|known| number == Some(known as i32))
 }
 
 fn config(error: &ConfigError, message: String) -> Error {
@@ -271,6 +287,11 @@ fn host_key(error: &HostKeyError, message: String) -> Error {
             let (code, hint) = certificate(fault);
             Error::new(code, message, hint)
         }
+        HostKeyError::NotAgreed { .. } => Error::new(
+            Code::HostKeyWeak,
+            message,
+            "do not use this host before its administrator has looked at its SSH server",
+        ),
         HostKeyError::TooShort { .. } => {
             Error::new(Code::HostKeyWeak, message, "ask the host's administrator for an ed25519 host key")
         }
@@ -332,6 +353,11 @@ impl From<SignalError> for Error {
             SignalError::JobEnded => {
                 Self::new(Code::JobEnded, message, "nothing is left to signal; ssh_tail tells how it ended")
             }
+            SignalError::OtherMachine { .. } => Self::new(
+                Code::ConnectionLost,
+                message,
+                "nothing was signalled; look for processes with SSHJOBS_JOB in their environment on the host",
+            ),
             SignalError::Unreachable(_) => {
                 Self::new(Code::ConnectionLost, message, "the processes may still run; try again").retryable()
             }

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use super::spawn::terminal_size;
 use super::write::PATIENCE;
-use super::{Ending, Error, Service};
-use crate::job::{Job, Positions};
+use super::{Ending, Error, Service, SpawnRequest};
+use crate::job::{Job, Pace, Positions, StdinPlan};
 
 /// Follows a job's output byte by byte, unfinished lines included; for terminals and pipes.
 pub struct Follow {
@@ -26,6 +26,11 @@ pub struct Output {
 }
 
 impl Follow {
+    /// The job's id.
+    pub fn job_id(&self) -> &str {
+        self.job.id.as_str()
+    }
+
     /// Waits for the next bytes. Cancel safe: nothing is lost.
     pub async fn next(&mut self) -> Output {
         let mut positions = self.positions;
@@ -36,7 +41,25 @@ impl Follow {
     }
 }
 
+impl Drop for Follow {
+    fn drop(&mut self) {
+        self.job.let_go();
+    }
+}
+
+/// A person may take as long to answer what a login asks.
+const START: Duration = Duration::from_secs(3600);
+
 impl Service {
+    /// Starts a job for one follower. The far end is held back while the follower is behind, as by a pipe, so that nothing is
+    /// lost; the job has a connection to itself. Dropping the `Follow` lets the job run on freely.
+    pub async fn spawn_followed(&self, request: SpawnRequest) -> Result<Follow, Error> {
+        let (mut spec, key) = request.into_spec(StdinPlan::Open)?;
+        spec.pace = Pace::OfFollower;
+        let job = self.start((spec, key), START).await?;
+        Ok(Follow { job, positions: Positions::default() })
+    }
+
     /// Follows a job's output from its beginning.
     pub fn follow(&self, job_id: &str) -> Result<Follow, Error> {
         Ok(Follow { job: self.job(job_id)?, positions: Positions::default() })

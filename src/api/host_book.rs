@@ -4,7 +4,14 @@ use std::sync::{Mutex, PoisonError};
 use super::config::nearest;
 use super::{Code, Config, Error};
 use crate::runner::Directory;
-use crate::ssh::{Aliases, ConnectError, HostConfig, Location, Resolver, Setting, concrete_aliases};
+use crate::ssh::{
+    Aliases, ConnectError, HostConfig, Location, Resolver, Setting, concrete_aliases, off_runtime,
+};
+
+/// The longest name that DNS knows.
+const LONGEST_NAME: usize = 255;
+/// How many hosts' last errors are kept.
+const MOST_ERRORS: usize = 1000;
 
 /// Which hosts a caller may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,12 +54,12 @@ impl HostBook {
     }
 
     /// Every host by name, in order, with the places where it is listed.
-    pub(super) fn listed(&self) -> Result<BTreeMap<String, Vec<String>>, Error> {
+    pub(super) async fn listed(&self) -> Result<BTreeMap<String, Vec<String>>, Error> {
         let mut listed: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for name in self.resolver.overrides.keys() {
             listed.entry(name.clone()).or_default().push(format!("[hosts.{name}]"));
         }
-        for (name, Location { file, line }) in self.aliases()? {
+        for (name, Location { file, line }) in self.aliases().await? {
             listed.entry(name).or_default().push(format!("{}:{line}", file.display()));
         }
         for name in self.given.keys() {
@@ -75,22 +82,27 @@ impl HostBook {
         self.resolver.settings(name).await.unwrap_or_default()
     }
 
-    fn aliases(&self) -> Result<Aliases, Error> {
-        let file = self.resolver.ssh_config.as_deref();
-        concrete_aliases(file).map_err(|error| {
+    async fn aliases(&self) -> Result<Aliases, Error> {
+        let file = self.resolver.ssh_config.clone();
+        let read = off_runtime(move || concrete_aliases(file.as_deref())).await;
+        read.and_then(|aliases| aliases).map_err(|error| {
             Error::new(Code::Io, format!("can't read ssh_config: {error}"), "make the file readable")
         })
     }
 
     /// Refuses a host that callers may not name.
-    pub(super) fn check(&self, name: &str) -> Result<(), Error> {
+    pub(super) async fn check(&self, name: &str) -> Result<(), Error> {
+        if name.len() > LONGEST_NAME {
+            let message = format!("a host name of {} bytes can't be one", name.len());
+            return Err(Error::new(Code::InvalidArgument, message, "ssh_hosts lists the hosts there are"));
+        }
         if self.access == Access::Any
             || self.given.contains_key(name)
             || self.resolver.overrides.contains_key(name)
         {
             return Ok(());
         }
-        let names = self.listed()?;
+        let names = self.listed().await?;
         if names.contains_key(name) {
             return Ok(());
         }
@@ -101,6 +113,12 @@ impl HostBook {
             }
         };
         Err(Error::new(Code::UnknownHost, format!("there is no host {name:?}"), hint))
+    }
+
+    /// The listed host that a name which is not listed was most likely meant to be.
+    pub(super) async fn nearest(&self, name: &str) -> Option<String> {
+        let names = self.listed().await.ok().filter(|names| !names.contains_key(name))?;
+        nearest(name, names.keys().map(String::as_str)).map(str::to_owned)
     }
 
     pub(super) async fn resolve(&self, name: &str) -> Result<HostConfig, ConnectError> {
@@ -117,6 +135,8 @@ impl HostBook {
     pub(super) fn note_error(&self, name: &str, error: Option<&Error>) {
         let mut errors = self.last_errors.lock().unwrap_or_else(PoisonError::into_inner);
         match error {
+            // Where any host may be named these would pile up.
+            Some(_) if errors.len() >= MOST_ERRORS && !errors.contains_key(name) => None,
             Some(error) => errors.insert(name.to_owned(), error.to_string()),
             None => errors.remove(name),
         };

@@ -1,11 +1,12 @@
 use std::sync::Arc;
 
+use futures_util::{StreamExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Service};
+use super::{Code, Error, Service};
 use crate::runner::SpawnError;
-use crate::ssh::{Negotiated, Setting, Source};
+use crate::ssh::{ConfigError, ConnectError, Negotiated, Setting, Source};
 
 /// List the hosts there are, or try one.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -102,23 +103,17 @@ pub struct SettingEntry {
     pub source: String,
 }
 
+/// How many names are resolved at a time; each takes a run of ssh.
+const AT_A_TIME: usize = 16;
+
 impl Service {
     /// Lists the hosts; with one named, connects to it first. A host that can't be reached says so in its entry.
     pub async fn hosts(&self, request: HostsRequest) -> Result<HostsReply, Error> {
-        let Some(name) = request.host else {
-            let mut hosts = Vec::new();
-            for (name, listed_in) in self.hosts.listed()? {
-                let has_tag = |tag: &String| self.hosts.tags(&name).contains(tag);
-                if request.tag.as_ref().is_none_or(has_tag) {
-                    hosts.push(HostEntry { listed_in, ..self.host_entry(name).await });
-                }
-            }
-            return Ok(HostsReply { hosts });
-        };
-        self.hosts.check(&name)?;
+        let Some(name) = request.host else { return self.list(request.tag).await };
+        self.hosts.check(&name).await?;
         let probed = self.runner.probe(&name).await.map(drop).map_err(Error::from);
         self.hosts.note_error(&name, probed.as_ref().err());
-        let listed_in = self.hosts.listed()?.remove(&name).unwrap_or_default();
+        let listed_in = self.hosts.listed().await?.remove(&name).unwrap_or_default();
         let setting = |setting: Setting| SettingEntry {
             option: setting.key.to_owned(),
             value: setting.value,
@@ -128,11 +123,35 @@ impl Service {
             },
         };
         let settings = self.hosts.settings(&name).await.into_iter().map(setting).collect();
-        Ok(HostsReply { hosts: vec![HostEntry { listed_in, settings, ..self.host_entry(name).await }] })
+        let (entry, _) = self.host_entry(name).await;
+        Ok(HostsReply { hosts: vec![HostEntry { listed_in, settings, ..entry }] })
     }
 
-    async fn host_entry(&self, name: String) -> HostEntry {
-        let usage = self.runner.usage(&name);
+    /// Every host, or those with a tag. A mistake in ssh_config that is in the way of all of them is an error.
+    async fn list(&self, tag: Option<String>) -> Result<HostsReply, Error> {
+        let listed = self.hosts.listed().await?;
+        let total = listed.len();
+        let has_tag = |name: &String| tag.as_ref().is_none_or(|tag| self.hosts.tags(name).contains(tag));
+        let wanted = listed.into_iter().filter(|(name, _)| has_tag(name));
+        let entries = wanted.map(async |(name, listed_in)| {
+            let (entry, mistake) = self.host_entry(name).await;
+            (HostEntry { listed_in, ..entry }, mistake)
+        });
+        let found: Vec<_> = stream::iter(entries).buffered(AT_A_TIME).collect().await;
+        if found.is_empty() && total > 0 {
+            let message = format!("none of the {total} hosts has the tag {:?}", tag.unwrap_or_default());
+            return Err(Error::new(Code::UnknownHost, message, "tags stand in the [hosts.NAME] tables"));
+        }
+        let (hosts, mistakes): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        match mistakes.into_iter().collect::<Option<Vec<Error>>>() {
+            Some(mut mistakes) if !mistakes.is_empty() => Err(mistakes.swap_remove(0)),
+            _ => Ok(HostsReply { hosts }),
+        }
+    }
+
+    /// A host, and the mistake in ssh_config that is in its way, if there is one.
+    async fn host_entry(&self, name: String) -> (HostEntry, Option<Error>) {
+        let (usage, mut mistake) = (self.runner.usage(&name), None);
         let mut entry = HostEntry {
             connected: usage.connections > 0,
             connections: usage.connections,
@@ -149,8 +168,10 @@ impl Service {
                 entry.user = Some(config.user);
             }
             Err(error) => {
+                let is_mistake = matches!(error, ConnectError::Config(ConfigError::Rejected { .. }));
                 let error = Error::from(SpawnError::Connect(Arc::new(error)));
                 entry.last_error = Some(error.to_string());
+                mistake = is_mistake.then_some(error);
             }
         }
         if let Some(lease) = self.runner.live(&name) {
@@ -162,6 +183,6 @@ impl Service {
             entry.login_shell = Some(format!("{:?}", link.shell).to_lowercase());
         }
         entry.name = name;
-        entry
+        (entry, mistake)
     }
 }

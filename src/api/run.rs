@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use super::clamp::Clamps;
 use super::tail::{MOST_BYTES, MOST_LINES};
@@ -102,6 +103,9 @@ pub struct RunReply {
     pub clamped: Vec<Clamped>,
 }
 
+/// However short the wait is, a start may take so long.
+const START: Duration = Duration::from_secs(3);
+
 impl Service {
     /// Starts a job with empty stdin and waits for its end. When the wait is over first, the job goes on.
     ///
@@ -126,8 +130,10 @@ impl Service {
             timeout_s: request.timeout_s,
             idempotency_key: request.idempotency_key,
         };
-        let job = self.start(spawn, StdinPlan::Closed).await?;
-        job.wait_for(Duration::from_millis(wait), |log| log.outcome().is_some()).await;
+        let wait = Duration::from_millis(wait);
+        let deadline = Instant::now() + wait;
+        let job = self.start(spawn.into_spec(StdinPlan::Closed)?, wait.max(START)).await?;
+        job.wait_for(deadline.saturating_duration_since(Instant::now()), |log| log.outcome().is_some()).await;
         Ok(RunReply::of(&job, bytes, clamps.0))
     }
 }

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
+use super::error::expired;
 use super::host_book::HostBook;
-use super::{Access, Code, Config, Ending, Error};
+use super::{Access, Code, Config, Error};
 use crate::job::{Job, JobId};
 use crate::runner::{Limits, Lookup, Runner};
 use crate::ssh::{HostConfig, Prompter, Secrets};
@@ -54,16 +55,7 @@ impl Service {
     pub(super) fn job(&self, id: &str) -> Result<Arc<Job>, Error> {
         match self.runner.lookup(&JobId::from(id)) {
             Lookup::Found(job) => Ok(job),
-            Lookup::Expired(tombstone) => Err(Error::new(
-                Code::ExpiredJob,
-                format!(
-                    "job {id} on {} {} after {} lines, and is no longer kept",
-                    tombstone.host,
-                    Ending::of(&tombstone.status.phase),
-                    tombstone.status.total_lines
-                ),
-                "run the command again to see its output",
-            )),
+            Lookup::Expired(tombstone) => Err(expired(&tombstone, "run the command again to see its output")),
             Lookup::Unknown => Err(Error::new(
                 Code::UnknownJob,
                 format!("there is no job {:?}", id.chars().take(64).collect::<String>()),

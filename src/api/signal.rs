@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::clamp::Clamps;
 use super::{Clamped, Code, Ending, Error, Service};
 use crate::job::Signal;
-use crate::runner;
+use crate::runner::{self, Unverified};
 
 /// Send a signal to a job's whole process tree.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -31,6 +31,10 @@ pub struct SignalReply {
     pub delivered_via: DeliveredVia,
     /// Whether it was verified on the host that no process of the job's group, and none that carries its mark, is left.
     pub confirmed_dead: bool,
+    /// What could not be verified, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub unverified: Option<String>,
     /// State, exit_status and exit_signal.
     #[serde(flatten)]
     pub ending: Ending,
@@ -81,9 +85,22 @@ impl Service {
         Ok(SignalReply {
             delivered_via: report.delivered_via.into(),
             confirmed_dead: report.confirmed_dead,
+            unverified: report.unverified.map(|why| unverified(why).to_owned()),
             ending: Ending::of(&status.phase),
             clamped: clamps.0,
         })
+    }
+}
+
+fn unverified(why: Unverified) -> &'static str {
+    match why {
+        Unverified::Channel => "the server was asked to signal the command; it does not tell whether it did",
+        Unverified::Unmarked => {
+            "processes of the job's group do not carry its mark; they were left alone, as they may be somebody else's"
+        }
+        Unverified::Hidden => "no process was found, but this account does not see all processes of the host",
+        Unverified::Unseen => "the host does not show its processes (it has no /proc, or no awk)",
+        Unverified::NoReport => "the host did not run the script that looks at its processes",
     }
 }
 

@@ -7,7 +7,7 @@ use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 use super::{Code, Ending, Error, JobState, Service};
-use crate::job::{Job, JobSpec, StdinPlan, Terminal};
+use crate::job::{Job, JobSpec, Pace, StdinPlan, Terminal};
 
 /// Start a command on a host.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -65,7 +65,7 @@ pub struct SpawnReply {
     pub job_id: String,
     /// The host it runs on.
     pub host: String,
-    /// running, or already a final state when the command was quick.
+    /// running, starting when the host takes its time, or already a final state when the command was quick.
     pub state: JobState,
     /// When it was started, in milliseconds since the Unix epoch.
     pub started_at: u64,
@@ -124,6 +124,7 @@ impl SpawnRequest {
             stdin: self.stdin.map_or(without_stdin, StdinPlan::Text),
             timeout: self.timeout_s.map(Duration::from_secs),
             terminal,
+            pace: Pace::Free,
         };
         Ok((spec, self.idempotency_key))
     }
@@ -157,9 +158,11 @@ pub(super) fn terminal_size(cols: i64, rows: i64) -> Result<(u32, u32), Error> {
 impl Service {
     /// Starts a job and returns once the host runs it. Stdin stays open unless the request brings its text.
     ///
-    /// Cancelled early, nothing is started; later, the job goes on and [`jobs`](Self::jobs) lists it.
+    /// Cancelled early, nothing is started; later, the job goes on and [`jobs`](Self::jobs) lists it. A host that takes longer than
+    /// `max_wait_ms` leaves the job `starting`.
     pub async fn spawn(&self, request: SpawnRequest) -> Result<SpawnReply, Error> {
-        let job = self.start(request, StdinPlan::Open).await?;
+        let patience = Duration::from_millis(self.limits().max_wait_ms);
+        let job = self.start(request.into_spec(StdinPlan::Open)?, patience).await?;
         let status = job.status();
         Ok(SpawnReply {
             job_id: job.id.to_string(),
@@ -171,13 +174,18 @@ impl Service {
 
     pub(super) async fn start(
         &self,
-        request: SpawnRequest,
-        without_stdin: StdinPlan,
+        (spec, key): (JobSpec, Option<String>),
+        patience: Duration,
     ) -> Result<Arc<Job>, Error> {
-        let (spec, key) = request.into_spec(without_stdin)?;
         let host = spec.host.clone();
-        self.hosts.check(&host)?;
-        let started = self.runner.spawn(spec, key).await.map_err(Error::from);
+        self.hosts.check(&host).await?;
+        let mut started = self.runner.spawn(spec, key, patience).await.map_err(Error::from);
+        if let Err(error) = &mut started
+            && error.code == Code::Unreachable
+            && let Some(known) = self.hosts.nearest(&host).await
+        {
+            error.hint = format!("did you mean {known:?}? Else {}", error.hint);
+        }
         self.hosts.note_error(&host, started.as_ref().err());
         started
     }

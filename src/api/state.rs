@@ -20,7 +20,7 @@ pub enum JobState {
     Lost,
     /// The host ended the channel without saying how the command ended.
     Closed,
-    /// The host refused to run the command.
+    /// The command was not started: the host refused it, or could not be reached in time (see reason).
     Refused,
     /// The job's time limit ended it.
     TimedOut,
@@ -35,7 +35,7 @@ impl JobState {
             Phase::Ended(Outcome::Ended(Exit::Signal(_))) => Self::Signaled,
             Phase::Ended(Outcome::Lost(_)) => Self::Lost,
             Phase::Ended(Outcome::Closed) => Self::Closed,
-            Phase::Ended(Outcome::Refused) => Self::Refused,
+            Phase::Ended(Outcome::Refused | Outcome::NotStarted(_)) => Self::Refused,
             Phase::Ended(Outcome::TimedOut(_)) => Self::TimedOut,
         }
     }
@@ -74,6 +74,10 @@ pub struct Ending {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub exit_signal: Option<String>,
+    /// Why the command was not started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub reason: Option<String>,
 }
 
 impl Ending {
@@ -87,7 +91,11 @@ impl Ending {
             Some(Exit::Signal(signal)) => (None, Some(signal.clone())),
             None => (None, None),
         };
-        Self { state: JobState::of(phase), exit_status, exit_signal }
+        let reason = match phase {
+            Phase::Ended(Outcome::NotStarted(why)) => Some(why.clone()),
+            Phase::Starting | Phase::Running | Phase::Ended(_) => None,
+        };
+        Self { state: JobState::of(phase), exit_status, exit_signal, reason }
     }
 }
 
@@ -99,6 +107,9 @@ impl std::fmt::Display for Ending {
         }
         if let Some(signal) = &self.exit_signal {
             write!(f, " by SIG{signal}")?;
+        }
+        if let Some(reason) = &self.reason {
+            write!(f, " ({reason})")?;
         }
         Ok(())
     }

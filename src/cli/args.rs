@@ -116,7 +116,6 @@ Exit codes:
   124    --timeout ended it
   2      the command line or the configuration can't be taken
   141    whoever read our output has gone
-  254    output was lost because stdout here was too slow
   255    connection trouble: unknown host, host key, login, lost connection (as with ssh)
 
 Ctrl-C is forwarded as INT to the whole remote process tree; a second one kills it.

@@ -18,8 +18,6 @@ impl Exit {
     pub const TIMED_OUT: Self = Self(124);
     /// Whoever read our output has gone, as if by SIGPIPE.
     pub const BROKEN_PIPE: Self = Self(141);
-    /// Output was lost because our stdout was too slow.
-    pub const OUTPUT_LOST: Self = Self(254);
     /// The host, or the way there, as with ssh.
     pub const CONNECTION: Self = Self(255);
 

@@ -36,11 +36,12 @@ async fn attempt(service: &Service, mut args: RunArgs, signals: &mut Signals) ->
     }
     let (screen, tty) = (Screen::new(&args), args.tty);
     let request = spawn_request(args)?;
-    let job = tokio::select! {
-        job = service.spawn(request) => job?.job_id,
+    let follow = tokio::select! {
+        follow = service.spawn_followed(request) => follow?,
         number = signals.next() => return Ok(Exit::signaled(number)),
     };
-    let mut session = Session { follow: service.follow(&job)?, screen, dropped: 0, trouble: None };
+    let job = follow.job_id().to_owned();
+    let mut session = Session { follow, screen, dropped: 0, trouble: None };
     let exit = if tty {
         on_our_terminal(service, &job, &mut session, signals).await
     } else {
@@ -178,10 +179,9 @@ impl Session {
             return Exit::of(ending);
         }
         if self.dropped > 0 {
-            let message = format!("{} bytes of output were lost: stdout here was too slow", self.dropped);
-            let hint = "write to a file, or set limits.ring_buffer_bytes and ring_buffer_lines to more than 64 MiB and a million";
+            let message = format!("{} bytes of output were lost when the command was ended", self.dropped);
+            let hint = "stdout here was stuck, and no other connection could be made to end it over";
             self.trouble = Some(Error::new(Code::Io, message, hint));
-            return Exit::OUTPUT_LOST;
         }
         Exit::of(ending)
     }

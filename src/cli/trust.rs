@@ -43,7 +43,7 @@ async fn attempt(service: &Service, args: &TrustArgs) -> Result<Exit, Error> {
         None if !confirmed() => return Ok(Exit::DECLINED),
         None => {}
     }
-    let file = service.trust(&key)?;
+    let file = service.trust(&key).await?;
     say(&format!("Written to {}.", file.display()));
     Ok(Exit::SUCCESS)
 }

@@ -2,6 +2,7 @@ use std::fmt::Write;
 
 use secrecy::{ExposeSecret, SecretString};
 
+use super::machine::TELL_MACHINE;
 use super::{JobSpec, Nonce};
 
 /// What runs the exec string on a host, as far as it matters.
@@ -24,6 +25,11 @@ pub enum PlanError {
     /// A variable's name is not one.
     #[error("{0:?} is not a name for an environment variable")]
     EnvName(String),
+    /// The host could not take it: Linux lets an argument have 128 KiB, and sshd ends a connection at a packet of 256 KiB.
+    #[error(
+        "with what is sent before it the command has {0} bytes, and hosts take {LONGEST_COMMAND} at most"
+    )]
+    TooLong(usize),
     /// A NUL can't be part of a command line, a path or an environment.
     #[error("{0} contains a NUL character")]
     Nul(&'static str),
@@ -43,7 +49,15 @@ pub struct ExecPlan {
     pub repeats_noise: bool,
 }
 
+/// The longest exec string: Linux's MAX_ARG_STRLEN, without the NUL at its end.
+const LONGEST_COMMAND: usize = (128 << 10) - 1;
+
 impl ExecPlan {
+    /// Finds what is wrong with `spec` whatever the host is, so that nobody need be connected to for that.
+    pub fn check(spec: &JobSpec) -> Result<(), PlanError> {
+        Self::new(spec, LoginShell::Posix, Nonce::new()).map(drop)
+    }
+
     /// Plans `spec` for a host with this login shell.
     ///
     /// The command is passed on as it is; directory, variables and their values are inert. The prelude tells the
@@ -64,6 +78,9 @@ impl ExecPlan {
             }
             LoginShell::Bare => unreachable!("planned above"),
         };
+        if command.len() > LONGEST_COMMAND {
+            return Err(PlanError::TooLong(command.len()));
+        }
         let announcements = if header.is_some() && spec.terminal.is_some() { 2 } else { 1 };
         Ok(Self { command, stdin_header: header, announcements, repeats_noise: shell == LoginShell::Foreign })
     }
@@ -87,8 +104,14 @@ pub fn shell_probes(nonce: &Nonce) -> [(String, LoginShell); 2] {
     let word = format!("{first}''{rest}");
     [
         // `${0%x}` is an error to csh and fish, and a restricted shell redirects nothing.
-        (format!("test \"${{0%x}}\" && echo >/dev/null && echo {word} $$"), LoginShell::Posix),
-        (for_shell(format!("test \"$SHELL\" && echo {word} $$"), LoginShell::Foreign), LoginShell::Foreign),
+        (
+            format!("test \"${{0%x}}\" && echo >/dev/null && echo {word} $$ && {TELL_MACHINE}"),
+            LoginShell::Posix,
+        ),
+        (
+            for_shell(format!("test \"$SHELL\" && echo {word} $$ && {TELL_MACHINE}"), LoginShell::Foreign),
+            LoginShell::Foreign,
+        ),
     ]
 }
 
@@ -216,6 +239,7 @@ mod tests {
             stdin: StdinPlan::Open,
             timeout: None,
             terminal: None,
+            pace: Default::default(),
         }
     }
 
@@ -308,6 +332,19 @@ mod tests {
         }
         let error = ExecPlan::new(&spec("a\0b"), LoginShell::Bare, Nonce::new()).unwrap_err();
         assert_eq!(error, PlanError::Nul("command"));
+    }
+
+    #[test]
+    fn a_command_that_no_host_would_take_is_refused() {
+        let longest = |length: usize| ExecPlan::check(&spec(&"x".repeat(length)));
+        assert_eq!(longest(128_000), Ok(()));
+        assert!(matches!(longest(131_072), Err(PlanError::TooLong(131_072..))));
+        // Where it has to be written in characters that every shell reads alike, it gets longer.
+        let escaped = ExecPlan::new(&spec(&"!".repeat(40_000)), LoginShell::Foreign, Nonce::new());
+        assert!(matches!(escaped, Err(PlanError::TooLong(_))));
+        let mut with_env = spec("true");
+        with_env.env.insert("V".into(), "x".repeat(1 << 20).into());
+        assert_eq!(ExecPlan::check(&with_env), Ok(()), "values go by stdin");
     }
 
     #[test]

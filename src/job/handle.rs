@@ -4,7 +4,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 use super::tail::{Glance, Glanced};
-use super::{JobId, JobSpec, Log, Nonce, ProcessGroup, Readers, Status, Tail, Wait};
+use super::{JobId, JobSpec, Log, Nonce, Pace, ProcessGroup, Readers, Status, Tail, Wait};
 use crate::output::{PageQuery, RingLimits, Selection, Stream};
 
 /// One run of one command on a host, as everybody but its reader task sees it.
@@ -19,6 +19,8 @@ pub struct Job {
     /// The cursors of readers that keep none.
     pub readers: Readers,
     log: watch::Sender<Log>,
+    /// How many bytes its follower has taken, when the far end is to wait for that.
+    followed: Option<watch::Sender<u64>>,
 }
 
 /// How far a reader of raw bytes has come on each stream.
@@ -46,10 +48,21 @@ pub struct Chunk {
 /// The most bytes of a stream in one [`Chunk`].
 const CHUNK_BYTES: usize = 256 << 10;
 
+/// How many bytes the far end may be ahead of a follower that it waits for.
+const AHEAD: u64 = 1 << 20;
+
 impl Job {
     /// A job that starts now.
     pub fn new(id: JobId, spec: JobSpec, mark: Nonce, limits: RingLimits) -> Self {
-        Self { id, spec, mark, readers: Readers::default(), log: watch::Sender::new(Log::new(limits)) }
+        let followed = (spec.pace == Pace::OfFollower).then(|| watch::Sender::new(0));
+        Self {
+            id,
+            spec,
+            mark,
+            readers: Readers::default(),
+            log: watch::Sender::new(Log::new(limits)),
+            followed,
+        }
     }
 
     /// Reads the lines behind the query's cursor; waits for news when there is none.
@@ -83,6 +96,12 @@ impl Job {
     ///
     /// Cancelling loses nothing.
     pub async fn follow(&self, positions: &mut Positions) -> Chunk {
+        if let Some(followed) = &self.followed {
+            followed.send_if_modified(|taken| {
+                let before = std::mem::replace(taken, (*taken).max(positions.stdout + positions.stderr));
+                before != *taken
+            });
+        }
         let mut log = self.log.subscribe();
         let log = log
             .wait_for(|log| {
@@ -105,6 +124,29 @@ impl Job {
             && log.ring().total_bytes(Stream::Stdout) == positions.stdout
             && log.ring().total_bytes(Stream::Stderr) == positions.stderr;
         chunk
+    }
+
+    /// Waits until the follower of a job [`Pace::OfFollower`] is near enough that more output can be taken. Cancel safe.
+    pub async fn has_room(&self) {
+        if let Some(followed) = &self.followed {
+            let total = self.log.borrow().ring().total();
+            let near =
+                followed.subscribe().wait_for(|taken| total < taken.saturating_add(AHEAD)).await.is_ok();
+            debug_assert!(near, "the job owns its sender");
+        }
+    }
+
+    /// Whether the far end is held back just now, and with it everything on its connection.
+    pub fn is_held(&self) -> bool {
+        let total = self.log.borrow().ring().total();
+        self.followed.as_ref().is_some_and(|taken| total >= taken.borrow().saturating_add(AHEAD))
+    }
+
+    /// The follower has gone, or is not to be waited for any longer: output is taken as it comes.
+    pub fn let_go(&self) {
+        if let Some(followed) = &self.followed {
+            followed.send_replace(u64::MAX);
+        }
     }
 
     /// The job at this moment.

@@ -13,58 +13,111 @@ pub struct ProcessGroup {
 }
 
 /// What a [`kill_script`] told about the jobs it was for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KillReport {
     /// The signal reached at least one process.
     pub delivered: bool,
-    /// No process of the jobs is left.
-    pub dead: bool,
+    /// Whether the last look found a process of the jobs.
+    pub left: Left,
+}
+
+/// What the last look at a host's processes found of the jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// No process of theirs.
+    Nothing,
+    /// Some that are theirs.
+    Alive,
+    /// None that is theirs for certain, but their groups have members without their mark, which were left alone.
+    Unmarked,
+    /// None, but this account does not see all processes there.
+    Hidden,
+    /// The host has no `/proc`, or no awk to read it with: nothing was looked at, and nothing signalled.
+    Unseen,
 }
 
 impl KillReport {
-    /// Finds the report in the script's stdout. None when the script has not run.
+    /// Finds the report in the script's stdout. None when the script has not run to its end.
     pub fn parse(stdout: &str) -> Option<Self> {
         let words = stdout.lines().find_map(|line| line.strip_prefix("sshjobs-kill:"))?;
-        Some(Self { delivered: words.contains(" delivered"), dead: words.contains(" dead") })
+        let left = match words.split(' ').next_back()? {
+            "nothing" => Left::Nothing,
+            "alive" => Left::Alive,
+            "unmarked" => Left::Unmarked,
+            "hidden" => Left::Hidden,
+            _ => Left::Unseen,
+        };
+        Some(Self { delivered: words.contains(" delivered"), left })
     }
 }
 
 /// How long the script looks for the last process after its last signal, in tenths of a second.
 const LAST_LOOK: u32 = 10;
 
-/// The functions of the script. `P` is the list of process groups, `G` the same as `/PGID/`, `M` the marks as they stand in
-/// an environment; a line each.
+/// The functions of the script. `G` is the list of process groups, `M` the marks as they stand in an environment, `C` the
+/// command lines of the groups' leaders; a line each.
 ///
-/// `/proc` tells zombies (who can't be killed and may never be reaped) from the living, and finds by their environment
-/// the processes that left the group; without it the groups alone are asked. It is read once a look, however many jobs
-/// there are.
+/// A process is a job's when its environment carries the mark (or, of a leader, its command line: a shell that sets a
+/// variable does not change its own environment in `/proc`), or when one of its ancestors is. Nothing else is signalled: a
+/// number that a host tells is no proof, and may have been used again. `/proc/PID/status` escapes line ends in names, which
+/// `/proc/PID/stat` does not. A group is signalled as one where all of its members are the job's, so that none escapes by
+/// forking; else each process by itself. Zombies are dead.
 const FUNCTIONS: &str = r#"
-living() { cat /proc/[0-9]*/stat 2>/dev/null | sed -n 's|^\([0-9]*\).*) [^ZX] [0-9]* \([0-9]*\) .*|/\2/\1|p'; }
-strays() { grep -slzxF "$M" $(living | grep -vF "$G" | sed 's|.*/|/proc/|; s|$|/environ|') /dev/null | sed 's/[^0-9]//g'; }
-alive() {
-  if [ -r /proc/self/stat ]; then living | grep -qF "$G" || [ -n "$(strays)" ]
-  else for p in $P; do kill -0 -- "-$p" 2>/dev/null && return; done; return 1; fi
+look() {
+  {
+    grep -slzxF "$M" /proc/[0-9]*/environ | sed 's/[^0-9]//g; s/^/mark /'
+    [ -z "$C" ] || grep -slzF "$M" $C | sed 's/[^0-9]//g; s/^/mark /'
+    cat /proc/[0-9]*/status
+  } 2>/dev/null | awk -v groups="$G" '
+    /^mark / { marked[$2] = 1 }
+    /^State:/ { state = $2 }
+    /^Pid:/ { pid = $2 }
+    /^PPid:/ { parent[pid] = $2; if (state != "Z" && state != "X") living[pid] = 1 }
+    /^NSpgid:/ { group[pid] = $2 }
+    END {
+      n = split(groups, list, "\n")
+      for (i = 1; i <= n; i++) asked[list[i]] = 1
+      for (pid in living) {
+        up = pid
+        for (steps = 0; up > 1 && !(up in marked) && steps < 10000; steps++) up = (up in parent) ? parent[up] : 0
+        in_group = (pid in group) && (group[pid] in asked)
+        if (up in marked) { ours[pid] = 1; if (in_group) whole[group[pid]] = 1 }
+        else if (in_group) mixed[group[pid]] = 1
+      }
+      for (g in mixed) print "unmarked"
+      for (g in whole) if (!(g in mixed)) print "kill -" g
+      for (pid in ours) if (!((pid in group) && (group[pid] in whole) && !(group[pid] in mixed))) print "kill " pid
+      print "seen"
+    }'
 }
+glance() { L=$(look); case $L in *seen) ;; *) return 1 ;; esac; }
+alive() { glance || return 1; case $L in *kill*) return 0 ;; *) return 1 ;; esac; }
 send() {
-  for p in $P; do kill -s "$1" -- "-$p" 2>/dev/null && r="$r delivered"; done
-  for q in $(strays); do kill -s "$1" "$q" 2>/dev/null && r="$r delivered"; done
+  glance || return
+  for k in $(printf '%s\n' "$L" | sed -n 's/^kill //p'); do kill -s "$1" -- "$k" 2>/dev/null && r=" delivered"; done
 }
 await() { i=0; while [ $i -lt "$1" ] && alive; do i=$((i + 1)); sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; done; }
+left() {
+  glance || { echo unseen; return; }
+  case $L in
+    *kill*) echo alive ;;
+    *unmarked*) echo unmarked ;;
+    *) if [ -r /proc/1/status ]; then echo nothing; else echo hidden; fi ;;
+  esac
+}
 end() {
   r=; send "$1"; await "$2"
   if [ "$3" = y ] && alive; then send KILL; await "$4"; fi
-  alive || r="$r dead"
-  case $r in *delivered*dead) r=" delivered dead" ;; *delivered*) r=" delivered" ;; esac
-  echo "sshjobs-kill:$r"
+  echo "sshjobs-kill:$r $(left)"
 }
 "#;
 
 /// Whom a [`kill_script`] is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// The process groups, and what left them.
+    /// The jobs' processes; members of their groups that can't be shown to be theirs are told.
     Tree,
-    /// Only processes that carry a job's mark: after a job's end the number of its group may be somebody else's.
+    /// The jobs' processes. After a job's end the number of its group may be somebody else's, so that tells nothing.
     Marked,
 }
 
@@ -81,11 +134,14 @@ pub fn kill_script(
     let escalate = if grace.is_some() { "y" } else { "n" };
     let list =
         |line: &dyn Fn(&ProcessGroup) -> String| groups.iter().map(line).collect::<Vec<_>>().join("\n");
+    let of_tree = |line: &dyn Fn(&ProcessGroup) -> String| match reach {
+        Reach::Tree => list(line),
+        Reach::Marked => String::new(),
+    };
     let script = format!(
-        "P='{}'\nG='{}'\nM='{}'\n{FUNCTIONS}\nend {signal} {look} {escalate} {LAST_LOOK}\n",
-        if reach == Reach::Tree { list(&|group| group.pgid.to_string()) } else { String::new() },
-        // No group has the number -1.
-        if reach == Reach::Tree { list(&|group| format!("/{}/", group.pgid)) } else { "/-1/".to_owned() },
+        "G='{}'\nC='{}'\nM='{}'\n{FUNCTIONS}\nend {signal} {look} {escalate} {LAST_LOOK}\n",
+        of_tree(&|group| group.pgid.to_string()),
+        of_tree(&|group| format!("/proc/{}/cmdline", group.pgid)),
         list(&|group| format!("SSHJOBS_JOB={}", group.mark.as_str())),
     );
     for_shell(script, shell)
@@ -123,7 +179,7 @@ mod tests {
         KillReport::parse(&stdout).unwrap_or_else(|| panic!("no report in {stdout:?}"))
     }
 
-    const DEAD: KillReport = KillReport { delivered: true, dead: true };
+    const DEAD: KillReport = KillReport { delivered: true, left: Left::Nothing };
 
     #[test]
     fn the_whole_group_is_ended() {
@@ -149,7 +205,7 @@ mod tests {
     #[test]
     fn what_survives_is_not_called_dead() {
         let (mut child, group) = job("trap '' TERM; sleep 100 &");
-        assert_eq!(end(&group, Signal::TERM, None), KillReport { delivered: true, dead: false });
+        assert_eq!(end(&group, Signal::TERM, None), KillReport { delivered: true, left: Left::Alive });
         assert_eq!(end(&group, Signal::KILL, None), DEAD);
         child.wait().unwrap();
     }
@@ -180,7 +236,7 @@ mod tests {
             let output = Command::new("/bin/sh").args(["-c", &script]).output().unwrap();
             KillReport::parse(&String::from_utf8(output.stdout).unwrap())
         };
-        assert_eq!(run(script(&foreign)), Some(KillReport { delivered: false, dead: true }));
+        assert_eq!(run(script(&foreign)), Some(KillReport { delivered: false, left: Left::Nothing }));
         assert!(child.try_wait().unwrap().is_none(), "somebody else's group was left alone");
         assert_eq!(run(script(&group)), Some(DEAD));
         child.wait().unwrap();
@@ -190,6 +246,72 @@ mod tests {
     fn a_group_that_is_gone_gets_nothing() {
         let (mut child, group) = job("true");
         child.wait().unwrap();
-        assert_eq!(end(&group, Signal::TERM, None), KillReport { delivered: false, dead: true });
+        assert_eq!(end(&group, Signal::TERM, None), KillReport { delivered: false, left: Left::Nothing });
+    }
+
+    /// A group whose leader runs `command`, without any mark.
+    fn stranger(command: &str) -> Child {
+        Command::new("/bin/sh").args(["-c", command]).env_clear().process_group(0).spawn().unwrap()
+    }
+
+    fn is_alive(child: &mut Child) -> bool {
+        child.try_wait().unwrap().is_none()
+    }
+
+    #[test]
+    fn a_group_without_the_mark_is_left_alone_and_not_called_dead() {
+        let mut stranger = stranger("sleep 100; true");
+        let forged = ProcessGroup { pgid: stranger.id(), mark: Nonce::new() };
+        for signal in [Signal::TERM, Signal::KILL] {
+            let report = end(&forged, signal, Some(Duration::from_millis(100)));
+            assert_eq!(report, KillReport { delivered: false, left: Left::Unmarked });
+        }
+        assert!(is_alive(&mut stranger), "somebody else's process was killed");
+        Command::new("kill").args(["-KILL", "--", &format!("-{}", stranger.id())]).status().unwrap();
+        stranger.wait().unwrap();
+    }
+
+    #[test]
+    fn a_member_without_mark_and_ancestry_is_spared_when_the_rest_of_its_group_is_ended() {
+        // Reparented, in the group, and with an environment of its own: nothing shows whose it is.
+        let (mut child, group) = job("(env -i sleep 100 &) ; sleep 100 &");
+        let report = end(&group, Signal::KILL, None);
+        assert_eq!(report, KillReport { delivered: true, left: Left::Unmarked });
+        child.wait().unwrap();
+        Command::new("kill").args(["-KILL", "--", &format!("-{}", group.pgid)]).status().unwrap();
+    }
+
+    #[test]
+    fn a_child_without_the_mark_is_the_jobs_by_its_ancestry() {
+        let (mut child, group) = job("env -i setsid sleep 100 &");
+        assert_eq!(end(&group, Signal::TERM, None), DEAD);
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_login_shell_that_runs_nothing_else_is_known_by_its_command_line() {
+        let mark = Nonce::new();
+        let command = format!("SSHJOBS_JOB={}; export SSHJOBS_JOB; while :; do :; done", mark.as_str());
+        let mut child = Command::new("/bin/sh").args(["-c", &command]).process_group(0).spawn().unwrap();
+        let group = ProcessGroup { pgid: child.id(), mark };
+        assert_eq!(end(&group, Signal::TERM, None), DEAD);
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_name_with_line_ends_forges_no_entry() {
+        let mut stranger = stranger("sleep 100; true");
+        let (mut child, group) = job("sleep 100 &");
+        // As a line of its own it would say that the stranger's parent is the job's leader.
+        let name = format!("\nPPid:\t{}\n", group.pgid);
+        let forger = format!("printf '{name}' > /proc/self/comm; sleep 100; true");
+        let mut forger = Command::new("/bin/sh").args(["-c", &forger]).process_group(0).spawn().unwrap();
+        assert_eq!(end(&group, Signal::TERM, None), DEAD);
+        assert!(is_alive(&mut stranger) && is_alive(&mut forger));
+        for child in [&mut stranger, &mut forger] {
+            Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status().unwrap();
+            child.wait().unwrap();
+        }
+        child.wait().unwrap();
     }
 }

@@ -19,6 +19,8 @@ pub enum Outcome {
     Closed,
     /// The server refused to run the command.
     Refused,
+    /// It never began, and why.
+    NotStarted(String),
     /// The job's own time limit ended it.
     TimedOut(Option<Exit>),
 }
@@ -29,7 +31,7 @@ impl Outcome {
         match self {
             Self::Ended(exit) => Some(exit),
             Self::Lost(exit) | Self::TimedOut(exit) => exit.as_ref(),
-            Self::Closed | Self::Refused => None,
+            Self::Closed | Self::Refused | Self::NotStarted(_) => None,
         }
     }
 }

@@ -61,7 +61,7 @@ impl Prelude {
     fn strip_line(&mut self, start: usize) -> (Cow<'static, [u8]>, Option<u32>) {
         let rest = &self.held[start + self.nonce.len()..];
         let end = memchr::memchr(b'\n', rest);
-        let pid = end.and_then(|end| std::str::from_utf8(&rest[..end]).ok()?.trim().parse().ok());
+        let pid = end.and_then(|end| process_group(&rest[..end]));
         match (pid, end) {
             (Some(_), Some(end)) => {
                 let after = start + self.nonce.len() + end + 1;
@@ -105,9 +105,28 @@ impl Prelude {
     }
 }
 
+/// The number behind the nonce, if it can be a job's process group: plain digits, and neither 0, which would be our own group,
+/// nor 1, which is everybody's parent.
+fn process_group(text: &[u8]) -> Option<u32> {
+    let digits = text.trim_ascii();
+    let is_plain = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let number: u32 = std::str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()?;
+    (2..=i32::MAX.unsigned_abs()).contains(&number).then_some(number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_that_can_be_no_process_group_is_not_taken_for_one() {
+        for nonsense in ["0", "1", "+1", "+4711", "-4711", "4294967295", "4 711", "", "0x10"] {
+            let nonce = Nonce::new();
+            let line = format!("{} {nonsense}\n", nonce.as_str());
+            let stripped = strip_in_chunks(&nonce, &[line.as_bytes()]);
+            assert_eq!(stripped, (line.into_bytes(), None), "{nonsense:?}");
+        }
+    }
 
     fn strip_in_chunks(nonce: &Nonce, chunks: &[&[u8]]) -> (Vec<u8>, Option<u32>) {
         let mut prelude = Prelude::new(nonce, 1);

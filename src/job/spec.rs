@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::hash::BuildHasher;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
@@ -22,10 +23,23 @@ pub struct JobSpec {
     pub timeout: Option<Duration>,
     /// The terminal it runs on, if any.
     pub terminal: Option<Terminal>,
+    /// How fast its output is taken.
+    pub pace: Pace,
+}
+
+/// How fast a job's output is taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Pace {
+    /// As it comes. The oldest goes when nobody has read it in time.
+    #[default]
+    Free,
+    /// As its one follower reads it: the far end is held back, as by a pipe, and nothing goes. Such a job has a connection to
+    /// itself.
+    OfFollower,
 }
 
 /// A pseudo-terminal to run a command on (RFC 4254 §6.2).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Terminal {
     /// What kind it is, for the variable `TERM`.
     pub term: String,
@@ -40,7 +54,7 @@ impl JobSpec {
     pub fn is_same(&self, other: &Self) -> bool {
         let plain = |spec: &Self| {
             let names = (spec.host.clone(), spec.command.clone(), spec.cwd.clone(), spec.label.clone());
-            (names, spec.timeout, spec.terminal.clone())
+            (names, spec.timeout, spec.terminal.clone(), spec.pace)
         };
         let same_env = self.env.len() == other.env.len()
             && self.env.iter().all(|(name, value)| {
@@ -52,6 +66,18 @@ impl JobSpec {
             _ => false,
         };
         plain(self) == plain(other) && same_env && same_stdin
+    }
+
+    /// A hash over all that is asked for, secrets included, to compare it later without keeping it.
+    pub fn hash_with(&self, hashing: &impl BuildHasher) -> u64 {
+        let Self { host, command, cwd, env, label, stdin, timeout, terminal, pace } = self;
+        let env: Vec<_> = env.iter().map(|(name, value)| (name, value.expose_secret())).collect();
+        let stdin = match stdin {
+            StdinPlan::Open => (0, ""),
+            StdinPlan::Closed => (1, ""),
+            StdinPlan::Text(text) => (2, text.expose_secret()),
+        };
+        hashing.hash_one((host, command, cwd, env, label, stdin, timeout, terminal, pace))
     }
 }
 

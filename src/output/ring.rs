@@ -209,6 +209,11 @@ impl Ring {
         self.track(stream).end()
     }
 
+    /// How many bytes have come on both streams.
+    pub fn total(&self) -> u64 {
+        self.stdout.end() + self.stderr.end()
+    }
+
     /// The bytes of `stream` from `position` on, at most `limit`, and the position they really start at: a later one
     /// when the bytes at `position` are gone.
     pub fn bytes_from(&self, stream: Stream, position: u64, limit: usize) -> (u64, Bytes<'_>) {

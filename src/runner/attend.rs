@@ -4,7 +4,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 use tokio::time::timeout;
 
-use super::end::end_tree;
+use super::end::{SignalReport, end_tree};
 use super::link::{Directory, Link};
 use super::spawn::Shared;
 use super::stdin::Stdin;
@@ -63,8 +63,10 @@ async fn read_within_limit<D: Directory, S: EventSource>(
     tracing::info!(job = %job.id, ?limit, "time limit reached");
     let grace = shared.limits.kill_grace();
     let ending = async {
-        if let Err(error) = end_tree(shared, job, Signal::TERM, Some(grace), stdin.channel()).await {
-            tracing::warn!(job = %job.id, %error, "the job could not be ended");
+        match end_tree(shared, job, Signal::TERM, Some(grace), stdin.channel()).await {
+            Ok(SignalReport { unverified: None, .. }) => {}
+            Ok(report) => tracing::warn!(job = %job.id, ?report, "the job is not verified dead"),
+            Err(error) => tracing::warn!(job = %job.id, %error, "the job could not be ended"),
         }
     };
     let reading = timeout(grace + END_TIMEOUT, reader.run());

@@ -1,8 +1,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Tombstone;
 use crate::job::PlanError;
 use crate::ssh::{ChannelError, ConnectError};
+
+/// An error and its causes in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let shown = error.to_string();
+        if !text.ends_with(&shown) {
+            text = format!("{text}: {shown}");
+        }
+        cause = error.source();
+    }
+    text
+}
 
 /// Why a job was not started.
 #[derive(Debug, thiserror::Error)]
@@ -35,9 +50,15 @@ pub enum SpawnError {
     /// The job can't be run as asked.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The key was used for a job that is no longer kept.
+    #[error("the idempotency key was used for a job that is no longer kept")]
+    Expired(Box<Tombstone>),
     /// The key was used before, for something else.
     #[error("the idempotency key was used for another job")]
     KeyReused,
+    /// The job was ended, or its caller went away, before it had started.
+    #[error("it was ended before it had started")]
+    Abandoned,
     /// The runner is being shut down.
     #[error("the program is shutting down")]
     ShuttingDown,
@@ -52,6 +73,14 @@ pub enum SignalError {
     /// The host can't be reached to send it.
     #[error(transparent)]
     Unreachable(Arc<SpawnError>),
+    /// The connection that the job ran on is gone, and no other can be shown to lead to the same machine.
+    #[error("the job's connection is gone, and {host} {why}")]
+    OtherMachine {
+        /// The host.
+        host: String,
+        /// What it does instead of showing that it is the same machine.
+        why: &'static str,
+    },
     /// The host did not say in time whether the signal was delivered.
     #[error("the host did not answer within {0:?}")]
     TimedOut(Duration),

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::job::Pace;
 use crate::output::RingLimits;
 use crate::ssh::PoolLimits;
 
@@ -41,6 +42,9 @@ pub struct Limits {
     /// When all of these are full: how many milliseconds a new job waits for a place.
     pub channel_wait_ms: u64,
 }
+
+/// Bytes that are kept of a job whose far end waits for its follower.
+const HELD_BYTES: usize = 8 << 20;
 
 impl Default for Limits {
     fn default() -> Self {
@@ -87,12 +91,13 @@ impl Limits {
         None
     }
 
-    pub(super) fn ring(&self) -> RingLimits {
-        RingLimits {
-            lines: self.ring_buffer_lines,
-            bytes: self.ring_buffer_bytes,
-            line_bytes: self.max_line_bytes,
-        }
+    pub(super) fn ring(&self, pace: Pace) -> RingLimits {
+        let (lines, bytes) = match pace {
+            Pace::Free => (self.ring_buffer_lines, self.ring_buffer_bytes),
+            // It holds what is in flight, whatever the lines are like.
+            Pace::OfFollower => (usize::MAX, self.ring_buffer_bytes.max(HELD_BYTES)),
+        };
+        RingLimits { lines, bytes, line_bytes: self.max_line_bytes }
     }
 
     pub(super) fn pool(&self) -> PoolLimits {
@@ -102,6 +107,11 @@ impl Limits {
             idle: Duration::from_secs(self.idle_connection_s),
             queue: Duration::from_millis(self.channel_wait_ms),
         }
+    }
+
+    /// How much output may come before `buffered_bytes_total` is seen to.
+    pub(super) fn unseen_growth(&self) -> usize {
+        (self.buffered_bytes_total / 8).max(256 << 10)
     }
 
     pub(super) fn drain(&self) -> Duration {

@@ -1,10 +1,10 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Traffic;
-use crate::job::{LoginShell, Nonce, shell_probes};
+use crate::job::{LoginShell, Machine, Nonce, shell_probes};
 use crate::ssh::{
     Channel, ChannelError, ChannelEvent, Connect, ConnectError, Connection, Connector, HostConfig, Pooled,
 };
@@ -15,6 +15,10 @@ pub struct Link {
     pub connection: Connection,
     /// What exec strings are for there.
     pub shell: LoginShell,
+    /// Which machine that is, and which start of it, if the host tells.
+    pub machine: Option<Machine>,
+    /// When it last did not answer.
+    unanswered: Mutex<Option<Instant>>,
     /// How much comes over it.
     pub traffic: Traffic,
     ahead: Mutex<Ahead>,
@@ -59,6 +63,28 @@ impl Link {
             Spare::Ready(channel) => Some(channel),
             Spare::None | Spare::Opening | Spare::Refused => None,
         }
+    }
+
+    /// Whether it answers: it has been heard of lately, or is now, when asked. Bounded in time.
+    pub(super) async fn answers(&self) -> bool {
+        if self.connection.is_closed() {
+            return false;
+        }
+        if self.connection.silent_for() < SILENT || self.connection.ping().await {
+            return true;
+        }
+        self.suspect();
+        false
+    }
+
+    /// Takes note that it does not answer.
+    pub(super) fn suspect(&self) {
+        *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Whether it has been silent for so long that it is asked for a sign of life before it is used.
+    pub(super) fn is_silent(&self) -> bool {
+        self.connection.silent_for() >= SILENT
     }
 
     /// A channel: the spare one, if it is still good, or a new one.
@@ -118,6 +144,8 @@ pub trait Directory: Send + Sync + 'static {
     fn host(&self, name: &str) -> impl Future<Output = Result<HostConfig, ConnectError>> + Send;
 }
 
+/// A connection that has been silent for so long is asked for a sign of life before it is used.
+const SILENT: Duration = Duration::from_secs(5);
 /// The most that is kept of what a short command prints.
 const ANSWER_LIMIT: usize = 64 << 10;
 /// How long after the last job a spare channel is kept.
@@ -131,6 +159,11 @@ impl Pooled for Arc<Link> {
 
     fn is_heavy(&self) -> bool {
         self.traffic.is_heavy()
+    }
+
+    fn is_suspect(&self) -> bool {
+        let unanswered = *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        unanswered.is_some_and(|at| at.elapsed() <= self.connection.silent_for())
     }
 }
 
@@ -147,25 +180,34 @@ impl<D: Directory> Connect for Linker<D> {
     async fn connect(&self, host: &str) -> Result<Arc<Link>, ConnectError> {
         let config = self.directory.host(host).await?;
         let connection = self.connector.connect(&config).await?;
-        let shell = login_shell(&connection).await;
+        let limit = config.connect_timeout * 2;
+        let (shell, machine) =
+            timeout(limit, login_shell(&connection)).await.unwrap_or((LoginShell::Bare, None));
         tracing::info!(host, ?shell, negotiated = ?connection.negotiated(), "connected");
-        Ok(Arc::new(Link { connection, shell, traffic: Traffic::default(), ahead: Mutex::default() }))
+        Ok(Arc::new(Link {
+            connection,
+            shell,
+            machine,
+            unanswered: Mutex::default(),
+            traffic: Traffic::default(),
+            ahead: Mutex::default(),
+        }))
     }
 }
 
-/// Asks what runs exec strings. A host that does not answer as a shell would is given bare commands only.
-async fn login_shell(connection: &Connection) -> LoginShell {
+/// Asks what runs exec strings, and on which machine. A host that does not answer as a shell would is given bare commands only.
+async fn login_shell(connection: &Connection) -> (LoginShell, Option<Machine>) {
     let nonce = Nonce::new();
     for (command, shell) in shell_probes(&nonce) {
         let asked = async { ask(connection.open().await?, &command, PROBE_TIMEOUT).await };
         match asked.await {
-            Ok(answer) if answer.contains(nonce.as_str()) => return shell,
+            Ok(answer) if answer.contains(nonce.as_str()) => return (shell, Machine::parse(&answer)),
             Ok(_) => {}
             // A host that refuses the second probe after the first has no more to say.
             Err(error) => tracing::debug!(%error, "the login shell could not be asked"),
         }
     }
-    LoginShell::Bare
+    (LoginShell::Bare, None)
 }
 
 /// Runs a short command of our own and returns what it printed, within `limit`. When the caller goes away it still comes to its

@@ -9,6 +9,7 @@ mod end;
 mod error;
 mod limits;
 mod link;
+mod reach;
 mod reader;
 mod registry;
 mod spawn;
@@ -16,8 +17,8 @@ mod stdin;
 mod sweep;
 mod traffic;
 
-pub use end::{DeliveredVia, SignalReport};
-pub use error::{SignalError, SpawnError, WriteError};
+pub use end::{DeliveredVia, SignalReport, Unverified};
+pub use error::{SignalError, SpawnError, WriteError, chain};
 pub use limits::Limits;
 pub use link::{Directory, Link};
 pub use reader::{EventSource, Reader};

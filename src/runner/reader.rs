@@ -19,7 +19,8 @@ impl EventSource for ChannelReader {
     }
 }
 
-/// Turns a channel's events into a job's log. It never waits for anyone who reads the log.
+/// Turns a channel's events into a job's log. It never waits for anyone who reads the log, but for the one follower of a job
+/// that has a connection to itself ([`Pace::OfFollower`](crate::job::Pace::OfFollower)).
 ///
 /// The events of the end come in any order, and data may follow an exit. A job is over when its channel is closed, or
 /// its connection lost, or when the command has exited and the channel then stays silent for the drain time.
@@ -51,6 +52,7 @@ impl<S: EventSource> Reader<S> {
     /// Reads until the job is over and tells what became of it. Cancel safe: it can be called again and goes on.
     pub async fn run(&mut self) -> Outcome {
         loop {
+            self.wait_for_follower().await;
             let event = match self.drain_ends_at() {
                 None => self.source.next().await,
                 Some(end) => tokio::select! {
@@ -67,6 +69,17 @@ impl<S: EventSource> Reader<S> {
                 self.give_out_held();
                 return outcome;
             }
+        }
+    }
+
+    /// Holds the far end back while a follower that it is to wait for is behind. That is no time in which it was silent.
+    async fn wait_for_follower(&mut self) {
+        let began = Instant::now();
+        self.job.has_room().await;
+        let held = began.elapsed();
+        if let Some(exited) = &mut self.exited {
+            exited.at += held;
+            exited.last_event += held;
         }
     }
 

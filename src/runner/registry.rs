@@ -1,9 +1,15 @@
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::hash::RandomState;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::link::Link;
 use super::stdin::Stdin;
 use super::{Limits, SpawnError};
-use crate::job::{Job, JobId, JobSpec, Status};
+use crate::job::{Job, JobId, JobSpec, Machine, Status};
 
 /// Every job the runner knows: running, finished and kept, or finished and gone.
 #[derive(Default)]
@@ -12,25 +18,51 @@ pub(super) struct Registry {
     by_key: HashMap<String, JobId>,
     /// The finished ones, oldest first.
     finished: VecDeque<JobId>,
-    tombstones: HashMap<JobId, Tombstone>,
-    tombstone_order: VecDeque<JobId>,
+    graves: HashMap<JobId, Grave>,
+    grave_order: VecDeque<JobId>,
+    /// What specs are hashed with.
+    hashing: RandomState,
 }
 
 pub(super) struct Entry {
     pub(super) job: Arc<Job>,
     /// There while the job runs.
-    pub(super) stdin: Option<Arc<Stdin>>,
+    stdin: Option<Arc<Stdin>>,
+    place: Option<Place>,
+    /// Ends the start of a job that has not started.
+    abandon: CancellationToken,
+    /// Somebody was told its id before it had started.
+    told: bool,
     key: Option<String>,
     finished: bool,
+}
+
+/// Where a job runs.
+#[derive(Clone)]
+pub(super) struct Place {
+    /// The connection that its channel is on.
+    pub(super) link: Weak<Link>,
+    /// The machine at the other end, if it has told.
+    pub(super) machine: Option<Machine>,
 }
 
 /// What is left of a job that is no longer kept.
 #[derive(Clone, Debug)]
 pub struct Tombstone {
+    /// Its name.
+    pub id: JobId,
     /// The host it ran on.
     pub host: String,
     /// How it stood at the end.
     pub status: Status,
+}
+
+struct Grave {
+    tombstone: Tombstone,
+    key: Option<String>,
+    /// The hash of its spec, which must not be kept for its secrets.
+    spec: u64,
+    since: Instant,
 }
 
 /// What the runner knows under a job's name.
@@ -44,23 +76,30 @@ pub enum Lookup {
     Unknown,
 }
 
-/// How many expired jobs are remembered.
-const MAX_TOMBSTONES: usize = 10_000;
+/// How many expired jobs are remembered, and for how long.
+const MOST_GRAVES: usize = 10_000;
+const GRAVE_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 impl Registry {
     pub(super) fn lookup(&self, id: &JobId) -> Lookup {
-        match (self.jobs.get(id), self.tombstones.get(id)) {
+        match (self.jobs.get(id), self.graves.get(id)) {
             (Some(entry), _) => Lookup::Found(Arc::clone(&entry.job)),
-            (None, Some(tombstone)) => Lookup::Expired(tombstone.clone()),
+            (None, Some(grave)) => Lookup::Expired(grave.tombstone.clone()),
             (None, None) => Lookup::Unknown,
         }
     }
 
-    /// The job that `key` was used for, if it asked for the same.
+    /// The job that `key` was used for, if it asked for the same; an error when that job is no longer kept.
     pub(super) fn by_key(&self, key: Option<&str>, spec: &JobSpec) -> Result<Option<Arc<Job>>, SpawnError> {
-        let entry = key.and_then(|key| self.by_key.get(key)).and_then(|id| self.jobs.get(id));
-        let Some(Entry { job, .. }) = entry else { return Ok(None) };
-        if job.spec.is_same(spec) { Ok(Some(Arc::clone(job))) } else { Err(SpawnError::KeyReused) }
+        let Some(id) = key.and_then(|key| self.by_key.get(key)) else { return Ok(None) };
+        match (self.jobs.get(id), self.graves.get(id)) {
+            (Some(Entry { job, .. }), _) if job.spec.is_same(spec) => Ok(Some(Arc::clone(job))),
+            (None, Some(grave)) if grave.spec == spec.hash_with(&self.hashing) => {
+                Err(SpawnError::Expired(Box::new(grave.tombstone.clone())))
+            }
+            (None, None) => Ok(None),
+            _ => Err(SpawnError::KeyReused),
+        }
     }
 
     pub(super) fn check_room(&self, host: &str, limits: &Limits) -> Result<(), SpawnError> {
@@ -75,21 +114,57 @@ impl Registry {
         Ok(())
     }
 
-    pub(super) fn insert(&mut self, job: Arc<Job>, key: Option<String>) {
+    /// Takes a job in that is about to start; the token ends the start.
+    pub(super) fn insert(&mut self, job: Arc<Job>, key: Option<String>) -> CancellationToken {
         if let Some(key) = &key {
             self.by_key.insert(key.clone(), job.id.clone());
         }
-        self.jobs.insert(job.id.clone(), Entry { job, stdin: None, key, finished: false });
+        let abandon = CancellationToken::new();
+        let (id, token) = (job.id.clone(), abandon.clone());
+        let entry = Entry { job, stdin: None, place: None, abandon, told: false, key, finished: false };
+        self.jobs.insert(id, entry);
+        token
     }
 
-    pub(super) fn set_stdin(&mut self, id: &JobId, stdin: Arc<Stdin>) {
+    /// A job has started: what it reads from, and where it runs.
+    pub(super) fn start(&mut self, id: &JobId, stdin: Arc<Stdin>, link: &Arc<Link>) {
         if let Some(entry) = self.jobs.get_mut(id) {
             entry.stdin = Some(stdin);
+            entry.place = Some(Place { link: Arc::downgrade(link), machine: link.machine.clone() });
         }
     }
 
     pub(super) fn stdin(&self, id: &JobId) -> Option<Arc<Stdin>> {
         self.jobs.get(id)?.stdin.clone()
+    }
+
+    pub(super) fn place(&self, id: &JobId) -> Option<Place> {
+        self.jobs.get(id)?.place.clone()
+    }
+
+    /// Ends the start of a job that has not started.
+    pub(super) fn abandon(&self, id: &JobId) {
+        if let Some(entry) = self.jobs.get(id) {
+            entry.abandon.cancel();
+        }
+    }
+
+    /// Notes that somebody knows a job that has not started, so that it must not vanish; false when it has already.
+    pub(super) fn tell(&mut self, id: &JobId) -> bool {
+        self.jobs.get_mut(id).map(|entry| entry.told = true).is_some()
+    }
+
+    /// A job could not be started. One that nobody was told of goes without a trace. Its key is free again.
+    pub(super) fn fail(&mut self, id: &JobId) {
+        let Some(entry) = self.jobs.get_mut(id) else { return };
+        if entry.told {
+            if let Some(key) = entry.key.take() {
+                self.by_key.remove(&key);
+            }
+            self.finish(id);
+        } else {
+            self.remove(id);
+        }
     }
 
     /// Notes that a job is over; it is kept among the finished ones.
@@ -103,8 +178,8 @@ impl Registry {
         }
     }
 
-    /// Takes a job away without a trace: it never started.
-    pub(super) fn remove(&mut self, id: &JobId) {
+    /// Takes a job away without a trace.
+    fn remove(&mut self, id: &JobId) {
         let Some(entry) = self.jobs.remove(id) else { return };
         self.finished.retain(|finished| finished != id);
         if let Some(key) = entry.key {
@@ -112,18 +187,33 @@ impl Registry {
         }
     }
 
-    /// Takes a finished job away; its outcome stays on a tombstone.
+    /// Takes a finished job away; its outcome stays on a tombstone, and its key is not free again before that goes.
     pub(super) fn bury(&mut self, id: &JobId) {
-        let Some(entry) = self.jobs.get(id) else { return };
-        let tombstone = Tombstone { host: entry.job.spec.host.clone(), status: entry.job.status() };
-        self.remove(id);
-        if self.tombstone_order.len() == MAX_TOMBSTONES
-            && let Some(oldest) = self.tombstone_order.pop_front()
-        {
-            self.tombstones.remove(&oldest);
+        let Some(entry) = self.jobs.remove(id) else { return };
+        self.finished.retain(|finished| finished != id);
+        let Entry { job, key, .. } = entry;
+        let tombstone = Tombstone { id: id.clone(), host: job.spec.host.clone(), status: job.status() };
+        let spec = job.spec.hash_with(&self.hashing);
+        self.grave_order.push_back(id.clone());
+        self.graves.insert(id.clone(), Grave { tombstone, key, spec, since: Instant::now() });
+        self.clear_graves();
+    }
+
+    /// Lets go of what is too old, or too much.
+    pub(super) fn clear_graves(&mut self) {
+        while let Some(oldest) = self.grave_order.front() {
+            let is_old = self.graves.get(oldest).is_none_or(|grave| grave.since.elapsed() >= GRAVE_KEPT);
+            if !is_old && self.grave_order.len() <= MOST_GRAVES {
+                return;
+            }
+            let grave = self.graves.remove(oldest);
+            if let Some(key) = grave.and_then(|grave| grave.key)
+                && self.by_key.get(&key) == Some(oldest)
+            {
+                self.by_key.remove(&key);
+            }
+            self.grave_order.pop_front();
         }
-        self.tombstone_order.push_back(id.clone());
-        self.tombstones.insert(id.clone(), tombstone);
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Job>> {

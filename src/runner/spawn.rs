@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::attend::attend;
@@ -11,9 +11,11 @@ use super::link::{Directory, Link, Linker, Opened, ask};
 use super::registry::Registry;
 use super::stdin::Stdin;
 use super::sweep::sweep;
-use super::traffic::Metered;
-use super::{Limits, Lookup, Reader, SpawnError, WriteError};
-use crate::job::{ExecPlan, Job, JobId, JobSpec, Nonce, Outcome, Phase, Prelude, Reads, reading_script};
+use super::traffic::{Growth, Metered};
+use super::{Limits, Lookup, Reader, SpawnError, WriteError, chain};
+use crate::job::{
+    ExecPlan, Job, JobId, JobSpec, Nonce, Outcome, Pace, Phase, Prelude, Reads, reading_script,
+};
 use crate::ssh::{
     ChannelError, ChannelEvent, ChannelReader, ConnectError, Connector, Lease, Pool, PoolError, Secrets,
     Usage,
@@ -31,6 +33,7 @@ pub(super) struct Shared<D: Directory> {
     pub(super) limits: Limits,
     registry: Mutex<Registry>,
     pub(super) stopping: CancellationToken,
+    pub(super) growth: Arc<Growth>,
 }
 
 /// How long the server may take to say whether it runs the command.
@@ -70,22 +73,31 @@ impl<D: Directory> Runner<D> {
             limits,
             registry: Mutex::default(),
             stopping: CancellationToken::new(),
+            growth: Arc::default(),
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(sweep(Arc::clone(&shared)));
         Self { shared, tasks: Arc::new(Mutex::new(tasks)) }
     }
 
-    /// Starts a job and returns once the server runs it.
+    /// Starts a job and returns once the server runs it, or when `patience` runs out: then the job is still starting, and will
+    /// end as not started if it can't be.
     ///
     /// With a `key` that was used before, returns the job it was used for and starts nothing. Cancelling before the
     /// command was sent starts nothing; afterwards the job goes on and is listed.
-    pub async fn spawn(&self, spec: JobSpec, key: Option<String>) -> Result<Arc<Job>, SpawnError> {
+    pub async fn spawn(
+        &self,
+        spec: JobSpec,
+        key: Option<String>,
+        patience: Duration,
+    ) -> Result<Arc<Job>, SpawnError> {
+        ExecPlan::check(&spec)?;
+        let deadline = Instant::now() + patience;
         let (job, reservation) = loop {
             match self.reserve(spec.clone(), key.clone())? {
                 Reserved::New(job, reservation) => break (job, reservation),
                 Reserved::Again(job) => {
-                    let answer = started(Arc::clone(&job)).await;
+                    let answer = started(Arc::clone(&job), deadline).await;
                     // The first call may have failed before its job began; then it is our turn.
                     if !self.is_forgotten(&job) {
                         return answer;
@@ -94,21 +106,28 @@ impl<D: Directory> Runner<D> {
             }
         };
         // In a task of its own, so that a command that was sent always has somebody who attends to it.
-        let abandoned = CancellationToken::new();
-        let beginning = begin(
-            Arc::clone(&self.shared),
-            Arc::clone(&self.tasks),
-            Arc::clone(&job),
-            reservation,
-            abandoned.clone(),
-        );
-        let _cancel = abandoned.drop_guard();
-        let (sender, begun) = oneshot::channel();
+        let abandoned = reservation.abandoned.clone();
+        let beginning =
+            begin(Arc::clone(&self.shared), Arc::clone(&self.tasks), Arc::clone(&job), reservation);
+        let cancel = abandoned.drop_guard();
+        let (sender, mut begun) = oneshot::channel();
         // Whoever asked may have gone; then nobody is told.
         let task = async move { drop(sender.send(beginning.await)) };
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(task);
-        begun.await.unwrap_or(Err(SpawnError::ShuttingDown))?;
-        let job = started(job).await;
+        {
+            let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+            while tasks.try_join_next().is_some() {}
+            tasks.spawn(task);
+        }
+        if let Ok(begun) = timeout_at(deadline, &mut begun).await {
+            begun.unwrap_or(Err(SpawnError::ShuttingDown))?;
+        } else if self.shared.registry().tell(&job.id) {
+            cancel.disarm();
+            return Ok(job);
+        } else {
+            // It has just failed.
+            begun.await.unwrap_or(Err(SpawnError::ShuttingDown))?;
+        }
+        let job = started(job, deadline).await;
         if let Err(SpawnError::ExecRefused(host)) = &job {
             tracing::info!(host, "exec refused");
         }
@@ -129,10 +148,11 @@ impl<D: Directory> Runner<D> {
         }
         registry.check_room(&spec.host, &self.shared.limits)?;
         let id = JobId::new(&spec.host);
-        let job = Arc::new(Job::new(id, spec, Nonce::new(), self.shared.limits.ring()));
-        registry.insert(Arc::clone(&job), key);
+        let ring = self.shared.limits.ring(spec.pace);
+        let job = Arc::new(Job::new(id, spec, Nonce::new(), ring));
+        let abandoned = registry.insert(Arc::clone(&job), key);
         let shared = Arc::clone(&self.shared);
-        Ok(Reserved::New(Arc::clone(&job), Reservation { shared, job: Some(job) }))
+        Ok(Reserved::New(Arc::clone(&job), Reservation { shared, job: Some(job), abandoned }))
     }
 
     /// What is known under a job's name.
@@ -149,7 +169,9 @@ impl<D: Directory> Runner<D> {
 
     /// Writes to a job's stdin within `patience`.
     pub async fn write(&self, job: &Job, data: &[u8], patience: Duration) -> Result<(), WriteError> {
-        self.stdin(job)?.write(data, patience).await
+        let deadline = Instant::now() + patience;
+        job.wait_for(patience, |log| *log.phase() != Phase::Starting).await;
+        self.stdin(job)?.write(data, deadline.saturating_duration_since(Instant::now())).await
     }
 
     /// Ends a job's stdin within `patience`.
@@ -170,12 +192,13 @@ impl<D: Directory> Runner<D> {
         Ok(self.stdin(job)?.channel().resize(size).await?)
     }
 
-    /// Whether a job waits for its stdin. It takes a look at the host, over a connection that is there; none when the host
-    /// can't tell, or not within two seconds.
+    /// Whether a job waits for its stdin. It takes a look at the host, over the job's own connection; none when the host can't
+    /// tell, or not within two seconds.
     pub async fn reads(&self, job: &Job) -> Option<Reads> {
-        let (group, lease) = job.process_group().zip(self.live(&job.spec.host))?;
-        let script = reading_script(&group, lease.connection().shell);
-        let asked = async { ask(lease.connection().open().await?.channel, &script, READING_TIMEOUT).await };
+        let place = self.shared.registry().place(&job.id)?;
+        let (group, link) = job.process_group().zip(place.link.upgrade()).filter(|_| !job.is_held())?;
+        let script = reading_script(&group, link.shell);
+        let asked = async { ask(link.open().await?.channel, &script, READING_TIMEOUT).await };
         Reads::parse(&timeout(READING_TIMEOUT, asked).await.ok()?.ok()?)
     }
 
@@ -196,30 +219,45 @@ impl<D: Directory> Runner<D> {
 
     /// A connection to `host`, made if there is none, to look at.
     pub async fn probe(&self, host: &str) -> Result<Lease<Arc<Link>>, SpawnError> {
-        match self.shared.pool.borrow(host) {
-            Some(lease) => Ok(lease),
-            None => self.shared.pool.lease(host).await.map_err(pool_error),
+        match self.live(host) {
+            Some(lease) if lease.connection().answers().await => Ok(lease),
+            _ => self.shared.pool.lease(host).await.map_err(pool_error),
         }
     }
 
     /// A live connection to `host`, if there is one.
     pub fn live(&self, host: &str) -> Option<Lease<Arc<Link>>> {
-        self.shared.pool.borrow(host)
+        self.shared.pool.borrow(host, |_| true)
     }
 }
 
-/// Sends a job's command and leaves it to the tasks. Nothing is sent once the call was `abandoned`.
+/// Sends a job's command and leaves it to the tasks. Nothing is sent once the start was abandoned.
 async fn begin<D: Directory>(
     shared: Arc<Shared<D>>,
     tasks: Arc<Mutex<JoinSet<()>>>,
     job: Arc<Job>,
     reservation: Reservation<D>,
-    abandoned: CancellationToken,
 ) -> Result<(), SpawnError> {
-    let started = start(&shared, &job, &abandoned).await?;
-    leave_to_tasks(shared, &tasks, &job, started);
-    reservation.keep();
-    Ok(())
+    match start(&shared, &job, &reservation.abandoned).await {
+        Ok(started) => {
+            leave_to_tasks(shared, &tasks, &job, started);
+            reservation.keep();
+            Ok(())
+        }
+        Err(error) => {
+            reservation.fail(chain(&error));
+            Err(error)
+        }
+    }
+}
+
+/// A place for a job's channel: on a connection that answers, or one to itself.
+async fn lease<D: Directory>(shared: &Shared<D>, job: &Job) -> Result<Lease<Arc<Link>>, SpawnError> {
+    let host = &job.spec.host;
+    match job.spec.pace {
+        Pace::Free => shared.pool.lease(host).await.map_err(pool_error),
+        Pace::OfFollower => shared.pool.lease_alone(host).await.map_err(pool_error),
+    }
 }
 
 async fn start<D: Directory>(
@@ -233,7 +271,16 @@ async fn start<D: Directory>(
     let (mut attempts, mut refusals) = (0, 0);
     while attempts < OPEN_ATTEMPTS && refusals < MOST_REFUSALS {
         let opening = async {
-            let lease = shared.pool.lease(host).await.map_err(pool_error)?;
+            let lease = lease(shared, job).await?;
+            if !lease.connection().answers().await {
+                // The others that have been silent since are not asked one after the other.
+                shared.pool.each(host, |link| {
+                    if link.is_silent() {
+                        link.suspect();
+                    }
+                });
+                return Ok((lease, Err(ChannelError::ConnectionLost)));
+            }
             let mut opened = lease.connection().open().await;
             // A server may not have cleaned up yet after what was asked of it when the connection was made.
             for pause in FIRST_CHANNEL_PAUSES {
@@ -246,10 +293,10 @@ async fn start<D: Directory>(
             Ok::<_, SpawnError>((lease, opened))
         };
         let (lease, opened) = tokio::select! {
-            () = abandoned.cancelled() => return Err(SpawnError::ShuttingDown),
+            () = abandoned.cancelled() => return Err(SpawnError::Abandoned),
+            () = shared.stopping.cancelled() => return Err(SpawnError::ShuttingDown),
             opening = opening => opening?,
         };
-        let plan = ExecPlan::new(&job.spec, lease.connection().shell, job.mark.clone())?;
         let Opened { mut channel, was_spare } = match opened {
             Ok(opened) => opened,
             Err(error @ ChannelError::TimedOut(_)) => return Err(failed(error)),
@@ -267,6 +314,14 @@ async fn start<D: Directory>(
                 continue;
             }
         };
+        let plan = match ExecPlan::new(&job.spec, lease.connection().shell, job.mark.clone()) {
+            Ok(plan) => plan,
+            Err(error) => {
+                // A connection that is lost needs no closing.
+                channel.close().await.ok();
+                return Err(error.into());
+            }
+        };
         if let Some(terminal) = &job.spec.terminal {
             let size = (terminal.cols, terminal.rows);
             if let Err(error) = channel.request_pty(&terminal.term, size).await {
@@ -277,7 +332,7 @@ async fn start<D: Directory>(
         }
         if abandoned.is_cancelled() {
             channel.close().await.ok();
-            return Err(SpawnError::ShuttingDown);
+            return Err(SpawnError::Abandoned);
         }
         let (mut reader, writer) = channel.exec(&plan.command).await.map_err(failed)?;
         let mut first = None;
@@ -306,14 +361,17 @@ fn leave_to_tasks<D: Directory>(
     let link = Arc::clone(lease.connection());
     link.job_begins();
     let stdin = Arc::new(stdin);
-    shared.registry().set_stdin(&job.id, Arc::clone(&stdin));
+    shared.registry().start(&job.id, Arc::clone(&stdin), &link);
     let prelude = Prelude::new(&job.mark, plan.announcements);
     let prelude = if plan.repeats_noise { prelude.without_noise() } else { prelude };
-    let reader = Metered { first, source: reader, traffic: link.traffic.clone() };
+    let (growth, unseen) = (Arc::clone(&shared.growth), shared.limits.unseen_growth());
+    let reader = Metered { first, source: reader, traffic: link.traffic.clone(), growth, unseen };
     let reader = Reader::new(reader, Arc::clone(job), prelude, shared.limits.drain());
     let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
     while tasks.try_join_next().is_some() {}
-    tasks.spawn(async move { link.refill().await });
+    if job.spec.pace == Pace::Free {
+        tasks.spawn(async move { link.refill().await });
+    }
     tasks.spawn(attend(shared, Arc::clone(job), reader, stdin, plan.stdin_header, lease));
 }
 
@@ -324,9 +382,10 @@ pub(super) fn pool_error(error: PoolError<ConnectError>) -> SpawnError {
     }
 }
 
-/// The job, once the server has said that it runs it.
-async fn started(job: Arc<Job>) -> Result<Arc<Job>, SpawnError> {
-    let status = job.wait_for(EXEC_TIMEOUT, |log| *log.phase() != Phase::Starting).await;
+/// The job, once the server has said that it runs it, or time is up.
+async fn started(job: Arc<Job>, deadline: Instant) -> Result<Arc<Job>, SpawnError> {
+    let patience = deadline.saturating_duration_since(Instant::now()).min(EXEC_TIMEOUT);
+    let status = job.wait_for(patience, |log| *log.phase() != Phase::Starting).await;
     match status.phase {
         Phase::Ended(Outcome::Refused) => Err(SpawnError::ExecRefused(job.spec.host.clone())),
         Phase::Starting | Phase::Running | Phase::Ended(_) => Ok(job),
@@ -343,20 +402,30 @@ enum Reserved<D: Directory> {
 struct Reservation<D: Directory> {
     shared: Arc<Shared<D>>,
     job: Option<Arc<Job>>,
+    /// Ends the start.
+    abandoned: CancellationToken,
 }
 
 impl<D: Directory> Reservation<D> {
     fn keep(mut self) {
         self.job = None;
     }
+
+    fn fail(mut self, why: String) {
+        self.end(why);
+    }
+
+    fn end(&mut self, why: String) {
+        if let Some(job) = self.job.take() {
+            self.shared.registry().fail(&job.id);
+            // Whoever waits for the same key is told, and finds it free.
+            job.write_log(|log| log.end(Outcome::NotStarted(why)));
+        }
+    }
 }
 
 impl<D: Directory> Drop for Reservation<D> {
     fn drop(&mut self) {
-        if let Some(job) = self.job.take() {
-            // Whoever waits for the same key is told.
-            job.write_log(|log| log.end(Outcome::Refused));
-            self.shared.registry().remove(&job.id);
-        }
+        self.end("the program is shutting down".to_owned());
     }
 }

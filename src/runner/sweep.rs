@@ -13,8 +13,16 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub(super) async fn sweep<D: Directory>(shared: Arc<Shared<D>>) {
     let mut tick = interval(PERIOD);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut growth = shared.growth.watch();
     loop {
-        tick.tick().await;
+        tokio::select! {
+            _ = tick.tick() => {}
+            // The runner owns the sender.
+            _ = growth.changed() => {
+                bound_output(&shared);
+                continue;
+            }
+        }
         expire_finished(&shared);
         bound_output(&shared);
         for lease in shared.pool.expire() {
@@ -25,6 +33,7 @@ pub(super) async fn sweep<D: Directory>(shared: Arc<Shared<D>>) {
 
 fn expire_finished<D: Directory>(shared: &Shared<D>) {
     let mut registry = shared.registry();
+    registry.clear_graves();
     let finished: Vec<Arc<Job>> = registry.finished().cloned().collect();
     let excess = finished.len().saturating_sub(shared.limits.max_finished);
     let keep = Duration::from_secs(shared.limits.keep_finished_s);

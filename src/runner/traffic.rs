@@ -1,6 +1,8 @@
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::EventSource;
@@ -61,6 +63,30 @@ pub(super) struct Metered<S> {
     pub(super) first: Option<ChannelEvent>,
     pub(super) source: S,
     pub(super) traffic: Traffic,
+    pub(super) growth: Arc<Growth>,
+    /// How much output may come before the bound over all jobs is seen to.
+    pub(super) unseen: usize,
+}
+
+/// How much output has come since the bound over all jobs was last seen to, and who sees to it.
+#[derive(Debug, Default)]
+pub(super) struct Growth {
+    bytes: AtomicUsize,
+    /// Told when it is more than may pass unseen.
+    much: watch::Sender<()>,
+}
+
+impl Growth {
+    fn note(&self, bytes: usize, unseen: usize) {
+        if self.bytes.fetch_add(bytes, Relaxed) + bytes >= unseen {
+            self.bytes.store(0, Relaxed);
+            self.much.send_replace(());
+        }
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<()> {
+        self.much.subscribe()
+    }
 }
 
 impl<S: EventSource> EventSource for Metered<S> {
@@ -71,6 +97,7 @@ impl<S: EventSource> EventSource for Metered<S> {
         };
         if let Some(ChannelEvent::Data(bytes) | ChannelEvent::ExtendedData(bytes)) = &event {
             self.traffic.note(bytes.len());
+            self.growth.note(bytes.len(), self.unseen);
         }
         event
     }

@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::expand::home_dir;
+
 /// How deep `Include` may nest, as in ssh.
 pub(super) const MAX_DEPTH: usize = 16;
 
@@ -22,11 +24,11 @@ pub struct Location {
 /// What a name means is for `ssh -G` to say; this only lists them. A file that doesn't exist is empty.
 pub fn concrete_aliases(file: Option<&Path>) -> io::Result<Aliases> {
     let mut aliases = Aliases::new();
-    let home = etcetera::home_dir().unwrap_or_default();
+    let home = home_dir().unwrap_or_default();
     match file {
         Some(file) => {
             // One that was named must be there.
-            std::fs::metadata(file)?;
+            std::fs::metadata(file).map_err(|error| with_path(file, &error))?;
             read(file, &home.join(".ssh"), 0, &mut aliases)?;
         }
         None => {
@@ -41,7 +43,7 @@ fn read(file: &Path, base: &Path, depth: usize, aliases: &mut Aliases) -> io::Re
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
+        Err(error) => return Err(with_path(file, &error)),
     };
     for (index, line) in text.lines().enumerate() {
         let Some((keyword, arguments)) = keyword_and_arguments(line) else { continue };
@@ -63,12 +65,16 @@ fn read(file: &Path, base: &Path, depth: usize, aliases: &mut Aliases) -> io::Re
     Ok(())
 }
 
+fn with_path(file: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", file.display()))
+}
+
 fn is_concrete(name: &str) -> bool {
     !name.contains(['*', '?', '!'])
 }
 
 pub(super) fn included_files(pattern: &str, base: &Path) -> Vec<PathBuf> {
-    let home = etcetera::home_dir().unwrap_or_default();
+    let home = home_dir().unwrap_or_default();
     let path = match pattern.strip_prefix("~/") {
         Some(rest) => home.join(rest),
         None => base.join(pattern),

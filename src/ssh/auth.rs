@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use russh::client::{AuthResult, Handle, KeyboardInteractiveAuthResponse as Response, Prompt};
@@ -9,8 +9,9 @@ use russh::keys::{self, Algorithm, Certificate, HashAlg, PublicKey};
 use russh::{MethodKind, MethodSet, Signer};
 use secrecy::{ExposeSecret, SecretString};
 use tokio::net::UnixStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::files::off_runtime;
 use super::host_key::{HandshakeError, HostKeyCheck, short_rsa};
 use super::key_file::{self, KeyFile, NoKey};
 use super::signer::{Agent, Busy, File, NoSignature};
@@ -35,6 +36,8 @@ pub(super) struct Login<'a> {
     offered: Vec<Offer>,
     /// What was offered, or why it was not; for the error.
     tried: Vec<String>,
+    /// How long the server may still take, over all steps.
+    patience: Duration,
 }
 
 /// What may be offered to the server.
@@ -76,8 +79,9 @@ impl<'a> Login<'a> {
         handle: &'a mut Handle<HostKeyCheck>,
         host: &'a HostConfig,
         secrets: &'a Secrets,
+        patience: Duration,
     ) -> Self {
-        Self { handle, host, secrets, remaining: None, offered: Vec::new(), tried: Vec::new() }
+        Self { handle, host, secrets, remaining: None, offered: Vec::new(), tried: Vec::new(), patience }
     }
 
     /// Logs in, or says what was tried.
@@ -115,7 +119,7 @@ impl<'a> Login<'a> {
         if self.remaining.is_none() && (methods.keyboard_interactive || methods.password) {
             // Nothing was offered yet: ask what there is (RFC 4252 §5.2).
             let call = self.handle.authenticate_none(self.host.user.clone());
-            let result = within(self.host.connect_timeout, call).await?;
+            let result = within(&mut self.patience, call).await?;
             match self.note(&result) {
                 Attempt::Refused => {}
                 decided @ (Attempt::LetIn | Attempt::Partial) => return Ok(decided),
@@ -153,13 +157,19 @@ impl<'a> Login<'a> {
             None => (None, Vec::new()),
         };
         let files = &self.host.identity_files;
-        for certificate in key_file::certificates(&self.host.certificate_files, files) {
+        let (certificate_files, own_files) = (self.host.certificate_files.clone(), files.clone());
+        let certificates = off_runtime(move || key_file::certificates(&certificate_files, &own_files)).await;
+        let certificates = certificates.unwrap_or_else(|error| {
+            self.tried.push(format!("certificates ({error})"));
+            Vec::new()
+        });
+        for certificate in certificates {
             let held = identities
                 .iter()
                 .any(|identity| identity.public_key().key_data() == certificate.public_key());
             let attempt = match (&mut agent, held) {
                 (Some(agent), true) => self.certificate_of_agent(certificate, agent).await?,
-                _ => match key_file::for_certificate(files, certificate.public_key()) {
+                _ => match key_of(files, certificate.public_key()).await {
                     Some(file) => self.certificate_of_file(certificate, &file).await?,
                     None => continue,
                 },
@@ -208,8 +218,11 @@ impl<'a> Login<'a> {
                 return None;
             }
         };
+        let files = self.host.identity_files.clone();
         let configured: Vec<PublicKey> =
-            self.host.identity_files.iter().filter_map(|file| key_file::public_key(file)).collect();
+            off_runtime(move || files.iter().filter_map(|file| key_file::public_key(file)).collect())
+                .await
+                .unwrap_or_default();
         let is_configured = |identity: &AgentIdentity| {
             configured.iter().any(|own| own.key_data() == identity.public_key().key_data())
         };
@@ -248,15 +261,15 @@ impl<'a> Login<'a> {
             return Ok(Attempt::Refused);
         }
         let hash = self.hash_for(&offer.public().algorithm()).await?;
-        let (user, limit) = (self.host.user.clone(), self.host.connect_timeout);
+        let (user, patience) = (self.host.user.clone(), &mut self.patience);
         let result = match offer {
             Offer::Key(key) => {
                 let call = self.handle.authenticate_publickey_with(user, key, hash, &mut signer);
-                busy.within(limit, call).await
+                busy.within(patience, call).await
             }
             Offer::Certificate(certificate) => {
                 let call = self.handle.authenticate_certificate_with(user, *certificate, hash, &mut signer);
-                busy.within(limit, call).await
+                busy.within(patience, call).await
             }
         };
         self.signed(result)
@@ -277,7 +290,7 @@ impl<'a> Login<'a> {
         file: &Path,
     ) -> Result<Attempt, HandshakeError> {
         let shown = format!("certificate {:?} with {}", certificate.key_id(), file.display());
-        let Some(key) = self.load(file) else { return Ok(Attempt::Refused) };
+        let Some(key) = self.load(file).await else { return Ok(Attempt::Refused) };
         self.present(Offer::certificate(certificate), shown, self.file(file, key)).await
     }
 
@@ -292,7 +305,7 @@ impl<'a> Login<'a> {
     }
 
     async fn key_of_file(&mut self, file: &Path) -> Result<Attempt, HandshakeError> {
-        let Some(key) = self.load(file) else { return Ok(Attempt::Refused) };
+        let Some(key) = self.load(file).await else { return Ok(Attempt::Refused) };
         let offer = Offer::key(key.public());
         self.present(offer, file.display().to_string(), self.file(file, key)).await
     }
@@ -303,8 +316,10 @@ impl<'a> Login<'a> {
         (File { path, key, host, secrets, busy: busy.clone() }, busy)
     }
 
-    fn load(&mut self, file: &Path) -> Option<KeyFile> {
-        match KeyFile::load(file) {
+    async fn load(&mut self, file: &Path) -> Option<KeyFile> {
+        let path = file.to_owned();
+        let loaded = off_runtime(move || KeyFile::load(&path)).await;
+        match loaded.unwrap_or_else(|error| Err(NoKey::Unusable(error.to_string()))) {
             Ok(key) => Some(key),
             Err(NoKey::Missing) => None,
             Err(NoKey::Unusable(why)) => {
@@ -332,7 +347,7 @@ impl<'a> Login<'a> {
         let tries = if self.asks_a_person() { self.host.methods.prompts } else { 1 };
         for _ in 0..tries {
             let call = self.handle.authenticate_keyboard_interactive_start(self.host.user.clone(), None);
-            let mut response = within(self.host.connect_timeout, call).await?;
+            let mut response = within(&mut self.patience, call).await?;
             self.tried.push("keyboard-interactive".to_owned());
             for round in 0..MOST_ROUNDS {
                 let (instructions, prompts) = match response {
@@ -350,7 +365,7 @@ impl<'a> Login<'a> {
                     return Ok(Attempt::Refused);
                 };
                 let call = self.handle.authenticate_keyboard_interactive_respond(answers);
-                response = within(self.host.connect_timeout, call).await?;
+                response = within(&mut self.patience, call).await?;
             }
             if !self.may(MethodKind::KeyboardInteractive) {
                 break;
@@ -412,7 +427,7 @@ impl<'a> Login<'a> {
     async fn send_password(&mut self, password: &SecretString) -> Result<Attempt, HandshakeError> {
         self.tried.push("password".to_owned());
         let call = self.handle.authenticate_password(self.host.user.clone(), password.expose_secret());
-        let result = within(self.host.connect_timeout, call).await?;
+        let result = within(&mut self.patience, call).await?;
         Ok(self.note(&result))
     }
 
@@ -439,20 +454,29 @@ impl<'a> Login<'a> {
     }
 
     /// RSA keys sign with SHA-2: the best the server names, never SHA-1.
-    async fn hash_for(&self, algorithm: &Algorithm) -> Result<Option<HashAlg>, HandshakeError> {
+    async fn hash_for(&mut self, algorithm: &Algorithm) -> Result<Option<HashAlg>, HandshakeError> {
         if !matches!(algorithm, Algorithm::Rsa { .. }) {
             return Ok(None);
         }
-        let best = within(self.host.connect_timeout, self.handle.best_supported_rsa_hash()).await?.flatten();
+        let best = within(&mut self.patience, self.handle.best_supported_rsa_hash()).await?.flatten();
         Ok(Some(best.unwrap_or(HashAlg::Sha512)))
     }
 }
 
+async fn key_of(files: &[PathBuf], key: &KeyData) -> Option<PathBuf> {
+    let (files, key) = (files.to_vec(), key.clone());
+    off_runtime(move || key_file::for_certificate(&files, &key)).await.ok()?
+}
+
+/// Waits for the server, and takes the time from its `patience`.
 async fn within<T>(
-    limit: Duration,
+    patience: &mut Duration,
     call: impl Future<Output = Result<T, russh::Error>>,
 ) -> Result<T, HandshakeError> {
-    match timeout(limit, call).await {
+    let began = Instant::now();
+    let result = timeout(*patience, call).await;
+    *patience = patience.saturating_sub(began.elapsed());
+    match result {
         Ok(result) => Ok(result?),
         Err(_) => Err(HandshakeError::Silent),
     }

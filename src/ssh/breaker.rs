@@ -30,6 +30,7 @@ pub(super) struct Paused {
 
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
 
 impl Breaker {
     /// Whether a login may be tried.
@@ -49,6 +50,8 @@ impl Breaker {
             failed.remove(route);
             return;
         }
+        // What is long past counts no more, and routes that nobody uses must not pile up.
+        failed.retain(|_, failed| failed.last.elapsed() < FORGOTTEN_AFTER);
         let times = failed.get(route).map_or(0, |failed| failed.times);
         failed.insert(route.to_owned(), Failed { times: times.saturating_add(1), last: Instant::now() });
     }

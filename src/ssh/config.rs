@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::expand::Expander;
 use super::fallback;
+use super::files::off_runtime;
 use super::hop::Hop;
 use super::secret::SecretSource;
 
@@ -181,7 +182,7 @@ pub enum ConfigError {
     },
 }
 
-/// So many hosts may lie between us and another.
+/// Longest ProxyJump chain.
 const MOST_JUMPS: usize = 8;
 /// RSA keys with fewer bits prove nothing, whatever ssh_config says.
 pub(super) const SHORTEST_RSA: u32 = 2048;
@@ -212,7 +213,7 @@ impl Resolver {
             Some(jumps) => Some(Box::new(self.resolve_jumps(name, jumps, 1).await?)),
             None => None,
         };
-        Ok(HostConfig { jump, name: name.to_owned(), ..options.to_config(self, &hop, overrides)? })
+        Ok(HostConfig { jump, name: name.to_owned(), ..self.expand(options, hop, overrides).await? })
     }
 
     pub(super) fn overrides_of(&self, name: &str) -> &HostOverrides {
@@ -245,8 +246,22 @@ impl Resolver {
                 Some(jumps) => Some(Box::new(self.resolve_jumps(name, jumps, depth + 1).await?)),
                 None => None,
             };
-            Ok(HostConfig { jump, ..options.to_config(self, &hop, self.overrides_of(&hop.host))? })
+            let overrides = self.overrides_of(&hop.host);
+            Ok(HostConfig { jump, ..self.expand(options, hop, overrides).await? })
         })
+    }
+
+    /// It looks which files there are.
+    async fn expand(
+        &self,
+        options: Options,
+        hop: Hop,
+        overrides: &HostOverrides,
+    ) -> Result<HostConfig, ConfigError> {
+        let (proxy_commands, overrides, name) = (self.proxy_commands, overrides.clone(), hop.host.clone());
+        off_runtime(move || options.to_config(proxy_commands, &hop, &overrides)).await.map_err(|source| {
+            ConfigError::Unreadable { file: format!("the files of {name}").into(), source }
+        })?
     }
 
     pub(super) async fn ask_ssh(&self, hop: &Hop) -> Result<Vec<(String, String)>, ConfigError> {
@@ -267,7 +282,11 @@ impl Resolver {
             .map_err(ConfigError::NoSsh);
         let output = match output {
             Err(ConfigError::NoSsh(error)) if error.kind() == io::ErrorKind::NotFound => {
-                return fallback::resolve(self.ssh_config.as_deref(), hop);
+                let (file, hop) = (self.ssh_config.clone(), hop.clone());
+                let unreadable = |source| ConfigError::Unreadable { file: "ssh_config".into(), source };
+                return off_runtime(move || fallback::resolve(file.as_deref(), &hop))
+                    .await
+                    .map_err(unreadable)?;
             }
             other => other?,
         };
@@ -311,7 +330,7 @@ impl Options {
 
     fn to_config(
         &self,
-        resolver: &Resolver,
+        proxy_commands: bool,
         hop: &Hop,
         overrides: &HostOverrides,
     ) -> Result<HostConfig, ConfigError> {
@@ -338,7 +357,7 @@ impl Options {
         let global =
             if overrides.known_hosts.is_some() { Vec::new() } else { listed("globalknownhostsfile")? };
         let proxy_command = own("proxycommand").filter(|command| command != "none");
-        if proxy_command.is_some() && !resolver.proxy_commands {
+        if proxy_command.is_some() && !proxy_commands {
             return Err(ConfigError::ProxyCommand { name: name.clone() });
         }
         let file = |path: &PathBuf| expander.path(&path.to_string_lossy());
@@ -427,7 +446,7 @@ mod tests {
         let pairs = lines.lines().filter_map(|line| line.split_once(' '));
         let hop = Hop { host: "web1".to_owned(), user: None, port: None };
         Options(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
-            .to_config(&Resolver::default(), &hop, overrides)
+            .to_config(false, &hop, overrides)
             .unwrap()
     }
 

@@ -15,8 +15,9 @@ use tokio::time::{Instant, sleep, timeout};
 use super::auth::Login;
 use super::breaker::{Breaker, Paused};
 use super::channel::{self, Channel};
-use super::host_key::{HandshakeError, HostKeyCheck, KeyLook, copy, host_keys_to_offer};
+use super::host_key::{HandshakeError, HostKeyCheck, KeyLook, check_agreed, copy, host_keys_to_offer};
 use super::proxy::ProxyCommand;
+use super::watched::{Heard, Watched};
 use super::{
     ChannelError, ConnectError, HostConfig, HostKeyError, HostName, KnownHosts, PresentedKey, Secrets,
 };
@@ -26,6 +27,7 @@ pub struct Connection {
     handle: Arc<Handle<HostKeyCheck>>,
     negotiated: Arc<OnceLock<Negotiated>>,
     host: HostConfig,
+    heard: Heard,
     /// The connection that this one goes through; it lives as long.
     _via: Option<Arc<Self>>,
 }
@@ -49,8 +51,12 @@ const HANDSHAKE: &str = "the handshake";
 /// How often a server that hangs up at once is tried, and the pause after the first time; each further one is twice as long.
 const MOST_TRIES: u32 = 7;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// So many keepalives without an answer make the connection lost.
-const KEEPALIVES_LOST: usize = 3;
+/// Unanswered keepalives after which a connection is lost.
+const KEEPALIVES_LOST: u32 = 3;
+/// A login may take this many times ConnectTimeout, without the time that a person takes.
+const LOGIN_FACTOR: u32 = 3;
+/// How long a connection that has been silent may take to answer before it is used again.
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// With AES in hardware this order is the fastest by far.
 const CIPHERS: &[cipher::Name] = &[
@@ -132,11 +138,15 @@ impl Connector {
     /// A server that is busy with others' logins hangs up on newcomers at random (MaxStartups). Nothing was shown or tried then,
     /// so it is tried again, after a pause that grows and differs from everybody else's.
     async fn connect_patiently(&self, host: &HostConfig) -> Result<Connection, ConnectError> {
-        let mut tries = 1;
+        let (mut tries, began) = (1, Instant::now());
         loop {
             let (stream, via) = self.reach(host).await?;
             match Connection::over(stream, host, via, &self.secrets).await {
-                Err(ConnectError::HungUp { .. }) if tries < MOST_TRIES && host.proxy_command.is_none() => {
+                Err(ConnectError::HungUp { .. })
+                    if tries < MOST_TRIES
+                        && began.elapsed() < host.connect_timeout * LOGIN_FACTOR
+                        && host.proxy_command.is_none() =>
+                {
                     sleep(FIRST_PAUSE.mul_f64(f64::from(1 << (tries - 1)) * rand::random_range(0.5..1.5)))
                         .await;
                     tries += 1;
@@ -152,7 +162,7 @@ impl Connector {
         // The way there must stay open meanwhile.
         let (stream, _via) = self.reach(host).await?;
         let key = look_at_key(stream, host).await?;
-        Ok(PresentedKey::new(host, key).map_err(HostKeyError::from)?.not_spoken_against()?)
+        Ok(PresentedKey::new(host, key).await.map_err(HostKeyError::from)?.not_spoken_against()?)
     }
 
     /// A stream to the host, and the jump host that it goes through.
@@ -199,6 +209,9 @@ impl Connector {
                 Err(error) => {
                     let error = Arc::new(error);
                     known.failure = Some((Instant::now(), Arc::clone(&error)));
+                    drop(known);
+                    // Whoever waits has the entry already; for others it is as if it had never been tried.
+                    self.jumps.lock().unwrap_or_else(PoisonError::into_inner).remove(host);
                     Err(error)
                 }
             }
@@ -215,24 +228,34 @@ impl Connection {
         secrets: &Secrets,
     ) -> Result<Self, ConnectError> {
         let name = HostName::of(host);
-        let known = KnownHosts::load(&host.known_hosts).map_err(HostKeyError::from)?;
+        let known = KnownHosts::load(&host.known_hosts, &name).await.map_err(HostKeyError::from)?;
         let config = client_config(host, &known, &name);
-        let negotiated = Arc::new(OnceLock::new());
+        let (negotiated, agreed) = <(Arc<OnceLock<_>>, Arc<OnceLock<_>>)>::default();
         let check = HostKeyCheck {
             host: host.clone(),
             known,
             negotiated: Arc::clone(&negotiated),
+            agreed: Arc::clone(&agreed),
             fingerprint: None,
         };
+        let heard = Heard::now();
+        let stream = Watched::new(stream, heard.clone(), host.keepalive * KEEPALIVES_LOST);
         let handshake = client::connect_stream(Arc::new(config), stream, check);
         let mut handle = match timeout(host.connect_timeout, handshake).await {
             Ok(shaken) => shaken.map_err(|error| handshake_error(host, HANDSHAKE, error))?,
             Err(_) => return Err(timed_out(host, HANDSHAKE)),
         };
-        // Each of its steps has a limit of its own, for a person may be asked.
-        let login = Login::new(&mut handle, host, secrets).run().await;
+        if let (Some(agreed), Some(proof)) = (agreed.get(), handle.agent_session_binding()) {
+            check_agreed(agreed, proof)?;
+        } else {
+            // A key exchange without a proof of the host is none.
+            return Err(ConnectError::Protocol { host: host.name.clone(), source: russh::Error::Kex });
+        }
+        // Without the time of a person, who may be asked.
+        let patience = host.connect_timeout * LOGIN_FACTOR;
+        let login = Login::new(&mut handle, host, secrets, patience).run().await;
         match login.map_err(|error| handshake_error(host, "the login", error))? {
-            Ok(()) => Ok(Self { handle: Arc::new(handle), negotiated, host: host.clone(), _via: via }),
+            Ok(()) => Ok(Self { handle: Arc::new(handle), negotiated, host: host.clone(), heard, _via: via }),
             Err(tried) => Err(ConnectError::Auth { host: host.name.clone(), user: host.user.clone(), tried }),
         }
     }
@@ -259,6 +282,17 @@ impl Connection {
     /// Whether the connection is gone.
     pub fn is_closed(&self) -> bool {
         self.handle.is_closed()
+    }
+
+    /// For how long nothing has come over it.
+    pub fn silent_for(&self) -> Duration {
+        self.heard.at().elapsed()
+    }
+
+    /// Asks the server for a sign of life (`keepalive@openssh.com`) and tells whether one came within two seconds.
+    pub async fn ping(&self) -> bool {
+        timeout(PING_TIMEOUT, self.handle.send_ping()).await.is_ok_and(|sent| sent.is_ok())
+            && !self.is_closed()
     }
 
     /// The host it leads to.
@@ -288,8 +322,9 @@ async fn look_at_key(
     stream: Box<dyn Stream>,
     host: &HostConfig,
 ) -> Result<PublicKeyOrCertificate, ConnectError> {
-    let known = KnownHosts::load(&host.known_hosts).map_err(HostKeyError::from)?;
-    let config = Arc::new(client_config(host, &known, &HostName::of(host)));
+    let name = HostName::of(host);
+    let known = KnownHosts::load(&host.known_hosts, &name).await.map_err(HostKeyError::from)?;
+    let config = Arc::new(client_config(host, &known, &name));
     let seen = Arc::new(OnceLock::new());
     let handshake = client::connect_stream(config, stream, KeyLook(Arc::clone(&seen)));
     // The handshake ends as soon as the key was seen, for it is not accepted.
@@ -307,7 +342,7 @@ fn client_config(host: &HostConfig, known: &KnownHosts, name: &HostName) -> clie
             ..host_keys_to_offer(known, name, host.host_key_algorithms.as_deref())
         },
         keepalive_interval: Some(host.keepalive),
-        keepalive_max: KEEPALIVES_LOST,
+        keepalive_max: KEEPALIVES_LOST as usize,
         nodelay: true,
         ..client::Config::default()
     }

@@ -137,6 +137,14 @@ pub enum HostKeyError {
         /// Why it does not hold.
         fault: CertificateFault,
     },
+    /// The host proves itself with another algorithm than was agreed on.
+    #[error("the host key proof was to be {expected}, and came as {came:?}: someone may be in the middle")]
+    NotAgreed {
+        /// What came: the type of a key, or the algorithm of a signature.
+        came: String,
+        /// What was agreed on.
+        expected: String,
+    },
     /// The host presents an RSA key that is too short to prove anything.
     #[error("{host} presents an RSA key of {bits} bits; less than 2048 prove nothing")]
     TooShort {

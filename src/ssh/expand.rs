@@ -1,5 +1,6 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use nix::unistd::{User, getuid};
 use sha1::{Digest, Sha1};
 
 use super::ConfigError;
@@ -22,8 +23,8 @@ impl Expander<'_> {
     /// A path: tokens, `${VAR}` and a leading `~/`.
     pub(super) fn path(&self, text: &str) -> Result<PathBuf, ConfigError> {
         let text = self.tokens(&self.variables(text)?)?;
-        Ok(match (text.strip_prefix("~/"), etcetera::home_dir()) {
-            (Some(rest), Ok(home)) => home.join(rest),
+        Ok(match (text.strip_prefix("~/"), home_dir()) {
+            (Some(rest), Some(home)) => home.join(rest),
             _ => PathBuf::from(text),
         })
     }
@@ -76,9 +77,9 @@ impl Expander<'_> {
                 let whole = [&*local_name(), self.address, &self.port.to_string(), self.user, jumps].concat();
                 Sha1::digest(whole).iter().map(|byte| format!("{byte:02x}")).collect()
             }
-            'd' => etcetera::home_dir().ok()?.to_str()?.to_owned(),
+            'd' => home_dir()?.to_str()?.to_owned(),
             'h' => self.address.to_owned(),
-            'i' => rustix::process::getuid().as_raw().to_string(),
+            'i' => getuid().as_raw().to_string(),
             'j' => self.jumps.unwrap_or_default().to_owned(),
             'k' => self.alias.unwrap_or(self.name).to_owned(),
             'L' => local_name().split('.').next().unwrap_or_default().to_owned(),
@@ -112,13 +113,19 @@ fn local_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The account that we run as, by the home of its user database; `USER` may be missing, as under cron.
+/// What the password database says of the account that we run as.
+fn account() -> Option<User> {
+    User::from_uid(getuid()).ok().flatten()
+}
+
+/// The account that we run as. `USER` may be missing, as under cron.
 pub(super) fn local_user() -> Option<String> {
-    let uid = rustix::process::getuid().as_raw().to_string();
-    let entries = std::fs::read_to_string(Path::new("/etc/passwd")).unwrap_or_default();
-    let mut lines = entries.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    let listed = lines.find(|fields| fields.get(2) == Some(&uid.as_str())).map(|fields| fields[0].to_owned());
-    listed.or_else(|| std::env::var("USER").ok())
+    account().map(|account| account.name).or_else(|| std::env::var("USER").ok())
+}
+
+/// The home directory of the account that we run as. As for ssh, the password database says it, and not `HOME`.
+pub(super) fn home_dir() -> Option<PathBuf> {
+    account().map(|account| account.dir).or_else(|| etcetera::home_dir().ok())
 }
 
 #[cfg(test)]
@@ -131,9 +138,12 @@ mod tests {
 
     #[test]
     fn tokens_and_variables_are_expanded() {
-        let home = etcetera::home_dir().unwrap();
+        let home = home_dir().unwrap();
         assert_eq!(expander().path("~/k_%h_%n").unwrap(), home.join("k_10.0.0.1_web"));
-        assert_eq!(expander().path("${HOME}/%%x").unwrap(), home.join("%x"));
+        assert_eq!(
+            expander().path("${CARGO_MANIFEST_DIR}/%%x").unwrap(),
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("%x")
+        );
         assert_eq!(expander().tokens("nc %h %p %r %k").unwrap(), "nc 10.0.0.1 2222 me key");
         assert_eq!(expander().tokens("%C").unwrap().len(), 40);
     }

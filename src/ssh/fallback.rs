@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::ConfigError;
 use super::aliases::{MAX_DEPTH, included_files, keyword_and_arguments};
-use super::expand::{Expander, local_user};
+use super::expand::{Expander, home_dir, local_user};
 use super::hop::Hop;
 use super::known_hosts::glob_match;
 
@@ -104,7 +104,7 @@ pub(super) fn resolve(file: Option<&Path>, hop: &Hop) -> Result<Vec<(String, Str
 }
 
 fn home(path: &str) -> PathBuf {
-    etcetera::home_dir().unwrap_or_default().join(path)
+    home_dir().unwrap_or_default().join(path)
 }
 
 struct Reader<'a> {

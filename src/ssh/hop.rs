@@ -2,7 +2,7 @@ use super::ConfigError;
 use super::config::check_name;
 
 /// A host as ProxyJump names it: `[user@]host[:port]`, or the same as a URI.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hop {
     pub(super) host: String,
     pub(super) user: Option<String>,

@@ -2,6 +2,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use russh::keys::agent::AgentSessionBinding;
 use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Algorithm, HashAlg, PublicKey, PublicKeyOrCertificate};
 use russh::{Names, Preferred, client};
@@ -12,8 +13,11 @@ use super::{HostConfig, HostKeyError, HostName, KnownHosts, Negotiated, Presente
 /// What stands between us and a man in the middle: the callbacks of a client connection.
 pub(super) struct HostKeyCheck {
     pub(super) host: HostConfig,
+    /// What known_hosts says of this host.
     pub(super) known: KnownHosts,
     pub(super) negotiated: Arc<OnceLock<Negotiated>>,
+    /// The signature algorithm that both sides agreed on for the host key.
+    pub(super) agreed: Arc<OnceLock<Algorithm>>,
     pub(super) fingerprint: Option<String>,
 }
 
@@ -31,7 +35,7 @@ pub(super) enum HandshakeError {
 impl HostKeyCheck {
     /// Only a key that known_hosts vouches for passes; under `accept-new` also one of a host that it does not know at all, which
     /// is then written down.
-    fn judge(&self, presented: &PublicKeyOrCertificate) -> Result<String, HostKeyError> {
+    async fn judge(&self, presented: &PublicKeyOrCertificate) -> Result<String, HostKeyError> {
         let name = HostName::of(&self.host);
         let key = presented.public_key();
         let fingerprint = fingerprint(&key);
@@ -41,13 +45,13 @@ impl HostKeyCheck {
         let is_certificate = matches!(presented, PublicKeyOrCertificate::Certificate(_));
         let verdict = verdict(&self.host, &self.known, presented);
         if verdict == Verdict::Unknown && self.host.accept_new {
-            let file =
-                PresentedKey::new(&self.host, copy(presented))?.trust().map_err(|error| match error {
-                    TrustError::HostKey(error) => error,
-                    error @ (TrustError::NoFile(_) | TrustError::Unwritable { .. }) => {
-                        HostKeyError::NotWritten(Box::new(error))
-                    }
-                })?;
+            let presented = Arc::new(PresentedKey::new(&self.host, copy(presented)).await?);
+            let file = presented.trust().await.map_err(|error| match error {
+                TrustError::HostKey(error) => error,
+                error @ (TrustError::NoFile(_) | TrustError::Unwritable { .. }) => {
+                    HostKeyError::NotWritten(Box::new(error))
+                }
+            })?;
             tracing::warn!(host = self.host.name, fingerprint, file = %file.display(), "accepted a new host key");
         } else {
             verdict.judge(&name, &fingerprint)?;
@@ -60,7 +64,7 @@ impl client::Handler for HostKeyCheck {
     type Error = HandshakeError;
 
     async fn check_server_key(&mut self, presented: &PublicKeyOrCertificate) -> Result<bool, HandshakeError> {
-        self.fingerprint = Some(self.judge(presented)?);
+        self.fingerprint = Some(self.judge(presented).await?);
         Ok(true)
     }
 
@@ -71,6 +75,7 @@ impl client::Handler for HostKeyCheck {
         session: &mut client::Session,
     ) -> Result<(), HandshakeError> {
         // Later calls are for re-keying, and change nothing that is shown.
+        self.agreed.get_or_init(|| names.key.clone());
         self.negotiated.get_or_init(|| Negotiated {
             kex: names.kex.as_ref().to_owned(),
             cipher: names.cipher.as_ref().to_owned(),
@@ -80,6 +85,37 @@ impl client::Handler for HostKeyCheck {
         });
         Ok(())
     }
+}
+
+/// Compares what a server proved itself with, its key and its signature as they came (RFC 4253 §8), with the algorithm that was
+/// agreed on. russh takes any signature that is valid, so a server, or somebody in the middle who can forge weak ones, could
+/// do with SHA-1 what was to be SHA-2.
+pub(super) fn check_agreed(agreed: &Algorithm, proof: &AgentSessionBinding) -> Result<(), HostKeyError> {
+    let (key, signature) = (first_word(proof.host_key()), first_word(proof.signature()));
+    let is_certificate = key.ends_with(CERTIFICATE_ENDING);
+    let expected_key = match (agreed, is_certificate) {
+        (Algorithm::Rsa { .. }, false) => "ssh-rsa".to_owned(),
+        (Algorithm::Rsa { .. }, true) => format!("ssh-rsa{CERTIFICATE_ENDING}"),
+        (other, false) => other.to_string(),
+        (other, true) => other.to_certificate_type(),
+    };
+    let wrong = [(&key, expected_key), (&signature, agreed.to_string())];
+    match wrong.into_iter().find(|(came, expected)| *came != expected) {
+        None => Ok(()),
+        Some((came, expected)) => Err(HostKeyError::NotAgreed { came: printable(came.as_bytes()), expected }),
+    }
+}
+
+/// How the names of certificate types end (OpenSSH's PROTOCOL.certkeys).
+const CERTIFICATE_ENDING: &str = "-cert-v01@openssh.com";
+
+/// The string that an encoded key or signature begins with (RFC 4253 §6.6): its algorithm.
+fn first_word(blob: &[u8]) -> String {
+    let word = blob.split_first_chunk().and_then(|(length, rest)| {
+        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+        rest.get(..length)
+    });
+    String::from_utf8_lossy(word.unwrap_or_default()).into_owned()
 }
 
 /// Looks at the key that a server presents, and goes no further.

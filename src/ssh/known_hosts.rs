@@ -8,6 +8,7 @@ use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey};
 use sha1::Sha1;
 
+use super::files::off_runtime;
 use super::{CertificateFault, CertificateRules, HostConfig, HostKeyError};
 
 /// The name under which a host's key is looked up.
@@ -157,12 +158,24 @@ enum Hosts {
 }
 
 impl KnownHosts {
-    /// Reads the files. One that doesn't exist is empty; one that can't be read is an error, never empty.
-    pub fn load(files: &[PathBuf]) -> Result<Self, KnownHostsError> {
+    /// Reads what the files say of `host`; entries for others are not kept. One that doesn't exist is empty; one that can't be
+    /// read is an error, never empty.
+    pub(super) async fn load(files: &[PathBuf], host: &HostName) -> Result<Self, KnownHostsError> {
+        let (first, files, host) = (files.first().cloned(), files.to_vec(), host.clone());
+        let timed_out = |source| KnownHostsError { file: first.unwrap_or_default(), source };
+        off_runtime(move || Self::read(&files, &host)).await.map_err(timed_out)?
+    }
+
+    /// The same, for whoever may wait.
+    pub(super) fn read(files: &[PathBuf], host: &HostName) -> Result<Self, KnownHostsError> {
         let mut known = Self::default();
         for file in files {
             match std::fs::read(file) {
-                Ok(bytes) => known.add(file, &String::from_utf8_lossy(&bytes)),
+                Ok(bytes) => {
+                    let text = String::from_utf8_lossy(&bytes);
+                    let entries = parse(file, &text);
+                    known.entries.extend(entries.filter(|entry| entry.is_for(host)));
+                }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(source) => return Err(KnownHostsError { file: file.clone(), source }),
             }
@@ -172,8 +185,7 @@ impl KnownHosts {
 
     /// Adds the entries of a file's text.
     pub fn add(&mut self, file: &Path, text: &str) {
-        let lines = text.lines().enumerate();
-        self.entries.extend(lines.filter_map(|(index, line)| Entry::parse(file, index + 1, line)));
+        self.entries.extend(parse(file, text));
     }
 
     /// Judges `key` as presented by `host`.
@@ -272,7 +284,17 @@ impl KnownHosts {
     }
 }
 
+fn parse(file: &Path, text: &str) -> impl Iterator<Item = Entry> {
+    let lines = text.lines().enumerate();
+    lines.filter_map(|(index, line)| Entry::parse(file, index + 1, line))
+}
+
 impl Entry {
+    /// Whether it counts for a host, under its name with port or without.
+    fn is_for(&self, host: &HostName) -> bool {
+        self.hosts.contains(&host.exact) || host.bare.as_ref().is_some_and(|bare| self.hosts.contains(bare))
+    }
+
     fn parse(file: &Path, line: usize, text: &str) -> Option<Self> {
         let mut fields = text.split_ascii_whitespace().peekable();
         let first = fields.next_if(|field| field.starts_with('@'));
@@ -283,14 +305,13 @@ impl Entry {
             Some(_) => return None,
         };
         let hosts = fields.next().filter(|hosts| !hosts.starts_with('#'))?;
-        let (_, blob) = (fields.next()?, fields.next()?);
-        Some(Self {
-            file: file.to_owned(),
-            line,
-            marker,
-            hosts: Hosts::parse(hosts)?,
-            key: russh::keys::parse_public_key_base64(blob).ok()?,
-        })
+        let (kind, blob) = (fields.next()?, fields.next()?);
+        let key = russh::keys::parse_public_key_base64(blob).ok()?;
+        // As ssh has it: what contradicts itself is no entry.
+        if kind != key.algorithm().as_str() {
+            return None;
+        }
+        Some(Self { file: file.to_owned(), line, marker, hosts: Hosts::parse(hosts)?, key })
     }
 }
 

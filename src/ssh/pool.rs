@@ -26,6 +26,9 @@ pub trait Pooled: Send + Sync + 'static {
 
     /// Whether so much comes over it just now that another channel would suffer.
     fn is_heavy(&self) -> bool;
+
+    /// Whether it did not answer when it was asked for a sign of life, and has not been heard of since.
+    fn is_suspect(&self) -> bool;
 }
 
 /// The bounds of a [`Pool`].
@@ -214,21 +217,63 @@ impl<C: Connect> Pool<C> {
                 return Err(PoolError::Full { host: host.to_owned(), connections, waited });
             }
         }
-        let _connecting = Counted::already(&entry, |queue| &mut queue.connecting);
+        let connecting = Counted::already(&entry, |queue| &mut queue.connecting);
         drop(waiting);
         match self.connect.connect(host).await {
             Ok(connection) => Ok(entry.add(connection, self.limits.channels_per_connection)),
-            Err(error) => Err(PoolError::Connect(entry.fail(error))),
+            Err(error) => {
+                let error = entry.fail(error);
+                drop(connecting);
+                self.forget_if_unused(host, entry);
+                Err(PoolError::Connect(error))
+            }
+        }
+    }
+
+    /// A connection to `host` that nobody else gets a place on: one that is idle, or a new one. It is given up with the lease.
+    pub async fn lease_alone(&self, host: &str) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
+        let lease = self.lease(host).await?;
+        if lease.take_all() {
+            return Ok(lease);
+        }
+        let entry = Arc::clone(lock(&self.hosts).entry(host.to_owned()).or_default());
+        let _connecting = Counted::new(&entry, |queue| &mut queue.connecting);
+        let connected = self.connect.connect(host).await;
+        connected
+            .map(|connection| entry.add(connection, 0))
+            .map_err(|error| PoolError::Connect(entry.fail(error)))
+    }
+
+    /// A host that nobody has reached, and nobody waits for, leaves nothing behind.
+    fn forget_if_unused(&self, host: &str, entry: Arc<HostOf<C>>) {
+        let mut hosts = lock(&self.hosts);
+        drop(entry);
+        if hosts.get(host).is_some_and(|entry| Arc::strong_count(entry) == 1 && lock(&entry.slots).is_empty())
+        {
+            hosts.remove(host);
         }
     }
 
     /// A place on a live connection to `host` beyond its planned capacity, for a short call such as a signal. None when
-    /// there is no connection.
-    pub fn borrow(&self, host: &str) -> Option<Lease<C::Connection>> {
+    /// there is no connection that `will_do`.
+    pub fn borrow(
+        &self,
+        host: &str,
+        will_do: impl Fn(&C::Connection) -> bool,
+    ) -> Option<Lease<C::Connection>> {
         let entry = Arc::clone(lock(&self.hosts).get(host)?);
         let slots = lock(&entry.slots);
-        let live = slots.iter().filter(|slot| !slot.connection.is_closed());
+        let live = slots.iter().filter(|slot| slot.is_usable() && will_do(&slot.connection));
         live.min_by_key(|slot| (slot.connection.is_heavy(), lock(&slot.state).in_use)).map(Lease::take)
+    }
+
+    /// Looks at every live connection to `host`.
+    pub fn each(&self, host: &str, look: impl Fn(&C::Connection)) {
+        let Some(entry) = lock(&self.hosts).get(host).cloned() else { return };
+        lock(&entry.slots)
+            .iter()
+            .filter(|slot| !slot.connection.is_closed())
+            .for_each(|slot| look(&slot.connection));
     }
 
     /// Gives up what is dead or has been idle for too long, and returns the idle ones.
@@ -277,7 +322,7 @@ impl<T: Pooled, E> Host<T, E> {
         if let Some(lease) = self.place(Load::Light) {
             return Step::Take(lease);
         }
-        let live = lock(&self.slots).len();
+        let live = lock(&self.slots).iter().filter(|slot| slot.is_usable()).count();
         let mut queue = lock(&self.queue);
         if queue.failures > failures {
             return match (self.place(Load::Any), &queue.last_failure) {
@@ -316,7 +361,9 @@ impl<T: Pooled, E> Host<T, E> {
         slots.retain(|slot| !slot.connection.is_closed() && !is_useless(&lock(&slot.state)));
         let free = |slot: &&Arc<Slot<T>>| {
             let state = lock(&slot.state);
-            state.in_use < state.capacity && (load == Load::Any || !slot.connection.is_heavy())
+            state.in_use < state.capacity
+                && slot.is_usable()
+                && (load == Load::Any || !slot.connection.is_heavy())
         };
         slots.iter().filter(free).max_by_key(|slot| lock(&slot.state).in_use).map(Lease::take)
     }
@@ -340,7 +387,7 @@ impl<T: Pooled, E> Host<T, E> {
         let mut slots = lock(&self.slots);
         let (expired, kept) = slots.drain(..).filter(|slot| !slot.connection.is_closed()).partition(|slot| {
             let state = lock(&slot.state);
-            state.in_use == 0 && state.idle_since.elapsed() >= idle
+            state.in_use == 0 && (state.capacity == 0 || state.idle_since.elapsed() >= idle)
         });
         *slots = kept;
         let expired: Vec<Arc<Slot<T>>> = expired;
@@ -348,7 +395,23 @@ impl<T: Pooled, E> Host<T, E> {
     }
 }
 
+impl<T: Pooled> Slot<T> {
+    fn is_usable(&self) -> bool {
+        !self.connection.is_closed() && !self.connection.is_suspect()
+    }
+}
+
 impl<T> Lease<T> {
+    /// Lets nobody else have a place on the connection any more; false when somebody has one.
+    fn take_all(&self) -> bool {
+        let mut state = lock(&self.slot.state);
+        let is_only = state.in_use == 1;
+        if is_only {
+            state.capacity = 0;
+        }
+        is_only
+    }
+
     fn take(slot: &Arc<Slot<T>>) -> Self {
         lock(&slot.state).in_use += 1;
         Self { slot: Arc::clone(slot) }

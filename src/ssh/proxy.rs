@@ -3,7 +3,7 @@ use std::pin::Pin;
 use std::process::Stdio;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader, ReadBuf};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, BufReader, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinSet;
 
@@ -38,12 +38,22 @@ impl ProxyCommand {
     }
 }
 
+/// Bytes of a line that are told; the rest of it is read and dropped.
+const LONGEST_LINE: u64 = 1000;
+/// Lines that are told of one command.
+const MOST_LINES: usize = 100;
+
 /// What it complains of may be the far end's words.
 async fn report(stderr: ChildStderr) {
-    let mut lines = BufReader::new(stderr).lines();
-    while let Ok(Some(line)) = lines.next_line().await {
-        let said: String = line.chars().filter(|c| !c.is_control()).collect();
-        tracing::warn!(said, "the ProxyCommand");
+    let (mut stderr, mut line, mut told, mut in_mid_line) = (BufReader::new(stderr), Vec::new(), 0, false);
+    while let Ok(1..) = (&mut stderr).take(LONGEST_LINE).read_until(b'\n', &mut line).await {
+        let begins = !std::mem::replace(&mut in_mid_line, !line.ends_with(b"\n"));
+        if begins && told < MOST_LINES {
+            let said: String = String::from_utf8_lossy(&line).chars().filter(|c| !c.is_control()).collect();
+            told += 1;
+            tracing::warn!(said, "the ProxyCommand");
+        }
+        line.clear();
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::HostConfig;
+use super::files::off_runtime;
 
 /// Where a passphrase or a password is had from. It is read when a login asks for it.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -77,7 +78,11 @@ impl SecretSource {
             Self::Env(name) => {
                 std::env::var(name).map(Into::into).map_err(|_| SecretError::NotSet(name.clone()))
             }
-            Self::File(file) => read_file(file),
+            Self::File(file) => {
+                let path = file.clone();
+                let late = |source| SecretError::Unreadable { file: file.clone(), source };
+                off_runtime(move || read_file(&path)).await.map_err(late)?
+            }
             Self::Command(command) => run(Command::new("/bin/sh").arg("-c").arg(command)).await,
         }
     }

@@ -1,7 +1,6 @@
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use russh::keys::agent::AgentIdentity;
@@ -12,7 +11,7 @@ use russh::keys::{HashAlg, PrivateKey};
 use russh::{AgentAuthError, Signer};
 use secrecy::SecretString;
 use tokio::net::UnixStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::key_file::{KeyFile, unlock};
 use super::{HostConfig, Question, Secrets};
@@ -39,34 +38,52 @@ pub(super) enum NoSignature {
 
 /// Tells a server that does not answer from a person, or an agent, who has not answered yet.
 #[derive(Clone, Default)]
-pub(super) struct Busy {
-    signing: Arc<AtomicBool>,
-    signed: Arc<AtomicBool>,
+pub(super) struct Busy(Arc<Mutex<Signing>>);
+
+#[derive(Default)]
+struct Signing {
+    /// How long signing has taken so far.
+    spent: Duration,
+    /// Since when something is being signed.
+    since: Option<Instant>,
 }
 
+/// The shortest time that is waited for the server before looking again whether something is being signed.
+const SHORTEST_WAIT: Duration = Duration::from_millis(50);
+
 impl Busy {
-    /// Waits so long for the server, but for the time when something is being signed.
+    /// Waits for the server, and takes the time from its `patience`, but for the time when something is being signed.
     pub(super) async fn within<T>(
         &self,
-        limit: Duration,
+        patience: &mut Duration,
         call: impl Future<Output = Result<T, NoSignature>>,
     ) -> Result<T, NoSignature> {
-        let mut call = pin!(call);
+        let (mut call, began, whole) = (pin!(call), Instant::now(), *patience);
         loop {
-            match timeout(limit, &mut call).await {
+            let result = timeout((*patience).max(SHORTEST_WAIT), &mut call).await;
+            *patience = whole.saturating_sub(began.elapsed().saturating_sub(self.spent()));
+            match result {
                 Ok(result) => return result,
-                // Signing goes on, or the server has had less than its time since.
-                Err(_) if self.signing.load(Relaxed) || self.signed.swap(false, Relaxed) => {}
-                Err(_) => return Err(NoSignature::ServerSilent),
+                Err(_) if patience.is_zero() => return Err(NoSignature::ServerSilent),
+                Err(_) => {}
             }
         }
     }
 
+    fn spent(&self) -> Duration {
+        let signing = self.signing();
+        signing.spent + signing.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn signing(&self) -> MutexGuard<'_, Signing> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     async fn during<T>(&self, signing: impl Future<Output = T>) -> T {
-        self.signing.store(true, Relaxed);
+        self.signing().since = Some(Instant::now());
         let result = signing.await;
-        self.signed.store(true, Relaxed);
-        self.signing.store(false, Relaxed);
+        let spent = self.spent();
+        *self.signing() = Signing { spent, since: None };
         result
     }
 }

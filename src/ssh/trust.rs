@@ -2,9 +2,11 @@ use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use russh::keys::{HashAlg, PublicKey, PublicKeyOrCertificate};
 
+use super::files::off_runtime;
 use super::host_key::{fingerprint, verdict};
 use super::{HostConfig, HostKeyError, HostName, KnownHosts, KnownHostsError, Verdict};
 
@@ -38,8 +40,12 @@ pub enum TrustError {
 }
 
 impl PresentedKey {
-    pub(super) fn new(host: &HostConfig, presented: PublicKeyOrCertificate) -> Result<Self, KnownHostsError> {
-        let verdict = verdict(host, &KnownHosts::load(&host.known_hosts)?, &presented);
+    pub(super) async fn new(
+        host: &HostConfig,
+        presented: PublicKeyOrCertificate,
+    ) -> Result<Self, KnownHostsError> {
+        let known = KnownHosts::load(&host.known_hosts, &HostName::of(host)).await?;
+        let verdict = verdict(host, &known, &presented);
         Ok(Self { host: host.clone(), presented, verdict })
     }
 
@@ -72,8 +78,14 @@ impl PresentedKey {
     /// Writes the key into the host's first known_hosts file and returns which one that is.
     ///
     /// It is one line, appended in one go while the file is locked against others who do this. Nothing is written when the
-    /// key is listed already, or when another one is.
-    pub fn trust(&self) -> Result<PathBuf, TrustError> {
+    /// key is listed already, or when another one is. Cancelling may leave it written.
+    pub async fn trust(self: Arc<Self>) -> Result<PathBuf, TrustError> {
+        let file = self.host.own_known_hosts.clone().unwrap_or_default();
+        let unwritable = |source| TrustError::Unwritable { file, source };
+        off_runtime(move || self.write()).await.map_err(unwritable)?
+    }
+
+    fn write(&self) -> Result<PathBuf, TrustError> {
         let name = HostName::of(&self.host);
         let file =
             self.host.own_known_hosts.as_ref().ok_or_else(|| TrustError::NoFile(self.host.name.clone()))?;
@@ -81,7 +93,7 @@ impl PresentedKey {
         let mut opened = open(file).map_err(unwritable)?;
         opened.lock().map_err(unwritable)?;
         // What was said about it before may have been changed by others.
-        let known = KnownHosts::load(&self.host.known_hosts).map_err(HostKeyError::from)?;
+        let known = KnownHosts::read(&self.host.known_hosts, &name).map_err(HostKeyError::from)?;
         match verdict(&self.host, &known, &self.presented) {
             Verdict::Known => return Ok(file.clone()),
             Verdict::Unknown => {}

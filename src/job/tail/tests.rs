@@ -20,6 +20,7 @@ impl Job {
             stdin: StdinPlan::Open,
             timeout: None,
             terminal: None,
+            pace: Default::default(),
         };
         Arc::new(Self::new(JobId::new("web1"), spec, Nonce::new(), RingLimits::default()))
     }

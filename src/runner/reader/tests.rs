@@ -54,6 +54,7 @@ fn job() -> Arc<Job> {
         stdin: StdinPlan::Open,
         timeout: None,
         terminal: None,
+        pace: Default::default(),
     };
     Arc::new(Job::new(JobId::new("h"), spec, Nonce::new(), RingLimits::default()))
 }

@@ -105,8 +105,8 @@ fn the_types_asked_for_are_those_listed() {
 #[test]
 fn only_a_missing_file_is_empty() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(KnownHosts::load(&[dir.path().join("missing")]).is_ok());
-    assert!(KnownHosts::load(&[dir.path().to_owned()]).is_err());
+    assert!(KnownHosts::read(&[dir.path().join("missing")], &HostName::new("web1", 22)).is_ok());
+    assert!(KnownHosts::read(&[dir.path().to_owned()], &HostName::new("web1", 22)).is_err());
 }
 
 proptest! {
@@ -115,4 +115,21 @@ proptest! {
         let verdict = judge(&text, "web1", 22, K1);
         prop_assert_eq!(verdict, Verdict::Unknown);
     }
+}
+
+#[test]
+fn a_line_whose_type_contradicts_its_key_is_no_entry() {
+    let line = |kind: &str| format!("web1 {kind} {}", K1.split_once(' ').unwrap().1);
+    assert_eq!(judge(&line("ssh-ed25519"), "web1", 22, K1), Verdict::Known);
+    assert_eq!(judge(&line("ssh-rsa"), "web1", 22, K1), Verdict::Unknown);
+}
+
+#[test]
+fn what_is_listed_for_others_is_not_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("kh");
+    let others: String = (0..1000).map(|n| format!("other{n} {K1}\n")).collect();
+    std::fs::write(&file, format!("{others}web* {K1}\n[web1]:2222 {K1}\n")).unwrap();
+    let known = KnownHosts::read(&[file], &HostName::new("web1", 2222)).unwrap();
+    assert_eq!(known.entries.iter().map(|entry| entry.line).collect::<Vec<_>>(), [1001, 1002]);
 }

@@ -15,6 +15,7 @@ const LIMITS: PoolLimits = PoolLimits {
 struct Fake {
     closed: AtomicBool,
     heavy: AtomicBool,
+    suspect: AtomicBool,
 }
 
 impl Pooled for Fake {
@@ -24,6 +25,10 @@ impl Pooled for Fake {
 
     fn is_heavy(&self) -> bool {
         self.heavy.load(Ordering::Relaxed)
+    }
+
+    fn is_suspect(&self) -> bool {
+        self.suspect.load(Ordering::Relaxed)
     }
 }
 
@@ -215,4 +220,43 @@ async fn a_login_that_fails_does_so_once_for_all_who_wait() {
         (Duration::from_secs(1), 1),
         "one attempt, not three"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspect_connection_is_not_leased_until_it_is_heard_of_again() {
+    let (pool, made, _) = pool();
+    let first = pool.lease("web1").await.unwrap();
+    first.connection().suspect.store(true, Ordering::Relaxed);
+    let _second = pool.lease("web1").await.unwrap();
+    assert_eq!(made.load(Ordering::Relaxed), 2);
+    assert!(pool.borrow("web1", |link| link.suspect.load(Ordering::Relaxed)).is_none());
+    first.connection().suspect.store(false, Ordering::Relaxed);
+    let _third = pool.lease("web1").await.unwrap();
+    assert_eq!(made.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_leases_alone_stays_alone() {
+    let (pool, made, _) = pool();
+    let _shared = pool.lease("web1").await.unwrap();
+    let alone = pool.lease_alone("web1").await.unwrap();
+    assert!(alone.is_only());
+    let _other = pool.lease("web1").await.unwrap();
+    assert!(alone.is_only(), "nobody else gets a place");
+    drop(alone);
+    assert_eq!(made.load(Ordering::Relaxed), 2);
+    pool.expire();
+    let idle = pool.lease_alone("web2").await.unwrap();
+    assert!(idle.is_only());
+    assert_eq!(made.load(Ordering::Relaxed), 3, "an idle one, or the first, is taken as it is");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_was_never_reached_is_forgotten() {
+    let (pool, _, broken) = pool();
+    broken.store(true, Ordering::Relaxed);
+    let (one, two) = tokio::join!(pool.lease("web1"), pool.lease("web1"));
+    assert!(one.is_err() && two.is_err());
+    assert!(pool.lease("web1").await.is_err());
+    assert!(lock(&pool.hosts).is_empty());
 }

@@ -1,0 +1,55 @@
+/// A machine, or container, from one start to the next: what two connections to one name must show before the process numbers
+/// seen over one of them mean anything over the other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Machine {
+    boot_id: String,
+    /// When process 1 was started, in clock ticks since the boot: tells the starts of a container.
+    init_started: u64,
+    /// The namespace of process ids, as the kernel names it.
+    pid_namespace: String,
+}
+
+/// A shell command that tells all of it on one line. Where there is no `/proc` it prints less, and that is no [`Machine`].
+pub(super) const TELL_MACHINE: &str = r#"{ sshjobs_boot= sshjobs_init=; { read -r sshjobs_boot </proc/sys/kernel/random/boot_id; read -r sshjobs_init </proc/1/stat; } 2>/dev/null; echo "sshjobs-machine:$sshjobs_boot $(readlink /proc/self/ns/pid 2>/dev/null) ${sshjobs_init##*) }"; }"#;
+
+/// Where a process's start stands behind its name in `/proc/PID/stat`, as proc(5) counts from the state (3) to starttime (22).
+const STARTTIME: usize = 22 - 3;
+
+impl Machine {
+    /// Finds the machine in what a login shell printed. None when the host does not tell all of it.
+    pub fn parse(stdout: &str) -> Option<Self> {
+        let mut words =
+            stdout.lines().find_map(|line| line.strip_prefix("sshjobs-machine:"))?.split_ascii_whitespace();
+        let (boot_id, pid_namespace) = (words.next()?, words.next()?);
+        let is_whole = boot_id.len() == 36 && pid_namespace.starts_with("pid:[");
+        let init_started = words.nth(STARTTIME).filter(|_| is_whole)?.parse().ok()?;
+        Some(Self { boot_id: boot_id.to_owned(), init_started, pid_namespace: pid_namespace.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn told() -> String {
+        let output = Command::new("/bin/sh").args(["-c", TELL_MACHINE]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn a_machine_is_itself_however_often_it_is_asked() {
+        let machine = Machine::parse(&told()).expect("this machine has /proc");
+        assert_eq!(Machine::parse(&told()), Some(machine));
+    }
+
+    #[test]
+    fn one_that_tells_less_is_none() {
+        let whole = told();
+        for cut in 0..whole.trim_end().rsplit_once(' ').unwrap().0.len() / 2 {
+            assert_eq!(Machine::parse(&whole[..cut]), None, "{:?}", &whole[..cut]);
+        }
+        assert_eq!(Machine::parse("sshjobs-machine:   \n"), None);
+    }
+}
