@@ -45,6 +45,7 @@ fn page(c: &mut Criterion) {
             max_bytes: 1 << 20,
             line_bytes: 1,
             render: Render::Clean,
+            keep: Default::default(),
         };
         group.bench_with_input(BenchmarkId::from_parameter(lines), &query, |b, query| {
             b.iter(|| Page::read(black_box(&ring), query));

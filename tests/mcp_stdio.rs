@@ -304,7 +304,8 @@ async fn a_person_behind_the_client_is_asked_on_a_page_that_the_client_opens() {
     let page = browse(format!("GET /{path} HTTP/1.1\r\nHost: {address}\r\n\r\n"));
     assert!(page.contains("passphrase of") && page.contains(HOST), "{page}");
     client.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}}));
-    let body = "answer=canary%2Bof%2Bthe%2Btest";
+    let form = page.split_once("name=form value=").unwrap().1.split('>').next().unwrap();
+    let body = format!("form={form}&answer=canary%2Bof%2Bthe%2Btest");
     let length = body.len();
     browse(format!("POST /{path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {length}\r\n\r\n{body}"));
     let reply = client.response(call);
@@ -323,9 +324,9 @@ async fn a_person_who_declines_is_not_asked_again_and_a_client_without_pages_is_
     let call = client.begin("tools/call", json!({"name": "ssh_run", "arguments": arguments}));
     let asked = client.asked("elicitation/create");
     client.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "decline"}}));
-    let declined = client.response(call)["result"]["structuredContent"].clone();
+    let declined = client.response(call)["result"]["_meta"]["sshjobs/error"].clone();
     let mut without = McpClient::start(&sshd.ssh_config());
-    let told = without.call("ssh_run", arguments)["structuredContent"].clone();
+    let told = without.call("ssh_run", arguments)["_meta"]["sshjobs/error"].clone();
     for error in [declined, told] {
         assert_eq!(error["code"], "auth_failed", "{error}");
         assert!(error["message"].as_str().unwrap().contains("which nobody gives"), "{error}");

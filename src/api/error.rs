@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Ending;
-use crate::job::PlanError;
+use crate::job::{PlanError, TooSlow};
 use crate::runner::{SignalError, SpawnError, Tombstone, WriteError, chain};
 use crate::ssh::{CertificateFault, ChannelError, ConfigError, ConnectError, HostKeyError};
 
@@ -365,6 +365,16 @@ impl From<SignalError> for Error {
                 Self::new(Code::Timeout, message, "look with ssh_jobs whether the job has ended").retryable()
             }
         }
+    }
+}
+
+impl From<TooSlow> for Error {
+    fn from(error: TooSlow) -> Self {
+        Self::new(
+            Code::Timeout,
+            error.to_string(),
+            "use a simpler pattern: fewer or smaller counted repetitions",
+        )
     }
 }
 

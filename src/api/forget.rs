@@ -11,15 +11,15 @@ use crate::output::Selection;
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForgetRequest {
-    /// The job, as ssh_spawn named it.
+    /// Job from ssh_spawn.
     pub job_id: String,
-    /// job, the default: the job and its output; output: only its output.
+    /// output: only its output.
     #[serde(default)]
     pub what: ForgetWhat,
-    /// With what=output: whose output to give up. It counts as gone for readers whose cursor lies before it.
+    /// With what=output.
     #[serde(default)]
     pub stream: StreamArg,
-    /// Kill the job first if it still runs (what=job).
+    /// Kill the job first if it still runs.
     #[serde(default)]
     pub force: bool,
 }

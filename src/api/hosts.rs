@@ -12,11 +12,11 @@ use crate::ssh::{ConfigError, ConnectError, Negotiated, Setting, Source};
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostsRequest {
-    /// Connect to this host and report what came of it.
+    /// Connect to this one and report.
     #[serde(default)]
     #[schemars(with = "String")]
     pub host: Option<String>,
-    /// List only hosts with this tag of their configuration.
+    /// List only hosts with this tag.
     #[serde(default)]
     #[schemars(with = "String")]
     pub tag: Option<String>,
@@ -58,8 +58,10 @@ pub struct HostEntry {
     /// Whether there is a live connection.
     pub connected: bool,
     /// How many.
+    #[serde(skip_serializing_if = "is_none_of_it")]
     pub connections: usize,
     /// How many channels are in use on them.
+    #[serde(skip_serializing_if = "is_none_of_it")]
     pub channels_in_use: usize,
     /// How the server names itself.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,6 +103,11 @@ pub struct SettingEntry {
     pub value: String,
     /// Where it is set: ssh_config, or a table of the configuration.
     pub source: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_none_of_it(count: &usize) -> bool {
+    *count == 0
 }
 
 /// How many names are resolved at a time; each takes a run of ssh.

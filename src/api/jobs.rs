@@ -2,6 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clamp::Clamps;
+use super::lean::is_zero;
 use super::{Clamped, Ending, Error, JobState, Service};
 use crate::job::Job;
 
@@ -9,19 +10,19 @@ use crate::job::Job;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobsRequest {
-    /// Only jobs on this host.
+    /// On this host.
     #[serde(default)]
     #[schemars(with = "String")]
     pub host: Option<String>,
-    /// Only jobs with this label.
+    /// With this label.
     #[serde(default)]
     #[schemars(with = "String")]
     pub label: Option<String>,
-    /// Only jobs in this state.
+    /// In this state.
     #[serde(default)]
     #[schemars(with = "JobState")]
     pub state: Option<JobState>,
-    /// How many at most, 1 to 1000. Default 100.
+    /// Default 100.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub limit: Option<i64>,
@@ -71,13 +72,20 @@ pub struct JobEntry {
     #[schemars(with = "u64")]
     pub ended_at: Option<u64>,
     /// Lines it has printed.
+    #[serde(skip_serializing_if = "is_zero")]
     pub total_lines: u64,
     /// Bytes it has printed.
+    #[serde(skip_serializing_if = "is_zero")]
     pub total_bytes: u64,
     /// Lines that are no longer kept.
+    #[serde(skip_serializing_if = "is_zero")]
     pub dropped_lines: u64,
     /// Milliseconds since it last printed anything.
+    #[serde(skip_serializing_if = "is_zero")]
     pub silent_ms: u64,
+    /// The last lines it has printed, where they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
 }
 
 const SHOWN_OF_COMMAND: usize = 200;
@@ -115,7 +123,7 @@ impl JobEntry {
         Self {
             job_id: job.id.to_string(),
             host: job.spec.host.clone(),
-            command: shortened(&job.spec.command),
+            command: shortened(&job.spec.command, SHOWN_OF_COMMAND),
             label: job.spec.label.clone(),
             ending: Ending::of(&status.phase),
             started_at: status.started_at,
@@ -126,13 +134,14 @@ impl JobEntry {
             total_bytes: status.total_bytes,
             dropped_lines: status.dropped_lines,
             silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
+            last_lines: Vec::new(),
         }
     }
 }
 
 /// A list of jobs must not grow with their scripts.
-fn shortened(command: &str) -> String {
-    match command.char_indices().nth(SHOWN_OF_COMMAND) {
+pub(super) fn shortened(command: &str, most: usize) -> String {
+    match command.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", command.split_at(end).0),
         None => command.to_owned(),
     }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clamp::Clamps;
+use super::lean::{is_false, is_zero};
 use super::tail::{MOST_BYTES, MOST_LINES};
 use super::{Clamped, Code, Ending, Error, RenderArg, Service, StreamArg};
 use crate::output::{Content, PageLine, ReadQuery, Reading, Render, Stream, Unit, render};
@@ -12,35 +13,33 @@ use crate::output::{Content, PageLine, ReadQuery, Reading, Render, Stream, Unit,
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadRequest {
-    /// The job, as ssh_spawn named it.
+    /// Job from ssh_spawn.
     pub job_id: String,
-    /// What offset and length count: lines, chars (of the rendered text, line ends included) or bytes (as they came; to get
-    /// them so, use encoding base64).
+    /// What offset and length count.
     #[serde(default)]
     pub unit: UnitArg,
-    /// How much to skip from the job's start; negative: how far before the end to start. 500 starts at line 501, -20 at the
-    /// last 20.
+    /// How much to skip; negative counts from the end: -20 is the last 20.
     #[serde(default)]
     pub offset: i64,
-    /// How much to return: lines 1 to 10000, default 1000; chars and bytes 1 to 32000, default 8000.
+    /// How much to return. Default 1000 lines, 8000 chars or bytes.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub length: Option<i64>,
-    /// The same as length.
+    /// Same as length.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub limit: Option<i64>,
-    /// Of lines: bytes of text in the reply, up to 262144; ends on a line border. Default 32768.
+    /// Bytes of lines to return. Default 32768.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub max_bytes: Option<i64>,
-    /// Which stream to read; positions count within it.
+    /// Positions count within it.
     #[serde(default)]
     pub stream: StreamArg,
-    /// clean: without control sequences, of a progress bar the last frame; raw: as it came.
+    /// clean: without control sequences.
     #[serde(default)]
     pub render: RenderArg,
-    /// Of bytes: utf8 for their text, rendered; base64 for the bytes exactly as they came.
+    /// base64: bytes exactly as they came.
     #[serde(default)]
     pub encoding: Encoding,
 }
@@ -92,10 +91,12 @@ pub struct ReadReply {
     /// How much there is in all, so far. A running job's unfinished line counts only in bytes of one stream.
     pub total: u64,
     /// How much comes behind this part.
+    #[serde(skip_serializing_if = "is_zero")]
     pub remaining: u64,
     /// Whether there is more behind this part already.
     pub has_more: bool,
     /// Where the part that is still kept begins.
+    #[serde(skip_serializing_if = "is_zero")]
     pub available_from: u64,
     /// Number of the first line here, as ssh_tail counts; absent when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -114,6 +115,7 @@ pub struct ReadReply {
     #[serde(flatten)]
     pub ending: Ending,
     /// Whether the job seems to wait for input.
+    #[serde(skip_serializing_if = "is_false")]
     pub awaiting_input: bool,
     /// Arguments that were out of range, and what was used.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -5,63 +5,64 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::clamp::Clamps;
+use super::lean::is_zero;
 use super::tail::{MOST_BYTES, MOST_LINES};
 use super::{Clamped, Ending, Error, Service, SpawnRequest};
 use crate::job::{Job, StdinPlan};
-use crate::output::{LineNo, Render, Selection};
+use crate::output::{LineNo, Render, Selection, Stream};
 
 /// Run a command and wait for its end.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunRequest {
-    /// Host name; ssh_hosts lists them.
+    /// Host name from ssh_hosts.
     pub host: String,
-    /// Command line, run by the login shell as `ssh HOST COMMAND` would.
+    /// Shell command line.
     pub command: String,
-    /// Directory to run it in; default the home directory, where `~/` leads too.
+    /// Working directory; default home.
     #[serde(default)]
     #[schemars(with = "String")]
     pub cwd: Option<String>,
-    /// Environment variables to set. Values never appear in the host's process list.
+    /// Variables to set; kept out of the process list.
     #[serde(default)]
     #[schemars(with = "std::collections::BTreeMap<String, String>")]
     pub env: std::collections::BTreeMap<String, secrecy::SecretString>,
-    /// Text to send to stdin. Without it stdin is empty.
+    /// Text for stdin. Without it stdin is empty.
     #[serde(default)]
     #[schemars(with = "String")]
     pub stdin: Option<secrecy::SecretString>,
-    /// Run it on a terminal: programs that ask for one prompt, and control keys work. All output is then stdout.
+    /// Run on a terminal, for programs that prompt. All output is then stdout.
     #[serde(default)]
     pub pty: bool,
-    /// The terminal's width in characters, 1 to 1000. Default 80.
+    /// Terminal width. Default 80.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 1, max = 1000))]
     pub cols: Option<i64>,
-    /// The terminal's height in rows, 1 to 1000. Default 24.
+    /// Terminal height. Default 24.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 1, max = 1000))]
     pub rows: Option<i64>,
-    /// The terminal's kind, TERM there. Default xterm-256color.
+    /// TERM. Default xterm-256color.
     #[serde(default)]
     #[schemars(with = "String")]
     pub term: Option<String>,
-    /// A word to find the job by in ssh_jobs.
+    /// Word to find the job by in ssh_jobs.
     #[serde(default)]
     #[schemars(with = "String")]
     pub label: Option<String>,
-    /// End the whole process tree after this many seconds.
+    /// End the process tree after this many seconds.
     #[serde(default)]
     #[schemars(with = "u64", range(min = 1, max = 31_536_000))]
     pub timeout_s: Option<u64>,
-    /// A repeated call with the same key returns the first call's job and starts nothing.
+    /// A repeated call with the same key returns the first call's job.
     #[serde(default)]
     #[schemars(with = "String")]
     pub idempotency_key: Option<String>,
-    /// How long to wait for the end, in milliseconds; the job then goes on and can be followed. Default 30000.
+    /// How long to wait for the end; the job then goes on. Default 30000.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub wait_ms: Option<i64>,
-    /// Bytes of output in the reply, up to 262144. Default 32768.
+    /// Bytes of output to return. Default 32768.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub max_bytes: Option<i64>,
@@ -82,11 +83,16 @@ pub struct RunReply {
     /// The first lines of the output; all of them when nothing is left out, none when the first ones are no longer kept.
     pub head: Vec<String>,
     /// How many lines between head and tail are left out.
+    #[serde(skip_serializing_if = "is_zero")]
     pub omitted_lines: u64,
     /// The last lines of the output, when some are left out before them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tail: Vec<String>,
+    /// Numbers of the lines here that are stderr; head begins with line 1, and tail ends with line total_lines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stderr_lines: Vec<u64>,
     /// How many of the lines left out are no longer kept.
+    #[serde(skip_serializing_if = "is_zero")]
     pub dropped_lines: u64,
     /// Lines printed, which is the number of the newest.
     pub total_lines: u64,
@@ -167,6 +173,11 @@ impl RunReply {
                 half = half.min(count - tail.len());
                 head.truncate(half);
             }
+            let shown = |line_no: u64| {
+                line_no <= head.len() as u64 || line_no > status.total_lines - tail.len() as u64
+            };
+            let stderr = ring.lines_after(LineNo::START, Selection::Only(Stream::Stderr));
+            let stderr_lines = stderr.map(|line| line.line_no.value()).filter(|no| shown(*no)).collect();
             let omitted_lines = status.total_lines - head.len() as u64 - tail.len() as u64;
             let ended = log.outcome().is_some();
             let id = &job.id;
@@ -186,6 +197,7 @@ impl RunReply {
                 head,
                 omitted_lines,
                 tail,
+                stderr_lines,
                 dropped_lines: status.dropped_lines,
                 total_lines: status.total_lines,
                 read_omitted,

@@ -2,33 +2,35 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clamp::Clamps;
+use super::lean::is_zero;
 use super::tail::{MOST_BYTES, regex};
 use super::{Clamped, Error, Service, StreamArg, StreamName};
+use crate::job::Matching;
 use crate::output::{LineNo, Match, Search, SearchQuery};
 
 /// Look for a pattern in a job's output.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchRequest {
-    /// The job, as ssh_spawn named it.
+    /// Job from ssh_spawn.
     pub job_id: String,
-    /// Regular expression that a line must match; (?i) at its start ignores case.
+    /// Regex; (?i) ignores case.
     pub pattern: String,
-    /// Which stream to look through.
+    /// Which stream.
     #[serde(default)]
     pub stream: StreamArg,
-    /// Only lines behind this one: last_line_no of the reply before, to go on.
+    /// To go on: last_line_no of the previous reply.
     #[serde(default)]
     pub since_line_no: i64,
-    /// Lines to show before and after each match, 0 to 20. Default 2.
+    /// Lines around each match. Default 2.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub context: Option<i64>,
-    /// Matches in the reply, 1 to 1000. Default 50.
+    /// Default 50.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub max_matches: Option<i64>,
-    /// Bytes of text in the reply, up to 262144. Default 32768.
+    /// Bytes to return. Default 32768.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub max_bytes: Option<i64>,
@@ -44,7 +46,12 @@ pub struct SearchReply {
     /// Whether the job's output goes on behind last_line_no.
     pub has_more: bool,
     /// How many lines behind since_line_no were evicted before they could be looked at.
+    #[serde(skip_serializing_if = "is_zero")]
     pub dropped_lines: u64,
+    /// What that means, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub note: Option<String>,
     /// Arguments that were out of range, and what was used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clamped: Vec<Clamped>,
@@ -69,7 +76,8 @@ pub struct MatchEntry {
 }
 
 impl Service {
-    /// Looks through the kept lines of a job in their clean view, a piece at a time: nobody who appends has to wait.
+    /// Looks through the kept lines of a job in their clean view, a piece at a time: nobody who appends has to wait. A pattern that
+    /// takes too long ends it with what was found so far, and `has_more`.
     pub async fn search(&self, request: SearchRequest) -> Result<SearchReply, Error> {
         let job = self.job(&request.job_id)?;
         let mut clamps = Clamps::default();
@@ -77,24 +85,43 @@ impl Service {
         let newest = i64::try_from(job.status().total_lines).unwrap_or(i64::MAX);
         let cursor = LineNo::new(clamps.clamp("since_line_no", request.since_line_no, 0..=newest));
         let query = SearchQuery {
-            pattern: regex("pattern", &request.pattern)?,
             cursor,
             selection: request.stream.into(),
             context: clamps.size("context", request.context.unwrap_or(2), 0..=20)?,
             max_matches: clamps.size("max_matches", request.max_matches.unwrap_or(50), 1..=1000)?,
             max_bytes: clamps.size("max_bytes", max_bytes, 1..=MOST_BYTES)?,
         };
+        let mut matching = Matching::new([Some(regex("pattern", &request.pattern)?)]);
         let mut search = job.read_log(|log| Search::new(query, log.ring()));
+        let mut looked = 0;
         while let Some(lines) = job.read_log(|log| search.fetch(log.ring())) {
-            search.look(lines);
-            tokio::task::yield_now().await;
+            let fetched = lines.len();
+            let found = matching.look(lines.iter().map(|fetched| fetched.line.text.clone()).collect()).await;
+            looked += found.len();
+            if looked == 0 {
+                return Err(matching.too_slow().into());
+            }
+            let is_spent = found.len() < fetched;
+            for (fetched, [is_match]) in lines.into_iter().zip(found) {
+                search.take(fetched, is_match == Some(true));
+            }
+            if is_spent {
+                break;
+            }
         }
         let dropped_lines = search.dropped_lines();
         let (matches, last) = search.finish();
         let has_more =
             job.read_log(|log| log.ring().lines_after(last, request.stream.into()).next().is_some());
         let matches = matches.into_iter().map(MatchEntry::from).collect();
-        Ok(SearchReply { matches, last_line_no: last.value(), has_more, dropped_lines, clamped: clamps.0 })
+        let note = (dropped_lines > 0).then(|| {
+            format!(
+                "{dropped_lines} lines were no longer kept and could not be searched; search while the job runs, or raise \
+                 limits.ring_buffer_lines"
+            )
+        });
+        let last_line_no = last.value();
+        Ok(SearchReply { matches, last_line_no, has_more, dropped_lines, note, clamped: clamps.0 })
     }
 }
 

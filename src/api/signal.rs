@@ -12,13 +12,13 @@ use crate::runner::{self, Unverified};
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignalRequest {
-    /// The job, as ssh_spawn named it.
+    /// Job from ssh_spawn.
     pub job_id: String,
-    /// The signal: TERM, SIGTERM or 15. Default TERM.
+    /// Name or number. Default TERM.
     #[serde(default)]
     #[schemars(with = "String")]
     pub signal: Option<String>,
-    /// Send KILL to whatever still lives after so many milliseconds; at most 45000.
+    /// Send KILL to what still lives after this long, up to 45000.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub grace_ms: Option<i64>,

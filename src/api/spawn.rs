@@ -13,46 +13,46 @@ use crate::job::{Job, JobSpec, Pace, StdinPlan, Terminal};
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SpawnRequest {
-    /// Host name; ssh_hosts lists them.
+    /// Host name from ssh_hosts.
     pub host: String,
-    /// Command line, run by the login shell as `ssh HOST COMMAND` would.
+    /// Shell command line.
     pub command: String,
-    /// Directory to run it in; default the home directory, where `~/` leads too. Exit status 125 when there is none.
+    /// Working directory; default home. Exit status 125 when missing.
     #[serde(default)]
     #[schemars(with = "String")]
     pub cwd: Option<String>,
-    /// Environment variables to set. Values never appear in the host's process list.
+    /// Variables to set; kept out of the process list.
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     pub env: BTreeMap<String, SecretString>,
-    /// Text to send to stdin, followed by its end. Without it stdin stays open.
+    /// Text for stdin, then its end. Without it stdin stays open.
     #[serde(default)]
     #[schemars(with = "String")]
     pub stdin: Option<SecretString>,
-    /// Run it on a terminal: programs that ask for one prompt, and control keys work. All output is then stdout.
+    /// Run on a terminal, for programs that prompt. All output is then stdout.
     #[serde(default)]
     pub pty: bool,
-    /// The terminal's width in characters, 1 to 1000. Default 80.
+    /// Terminal width. Default 80.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 1, max = 1000))]
     pub cols: Option<i64>,
-    /// The terminal's height in rows, 1 to 1000. Default 24.
+    /// Terminal height. Default 24.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 1, max = 1000))]
     pub rows: Option<i64>,
-    /// The terminal's kind, TERM there. Default xterm-256color.
+    /// TERM. Default xterm-256color.
     #[serde(default)]
     #[schemars(with = "String")]
     pub term: Option<String>,
-    /// A word to find the job by in ssh_jobs.
+    /// Word to find the job by in ssh_jobs.
     #[serde(default)]
     #[schemars(with = "String")]
     pub label: Option<String>,
-    /// End the whole process tree after this many seconds.
+    /// End the process tree after this many seconds.
     #[serde(default)]
     #[schemars(with = "u64", range(min = 1, max = 31_536_000))]
     pub timeout_s: Option<u64>,
-    /// A repeated call with the same key returns the first call's job and starts nothing.
+    /// A repeated call with the same key returns the first call's job.
     #[serde(default)]
     #[schemars(with = "String")]
     pub idempotency_key: Option<String>,

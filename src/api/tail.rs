@@ -8,52 +8,69 @@ use tokio::time::Instant;
 use super::clamp::Clamps;
 use super::{Code, Error, Service, TailReply};
 use crate::job::{TooManyReaders, Wait};
-use crate::output::{LineNo, PageQuery, Render, Selection, Stream};
+use crate::output::{Keep, LineNo, PageQuery, Render, Selection, Stream};
 
 /// Read a job's output behind a cursor, waiting for news if there is none.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TailRequest {
-    /// The job, as ssh_spawn named it.
+    /// Job from ssh_spawn.
     pub job_id: String,
-    /// The cursor: last_line_no of the reply before; 0, the default, for the beginning.
+    /// Cursor: last_line_no of the previous reply; 0 (default) is the beginning.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub since_line_no: Option<i64>,
-    /// Instead of a cursor of your own: a name under which the server keeps one. Each call returns what is new since the
-    /// last call with that name; since_line_no puts it elsewhere.
+    /// Name under which the server keeps the cursor for you.
     #[serde(default)]
     #[schemars(with = "String", length(min = 1, max = 64))]
     pub reader: Option<String>,
-    /// How long to wait for a new line, in milliseconds; at most 50000 unless the server is configured otherwise. 0 answers at
-    /// once.
+    /// How long to wait for news, up to 50000. Default 0.
     #[serde(default)]
     pub wait_ms: i64,
-    /// Lines in the reply, 1 to 10000. Default 500.
+    /// Lines to return, up to 10000. Default 500.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub max_lines: Option<i64>,
-    /// Bytes of text in the reply, up to 262144; ends on a line border. Default 32768.
+    /// Bytes to return, up to 262144. Default 32768.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub max_bytes: Option<i64>,
-    /// Which stream to read.
+    /// Which stream.
     #[serde(default)]
     pub stream: StreamArg,
-    /// Wait until a line, or the unfinished one, matches this regular expression; the reply ends with that line.
+    /// Of more than max_lines: the first, or the last (skipping the others).
+    #[serde(default)]
+    pub keep: KeepArg,
+    /// Return only lines matching this regex, skipping the others.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub filter: Option<String>,
+    /// Wait until a line matches this regex; return the lines up to it.
     #[serde(default)]
     #[schemars(with = "String")]
     pub until: Option<String>,
-    /// Wait until the job has printed nothing for so many milliseconds.
+    /// Wait until nothing was printed for this long.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub quiet_ms: Option<i64>,
-    /// lean: lines as strings; records: with number, stream and time.
+    /// records: with number, stream and time.
     #[serde(default)]
     pub format: Format,
-    /// clean: without control sequences, of a progress bar the last frame; raw: as it came.
+    /// clean: without control sequences.
     #[serde(default)]
     pub render: RenderArg,
+}
+
+/// Which lines a reply keeps when there are more than it may hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum KeepArg {
+    /// The oldest.
+    #[default]
+    First,
+    /// The newest; with `until`, those up to the match.
+    Last,
 }
 
 /// Which output stream.
@@ -113,6 +130,8 @@ impl TailRequest {
             max_lines: None,
             max_bytes: None,
             stream: StreamArg::Both,
+            keep: KeepArg::First,
+            filter: None,
             until: None,
             quiet_ms: None,
             format: Format::Lean,
@@ -143,6 +162,7 @@ impl Service {
         let wait = Wait {
             patience: Duration::from_millis(clamps.wait_ms("wait_ms", request.wait_ms, longest)),
             until: request.until.as_deref().map(|pattern| regex("until", pattern)).transpose()?,
+            filter: request.filter.as_deref().map(|pattern| regex("filter", pattern)).transpose()?,
             quiet: request.quiet_ms.map(|quiet| {
                 let longest = i64::try_from(longest).unwrap_or(i64::MAX);
                 Duration::from_millis(clamps.clamp("quiet_ms", quiet, 10..=longest))
@@ -150,7 +170,7 @@ impl Service {
             known_bytes,
         };
         let Some(reader) = &request.reader else {
-            let tail = job.tail(&query, &wait).await;
+            let tail = job.tail(&query, &wait).await?;
             let awaiting_input = self.awaits_input(&job, query.selection).await;
             return Ok(TailReply::new(tail, request.format, awaiting_input, clamps.0));
         };
@@ -162,11 +182,11 @@ impl Service {
         loop {
             let cursor = job.readers.cursor(reader).map_err(too_many_readers)?;
             let patience = deadline.saturating_duration_since(Instant::now());
-            let tail = job.tail(&PageQuery { cursor, ..query }, &Wait { patience, ..wait.clone() }).await;
+            let tail = job.tail(&PageQuery { cursor, ..query }, &Wait { patience, ..wait.clone() }).await?;
             let awaiting_input = self.awaits_input(&job, query.selection).await;
             // The cursor moves last: a call that is cancelled has taken nothing. One with the same name may have been
             // faster; then it is for us to read on.
-            let read = tail.page.last_line_no(cursor);
+            let read = tail.page.last_line_no;
             if job.readers.advance(reader, cursor, read).map_err(too_many_readers)? {
                 return Ok(TailReply::new(tail, request.format, awaiting_input, clamps.0));
             }
@@ -192,6 +212,7 @@ impl Service {
             max_bytes: clamps.size("max_bytes", max_bytes, 1..=MOST_BYTES)?,
             line_bytes: if request.format == Format::Records { RECORD_BYTES } else { 1 },
             render: request.render.into(),
+            keep: request.keep.into(),
         })
     }
 }
@@ -218,6 +239,15 @@ pub(super) fn regex(field: &str, pattern: &str) -> Result<Regex, Error> {
             "correct the pattern; a backslash before a special character makes it literal",
         )
     })
+}
+
+impl From<KeepArg> for Keep {
+    fn from(keep: KeepArg) -> Self {
+        match keep {
+            KeepArg::First => Self::First,
+            KeepArg::Last => Self::Last,
+        }
+    }
 }
 
 impl From<StreamArg> for Selection {

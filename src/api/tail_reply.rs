@@ -1,9 +1,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::lean::{is_false, is_one, is_zero};
 use super::tail::Format;
 use super::{Clamped, Ending};
-use crate::job::{ReturnedBecause, Tail};
+use crate::job::{ReturnedBecause, Tail, shown_end};
 use crate::output::{LineNo, PageLine, Stream};
 
 /// The lines behind the cursor, and how the job stands.
@@ -35,15 +36,21 @@ pub struct TailReply {
     /// State, exit_status and exit_signal.
     #[serde(flatten)]
     pub ending: Ending,
-    /// Whether lines between the cursor and the first line here are gone.
+    /// Whether lines between the cursor and last_line_no are gone.
     pub buffer_truncated: bool,
     /// How many. Of one stream it may count lines of the other that went with them.
+    #[serde(skip_serializing_if = "is_zero")]
     pub dropped_lines: u64,
-    /// The oldest line still kept, or the next to come.
+    /// Lines between the cursor and last_line_no that keep or filter left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skipped_lines: u64,
+    /// The oldest line still kept, or the next to come; absent when it is the first.
+    #[serde(skip_serializing_if = "is_one")]
     pub first_available_line_no: u64,
     /// How many lines the job has printed, which is the number of the newest.
     pub total_lines: u64,
     /// Whether more lines are there already: read on without waiting.
+    #[serde(skip_serializing_if = "is_false")]
     pub has_more: bool,
     /// Unfinished last lines, such as prompts: shown, not consumed. Of a long one the last 2048 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,8 +58,10 @@ pub struct TailReply {
     pub partial: Option<Partial>,
     /// Whether the job seems to wait for input: its line is unfinished, it is silent, and a process of it reads its stdin (or
     /// may, and the line has the shape of a prompt).
+    #[serde(skip_serializing_if = "is_false")]
     pub awaiting_input: bool,
     /// Milliseconds since the job last printed anything.
+    #[serde(skip_serializing_if = "is_zero")]
     pub silent_ms: u64,
     /// What ended the wait.
     pub returned_because: Because,
@@ -124,13 +133,10 @@ pub enum Because {
     Timeout,
 }
 
-/// An unfinished line may be as long as lines may be; a reply shows the end of it.
-const SHOWN_OF_PARTIAL: usize = 2048;
-
 impl TailReply {
     pub(super) fn new(tail: Tail, format: Format, awaiting_input: bool, clamped: Vec<Clamped>) -> Self {
         let still_running = tail.still_running();
-        let last_line_no = tail.page.last_line_no(tail.cursor).value();
+        let last_line_no = tail.page.last_line_no.value();
         let Tail { page, partial, status, because, .. } = tail;
         let numbers = |wanted: fn(&PageLine) -> bool| {
             page.lines.iter().filter(|line| wanted(line)).map(|line| line.line_no.value()).collect()
@@ -145,6 +151,7 @@ impl TailReply {
             ending: Ending::of(&status.phase),
             buffer_truncated: page.dropped_lines > 0,
             dropped_lines: page.dropped_lines,
+            skipped_lines: page.skipped_lines,
             first_available_line_no: status.first_available.value(),
             total_lines: status.total_lines,
             has_more: page.has_more,
@@ -165,7 +172,7 @@ impl Partial {
     fn of(partials: Vec<(Stream, String)>) -> Option<Self> {
         let mut partial = Self::default();
         for (stream, text) in partials {
-            let text = shown_end(text);
+            let text = shown(text);
             match stream {
                 Stream::Stdout => partial.stdout = Some(text),
                 Stream::Stderr => partial.stderr = Some(text),
@@ -175,11 +182,10 @@ impl Partial {
     }
 }
 
-/// The end of an unfinished line is what tells: a prompt, or how far a progress bar has come.
-fn shown_end(text: String) -> String {
-    let Some(cut) = text.len().checked_sub(SHOWN_OF_PARTIAL).filter(|cut| *cut > 0) else { return text };
-    let end = (cut..=text.len()).find_map(|at| text.get(at..)).unwrap_or_default();
-    format!("…{end}")
+/// Of a long line its end, marked as such.
+fn shown(text: String) -> String {
+    let end = shown_end(&text);
+    if end.len() == text.len() { text } else { format!("…{end}") }
 }
 
 impl From<PageLine> for Record {

@@ -8,22 +8,43 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::clamp::Clamps;
-use super::{Clamped, Code, Error, JobEntry, Service};
+use super::jobs::shortened;
+use super::lean::is_false;
+use super::{Clamped, Code, Ending, Error, JobEntry, Service};
 use crate::job::Job;
+use crate::output::{Keep, LineNo, Page, PageQuery, Render, Selection};
 
 /// Wait for the end of jobs.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WaitRequest {
-    /// The jobs, as ssh_spawn named them; 1 to 1000.
+    /// Jobs from ssh_spawn.
     pub job_ids: Vec<String>,
-    /// all: until every one has ended; any: until one of them has.
+    /// Wait for the end of all, or of any.
     #[serde(default)]
     pub mode: WaitMode,
-    /// How long to wait, in milliseconds; at most 50000 unless the server is configured otherwise. Default 30000.
+    /// Up to 50000. Default 30000.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub wait_ms: Option<i64>,
+    /// Last lines of output to return, up to 100 a job. Default 0.
+    #[serde(default)]
+    pub last_lines: i64,
+    /// Whose last lines.
+    #[serde(default)]
+    pub last_lines_of: LastLinesOf,
+}
+
+/// Whose last lines to return.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum LastLinesOf {
+    /// Those of jobs that have ended with anything but status 0.
+    #[default]
+    Failed,
+    /// Those of all jobs.
+    All,
 }
 
 /// What to wait for.
@@ -46,6 +67,7 @@ pub struct WaitReply {
     /// How many of them have ended.
     pub ended: usize,
     /// Whether the wait was over before what was waited for.
+    #[serde(skip_serializing_if = "is_false")]
     pub timed_out: bool,
     /// Arguments that were out of range, and what was used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -54,6 +76,11 @@ pub struct WaitReply {
 
 const WAIT_MS: i64 = 30_000;
 const MOST_JOBS: usize = 1000;
+const MOST_LAST_LINES: i64 = 100;
+/// Bytes of a job's last lines, with lines of 80 bytes about a hundred.
+const LAST_LINES_BYTES: usize = 8 << 10;
+/// Who waits for a job has seen its command.
+const SHOWN_OF_COMMAND: usize = 60;
 
 impl Service {
     /// Waits until all jobs, or any of them, have ended, or time is up. Cancelling ends the wait, not the jobs.
@@ -72,11 +99,38 @@ impl Service {
             WaitMode::All => all_ended(&jobs, deadline).await,
             WaitMode::Any => any_ended(&jobs, deadline).await,
         }
-        let entries: Vec<JobEntry> = jobs.iter().map(|job| JobEntry::of(job)).collect();
+        let last_lines = clamps.size("last_lines", request.last_lines, 0..=MOST_LAST_LINES)?;
+        let entry = |job: &Arc<Job>| {
+            let entry = JobEntry::of(job);
+            let is_shown = request.last_lines_of == LastLinesOf::All || has_failed(&entry.ending);
+            let last_lines = if is_shown { last_lines_of(job, last_lines) } else { Vec::new() };
+            JobEntry { command: shortened(&job.spec.command, SHOWN_OF_COMMAND), last_lines, ..entry }
+        };
+        let entries: Vec<JobEntry> = jobs.iter().map(entry).collect();
         let ended = entries.iter().filter(|entry| entry.ending.state.is_final()).count();
         let wanted = if request.mode == WaitMode::All { jobs.len() } else { 1 };
         Ok(WaitReply { jobs: entries, ended, timed_out: ended < wanted, clamped: clamps.0 })
     }
+}
+
+fn has_failed(ending: &Ending) -> bool {
+    ending.state.is_final() && ending.exit_status != Some(0)
+}
+
+fn last_lines_of(job: &Job, count: usize) -> Vec<String> {
+    if count == 0 {
+        return Vec::new();
+    }
+    let query = PageQuery {
+        cursor: LineNo::START,
+        selection: Selection::Both,
+        max_lines: count,
+        max_bytes: LAST_LINES_BYTES,
+        line_bytes: 1,
+        render: Render::Clean,
+        keep: Keep::Last,
+    };
+    job.read_log(|log| Page::read(log.ring(), &query)).lines.into_iter().map(|line| line.text).collect()
 }
 
 async fn all_ended(jobs: &[Arc<Job>], deadline: Instant) {

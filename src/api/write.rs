@@ -7,54 +7,60 @@ use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
+use super::lean::is_false;
 use super::spawn::terminal_size;
-use super::{Code, Error, Service, TailReply, TailRequest};
+use super::{Code, Error, KeepArg, Service, TailReply, TailRequest};
 use crate::job::key_bytes;
 
 /// Write to a job's stdin, or end it.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WriteRequest {
-    /// The job, as ssh_spawn named it.
+    /// Job from ssh_spawn.
     pub job_id: String,
-    /// Text to write; at most 1 MiB. Never logged.
+    /// Text to write, up to 1 MiB. Never logged.
     #[serde(default)]
     #[schemars(with = "String")]
     pub data: Option<SecretString>,
-    /// Bytes to write, as base64, after data.
+    /// Bytes to write after data.
     #[serde(default)]
     #[schemars(with = "String")]
     pub data_base64: Option<SecretString>,
-    /// Keys to press after that, for a job with pty=true: ctrl+a to ctrl+z, esc, tab, enter, backspace, up, down, left, right, home, end, pageup,
-    /// pagedown, delete, f1 to f12.
+    /// Keys to press then, with pty: ctrl+a to ctrl+z, esc, tab, enter, backspace, delete, arrows, home, end, pageup, pagedown,
+    /// f1 to f12.
     #[serde(default)]
     pub keys: Vec<String>,
-    /// Press enter last: a line end, on a terminal the key.
+    /// Press enter last.
     #[serde(default)]
     pub newline: bool,
-    /// End stdin afterwards, so that the command sees the end of its input. On a terminal this presses ctrl+d, and other
-    /// keys can still be pressed.
+    /// Then end stdin (ctrl+d on a terminal).
     #[serde(default)]
     pub close_after: bool,
-    /// What is written is a secret: not even its length is logged. (Its text never is. A terminal may still echo it into the
-    /// output, unless the program that asks has turned that off.)
+    /// Don't even log the length.
     #[serde(default)]
     pub secret: bool,
-    /// First give the terminal this many columns; with rows.
+    /// New terminal width; with rows.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 1, max = 1000))]
     pub cols: Option<i64>,
-    /// First give the terminal this many rows; with cols.
+    /// New terminal height; with cols.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 1, max = 1000))]
     pub rows: Option<i64>,
-    /// Then wait so many milliseconds for a new line and return it, as ssh_tail would.
+    /// Then wait this long for output, as ssh_tail does.
     #[serde(default)]
     pub wait_ms: i64,
-    /// With wait_ms: wait until the job has printed nothing for so many milliseconds, counted from this write at the earliest.
+    /// With wait_ms: wait until nothing was printed for this long.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub quiet_ms: Option<i64>,
+    /// As in ssh_tail.
+    #[serde(default)]
+    pub keep: KeepArg,
+    /// As in ssh_tail.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub filter: Option<String>,
 }
 
 /// What was written.
@@ -63,6 +69,7 @@ pub struct WriteReply {
     /// How many bytes the command's side has taken.
     pub bytes_written: usize,
     /// Whether stdin has ended.
+    #[serde(skip_serializing_if = "is_false")]
     pub stdin_closed: bool,
     /// What the job printed since, when wait_ms was given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -101,6 +108,8 @@ impl Service {
             let tail = TailRequest {
                 wait_ms: request.wait_ms,
                 quiet_ms: request.quiet_ms,
+                keep: request.keep,
+                filter: request.filter,
                 ..TailRequest::new(request.job_id, before.total_lines, 0)
             };
             Some(Box::new(self.tail_behind(tail, before.total_bytes).await?))

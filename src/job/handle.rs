@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::sleep_until;
 
-use super::tail::{Glance, Glanced};
-use super::{JobId, JobSpec, Log, Nonce, Pace, ProcessGroup, Readers, Status, Tail, Wait};
+use super::tail::{Glanced, Waiter};
+use super::{JobId, JobSpec, Log, Nonce, Pace, ProcessGroup, Readers, Status, Tail, TooSlow, Wait};
 use crate::output::{PageQuery, RingLimits, Selection, Stream};
 
 /// One run of one command on a host, as everybody but its reader task sees it.
@@ -67,14 +67,18 @@ impl Job {
 
     /// Reads the lines behind the query's cursor; waits for news when there is none.
     ///
-    /// Reading changes nothing. Dropping the future ends the wait and loses nothing.
-    pub async fn tail(&self, query: &PageQuery, wait: &Wait) -> Tail {
-        let called = Instant::now();
-        let deadline = called + wait.patience;
+    /// Reading changes nothing. Dropping the future ends the wait and loses nothing. Patterns that take too long end it with what
+    /// they have found, or with an error when that is nothing.
+    pub async fn tail(&self, query: &PageQuery, wait: &Wait) -> Result<Tail, TooSlow> {
+        let mut waiter = Waiter::new(query, wait);
         let mut log = self.log.subscribe();
         loop {
-            let wake_at = match (Glance { query, wait, called }).at(&log.borrow_and_update(), deadline) {
-                Glanced::Answer(tail) => return *tail,
+            // From here on no change is missed.
+            log.mark_unchanged();
+            waiter.look(&|look: &mut dyn FnMut(&Log)| look(&self.log.borrow())).await?;
+            let wake_at = match waiter.glance(&self.log.borrow()) {
+                Glanced::Answer(tail) => return Ok(*tail),
+                Glanced::More => continue,
                 Glanced::Nothing { look_again_at } => look_again_at,
             };
             tokio::select! {

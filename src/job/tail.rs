@@ -3,16 +3,18 @@ use std::time::Duration;
 use regex::Regex;
 use tokio::time::Instant;
 
-use super::{Log, Status};
-use crate::output::{LineNo, Page, PageQuery, Stream};
+use super::{Log, Matching, Status, TooSlow};
+use crate::output::{LineNo, Looked, Page, PageQuery, Scan, Stream};
 
 /// When a [`tail`](super::Job::tail) that finds nothing to say comes back. The end of the job always ends it.
 #[derive(Clone, Debug, Default)]
 pub struct Wait {
     /// How long at most.
     pub patience: Duration,
-    /// Not at the first new line, but when a line or the unfinished one matches.
+    /// Not at the first new line, but when a line or the unfinished one matches; of a long unfinished one, its end.
     pub until: Option<Regex>,
+    /// Only lines that match are shown, and waited for.
+    pub filter: Option<Regex>,
     /// Not at the first new line, but when no byte has come for this long: since the newest one, or since the call
     /// while nothing is new.
     pub quiet: Option<Duration>,
@@ -46,8 +48,6 @@ impl ReturnedBecause {
 /// What a tail answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tail {
-    /// The cursor it was read from.
-    pub cursor: LineNo,
     /// The lines behind the cursor.
     pub page: Page,
     /// The unfinished last lines of the selected streams, rendered: shown, not consumed.
@@ -58,82 +58,156 @@ pub struct Tail {
     pub because: ReturnedBecause,
 }
 
-/// One look at the log by someone who waits.
-pub(super) struct Glance<'a> {
-    pub(super) query: &'a PageQuery,
-    pub(super) wait: &'a Wait,
-    pub(super) called: Instant,
+/// One who waits for news.
+pub(super) struct Waiter<'a> {
+    query: &'a PageQuery,
+    wait: &'a Wait,
+    called: Instant,
+    deadline: Instant,
+    scan: Scan,
+    matching: Matching<2>,
+    /// How many bytes there were when the unfinished lines were last looked at.
+    seen: Option<u64>,
+    matched: Option<Option<LineNo>>,
+    /// The patterns have cost all that they may.
+    spent: bool,
 }
 
 pub(super) enum Glanced {
     Answer(Box<Tail>),
+    /// There is more to look at already.
+    More,
     /// Nothing to say before the log changes or this moment comes.
     Nothing {
         look_again_at: Instant,
     },
 }
 
-impl Glance<'_> {
-    pub(super) fn at(&self, log: &Log, deadline: Instant) -> Glanced {
-        let query = self.query;
-        let has_line = log.ring().lines_after(query.cursor, query.selection).next().is_some();
+/// So much of an unfinished line is looked at and shown: its end is what tells.
+pub const PARTIAL_SHOWN: usize = 2048;
+
+impl<'a> Waiter<'a> {
+    pub(super) fn new(query: &'a PageQuery, wait: &'a Wait) -> Self {
+        let called = Instant::now();
+        let matching = Matching::new([wait.filter.clone(), wait.until.clone()]);
+        let scan = Scan::new(*query, matching.looks());
+        let deadline = called + wait.patience;
+        Self { query, wait, called, deadline, scan, matching, seen: None, matched: None, spent: false }
+    }
+
+    /// Looks for the patterns in what is new. `read` looks at the log, which is not held up meanwhile.
+    pub(super) async fn look(&mut self, read: &impl Fn(&mut dyn FnMut(&Log))) -> Result<(), TooSlow> {
+        while self.matching.looks() && !self.spent {
+            let mut piece = None;
+            read(&mut |log| piece = self.scan.fetch(log.ring()));
+            let Some(piece) = piece else { break };
+            let before = self.scan.cursor();
+            let texts = piece.iter().map(|fetched| fetched.line.text.clone()).collect();
+            let found = self.matching.look(texts).await;
+            self.spent = found.len() < piece.len();
+            for (fetched, [filter, until]) in piece.into_iter().zip(found) {
+                let looked = Looked { is_wanted: filter.unwrap_or(true), is_last: until.unwrap_or(false) };
+                if !self.scan.take(fetched, looked) {
+                    break;
+                }
+            }
+            if self.spent && self.scan.cursor() == self.query.cursor && before == self.query.cursor {
+                return Err(self.matching.too_slow());
+            }
+        }
+        self.matched = self.scan.last().map(Some);
+        if self.wait.until.is_some() && !self.scan.is_over() && !self.spent {
+            self.look_at_partials(read).await;
+        }
+        Ok(())
+    }
+
+    /// An unfinished line may be the one that is waited for: a prompt.
+    async fn look_at_partials(&mut self, read: &impl Fn(&mut dyn FnMut(&Log))) {
+        let (mut total, mut texts) = (0, Vec::new());
+        read(&mut |log| {
+            total = log.ring().total();
+            if self.seen != Some(total) {
+                texts = partials(log, self.query)
+                    .into_iter()
+                    .map(|(_, text)| shown_end(&text).to_owned())
+                    .collect();
+            }
+        });
+        self.seen = Some(total);
+        if !texts.is_empty() && self.matching.look(texts).await.iter().any(|[_, until]| *until == Some(true))
+        {
+            self.matched = Some(None);
+        }
+    }
+
+    /// What there is to say at this moment.
+    pub(super) fn glance(&mut self, log: &Log) -> Glanced {
         let now = Instant::now();
-        let quiet_at = self.quiet_at(log, has_line);
+        let is_new = log.ring().lines_after(self.query.cursor, self.query.selection).next().is_some();
+        let looks = self.matching.looks();
+        let has_line = if looks { self.scan.has_lines() } else { is_new };
+        let quiet_at = self.quiet_at(log, is_new);
+        let quiet = quiet_at.is_some_and(|at| now >= at);
         let plain = self.wait.until.is_none() && self.wait.quiet.is_none();
-        let due = log.outcome().is_some()
-            || now >= deadline
-            || quiet_at.is_some_and(|at| now >= at)
-            || (plain && has_line);
-        if !due && self.wait.until.is_none() {
-            return Glanced::Nothing { look_again_at: quiet_at.unwrap_or(deadline).min(deadline) };
+        let over = self.matched.is_some() || self.scan.is_over() || self.spent;
+        let due = over || log.outcome().is_some() || now >= self.deadline || quiet || (plain && has_line);
+        if !due {
+            return Glanced::Nothing { look_again_at: quiet_at.unwrap_or(self.deadline).min(self.deadline) };
         }
-        let mut tail = self.answer(log);
-        if let Some(matched) = self.find_match(&mut tail) {
-            tail.because = ReturnedBecause::Matched(matched);
+        let tail = self.answer(log);
+        if looks && tail.page.has_more && !over && now < self.deadline {
+            return Glanced::More;
+        }
+        let because = if let Some(matched) = self.matched {
+            ReturnedBecause::Matched(matched)
         } else if log.outcome().is_some() && !tail.page.has_more {
-            tail.because = ReturnedBecause::Ended;
+            ReturnedBecause::Ended
         } else if tail.page.has_more || (plain && has_line) {
-            tail.because = ReturnedBecause::Lines;
-        } else if quiet_at.is_some_and(|at| now >= at) {
-            tail.because = ReturnedBecause::Quiet;
-        } else if now < deadline {
-            return Glanced::Nothing { look_again_at: quiet_at.unwrap_or(deadline).min(deadline) };
-        }
-        Glanced::Answer(Box::new(tail))
+            ReturnedBecause::Lines
+        } else if quiet {
+            ReturnedBecause::Quiet
+        } else {
+            ReturnedBecause::Timeout
+        };
+        Glanced::Answer(Box::new(Tail { because, ..tail }))
     }
 
     fn quiet_at(&self, log: &Log, has_line: bool) -> Option<Instant> {
         let quiet = self.wait.quiet?;
-        let bytes: u64 = Stream::ALL.into_iter().map(|stream| log.ring().total_bytes(stream)).sum();
         let has_partial = Stream::ALL
             .into_iter()
             .any(|stream| self.query.selection.contains(stream) && !log.ring().partial(stream).is_empty());
-        let is_new = (has_line || has_partial) && bytes > self.wait.known_bytes;
+        let is_new = (has_line || has_partial) && log.ring().total() > self.wait.known_bytes;
         let since = log.last_output().filter(|_| is_new).unwrap_or(self.called);
         Some(since + quiet)
     }
 
-    fn answer(&self, log: &Log) -> Tail {
+    fn answer(&mut self, log: &Log) -> Tail {
+        if !self.matching.looks() {
+            // What was read before may have gone meanwhile: the answer is of one moment.
+            self.scan = Scan::new(*self.query, false);
+            while let Some(piece) = self.scan.fetch(log.ring()) {
+                for fetched in piece {
+                    if !self.scan.take(fetched, Looked::PLAIN) {
+                        break;
+                    }
+                }
+            }
+        }
         Tail {
-            cursor: self.query.cursor,
-            page: Page::read(log.ring(), self.query),
+            page: self.scan.page(log.ring()),
             partial: partials(log, self.query),
             status: log.status(),
             because: ReturnedBecause::Timeout,
         }
     }
+}
 
-    /// Looks for the pattern; the page then ends with the line that matches.
-    fn find_match(&self, tail: &mut Tail) -> Option<Option<LineNo>> {
-        let until = self.wait.until.as_ref()?;
-        if let Some(index) = tail.page.lines.iter().position(|line| until.is_match(&line.text)) {
-            tail.page.has_more |= index + 1 < tail.page.lines.len();
-            tail.page.lines.truncate(index + 1);
-            return Some(Some(tail.page.lines[index].line_no));
-        }
-        let in_partial = !tail.page.has_more && tail.partial.iter().any(|(_, text)| until.is_match(text));
-        in_partial.then_some(None)
-    }
+/// The end of an unfinished line, which is what tells: a prompt, or how far a progress bar has come.
+pub fn shown_end(text: &str) -> &str {
+    let cut = text.len().saturating_sub(PARTIAL_SHOWN);
+    (cut..=text.len()).find_map(|at| text.get(at..)).unwrap_or_default()
 }
 
 fn partials(log: &Log, query: &PageQuery) -> Vec<(Stream, String)> {

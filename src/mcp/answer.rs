@@ -2,11 +2,12 @@ use std::sync::Arc;
 
 use rmcp::RoleServer;
 use rmcp::handler::server::tool::{schema_for_input, schema_for_output};
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, MetaObject};
 use rmcp::service::RequestContext;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::progress::tell_progress;
 use super::text::Text;
@@ -27,8 +28,8 @@ where
     // Models write null for what they leave away.
     arguments.retain(|_, value| !value.is_null());
     arguments.values_mut().for_each(whole_number);
-    let job_id = arguments.get("job_id").and_then(serde_json::Value::as_str).map(str::to_owned);
-    let request = match serde_path_to_error::deserialize(serde_json::Value::Object(arguments)) {
+    let job_id = arguments.get("job_id").and_then(Value::as_str).map(str::to_owned);
+    let request = match serde_path_to_error::deserialize(Value::Object(arguments)) {
         Ok(request) => request,
         Err(error) => return failure(&bad_arguments(&error)),
     };
@@ -44,8 +45,11 @@ where
     }
 }
 
+/// Under which key of `_meta` programs find an error as an object.
+const ERROR_KEY: &str = "sshjobs/error";
+
 /// Some clients know only floating point numbers.
-fn whole_number(value: &mut serde_json::Value) {
+fn whole_number(value: &mut Value) {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     let whole = |number: &f64| number.fract() == 0.0 && number.abs() <= EXACT;
     if let Some(number) = value.as_f64().filter(|number| value.is_f64() && whole(number)) {
@@ -82,51 +86,83 @@ fn success(reply: &(impl Serialize + Text)) -> CallToolResult {
 }
 
 fn failure(error: &Error) -> CallToolResult {
+    // Not as structured content: clients check that against the tool's output schema, which is for replies.
+    let meta = JsonObject::from_iter([(ERROR_KEY.to_owned(), to_value(error))]);
     let mut result = CallToolResult::error(vec![ContentBlock::text(error.to_string())]);
-    result.structured_content = Some(to_value(error));
+    result.meta = Some(MetaObject(meta));
     result
 }
 
-fn to_value(value: &impl Serialize) -> serde_json::Value {
+fn to_value(value: &impl Serialize) -> Value {
     serde_json::to_value(value).expect("a reply is plain data")
 }
 
 /// The schema of a tool's arguments.
 pub(super) fn input<Request: JsonSchema + 'static>() -> Arc<JsonObject> {
-    plain(&schema_for_input::<Request>().expect("a request is an object"))
+    let schema = schema_for_input::<Request>().expect("a request is an object");
+    plain(&schema, &[])
 }
 
-/// The schema of a tool's structured content.
+/// The schema of a tool's structured content: names and types. What they mean the names say, and every word here is one that
+/// each model has to read.
 pub(super) fn output<Reply: JsonSchema + 'static>() -> Arc<JsonObject> {
-    plain(&schema_for_output::<Reply>())
-}
-
-/// Writes every choice of documented words (`oneOf` with a `const` each) as a plain `enum`, which all clients take.
-fn plain(schema: &JsonObject) -> Arc<JsonObject> {
-    let mut schema = serde_json::Value::Object(schema.clone());
-    flatten_choices(&mut schema);
+    let mut schema = Value::Object((*plain(&schema_for_output::<Reply>(), &["description", "enum"])).clone());
+    for property in properties(&mut schema) {
+        // What is listed is told by its names and types, and what lies deeper by its type.
+        match property.get_mut("items") {
+            Some(items) => properties(items).for_each(only_type),
+            None => only_type(property),
+        }
+    }
     Arc::new(schema.as_object().cloned().unwrap_or_default())
 }
 
-fn flatten_choices(schema: &mut serde_json::Value) {
-    if let serde_json::Value::Object(object) = schema {
-        // What is left away is left away; null is no value of any type here.
-        if object.get("default").is_some_and(serde_json::Value::is_null) {
-            object.remove("default");
-        }
-        let words: Option<Vec<_>> = object
-            .get("oneOf")
-            .and_then(serde_json::Value::as_array)
-            .and_then(|choices| choices.iter().map(|choice| choice.get("const").cloned()).collect());
-        if let Some(words) = words {
-            object.remove("oneOf");
-            object.insert("type".to_owned(), "string".into());
+fn properties(schema: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+    properties.into_iter().flat_map(|properties| properties.values_mut())
+}
+
+fn only_type(schema: &mut Value) {
+    if let Value::Object(fields) = schema {
+        fields.retain(|name, _| name == "type");
+    }
+}
+
+/// Takes away what says nothing to a model or makes clients complain, and all of `unwanted`; and writes every choice of
+/// documented words (`oneOf` with a `const` each) as a plain `enum`, which all clients take.
+fn plain(schema: &JsonObject, unwanted: &[&str]) -> Arc<JsonObject> {
+    let mut schema = Value::Object(schema.clone());
+    flatten(&mut schema, unwanted);
+    Arc::new(schema.as_object().cloned().unwrap_or_default())
+}
+
+fn flatten(schema: &mut Value, unwanted: &[&str]) {
+    let Value::Object(object) = schema else { return };
+    object.retain(|name, value| match name.as_str() {
+        // Clients warn of formats that they don't know, such as uint64; what is left away has no default worth a word.
+        "format" | "$schema" | "default" => false,
+        "minimum" => value.as_f64().is_some_and(|minimum| minimum > 0.0),
+        name => !unwanted.contains(&name),
+    });
+    let words: Option<Vec<_>> = object
+        .get("oneOf")
+        .and_then(Value::as_array)
+        .and_then(|choices| choices.iter().map(|choice| choice.get("const").cloned()).collect());
+    if let Some(words) = words {
+        object.remove("oneOf");
+        object.insert("type".to_owned(), "string".into());
+        if !unwanted.contains(&"enum") {
             object.insert("enum".to_owned(), words.into());
         }
-        object.values_mut().for_each(flatten_choices);
-    } else if let serde_json::Value::Array(items) = schema {
-        items.iter_mut().for_each(flatten_choices);
     }
+    for name in ["items", "additionalProperties"] {
+        if let Some(inner) = object.get_mut(name) {
+            flatten(inner, unwanted);
+        }
+    }
+    // A property may be called like a keyword.
+    let properties = object.get_mut("properties").and_then(Value::as_object_mut);
+    properties.into_iter().flat_map(|all| all.values_mut()).for_each(|property| flatten(property, unwanted));
 }
 
 #[cfg(test)]
@@ -141,8 +177,7 @@ mod tests {
             data: String,
         }
         for secret in ["31337", "[31337]", "{\"31337\": \"`31337`, expected\"}", "true"] {
-            let arguments: serde_json::Value =
-                serde_json::from_str(&format!("{{\"data\": {secret}}}")).unwrap();
+            let arguments: Value = serde_json::from_str(&format!("{{\"data\": {secret}}}")).unwrap();
             let error = serde_path_to_error::deserialize::<_, Request>(arguments).unwrap_err();
             let message = bad_arguments(&error).message;
             assert!(

@@ -2,6 +2,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,9 +19,18 @@ pub(super) struct AnswerPage {
     listener: TcpListener,
     address: SocketAddr,
     token: String,
+    /// A value in the form that only this process knows: an answer typed into a form of somebody else's is none.
+    form: String,
 }
 
+/// How long the head of a request may take; who has it has shown whether he knows the address.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a whole request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many connections are served side by side.
+const CONNECTIONS: usize = 64;
+/// After so many seconds a browser leaves the form by itself: the login has given up, and the port may be somebody else's.
+const FORM_SECONDS: u64 = 100;
 const LONGEST_REQUEST: usize = 16 << 10;
 
 /// What a browser asks for.
@@ -39,7 +50,8 @@ impl AnswerPage {
     pub(super) async fn open() -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        Ok(Self { listener, address, token: format!("{:032x}", rand::random::<u128>()) })
+        let random = || format!("{:032x}", rand::random::<u128>());
+        Ok(Self { listener, address, token: random(), form: random() })
     }
 
     pub(super) fn url(&self) -> String {
@@ -48,40 +60,72 @@ impl AnswerPage {
 
     /// Shows the question to whoever has the address, until it is answered. Cancel safe.
     pub(super) async fn answer(&self, question: &Question) -> io::Result<SecretString> {
+        let mut serving = FuturesUnordered::new();
         loop {
-            let (stream, _) = self.listener.accept().await?;
-            // A browser that stalls, or goes away, may come again.
-            if let Ok(Ok(Some(answer))) = timeout(REQUEST_TIMEOUT, self.serve(stream, question)).await {
-                return Ok(answer);
+            tokio::select! {
+                accepted = self.listener.accept(), if serving.len() < CONNECTIONS => {
+                    let (stream, _) = accepted?;
+                    serving.push(timeout(REQUEST_TIMEOUT, self.serve(stream, question)));
+                }
+                // A browser that stalls, or goes away, may come again.
+                Some(served) = serving.next() => {
+                    if let Ok(Ok(Some(answer))) = served {
+                        return Ok(answer);
+                    }
+                }
             }
         }
     }
 
     async fn serve(&self, mut stream: TcpStream, question: &Question) -> io::Result<Option<SecretString>> {
         let mut request = Zeroizing::new(Vec::with_capacity(LONGEST_REQUEST));
-        loop {
-            if request.len() >= LONGEST_REQUEST || stream.read_buf(&mut *request).await? == 0 {
-                return Ok(None);
+        let head = async {
+            loop {
+                if request.len() >= LONGEST_REQUEST || stream.read_buf(&mut *request).await? == 0 {
+                    return Ok::<_, io::Error>(Asked::SomethingElse);
+                }
+                if let Some(asked) = self.parse(&request) {
+                    return Ok(asked);
+                }
             }
-            match self.parse(&request) {
-                None => {}
-                Some(Asked::Page) => {
-                    respond(&mut stream, "200 OK", &form(question)).await?;
+        };
+        match timeout(HEAD_TIMEOUT, head).await?? {
+            Asked::Page => respond(&mut stream, "200 OK", &self.form(question)).await?,
+            Asked::SomethingElse => respond(&mut stream, "404 Not Found", "There is nothing here.").await?,
+            Asked::Answer { body, length } => {
+                while request.len() < body + length {
+                    if stream.read_buf(&mut *request).await? == 0 {
+                        return Ok(None);
+                    }
+                }
+                let Some(answer) = self.answer_in(&request[body..body + length]) else {
+                    respond(&mut stream, "403 Forbidden", "This answer is to another question.").await?;
                     return Ok(None);
-                }
-                Some(Asked::SomethingElse) => {
-                    respond(&mut stream, "404 Not Found", "There is nothing here.").await?;
-                    return Ok(None);
-                }
-                Some(Asked::Answer { body, length }) => {
-                    let Some(whole) = request.get(body..body + length) else { continue };
-                    let field = form_urlencoded::parse(whole).find(|(name, _)| name == "answer");
-                    let answer = field.map(|(_, answer)| SecretString::from(answer.into_owned()));
-                    respond(&mut stream, "200 OK", "<p>Thank you. You can close this page.</p>").await?;
-                    return Ok(answer);
-                }
+                };
+                respond(&mut stream, "200 OK", "<p>Thank you. You can close this page.</p>").await?;
+                return Ok(Some(answer));
             }
         }
+        Ok(None)
+    }
+
+    /// What was typed into our form.
+    fn answer_in(&self, body: &[u8]) -> Option<SecretString> {
+        let field = |wanted: &str| form_urlencoded::parse(body).find(|(name, _)| name == wanted);
+        field("form").filter(|(_, value)| *value == self.form)?;
+        field("answer").map(|(_, answer)| SecretString::from(answer.into_owned()))
+    }
+
+    fn form(&self, question: &Question) -> String {
+        let kind = if question.echo { "text" } else { "password" };
+        format!(
+            "<meta http-equiv=refresh content=\"{FORM_SECONDS};url=about:blank\"><form method=post><p>To log in to \
+             <b>{}</b>:</p><input type=hidden name=form value={}><label>{} <input name=answer type={kind} autofocus \
+             autocomplete=off></label> <button>Answer</button></form>",
+            escape(&question.host),
+            self.form,
+            escape(&question.text)
+        )
     }
 
     /// None while the head of the request is not complete. Whoever does not know the path, or has been led here by another name
@@ -110,16 +154,6 @@ impl AnswerPage {
             _ => Asked::SomethingElse,
         })
     }
-}
-
-fn form(question: &Question) -> String {
-    let kind = if question.echo { "text" } else { "password" };
-    format!(
-        "<form method=post><p>To log in to <b>{}</b>:</p><label>{} <input name=answer type={kind} autofocus \
-         autocomplete=off></label> <button>Answer</button></form>",
-        escape(&question.host),
-        escape(&question.text)
-    )
 }
 
 async fn respond(stream: &mut TcpStream, status: &str, body: &str) -> io::Result<()> {
@@ -178,7 +212,8 @@ mod tests {
                 shown.contains("&lt;b&gt;Password&lt;/b&gt;") && shown.contains("type=password"),
                 "{shown}"
             );
-            let body = "answer=p%26ss+w%C3%B6rd";
+            assert!(shown.contains("http-equiv=refresh") && !shown.contains("<script"), "{shown}");
+            let body = format!("form={}&answer=p%26ss+w%C3%B6rd", page.form);
             let head = format!("POST /{path} HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n");
             send(&page, &format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())).await
         };
@@ -186,6 +221,44 @@ mod tests {
         let (answer, thanks) = tokio::join!(page.answer(&question), asking);
         assert_eq!(answer.unwrap().expose_secret(), "p&ss wörd");
         assert!(thanks.contains("Thank you"));
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_a_form_of_somebody_elses_is_none() {
+        let page = AnswerPage::open().await.unwrap();
+        let (path, host) = (page.token.clone(), page.address);
+        let asking = async {
+            for body in ["answer=x", "form=0&answer=x"] {
+                let head = format!("POST /{path} HTTP/1.1\r\nHost: {host}\r\n");
+                let told = send(&page, &format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())).await;
+                assert!(told.starts_with("HTTP/1.1 403"), "{told}");
+            }
+        };
+        let question = question();
+        tokio::select! {
+            answer = page.answer(&question) => panic!("answered: {answer:?}"),
+            () = asking => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_that_ask_nothing_do_not_keep_a_person_waiting() {
+        let page = AnswerPage::open().await.unwrap();
+        let (path, host) = (page.token.clone(), page.address);
+        let asking = async {
+            let mut idle = Vec::new();
+            for _ in 0..30 {
+                idle.push(TcpStream::connect(host).await.unwrap());
+            }
+            let get = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            let shown = timeout(HEAD_TIMEOUT / 2, send(&page, &get)).await.expect("an answer at once");
+            assert!(shown.contains("<form"), "{shown}");
+        };
+        let question = question();
+        tokio::select! {
+            answer = page.answer(&question) => panic!("answered: {answer:?}"),
+            () = asking => {}
+        }
     }
 
     #[tokio::test]
@@ -203,6 +276,7 @@ mod tests {
                 format!(
                     "POST /{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 99999999999\r\n\r\nanswer=x"
                 ),
+                format!("POST /{path}x HTTP/1.1\r\nHost: {host}\r\nContent-Length: 8\r\n\r\nanswer=x"),
                 "\0\r\n\r\n".to_owned(),
             ] {
                 let answer = send(&page, &request).await;

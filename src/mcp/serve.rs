@@ -1,15 +1,18 @@
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::ServiceExt;
+use rmcp::service::ServerInitializeError;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{stdin, stdout};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::sleep;
+use tokio::time::{interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::Elicitor;
 use super::server::Server;
-use super::wire::Wire;
+use super::wire::{Carried, Wire};
 use crate::api::Service;
 
 /// Why serving ended badly.
@@ -29,6 +32,9 @@ pub enum ServeError {
 /// After the end of stdin: how long answers may take to be written. A client that does not read them is not waited for.
 const LAST_ANSWERS: Duration = Duration::from_secs(7);
 
+/// How often it is looked whether somebody reads stdout.
+const LOOK_AT_STDOUT: Duration = Duration::from_secs(1);
+
 /// Serves MCP on stdin and stdout until the client closes stdin or the process is told to stop (TERM, INT, HUP); then ends
 /// the jobs that still run. The `elicitor` is the one that the service asks.
 pub async fn serve_stdio(service: Service, elicitor: &Elicitor) -> Result<(), ServeError> {
@@ -36,6 +42,27 @@ pub async fn serve_stdio(service: Service, elicitor: &Elicitor) -> Result<(), Se
     let served = serve(Arc::clone(&service), elicitor).await;
     service.shutdown().await;
     served
+}
+
+/// Comes when all is carried. When nobody takes what is left, [`stdout_is_closed`] tells.
+async fn carried_to_the_end(carry_out: impl Future<Output = Carried>) {
+    if carry_out.await == Carried::NoFurther {
+        pending().await
+    }
+}
+
+/// Comes when nobody reads our stdout any more. A pipe tells without being written to.
+async fn stdout_is_closed() {
+    let mut tick = interval(LOOK_AT_STDOUT);
+    loop {
+        tick.tick().await;
+        let stdout = std::io::stdout();
+        let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().contains(PollFlags::ERR) {
+            return;
+        }
+    }
 }
 
 async fn serve(service: Arc<Service>, elicitor: &Elicitor) -> Result<(), ServeError> {
@@ -49,14 +76,19 @@ async fn serve(service: Arc<Service>, elicitor: &Elicitor) -> Result<(), ServeEr
         sleep(LAST_ANSWERS).await;
     };
     let serving = async {
-        let running = Server::new(service).serve(server_ends).await;
-        let running = running.map_err(|error| ServeError::Initialize(Box::new(error)))?;
+        let running = match Server::new(service).serve(server_ends).await {
+            Ok(running) => running,
+            // A client that has asked what there is, and gone, has made no mistake.
+            Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
+            Err(error) => return Err(ServeError::Initialize(Box::new(error))),
+        };
         elicitor.meet(running.peer().clone());
         running.waiting().await?;
         Ok(())
     };
     tokio::select! {
-        (served, ()) = async { tokio::join!(serving, carry_out) } => served,
+        (served, _) = async { tokio::join!(serving, carried_to_the_end(carry_out)) } => served,
+        () = stdout_is_closed() => Ok(()),
         () = carry_in => Ok(()),
         () = abandoned => Ok(()),
         _ = terminate.recv() => Ok(()),

@@ -48,9 +48,8 @@ impl Server {
         Self { service, tool_router: Self::tool_router() }
     }
 
-    /// Start a command on a remote host as a job and return its job_id at once; follow it with ssh_tail. Use it for
-    /// anything that may take longer than a few seconds, prints much, or reads stdin (it stays open for ssh_write). The command runs
-    /// in the login shell, as with `ssh HOST COMMAND`. Example: {"host": "web1", "command": "make test", "cwd": "~/app"}
+    /// Start a command on a remote host as a job and return its job_id at once; follow it with ssh_tail. Use it for anything
+    /// slow, chatty or interactive. Example: {"host": "web1", "command": "make test", "cwd": "~/app"}
     #[tool(
         name = "ssh_spawn",
         title = "Start a remote job",
@@ -62,10 +61,9 @@ impl Server {
         answer(&self.service, arguments, context, async |request| self.service.spawn(request).await).await
     }
 
-    /// Read a job's output behind a cursor, waiting up to wait_ms when there is nothing new. Pass last_line_no of the reply
-    /// as since_line_no of the next call, until still_running is false. Works the same on finished jobs. `until` waits for a
-    /// pattern, quiet_ms for silence; partial shows an unfinished line such as a prompt. Example: {"job_id":
-    /// "web1-7f3k9q2m", "since_line_no": 120, "wait_ms": 5000}
+    /// Read a job's output behind a cursor, waiting up to wait_ms for news. Pass last_line_no as the next since_line_no until
+    /// still_running is false; finished jobs read the same. keep="last", filter and until spare you noise.
+    /// Example: {"job_id": "web1-7f3k9q2m", "since_line_no": 120, "wait_ms": 5000}
     #[tool(
         name = "ssh_tail",
         title = "Follow a job's output",
@@ -78,9 +76,8 @@ impl Server {
         answer(&self.service, arguments, context, async |request| self.service.tail(request).await).await
     }
 
-    /// Read a part of a job's output by position: lines, chars or bytes, counted from the start or (negative offset) from
-    /// the end. Use it to look back, to page through long output, or to fetch exact bytes; ssh_tail follows what is new.
-    /// Positions never change; reading past the end returns nothing. Example: {"job_id": "web1-7f3k9q2m", "offset": -20}
+    /// Read a part of a job's output by position, from the start or (negative offset) the end; use it to look back.
+    /// Example: {"job_id": "web1-7f3k9q2m", "offset": -20}
     #[tool(
         name = "ssh_read",
         title = "Read a part of a job's output",
@@ -92,9 +89,8 @@ impl Server {
         answer(&self.service, arguments, context, async |request| self.service.read(request).await).await
     }
 
-    /// Find the lines of a job's output that match a regular expression, with their numbers and the lines around them; use
-    /// it to find errors in long output without reading it all. Example: {"job_id": "web1-7f3k9q2m", "pattern":
-    /// "(?i)error|warning", "context": 2}
+    /// Find lines of a job's output by regex, with numbers and context; use it to find errors in long output.
+    /// Example: {"job_id": "web1-7f3k9q2m", "pattern": "(?i)error"}
     #[tool(
         name = "ssh_search",
         title = "Search a job's output",
@@ -106,9 +102,8 @@ impl Server {
         answer(&self.service, arguments, context, async |request| self.service.search(request).await).await
     }
 
-    /// Wait until all of several jobs, or any of them, have ended, and return one summary per job; use it after starting
-    /// jobs on many hosts. Jobs go on when the wait is over. Example: {"job_ids": ["web1-7f3k9q2m", "web2-x2m4p8ka"],
-    /// "mode": "all", "wait_ms": 30000}
+    /// Wait for the end of several jobs, and return a summary of each, with the last lines of those that failed if asked.
+    /// Example: {"job_ids": ["web1-7f3k9q2m", "web2-x2m4p8ka"], "last_lines": 20}
     #[tool(
         name = "ssh_wait",
         title = "Wait for jobs to end",
@@ -120,9 +115,8 @@ impl Server {
         answer(&self.service, arguments, context, async |request| self.service.wait(request).await).await
     }
 
-    /// Write text, bytes or keys to a job's stdin, or end it with close_after; use it to answer a prompt or to feed a command.
-    /// With wait_ms the reply holds what the job printed since. A command that does not read gives `backpressure`. Example:
-    /// {"job_id": "web1-7f3k9q2m", "data": "yes", "newline": true, "wait_ms": 5000}
+    /// Write text, bytes or keys to a job's stdin, or end it; use it to answer a prompt. With wait_ms the reply holds what the job
+    /// printed since. Example: {"job_id": "web1-7f3k9q2m", "data": "yes", "newline": true, "wait_ms": 5000}
     #[tool(
         name = "ssh_write",
         title = "Write to a job's stdin",
@@ -134,9 +128,8 @@ impl Server {
         answer(&self.service, arguments, context, async |request| self.service.write(request).await).await
     }
 
-    /// Run a command on a remote host and wait for its end; use it for quick commands. Returns the exit status with the
-    /// first and last lines of the output. When wait_ms is over first, the job goes on and the reply says how to follow it.
-    /// Stdin is empty unless given. Example: {"host": "web1", "command": "uname -a"}
+    /// Run a quick command on a remote host and wait for its end: exit status, first and last lines. When wait_ms is over the
+    /// job goes on, and the reply says how to follow it. Example: {"host": "web1", "command": "uname -a"}
     #[tool(
         name = "ssh_run",
         title = "Run a remote command",
@@ -148,9 +141,8 @@ impl Server {
         answer(&self.service, arguments, context, async |request| self.service.run(request).await).await
     }
 
-    /// Signal a job's whole process tree (default TERM) and report whether it is verified dead; use it to stop a job. With
-    /// grace_ms, KILL follows for what still lives then. Example: {"job_id": "web1-7f3k9q2m", "signal": "TERM",
-    /// "grace_ms": 3000}
+    /// Signal a job's whole process tree and report whether it is verified dead; use it to stop a job.
+    /// Example: {"job_id": "web1-7f3k9q2m", "grace_ms": 3000}
     #[tool(
         name = "ssh_signal",
         title = "Signal a job",
@@ -162,8 +154,7 @@ impl Server {
         answer(&self.service, arguments, context, async |request| self.service.signal(request).await).await
     }
 
-    /// List jobs with their state, exit status, times and output counts, the newest first; use it to find a job again or to
-    /// watch many at once. Filter by host, label or state. Example: {"state": "running"}
+    /// List jobs, newest first, with state, times and counts; use it to find a job again. Example: {"state": "running"}
     #[tool(
         name = "ssh_jobs",
         title = "List jobs",
@@ -176,8 +167,8 @@ impl Server {
             .await
     }
 
-    /// List the hosts that jobs can run on, with address, user and connection state; call it first when you don't know a
-    /// host's name. With `host`, connect to that one and report what came of it. Example: {"host": "web1"}
+    /// List the hosts that jobs can run on; call it first when you don't know a name. With host, connect to it and report.
+    /// Example: {"host": "web1"}
     #[tool(
         name = "ssh_hosts",
         title = "List hosts",
@@ -189,9 +180,8 @@ impl Server {
         answer(&self.service, arguments, context, async |request| self.service.hosts(request).await).await
     }
 
-    /// Give up a finished job, or only its output, to free memory; use it when you are done with a job. A job that still
-    /// runs is refused unless force=true, which kills it. Line numbers never return. Example: {"job_id":
-    /// "web1-7f3k9q2m"}
+    /// Give up a finished job, or only its output, to free memory. A running job is refused unless force kills it.
+    /// Example: {"job_id": "web1-7f3k9q2m"}
     #[tool(
         name = "ssh_forget",
         title = "Forget a job",
@@ -247,5 +237,25 @@ mod tests {
             assert!(!output.contains("$ref") && output.contains("\"type\":\"object\""), "{name}: {output}");
         }
         assert!(INSTRUCTIONS.len() < 2048);
+    }
+
+    #[test]
+    fn the_tools_cost_a_model_few_tokens() {
+        let counter = tiktoken_rs::o200k_base().unwrap();
+        let count = |text: &str| counter.encode_ordinary(text).len();
+        let (mut inputs, mut outputs) = (0, 0);
+        for mut tool in Server::tool_router().list_all() {
+            let output = tool.output_schema.take().expect("an output schema");
+            let (input, output) = (
+                count(&serde_json::to_string(&tool).unwrap()),
+                count(&serde_json::to_string(&output).unwrap()),
+            );
+            println!("{}: {input} and {output} tokens", tool.name);
+            inputs += input;
+            outputs += output;
+        }
+        println!("{inputs} and {outputs} tokens");
+        assert!(inputs <= 3500, "names, descriptions and inputs: {inputs} tokens");
+        assert!(outputs <= 2000, "output schemas: {outputs} tokens");
     }
 }

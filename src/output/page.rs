@@ -1,4 +1,4 @@
-use super::{Line, LineNo, Render, Ring, Selection, Stream, Timestamp};
+use super::{Keep, Line, LineNo, Looked, Render, Ring, Scan, Selection, Stream, Timestamp};
 
 /// What a reader asks for: the lines behind a cursor, within a budget.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +15,8 @@ pub struct PageQuery {
     pub line_bytes: usize,
     /// How bytes become text.
     pub render: Render,
+    /// Which lines are kept when there are more than these bounds allow.
+    pub keep: Keep,
 }
 
 /// One line, as text.
@@ -47,10 +49,15 @@ impl PageLine {
         }
     }
 
+    /// What showing it costs. What was mostly escape sequences costs something as well: they had to be looked at.
+    pub(super) fn cost(&self, raw: &Line<'_>) -> usize {
+        self.text.len().max(raw.text.len() / RAW_FOR_ONE)
+    }
+
     /// Takes what the line and what is around it cost from a budget of bytes; false, and nothing is left of it, when it does not
-    /// suffice. What was mostly escape sequences costs something as well: they had to be looked at.
+    /// suffice.
     pub(super) fn spend(&self, raw: &Line<'_>, around: usize, budget: &mut usize) -> bool {
-        let left = budget.checked_sub(self.text.len().max(raw.text.len() / RAW_FOR_ONE) + around);
+        let left = budget.checked_sub(self.cost(raw) + around);
         *budget = left.unwrap_or(0);
         left.is_some()
     }
@@ -63,10 +70,12 @@ impl PageLine {
 pub struct Page {
     /// The lines, by number.
     pub lines: Vec<PageLine>,
-    /// How many lines between the cursor and the first line here are gone.
+    /// How many lines between the cursor and `last_line_no` are gone.
     pub dropped_lines: u64,
-    /// The last of them.
-    pub dropped_until: LineNo,
+    /// How many lines between them are kept, and not here.
+    pub skipped_lines: u64,
+    /// The cursor for the next read: the last line here, or the last that was skipped or is gone, so that each is counted once.
+    pub last_line_no: LineNo,
     /// Whether more lines of the selection are there already.
     pub has_more: bool,
 }
@@ -74,29 +83,14 @@ pub struct Page {
 impl Page {
     /// Reads a page.
     pub fn read(ring: &Ring, query: &PageQuery) -> Self {
-        let (dropped_lines, dropped_until) = ring.dropped_after(query.cursor, query.selection);
-        let mut page = Self { dropped_lines, dropped_until, ..Self::default() };
-        let mut budget = query.max_bytes;
-        for line in ring.lines_after(query.cursor, query.selection) {
-            let rendered = PageLine::of(&line, query.render);
-            let full =
-                page.lines.len() >= query.max_lines || !rendered.spend(&line, query.line_bytes, &mut budget);
-            if full && !page.lines.is_empty() {
-                page.has_more = true;
-                break;
+        let mut scan = Scan::new(*query, false);
+        while let Some(piece) = scan.fetch(ring) {
+            for fetched in piece {
+                if !scan.take(fetched, Looked::PLAIN) {
+                    break;
+                }
             }
-            page.lines.push(rendered);
         }
-        page
-    }
-
-    /// The cursor for the next read: the last line here. Without one it is `cursor`, or the last of the lines that are gone,
-    /// so that they are counted once.
-    pub fn last_line_no(&self, cursor: LineNo) -> LineNo {
-        match self.lines.last() {
-            Some(line) => line.line_no,
-            None if self.dropped_lines > 0 => self.dropped_until.max(cursor),
-            None => cursor,
-        }
+        scan.page(ring)
     }
 }

@@ -1,12 +1,9 @@
-use regex::Regex;
+use super::scan::Walk;
+use super::{Fetched, LineNo, PageLine, Render, Ring, Selection};
 
-use super::{LineNo, PageLine, Render, Ring, Selection};
-
-/// What to look for in a job's kept lines. Lines are matched in their clean view.
+/// What to look for in a job's kept lines, besides the pattern. Lines are matched in their clean view.
 #[derive(Clone, Debug)]
 pub struct SearchQuery {
-    /// What a line must match.
-    pub pattern: Regex,
     /// Only lines behind this one.
     pub cursor: LineNo,
     /// The streams to look through.
@@ -32,7 +29,7 @@ pub struct Match {
 
 /// A search under way, up to what was the newest line when it began.
 ///
-/// It fetches a bounded piece of the output at a time, and looks at it when nobody who appends has to wait for that.
+/// It fetches a bounded piece of the output at a time, which is looked at when nobody who appends has to wait for that.
 #[derive(Debug)]
 pub struct Search {
     query: SearchQuery,
@@ -40,31 +37,26 @@ pub struct Search {
     matches: Vec<Match>,
     /// The newest lines looked at, as context for a match to come.
     recent: Vec<String>,
-    /// The last line looked at.
-    cursor: LineNo,
+    walk: Walk,
     budget: usize,
     full: bool,
-    dropped: u64,
 }
 
-/// How many bytes of output are fetched at a time, about.
-const PIECE_BYTES: usize = 64 << 10;
 /// What a match costs besides its text, about: its number, its stream, names.
 const MATCH_BYTES: usize = 40;
 
 impl Search {
     /// A search that has looked at nothing yet.
     pub fn new(query: SearchQuery, ring: &Ring) -> Self {
-        let (cursor, budget) = (query.cursor, query.max_bytes);
+        let (walk, budget) = (Walk::new(query.cursor, query.selection), query.max_bytes);
         let mut search = Self {
             query,
             until: ring.newest(),
             matches: Vec::new(),
             recent: Vec::new(),
-            cursor,
+            walk,
             budget,
             full: false,
-            dropped: 0,
         };
         search.recall(ring);
         search
@@ -73,45 +65,35 @@ impl Search {
     /// The context that a match in the first line would have.
     fn recall(&mut self, ring: &Ring) {
         let wanted = self.query.context as u64;
-        let reach = LineNo::new(self.cursor.value().saturating_sub(wanted));
+        let reach = LineNo::new(self.walk.cursor.value().saturating_sub(wanted));
         let before = ring.lines_after(reach, self.query.selection);
-        let before = before.take_while(|line| line.line_no <= self.cursor);
+        let before = before.take_while(|line| line.line_no <= self.walk.cursor);
         self.recent = before.map(|line| line.render(Render::Clean).into_owned()).collect();
     }
 
     /// Takes the next lines out of the ring; none when there is nothing more to look at.
-    pub fn fetch(&mut self, ring: &Ring) -> Option<Vec<PageLine>> {
+    pub fn fetch(&mut self, ring: &Ring) -> Option<Vec<Fetched>> {
         if self.full && !self.lacks_context() {
             return None;
         }
-        self.dropped += ring.dropped_after(self.cursor, self.query.selection).0;
-        let mut room = PIECE_BYTES;
-        let lines: Vec<PageLine> = ring
-            .lines_after(self.cursor, self.query.selection)
-            .take_while(|line| line.line_no <= self.until)
-            .take_while(|line| {
-                let before = room;
-                room = room.saturating_sub(line.text.len() + 1);
-                before > 0
-            })
-            .map(|line| PageLine::of(&line, Render::Clean))
-            .collect();
-        // What is gone is not looked for again.
-        self.cursor = lines.last().map_or(self.until.max(self.cursor), |line| line.line_no);
-        (!lines.is_empty()).then_some(lines)
+        let mut piece = self.walk.peek(ring, usize::MAX, Render::Clean);
+        piece.retain(|fetched| fetched.line.line_no <= self.until);
+        if piece.is_empty() && self.walk.cursor < self.until {
+            self.walk.pass_the_gone(ring);
+        }
+        (!piece.is_empty()).then_some(piece)
     }
 
-    /// Looks at lines that were fetched.
-    pub fn look(&mut self, lines: Vec<PageLine>) {
-        for line in lines {
-            self.offer_context(&line.text);
-            let text = line.text.clone();
-            if !self.full && self.query.pattern.is_match(&text) {
-                self.found(line);
-            }
-            self.recent.push(text);
-            self.recent.drain(..self.recent.len().saturating_sub(self.query.context));
+    /// Takes a line that was looked at. Lines must come in the order in which they were fetched.
+    pub fn take(&mut self, fetched: Fetched, is_match: bool) {
+        self.walk.pass(&fetched);
+        self.offer_context(&fetched.line.text);
+        let text = fetched.line.text.clone();
+        if !self.full && is_match {
+            self.found(fetched.line);
         }
+        self.recent.push(text);
+        self.recent.drain(..self.recent.len().saturating_sub(self.query.context));
     }
 
     /// The lines behind a match are its context, as far as the budget goes.
@@ -150,14 +132,14 @@ impl Search {
 
     /// How many lines were evicted before they could be looked at.
     pub fn dropped_lines(&self) -> u64 {
-        self.dropped
+        self.walk.dropped
     }
 
     /// The matches, and the cursor from which a further search finds the next ones.
     pub fn finish(self) -> (Vec<Match>, LineNo) {
         let next = match self.matches.last() {
             Some(last) if self.full => last.line.line_no,
-            _ => self.cursor,
+            _ => self.walk.cursor,
         };
         (self.matches, next)
     }
@@ -172,6 +154,8 @@ fn spend(budget: &mut usize, line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use regex::Regex;
+
     use super::*;
     use crate::output::{RingLimits, Stream};
 
@@ -183,7 +167,6 @@ mod tests {
 
     fn search(ring: &Ring, pattern: &str, change: impl FnOnce(&mut SearchQuery)) -> (Vec<Match>, u64) {
         let mut query = SearchQuery {
-            pattern: Regex::new(pattern).unwrap(),
             cursor: LineNo::START,
             selection: Selection::Both,
             context: 1,
@@ -192,8 +175,12 @@ mod tests {
         };
         change(&mut query);
         let mut search = Search::new(query, ring);
+        let pattern = Regex::new(pattern).unwrap();
         while let Some(lines) = search.fetch(ring) {
-            search.look(lines);
+            for fetched in lines {
+                let is_match = pattern.is_match(&fetched.line.text);
+                search.take(fetched, is_match);
+            }
         }
         let (matches, next) = search.finish();
         (matches, next.value())
@@ -257,7 +244,6 @@ mod tests {
     fn a_long_search_goes_step_by_step() {
         let mut ring = ring(&"some line of output\n".repeat(9000));
         let query = SearchQuery {
-            pattern: Regex::new("nothing").unwrap(),
             cursor: LineNo::START,
             selection: Selection::Both,
             context: 2,
@@ -267,13 +253,13 @@ mod tests {
         let mut search = Search::new(query, &ring);
         let first = search.fetch(&ring).expect("there are lines");
         assert!(first.len() < 9000, "one piece must not be everything");
-        search.look(first);
+        first.into_iter().for_each(|fetched| search.take(fetched, false));
         // What comes meanwhile is for the next search; what goes meanwhile is counted.
         ring.append(Stream::Stdout, b"nothing\n", 0);
         ring.trim(100_000);
-        let gone = ring.before_first().value() - search.cursor.value();
+        let gone = ring.before_first().value() - search.walk.cursor.value();
         while let Some(lines) = search.fetch(&ring) {
-            search.look(lines);
+            lines.into_iter().for_each(|fetched| search.take(fetched, false));
         }
         assert_eq!((search.dropped_lines(), search.matches.len()), (gone, 0));
         assert_eq!(search.finish().1.value(), 9000);

@@ -167,7 +167,7 @@ impl KnownHosts {
     }
 
     /// The same, for whoever may wait.
-    pub(super) fn read(files: &[PathBuf], host: &HostName) -> Result<Self, KnownHostsError> {
+    pub fn read(files: &[PathBuf], host: &HostName) -> Result<Self, KnownHostsError> {
         let mut known = Self::default();
         for file in files {
             match std::fs::read(file) {

@@ -158,7 +158,11 @@ impl McpClient {
     pub fn code(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.call(tool, arguments);
         assert_eq!(result["isError"], true, "{result}");
-        let error = &result["structuredContent"];
+        assert!(
+            result.get("structuredContent").is_none(),
+            "clients check that against the output schema: {result}"
+        );
+        let error = &result["_meta"]["sshjobs/error"];
         let code = error["code"].as_str().expect("a code").to_owned();
         let text = result["content"][0]["text"].as_str().expect("text");
         assert!(

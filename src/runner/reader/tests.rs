@@ -67,6 +67,7 @@ fn texts(job: &Job) -> Vec<String> {
         max_bytes: 1 << 20,
         line_bytes: 1,
         render: Render::Raw,
+        keep: Default::default(),
     };
     job.read_log(|log| Page::read(log.ring(), &query)).lines.into_iter().map(|line| line.text).collect()
 }
@@ -216,6 +217,7 @@ async fn the_reader_never_waits_for_an_observer() {
         max_bytes: 1,
         line_bytes: 1,
         render: Render::Raw,
+        keep: Default::default(),
     };
     let wait = crate::job::Wait { patience: Duration::from_secs(3600), ..Default::default() };
     let mut observer = Box::pin(job.tail(&query, &wait));

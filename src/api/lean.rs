@@ -1,0 +1,15 @@
+//! What replies leave out: values that say nothing.
+
+#![expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over references")]
+
+pub(super) fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+pub(super) fn is_one(number: &u64) -> bool {
+    *number == 1
+}
+
+pub(super) fn is_false(truth: &bool) -> bool {
+    !*truth
+}

@@ -1,0 +1,356 @@
+use std::collections::VecDeque;
+
+use super::{LineNo, Page, PageLine, PageQuery, Render, Ring, Selection, Unit};
+
+/// Which lines a page keeps when there are more than it may hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keep {
+    /// The oldest: the reader comes back for the others.
+    #[default]
+    First,
+    /// The newest: the others are skipped, and counted.
+    Last,
+}
+
+/// A line that was taken out of the ring to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// The line.
+    pub line: PageLine,
+    /// How many lines before it are gone.
+    gone: u64,
+    /// What showing it costs of a budget of bytes.
+    cost: usize,
+}
+
+/// What was found out about a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// It is one of those asked for.
+    pub is_wanted: bool,
+    /// It is the one that was waited for.
+    pub is_last: bool,
+}
+
+impl Looked {
+    /// Where nothing is looked for.
+    pub const PLAIN: Self = Self { is_wanted: true, is_last: false };
+}
+
+/// A page in the making: it reads from a cursor in bounded pieces, so that lines can be looked at while nobody who appends has
+/// to wait for that.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    query: PageQuery,
+    /// Every line has to be looked at: none may be skipped unseen.
+    looks: bool,
+    walk: Walk,
+    kept: VecDeque<Fetched>,
+    /// What the kept lines cost.
+    cost: usize,
+    skipped: u64,
+    full: bool,
+    last: Option<LineNo>,
+}
+
+/// How far somebody has come who goes through the kept lines of a selection, and what was gone when he came.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Walk {
+    selection: Selection,
+    pub(super) cursor: LineNo,
+    pub(super) dropped: u64,
+}
+
+/// Bytes of output that are fetched at a time, about.
+const PIECE_BYTES: usize = 64 << 10;
+
+impl Walk {
+    pub(super) fn new(cursor: LineNo, selection: Selection) -> Self {
+        Self { selection, cursor, dropped: 0 }
+    }
+
+    /// The next lines, at most `most` of them. The walk goes on only when they are [passed](Self::pass).
+    pub(super) fn peek(self, ring: &Ring, most: usize, render: Render) -> Vec<Fetched> {
+        let (mut room, mut before) = (PIECE_BYTES, self.cursor);
+        let lines = ring.lines_after(self.cursor, self.selection).take(most);
+        let piece = lines.take_while(|line| {
+            let has_room = room > 0;
+            room = room.saturating_sub(line.text.len() + 1);
+            has_room
+        });
+        let mut first_gone = Some(ring.dropped_after(self.cursor, self.selection).0);
+        piece
+            .map(|line| {
+                let gone = match self.selection {
+                    Selection::Both => line.line_no.since(before.next()),
+                    Selection::Only(_) => first_gone.take().unwrap_or(0),
+                };
+                before = line.line_no;
+                let rendered = PageLine::of(&line, render);
+                let cost = rendered.cost(&line);
+                Fetched { line: rendered, gone, cost }
+            })
+            .collect()
+    }
+
+    pub(super) fn pass(&mut self, fetched: &Fetched) {
+        self.dropped += fetched.gone;
+        self.cursor = fetched.line.line_no;
+    }
+
+    /// Passes what is gone at the end, when no kept line is left.
+    pub(super) fn pass_the_gone(&mut self, ring: &Ring) {
+        let (gone, last) = match self.selection {
+            Selection::Both => (ring.newest().since(self.cursor), ring.newest()),
+            Selection::Only(_) => ring.dropped_after(self.cursor, self.selection),
+        };
+        if gone > 0 {
+            self.dropped += gone;
+            self.cursor = self.cursor.max(last);
+        }
+    }
+}
+
+impl Scan {
+    /// A scan that has read nothing yet. When it `looks`, it sees every line.
+    pub fn new(query: PageQuery, looks: bool) -> Self {
+        let walk = Walk::new(query.cursor, query.selection);
+        Self { query, looks, walk, kept: VecDeque::new(), cost: 0, skipped: 0, full: false, last: None }
+    }
+
+    /// The next lines to look at; none when all there are were taken, or no more are wanted.
+    pub fn fetch(&mut self, ring: &Ring) -> Option<Vec<Fetched>> {
+        if self.is_over() {
+            return None;
+        }
+        if self.query.keep == Keep::Last && !self.looks {
+            self.skip_ahead(ring);
+        }
+        let most = match self.query.keep {
+            // One more tells whether there is more.
+            Keep::First if !self.looks => self.query.max_lines - self.kept.len() + 1,
+            Keep::First | Keep::Last => usize::MAX,
+        };
+        let piece = self.walk.peek(ring, most, self.query.render);
+        if piece.is_empty() {
+            self.walk.pass_the_gone(ring);
+            return None;
+        }
+        Some(piece)
+    }
+
+    /// Skips lines that would not be kept, without reading them.
+    fn skip_ahead(&mut self, ring: &Ring) {
+        let extent = |line_no| ring.extent(line_no, self.query.selection, Unit::Lines, Render::Raw);
+        let newest = ring.newest();
+        let target = extent(newest).saturating_sub(self.query.max_lines as u64);
+        let (mut before, mut behind) = (self.walk.cursor.value(), newest.value() + 1);
+        while behind.saturating_sub(before) > 1 {
+            let middle = before + (behind - before) / 2;
+            if extent(LineNo::new(middle)) <= target { before = middle } else { behind = middle }
+        }
+        let (from, to) = (self.walk.cursor, LineNo::new(before));
+        // Of those between, the kept ones are skipped, and the others are gone.
+        let skipped = extent(to).saturating_sub(extent(from));
+        let gone = match self.query.selection {
+            Selection::Both => to.since(from) - skipped,
+            Selection::Only(_) => ring.dropped_after(from, self.query.selection).0,
+        };
+        if skipped > 0 {
+            self.walk.dropped += gone;
+            self.walk.cursor = to;
+            self.skipped += skipped + self.kept.drain(..).count() as u64;
+            self.cost = 0;
+        }
+    }
+
+    /// Takes a line that was looked at; false when it wants no more. Lines must come in the order in which they were fetched.
+    pub fn take(&mut self, fetched: Fetched, looked: Looked) -> bool {
+        let wanted = looked.is_wanted || looked.is_last;
+        let cost = fetched.cost + self.query.line_bytes;
+        let fits = self.kept.len() < self.query.max_lines && self.cost + cost <= self.query.max_bytes;
+        if wanted && self.query.keep == Keep::First && !fits && !self.kept.is_empty() {
+            self.full = true;
+            return false;
+        }
+        self.walk.pass(&fetched);
+        if looked.is_last {
+            self.last = Some(fetched.line.line_no);
+        }
+        if wanted {
+            self.cost += cost;
+            self.kept.push_back(fetched);
+            self.drop_oldest();
+        } else {
+            self.skipped += 1;
+        }
+        !looked.is_last
+    }
+
+    fn drop_oldest(&mut self) {
+        let (lines, bytes) = (self.query.max_lines, self.query.max_bytes);
+        while self.kept.len() > lines || (self.cost > bytes && self.kept.len() > 1) {
+            let Some(oldest) = self.kept.pop_front() else { return };
+            self.cost -= oldest.cost + self.query.line_bytes;
+            self.skipped += 1;
+        }
+    }
+
+    /// Whether no more lines are wanted.
+    pub fn is_over(&self) -> bool {
+        self.full || self.last.is_some()
+    }
+
+    /// The line that was waited for, when it has come.
+    pub fn last(&self) -> Option<LineNo> {
+        self.last
+    }
+
+    /// Whether there is a line to show.
+    pub fn has_lines(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    /// How far it has come.
+    pub fn cursor(&self) -> LineNo {
+        self.walk.cursor
+    }
+
+    /// The page, as it is.
+    pub fn page(&self, ring: &Ring) -> Page {
+        let more = ring.lines_after(self.walk.cursor, self.query.selection).next();
+        Page {
+            lines: self.kept.iter().map(|fetched| fetched.line.clone()).collect(),
+            dropped_lines: self.walk.dropped,
+            skipped_lines: self.skipped,
+            last_line_no: self.walk.cursor,
+            has_more: more.is_some(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::output::{RingLimits, Stream};
+
+    fn query(keep: Keep, max_lines: usize, selection: Selection) -> PageQuery {
+        PageQuery {
+            cursor: LineNo::START,
+            selection,
+            max_lines,
+            max_bytes: 1 << 20,
+            line_bytes: 1,
+            render: Render::Raw,
+            keep,
+        }
+    }
+
+    /// Reads a page of the lines that contain `wanted`, up to the first that contains `last`.
+    fn scan(ring: &Ring, query: PageQuery, wanted: &str, last: Option<&str>) -> Page {
+        let mut scan = Scan::new(query, !wanted.is_empty() || last.is_some());
+        while let Some(piece) = scan.fetch(ring) {
+            for fetched in piece {
+                let text = &fetched.line.text;
+                let looked = Looked {
+                    is_wanted: text.contains(wanted),
+                    is_last: last.is_some_and(|last| text.contains(last)),
+                };
+                if !scan.take(fetched, looked) {
+                    break;
+                }
+            }
+        }
+        scan.page(ring)
+    }
+
+    fn numbers(page: &Page) -> Vec<u64> {
+        page.lines.iter().map(|line| line.line_no.value()).collect()
+    }
+
+    fn ring(lines: u64) -> Ring {
+        let mut ring = Ring::new(RingLimits { lines: 1 << 20, ..RingLimits::default() });
+        for number in 1..=lines {
+            ring.append(Stream::Stdout, format!("line {number}\n").as_bytes(), 0);
+        }
+        ring
+    }
+
+    #[test]
+    fn the_last_lines_are_kept_and_those_before_them_counted() {
+        let ring = ring(9000);
+        let page = scan(&ring, query(Keep::Last, 10, Selection::Both), "", Some("line 8000"));
+        assert_eq!(numbers(&page), (7991..=8000).collect::<Vec<_>>());
+        assert_eq!((page.skipped_lines, page.last_line_no.value(), page.has_more), (7990, 8000, true));
+        let newest = scan(&ring, query(Keep::Last, 10, Selection::Both), "", None);
+        assert_eq!(numbers(&newest), (8991..=9000).collect::<Vec<_>>());
+        assert_eq!((newest.skipped_lines, newest.last_line_no.value(), newest.has_more), (8990, 9000, false));
+    }
+
+    #[test]
+    fn a_filter_moves_the_cursor_over_the_other_lines() {
+        let page = scan(&ring(1000), query(Keep::First, 3, Selection::Both), "99", None);
+        assert_eq!(numbers(&page), [99, 199, 299]);
+        assert_eq!((page.skipped_lines, page.has_more), (page.last_line_no.value() - 3, true));
+        let none = scan(&ring(1000), query(Keep::First, 3, Selection::Both), "nothing", None);
+        assert_eq!((none.skipped_lines, none.last_line_no.value(), none.has_more), (1000, 1000, false));
+    }
+
+    #[test]
+    fn a_gap_between_lines_is_counted_where_one_stream_was_forgotten() {
+        let mut ring = Ring::new(RingLimits::default());
+        for (stream, lines) in
+            [(Stream::Stderr, 1), (Stream::Stdout, 99), (Stream::Stderr, 1), (Stream::Stdout, 9)]
+        {
+            (0..lines).for_each(|_| ring.append(stream, b"x\n", 0));
+        }
+        ring.forget(Selection::Only(Stream::Stdout));
+        let page = scan(&ring, query(Keep::First, 500, Selection::Both), "", None);
+        assert_eq!(numbers(&page), [1, 101]);
+        assert_eq!((page.dropped_lines, page.last_line_no.value(), page.has_more), (108, 110, false));
+    }
+
+    proptest! {
+        /// However a job is read, each of its lines is shown, skipped or dropped, once.
+        #[test]
+        fn every_line_is_accounted_for(
+            steps in prop::collection::vec((any::<bool>(), 1..40_u64, 0..4_u8, any::<bool>(), 1..20_usize), 1..40),
+            stderr in any::<bool>(),
+        ) {
+            let mut ring = Ring::new(RingLimits { lines: 50, ..RingLimits::default() });
+            let selection = if stderr { Selection::Only(Stream::Stderr) } else { Selection::Both };
+            let (mut cursor, mut accounted, mut printed) = (LineNo::START, 0, 0);
+            let mut read = |ring: &Ring, keep, filter: &str, max_lines, rest: bool| {
+                loop {
+                    let page = scan(ring, PageQuery { cursor, ..query(keep, max_lines, selection) }, filter, None);
+                    accounted += page.lines.len() as u64 + page.skipped_lines + page.dropped_lines;
+                    prop_assert!(page.last_line_no >= cursor);
+                    cursor = page.last_line_no;
+                    if !rest || !page.has_more {
+                        return Ok(accounted);
+                    }
+                }
+            };
+            for (out, count, action, last, max_lines) in steps {
+                let stream = if out { Stream::Stdout } else { Stream::Stderr };
+                for _ in 0..count {
+                    ring.append(stream, b"some line\n", 0);
+                }
+                printed += if stderr && out { 0 } else { count };
+                let keep = if last { Keep::Last } else { Keep::First };
+                match action {
+                    0 => _ = ring.forget(Selection::Only(stream)),
+                    1 => _ = read(&ring, keep, "", max_lines, false)?,
+                    2 => _ = read(&ring, keep, "nothing", max_lines, false)?,
+                    _ => {}
+                }
+            }
+            let accounted = read(&ring, Keep::First, "", 7, true)?;
+            // Of one stream lines that are gone may be counted with those of the other.
+            let is_right = if stderr { accounted >= printed } else { accounted == printed };
+            prop_assert!(is_right, "{} of {}", accounted, printed);
+        }
+    }
+}
