@@ -1,10 +1,11 @@
 //! The `sshjobs` program: reads the command line and the configuration, then hands over to one of the faces.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use sshjobs::api::{Access, Askpass, Code, Config, Error, Prompter, Service};
-use sshjobs::cli::{self, Cli, Exit, Verb};
+use sshjobs::cli::{self, Cli, Exit, SshArgs, Verb};
 use sshjobs::mcp;
 
 fn main() -> ExitCode {
@@ -15,11 +16,33 @@ fn main() -> ExitCode {
         .with_ansi(false)
         .init();
     match load(&cli) {
-        Ok(config) => run(cli, config).into(),
+        Ok(config) => {
+            protect_memory();
+            run(cli, config).into()
+        }
         Err(error) => {
             cli::report(&error);
             Exit::USAGE.into()
         }
+    }
+}
+
+/// Keys and passwords lie in our memory: it goes into no core file, and no other process of the user may read it. And as many
+/// files may be open as the system lets us, for a connection is one.
+fn protect_memory() {
+    use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+    let files = getrlimit(Resource::Nofile);
+    let limits = [
+        (Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }),
+        (Resource::Nofile, Rlimit { current: files.maximum, ..files }),
+    ];
+    for (resource, limit) in limits {
+        if let Err(error) = setrlimit(resource, limit) {
+            tracing::debug!(%error, ?resource, "a limit could not be set");
+        }
+    }
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::debug!(%error, "our memory could not be protected");
     }
 }
 
@@ -51,14 +74,34 @@ fn run(cli: Cli, config: Config) -> Exit {
         match cli.verb {
             Verb::Demo(args) => cli::demo(args).await,
             Verb::Serve(_) => serve(config).await,
-            Verb::Run(args) => cli::run(&for_a_person(config), args).await,
-            Verb::Trust(args) => cli::trust(&for_a_person(config), args).await,
-            Verb::Hosts(args) => cli::hosts(&for_a_person(config), args).await,
+            Verb::Run(args) => {
+                let config = with_options(config, Some(&args.host), &args.ssh);
+                cli::run(&for_a_person(config), args).await
+            }
+            Verb::Trust(args) => {
+                let config = with_options(config, Some(&args.host), &args.ssh);
+                cli::trust(&for_a_person(config), args).await
+            }
+            Verb::Hosts(args) => {
+                let config = with_options(config, args.host.as_ref(), &args.ssh);
+                cli::hosts(&for_a_person(config), args).await
+            }
         }
     });
     // A thread may still be reading stdin or writing to a pipe that nobody reads: don't wait for it.
     runtime.shutdown_background();
     exit
+}
+
+/// Options of the command line go over the configuration.
+fn with_options(mut config: Config, host: Option<&String>, options: &SshArgs) -> Config {
+    config.ssh_arguments = options.to_ssh();
+    if let Some(table) = host.and_then(|host| config.hosts.get_mut(host)) {
+        table.port = table.port.filter(|_| options.port.is_none());
+        table.user = table.user.take().filter(|_| options.login.is_none());
+        table.identity_file = table.identity_file.take().filter(|_| options.identity.is_empty());
+    }
+    config
 }
 
 /// A person may name any host, and is asked what a login needs: on the terminal, or where there is none as ssh does.
@@ -74,6 +117,12 @@ fn for_a_person(config: Config) -> Service {
 }
 
 async fn serve(config: Config) -> Exit {
+    if std::io::stdin().is_terminal() {
+        cli::note(
+            "this is the MCP server, which speaks JSON-RPC on stdin and stdout. Start it from an MCP client; \
+             `sshjobs serve --help` says how. Ctrl-D ends it.",
+        );
+    }
     let elicitor = Arc::new(mcp::Elicitor::new());
     let service = Service::asking(config, Access::Listed, Arc::clone(&elicitor) as Arc<dyn Prompter>);
     match mcp::serve_stdio(service, &elicitor).await {

@@ -476,3 +476,150 @@ async fn a_passphrase_is_asked_for_at_the_terminal_and_not_shown() {
     script.wait().unwrap();
     assert!(!text(&seen).contains("canary"), "{:?}", text(&seen));
 }
+
+/// Runs the program and tells stdout, stderr and the exit code.
+fn told(command: &mut Command) -> (String, String, Option<i32>) {
+    let output = command.output().unwrap();
+    (text(&output.stdout), text(&output.stderr), output.status.code())
+}
+
+#[tokio::test]
+async fn a_pipe_that_is_slow_loses_nothing() {
+    let sshd = Sshd::start().await;
+    let mut child = sshjobs(&sshd)
+        .args(["run", HOST, "--", "seq 6000000; echo err >&2; exit 3"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    // Nobody reads for longer than an exited job's output is drained.
+    std::thread::sleep(Duration::from_secs(4));
+    let (mut expected, mut line) = (0u32, String::new());
+    while stdout.read_line(&mut line).unwrap() > 0 {
+        expected += 1;
+        assert_eq!(line.trim_end().parse(), Ok(expected));
+        line.clear();
+        if expected == 3_000_000 {
+            std::thread::sleep(Duration::from_secs(4));
+        }
+    }
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!((expected, stderr.as_str(), child.wait().unwrap().code()), (6_000_000, "err\n", Some(3)));
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_a_command_whose_output_nobody_takes() {
+    let sshd = Sshd::start().await;
+    let mut child =
+        sshjobs(&sshd).args(["run", HOST, "--", "exec yes"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut first = [0; 1 << 16];
+    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    interrupt(&child);
+    // It reads on after Ctrl-C, as a pager does.
+    let mut rest = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut rest).unwrap();
+    assert_eq!(ended(&mut child), Some(130));
+    assert!(rest.chunks(2).all(|line| line == b"y\n") || rest.len() % 2 == 1);
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_what_the_command_left_in_the_background() {
+    let sshd = Sshd::start().await;
+    let (one, two) = (format!("300.{}", sshd.port()), format!("301.{}", sshd.port()));
+    // As bash does with background children of commands that are not interactive.
+    let command = format!("(trap '' INT; exec sleep {one}) & echo up; sleep {two}");
+    let mut child = sshjobs(&sshd)
+        .args(["run", HOST, "--", &command])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    interrupt(&child);
+    assert_eq!(ended(&mut child), Some(130));
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert!(stderr.contains("in the background was ended"), "{stderr:?}");
+    let left = Command::new("pgrep").args(["-fx", &format!("sleep ({one}|{two})")]).output().unwrap();
+    assert_eq!(text(&left.stdout), "");
+}
+
+#[tokio::test]
+async fn a_summary_tells_a_commands_255_from_connection_trouble() {
+    let sshd = Sshd::start().await;
+    let summary = |stdout: &str| -> serde_json::Value {
+        serde_json::from_str(stdout.trim_end().lines().last().unwrap()).unwrap()
+    };
+    let (stdout, _, code) = told(sshjobs(&sshd).args(["run", "--json", HOST, "--", "echo out; exit 255"]));
+    let own = summary(&stdout);
+    assert!(stdout.starts_with("out\n") && code == Some(255), "{stdout}");
+    assert_eq!((&own["state"], &own["exit_status"]), (&"exited".into(), &255.into()));
+    assert_eq!((&own["total_bytes"], own["ended_at"].is_u64()), (&4.into(), true));
+    sshd.write_known_hosts("");
+    let (stdout, _, code) = told(sshjobs(&sshd).args(["run", "--json", HOST, "--", "true"]));
+    let refused = summary(&stdout);
+    assert_eq!((code, &refused["error"]["code"]), (Some(255), &"host_key_unknown".into()));
+}
+
+#[tokio::test]
+async fn options_mean_what_they_mean_to_ssh() {
+    let sshd = Sshd::start().await;
+    let (port, key) = (sshd.port().to_string(), sshd.path("id").display().to_string());
+    let known = format!("UserKnownHostsFile={}", sshd.path("known_hosts").display());
+    let user = text(&Command::new("id").arg("-un").output().unwrap().stdout).trim().to_owned();
+    let nothing = sshd.path("empty");
+    std::fs::write(&nothing, "").unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
+    command
+        .arg("--ssh-config")
+        .arg(nothing)
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .env_remove("SSH_AUTH_SOCK");
+    command.args(["run", "-p", &port, "-l", &user, "-i", &key, "-o", &known, "127.0.0.1", "--", "echo $V"]);
+    command.args([] as [&str; 0]).stdin(Stdio::null());
+    let (stdout, stderr, code) = told(&mut command);
+    assert_eq!((stdout.as_str(), code), ("\n", Some(0)), "{stderr}");
+    let mut sets = sshjobs(&sshd);
+    sets.args(["run", "-e", "V=a b=c", "--timeout", "1m30s", HOST, "--", "echo \"$V\""]);
+    assert_eq!(told(&mut sets).0, "a b=c\n");
+}
+
+#[tokio::test]
+async fn likely_mistakes_are_told_with_what_to_write() {
+    let sshd = Sshd::start().await;
+    let (_, stderr, code) = told(sshjobs(&sshd).args(["run", HOST, "web2", "--", "uptime"]));
+    assert!(stderr.contains("sshjobs run web1 -- uptime") && code == Some(2), "{stderr}");
+    let (_, stderr, code) = told(sshjobs(&sshd).args(["run", "wbe1", "--", "true"]));
+    assert!(stderr.contains("did you mean \"web1\"") && code == Some(255), "{stderr}");
+    let (_, stderr, code) = told(sshjobs(&sshd).args(["hosts", "--tag", "nope"]));
+    assert!(stderr.contains("none of the 1 hosts has the tag \"nope\"") && code == Some(255), "{stderr}");
+    let (_, stderr, code) = told(sshjobs(&sshd).args(["run", "--timeout", "soon", HOST, "--", "true"]));
+    assert!(stderr.contains("1m30s") && code == Some(2), "{stderr}");
+    let (_, stderr, code) = told(sshjobs(&sshd).args(["run", "--timeout", "0.5", HOST, "--", "sleep 1000"]));
+    assert!(stderr.contains("time limit of 500ms") && code == Some(124), "{stderr}");
+    sshd.append("Nonsense yes\n");
+    let (_, stderr, code) = told(sshjobs(&sshd).arg("hosts"));
+    assert!(stderr.contains("line 10") && stderr.contains("onsense") && code == Some(255), "{stderr}");
+}
+
+#[tokio::test]
+async fn output_that_cannot_be_written_has_a_code_of_its_own() {
+    let sshd = Sshd::start().await;
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for arguments in [&["run", HOST, "--", "seq 100000"][..], &["hosts"][..]] {
+        let output = sshjobs(&sshd).args(arguments).stdout(full()).output().unwrap();
+        let stderr = text(&output.stderr);
+        assert!(output.status.code() == Some(74) && stderr.contains("can't write the output"), "{stderr}");
+    }
+}
+
+#[tokio::test]
+async fn the_home_directory_is_that_of_the_password_database() {
+    let sshd = Sshd::start().await;
+    let (stdout, stderr, code) =
+        told(sshjobs(&sshd).env("HOME", "/nonexistent").args(["run", HOST, "--", "echo here"]));
+    assert_eq!((stdout.as_str(), code), ("here\n", Some(0)), "{stderr}");
+}

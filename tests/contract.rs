@@ -186,7 +186,7 @@ async fn a_signal_reaches_the_whole_tree_and_its_death_is_verified() {
 async fn a_time_limit_ends_the_tree_and_is_told_apart() {
     let target = Target::start().await;
     let request =
-        SpawnRequest { timeout_s: Some(1), ..SpawnRequest::new(HOST, "echo begun; sleep 1000 & wait") };
+        SpawnRequest { timeout_s: Some(1.0), ..SpawnRequest::new(HOST, "echo begun; sleep 1000 & wait") };
     let job = target.service.spawn(request).await.unwrap().job_id;
     let story = canonical_loop(&target.service, &job).await;
     assert_eq!(
@@ -351,7 +351,9 @@ async fn bad_arguments_are_told_by_code() {
     assert!(error.message.contains("unclosed group"), "{error}");
     let huge = TailRequest { until: Some("a{1000}{1000}".into()), ..TailRequest::new(&job, 0, 0) };
     assert_eq!(target.service.tail(huge).await.unwrap_err().code, Code::InvalidArgument);
-    for (command, timeout) in [("", None), ("true", Some(0)), ("true", Some(u64::MAX)), ("a\0b", None)] {
+    for (command, timeout) in
+        [("", None), ("true", Some(0.0)), ("true", Some(f64::NAN)), ("true", Some(1e12)), ("a\0b", None)]
+    {
         let request = SpawnRequest { timeout_s: timeout, ..SpawnRequest::new(HOST, command) };
         assert_eq!(
             target.service.spawn(request).await.unwrap_err().code,

@@ -462,9 +462,12 @@ async fn a_call_that_is_given_up_leaves_no_channel_behind() {
         drop(given_up.await);
     }
     // Whatever began is listed, and can be ended.
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let running = serde_json::from_value(serde_json::json!({"state": "running", "limit": 1000})).unwrap();
-    let jobs: Vec<String> = service.jobs(&running).unwrap().jobs.into_iter().map(|job| job.job_id).collect();
+    let listed = |state: &str| {
+        let filter = serde_json::from_value(serde_json::json!({"state": state, "limit": 1000})).unwrap();
+        service.jobs(&filter).unwrap().jobs.into_iter().map(|job| job.job_id).collect::<Vec<_>>()
+    };
+    eventually("no job is starting any more", async || listed("starting").is_empty()).await;
+    let jobs = listed("running");
     for job in jobs.iter().filter(|job| **job != first) {
         let request = serde_json::json!({"job_id": job, "signal": "KILL"});
         service.signal(serde_json::from_value(request).unwrap()).await.unwrap();
@@ -474,4 +477,154 @@ async fn a_call_that_is_given_up_leaves_no_channel_behind() {
     })
     .await;
     service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_frozen_peer_is_noticed_while_a_write_to_it_is_pending() {
+    let sshd = Sshd::start().await;
+    let service = started(&sshd);
+    let job = spawn(&service, "echo before; cat > /dev/null").await;
+    service.tail(TailRequest::new(&job, 0, 5000)).await.unwrap();
+    sshd.freeze();
+    let data = vec![b'x'; 16 << 20];
+    let writing = async {
+        // More than all buffers on the way hold.
+        service.write_bytes(&job, &data, Duration::from_secs(60)).await.ok();
+        std::future::pending::<()>().await;
+    };
+    let start = Instant::now();
+    tokio::select! {
+        story = canonical_loop(&service, &job) => assert_eq!(story.state(), JobState::Lost),
+        () = writing => unreachable!("it waits for ever"),
+    }
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+}
+
+/// The ssh_config of an sshd with other keepalives.
+fn keepalive(sshd: &Sshd, seconds: u32) {
+    let text = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    let interval = format!("ServerAliveInterval {seconds}");
+    std::fs::write(sshd.ssh_config(), text.replace("ServerAliveInterval 1", &interval)).unwrap();
+}
+
+#[tokio::test]
+async fn a_call_keeps_to_its_wait_on_a_connection_that_is_half_open() {
+    let sshd = Sshd::start().await;
+    keepalive(&sshd, 60);
+    let service = started(&sshd);
+    run(&service, "true").await.unwrap();
+    let waiting = spawn(&service, "sleep 1000").await;
+    sshd.freeze();
+    let start = Instant::now();
+    let mut request = support::run_request("echo through");
+    request.wait_ms = Some(1000);
+    let reply = service.run(request).await.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    assert!(reply.still_running, "{reply:?}");
+    // A connection that does not answer is left for another one.
+    let reply = run(&service, "echo again").await.unwrap();
+    assert_eq!(reply.head, ["again"], "{reply:?}");
+    assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
+    let start = Instant::now();
+    service.shutdown().await;
+    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    drop(waiting);
+}
+
+#[tokio::test]
+async fn a_job_that_could_not_be_started_in_time_tells_why() {
+    let sshd = Sshd::start().await;
+    let silent = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = silent.local_addr().unwrap().port().to_string();
+    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    let text = config.replace(&sshd.port().to_string(), &port) + "  ConnectTimeout 5\n";
+    std::fs::write(sshd.ssh_config(), text).unwrap();
+    let service = started(&sshd);
+    let mut request = support::run_request("echo never");
+    request.wait_ms = Some(100);
+    let reply = service.run(request).await.unwrap();
+    assert_eq!((reply.still_running, reply.ending.state), (true, JobState::Starting));
+    let story = canonical_loop(&service, &reply.job_id).await;
+    let ending = story.last.unwrap().ending;
+    assert_eq!(ending.state, JobState::Refused);
+    assert!(ending.reason.unwrap().contains("did not finish the handshake"));
+}
+
+#[tokio::test]
+async fn a_command_that_no_host_would_take_is_refused_before_anything_is_connected() {
+    let sshd = Sshd::with("LogLevel VERBOSE").await;
+    let service = started(&sshd);
+    let error = service.spawn(SpawnRequest::new(HOST, "x".repeat(300_000))).await.unwrap_err();
+    assert_eq!(error.code, Code::InvalidArgument);
+    assert!(error.hint.contains("stdin"), "{error}");
+    assert_eq!(sshd.log().matches("Connection from").count(), 0);
+    let longest = format!("true {}", "x".repeat(128_000));
+    assert_eq!(run(&service, &longest).await.unwrap().ending.exit_status, Some(0));
+}
+
+#[tokio::test]
+async fn a_known_hosts_that_hangs_stops_nobody_else() {
+    let (good, bad) = (Sshd::start().await, Sshd::start().await);
+    std::fs::remove_file(bad.path("known_hosts")).unwrap();
+    let fifo = bad.path("known_hosts");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let entry = std::fs::read_to_string(bad.ssh_config()).unwrap().replace("Host web1", "Host web2");
+    good.append(&entry);
+    let service = started(&good);
+    let hanging = service.spawn(SpawnRequest::new("web2", "true"));
+    let others = async {
+        for _ in 0..5 {
+            let start = Instant::now();
+            assert_eq!(run(&service, "echo here").await.unwrap().head, ["here"]);
+            assert!(start.elapsed() < Duration::from_secs(3));
+        }
+    };
+    let (hanging, ()) = tokio::join!(hanging, others);
+    assert_eq!(hanging.unwrap_err().code, Code::Io);
+    // The thread that still hangs must not hold up the end of this test.
+    std::fs::OpenOptions::new().write(true).open(&fifo).unwrap();
+}
+
+#[tokio::test]
+async fn a_key_is_remembered_when_its_job_is_forgotten() {
+    let sshd = Sshd::start().await;
+    let service = started(&sshd);
+    let request = |command: &str| SpawnRequest {
+        idempotency_key: Some("k".into()),
+        ..SpawnRequest::new(HOST, command)
+    };
+    let job = service.spawn(request("echo once; exit 3")).await.unwrap().job_id;
+    canonical_loop(&service, &job).await;
+    service.forget(serde_json::from_value(serde_json::json!({"job_id": job})).unwrap()).await.unwrap();
+    let error = service.spawn(request("echo once; exit 3")).await.unwrap_err();
+    assert_eq!(error.code, Code::ExpiredJob);
+    assert!(error.message.contains("exited with status 3") && error.message.contains(&job), "{error}");
+    assert_eq!(service.spawn(request("echo twice")).await.unwrap_err().code, Code::InvalidArgument);
+    assert_eq!(service.jobs(&Default::default()).unwrap().total, 0);
+}
+
+#[tokio::test]
+async fn a_host_name_that_can_be_none_costs_nothing() {
+    let sshd = Sshd::start().await;
+    let service = started(&sshd);
+    let start = Instant::now();
+    let error = service.spawn(SpawnRequest::new("x".repeat(7 << 20), "true")).await.unwrap_err();
+    assert_eq!(error.code, Code::InvalidArgument);
+    assert!(start.elapsed() < Duration::from_secs(1) && error.to_string().len() < 1000);
+}
+
+#[tokio::test]
+async fn a_signal_ends_a_job_that_is_still_starting() {
+    let sshd = Sshd::start().await;
+    let silent = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    let port = silent.local_addr().unwrap().port().to_string();
+    std::fs::write(sshd.ssh_config(), config.replace(&sshd.port().to_string(), &port)).unwrap();
+    let service = started(&sshd);
+    let mut request = support::run_request("echo never");
+    request.wait_ms = Some(10);
+    let job = service.run(request).await.unwrap().job_id;
+    let signal = serde_json::json!({"job_id": job, "signal": "TERM"});
+    let reply = service.signal(serde_json::from_value(signal).unwrap()).await.unwrap();
+    assert_eq!((reply.confirmed_dead, reply.ending.state), (true, JobState::Refused));
 }

@@ -193,3 +193,19 @@ async fn a_job_that_reads_is_told_from_one_that_works() {
     assert!(!reply.awaiting_input, "nothing can be typed where stdin has ended");
     target.service.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_program_that_opens_the_terminal_itself_is_seen_to_read_it() {
+    let target = Target::start().await;
+    let key = "d=$(mktemp -d); ssh-keygen -q -t ed25519 -N secret -f $d/k; ssh-keygen -y -f $d/k < /dev/null; rm -r $d";
+    for command in ["sh -c 'printf \"Your answer \"; read x </dev/tty' </dev/null", key] {
+        let job = start(&target, json!({"command": command, "pty": true})).await.unwrap();
+        let reply = tail(&target, json!({"job_id": job, "quiet_ms": 700, "wait_ms": 10_000})).await;
+        assert!(reply.awaiting_input, "{command}: {reply:?}");
+        write(&target, json!({"job_id": job, "data": "secret", "newline": true})).await;
+    }
+    let busy = "sh -c 'exec 5</dev/tty; printf \"working: \"; sleep 1000'";
+    let job = start(&target, json!({"command": busy, "pty": true})).await.unwrap();
+    let reply = tail(&target, json!({"job_id": job, "quiet_ms": 700, "wait_ms": 10_000})).await;
+    assert!(!reply.awaiting_input, "{reply:?}");
+}

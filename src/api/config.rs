@@ -24,6 +24,9 @@ pub struct Config {
     pub allow_proxy_command: bool,
     /// The ssh_config file instead of the user's and the system's.
     pub ssh_config: Option<PathBuf>,
+    /// More arguments for `ssh -G`, which resolves host names; not from a file.
+    #[serde(skip)]
+    pub ssh_arguments: Vec<String>,
 }
 
 /// What a call uses that does not say.
@@ -192,12 +195,30 @@ fn line_of(text: &str, at: usize) -> usize {
 fn explain(message: &str) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let (Some(unknown), true) = (quoted.next(), message.starts_with("unknown field")) else {
-        return message.to_owned();
+        return in_words(message);
     };
     match nearest(unknown, quoted) {
         Some(known) => format!("unknown key {unknown:?}; did you mean {known:?}?"),
         None => format!("unknown key {unknown:?}"),
     }
+}
+
+/// Says what is expected in words that are not Rust's.
+fn in_words(message: &str) -> String {
+    let (start, expected) = message.rsplit_once("expected ").unwrap_or((message, ""));
+    let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" | "i64" => "a whole number",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        other if other.starts_with("struct ") => "a table",
+        other => other,
+    };
+    let start = start
+        .replace("invalid type: ", "")
+        .replace("invalid value: ", "")
+        .replace("sequence", "a list")
+        .replace("map", "a table");
+    if expected.is_empty() { message.to_owned() } else { format!("found {start}expected {expected}") }
 }
 
 /// The candidate that `name` was most likely meant to be.
@@ -241,7 +262,14 @@ mod tests {
     #[test]
     fn a_value_out_of_range_is_refused_with_its_line() {
         assert!(error("[limits]\nmax_jobs = 0\n").starts_with("c.toml:2: max_jobs must be"));
-        assert!(error("[limits]\nmax_jobs = -1\n").starts_with("c.toml:2: "));
+        assert_eq!(
+            error("[limits]\nmax_jobs = -1\n"),
+            "c.toml:2: found integer `-1`, expected a whole number"
+        );
+        assert_eq!(
+            error("[hosts.a]\nport = \"22\"\n"),
+            "c.toml:2: found string \"22\", expected a whole number"
+        );
         assert!(
             error("\n[limits]\nring_buffer_bytes = 1000\n")
                 .starts_with("c.toml:3: ring_buffer_bytes must be")

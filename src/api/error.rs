@@ -129,6 +129,16 @@ impl Error {
         Self { code, message: message.into(), hint: hint.into(), retryable: false, bytes_written: None }
     }
 
+    /// The same error, with the host's name where the hint speaks of a HOST.
+    #[must_use]
+    pub(super) fn about(self, host: &str) -> Self {
+        let hint = self
+            .hint
+            .replace("trust HOST", &format!("trust {host}"))
+            .replace("[hosts.NAME]", &format!("[hosts.{host}]"));
+        Self { hint, ..self }
+    }
+
     /// The same error, which may pass.
     #[must_use]
     pub fn retryable(self) -> Self {

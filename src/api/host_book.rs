@@ -40,6 +40,7 @@ impl HostBook {
                 ssh_config: config.ssh_config.clone(),
                 overrides: config.hosts.iter().map(|(name, table)| (name.clone(), table.into())).collect(),
                 proxy_commands: config.allow_proxy_command,
+                arguments: config.ssh_arguments.clone(),
             },
             tags: config.hosts.iter().map(|(name, table)| (name.clone(), table.tags.clone())).collect(),
             access: if config.allow_any_host { Access::Any } else { access },

@@ -118,7 +118,8 @@ impl Service {
     pub async fn hosts(&self, request: HostsRequest) -> Result<HostsReply, Error> {
         let Some(name) = request.host else { return self.list(request.tag).await };
         self.hosts.check(&name).await?;
-        let probed = self.runner.probe(&name).await.map(drop).map_err(Error::from);
+        let probed =
+            self.runner.probe(&name).await.map(drop).map_err(|error| Error::from(error).about(&name));
         self.hosts.note_error(&name, probed.as_ref().err());
         let listed_in = self.hosts.listed().await?.remove(&name).unwrap_or_default();
         let setting = |setting: Setting| SettingEntry {
@@ -176,7 +177,7 @@ impl Service {
             }
             Err(error) => {
                 let is_mistake = matches!(error, ConnectError::Config(ConfigError::Rejected { .. }));
-                let error = Error::from(SpawnError::Connect(Arc::new(error)));
+                let error = Error::from(SpawnError::Connect(Arc::new(error))).about(&name);
                 entry.last_error = Some(error.to_string());
                 mistake = is_mistake.then_some(error);
             }

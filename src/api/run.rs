@@ -52,8 +52,8 @@ pub struct RunRequest {
     pub label: Option<String>,
     /// End the process tree after this many seconds.
     #[serde(default)]
-    #[schemars(with = "u64", range(min = 1, max = 31_536_000))]
-    pub timeout_s: Option<u64>,
+    #[schemars(with = "f64", range(max = 31_536_000))]
+    pub timeout_s: Option<f64>,
     /// A repeated call with the same key returns the first call's job.
     #[serde(default)]
     #[schemars(with = "String")]

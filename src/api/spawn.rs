@@ -50,8 +50,8 @@ pub struct SpawnRequest {
     pub label: Option<String>,
     /// End the process tree after this many seconds.
     #[serde(default)]
-    #[schemars(with = "u64", range(min = 1, max = 31_536_000))]
-    pub timeout_s: Option<u64>,
+    #[schemars(with = "f64", range(max = 31_536_000))]
+    pub timeout_s: Option<f64>,
     /// A repeated call with the same key returns the first call's job.
     #[serde(default)]
     #[schemars(with = "String")]
@@ -72,7 +72,8 @@ pub struct SpawnReply {
 }
 
 const LONGEST_WORD: usize = 200;
-const LONGEST_TIMEOUT: u64 = 31_536_000;
+const SHORTEST_TIMEOUT: f64 = 0.001;
+const LONGEST_TIMEOUT: f64 = 31_536_000.0;
 
 impl SpawnRequest {
     /// A request to run `command` on `host`.
@@ -101,11 +102,14 @@ impl SpawnRequest {
                 "give the command line to run",
             ));
         }
-        if self.timeout_s.is_some_and(|seconds| !(1..=LONGEST_TIMEOUT).contains(&seconds)) {
+        if let Some(seconds) =
+            self.timeout_s.filter(|seconds| !(SHORTEST_TIMEOUT..=LONGEST_TIMEOUT).contains(seconds))
+        {
+            let message = format!("a time limit of {seconds} s is out of range");
             return Err(Error::new(
                 Code::InvalidArgument,
-                "timeout_s is out of range",
-                "use 1 to 31536000 seconds, or leave it away",
+                message,
+                "use 0.001 to 31536000 seconds (a year), or none",
             ));
         }
         for (name, word) in [("label", &self.label), ("idempotency_key", &self.idempotency_key)] {
@@ -122,7 +126,7 @@ impl SpawnRequest {
             env: self.env,
             label: self.label,
             stdin: self.stdin.map_or(without_stdin, StdinPlan::Text),
-            timeout: self.timeout_s.map(Duration::from_secs),
+            timeout: self.timeout_s.map(Duration::from_secs_f64),
             terminal,
             pace: Pace::Free,
         };
@@ -179,7 +183,8 @@ impl Service {
     ) -> Result<Arc<Job>, Error> {
         let host = spec.host.clone();
         self.hosts.check(&host).await?;
-        let mut started = self.runner.spawn(spec, key, patience).await.map_err(Error::from);
+        let started = self.runner.spawn(spec, key, patience).await;
+        let mut started = started.map_err(|error| Error::from(error).about(&host));
         if let Err(error) = &mut started
             && error.code == Code::Unreachable
             && let Some(known) = self.hosts.nearest(&host).await

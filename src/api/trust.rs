@@ -23,7 +23,7 @@ impl Service {
     /// marks this one as revoked, is an error. Jump hosts on the way must be known.
     pub async fn host_key(&self, host: &str) -> Result<HostKey, Error> {
         self.hosts.check(host).await?;
-        let failed = |error| Error::from(SpawnError::Connect(Arc::new(error)));
+        let failed = |error| Error::from(SpawnError::Connect(Arc::new(error))).about(host);
         let config = self.hosts.resolve(host).await.map_err(failed)?;
         let presented = Connector::asking(Secrets::asking(self.prompter.clone()))
             .look_at_key(&config)

@@ -1,4 +1,5 @@
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -57,14 +58,14 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    /// The level as a filter for tracing. Below warnings it is for our own words only: libraries log whole messages, and
-    /// those hold secrets.
+    /// The level as a filter for tracing. It is for our own words: libraries warn of every message that a host or a client gets
+    /// wrong, as fast as it comes, and below warnings log whole messages, which hold secrets.
     pub fn filter(self) -> &'static str {
         match self {
             Self::Off => "off",
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "warn,sshjobs=info",
+            Self::Error => "off,sshjobs=error",
+            Self::Warn => "off,sshjobs=warn",
+            Self::Info => "off,sshjobs=info",
             Self::Debug => "warn,sshjobs=debug",
             Self::Trace => "warn,sshjobs=trace",
         }
@@ -99,7 +100,7 @@ pub struct DemoArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Set it up in an MCP client as the command `sshjobs` with the argument `serve`. stdout is the MCP wire; logs go to stderr.
-Jobs that still run when the client goes away are ended.
+Jobs that still run when the client goes away are ended. On a terminal you can type JSON-RPC; Ctrl-D ends it.
 
 Examples:
   claude mcp add sshjobs -- sshjobs serve
@@ -115,31 +116,35 @@ Exit codes:
   128+N  signal N ended the remote command
   124    --timeout ended it
   2      the command line or the configuration can't be taken
+  74     our output can't be written
   141    whoever read our output has gone
   255    connection trouble: unknown host, host key, login, lost connection (as with ssh)
 
-Ctrl-C is forwarded as INT to the whole remote process tree; a second one kills it.
+A command's own 255 and connection trouble are told apart by --json, whose last line is an object with state, exit, times and
+bytes. Ctrl-C is forwarded as INT to the whole remote process tree; a second one kills it.
 
 Examples:
   sshjobs run web1 -- make test
   sshjobs run web1 --cwd app --env CI -- ./deploy.sh < input
   sshjobs run -n --timestamps web1 -- tail -f /var/log/syslog
-  sshjobs run -t web1 -- sudo -i")]
+  sshjobs run -p 2222 -J bastion deploy@10.0.0.7 -- uptime
+  sshjobs run -t web1                       a login shell")]
 pub struct RunArgs {
-    /// Host name or alias, as with ssh.
+    /// Host name or alias, as with ssh; USER@HOST too.
     pub host: String,
-    /// Command; its words are joined with spaces and run by the remote shell, as with ssh. Options go before it.
-    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    /// Command; its words are joined with spaces and run by the remote shell, as with ssh. Options go before it. Without one, -t
+    /// gives a login shell.
+    #[arg(trailing_var_arg = true, required_unless_present = "tty", value_name = "COMMAND")]
     pub command: Vec<String>,
     /// Directory to run it in; relative to the home directory.
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<String>,
-    /// Pass a variable of this environment on. Its value never appears in a process list.
-    #[arg(long, short, value_name = "NAME")]
+    /// Set a variable: NAME passes that of this environment on. On the host its value appears in no process list.
+    #[arg(long, short, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
-    /// End the whole remote process tree after so many seconds.
-    #[arg(long, value_name = "SECONDS")]
-    pub timeout: Option<u64>,
+    /// End the whole remote process tree after this time: 90, 1.5, 90s, 1m30s.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub timeout: Option<Duration>,
     /// Don't read stdin: the remote command gets an empty one.
     #[arg(long, short = 'n')]
     pub no_stdin: bool,
@@ -158,6 +163,54 @@ pub struct RunArgs {
     /// Write to the terminal whatever the host sends, unfiltered. Only for hosts that may do anything to your terminal.
     #[arg(long)]
     pub raw: bool,
+    /// After the output, write a line of JSON to stdout: state, exit, times, bytes, and the error if there is one.
+    #[arg(long)]
+    pub json: bool,
+    /// Options as in ssh.
+    #[command(flatten)]
+    pub ssh: SshArgs,
+}
+
+/// Options that mean what they mean to ssh, for the host that is named.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SshArgs {
+    /// TCP port.
+    #[arg(short, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Account.
+    #[arg(short, value_name = "USER")]
+    pub login: Option<String>,
+    /// Private key to try first.
+    #[arg(short, value_name = "FILE")]
+    pub identity: Vec<String>,
+    /// Jump hosts on the way.
+    #[arg(short = 'J', value_name = "HOSTS")]
+    pub jump: Option<String>,
+    /// An option of ssh_config, as KEY=VALUE.
+    #[arg(short, value_name = "KEY=VALUE")]
+    pub option: Vec<String>,
+}
+
+impl SshArgs {
+    /// The same as arguments of ssh.
+    pub fn to_ssh(&self) -> Vec<String> {
+        let one = |name: &str, value: Option<String>| value.map(|value| [name.to_owned(), value]);
+        let many = |name: &'static str, values: &[String]| {
+            values.iter().map(move |value| [name.to_owned(), value.clone()]).collect::<Vec<_>>()
+        };
+        let port = one("-p", self.port.map(|port| port.to_string()));
+        let pairs = port.into_iter().chain(one("-l", self.login.clone())).chain(one("-J", self.jump.clone()));
+        pairs.chain(many("-i", &self.identity)).chain(many("-o", &self.option)).flatten().collect()
+    }
+}
+
+/// Reads a time: seconds, or with units.
+fn time(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let time = seconds.map_or_else(|| humantime::parse_duration(text), Ok);
+    let time = time.map_err(|_| "use seconds, as 90 or 1.5, or units, as 90s or 1m30s".to_owned())?;
+    let (least, most) = (Duration::from_millis(1), Duration::from_secs(365 * 24 * 3600));
+    if (least..=most).contains(&time) { Ok(time) } else { Err("use 1ms to 365days".to_owned()) }
 }
 
 /// Which of the streams to show.
@@ -188,6 +241,9 @@ pub struct TrustArgs {
     /// Don't ask: the key must be the one with this SHA-256 fingerprint.
     #[arg(long, value_name = "SHA256:…")]
     pub fingerprint: Option<String>,
+    /// Options as in ssh.
+    #[command(flatten)]
+    pub ssh: SshArgs,
 }
 
 /// Arguments of `hosts`.
@@ -204,4 +260,7 @@ pub struct HostsArgs {
     /// Write JSON.
     #[arg(long)]
     pub json: bool,
+    /// Options as in ssh.
+    #[command(flatten)]
+    pub ssh: SshArgs,
 }

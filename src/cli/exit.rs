@@ -16,6 +16,8 @@ impl Exit {
     pub const USAGE: Self = Self(2);
     /// The job's time limit ended it, as with timeout(1).
     pub const TIMED_OUT: Self = Self(124);
+    /// Our output can't be written (sysexits' EX_IOERR).
+    pub const OUTPUT: Self = Self(74);
     /// Whoever read our output has gone, as if by SIGPIPE.
     pub const BROKEN_PIPE: Self = Self(141);
     /// The host, or the way there, as with ssh.
@@ -83,9 +85,46 @@ pub fn report(error: &Error) {
         if colours(&io::stderr()) { ("\x1b[31m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
     let code = error.code.as_str();
     let message = printable(&error.message);
-    let hint = printable(&error.hint);
+    let hint = in_words_of_the_command_line(&printable(&error.hint));
     // When stderr is gone there is nobody to tell.
     writeln!(io::stderr(), "sshjobs: {red}{code}{plain}: {message}\n{dim}  hint: {hint}{plain}").ok();
+}
+
+/// Tells a person something that is no error.
+pub fn note(text: &str) {
+    // When stderr is gone there is nobody to tell.
+    writeln!(io::stderr(), "sshjobs: {}", printable(text)).ok();
+}
+
+/// Writes a result to stdout. A reader that has gone needs none.
+pub(super) fn print(text: &str) -> Exit {
+    match writeln!(io::stdout(), "{text}").and_then(|()| io::stdout().flush()) {
+        Ok(()) => Exit::SUCCESS,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BROKEN_PIPE,
+        Err(error) => {
+            report(&output_error(&error));
+            Exit::OUTPUT
+        }
+    }
+}
+
+pub(super) fn output_error(error: &io::Error) -> Error {
+    Error::new(Code::Io, format!("can't write the output: {error}"), "check where stdout goes")
+}
+
+/// Hints speak of tools and their arguments; a person has verbs and options.
+fn in_words_of_the_command_line(hint: &str) -> String {
+    const WORDS: [(&str, &str); 8] = [
+        ("ssh_hosts lists", "`sshjobs hosts` lists"),
+        ("; ssh_hosts lists all", ""),
+        (", or end one with ssh_signal", ""),
+        ("run it without a terminal (pty=false)", "leave -t and --pty away"),
+        ("leave cwd and env away for this host", "leave --cwd and --env away for this host"),
+        ("; ssh_tail tells how it ended", ""),
+        ("look with ssh_jobs whether the job has ended", "look on the host whether the command has ended"),
+        ("send it as stdin, to `sh -s` for example", "send it as stdin: sshjobs run HOST -- sh -s < script"),
+    ];
+    WORDS.iter().fold(hint.to_owned(), |hint, (tool, person)| hint.replace(tool, person))
 }
 
 /// Colours are for terminals, and for people who have not asked for none (no-color.org).

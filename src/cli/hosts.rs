@@ -1,6 +1,4 @@
-use std::io::{self, Write};
-
-use super::exit::printable;
+use super::exit::{print, printable};
 use super::{Exit, HostsArgs, report};
 use crate::api::{Code, Error, HostEntry, HostsRequest, Service};
 
@@ -21,10 +19,13 @@ pub async fn hosts(service: &Service, args: HostsArgs) -> Exit {
     } else {
         table(&reply.hosts)
     };
-    writeln!(io::stdout(), "{}", text.trim_end()).ok();
+    let printed = print(text.trim_end());
     service.shutdown().await;
     let failed = probed && reply.hosts.iter().any(|host| !host.connected);
-    if failed { Exit::CONNECTION } else { Exit::SUCCESS }
+    match printed {
+        Exit::SUCCESS if failed => Exit::CONNECTION,
+        printed => printed,
+    }
 }
 
 fn details(host: &HostEntry) -> String {

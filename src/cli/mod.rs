@@ -15,10 +15,10 @@ mod terminal;
 mod trust;
 
 pub use args::{
-    Cli, DemoArgs, HostsArgs, LogLevel, RunArgs, ServeArgs, StreamChoice, TrustArgs, Verb, parse,
+    Cli, DemoArgs, HostsArgs, LogLevel, RunArgs, ServeArgs, SshArgs, StreamChoice, TrustArgs, Verb, parse,
 };
 pub use demo::demo;
-pub use exit::{Exit, report};
+pub use exit::{Exit, note, report};
 pub use hosts::hosts;
 pub use prompt::TerminalPrompter;
 pub use run::run;

@@ -1,57 +1,118 @@
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::time::Duration;
 
 use secrecy::SecretString;
 use tokio::io;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::exit::{output_error, print};
 use super::screen::Screen;
 use super::terminal::Keyboard;
-use super::{Exit, RunArgs, report, stdin, terminal};
-use crate::api::{Code, Ending, Error, Follow, JobState, Output, Service, SignalRequest, SpawnRequest};
+use super::{Exit, RunArgs, note, report, stdin, terminal};
+use crate::api::{
+    Code, DeliveredVia, Ending, Error, Follow, JobState, JobsRequest, Output, Service, SignalRequest,
+    SpawnRequest,
+};
 
 /// Runs a command on a host and ends as it ended.
 pub async fn run(service: &Service, args: RunArgs) -> Exit {
-    watched(service, args).await.unwrap_or_else(|error| {
-        report(&error);
-        Exit::of_error(&error)
-    })
+    let (json, host) = (args.json, args.host.clone());
+    let ended = watched(service, args).await;
+    let (exit, error) = match ended {
+        Ok(Ended { exit, trouble }) => (exit, trouble),
+        Err(error) => (Exit::of_error(&error), Some(error)),
+    };
+    if let Some(error) = &error {
+        report(error);
+    }
+    let told = if json { print(&summary(service, &host, error.as_ref())) } else { Exit::SUCCESS };
+    // What the command's end means goes before what became of the summary.
+    if exit == Exit::SUCCESS { told } else { exit }
+}
+
+/// How a run ended.
+struct Ended {
+    exit: Exit,
+    trouble: Option<Error>,
+}
+
+/// All about the run, on one line.
+fn summary(service: &Service, host: &str, error: Option<&Error>) -> String {
+    let job = service.jobs(&JobsRequest::default()).ok().and_then(|mut reply| reply.jobs.pop());
+    let mut summary = match job {
+        Some(job) => serde_json::to_value(job).expect("a job's entry is plain data"),
+        None => serde_json::json!({"host": host, "state": "refused"}),
+    };
+    if let Some(error) = error {
+        summary["error"] = serde_json::to_value(error).expect("an error is plain data");
+    }
+    summary.to_string()
 }
 
 /// Ends what still runs, unless another signal says that there is no time for it.
-async fn watched(service: &Service, args: RunArgs) -> Result<Exit, Error> {
+async fn watched(service: &Service, args: RunArgs) -> Result<Ended, Error> {
     let mut signals = Signals::catch()?;
     let exit = attempt(service, args, &mut signals).await;
     tokio::select! {
         () = service.shutdown() => exit,
-        number = signals.next() => Ok(Exit::signaled(number)),
+        number = signals.next() => Ok(Exit::signaled(number).into()),
     }
 }
 
-async fn attempt(service: &Service, mut args: RunArgs, signals: &mut Signals) -> Result<Exit, Error> {
+async fn attempt(service: &Service, mut args: RunArgs, signals: &mut Signals) -> Result<Ended, Error> {
     let no_stdin = args.no_stdin;
+    check(&args)?;
     if args.tty && !terminal::is_there() {
         writeln!(std::io::stderr(), "sshjobs: stdin is no terminal: the command runs without one").ok();
         args.tty = false;
     }
-    let (screen, tty) = (Screen::new(&args), args.tty);
+    let (screen, tty, request_limit) = (Screen::new(&args), args.tty, args.timeout);
     let request = spawn_request(args)?;
     let follow = tokio::select! {
         follow = service.spawn_followed(request) => follow?,
-        number = signals.next() => return Ok(Exit::signaled(number)),
+        number = signals.next() => return Ok(Exit::signaled(number).into()),
     };
     let job = follow.job_id().to_owned();
-    let mut session = Session { follow, screen, dropped: 0, trouble: None };
+    let limit = request_limit;
+    let mut session = Session { follow, screen, dropped: 0, limit, trouble: None };
     let exit = if tty {
         on_our_terminal(service, &job, &mut session, signals).await
     } else {
         on_pipes(service, &job, no_stdin, &mut session, signals).await
     };
     session.screen.restore().await;
-    if let Some(trouble) = session.trouble {
-        report(&trouble);
+    if signals.interrupted {
+        end_leftovers(service, &job).await;
     }
-    exit
+    Ok(Ended { exit: exit?, trouble: session.trouble })
+}
+
+/// Refuses what is most likely a mistake: a second host, or a command that is meant for another program.
+fn check(args: &RunArgs) -> Result<(), Error> {
+    let Some(index) = args.command.iter().position(|word| word == "--").filter(|index| *index > 0) else {
+        return Ok(());
+    };
+    let (before, command) = (args.command[..index].join(" "), args.command[index + 1..].join(" "));
+    let message = format!("{before:?} stands between the host and --");
+    let hint = format!("run it on one host at a time: sshjobs run {} -- {command}", args.host);
+    Err(Error::new(Code::InvalidArgument, message, hint))
+}
+
+/// After Ctrl-C: a shell makes its background children ignore INT, so that they outlive the command. They are ended, too.
+async fn end_leftovers(service: &Service, job: &str) {
+    let request = SignalRequest { job_id: job.to_owned(), signal: None, grace_ms: Some(2000) };
+    if let Ok(reply) = service.signal(request).await
+        && reply.delivered_via == DeliveredVia::ProcessGroup
+    {
+        note("what the command had left running in the background was ended, too");
+    }
+}
+
+impl From<Exit> for Ended {
+    fn from(exit: Exit) -> Self {
+        Self { exit, trouble: None }
+    }
 }
 
 async fn on_pipes(
@@ -94,13 +155,21 @@ async fn on_our_terminal(
 
 fn spawn_request(args: RunArgs) -> Result<SpawnRequest, Error> {
     let mut env = BTreeMap::new();
-    for name in args.env {
-        let value = std::env::var(&name).map_err(|error| {
-            let hint = "--env takes the name of a variable that is set here, and UTF-8";
-            Error::new(Code::InvalidArgument, format!("--env {name}: {error}"), hint)
-        })?;
+    for variable in args.env {
+        let (name, value) = match variable.split_once('=') {
+            Some((name, value)) => (name.to_owned(), value.to_owned()),
+            None => {
+                let value = std::env::var(&variable).map_err(|error| {
+                    let hint = "--env NAME passes a variable on that is set here, in UTF-8; --env NAME=VALUE sets one";
+                    Error::new(Code::InvalidArgument, format!("--env {variable}: {error}"), hint)
+                })?;
+                (variable, value)
+            }
+        };
         env.insert(name, SecretString::from(value));
     }
+    // As with ssh: no command is a login shell. Every shell understands this.
+    let command = if args.command.is_empty() { "exec $SHELL -l".to_owned() } else { args.command.join(" ") };
     let pty = args.pty || args.tty;
     let size = if pty { terminal::size() } else { None };
     Ok(SpawnRequest {
@@ -111,8 +180,8 @@ fn spawn_request(args: RunArgs) -> Result<SpawnRequest, Error> {
         term: std::env::var("TERM").ok().filter(|term| pty && !term.is_empty()),
         cwd: args.cwd,
         env,
-        timeout_s: args.timeout,
-        ..SpawnRequest::new(args.host, args.command.join(" "))
+        timeout_s: args.timeout.map(|timeout| timeout.as_secs_f64()),
+        ..SpawnRequest::new(args.host, command)
     })
 }
 
@@ -121,6 +190,7 @@ struct Session {
     follow: Follow,
     screen: Screen,
     dropped: u64,
+    limit: Option<Duration>,
     /// What is to be told once the terminal is ours again.
     trouble: Option<Error>,
 }
@@ -142,11 +212,8 @@ impl Session {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Some(Exit::BROKEN_PIPE)),
             Err(error) => {
-                return Err(Error::new(
-                    Code::Io,
-                    format!("can't write the output: {error}"),
-                    "check where stdout goes",
-                ));
+                self.trouble = Some(output_error(&error));
+                return Ok(Some(Exit::OUTPUT));
             }
         }
         Ok(output.ended.map(|ending| self.finish(&ending)))
@@ -166,8 +233,11 @@ impl Session {
             )),
             JobState::TimedOut => Some(Error::new(
                 Code::Timeout,
-                "the command ran into its time limit and was ended",
-                "give it more time",
+                format!(
+                    "the command ran into its time limit of {:?} and was ended",
+                    self.limit.unwrap_or_default()
+                ),
+                "give it more time with --timeout",
             )),
             JobState::Starting
             | JobState::Running
@@ -195,6 +265,7 @@ async fn pass_on(service: &Service, job_id: &str, signals: &mut Signals) -> u8 {
         if number != Signals::INTERRUPT {
             return number;
         }
+        signals.interrupted = true;
         number = signals.next_while(send(service, job_id, name)).await;
     }
     number
@@ -215,6 +286,8 @@ struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
+    /// Ctrl-C was pressed, and passed on.
+    interrupted: bool,
 }
 
 impl Signals {
@@ -230,6 +303,7 @@ impl Signals {
             interrupt: catch(SignalKind::interrupt())?,
             terminate: catch(SignalKind::terminate())?,
             hang_up: catch(SignalKind::hangup())?,
+            interrupted: false,
         })
     }
 

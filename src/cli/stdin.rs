@@ -1,7 +1,10 @@
 use std::future::pending;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, Stdin, stdin};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::mpsc;
 
 use crate::api::{Code, Service};
@@ -14,10 +17,9 @@ const KEYS_AHEAD: usize = 256;
 
 /// Passes our stdin on to a job until it ends or the job does.
 pub(super) async fn forward(service: &Service, job_id: &str) {
-    let mut input = stdin();
-    let mut buffer = vec![0; 32 << 10];
-    while let Some(length) = read(&mut input, &mut buffer).await {
-        if let Err(error) = service.write_bytes(job_id, &buffer[..length], PATIENCE).await {
+    let input = Input::default();
+    while let Some(data) = input.read().await {
+        if let Err(error) = service.write_bytes(job_id, &data, PATIENCE).await {
             // A command need not read its stdin to its end.
             tracing::debug!(%error, "stdin is not passed on any further");
             return;
@@ -46,12 +48,16 @@ pub(super) async fn forward_keys(service: &Service, job_id: &str) {
 }
 
 async fn read_keys(sender: mpsc::Sender<Vec<u8>>) {
-    let (mut input, mut buffer) = (stdin(), vec![0; 4 << 10]);
+    let input = Input::default();
     let mut escape = EscapeKeys::default();
-    while let Some(length) = read(&mut input, &mut buffer).await {
-        let (keys, ended) = escape.take(&buffer[..length]);
+    while let Some(data) = input.read().await {
+        let Taken { keys, ended, asked } = escape.take(&data);
         if ended {
             return;
+        }
+        if asked {
+            // The terminal is raw.
+            write!(io::stderr(), "{}", ESCAPES.replace('\n', "\r\n")).ok();
         }
         if sender.try_send(keys).is_err() {
             tracing::debug!("keys are lost: nobody takes them");
@@ -70,15 +76,59 @@ pub(super) async fn end(service: &Service, job_id: &str) {
     }
 }
 
-/// How much was read; none at the end.
-async fn read(input: &mut Stdin, buffer: &mut [u8]) -> Option<usize> {
-    match input.read(buffer).await {
-        Ok(length) => Some(length).filter(|length| *length > 0),
-        Err(error) => {
-            tracing::warn!(%error, "stdin can't be read");
-            None
+/// Our stdin. When this is dropped nothing more is taken from it: what is typed then is for whoever comes next.
+#[derive(Default)]
+struct Input {
+    is_over: Arc<AtomicBool>,
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        self.is_over.store(true, Relaxed);
+    }
+}
+
+impl Input {
+    /// What comes next; none at the end.
+    async fn read(&self) -> Option<Vec<u8>> {
+        let is_over = Arc::clone(&self.is_over);
+        let read = tokio::task::spawn_blocking(move || read_unless(&is_over)).await;
+        match read.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(data) => Some(data).filter(|data| !data.is_empty()),
+            Err(error) => {
+                tracing::warn!(%error, "stdin can't be read");
+                None
+            }
         }
     }
+}
+
+fn read_unless(is_over: &AtomicBool) -> io::Result<Vec<u8>> {
+    let (stdin, moment) = (io::stdin(), Timespec { tv_sec: 0, tv_nsec: 50_000_000 });
+    while !is_over.load(Relaxed) {
+        if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&moment))? > 0 {
+            let mut buffer = vec![0; 32 << 10];
+            let length = rustix::io::retry_on_intr(|| rustix::io::read(&stdin, &mut *buffer))?;
+            buffer.truncate(length);
+            return Ok(buffer);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// What `~?` shows.
+const ESCAPES: &str = "\n~.  end the command and the connection\n~~  send a tilde\n~?  show this list\n\
+    (an escape is known only at the start of a line)\n";
+
+/// What came of keys that were pressed.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Taken {
+    /// Those to be passed on.
+    keys: Vec<u8>,
+    /// They said that all is over.
+    ended: bool,
+    /// They asked what the escapes are.
+    asked: bool,
 }
 
 /// Looks for `~.` at the start of a line among the keys that are pressed, as ssh does: the way out when all other keys go to
@@ -92,24 +142,28 @@ enum EscapeKeys {
 }
 
 impl EscapeKeys {
-    /// What of `keys` is to be passed on, and whether they say that all is over.
-    fn take(&mut self, keys: &[u8]) -> (Vec<u8>, bool) {
-        let mut passed = Vec::with_capacity(keys.len() + 1);
+    fn take(&mut self, keys: &[u8]) -> Taken {
+        let mut taken = Taken::default();
         for &key in keys {
             match (*self, key) {
                 (Self::LineStart, b'~') => {
                     *self = Self::Tilde;
                     continue;
                 }
-                (Self::Tilde, b'.') => return (passed, true),
+                (Self::Tilde, b'.') => return Taken { ended: true, ..taken },
+                (Self::Tilde, b'?') => {
+                    *self = Self::LineStart;
+                    taken.asked = true;
+                    continue;
+                }
                 (Self::Tilde, b'~') => {}
-                (Self::Tilde, _) => passed.push(b'~'),
+                (Self::Tilde, _) => taken.keys.push(b'~'),
                 (Self::LineStart | Self::InLine, _) => {}
             }
-            passed.push(key);
+            taken.keys.push(key);
             *self = if matches!(key, b'\r' | b'\n') { Self::LineStart } else { Self::InLine };
         }
-        (passed, false)
+        taken
     }
 }
 
@@ -121,9 +175,9 @@ mod tests {
         let mut escape = EscapeKeys::default();
         let mut passed = Vec::new();
         for keys in keys {
-            let (more, ended) = escape.take(keys);
-            passed.extend(more);
-            if ended {
+            let taken = escape.take(keys);
+            passed.extend(taken.keys);
+            if taken.ended {
                 return (String::from_utf8(passed).unwrap(), true);
             }
         }
@@ -134,6 +188,12 @@ mod tests {
     fn tilde_dot_at_the_start_of_a_line_ends_it() {
         assert_eq!(take(&[b"ls\r~", b".x"]), ("ls\r".to_owned(), true));
         assert_eq!(take(&[b"~."]), (String::new(), true));
+    }
+
+    #[test]
+    fn tilde_question_mark_asks_for_the_list_and_is_not_passed_on() {
+        let mut escape = EscapeKeys::default();
+        assert_eq!(escape.take(b"\r~?x"), Taken { keys: b"\rx".to_vec(), ended: false, asked: true });
     }
 
     #[test]

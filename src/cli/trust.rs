@@ -1,7 +1,7 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use super::exit::printable;
-use super::{Exit, TrustArgs, report};
+use super::{Exit, TrustArgs, note, report};
 use crate::api::{Code, Error, HostKey, Service};
 
 /// Shows a host's key and, when a person or `--fingerprint` says that it is the right one, writes it into known_hosts.
@@ -40,7 +40,10 @@ async fn attempt(service: &Service, args: &TrustArgs) -> Result<Exit, Error> {
             let hint = "run it on a terminal, or say which key it must be with --fingerprint SHA256:…";
             return Err(Error::new(Code::HostKeyUnknown, "there is nobody to ask about this key", hint));
         }
-        None if !confirmed() => return Ok(Exit::DECLINED),
+        None if !confirmed() => {
+            note("nothing was written: only the whole word yes means yes");
+            return Ok(Exit::DECLINED);
+        }
         None => {}
     }
     let file = service.trust(&key).await?;

@@ -12,22 +12,26 @@ pub enum Reads {
     No,
 }
 
-/// Looks at the processes of the session `S` whose stdin is the job's, thread by thread: at the system call each is in, by its
-/// number on x86-64 or arm64 (read of descriptor 0; poll, select, epoll), or, where the kernel does not let us see that,
-/// at the place where it sleeps. A process that we may not look at, such as sudo, may do anything.
+/// Looks at the processes of the session `S` that hold the job's stdin, or its controlling terminal, which programs that ask for
+/// passwords open themselves; thread by thread: at the system call each is in, by its number on x86-64 or arm64 (a read, of
+/// which descriptor; poll, select, epoll), or, where the kernel does not let us see that, at the place where it sleeps. A process
+/// that we may not look at, such as sudo, may do anything.
 const LOOK: &str = r#"
 stdin=$(readlink "/proc/$S/fd/0") || exit
+case $stdin in /dev/*) tty=/dev/tty ;; *) tty=none ;; esac
+holds() { for f in "$1"/fd/*; do case $(readlink "$f" 2>/dev/null) in "$stdin"|"$tty") return 0 ;; esac; done; return 1; }
 reads=no
 for p in /proc/[0-9]*; do
   { read -r stat < "$p/stat"; } 2>/dev/null || continue
   set -- ${stat##*) }
   [ "$4" = "$S" ] && [ "$1" != Z ] || continue
-  its=$(readlink "$p/fd/0" 2>/dev/null) || { reads=perhaps; continue; }
-  [ "$its" = "$stdin" ] || continue
+  readlink "$p/fd/0" >/dev/null 2>&1 || reads=perhaps
+  holds "$p" || continue
   for t in "$p"/task/[0-9]*; do
-    case $(cat "$t/syscall" 2>/dev/null) in
-      "0 0x0 "*|"63 0x0 "*) echo sshjobs-reads:yes; exit ;;
-      "7 "*|"23 "*|"232 "*|"270 "*|"271 "*|"281 "*|"441 "*|"22 "*|"72 "*|"73 "*) reads=perhaps ;;
+    set -- $(cat "$t/syscall" 2>/dev/null)
+    case $1 in
+      0|63) case $(readlink "$p/fd/$(($2))" 2>/dev/null) in "$stdin"|"$tty") echo sshjobs-reads:yes; exit ;; esac ;;
+      7|23|232|270|271|281|441|22|72|73) reads=perhaps ;;
       ?*) ;;
       *) case $(cat "$t/wchan" 2>/dev/null) in
            n_tty_read|wait_woken|unix_stream_*) echo sshjobs-reads:yes; exit ;;

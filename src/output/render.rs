@@ -27,7 +27,7 @@ pub fn render(text: &[u8], render: Render) -> Cow<'_, str> {
 
 /// What is left of a text when everything that steers a terminal or reorders text is taken away.
 ///
-/// Escape sequences (CSI, OSC, DCS …), C0 and C1 controls except tab, bidi and tag characters go. Of frames that a bare
+/// Escape sequences (CSI, OSC, DCS …), C0 and C1 controls except tab, bidi, tag and other invisible characters go. Of frames that a bare
 /// CR overwrites, as progress bars print them, the last one that shows anything stays. Invalid UTF-8 becomes U+FFFD.
 /// A line stands for itself: a sequence left open at its end reaches no further.
 pub fn clean(line: &[u8]) -> Cow<'_, str> {
@@ -174,12 +174,16 @@ impl Line<'_> {
     }
 }
 
-/// Whether a character may be shown: no control (C0, DEL, C1), bidi or tag character.
+/// Whether a character may be shown: no control (C0, DEL, C1), and none that is not seen, such as bidi and tag characters,
+/// variation selectors and zero-width characters (Unicode's Default_Ignorable_Code_Point): a text for a model could be hidden
+/// in them.
 pub(super) fn is_harmless(c: char) -> bool {
     !matches!(c,
         '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}'
-        | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-        | '\u{e0000}'..='\u{e007f}')
+        | '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}'
+        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fff8}'
+        | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Whether the last bytes begin a UTF-8 sequence that does not end; the parser would wait for the rest.
@@ -243,6 +247,7 @@ mod tests {
     fn controls_bidi_and_tag_characters_go() {
         assert_eq!(clean(b"a\x00b\x07c\x7fd"), "abcd");
         assert_eq!(clean("a\u{202e}b\u{2066}c\u{e0041}d\u{85}e".as_bytes()), "abcde");
+        assert_eq!(clean("a\u{fe0f}b\u{200b}c\u{e0101}d\u{2063}e\u{feff}f\u{ad}g".as_bytes()), "abcdefg");
     }
 
     #[test]

@@ -40,6 +40,8 @@ pub(super) struct Shared<D: Directory> {
 const EXEC_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a host may take to say whether a job reads its stdin.
 const READING_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a pooled connection may take to open a channel before another one is tried.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 /// How often a channel is tried for: a pooled connection may have died unnoticed.
 const OPEN_ATTEMPTS: usize = 4;
 /// A connection that refuses its first channel is asked again after these.
@@ -281,7 +283,13 @@ async fn start<D: Directory>(
                 });
                 return Ok((lease, Err(ChannelError::ConnectionLost)));
             }
-            let mut opened = lease.connection().open().await;
+            let mut opened = match timeout(OPEN_TIMEOUT, lease.connection().open()).await {
+                Ok(opened) => opened,
+                Err(_) => {
+                    lease.connection().suspect();
+                    Err(ChannelError::ConnectionLost)
+                }
+            };
             // A server may not have cleaned up yet after what was asked of it when the connection was made.
             for pause in FIRST_CHANNEL_PAUSES {
                 if !matches!(opened, Err(ChannelError::OpenRefused)) || !lease.is_only() {

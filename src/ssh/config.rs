@@ -199,6 +199,8 @@ pub struct Resolver {
     pub overrides: BTreeMap<String, HostOverrides>,
     /// Whether commands may be run to reach hosts (ProxyCommand).
     pub proxy_commands: bool,
+    /// More arguments for `ssh -G`, such as `-o` and an option: they hold for the host itself, not for those on the way.
+    pub arguments: Vec<String>,
 }
 
 impl Resolver {
@@ -207,7 +209,7 @@ impl Resolver {
     pub async fn resolve(&self, name: &str) -> Result<HostConfig, ConfigError> {
         let hop = Hop::parse(name)?;
         let overrides = self.overrides_of(name);
-        let options = Options(self.ask_ssh(&hop).await?);
+        let options = Options(self.ask_ssh(&hop, &self.arguments).await?);
         options.refuse(name, &["RemoteCommand", "RevokedHostKeys"])?;
         let jump = match options.jumps() {
             Some(jumps) => Some(Box::new(self.resolve_jumps(name, jumps, 1).await?)),
@@ -236,7 +238,7 @@ impl Resolver {
             let (before, last) =
                 jumps.rsplit_once(',').map_or((None, jumps), |(before, last)| (Some(before), last));
             let hop = Hop::parse(last)?;
-            let mut options = Options(self.ask_ssh(&hop).await?);
+            let mut options = Options(self.ask_ssh(&hop, &[]).await?);
             options.refuse(&hop.host, &["RevokedHostKeys"])?;
             if before.is_some() {
                 // The way to it is spelled out.
@@ -264,7 +266,11 @@ impl Resolver {
         })?
     }
 
-    pub(super) async fn ask_ssh(&self, hop: &Hop) -> Result<Vec<(String, String)>, ConfigError> {
+    pub(super) async fn ask_ssh(
+        &self,
+        hop: &Hop,
+        arguments: &[String],
+    ) -> Result<Vec<(String, String)>, ConfigError> {
         let mut ssh = Command::new("ssh");
         if let Some(file) = &self.ssh_config {
             ssh.arg("-F").arg(file);
@@ -275,13 +281,15 @@ impl Resolver {
         if let Some(port) = hop.port {
             ssh.args(["-p", &port.to_string()]);
         }
-        ssh.args(["-G", &hop.host]).stdin(Stdio::null()).kill_on_drop(true);
+        ssh.args(arguments).args(["-G", &hop.host]).stdin(Stdio::null()).kill_on_drop(true);
         let output = timeout(RESOLVE_TIMEOUT, ssh.output())
             .await
             .map_err(|_| ConfigError::TimedOut(RESOLVE_TIMEOUT))?
             .map_err(ConfigError::NoSsh);
         let output = match output {
-            Err(ConfigError::NoSsh(error)) if error.kind() == io::ErrorKind::NotFound => {
+            Err(ConfigError::NoSsh(error))
+                if error.kind() == io::ErrorKind::NotFound && arguments.is_empty() =>
+            {
                 let (file, hop) = (self.ssh_config.clone(), hop.clone());
                 let unreadable = |source| ConfigError::Unreadable { file: "ssh_config".into(), source };
                 return off_runtime(move || fallback::resolve(file.as_deref(), &hop))
@@ -291,7 +299,10 @@ impl Resolver {
             other => other?,
         };
         if !output.status.success() {
-            let message = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+            // Its lines end with CR LF.
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let message =
+                stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
             return Err(ConfigError::Rejected { name: hop.host.clone(), message });
         }
         Ok(String::from_utf8_lossy(&output.stdout)

@@ -71,9 +71,9 @@ impl Resolver {
     /// What is set for `name`, and where: what differs from ssh's defaults, by the names of ssh_config(5) in lower case.
     pub async fn settings(&self, name: &str) -> Result<Vec<Setting>, ConfigError> {
         let hop = Hop::parse(name)?;
-        let set = Options(self.ask_ssh(&hop).await?);
+        let set = Options(self.ask_ssh(&hop, &self.arguments).await?);
         let nothing = Self { ssh_config: Some("/dev/null".into()), ..Self::default() };
-        let default = Options(nothing.ask_ssh(&hop).await?);
+        let default = Options(nothing.ask_ssh(&hop, &[]).await?);
         let overrides = self.overrides_of(name).shown();
         let setting = |key: &&'static str| {
             let value = |options: &Options| options.all(key).collect::<Vec<_>>().join(", ");
