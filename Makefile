@@ -1,7 +1,7 @@
 # Everything a developer or CI runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-containers bench demo
+.PHONY: help check test test-clients test-containers bench demo
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -14,9 +14,13 @@ check:  ## Format, lints and docs, warnings as errors
 	cargo clippy --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
 
-test:  ## Install OpenSSH if it is missing, then run all tests but those that need containers
+test:  ## Install OpenSSH if it is missing, then run all tests but those that need containers or foreign clients
 	@fixtures/need sshd:openssh-server ssh:openssh-client
 	cargo test --locked
+
+test-clients:  ## Let MCP's own SDKs and Inspector call every tool, and a hostile SSH server try its luck
+	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3
+	fixtures/clients/with-clients cargo test --locked --test clients
 
 test-containers:  ## Run the contract's tests, and one suite over a fleet of hosts, in containers (docker-compose.yml)
 	@fixtures/need ssh-keygen:openssh-client
