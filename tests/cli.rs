@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use support::{HOST, Sshd};
+use support::{HOST, Sshd, eventually, exit_of};
 
 fn sshjobs(sshd: &Sshd) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
@@ -92,17 +92,8 @@ async fn ctrl_c_interrupts_the_remote_tree() {
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut pid = String::new();
     stdout.read_line(&mut pid).unwrap();
-    let process = nix::unistd::Pid::from_raw(child.id().cast_signed());
-    nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGINT).unwrap();
-    let deadline = std::time::Instant::now() + Duration::from_secs(15);
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        assert!(std::time::Instant::now() < deadline, "it did not end");
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    assert_eq!(status.code(), Some(130));
+    interrupt(&child);
+    assert_eq!(exit_of(&mut child).await, Some(130));
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
     assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
 }
@@ -184,19 +175,6 @@ fn the_demo_runs_a_real_job_and_follows_it() {
     assert!(text(&output.stdout).contains("| mine") && output.status.code() == Some(7), "{output:?}");
 }
 
-/// Waits for the program's end, within fifteen seconds.
-fn ended(child: &mut std::process::Child) -> Option<i32> {
-    let deadline = std::time::Instant::now() + Duration::from_secs(15);
-    while std::time::Instant::now() < deadline {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.code();
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    child.kill().unwrap();
-    panic!("it did not end");
-}
-
 fn interrupt(child: &std::process::Child) {
     let process = nix::unistd::Pid::from_raw(child.id().cast_signed());
     nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGINT).unwrap();
@@ -206,7 +184,7 @@ fn interrupt(child: &std::process::Child) {
 async fn a_stdin_that_nobody_writes_to_does_not_hold_the_program() {
     let sshd = Sshd::start().await;
     let mut child = sshjobs(&sshd).args(["run", HOST, "exit", "5"]).stdin(Stdio::piped()).spawn().unwrap();
-    assert_eq!(ended(&mut child), Some(5));
+    assert_eq!(exit_of(&mut child).await, Some(5));
 }
 
 #[tokio::test]
@@ -216,12 +194,13 @@ async fn a_stdout_that_nobody_reads_does_not_hold_ctrl_c() {
     let mut first = [0; 100];
     child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
     // Two at once may arrive as one, so an impatient person is played: at it until it ends.
-    let deadline = std::time::Instant::now() + Duration::from_secs(15);
-    while child.try_wait().unwrap().is_none() && std::time::Instant::now() < deadline {
-        interrupt(&child);
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert_eq!(ended(&mut child), Some(130));
+    let shared = std::cell::RefCell::new(&mut child);
+    eventually("it ends", async || {
+        interrupt(&shared.borrow());
+        shared.borrow_mut().try_wait().unwrap().is_some()
+    })
+    .await;
+    assert_eq!(exit_of(&mut child).await, Some(130));
 }
 
 #[tokio::test]
@@ -520,7 +499,7 @@ async fn ctrl_c_ends_a_command_whose_output_nobody_takes() {
     // It reads on after Ctrl-C, as a pager does.
     let mut rest = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut rest).unwrap();
-    assert_eq!(ended(&mut child), Some(130));
+    assert_eq!(exit_of(&mut child).await, Some(130));
     assert!(rest.chunks(2).all(|line| line == b"y\n") || rest.len() % 2 == 1);
 }
 
@@ -539,7 +518,7 @@ async fn ctrl_c_ends_what_the_command_left_in_the_background() {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     interrupt(&child);
-    assert_eq!(ended(&mut child), Some(130));
+    assert_eq!(exit_of(&mut child).await, Some(130));
     let mut stderr = String::new();
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     assert!(stderr.contains("in the background was ended"), "{stderr:?}");
@@ -622,4 +601,44 @@ async fn the_home_directory_is_that_of_the_password_database() {
     let (stdout, stderr, code) =
         told(sshjobs(&sshd).env("HOME", "/nonexistent").args(["run", HOST, "--", "echo here"]));
     assert_eq!((stdout.as_str(), code), ("here\n", Some(0)), "{stderr}");
+}
+
+#[tokio::test]
+async fn a_time_limit_ends_a_command_whose_output_nobody_takes() {
+    let sshd = Sshd::start().await;
+    let command = format!("seq {}0000", sshd.port());
+    let mut child = sshjobs(&sshd)
+        .args(["run", "--timeout", "2", HOST, "--", &command])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let is_left = || Command::new("pgrep").args(["-fx", &command]).output().unwrap().status.success();
+    eventually("it runs", async || is_left()).await;
+    eventually("it is ended, whatever our stdout does", async || !is_left()).await;
+    // What it had printed by then is still for whoever reads it.
+    let mut stdout = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
+    let printed = text(&stdout);
+    assert!(
+        printed
+            .lines()
+            .zip(1..)
+            .all(|(line, number): (_, u32)| line.parse() == Ok(number) || number > 1_000_000)
+    );
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    assert_eq!(exit_of(&mut child).await, Some(124), "{stderr}");
+    assert!(stderr.contains("time limit of 2s and was ended") && !stderr.contains("lost"), "{stderr}");
+}
+
+#[tokio::test]
+async fn a_server_that_wants_signs_of_life_gets_them_while_nobody_takes_the_output() {
+    let sshd = Sshd::with("ClientAliveInterval 1\nClientAliveCountMax 2").await;
+    let mut child =
+        sshjobs(&sshd).args(["run", HOST, "--", "seq 3000000"]).stdout(Stdio::piped()).spawn().unwrap();
+    // Longer than the server waits for an answer.
+    std::thread::sleep(Duration::from_secs(8));
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().count();
+    assert_eq!((lines, exit_of(&mut child).await), (3_000_000, Some(0)));
 }

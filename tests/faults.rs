@@ -628,3 +628,31 @@ async fn a_signal_ends_a_job_that_is_still_starting() {
     let reply = service.signal(serde_json::from_value(signal).unwrap()).await.unwrap();
     assert_eq!((reply.confirmed_dead, reply.ending.state), (true, JobState::Refused));
 }
+
+#[tokio::test]
+async fn the_bound_over_all_jobs_is_kept_while_output_comes() {
+    let sshd = Sshd::start().await;
+    let limits = Limits {
+        ring_buffer_bytes: 8 << 20,
+        ring_buffer_lines: 1 << 20,
+        buffered_bytes_total: 4 << 20,
+        ..Limits::default()
+    };
+    let service = std::sync::Arc::new(service(&sshd.ssh_config(), limits));
+    let jobs =
+        spawn_many(&service, 4, "head -c 10000000 /dev/zero | tr '\\0' x | fold -w 100; sleep 1000").await;
+    let kept = || {
+        let jobs = service.jobs(&Default::default()).unwrap().jobs;
+        jobs.iter().map(|job| (job.total_lines - job.dropped_lines) * 101).sum::<u64>()
+    };
+    let most = std::cell::Cell::new(0);
+    eventually("all has come", async || {
+        most.set(most.get().max(kept()));
+        service.jobs(&Default::default()).unwrap().jobs.iter().all(|job| job.total_bytes > 10_000_000)
+    })
+    .await;
+    // What may pass unseen, and what the jobs' own rings take meanwhile.
+    assert!(most.get() <= 3 * (4 << 20), "{} bytes were kept", most.get());
+    drop(jobs);
+    service.shutdown().await;
+}

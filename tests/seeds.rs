@@ -529,3 +529,62 @@ async fn process_read_output_a_crash_message_can_be_read_after_the_end() {
     let found = session.client.ok("ssh_search", with_job(&job, json!({"pattern": "panic"})));
     assert_eq!(found["matches"][0]["line_no"], 1);
 }
+
+// What spares a model noise
+
+#[tokio::test]
+async fn the_lines_up_to_a_match_behind_9000_noisy_ones_cost_one_short_call() {
+    let mut session = Session::start().await;
+    let job = session.spawn("seq 1 9000; echo ready; sleep 1000");
+    let arguments = json!({"until": "ready", "keep": "last", "max_lines": 5, "wait_ms": 20_000});
+    let reply = session.tail(&job, arguments);
+    assert_eq!(texts(&reply["lines"]), ["8997", "8998", "8999", "9000", "ready"]);
+    assert_eq!((&reply["skipped_lines"], &reply["last_line_no"]), (&json!(8996), &json!(9001)));
+    assert!(reply.to_string().len() < 500, "{reply}");
+    let filtered = session.tail(&job, json!({"filter": "^90[0-9]$"}));
+    assert_eq!(texts(&filtered["lines"]).len(), 10);
+    assert_eq!((&filtered["skipped_lines"], &filtered["last_line_no"]), (&json!(8991), &json!(9001)));
+    session.client.ok("ssh_signal", with_job(&job, json!({"signal": "KILL"})));
+}
+
+#[tokio::test]
+async fn waiting_tells_the_last_lines_of_what_failed() {
+    let mut session = Session::start().await;
+    let good = session.spawn("seq 1 100");
+    let bad = session.spawn(&format!("seq 1 100; echo oops >&2; exit 7; # {}", "x".repeat(200)));
+    let arguments = json!({"job_ids": [good, bad], "last_lines": 2});
+    let reply = session.client.ok("ssh_wait", arguments);
+    assert_eq!(reply["jobs"][0]["last_lines"], Value::Null);
+    assert_eq!(reply["jobs"][1]["last_lines"].as_array().unwrap().len(), 2);
+    assert!(reply["jobs"][1]["command"].as_str().unwrap().chars().count() <= 61, "{reply}");
+}
+
+#[tokio::test]
+async fn a_run_tells_which_of_its_lines_are_stderr() {
+    let mut session = Session::start().await;
+    let arguments =
+        json!({"host": HOST, "command": "echo out; sleep 0.2; echo err >&2; sleep 0.2; echo out"});
+    let reply = session.client.ok("ssh_run", arguments);
+    assert_eq!((&reply["head"], &reply["stderr_lines"]), (&json!(["out", "err", "out"]), &json!([2])));
+}
+
+#[tokio::test]
+async fn a_search_says_in_words_what_it_could_not_look_at() {
+    let mut session = Session::with_config("[limits]\nring_buffer_lines = 100\n").await;
+    let job = session.finished("seq 1 1000");
+    let reply = session.client.ok("ssh_search", with_job(&job, json!({"pattern": "^5$"})));
+    assert_eq!((&reply["matches"], &reply["dropped_lines"]), (&json!([]), &json!(900)));
+    assert!(reply["note"].as_str().unwrap().starts_with("900 lines were no longer kept"), "{reply}");
+}
+
+#[tokio::test]
+async fn forgetting_one_stream_hides_no_gap_from_readers_of_both() {
+    let mut session = Session::start().await;
+    let job = session.finished("echo first >&2; sleep 0.2; seq 1 99; sleep 0.2; echo last >&2");
+    session.client.ok("ssh_forget", with_job(&job, json!({"what": "output", "stream": "stdout"})));
+    let reply = session.tail(&job, json!({}));
+    assert_eq!(texts(&reply["lines"]), ["first", "last"]);
+    assert_eq!((&reply["dropped_lines"], &reply["last_line_no"]), (&json!(99), &json!(101)));
+    let search = session.client.ok("ssh_search", with_job(&job, json!({"pattern": "."})));
+    assert_eq!(search["dropped_lines"], 99);
+}

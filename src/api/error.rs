@@ -380,11 +380,14 @@ impl From<SignalError> for Error {
 
 impl From<TooSlow> for Error {
     fn from(error: TooSlow) -> Self {
-        Self::new(
-            Code::Timeout,
-            error.to_string(),
-            "use a simpler pattern: fewer or smaller counted repetitions",
-        )
+        let message = error.to_string();
+        match error {
+            TooSlow::Pattern(_) => {
+                let hint = "use a simpler pattern: fewer or smaller counted repetitions";
+                Self::new(Code::Timeout, message, hint)
+            }
+            TooSlow::Busy => Self::new(Code::Timeout, message, "try again in a moment").retryable(),
+        }
     }
 }
 
@@ -394,6 +397,9 @@ impl From<WriteError> for Error {
         match error {
             WriteError::StdinClosed => {
                 Self::new(Code::StdinClosed, message, "start the job again to write to it")
+            }
+            WriteError::Starting => {
+                Self::new(Code::Backpressure, message, "write once ssh_tail tells that it runs").retryable()
             }
             WriteError::JobEnded => Self::new(Code::JobEnded, message, "ssh_tail tells how it ended"),
             WriteError::Backpressure { written } => Self {

@@ -85,7 +85,8 @@ impl HostBook {
 
     async fn aliases(&self) -> Result<Aliases, Error> {
         let file = self.resolver.ssh_config.clone();
-        let read = off_runtime(move || concrete_aliases(file.as_deref())).await;
+        let path = file.clone().unwrap_or_else(|| "ssh_config".into());
+        let read = off_runtime(&path, move || concrete_aliases(file.as_deref())).await;
         read.and_then(|aliases| aliases).map_err(|error| {
             Error::new(Code::Io, format!("can't read ssh_config: {error}"), "make the file readable")
         })

@@ -28,7 +28,7 @@ mod wait;
 mod write;
 
 pub use clamp::Clamped;
-pub use config::{Config, ConfigFileError, Defaults, HostTable, SecretTable};
+pub use config::{Config, ConfigFileError, Defaults, HostTable, SecretTable, nearest};
 pub use demo::Demo;
 pub use error::{Code, Error};
 pub use follow::{Follow, Output};

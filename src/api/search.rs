@@ -96,7 +96,8 @@ impl Service {
         let mut looked = 0;
         while let Some(lines) = job.read_log(|log| search.fetch(log.ring())) {
             let fetched = lines.len();
-            let found = matching.look(lines.iter().map(|fetched| fetched.line.text.clone()).collect()).await;
+            let found =
+                matching.look(lines.iter().map(|fetched| fetched.line.text.clone()).collect()).await?;
             looked += found.len();
             if looked == 0 {
                 return Err(matching.too_slow().into());

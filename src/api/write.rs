@@ -91,6 +91,7 @@ impl Service {
         let enter = if job.spec.terminal.is_some() { b'\r' } else { b'\n' };
         let data = request.bytes(enter)?;
         let size = request.size()?;
+        self.runner.started(&job, PATIENCE).await;
         let before = job.status();
         let was_closed = self.runner.is_stdin_closed(&job)?;
         if let Some(size) = size {

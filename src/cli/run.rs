@@ -231,14 +231,13 @@ impl Session {
                 "the host closed the channel without saying how the command ended",
                 "look at the host before running it again",
             )),
-            JobState::TimedOut => Some(Error::new(
-                Code::Timeout,
-                format!(
-                    "the command ran into its time limit of {:?} and was ended",
-                    self.limit.unwrap_or_default()
-                ),
-                "give it more time with --timeout",
-            )),
+            JobState::TimedOut => {
+                let limit = self.limit.unwrap_or_default();
+                let is_ended = ending.exit_signal.is_some() || ending.exit_status.is_some();
+                let end = if is_ended { "and was ended" } else { "; it is not known whether it has ended" };
+                let message = format!("the command ran into its time limit of {limit:?} {end}");
+                Some(Error::new(Code::Timeout, message, "give it more time with --timeout"))
+            }
             JobState::Starting
             | JobState::Running
             | JobState::Exited

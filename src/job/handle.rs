@@ -130,6 +130,15 @@ impl Job {
         chunk
     }
 
+    /// Waits until the follower of a job [`Pace::OfFollower`] is so far behind that no more output should be taken. Cancel safe.
+    pub async fn runs_ahead(&self) {
+        let Some(followed) = &self.followed else { return std::future::pending().await };
+        let mut log = self.log.subscribe();
+        let ahead =
+            log.wait_for(|log| log.ring().total() >= followed.borrow().saturating_add(AHEAD)).await.is_ok();
+        debug_assert!(ahead, "the job owns its sender");
+    }
+
     /// Waits until the follower of a job [`Pace::OfFollower`] is near enough that more output can be taken. Cancel safe.
     pub async fn has_room(&self) {
         if let Some(followed) = &self.followed {
@@ -140,7 +149,7 @@ impl Job {
         }
     }
 
-    /// Whether the far end is held back just now, and with it everything on its connection.
+    /// Whether the far end is to be held back just now.
     pub fn is_held(&self) -> bool {
         let total = self.log.borrow().ring().total();
         self.followed.as_ref().is_some_and(|taken| total >= taken.borrow().saturating_add(AHEAD))
@@ -165,8 +174,8 @@ impl Job {
 
     /// Where the job lives on its host, once the host has told.
     pub fn process_group(&self) -> Option<ProcessGroup> {
-        let pgid = self.log.borrow().pgid()?;
-        Some(ProcessGroup { pgid, mark: self.mark.clone() })
+        let (pgid, age) = self.read_log(|log| Some((log.pgid()?, log.age())))?;
+        Some(ProcessGroup { pgid, mark: self.mark.clone(), age })
     }
 
     /// Looks at the log.

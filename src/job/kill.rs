@@ -10,6 +10,8 @@ pub struct ProcessGroup {
     pub pgid: u32,
     /// What `SSHJOBS_JOB` is set to in the job's processes; finds those that left the group.
     pub mark: Nonce,
+    /// How long ago the job was started.
+    pub age: Duration,
 }
 
 /// What a [`kill_script`] told about the jobs it was for.
@@ -61,14 +63,16 @@ const LAST_LOOK: u32 = 10;
 /// variable does not change its own environment in `/proc`), or when one of its ancestors is. Nothing else is signalled: a
 /// number that a host tells is no proof, and may have been used again. `/proc/PID/status` escapes line ends in names, which
 /// `/proc/PID/stat` does not. A group is signalled as one where all of its members are the job's, so that none escapes by
-/// forking; else each process by itself. Zombies are dead.
+/// forking; else each process by itself. Zombies are dead. Marks are looked for before and after the list is made, so that a
+/// process that comes or goes meanwhile is noticed. A process of the account's own that hides its environment, as agents do, may
+/// be the job's when it is not older than that (`A`, in seconds).
 const FUNCTIONS: &str = r#"
+marks() {
+  grep -slzxF "$M" /proc/[0-9]*/environ | sed 's/[^0-9]//g; s/^/mark /'
+  [ -z "$C" ] || grep -slzF "$M" $C | sed 's/[^0-9]//g; s/^/mark /'
+}
 look() {
-  {
-    grep -slzxF "$M" /proc/[0-9]*/environ | sed 's/[^0-9]//g; s/^/mark /'
-    [ -z "$C" ] || grep -slzF "$M" $C | sed 's/[^0-9]//g; s/^/mark /'
-    cat /proc/[0-9]*/status
-  } 2>/dev/null | awk -v groups="$G" '
+  { marks; cat /proc/[0-9]*/status; marks; } 2>/dev/null | awk -v groups="$G" '
     /^mark / { marked[$2] = 1 }
     /^State:/ { state = $2 }
     /^Pid:/ { pid = $2 }
@@ -84,6 +88,7 @@ look() {
         if (up in marked) { ours[pid] = 1; if (in_group) whole[group[pid]] = 1 }
         else if (in_group) mixed[group[pid]] = 1
       }
+      for (pid in marked) if (!(pid in parent)) print "moving"
       for (g in mixed) print "unmarked"
       for (g in whole) if (!(g in mixed)) print "kill -" g
       for (pid in ours) if (!((pid in group) && (group[pid] in whole) && !(group[pid] in mixed))) print "kill " pid
@@ -91,23 +96,70 @@ look() {
     }'
 }
 glance() { L=$(look); case $L in *seen) ;; *) return 1 ;; esac; }
-alive() { glance || return 1; case $L in *kill*) return 0 ;; *) return 1 ;; esac; }
+alive() { glance || return 1; case $L in *kill*|*moving*) return 0 ;; *) return 1 ;; esac; }
 send() {
   glance || return
   for k in $(printf '%s\n' "$L" | sed -n 's/^kill //p'); do kill -s "$1" -- "$k" 2>/dev/null && r=" delivered"; done
 }
-await() { i=0; while [ $i -lt "$1" ] && alive; do i=$((i + 1)); sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; done; }
+pause() { sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; }
+await() { i=0; while [ $i -lt "$1" ] && alive; do i=$((i + 1)); [ "$2" != KILL ] || send KILL; pause; done; }
 left() {
-  glance || { echo unseen; return; }
-  case $L in
-    *kill*) echo alive ;;
-    *unmarked*) echo unmarked ;;
-    *) if [ -r /proc/1/status ]; then echo nothing; else echo hidden; fi ;;
-  esac
+  i=0
+  while :; do
+    glance || { echo unseen; return; }
+    case $L in
+      *kill*) echo alive; return ;;
+      *moving*) i=$((i + 1)); [ $i -lt 10 ] || { echo alive; return; }; pause ;;
+      *unmarked*) echo unmarked; return ;;
+      *) break ;;
+    esac
+  done
+  [ -r /proc/1/status ] && ! secretive && echo nothing || echo hidden
+}
+secretive() {
+  me=$(id -u); [ "$me" != 0 ] || return 1
+  read -r now _ </proc/uptime
+  for p in /proc/[0-9]*; do
+    [ ! -r "$p/environ" ] || continue
+    [ "$(sed -n 's/^Uid:[^0-9]*\([0-9]*\).*/\1/p' "$p/status" 2>/dev/null)" = "$me" ] || continue
+    { read -r stat <"$p/stat"; } 2>/dev/null || continue
+    set -- ${stat##*) }
+    shift 19
+    [ $((${now%.*} - $1 / ${HZ:-100})) -gt "$A" ] || return 0
+  done
+  return 1
 }
 end() {
-  r=; send "$1"; await "$2"
-  if [ "$3" = y ] && alive; then send KILL; await "$4"; fi
+  glance || return
+  for k in $(printf '%s\n' "$L" | sed -n 's/^kill //p'); do kill -s "$1" -- "$k" 2>/dev/null && r=" delivered"; done
+}
+pause() { sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; }
+await() { i=0; while [ $i -lt "$1" ] && alive; do i=$((i + 1)); [ "$2" != KILL ] || send KILL; pause; done; }
+left() {
+  i=0
+  while :; do
+    glance || { echo unseen; return; }
+    case $L in
+      *kill*) echo alive; return ;;
+      *moving*) i=$((i + 1)); [ $i -lt 10 ] || { echo alive; return; }; pause ;;
+      *unmarked*) echo unmarked; return ;;
+      *) break ;;
+    esac
+  done
+  [ -r /proc/1/status ] && ! secretive && echo nothing || echo hidden
+}
+secretive() {
+  me=$(id -u); [ "$me" != 0 ] || return 1
+  for p in /proc/[0-9]*; do
+    [ ! -r "$p/environ" ] || continue
+    u=$(sed -n 's/^Uid:[^0-9]*\([0-9]*\).*/\1/p' "$p/status" 2>/dev/null)
+    [ "$u" = "$me" ] && [ -n "$(find "$p" -maxdepth 0 -newer "/proc/${G%%[!0-9]*}" 2>/dev/null)" ] && return 0
+  done
+  return 1
+}
+end() {
+  r=; send "$1"; await "$2" "$1"
+  if [ "$3" = y ] && alive; then send KILL; await "$4" KILL; fi
   echo "sshjobs-kill:$r $(left)"
 }
 "#;
@@ -138,8 +190,9 @@ pub fn kill_script(
         Reach::Tree => list(line),
         Reach::Marked => String::new(),
     };
+    let age = groups.iter().map(|group| group.age.as_secs() + 1).max().unwrap_or_default();
     let script = format!(
-        "G='{}'\nC='{}'\nM='{}'\n{FUNCTIONS}\nend {signal} {look} {escalate} {LAST_LOOK}\n",
+        "A={age}\nG='{}'\nC='{}'\nM='{}'\n{FUNCTIONS}\nend {signal} {look} {escalate} {LAST_LOOK}\n",
         of_tree(&|group| group.pgid.to_string()),
         of_tree(&|group| format!("/proc/{}/cmdline", group.pgid)),
         list(&|group| format!("SSHJOBS_JOB={}", group.mark.as_str())),
@@ -155,6 +208,8 @@ mod tests {
 
     use super::*;
 
+    const AGE: Duration = Duration::from_secs(60);
+
     /// A job as sshd would start it: leader of a group of its own, marked.
     fn job(command: &str) -> (Child, ProcessGroup) {
         let mark = Nonce::new();
@@ -168,7 +223,7 @@ mod tests {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let pgid = child.id();
-        (child, ProcessGroup { pgid, mark })
+        (child, ProcessGroup { pgid, mark, age: AGE })
     }
 
     fn end(group: &ProcessGroup, signal: Signal, grace: Option<Duration>) -> KillReport {
@@ -228,7 +283,7 @@ mod tests {
     #[test]
     fn after_the_end_only_marked_processes_are_reached() {
         let (mut child, group) = job("sleep 100 &");
-        let foreign = ProcessGroup { pgid: group.pgid, mark: Nonce::new() };
+        let foreign = ProcessGroup { pgid: group.pgid, mark: Nonce::new(), age: AGE };
         let script = |group: &ProcessGroup| {
             kill_script(std::slice::from_ref(group), Reach::Marked, (Signal::TERM, None), LoginShell::Posix)
         };
@@ -261,7 +316,7 @@ mod tests {
     #[test]
     fn a_group_without_the_mark_is_left_alone_and_not_called_dead() {
         let mut stranger = stranger("sleep 100; true");
-        let forged = ProcessGroup { pgid: stranger.id(), mark: Nonce::new() };
+        let forged = ProcessGroup { pgid: stranger.id(), mark: Nonce::new(), age: AGE };
         for signal in [Signal::TERM, Signal::KILL] {
             let report = end(&forged, signal, Some(Duration::from_millis(100)));
             assert_eq!(report, KillReport { delivered: false, left: Left::Unmarked });
@@ -293,7 +348,7 @@ mod tests {
         let mark = Nonce::new();
         let command = format!("SSHJOBS_JOB={}; export SSHJOBS_JOB; while :; do :; done", mark.as_str());
         let mut child = Command::new("/bin/sh").args(["-c", &command]).process_group(0).spawn().unwrap();
-        let group = ProcessGroup { pgid: child.id(), mark };
+        let group = ProcessGroup { pgid: child.id(), mark, age: AGE };
         assert_eq!(end(&group, Signal::TERM, None), DEAD);
         child.wait().unwrap();
     }
@@ -312,6 +367,22 @@ mod tests {
             Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status().unwrap();
             child.wait().unwrap();
         }
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_that_forks_all_the_time_is_caught_or_not_called_dead() {
+        // Its parent is gone, its group is left, and so is each of its own generations, for some seconds.
+        let hop = "use POSIX; for (1..3000) { exit if fork; setsid; select undef, undef, undef, 0.002 }";
+        let (mut child, group) = job(&format!("perl -e '{hop}' &"));
+        let report = end(&group, Signal::KILL, None);
+        let mark = format!("SSHJOBS_JOB={}", group.mark.as_str());
+        let carries_mark = |entry: std::io::Result<std::fs::DirEntry>| {
+            let environ = std::fs::read(entry.unwrap().path().join("environ")).unwrap_or_default();
+            environ.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
+        };
+        let is_alive = (0..20).any(|_| std::fs::read_dir("/proc").unwrap().any(carries_mark));
+        assert!(report.left == Left::Alive || !is_alive, "{report:?}");
         child.wait().unwrap();
     }
 }

@@ -165,6 +165,11 @@ impl Log {
         self.last_output
     }
 
+    /// How long ago the job was asked for.
+    pub fn age(&self) -> Duration {
+        self.clock.start.elapsed()
+    }
+
     /// How long ago the job ended, when it has.
     pub fn ended_for(&self) -> Option<Duration> {
         self.ended.map(|at| at.elapsed())

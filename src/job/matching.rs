@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
@@ -11,30 +11,41 @@ use tokio::time::{Instant, timeout};
 #[derive(Debug)]
 pub struct Matching<const N: usize> {
     patterns: [Option<Regex>; N],
+    /// The longest text that they may be looked for in: one look can't be interrupted.
+    longest: usize,
     time: Duration,
     bytes: usize,
 }
 
-/// A pattern took longer than it may.
+/// Why there is no answer to what was looked for.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("the pattern {pattern:?} takes too long on this output: {spent:?} were not enough")]
-pub struct TooSlow {
-    /// The pattern.
-    pub pattern: String,
-    /// How long it may take in one call.
-    pub spent: Duration,
+pub enum TooSlow {
+    /// A pattern took longer than it may.
+    #[error("the pattern {0:?} takes too long on this output")]
+    Pattern(String),
+    /// Others are looking for theirs.
+    #[error("too many patterns are being looked for")]
+    Busy,
 }
 
 /// What one call may spend.
 const TIME: Duration = Duration::from_secs(2);
 const BYTES: usize = 512 << 20;
-/// How many threads may look for patterns. One that was given up comes to the end of its line first.
-static THREADS: Semaphore = Semaphore::const_new(4);
+/// How many threads may look for patterns. One that was given up comes to the end of its text first.
+static THREADS: Semaphore = Semaphore::const_new(8);
+/// How long a thread is waited for.
+const PLACE: Duration = Duration::from_secs(2);
+/// A pattern that compiles to more than this, and how long a text it may be looked for in: matching takes time in proportion to
+/// the product of both.
+const BIG: usize = 64 << 10;
+const LONGEST_FOR_BIG: usize = 4 << 10;
 
 impl<const N: usize> Matching<N> {
     /// Looks for each of the patterns there are.
     pub fn new(patterns: [Option<Regex>; N]) -> Self {
-        Self { patterns, time: TIME, bytes: BYTES }
+        let is_big = |pattern: &Regex| RegexBuilder::new(pattern.as_str()).size_limit(BIG).build().is_err();
+        let longest = if patterns.iter().flatten().any(is_big) { LONGEST_FOR_BIG } else { usize::MAX };
+        Self { patterns, longest, time: TIME, bytes: BYTES }
     }
 
     /// Whether there is anything to look for.
@@ -44,21 +55,23 @@ impl<const N: usize> Matching<N> {
 
     /// Tells for each text which of the patterns it matches; for fewer texts than there are when the budget is spent.
     /// Dropping the future ends the look at the next text.
-    pub async fn look(&mut self, texts: Vec<String>) -> Vec<[Option<bool>; N]> {
+    pub async fn look(&mut self, texts: Vec<String>) -> Result<Vec<[Option<bool>; N]>, TooSlow> {
         if self.time.is_zero() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
+        // A runtime that ends is no reason to look.
+        let Ok(Ok(place)) = timeout(PLACE, THREADS.acquire()).await else { return Err(TooSlow::Busy) };
         let began = Instant::now();
         let found = Arc::new(Mutex::new(Vec::with_capacity(texts.len())));
         let given_up = Arc::new(AtomicBool::new(false));
         let _give_up = GiveUp(Arc::clone(&given_up));
         let (patterns, theirs, mut bytes) = (self.patterns.clone(), Arc::clone(&found), self.bytes);
+        let longest = self.longest;
         let looking = async {
-            let place = THREADS.acquire().await;
             let look = move || {
                 let _place = place;
                 for text in texts {
-                    if given_up.load(Relaxed) || bytes < text.len() {
+                    if given_up.load(Relaxed) || bytes < text.len() || text.len() > longest {
                         break;
                     }
                     bytes -= text.len();
@@ -73,14 +86,13 @@ impl<const N: usize> Matching<N> {
             self.bytes = left;
         }
         self.time = self.time.saturating_sub(began.elapsed());
-        std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// That it took too long.
     pub fn too_slow(&self) -> TooSlow {
-        let pattern = self.patterns.iter().flatten().map(Regex::as_str).max_by_key(|pattern| pattern.len());
-        let pattern = pattern.unwrap_or_default().chars().take(100).collect();
-        TooSlow { pattern, spent: TIME }
+        let patterns: Vec<&str> = self.patterns.iter().flatten().map(Regex::as_str).collect();
+        TooSlow::Pattern(patterns.join(" and ").chars().take(100).collect())
     }
 }
 
@@ -103,25 +115,34 @@ mod tests {
         let mut matching = Matching::new([Some(slow)]);
         let began = Instant::now();
         let lines = vec!["a".repeat(2000); 10_000];
-        let found = matching.look(lines).await;
+        let found = matching.look(lines).await.unwrap();
         assert!(
             found.len() < 10_000 && began.elapsed() < TIME * 2,
             "{} in {:?}",
             found.len(),
             began.elapsed()
         );
-        assert!(
-            matching.look(vec!["a".to_owned()]).await.is_empty(),
-            "the budget is the call's, not the look's"
-        );
+        let more = matching.look(vec!["a".to_owned()]).await.unwrap();
+        assert!(more.is_empty(), "the budget is the call's, not the look's");
     }
 
     #[tokio::test]
     async fn each_pattern_has_its_answer() {
         let mut matching =
             Matching::new([Some(Regex::new("a").unwrap()), None, Some(Regex::new("b").unwrap())]);
-        let found = matching.look(["a", "b", "ab"].map(str::to_owned).to_vec()).await;
+        let found = matching.look(["a", "b", "ab"].map(str::to_owned).to_vec()).await.unwrap();
         let (yes, no) = (Some(true), Some(false));
         assert_eq!(found, [[yes, None, no], [no, None, yes], [yes, None, yes]]);
+    }
+
+    #[tokio::test]
+    async fn a_text_that_one_look_would_take_too_long_for_is_not_begun() {
+        let mut matching = Matching::new([Some(Regex::new("(?:a{1,60}){1,60}z").unwrap())]);
+        let began = Instant::now();
+        let found = matching.look(vec!["a".to_owned(), "a".repeat(60_000)]).await.unwrap();
+        assert_eq!(found.len(), 1);
+        assert!(began.elapsed() < TIME);
+        let mut plain = Matching::new([Some(Regex::new("(?i)error|warning").unwrap())]);
+        assert_eq!(plain.look(vec!["x".repeat(60_000)]).await.unwrap().len(), 1);
     }
 }

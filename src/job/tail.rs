@@ -64,6 +64,8 @@ pub(super) struct Waiter<'a> {
     wait: &'a Wait,
     called: Instant,
     deadline: Instant,
+    /// When it stops looking for patterns in what is there already: a call that does not wait gets somewhere, too.
+    look_until: Instant,
     scan: Scan,
     matching: Matching<2>,
     /// How many bytes there were when the unfinished lines were last looked at.
@@ -83,6 +85,9 @@ pub(super) enum Glanced {
     },
 }
 
+/// However short the wait is, what is there is looked at for so long.
+const LOOK_AT_LEAST: Duration = Duration::from_millis(500);
+
 /// So much of an unfinished line is looked at and shown: its end is what tells.
 pub const PARTIAL_SHOWN: usize = 2048;
 
@@ -92,7 +97,19 @@ impl<'a> Waiter<'a> {
         let matching = Matching::new([wait.filter.clone(), wait.until.clone()]);
         let scan = Scan::new(*query, matching.looks());
         let deadline = called + wait.patience;
-        Self { query, wait, called, deadline, scan, matching, seen: None, matched: None, spent: false }
+        let look_until = deadline.max(called + LOOK_AT_LEAST);
+        Self {
+            query,
+            wait,
+            called,
+            deadline,
+            look_until,
+            scan,
+            matching,
+            seen: None,
+            matched: None,
+            spent: false,
+        }
     }
 
     /// Looks for the patterns in what is new. `read` looks at the log, which is not held up meanwhile.
@@ -103,7 +120,7 @@ impl<'a> Waiter<'a> {
             let Some(piece) = piece else { break };
             let before = self.scan.cursor();
             let texts = piece.iter().map(|fetched| fetched.line.text.clone()).collect();
-            let found = self.matching.look(texts).await;
+            let found = self.matching.look(texts).await?;
             self.spent = found.len() < piece.len();
             for (fetched, [filter, until]) in piece.into_iter().zip(found) {
                 let looked = Looked { is_wanted: filter.unwrap_or(true), is_last: until.unwrap_or(false) };
@@ -114,16 +131,19 @@ impl<'a> Waiter<'a> {
             if self.spent && self.scan.cursor() == self.query.cursor && before == self.query.cursor {
                 return Err(self.matching.too_slow());
             }
+            if Instant::now() >= self.look_until {
+                break;
+            }
         }
         self.matched = self.scan.last().map(Some);
         if self.wait.until.is_some() && !self.scan.is_over() && !self.spent {
-            self.look_at_partials(read).await;
+            self.look_at_partials(read).await?;
         }
         Ok(())
     }
 
     /// An unfinished line may be the one that is waited for: a prompt.
-    async fn look_at_partials(&mut self, read: &impl Fn(&mut dyn FnMut(&Log))) {
+    async fn look_at_partials(&mut self, read: &impl Fn(&mut dyn FnMut(&Log))) -> Result<(), TooSlow> {
         let (mut total, mut texts) = (0, Vec::new());
         read(&mut |log| {
             total = log.ring().total();
@@ -135,10 +155,13 @@ impl<'a> Waiter<'a> {
             }
         });
         self.seen = Some(total);
-        if !texts.is_empty() && self.matching.look(texts).await.iter().any(|[_, until]| *until == Some(true))
-        {
-            self.matched = Some(None);
+        if !texts.is_empty() {
+            let found = self.matching.look(texts).await?;
+            if found.iter().any(|[_, until]| *until == Some(true)) {
+                self.matched = Some(None);
+            }
         }
+        Ok(())
     }
 
     /// What there is to say at this moment.

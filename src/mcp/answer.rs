@@ -36,7 +36,10 @@ where
     tokio::select! {
         biased;
         // Nobody reads this: the client has cancelled the request.
-        () = context.ct.cancelled() => failure(&Error::new(Code::Timeout, "the call was cancelled", "the job goes on")),
+        () = context.ct.cancelled() => {
+            tracing::debug!("the call was cancelled");
+            failure(&Error::new(Code::Timeout, "the call was cancelled", "the job goes on"))
+        }
         never = tell_progress(service, job_id.as_deref(), &context) => never,
         reply = call(request) => match reply {
             Ok(reply) => success(&reply),

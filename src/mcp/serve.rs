@@ -44,9 +44,10 @@ pub async fn serve_stdio(service: Service, elicitor: &Elicitor) -> Result<(), Se
     served
 }
 
-/// Comes when all is carried. When nobody takes what is left, [`stdout_is_closed`] tells.
-async fn carried_to_the_end(carry_out: impl Future<Output = Carried>) {
+/// Comes when all is carried. What can't be written any more is `broken`.
+async fn carried_to_the_end(carry_out: impl Future<Output = Carried>, broken: &CancellationToken) {
     if carry_out.await == Carried::NoFurther {
+        broken.cancel();
         pending().await
     }
 }
@@ -69,7 +70,7 @@ async fn serve(service: Arc<Service>, elicitor: &Elicitor) -> Result<(), ServeEr
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
-    let ended = CancellationToken::new();
+    let (ended, broken) = (CancellationToken::new(), CancellationToken::new());
     let (carry_in, carry_out, server_ends) = Wire::new().into_parts(stdin(), stdout(), ended.clone());
     let abandoned = async {
         ended.cancelled().await;
@@ -87,7 +88,8 @@ async fn serve(service: Arc<Service>, elicitor: &Elicitor) -> Result<(), ServeEr
         Ok(())
     };
     tokio::select! {
-        (served, _) = async { tokio::join!(serving, carried_to_the_end(carry_out)) } => served,
+        (served, ()) = async { tokio::join!(serving, carried_to_the_end(carry_out, &broken)) } => served,
+        () = broken.cancelled() => Ok(()),
         () = stdout_is_closed() => Ok(()),
         () = carry_in => Ok(()),
         () = abandoned => Ok(()),

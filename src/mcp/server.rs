@@ -2,8 +2,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use rmcp::handler::server::router::tool::ToolRouter;
+use rmcp::handler::server::tool::ToolCallContext;
 use rmcp::model::{
-    CallToolResult, Implementation, JsonObject, ProtocolVersion, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation, JsonObject,
+    ProtocolVersion, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler, tool, tool_handler, tool_router};
@@ -12,7 +14,7 @@ use super::answer::{answer, input, output};
 use crate::api::{
     ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobsReply, JobsRequest, ReadReply, ReadRequest,
     RunReply, RunRequest, SearchReply, SearchRequest, Service, SignalReply, SignalRequest, SpawnReply,
-    SpawnRequest, TailReply, TailRequest, WaitReply, WaitRequest, WriteReply, WriteRequest,
+    SpawnRequest, TailReply, TailRequest, WaitReply, WaitRequest, WriteReply, WriteRequest, nearest,
 };
 
 /// What a model is told before its first call.
@@ -200,6 +202,21 @@ impl ServerHandler for Server {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("sshjobs", env!("CARGO_PKG_VERSION")).with_title("sshjobs"))
             .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let Some(_) = self.tool_router.get(&request.name) else {
+            let names = self.tool_router.list_all();
+            let nearest = nearest(&request.name, names.iter().map(|tool| &*tool.name));
+            let hint = nearest.map_or_else(String::new, |name| format!("; did you mean {name:?}?"));
+            let name: String = request.name.chars().take(64).collect();
+            return Err(ErrorData::invalid_params(format!("there is no tool {name:?}{hint}"), None));
+        };
+        self.tool_router.call(ToolCallContext::new(self, request, context)).await
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {

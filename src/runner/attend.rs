@@ -37,8 +37,10 @@ pub(super) async fn attend<D: Directory, S: EventSource>(
         tokio::select! {
             outcome = reading => outcome,
             never = feeding => never,
+            never = hold_back(&job, lease.connection()) => never,
         }
     };
+    lease.connection().connection.hold(false);
     tracing::info!(job = %job.id, ?outcome, "job ended");
     job.write_log(|log| log.end(outcome));
     shared.registry().finish(&job.id);
@@ -48,6 +50,16 @@ pub(super) async fn attend<D: Directory, S: EventSource>(
     let link = Arc::clone(lease.connection());
     drop(lease);
     link.job_ends().await;
+}
+
+/// Holds the far end back while the follower that it is to wait for is behind. A job that is held so has its connection to itself.
+async fn hold_back(job: &Job, link: &Link) -> ! {
+    loop {
+        job.runs_ahead().await;
+        link.connection.hold(true);
+        job.has_room().await;
+        link.connection.hold(false);
+    }
 }
 
 async fn read_within_limit<D: Directory, S: EventSource>(
@@ -64,7 +76,8 @@ async fn read_within_limit<D: Directory, S: EventSource>(
     let grace = shared.limits.kill_grace();
     let ending = async {
         match end_tree(shared, job, Signal::TERM, Some(grace), stdin.channel()).await {
-            Ok(SignalReport { unverified: None, .. }) => {}
+            // Nothing more comes than what is on its way, and for that there is room.
+            Ok(SignalReport { confirmed_dead: true, .. }) => job.let_go(),
             Ok(report) => tracing::warn!(job = %job.id, ?report, "the job is not verified dead"),
             Err(error) => tracing::warn!(job = %job.id, %error, "the job could not be ended"),
         }

@@ -92,7 +92,12 @@ impl<D: Directory> Runner<D> {
         let (starting, over) = job.read_log(|log| (*log.phase() == Phase::Starting, log.outcome().is_some()));
         let stdin = self.shared.registry().stdin(&job.id);
         if let Some(stdin) = stdin.filter(|_| !over) {
-            return end_tree(&self.shared, job, signal, grace, stdin.channel()).await;
+            let report = end_tree(&self.shared, job, signal, grace, stdin.channel()).await?;
+            if report.confirmed_dead {
+                // Nothing more comes than what is on its way, and for that there is room.
+                job.let_go();
+            }
+            return Ok(report);
         }
         if starting {
             // Nothing was sent yet, and nothing will be.

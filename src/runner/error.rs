@@ -95,6 +95,9 @@ pub enum WriteError {
     /// The job is over.
     #[error("the job is over")]
     JobEnded,
+    /// The host has not started the command yet.
+    #[error("the job has not started yet")]
+    Starting,
     /// The command does not read: its window stayed closed for the time given.
     #[error("the command does not read its stdin; {written} bytes were written")]
     Backpressure {

@@ -44,7 +44,7 @@ pub struct Limits {
 }
 
 /// Bytes that are kept of a job whose far end waits for its follower.
-const HELD_BYTES: usize = 8 << 20;
+const HELD_BYTES: usize = 16 << 20;
 
 impl Default for Limits {
     fn default() -> Self {

@@ -67,7 +67,7 @@ impl Link {
 
     /// Whether it answers: it has been heard of lately, or is now, when asked. Bounded in time.
     pub(super) async fn answers(&self) -> bool {
-        if self.connection.is_closed() {
+        if self.connection.is_closed() || self.connection.is_held() {
             return false;
         }
         if self.connection.silent_for() < SILENT || self.connection.ping().await {
@@ -163,7 +163,7 @@ impl Pooled for Arc<Link> {
 
     fn is_suspect(&self) -> bool {
         let unanswered = *self.unanswered.lock().unwrap_or_else(PoisonError::into_inner);
-        unanswered.is_some_and(|at| at.elapsed() <= self.connection.silent_for())
+        self.connection.is_held() || unanswered.is_some_and(|at| at.elapsed() <= self.connection.silent_for())
     }
 }
 

@@ -20,8 +20,7 @@ pub(super) async fn ask_about<D: Directory>(
 ) -> Result<String, SignalError> {
     let host = &job.spec.host;
     let place = shared.registry().place(&job.id).ok_or(SignalError::JobEnded)?;
-    let own = place.link.upgrade().filter(|_| !job.is_held());
-    if let Some(link) = own
+    if let Some(link) = place.link.upgrade()
         && link.answers().await
     {
         match ask_over(&link, &script, limit).await {
@@ -31,9 +30,10 @@ pub(super) async fn ask_about<D: Directory>(
         }
     }
     let answer = elsewhere(shared, host, place.machine.as_ref(), &script, limit).await;
-    if let (Err(_), true, Some(own)) = (&answer, job.is_held(), place.link.upgrade()) {
+    if let (Err(_), Some(own)) = (&answer, place.link.upgrade().filter(|own| own.connection.is_held())) {
         // Better that output is lost than that nothing can be ended.
         job.let_go();
+        own.connection.hold(false);
         return ask_over(&own, &script, limit).await.map_err(|source| failed(host, source));
     }
     answer

@@ -19,8 +19,7 @@ impl EventSource for ChannelReader {
     }
 }
 
-/// Turns a channel's events into a job's log. It never waits for anyone who reads the log, but for the one follower of a job
-/// that has a connection to itself ([`Pace::OfFollower`](crate::job::Pace::OfFollower)).
+/// Turns a channel's events into a job's log. It never waits for anyone who reads the log.
 ///
 /// The events of the end come in any order, and data may follow an exit. A job is over when its channel is closed, or
 /// its connection lost, or when the command has exited and the channel then stays silent for the drain time.
@@ -52,9 +51,18 @@ impl<S: EventSource> Reader<S> {
     /// Reads until the job is over and tells what became of it. Cancel safe: it can be called again and goes on.
     pub async fn run(&mut self) -> Outcome {
         loop {
-            self.wait_for_follower().await;
             let event = match self.drain_ends_at() {
                 None => self.source.next().await,
+                Some(_) if self.job.is_held() => {
+                    let event = tokio::select! {
+                        biased;
+                        event = self.source.next() => Some(event),
+                        () = self.job.has_room() => None,
+                    };
+                    self.was_held();
+                    let Some(event) = event else { continue };
+                    event
+                }
                 Some(end) => tokio::select! {
                     biased;
                     event = self.source.next() => event,
@@ -72,14 +80,10 @@ impl<S: EventSource> Reader<S> {
         }
     }
 
-    /// Holds the far end back while a follower that it is to wait for is behind. That is no time in which it was silent.
-    async fn wait_for_follower(&mut self) {
-        let began = Instant::now();
-        self.job.has_room().await;
-        let held = began.elapsed();
+    /// The time for which the far end was held back is no time in which it was silent.
+    fn was_held(&mut self) {
         if let Some(exited) = &mut self.exited {
-            exited.at += held;
-            exited.last_event += held;
+            (exited.at, exited.last_event) = (Instant::now(), Instant::now());
         }
     }
 

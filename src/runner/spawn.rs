@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -10,7 +10,7 @@ use super::attend::attend;
 use super::link::{Directory, Link, Linker, Opened, ask};
 use super::registry::Registry;
 use super::stdin::Stdin;
-use super::sweep::sweep;
+use super::sweep::{connect_ahead, sweep};
 use super::traffic::{Growth, Metered};
 use super::{Limits, Lookup, Reader, SpawnError, WriteError, chain};
 use crate::job::{
@@ -34,6 +34,7 @@ pub(super) struct Shared<D: Directory> {
     registry: Mutex<Registry>,
     pub(super) stopping: CancellationToken,
     pub(super) growth: Arc<Growth>,
+    became_heavy: mpsc::Sender<String>,
 }
 
 /// How long the server may take to say whether it runs the command.
@@ -47,6 +48,8 @@ const OPEN_ATTEMPTS: usize = 4;
 /// A connection that refuses its first channel is asked again after these.
 const FIRST_CHANNEL_PAUSES: [Duration; 3] =
     [Duration::from_millis(50), Duration::from_millis(100), Duration::from_millis(200)];
+/// How many hosts may wait for a connection to be made ahead.
+const HEAVY_HOSTS: usize = 16;
 /// How often the server may refuse one, on this connection and others.
 const MOST_REFUSALS: usize = 64;
 
@@ -70,15 +73,18 @@ struct Started {
 impl<D: Directory> Runner<D> {
     /// A runner without jobs, which finds hosts through `directory` and whose logins have `secrets`.
     pub fn new(directory: D, limits: Limits, secrets: Secrets) -> Self {
+        let (became_heavy, heavy) = mpsc::channel(HEAVY_HOSTS);
         let shared = Arc::new(Shared {
             pool: Pool::new(Linker { directory, connector: Connector::asking(secrets) }, limits.pool()),
             limits,
             registry: Mutex::default(),
             stopping: CancellationToken::new(),
             growth: Arc::default(),
+            became_heavy,
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(sweep(Arc::clone(&shared)));
+        tasks.spawn(connect_ahead(Arc::clone(&shared), heavy));
         Self { shared, tasks: Arc::new(Mutex::new(tasks)) }
     }
 
@@ -171,9 +177,12 @@ impl<D: Directory> Runner<D> {
 
     /// Writes to a job's stdin within `patience`.
     pub async fn write(&self, job: &Job, data: &[u8], patience: Duration) -> Result<(), WriteError> {
-        let deadline = Instant::now() + patience;
+        self.stdin(job)?.write(data, patience).await
+    }
+
+    /// Waits until a job has started, or can't be, for as long as `patience`.
+    pub async fn started(&self, job: &Job, patience: Duration) {
         job.wait_for(patience, |log| *log.phase() != Phase::Starting).await;
-        self.stdin(job)?.write(data, deadline.saturating_duration_since(Instant::now())).await
     }
 
     /// Ends a job's stdin within `patience`.
@@ -206,7 +215,8 @@ impl<D: Directory> Runner<D> {
 
     fn stdin(&self, job: &Job) -> Result<Arc<Stdin>, WriteError> {
         let running = job.read_log(|log| log.outcome().is_none());
-        self.shared.registry().stdin(&job.id).filter(|_| running).ok_or(WriteError::JobEnded)
+        let stdin = self.shared.registry().stdin(&job.id).filter(|_| running);
+        stdin.ok_or(if running { WriteError::Starting } else { WriteError::JobEnded })
     }
 
     /// Forgets a finished job; its outcome is still told by `expired_job`.
@@ -373,7 +383,10 @@ fn leave_to_tasks<D: Directory>(
     let prelude = Prelude::new(&job.mark, plan.announcements);
     let prelude = if plan.repeats_noise { prelude.without_noise() } else { prelude };
     let (growth, unseen) = (Arc::clone(&shared.growth), shared.limits.unseen_growth());
-    let reader = Metered { first, source: reader, traffic: link.traffic.clone(), growth, unseen };
+    let is_shared = job.spec.pace == Pace::Free;
+    let (host, became_heavy) = (job.spec.host.clone(), is_shared.then(|| shared.became_heavy.clone()));
+    let traffic = link.traffic.clone();
+    let reader = Metered { first, source: reader, traffic, growth, host, became_heavy, unseen };
     let reader = Reader::new(reader, Arc::clone(job), prelude, shared.limits.drain());
     let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
     while tasks.try_join_next().is_some() {}

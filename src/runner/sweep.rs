@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::link::Directory;
@@ -8,6 +9,8 @@ use super::spawn::Shared;
 use crate::job::Job;
 
 const PERIOD: Duration = Duration::from_secs(1);
+/// How often a look at the total bound halves the output of the job that holds most.
+const MOST_HALVINGS: usize = 64;
 
 /// Keeps the runner within its bounds: lets finished jobs, output and idle connections go when their time has come.
 pub(super) async fn sweep<D: Directory>(shared: Arc<Shared<D>>) {
@@ -31,6 +34,15 @@ pub(super) async fn sweep<D: Directory>(shared: Arc<Shared<D>>) {
     }
 }
 
+/// Makes a light connection to each host whose connection has become heavy, so that the next job need not wait for one.
+pub(super) async fn connect_ahead<D: Directory>(shared: Arc<Shared<D>>, mut heavy: mpsc::Receiver<String>) {
+    while let Some(host) = heavy.recv().await {
+        if let Err(error) = shared.pool.lease(&host).await {
+            tracing::debug!(host, %error, "no connection could be made ahead");
+        }
+    }
+}
+
 fn expire_finished<D: Directory>(shared: &Shared<D>) {
     let mut registry = shared.registry();
     registry.clear_graves();
@@ -47,21 +59,28 @@ fn expire_finished<D: Directory>(shared: &Shared<D>) {
 /// Output over the total bound goes: that of finished jobs first, the oldest first; then the oldest lines of the jobs
 /// that hold most.
 fn bound_output<D: Directory>(shared: &Shared<D>) {
-    let (finished, mut running): (Vec<_>, Vec<_>) = {
+    let (finished, running): (Vec<_>, Vec<_>) = {
         let registry = shared.registry();
         (registry.finished().cloned().collect(), registry.running().cloned().collect())
     };
     let footprint = |job: &Arc<Job>| job.read_log(|log| log.ring().footprint());
-    let total: usize = finished.iter().chain(&running).map(footprint).sum();
-    let mut excess = total.saturating_sub(shared.limits.buffered_bytes_total);
-    running.sort_by_key(|job| std::cmp::Reverse(footprint(job)));
-    for (job, keep) in finished.iter().map(|job| (job, 0)).chain(running.iter().map(|job| (job, 2))) {
+    let trim = |job: &Arc<Job>, kept| job.write_log(|log| log.ring_mut().trim(kept));
+    let total = || finished.iter().chain(&running).map(footprint).sum::<usize>();
+    let bound = shared.limits.buffered_bytes_total;
+    let mut excess = total().saturating_sub(bound);
+    for job in &finished {
         if excess == 0 {
             return;
         }
         let before = footprint(job);
-        let kept = before.checked_div(keep).unwrap_or(0);
-        job.write_log(|log| log.ring_mut().trim(kept));
-        excess = excess.saturating_sub(before - footprint(job).min(before));
+        trim(job, 0);
+        excess = excess.saturating_sub(before.saturating_sub(footprint(job)));
+    }
+    for _ in 0..MOST_HALVINGS {
+        let Some(largest) = running.iter().max_by_key(|job| footprint(job)).filter(|_| excess > 0) else {
+            return;
+        };
+        trim(largest, footprint(largest) / 2);
+        excess = total().saturating_sub(bound);
     }
 }

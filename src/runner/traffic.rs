@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::EventSource;
@@ -32,10 +32,13 @@ impl Default for Traffic {
 }
 
 impl Traffic {
-    fn note(&self, bytes: usize) {
+    /// Takes note of what came; true when that makes the connection heavy.
+    fn note(&self, bytes: usize) -> bool {
         let mut window = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         window.turn();
+        let was_light = !window.was_heavy && window.bytes < HEAVY_BYTES;
         window.bytes += bytes;
+        was_light && window.bytes >= HEAVY_BYTES
     }
 
     /// Whether the connection carries a lot just now.
@@ -64,6 +67,9 @@ pub(super) struct Metered<S> {
     pub(super) source: S,
     pub(super) traffic: Traffic,
     pub(super) growth: Arc<Growth>,
+    pub(super) host: String,
+    /// Told the host when a connection that others may use has become heavy.
+    pub(super) became_heavy: Option<mpsc::Sender<String>>,
     /// How much output may come before the bound over all jobs is seen to.
     pub(super) unseen: usize,
 }
@@ -96,7 +102,10 @@ impl<S: EventSource> EventSource for Metered<S> {
             None => self.source.next().await,
         };
         if let Some(ChannelEvent::Data(bytes) | ChannelEvent::ExtendedData(bytes)) = &event {
-            self.traffic.note(bytes.len());
+            if self.traffic.note(bytes.len()) {
+                // Whoever is told already need not be told again.
+                self.became_heavy.as_ref().map(|told| told.try_send(self.host.clone()).ok());
+            }
             self.growth.note(bytes.len(), self.unseen);
         }
         event

@@ -158,7 +158,9 @@ impl<'a> Login<'a> {
         };
         let files = &self.host.identity_files;
         let (certificate_files, own_files) = (self.host.certificate_files.clone(), files.clone());
-        let certificates = off_runtime(move || key_file::certificates(&certificate_files, &own_files)).await;
+        let first = certificate_files.first().or(own_files.first()).cloned().unwrap_or_default();
+        let certificates =
+            off_runtime(&first, move || key_file::certificates(&certificate_files, &own_files)).await;
         let certificates = certificates.unwrap_or_else(|error| {
             self.tried.push(format!("certificates ({error})"));
             Vec::new()
@@ -219,8 +221,9 @@ impl<'a> Login<'a> {
             }
         };
         let files = self.host.identity_files.clone();
+        let first = files.first().cloned().unwrap_or_default();
         let configured: Vec<PublicKey> =
-            off_runtime(move || files.iter().filter_map(|file| key_file::public_key(file)).collect())
+            off_runtime(&first, move || files.iter().filter_map(|file| key_file::public_key(file)).collect())
                 .await
                 .unwrap_or_default();
         let is_configured = |identity: &AgentIdentity| {
@@ -318,7 +321,7 @@ impl<'a> Login<'a> {
 
     async fn load(&mut self, file: &Path) -> Option<KeyFile> {
         let path = file.to_owned();
-        let loaded = off_runtime(move || KeyFile::load(&path)).await;
+        let loaded = off_runtime(file, move || KeyFile::load(&path)).await;
         match loaded.unwrap_or_else(|error| Err(NoKey::Unusable(error.to_string()))) {
             Ok(key) => Some(key),
             Err(NoKey::Missing) => None,
@@ -465,7 +468,8 @@ impl<'a> Login<'a> {
 
 async fn key_of(files: &[PathBuf], key: &KeyData) -> Option<PathBuf> {
     let (files, key) = (files.to_vec(), key.clone());
-    off_runtime(move || key_file::for_certificate(&files, &key)).await.ok()?
+    let first = files.first().cloned().unwrap_or_default();
+    off_runtime(&first, move || key_file::for_certificate(&files, &key)).await.ok()?
 }
 
 /// Waits for the server, and takes the time from its `patience`.

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::Stdio;
 use std::sync::LazyLock;
@@ -261,8 +261,11 @@ impl Resolver {
         overrides: &HostOverrides,
     ) -> Result<HostConfig, ConfigError> {
         let (proxy_commands, overrides, name) = (self.proxy_commands, overrides.clone(), hop.host.clone());
-        off_runtime(move || options.to_config(proxy_commands, &hop, &overrides)).await.map_err(|source| {
-            ConfigError::Unreadable { file: format!("the files of {name}").into(), source }
+        let first = options.get("identityfile").unwrap_or_default().to_owned();
+        let reading = move || options.to_config(proxy_commands, &hop, &overrides);
+        off_runtime(Path::new(&first), reading).await.map_err(|source| ConfigError::Unreadable {
+            file: format!("the files of {name}").into(),
+            source,
         })?
     }
 
@@ -275,13 +278,15 @@ impl Resolver {
         if let Some(file) = &self.ssh_config {
             ssh.arg("-F").arg(file);
         }
+        // Of options that are given twice the first counts.
+        ssh.args(arguments);
         if let Some(user) = &hop.user {
             ssh.args(["-l", user]);
         }
         if let Some(port) = hop.port {
             ssh.args(["-p", &port.to_string()]);
         }
-        ssh.args(arguments).args(["-G", &hop.host]).stdin(Stdio::null()).kill_on_drop(true);
+        ssh.args(["-G", &hop.host]).stdin(Stdio::null()).kill_on_drop(true);
         let output = timeout(RESOLVE_TIMEOUT, ssh.output())
             .await
             .map_err(|_| ConfigError::TimedOut(RESOLVE_TIMEOUT))?
@@ -292,7 +297,8 @@ impl Resolver {
             {
                 let (file, hop) = (self.ssh_config.clone(), hop.clone());
                 let unreadable = |source| ConfigError::Unreadable { file: "ssh_config".into(), source };
-                return off_runtime(move || fallback::resolve(file.as_deref(), &hop))
+                let path = file.clone().unwrap_or_else(|| "ssh_config".into());
+                return off_runtime(&path, move || fallback::resolve(file.as_deref(), &hop))
                     .await
                     .map_err(unreadable)?;
             }

@@ -17,7 +17,7 @@ use super::breaker::{Breaker, Paused};
 use super::channel::{self, Channel};
 use super::host_key::{HandshakeError, HostKeyCheck, KeyLook, check_agreed, copy, host_keys_to_offer};
 use super::proxy::ProxyCommand;
-use super::watched::{Heard, Watched};
+use super::watched::{Pulse, Watched};
 use super::{
     ChannelError, ConnectError, HostConfig, HostKeyError, HostName, KnownHosts, PresentedKey, Secrets,
 };
@@ -27,7 +27,7 @@ pub struct Connection {
     handle: Arc<Handle<HostKeyCheck>>,
     negotiated: Arc<OnceLock<Negotiated>>,
     host: HostConfig,
-    heard: Heard,
+    pulse: Pulse,
     /// The connection that this one goes through; it lives as long.
     _via: Option<Arc<Self>>,
 }
@@ -238,8 +238,9 @@ impl Connection {
             agreed: Arc::clone(&agreed),
             fingerprint: None,
         };
-        let heard = Heard::now();
-        let stream = Watched::new(stream, heard.clone(), host.keepalive * KEEPALIVES_LOST);
+        let pulse = Pulse::new();
+        // The first keepalive follows a silence as long as that between two.
+        let stream = Watched::new(stream, pulse.clone(), host.keepalive * (KEEPALIVES_LOST + 1));
         let handshake = client::connect_stream(Arc::new(config), stream, check);
         let mut handle = match timeout(host.connect_timeout, handshake).await {
             Ok(shaken) => shaken.map_err(|error| handshake_error(host, HANDSHAKE, error))?,
@@ -255,7 +256,10 @@ impl Connection {
         let patience = host.connect_timeout * LOGIN_FACTOR;
         let login = Login::new(&mut handle, host, secrets, patience).run().await;
         match login.map_err(|error| handshake_error(host, "the login", error))? {
-            Ok(()) => Ok(Self { handle: Arc::new(handle), negotiated, host: host.clone(), heard, _via: via }),
+            Ok(()) => {
+                pulse.expect_answers();
+                Ok(Self { handle: Arc::new(handle), negotiated, host: host.clone(), pulse, _via: via })
+            }
             Err(tried) => Err(ConnectError::Auth { host: host.name.clone(), user: host.user.clone(), tried }),
         }
     }
@@ -286,13 +290,24 @@ impl Connection {
 
     /// For how long nothing has come over it.
     pub fn silent_for(&self) -> Duration {
-        self.heard.at().elapsed()
+        self.pulse.heard_at().elapsed()
     }
 
     /// Asks the server for a sign of life (`keepalive@openssh.com`) and tells whether one came within two seconds.
     pub async fn ping(&self) -> bool {
         timeout(PING_TIMEOUT, self.handle.send_ping()).await.is_ok_and(|sent| sent.is_ok())
             && !self.is_closed()
+    }
+
+    /// Takes nothing in any more, so that the far end has to wait, or takes it in again. What is sent still goes out. No answer
+    /// comes over a connection that is held.
+    pub fn hold(&self, is_held: bool) {
+        self.pulse.hold(is_held);
+    }
+
+    /// Whether it is held.
+    pub fn is_held(&self) -> bool {
+        self.pulse.is_held()
     }
 
     /// The host it leads to.
@@ -342,7 +357,8 @@ fn client_config(host: &HostConfig, known: &KnownHosts, name: &HostName) -> clie
             ..host_keys_to_offer(known, name, host.host_key_algorithms.as_deref())
         },
         keepalive_interval: Some(host.keepalive),
-        keepalive_max: KEEPALIVES_LOST as usize,
+        // Whether a connection is lost is found out by the stream.
+        keepalive_max: 0,
         nodelay: true,
         ..client::Config::default()
     }

@@ -161,9 +161,9 @@ impl KnownHosts {
     /// Reads what the files say of `host`; entries for others are not kept. One that doesn't exist is empty; one that can't be
     /// read is an error, never empty.
     pub(super) async fn load(files: &[PathBuf], host: &HostName) -> Result<Self, KnownHostsError> {
-        let (first, files, host) = (files.first().cloned(), files.to_vec(), host.clone());
-        let timed_out = |source| KnownHostsError { file: first.unwrap_or_default(), source };
-        off_runtime(move || Self::read(&files, &host)).await.map_err(timed_out)?
+        let (first, files, host) = (files.first().cloned().unwrap_or_default(), files.to_vec(), host.clone());
+        let timed_out = |source| KnownHostsError { file: first.clone(), source };
+        off_runtime(&first, move || Self::read(&files, &host)).await.map_err(timed_out)?
     }
 
     /// The same, for whoever may wait.

@@ -81,7 +81,7 @@ impl SecretSource {
             Self::File(file) => {
                 let path = file.clone();
                 let late = |source| SecretError::Unreadable { file: file.clone(), source };
-                off_runtime(move || read_file(&path)).await.map_err(late)?
+                off_runtime(file, move || read_file(&path)).await.map_err(late)?
             }
             Self::Command(command) => run(Command::new("/bin/sh").arg("-c").arg(command)).await,
         }

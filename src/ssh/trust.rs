@@ -81,8 +81,9 @@ impl PresentedKey {
     /// key is listed already, or when another one is. Cancelling may leave it written.
     pub async fn trust(self: Arc<Self>) -> Result<PathBuf, TrustError> {
         let file = self.host.own_known_hosts.clone().unwrap_or_default();
+        let path = file.clone();
         let unwritable = |source| TrustError::Unwritable { file, source };
-        off_runtime(move || self.write()).await.map_err(unwritable)?
+        off_runtime(&path, move || self.write()).await.map_err(unwritable)?
     }
 
     fn write(&self) -> Result<PathBuf, TrustError> {

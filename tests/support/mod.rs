@@ -128,11 +128,21 @@ pub async fn follow(service: &Service, job_id: &str, stream: StreamArg, wait_ms:
     }
 }
 
-/// Waits until `look` is content, within ten seconds.
+/// Waits until `look` is content, within fifteen seconds.
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut look: impl FnMut() -> F) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(15);
     while !look().await {
         assert!(tokio::time::Instant::now() < deadline, "it never came that {what}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Waits for the end of a process that we started; its exit code.
+pub async fn exit_of(child: &mut std::process::Child) -> Option<i32> {
+    let child = std::cell::RefCell::new(child);
+    eventually("the process ends", async || {
+        child.borrow_mut().try_wait().expect("a child of ours").is_some()
+    })
+    .await;
+    child.into_inner().wait().expect("a child of ours").code()
 }
