@@ -444,6 +444,28 @@ async fn neighbour() {
     );
     row("the same, p50", &millis(beside.0), &millis(quiet.0), ratio(beside.0, quiet.0), "–");
     service.shutdown().await;
+    neighbour_of_ssh(&sshd).await;
+}
+
+/// What the machine itself makes of a noisy neighbour: a bare russh channel, warm, beside OpenSSH's own client that takes `yes`.
+async fn neighbour_of_ssh(sshd: &Sshd) {
+    let bare = bare_connection(sshd).await;
+    let measure = async || {
+        let mut times = Vec::new();
+        for _ in 0..ROUNDS {
+            times.push(bare_job(&bare, "echo x").await);
+        }
+        percentile(&mut times, 99)
+    };
+    measure().await;
+    let quiet = measure().await;
+    let mut noisy = ssh(&sshd.ssh_config()).args([HOST, "yes"]).spawn().unwrap();
+    let beside = measure().await;
+    noisy.kill().unwrap();
+    noisy.wait().unwrap();
+    let ratio = beside.as_secs_f64() / quiet.as_secs_f64();
+    let what = "a bare russh channel beside `ssh HOST yes`, p99, against without";
+    row(what, &millis(beside), &millis(quiet), Some(ratio), "–");
 }
 
 /// A thousand live jobs on one host, and what an idle one costs here.

@@ -64,8 +64,8 @@ const LAST_LOOK: u32 = 10;
 /// number that a host tells is no proof, and may have been used again. `/proc/PID/status` escapes line ends in names, which
 /// `/proc/PID/stat` does not. A group is signalled as one where all of its members are the job's, so that none escapes by
 /// forking; else each process by itself. Zombies are dead. Marks are looked for before and after the list is made, so that a
-/// process that comes or goes meanwhile is noticed. A process of the account's own that hides its environment, as agents do, may
-/// be the job's when it is not older than that (`A`, in seconds).
+/// process that comes or goes meanwhile is noticed (but not each one that forks and ends faster than it can be looked at). A process of the account's own that hides its environment, as agents do, may
+/// be the job's when it is not older than that (`A`, in seconds). A child of root's is not: sshd's own process is one.
 const FUNCTIONS: &str = r#"
 marks() {
   grep -slzxF "$M" /proc/[0-9]*/environ | sed 's/[^0-9]//g; s/^/mark /'
@@ -88,7 +88,7 @@ look() {
         if (up in marked) { ours[pid] = 1; if (in_group) whole[group[pid]] = 1 }
         else if (in_group) mixed[group[pid]] = 1
       }
-      for (pid in marked) if (!(pid in parent)) print "moving"
+      for (pid in marked) if (!(pid in living)) print "moving"
       for (g in mixed) print "unmarked"
       for (g in whole) if (!(g in mixed)) print "kill -" g
       for (pid in ours) if (!((pid in group) && (group[pid] in whole) && !(group[pid] in mixed))) print "kill " pid
@@ -97,9 +97,9 @@ look() {
 }
 glance() { L=$(look); case $L in *seen) ;; *) return 1 ;; esac; }
 alive() { glance || return 1; case $L in *kill*|*moving*) return 0 ;; *) return 1 ;; esac; }
-send() {
+send() { # Of all forms of kill this is the one that dash, bash and busybox take for groups.
   glance || return
-  for k in $(printf '%s\n' "$L" | sed -n 's/^kill //p'); do kill -s "$1" -- "$k" 2>/dev/null && r=" delivered"; done
+  for k in $(printf '%s\n' "$L" | sed -n 's/^kill //p'); do kill "-$1" "$k" 2>/dev/null && r=" delivered"; done
 }
 pause() { sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; }
 await() { i=0; while [ $i -lt "$1" ] && alive; do i=$((i + 1)); [ "$2" != KILL ] || send KILL; pause; done; }
@@ -116,44 +116,19 @@ left() {
   done
   [ -r /proc/1/status ] && ! secretive && echo nothing || echo hidden
 }
+of() { sed -n "s/^$1:[^0-9]*\([0-9]*\).*/\1/p" "$2/status" 2>/dev/null; }
 secretive() {
   me=$(id -u); [ "$me" != 0 ] || return 1
   read -r now _ </proc/uptime
   for p in /proc/[0-9]*; do
     [ ! -r "$p/environ" ] || continue
-    [ "$(sed -n 's/^Uid:[^0-9]*\([0-9]*\).*/\1/p' "$p/status" 2>/dev/null)" = "$me" ] || continue
+    [ "$(of Uid "$p")" = "$me" ] || continue
+    up=$(of PPid "$p")
+    [ "$up" = 1 ] || [ "$(of Uid "/proc/$up")" = "$me" ] || continue
     { read -r stat <"$p/stat"; } 2>/dev/null || continue
     set -- ${stat##*) }
     shift 19
     [ $((${now%.*} - $1 / ${HZ:-100})) -gt "$A" ] || return 0
-  done
-  return 1
-}
-end() {
-  glance || return
-  for k in $(printf '%s\n' "$L" | sed -n 's/^kill //p'); do kill -s "$1" -- "$k" 2>/dev/null && r=" delivered"; done
-}
-pause() { sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; }
-await() { i=0; while [ $i -lt "$1" ] && alive; do i=$((i + 1)); [ "$2" != KILL ] || send KILL; pause; done; }
-left() {
-  i=0
-  while :; do
-    glance || { echo unseen; return; }
-    case $L in
-      *kill*) echo alive; return ;;
-      *moving*) i=$((i + 1)); [ $i -lt 10 ] || { echo alive; return; }; pause ;;
-      *unmarked*) echo unmarked; return ;;
-      *) break ;;
-    esac
-  done
-  [ -r /proc/1/status ] && ! secretive && echo nothing || echo hidden
-}
-secretive() {
-  me=$(id -u); [ "$me" != 0 ] || return 1
-  for p in /proc/[0-9]*; do
-    [ ! -r "$p/environ" ] || continue
-    u=$(sed -n 's/^Uid:[^0-9]*\([0-9]*\).*/\1/p' "$p/status" 2>/dev/null)
-    [ "$u" = "$me" ] && [ -n "$(find "$p" -maxdepth 0 -newer "/proc/${G%%[!0-9]*}" 2>/dev/null)" ] && return 0
   done
   return 1
 }
@@ -370,19 +345,39 @@ mod tests {
         child.wait().unwrap();
     }
 
+    /// A shell that runs as an ordinary account, for root sees everything.
+    fn as_nobody(script: &str) -> Command {
+        let is_root = nix::unistd::getuid().is_root();
+        let mut command = Command::new(if is_root { "setpriv" } else { "env" });
+        if is_root {
+            command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        }
+        command.args(["/bin/sh", "-c", script]);
+        command
+    }
+
     #[test]
-    fn a_process_that_forks_all_the_time_is_caught_or_not_called_dead() {
-        // Its parent is gone, its group is left, and so is each of its own generations, for some seconds.
-        let hop = "use POSIX; for (1..3000) { exit if fork; setsid; select undef, undef, undef, 0.002 }";
-        let (mut child, group) = job(&format!("perl -e '{hop}' &"));
-        let report = end(&group, Signal::KILL, None);
-        let mark = format!("SSHJOBS_JOB={}", group.mark.as_str());
-        let carries_mark = |entry: std::io::Result<std::fs::DirEntry>| {
-            let environ = std::fs::read(entry.unwrap().path().join("environ")).unwrap_or_default();
-            environ.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes())
-        };
-        let is_alive = (0..20).any(|_| std::fs::read_dir("/proc").unwrap().any(carries_mark));
-        assert!(report.left == Left::Alive || !is_alive, "{report:?}");
+    fn a_process_that_hides_its_environment_is_not_called_dead() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+            .unwrap();
+        let (agent, mark) = (directory.path().join("agent"), Nonce::new());
+        // It leaves the tree, and lets nobody look at it.
+        let command = format!("ssh-agent -a {} > {}.out; sleep 100", agent.display(), agent.display());
+        let mut child =
+            as_nobody(&command).env("SSHJOBS_JOB", mark.as_str()).process_group(0).spawn().unwrap();
+        let told = directory.path().join("agent.out");
+        while !std::fs::read_to_string(&told).unwrap_or_default().contains("echo Agent pid") {
+            std::thread::yield_now();
+        }
+        let group = ProcessGroup { pgid: child.id(), mark, age: AGE };
+        let script = kill_script(&[group], Reach::Tree, (Signal::KILL, None), LoginShell::Posix);
+        let output = as_nobody(&script).output().unwrap();
+        let report = KillReport::parse(&String::from_utf8(output.stdout).unwrap()).unwrap();
         child.wait().unwrap();
+        let told = std::fs::read_to_string(told).unwrap();
+        let pid = told.split_once("SSH_AGENT_PID=").unwrap().1.split(';').next().unwrap();
+        Command::new("kill").args(["-KILL", pid]).status().unwrap();
+        assert_eq!(report, KillReport { delivered: true, left: Left::Hidden });
     }
 }
