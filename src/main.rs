@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use sshjobs::api::{Access, Askpass, Code, Config, Error, Prompter, Service};
+use sshjobs::api::{Access, Askpass, Code, Config, ConfigFileError, Error, Prompter, Service};
 use sshjobs::cli::{self, Cli, Exit, SshArgs, Verb};
 use sshjobs::mcp;
 
@@ -51,7 +51,10 @@ fn load(cli: &Cli) -> Result<Config, Error> {
         Error::new(
             Code::InvalidArgument,
             error.to_string(),
-            "correct the configuration; the README lists its keys",
+            match error {
+                ConfigFileError::Unreadable { .. } => "check the path, and that you may read it",
+                ConfigFileError::Mistake { .. } => "correct the configuration; the README lists its keys",
+            },
         )
     })?;
     config.ssh_config = cli.ssh_config.clone().or(config.ssh_config);

@@ -175,8 +175,12 @@ impl From<SpawnError> for Error {
             SpawnError::Plan(PlanError::BareHost(_)) => {
                 Self::new(Code::Unsupported, message, "leave cwd and env away for this host")
             }
-            SpawnError::Plan(PlanError::EnvName(_) | PlanError::Nul(_)) => {
-                Self::new(Code::InvalidArgument, message, "correct the value")
+            SpawnError::Plan(PlanError::EnvName(_)) => {
+                let hint = "a name has letters, digits and _, and does not begin with a digit";
+                Self::new(Code::InvalidArgument, message, hint)
+            }
+            SpawnError::Plan(PlanError::Nul(_)) => {
+                Self::new(Code::InvalidArgument, message, "take the NUL out")
             }
             SpawnError::Plan(PlanError::TooLong(_)) => {
                 Self::new(Code::InvalidArgument, message, "send it as stdin, to `sh -s` for example")
@@ -254,6 +258,9 @@ fn config(error: &ConfigError, message: String) -> Error {
     match error {
         ConfigError::BadName(_) => Error::new(Code::InvalidArgument, message, "use a host name or alias"),
         ConfigError::NoSsh(_) => Error::new(Code::Io, message, "install the OpenSSH client"),
+        ConfigError::Arguments(_) => {
+            Error::new(Code::InvalidArgument, message, "correct -p, -l, -i, -J or -o; they are ssh's")
+        }
         ConfigError::Rejected { .. } => Error::new(Code::UnknownHost, message, "correct ssh_config"),
         ConfigError::TimedOut(_) => {
             Error::new(Code::Timeout, message, "look for a slow `Match exec` in ssh_config").retryable()

@@ -134,7 +134,7 @@ pub struct RunArgs {
     pub host: String,
     /// Command; its words are joined with spaces and run by the remote shell, as with ssh. Options go before it. Without one, -t
     /// gives a login shell.
-    #[arg(trailing_var_arg = true, required_unless_present = "tty", value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<String>,
     /// Directory to run it in; relative to the home directory.
     #[arg(long, value_name = "DIR")]
@@ -143,7 +143,7 @@ pub struct RunArgs {
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
     /// End the whole remote process tree after this time: 90, 1.5, 90s, 1m30s.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub timeout: Option<Duration>,
     /// Don't read stdin: the remote command gets an empty one.
     #[arg(long, short = 'n')]

@@ -5,6 +5,11 @@ use crate::api::{Code, Error, HostEntry, HostsRequest, Service};
 /// Lists hosts, or tries one. Fails when the one tried can't be reached.
 pub async fn hosts(service: &Service, args: HostsArgs) -> Exit {
     let probed = args.host.is_some();
+    if !probed && !args.ssh.to_ssh().is_empty() {
+        let hint = "name it: sshjobs hosts HOST -p PORT";
+        report(&Error::new(Code::InvalidArgument, "-p, -l, -i, -J and -o are for one host", hint));
+        return Exit::USAGE;
+    }
     let reply = match service.hosts(HostsRequest { host: args.host, tag: args.tag }).await {
         Ok(reply) => reply,
         Err(error) => {
@@ -65,11 +70,12 @@ fn table(hosts: &[HostEntry]) -> String {
     }
     let widest = hosts.iter().map(|host| host.name.chars().count()).max().unwrap_or(0);
     hosts.iter().fold(String::new(), |text, host| {
-        let user = host.user.as_deref().unwrap_or("?");
-        let address = host.address.as_deref().or(host.last_error.as_deref()).unwrap_or("?");
         let via = if host.via.is_empty() { String::new() } else { format!(" via {}", host.via.join(", ")) };
         let tags: String = host.tags.iter().map(|tag| format!(" #{tag}")).collect();
-        let place = format!("{user}@{address}{via}{tags}");
+        let place = match (&host.user, &host.address) {
+            (Some(user), Some(address)) => format!("{user}@{address}{via}{tags}"),
+            _ => format!("[{}]{tags}", host.last_error.as_deref().unwrap_or("not resolved")),
+        };
         let listed = host.listed_in.join(", ");
         format!("{text}{:<widest$}  {}  ({})\n", printable(&host.name), printable(&place), printable(&listed))
     })

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use secrecy::SecretString;
@@ -90,6 +91,15 @@ async fn attempt(service: &Service, mut args: RunArgs, signals: &mut Signals) ->
 
 /// Refuses what is most likely a mistake: a second host, or a command that is meant for another program.
 fn check(args: &RunArgs) -> Result<(), Error> {
+    if args.command.is_empty() && !args.tty {
+        let hint = format!("for a login shell: sshjobs run -t {}", args.host);
+        return Err(Error::new(Code::InvalidArgument, "no command is given", hint));
+    }
+    for file in
+        args.ssh.identity.iter().filter(|file| !file.starts_with(['~', '%']) && !Path::new(file).exists())
+    {
+        note(&format!("the key file {file} is not there; others are tried"));
+    }
     let Some(index) = args.command.iter().position(|word| word == "--").filter(|index| *index > 0) else {
         return Ok(());
     };

@@ -63,10 +63,22 @@ fn whole_number(value: &mut Value) {
 }
 
 fn bad_arguments(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
-    let message = without_value(&error.inner().to_string());
+    let message = in_words_of_json(&without_value(&error.inner().to_string()));
     let path = error.path().to_string();
     let message = if path == "." { message } else { format!("{path}: {message}") };
     Error::new(Code::InvalidArgument, message, "see the tool's input schema for names, types and ranges")
+}
+
+/// What is expected, in words that are not Rust's.
+fn in_words_of_json(message: &str) -> String {
+    let Some((start, expected)) = message.rsplit_once("expected ") else { return message.to_owned() };
+    let expected = match expected {
+        "i64" | "u64" | "u32" | "f64" => "a number",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        other => other,
+    };
+    format!("{start}expected {expected}")
 }
 
 /// serde quotes a value of the wrong type, which may be somebody's password.

@@ -14,6 +14,8 @@ use crate::ssh::Lease;
 
 /// After the end: how long the server may take to close the channel.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often a server hears of us while its output is held back; a second is the least that sshd can be told to wait.
+const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
 /// After its tree was ended: how long the server may take to say that the job is over.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -35,9 +37,11 @@ pub(super) async fn attend<D: Directory, S: EventSource>(
         };
         let reading = read_within_limit(&shared, &job, &mut reader, &stdin);
         tokio::select! {
+            biased;
+            // First, for a flood would let nothing else have its turn.
+            never = hold_back(&job, lease.connection()) => never,
             outcome = reading => outcome,
             never = feeding => never,
-            never = hold_back(&job, lease.connection()) => never,
         }
     };
     lease.connection().connection.hold(false);
@@ -57,7 +61,10 @@ async fn hold_back(job: &Job, link: &Link) -> ! {
     loop {
         job.runs_ahead().await;
         link.connection.hold(true);
-        job.has_room().await;
+        // A server that wants signs of life (ClientAliveInterval) gets no answers now.
+        while timeout(SIGN_OF_LIFE, job.has_room()).await.is_err() {
+            link.connection.show_life().await;
+        }
         link.connection.hold(false);
     }
 }

@@ -7,7 +7,7 @@ use tokio::time::timeout;
 
 use super::SignalError;
 use super::link::{Directory, Link};
-use super::reach::ask_about;
+use super::reach::{BRIEF, ask_about};
 use super::spawn::{Runner, Shared};
 use crate::job::{Job, KillReport, Left, Machine, Phase, ProcessGroup, Reach, Signal, kill_script};
 use crate::ssh::{ChannelWriter, Pooled};
@@ -124,16 +124,13 @@ impl<D: Directory> Runner<D> {
         for (link, jobs) in self.by_link(&running) {
             ending.spawn(end_all(Arc::clone(&self.shared), link, jobs));
         }
-        ending.join_all().await;
+        let told: Vec<Arc<Job>> = ending.join_all().await.concat();
         let over = async {
-            for job in &running {
+            for job in &told {
                 job.wait_for(LAST_WORDS, |log| log.outcome().is_some()).await;
             }
         };
-        let all_silent = self.by_link(&running).iter().all(|(link, _)| link.is_suspect());
-        if !all_silent {
-            drop(timeout(LAST_WORDS, over).await);
-        }
+        drop(timeout(LAST_WORDS, over).await);
         let mut goodbyes = JoinSet::new();
         for lease in self.shared.pool.drain().into_iter().filter(|lease| !lease.connection().is_suspect()) {
             goodbyes.spawn(async move { lease.connection().connection.disconnect().await });
@@ -160,7 +157,14 @@ impl<D: Directory> Runner<D> {
                 by_link.push((Arc::clone(&link), Vec::new()));
                 by_link.len() - 1
             });
-            by_link[index].1.push(Arc::clone(job));
+            let (chosen, of_link) = &mut by_link[index];
+            if chosen.is_silent() && !link.is_silent() {
+                // The first job speaks for all, over its own connection.
+                *chosen = link;
+                of_link.insert(0, Arc::clone(job));
+            } else {
+                of_link.push(Arc::clone(job));
+            }
             if let Some(machine) = machine {
                 of_machine.insert(machine, index);
             }
@@ -211,8 +215,12 @@ async fn kill<D: Directory>(
     Ok(SignalReport::new(KillReport::parse(&answer)))
 }
 
-/// Ends jobs of one machine in one go, over the connection of one of them.
-async fn end_all<D: Directory>(shared: Arc<Shared<D>>, link: Arc<Link>, jobs: Vec<Arc<Job>>) {
+/// Ends jobs of one machine in one go, over the connection of one of them. Returns those whose end is worth waiting for.
+async fn end_all<D: Directory>(
+    shared: Arc<Shared<D>>,
+    link: Arc<Link>,
+    jobs: Vec<Arc<Job>>,
+) -> Vec<Arc<Job>> {
     // A job that has just started may not have told its group yet.
     let told = async {
         for job in &jobs {
@@ -223,9 +231,9 @@ async fn end_all<D: Directory>(shared: Arc<Shared<D>>, link: Arc<Link>, jobs: Ve
     // Whoever follows is told the end; what still comes is nobody's.
     jobs.iter().for_each(|job| job.let_go());
     let (mut told, mute): (Vec<_>, Vec<_>) = jobs.iter().partition(|job| job.process_group().is_some());
-    if !link.answers().await {
+    if !link.answers_after(BRIEF).await {
         tracing::warn!(jobs = jobs.len(), "the host does not answer: its jobs are left as they are");
-        return;
+        return Vec::new();
     }
     let grace = shared.limits.kill_grace();
     while !told.is_empty() {
@@ -246,4 +254,5 @@ async fn end_all<D: Directory>(shared: Arc<Shared<D>>, link: Arc<Link>, jobs: Ve
             stdin.channel().close().await.ok();
         }
     }
+    jobs
 }

@@ -67,10 +67,15 @@ impl Link {
 
     /// Whether it answers: it has been heard of lately, or is now, when asked. Bounded in time.
     pub(super) async fn answers(&self) -> bool {
+        self.answers_after(SILENT).await
+    }
+
+    /// The same, asked after so much silence.
+    pub(super) async fn answers_after(&self, silence: Duration) -> bool {
         if self.connection.is_closed() || self.connection.is_held() {
             return false;
         }
-        if self.connection.silent_for() < SILENT || self.connection.ping().await {
+        if self.connection.silent_for() < silence || self.connection.ping().await {
             return true;
         }
         self.suspect();

@@ -7,6 +7,8 @@ use super::{SignalError, SpawnError};
 use crate::job::{Job, LoginShell, Machine};
 use crate::ssh::ChannelError;
 
+/// Whoever signals is better told soon that a connection is gone than saved a round trip.
+pub(super) const BRIEF: Duration = Duration::from_secs(1);
 /// How many new connections are made to find the machine that a job ran on: several may answer to one name.
 const MOST_NEW: usize = 3;
 
@@ -21,7 +23,7 @@ pub(super) async fn ask_about<D: Directory>(
     let host = &job.spec.host;
     let place = shared.registry().place(&job.id).ok_or(SignalError::JobEnded)?;
     if let Some(link) = place.link.upgrade()
-        && link.answers().await
+        && link.answers_after(BRIEF).await
     {
         match ask_over(&link, &script, limit).await {
             // It has no place for another channel, or has just died.
@@ -57,7 +59,7 @@ async fn elsewhere<D: Directory>(
             _ if tries <= 1 => shared.pool.lease(host).await.map_err(unreachable)?,
             _ => shared.pool.lease_alone(host).await.map_err(unreachable)?,
         };
-        if !is_there(lease.connection()) || !lease.connection().answers().await {
+        if !is_there(lease.connection()) || !lease.connection().answers_after(BRIEF).await {
             continue;
         }
         match ask_over(lease.connection(), script, limit).await {

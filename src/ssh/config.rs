@@ -166,6 +166,9 @@ pub enum ConfigError {
         /// What ssh said.
         message: String,
     },
+    /// What was given for `ssh` on the command line is wrong.
+    #[error("ssh does not take these options: {0}")]
+    Arguments(String),
     /// The hosts to jump through have no end.
     #[error("{0} is reached through more than {MOST_JUMPS} other hosts, or through itself")]
     TooManyJumps(String),
@@ -309,6 +312,10 @@ impl Resolver {
             let stderr = String::from_utf8_lossy(&output.stderr);
             let message =
                 stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+            // That is how ssh names its own arguments.
+            if message.starts_with("command-line") || message.starts_with("Bad port") {
+                return Err(ConfigError::Arguments(message));
+            }
             return Err(ConfigError::Rejected { name: hop.host.clone(), message });
         }
         Ok(String::from_utf8_lossy(&output.stdout)

@@ -305,6 +305,12 @@ impl Connection {
         self.pulse.hold(is_held);
     }
 
+    /// Tells the server that we are there. It need not answer.
+    pub async fn show_life(&self) {
+        // Whoever reads the channel is told when the connection is lost.
+        drop(timeout(PING_TIMEOUT, self.handle.send_keepalive(false)).await);
+    }
+
     /// Whether it is held.
     pub fn is_held(&self) -> bool {
         self.pulse.is_held()
