@@ -656,3 +656,49 @@ async fn the_bound_over_all_jobs_is_kept_while_output_comes() {
     drop(jobs);
     service.shutdown().await;
 }
+
+/// A relay to an sshd that passes on what comes from it as it is, up to so many bytes, and then a byte at a time.
+async fn dawdling(sshd: &Sshd, quick: usize) -> u16 {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let (port, target) = (listener.local_addr().unwrap().port(), sshd.port());
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let server = tokio::net::TcpStream::connect(("127.0.0.1", target)).await.unwrap();
+                let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
+                    (client.into_split(), server.into_split());
+                let there = async { drop(tokio::io::copy(&mut from_client, &mut to_server).await) };
+                let back = async {
+                    let (mut passed, mut byte) = (0, [0]);
+                    while from_server.read_exact(&mut byte).await.is_ok()
+                        && to_client.write_all(&byte).await.is_ok()
+                    {
+                        passed += 1;
+                        if passed > quick {
+                            tokio::time::sleep(Duration::from_millis(100)).await;
+                        }
+                    }
+                };
+                tokio::join!(there, back);
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn a_login_has_one_limit_however_long_each_of_its_steps_takes() {
+    let sshd = Sshd::start().await;
+    // The handshake passes; the login has some hundred bytes.
+    let port = dawdling(&sshd, 2300).await.to_string();
+    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    let text = config.replace(&sshd.port().to_string(), &port) + "  ConnectTimeout 1\n";
+    std::fs::write(sshd.ssh_config(), text).unwrap();
+    let known = std::fs::read_to_string(sshd.path("known_hosts")).unwrap();
+    sshd.write_known_hosts(&known.replace(&sshd.port().to_string(), &port));
+    let start = Instant::now();
+    let error = spawn_error(&sshd).await;
+    assert_eq!(error.code, Code::Timeout, "{error}");
+    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+}

@@ -54,7 +54,8 @@ async fn a_new_size_reaches_the_program() {
 #[tokio::test]
 async fn control_keys_reach_the_foreground_process() {
     let target = Target::start().await;
-    let command = "trap 'echo caught' INT; echo ready; sleep 1000; echo next; cat; echo end";
+    // A shell that is about to start a command runs its trap only when that has ended.
+    let command = "trap 'echo caught; c=1' INT; echo ready; until [ \"$c\" ]; do sleep 0.05; done; echo next; cat; echo end";
     let job = start(&target, json!({"command": command})).await.unwrap();
     until(&target, &job, "ready").await;
     write(&target, json!({"job_id": job, "keys": ["ctrl+c"]})).await;

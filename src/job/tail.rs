@@ -178,22 +178,28 @@ impl<'a> Waiter<'a> {
         if !due {
             return Glanced::Nothing { look_again_at: quiet_at.unwrap_or(self.deadline).min(self.deadline) };
         }
-        let tail = self.answer(log);
-        if looks && tail.page.has_more && !over && now < self.deadline {
+        let page = (!looks).then(|| Page::read(log.ring(), self.query));
+        let has_more = page.as_ref().map_or_else(|| self.scan.has_more(log.ring()), |page| page.has_more);
+        if looks && has_more && !over && now < self.deadline {
             return Glanced::More;
         }
         let because = if let Some(matched) = self.matched {
             ReturnedBecause::Matched(matched)
-        } else if log.outcome().is_some() && !tail.page.has_more {
+        } else if log.outcome().is_some() && !has_more {
             ReturnedBecause::Ended
-        } else if tail.page.has_more || (plain && has_line) {
+        } else if has_more || (plain && has_line) {
             ReturnedBecause::Lines
         } else if quiet {
             ReturnedBecause::Quiet
         } else {
             ReturnedBecause::Timeout
         };
-        Glanced::Answer(Box::new(Tail { because, ..tail }))
+        Glanced::Answer(Box::new(Tail {
+            page: page.unwrap_or_else(|| self.scan.take_page(log.ring())),
+            partial: partials(log, self.query),
+            status: log.status(),
+            because,
+        }))
     }
 
     fn quiet_at(&self, log: &Log, has_line: bool) -> Option<Instant> {
@@ -204,26 +210,6 @@ impl<'a> Waiter<'a> {
         let is_new = (has_line || has_partial) && log.ring().total() > self.wait.known_bytes;
         let since = log.last_output().filter(|_| is_new).unwrap_or(self.called);
         Some(since + quiet)
-    }
-
-    fn answer(&mut self, log: &Log) -> Tail {
-        if !self.matching.looks() {
-            // What was read before may have gone meanwhile: the answer is of one moment.
-            self.scan = Scan::new(*self.query, false);
-            while let Some(piece) = self.scan.fetch(log.ring()) {
-                for fetched in piece {
-                    if !self.scan.take(fetched, Looked::PLAIN) {
-                        break;
-                    }
-                }
-            }
-        }
-        Tail {
-            page: self.scan.page(log.ring()),
-            partial: partials(log, self.query),
-            status: log.status(),
-            because: ReturnedBecause::Timeout,
-        }
     }
 }
 

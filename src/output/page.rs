@@ -91,6 +91,6 @@ impl Page {
                 }
             }
         }
-        scan.page(ring)
+        scan.take_page(ring)
     }
 }

@@ -63,6 +63,8 @@ pub(super) struct Walk {
 
 /// Bytes of output that are fetched at a time, about.
 const PIECE_BYTES: usize = 64 << 10;
+/// Lines for which room is made at once.
+const PIECE_LINES: usize = 1024;
 
 impl Walk {
     pub(super) fn new(cursor: LineNo, selection: Selection) -> Self {
@@ -79,18 +81,18 @@ impl Walk {
             has_room
         });
         let mut first_gone = Some(ring.dropped_after(self.cursor, self.selection).0);
-        piece
-            .map(|line| {
-                let gone = match self.selection {
-                    Selection::Both => line.line_no.since(before.next()),
-                    Selection::Only(_) => first_gone.take().unwrap_or(0),
-                };
-                before = line.line_no;
-                let rendered = PageLine::of(&line, render);
-                let cost = rendered.cost(&line);
-                Fetched { line: rendered, gone, cost }
-            })
-            .collect()
+        let mut fetched = Vec::with_capacity(most.min(PIECE_LINES));
+        fetched.extend(piece.map(|line| {
+            let gone = match self.selection {
+                Selection::Both => line.line_no.since(before.next()),
+                Selection::Only(_) => first_gone.take().unwrap_or(0),
+            };
+            before = line.line_no;
+            let rendered = PageLine::of(&line, render);
+            let cost = rendered.cost(&line);
+            Fetched { line: rendered, gone, cost }
+        }));
+        fetched
     }
 
     pub(super) fn pass(&mut self, fetched: &Fetched) {
@@ -216,15 +218,19 @@ impl Scan {
         self.walk.cursor
     }
 
-    /// The page, as it is.
-    pub fn page(&self, ring: &Ring) -> Page {
-        let more = ring.lines_after(self.walk.cursor, self.query.selection).next();
+    /// Whether there is more behind what it has come to.
+    pub fn has_more(&self, ring: &Ring) -> bool {
+        ring.lines_after(self.walk.cursor, self.query.selection).next().is_some()
+    }
+
+    /// Gives the page out.
+    pub fn take_page(&mut self, ring: &Ring) -> Page {
         Page {
-            lines: self.kept.iter().map(|fetched| fetched.line.clone()).collect(),
+            lines: self.kept.drain(..).map(|fetched| fetched.line).collect(),
             dropped_lines: self.walk.dropped,
             skipped_lines: self.skipped,
             last_line_no: self.walk.cursor,
-            has_more: more.is_some(),
+            has_more: self.has_more(ring),
         }
     }
 }
@@ -263,7 +269,7 @@ mod tests {
                 }
             }
         }
-        scan.page(ring)
+        scan.take_page(ring)
     }
 
     fn numbers(page: &Page) -> Vec<u64> {

@@ -105,10 +105,14 @@ impl<S> Watched<S> {
             state.heard + self.longest_silence
         };
         let reading = self.reading.get_or_insert_with(|| Box::pin(sleep_until(end)));
-        if reading.deadline() != end {
+        // What comes moves the end; the clock is set anew only when it has run down.
+        loop {
+            ready!(reading.as_mut().poll(context));
+            if Instant::now() >= end {
+                break;
+            }
             reading.as_mut().reset(end);
         }
-        ready!(reading.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the host does not answer any more")))
     }
 }
