@@ -1,6 +1,6 @@
 //! Everything that goes wrong between here and the command, against a private sshd: each has its own code, and nothing
 //! that had arrived is lost.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
 
 mod support;
 

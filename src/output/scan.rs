@@ -96,8 +96,21 @@ impl Walk {
     }
 
     pub(super) fn pass(&mut self, fetched: &Fetched) {
-        self.dropped += fetched.gone;
-        self.cursor = fetched.line.line_no;
+        self.pass_line(fetched.line.line_no, fetched.gone);
+    }
+
+    pub(super) fn pass_line(&mut self, line_no: LineNo, gone: u64) {
+        self.dropped += gone;
+        self.cursor = line_no;
+    }
+
+    /// How many lines are gone between where it stands and the next kept line.
+    pub(super) fn gone_before(&self, ring: &Ring, next: LineNo) -> u64 {
+        match self.selection {
+            Selection::Both => next.since(self.cursor.next()),
+            // What is gone of one stream lies before all that is kept of it.
+            Selection::Only(_) => ring.dropped_after(self.cursor, self.selection).0,
+        }
     }
 
     /// Passes what is gone at the end, when no kept line is left.
