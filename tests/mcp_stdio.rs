@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -319,18 +320,23 @@ async fn a_person_who_declines_is_not_asked_again_and_a_client_without_pages_is_
     }
 }
 
-#[tokio::test]
-async fn a_server_whose_stdout_nobody_reads_any_more_ends() {
-    use std::process::{Command, Stdio};
-    let sshd = Sshd::start().await;
-    let mut server = Command::new(env!("CARGO_BIN_EXE_sshjobs"))
+/// `sshjobs serve` with its three streams piped and nothing said yet.
+fn serve(sshd: &Sshd) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_sshjobs"))
         .arg("--ssh-config")
         .arg(sshd.ssh_config())
         .arg("serve")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_server_whose_stdout_nobody_reads_any_more_ends() {
+    let sshd = Sshd::start().await;
+    let mut server = serve(&sshd);
     drop(server.stdout.take());
     // Stdin stays open, and nothing is said.
     assert_eq!(support::exit_of(&mut server).await, Some(0));
@@ -339,17 +345,8 @@ async fn a_server_whose_stdout_nobody_reads_any_more_ends() {
 #[tokio::test]
 async fn a_client_that_only_discovers_has_made_no_mistake() {
     use std::io::Write;
-    use std::process::{Command, Stdio};
     let sshd = Sshd::start().await;
-    let mut server = Command::new(env!("CARGO_BIN_EXE_sshjobs"))
-        .arg("--ssh-config")
-        .arg(sshd.ssh_config())
-        .arg("serve")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut server = serve(&sshd);
     let discover = json!({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
