@@ -22,7 +22,10 @@ use std::time::{Duration, Instant};
 use russh::keys::{PrivateKeyWithHashAlg, PublicKeyOrCertificate, load_secret_key};
 use russh::{ChannelMsg, client};
 use sshd::Sshd;
-use sshjobs::api::{Access, Config, Limits, Service, SpawnRequest, TailRequest};
+use sshjobs::jobs::{Access, Config, Limits};
+use sshjobs::wire::{
+    ForgetRequest, JobState, JobsRequest, RunRequest, Service, SignalRequest, SpawnRequest, TailRequest,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -123,7 +126,7 @@ async fn readers() {
             // All of them shall wait before the line comes.
             tokio::time::sleep(Duration::from_millis(20)).await;
             let start = Instant::now();
-            service.write_bytes(&job, b"news\n", Duration::from_secs(5)).await.unwrap();
+            service.library().job(&job).unwrap().write(b"news\n", Duration::from_secs(5)).await.unwrap();
             while waiting.join_next().await.is_some() {}
             times.push(start.elapsed());
             line += 1;
@@ -316,8 +319,8 @@ async fn crowd() {
 }
 
 async fn ends_well(service: &Service) -> bool {
-    let request = serde_json::from_value(serde_json::json!({"host": HOST, "command": "true"})).unwrap();
-    service.run(request).await.is_ok_and(|reply| reply.ending.exit_status == Some(0))
+    let request = RunRequest::new(HOST, "true");
+    service.run(request).await.is_ok_and(|reply| reply.standing.exit_status == Some(0))
 }
 
 /// From the end of every connection to the end of the next job.
@@ -385,7 +388,7 @@ async fn throughput() {
         ours.push(start.elapsed());
         assert_eq!(read + lost, LINES, "nothing is lost in silence");
         dropped += lost;
-        service.forget(serde_json::from_value(serde_json::json!({"job_id": job})).unwrap()).await.unwrap();
+        service.forget(ForgetRequest::new(&job)).await.unwrap();
     }
     let (our, peer) = (percentile(&mut ours, 50), percentile(&mut peers, 50));
     let rate = |time: Duration| {
@@ -432,8 +435,8 @@ async fn neighbour() {
     let quiet = measure().await;
     let noisy = service.spawn(SpawnRequest::new(HOST, "yes")).await.unwrap().job_id;
     let beside = measure().await;
-    let signal = serde_json::json!({"job_id": noisy, "signal": "KILL"});
-    service.signal(serde_json::from_value(signal).unwrap()).await.unwrap();
+    let signal = SignalRequest { signal: Some("KILL".to_owned()), ..SignalRequest::new(&noisy) };
+    service.signal(signal).await.unwrap();
     let ratio = |a: Duration, b: Duration| Some(a.as_secs_f64() / b.as_secs_f64());
     row(
         "spawn → first line beside `yes`, p99, against without",
@@ -482,7 +485,7 @@ async fn thousand_jobs() {
     let took = start.elapsed();
     let each = (rss() - before) / JOBS as f64;
     let running = service
-        .jobs(&serde_json::from_value(serde_json::json!({"state": "running"})).unwrap())
+        .jobs(&JobsRequest { state: Some(JobState::Running), ..JobsRequest::default() })
         .unwrap()
         .total;
     row("live jobs on one host", &format!("{running} in {:.1} s", took.as_secs_f64()), "–", None, "1000");

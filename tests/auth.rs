@@ -9,9 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use sshjobs::api::{
-    Access, Answer, Code, Config, Error, HostTable, Prompter, Question, SecretTable, Service,
-};
+use sshjobs::jobs::{Access, Answer, Config, HostSettings, Prompter, Question, SecretSource};
+use sshjobs::wire::{Code, Error, Service};
 use support::{HOST, Sshd, keygen, run, ssh_keygen};
 
 /// A person who has answers ready, and remembers the questions.
@@ -49,8 +48,8 @@ fn with_person(sshd: &Sshd, person: &Arc<Person>) -> Service {
     Service::asking(config, Access::Listed, Arc::clone(person) as Arc<dyn Prompter>)
 }
 
-fn with_passphrase(sshd: &Sshd, source: SecretTable) -> Service {
-    let table = HostTable { passphrase: Some(source), ..HostTable::default() };
+fn with_passphrase(sshd: &Sshd, source: SecretSource) -> Service {
+    let table = HostSettings { passphrase: Some(source), ..HostSettings::default() };
     let hosts = BTreeMap::from([(HOST.to_owned(), table)]);
     Service::new(Config { ssh_config: Some(sshd.ssh_config()), hosts, ..Config::default() }, Access::Listed)
 }
@@ -120,13 +119,13 @@ async fn a_passphrase_comes_from_the_environment_a_file_or_a_command() {
     std::fs::write(&file, format!("{PASSPHRASE}\n")).unwrap();
     std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
     let command = format!("cat {}", file.display());
-    for source in [SecretTable::File(file), SecretTable::Command(command)] {
+    for source in [SecretSource::File(file), SecretSource::Command(command)] {
         assert!(is_let_in(&with_passphrase(&sshd, source)).await);
     }
-    let wrong = with_passphrase(&sshd, SecretTable::Command("echo wrong".into()));
+    let wrong = with_passphrase(&sshd, SecretSource::Command("echo wrong".into()));
     let error = refusal(&wrong).await;
     assert!(error.message.contains("configured passphrase is wrong"), "{error}");
-    let missing = with_passphrase(&sshd, SecretTable::Env("SSHJOBS_NO_SUCH".into()));
+    let missing = with_passphrase(&sshd, SecretSource::Env("SSHJOBS_NO_SUCH".into()));
     assert!(refusal(&missing).await.message.contains("SSHJOBS_NO_SUCH is not set"));
 }
 

@@ -8,7 +8,8 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use sshjobs::api::{Code, Limits, SpawnRequest};
+use sshjobs::jobs::Limits;
+use sshjobs::wire::{Code, HostsRequest, SpawnRequest};
 use support::{HOST, Sshd, keygen, service};
 
 fn clients() -> PathBuf {
@@ -105,7 +106,7 @@ async fn code(agreed: &str, does: &str) -> Result<(), Code> {
     let config = std::fs::read_to_string(sshd.ssh_config()).unwrap().replace(&own, &format!("Port {port}"));
     std::fs::write(sshd.ssh_config(), config).unwrap();
     let service = service(&sshd.ssh_config(), Limits::default());
-    let probe = serde_json::from_value(serde_json::json!({"host": HOST})).unwrap();
+    let probe = HostsRequest { host: Some(HOST.to_owned()), ..HostsRequest::default() };
     let host = service.hosts(probe).await.unwrap().hosts.remove(0);
     let result = if host.connected {
         Ok(())

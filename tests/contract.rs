@@ -5,9 +5,10 @@ mod support;
 
 use std::time::Duration;
 
-use sshjobs::api::{
-    Because, Code, ForgetRequest, ForgetWhat, JobState, JobsRequest, Limits, SpawnRequest, StreamArg,
-    TailRequest,
+use sshjobs::jobs::Limits;
+use sshjobs::wire::{
+    Because, Code, Error, ForgetRequest, ForgetWhat, JobState, JobsRequest, RunRequest, SignalReply,
+    SignalRequest, SpawnRequest, StreamArg, TailRequest, WriteReply, WriteRequest,
 };
 use support::{HOST, Target, canonical_loop, eventually, follow, run, run_request, spawn};
 use tokio::time::Instant;
@@ -21,7 +22,7 @@ async fn the_canonical_loop_delivers_all_of_a_finished_jobs_5000_lines() {
     let target = Target::start().await;
     let job = spawn(&target.service, "seq 1 5000; exit 3").await;
     eventually("the job is over", async || {
-        target.service.tail(TailRequest::new(&job, 4999, 0)).await.unwrap().ending.state == JobState::Exited
+        target.service.tail(TailRequest::new(&job, 4999, 0)).await.unwrap().standing.state == JobState::Exited
     })
     .await;
     let story = canonical_loop(&target.service, &job).await;
@@ -83,7 +84,7 @@ async fn a_noisy_job_does_not_stop_a_quick_one() {
     let noisy = spawn(&target.service, "yes").await;
     for _ in 0..5 {
         let quick = run(&target.service, "echo quick").await.unwrap();
-        assert_eq!((quick.head.join(""), quick.ending.exit_status), ("quick".to_owned(), Some(0)));
+        assert_eq!((quick.head.join(""), quick.standing.exit_status), ("quick".to_owned(), Some(0)));
     }
     let reply = signal(&target, &noisy, "KILL", None).await;
     assert!(reply.confirmed_dead);
@@ -105,7 +106,7 @@ async fn what_was_evicted_is_counted_exactly() {
     let target = Target::with_limits(limits).await;
     let job = spawn(&target.service, "seq 1 5000").await;
     eventually("the job is over", async || {
-        target.service.tail(TailRequest::new(&job, 4999, 0)).await.unwrap().ending.state == JobState::Exited
+        target.service.tail(TailRequest::new(&job, 4999, 0)).await.unwrap().standing.state == JobState::Exited
     })
     .await;
     let reply = target.service.tail(TailRequest::new(&job, 17, 0)).await.unwrap();
@@ -122,7 +123,9 @@ async fn an_unfinished_line_is_shown_and_not_consumed() {
     let reply = target.service.tail(until).await.unwrap();
     assert_eq!(reply.partial.unwrap().stdout.as_deref(), Some("name? "));
     assert_eq!((reply.returned_because, reply.last_line_no), (Because::Matched, 0));
-    write(&target, serde_json::json!({"job_id": job, "data": "world", "newline": true})).await.unwrap();
+    write(&target, WriteRequest { data: Some("world".into()), newline: true, ..WriteRequest::new(&job) })
+        .await
+        .unwrap();
     assert_eq!(canonical_loop(&target.service, &job).await.lines, ["name? hello world"]);
 }
 
@@ -133,11 +136,11 @@ async fn command_cwd_env_and_label_are_inert() {
     let dir = target.output("mktemp -d").await;
     let quoted = HOSTILE.replace('\'', r"'\''");
     target.output(&format!("mkdir -p {dir}/'{quoted}'")).await;
-    let request = serde_json::json!({
-        "host": HOST, "command": "pwd; printf '[%s]' \"$VALUE\"; ls", "cwd": format!("{dir}/{HOSTILE}"),
-        "env": {"VALUE": HOSTILE}, "label": HOSTILE,
-    });
-    let reply = target.service.run(serde_json::from_value(request).unwrap()).await.unwrap();
+    let mut request = RunRequest::new(HOST, "pwd; printf '[%s]' \"$VALUE\"; ls");
+    request.start.cwd = Some(format!("{dir}/{HOSTILE}"));
+    request.start.env.insert("VALUE".to_owned(), HOSTILE.into());
+    request.start.label = Some(HOSTILE.to_owned());
+    let reply = target.service.run(request).await.unwrap();
     assert_eq!(reply.head.join("\n"), format!("{dir}/{HOSTILE}\n[{HOSTILE}]"));
     let jobs =
         target.service.jobs(&JobsRequest { label: Some(HOSTILE.to_owned()), ..JobsRequest::default() });
@@ -148,11 +151,9 @@ async fn command_cwd_env_and_label_are_inert() {
 #[tokio::test]
 async fn values_of_variables_are_not_in_the_process_list() {
     let target = Target::start().await;
-    let request = serde_json::json!({
-        "host": HOST, "command": "cat /proc/*/cmdline 2>/dev/null | tr '\\0' ' '; echo; echo ${#TOKEN}",
-        "env": {"TOKEN": "canary-7f3a91"}, "max_bytes": 262_144,
-    });
-    let reply = target.service.run(serde_json::from_value(request).unwrap()).await.unwrap();
+    let mut request = run_request("cat /proc/*/cmdline 2>/dev/null | tr '\\0' ' '; echo; echo ${#TOKEN}");
+    request.start.env.insert("TOKEN".to_owned(), "canary-7f3a91".into());
+    let reply = target.service.run(request).await.unwrap();
     let text = reply.head.join("\n");
     assert!(text.ends_with("13") && !text.contains("canary-7f3a91"), "{text}");
 }
@@ -176,10 +177,10 @@ async fn a_signal_reaches_the_whole_tree_and_its_death_is_verified() {
     let stray = &first.lines.unwrap()[0];
     let reply = signal(&target, &job, "SIGTERM", Some(500)).await;
     assert!(reply.confirmed_dead, "{reply:?}");
-    assert_eq!(reply.ending.state, JobState::Signaled);
+    assert_eq!(reply.standing.state, JobState::Signaled);
     let alive = format!("case $(cut -d' ' -f3 /proc/{stray}/stat) in Z|'') exit 1;; esac");
     let reply = run(&target.service, &alive).await.unwrap();
-    assert_eq!(reply.ending.exit_status, Some(1), "the process that left the group still lives");
+    assert_eq!(reply.standing.exit_status, Some(1), "the process that left the group still lives");
 }
 
 #[tokio::test]
@@ -199,7 +200,7 @@ async fn a_time_limit_ends_the_tree_and_is_told_apart() {
 async fn run_returns_the_running_job_when_time_is_up_and_never_kills() {
     let target = Target::start().await;
     let mut request = run_request("echo one; sleep 1; echo two");
-    request.wait_ms = Some(300);
+    request.options.wait_ms = Some(300);
     let reply = target.service.run(request).await.unwrap();
     assert!(reply.still_running && reply.next.is_some());
     let story = canonical_loop(&target.service, &reply.job_id).await;
@@ -210,7 +211,7 @@ async fn run_returns_the_running_job_when_time_is_up_and_never_kills() {
 async fn run_leaves_out_the_middle_and_says_how_much() {
     let target = Target::start().await;
     let mut request = run_request("seq 1 5000");
-    request.max_bytes = Some(1000);
+    request.options.max_bytes = Some(1000);
     let reply = target.service.run(request).await.unwrap();
     assert_eq!((reply.head[0].as_str(), reply.tail.last().unwrap().as_str()), ("1", "5000"));
     assert_eq!(reply.head.len() as u64 + reply.omitted_lines + reply.tail.len() as u64, 5000);
@@ -363,8 +364,8 @@ async fn bad_arguments_are_told_by_code() {
     }
     let unknown = target.service.tail(TailRequest::new("web1-xxxxxxxx", 0, 0)).await.unwrap_err();
     assert_eq!(unknown.code, Code::UnknownJob);
-    let request = serde_json::json!({"job_id": job, "signal": "FOO"});
-    let error = target.service.signal(serde_json::from_value(request).unwrap()).await.unwrap_err();
+    let request = SignalRequest { signal: Some("FOO".to_owned()), ..SignalRequest::new(&job) };
+    let error = target.service.signal(request).await.unwrap_err();
     assert_eq!(error.code, Code::InvalidArgument);
 }
 
@@ -372,24 +373,13 @@ async fn bad_arguments_are_told_by_code() {
 async fn a_signal_to_a_finished_job_is_told_apart() {
     let target = Target::start().await;
     let job = run(&target.service, "true").await.unwrap().job_id;
-    let request = serde_json::json!({"job_id": job});
-    assert_eq!(
-        target.service.signal(serde_json::from_value(request).unwrap()).await.unwrap_err().code,
-        Code::JobEnded
-    );
+    let request = SignalRequest::new(&job);
+    assert_eq!(target.service.signal(request).await.unwrap_err().code, Code::JobEnded);
 }
 
-async fn signal(
-    target: &Target,
-    job: &str,
-    signal: &str,
-    grace_ms: Option<i64>,
-) -> sshjobs::api::SignalReply {
-    let mut request = serde_json::json!({"job_id": job, "signal": signal});
-    if let Some(grace) = grace_ms {
-        request["grace_ms"] = grace.into();
-    }
-    target.service.signal(serde_json::from_value(request).unwrap()).await.expect("the signal is sent")
+async fn signal(target: &Target, job: &str, signal: &str, grace_ms: Option<i64>) -> SignalReply {
+    let request = SignalRequest { signal: Some(signal.to_owned()), grace_ms, ..SignalRequest::new(job) };
+    target.service.signal(request).await.expect("the signal is sent")
 }
 
 #[tokio::test]
@@ -398,7 +388,7 @@ async fn what_a_finished_job_left_in_the_background_can_still_be_ended() {
     let job =
         run(&target.service, "setsid sleep 1000 >/dev/null 2>&1 </dev/null & echo x").await.unwrap().job_id;
     let reply = signal(&target, &job, "KILL", None).await;
-    assert!(reply.confirmed_dead && reply.ending.state == JobState::Exited, "{reply:?}");
+    assert!(reply.confirmed_dead && reply.standing.state == JobState::Exited, "{reply:?}");
 }
 
 #[tokio::test]
@@ -410,24 +400,23 @@ async fn run_says_that_the_first_lines_are_gone() {
     assert_eq!((reply.tail[0].as_str(), reply.tail.len()), ("901", 100));
 }
 
-async fn write(
-    target: &Target,
-    request: serde_json::Value,
-) -> Result<sshjobs::api::WriteReply, sshjobs::api::Error> {
-    target.service.write(serde_json::from_value(request).unwrap()).await
+async fn write(target: &Target, request: WriteRequest) -> Result<WriteReply, Error> {
+    target.service.write(request).await
 }
 
 #[tokio::test]
 async fn a_command_is_talked_to_and_sees_the_end_of_its_input() {
     let target = Target::start().await;
     let job = spawn(&target.service, "while read line; do echo got $line; done; echo end").await;
-    let request = serde_json::json!({"job_id": job, "data": "one", "newline": true, "wait_ms": 5000});
+    let request =
+        WriteRequest { data: Some("one".into()), newline: true, wait_ms: 5000, ..WriteRequest::new(&job) };
     let reply = write(&target, request).await.unwrap();
     assert_eq!(
         (reply.bytes_written, reply.stdin_closed, reply.tail.unwrap().lines.unwrap()),
         (4, false, vec!["got one".to_owned()])
     );
-    let request = serde_json::json!({"job_id": job, "data_base64": "dHdvCg==", "close_after": true});
+    let request =
+        WriteRequest { data_base64: Some("dHdvCg==".into()), close_after: true, ..WriteRequest::new(&job) };
     let reply = write(&target, request).await.unwrap();
     assert_eq!((reply.bytes_written, reply.stdin_closed), (4, true));
     assert_eq!(canonical_loop(&target.service, &job).await.lines, ["got one", "got two", "end"]);
@@ -439,14 +428,14 @@ async fn bad_writes_are_told_by_code() {
     let job = spawn(&target.service, "sleep 1000").await;
     let long = "x".repeat((1 << 20) + 1);
     for bad in [
-        serde_json::json!({"job_id": job, "data_base64": "###"}),
-        serde_json::json!({"job_id": job, "keys": ["hyper"]}),
-        serde_json::json!({"job_id": job, "data": long}),
+        WriteRequest { data_base64: Some("###".into()), ..WriteRequest::new(&job) },
+        WriteRequest { keys: vec!["hyper".to_owned()], ..WriteRequest::new(&job) },
+        WriteRequest { data: Some(long.into()), ..WriteRequest::new(&job) },
     ] {
         assert_eq!(write(&target, bad).await.unwrap_err().code, Code::InvalidArgument);
     }
-    write(&target, serde_json::json!({"job_id": job, "close_after": true})).await.unwrap();
-    let late = serde_json::json!({"job_id": job, "data": "x"});
+    write(&target, WriteRequest { close_after: true, ..WriteRequest::new(&job) }).await.unwrap();
+    let late = WriteRequest { data: Some("x".into()), ..WriteRequest::new(&job) };
     assert_eq!(write(&target, late.clone()).await.unwrap_err().code, Code::StdinClosed);
     signal(&target, &job, "KILL", None).await;
     assert_eq!(write(&target, late).await.unwrap_err().code, Code::JobEnded);
@@ -457,7 +446,7 @@ async fn a_command_that_never_reads_gives_backpressure_in_bounded_time() {
     let target = Target::start().await;
     let job = spawn(&target.service, "sleep 1000").await;
     let start = Instant::now();
-    let chunk = serde_json::json!({"job_id": job, "data": "x".repeat(1 << 20)});
+    let chunk = WriteRequest { data: Some("x".repeat(1 << 20).into()), ..WriteRequest::new(&job) };
     let error = loop {
         if let Err(error) = write(&target, chunk.clone()).await {
             break error;
@@ -482,9 +471,9 @@ async fn a_cursor_beyond_the_end_is_brought_back_and_said_so() {
 async fn stdin_is_told_closed_when_it_is_and_closing_waits_for_nobody_for_ever() {
     let target = Target::start().await;
     let job = spawn(&target.service, "sleep 1000").await;
-    let look = || write(&target, serde_json::json!({"job_id": job}));
+    let look = || write(&target, WriteRequest::new(&job));
     assert!(!look().await.unwrap().stdin_closed);
-    write(&target, serde_json::json!({"job_id": job, "close_after": true})).await.unwrap();
+    write(&target, WriteRequest { close_after: true, ..WriteRequest::new(&job) }).await.unwrap();
     assert!(look().await.unwrap().stdin_closed);
     signal(&target, &job, "KILL", None).await;
     assert_eq!(look().await.unwrap_err().code, Code::JobEnded);
@@ -492,7 +481,8 @@ async fn stdin_is_told_closed_when_it_is_and_closing_waits_for_nobody_for_ever()
     let text = "x".repeat(3 << 20);
     let fed = SpawnRequest { stdin: Some(text.into()), ..SpawnRequest::new(HOST, "sleep 1000") };
     let job = target.service.spawn(fed).await.unwrap().job_id;
-    let error = write(&target, serde_json::json!({"job_id": job, "close_after": true})).await.unwrap_err();
+    let error =
+        write(&target, WriteRequest { close_after: true, ..WriteRequest::new(&job) }).await.unwrap_err();
     assert_eq!(error.code, Code::Backpressure);
     signal(&target, &job, "KILL", None).await;
 }

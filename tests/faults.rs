@@ -6,7 +6,11 @@ mod support;
 
 use std::time::Duration;
 
-use sshjobs::api::{Code, Error, JobState, Limits, Service, SpawnRequest, TailRequest};
+use sshjobs::jobs::Limits;
+use sshjobs::wire::{
+    Code, Error, ForgetRequest, HostsRequest, JobState, JobsRequest, Service, SignalRequest, SpawnRequest,
+    TailRequest, WriteRequest,
+};
 use support::{HOST, Sshd, canonical_loop, eventually, run, service, spawn};
 use tokio::time::Instant;
 
@@ -133,8 +137,8 @@ async fn a_connection_cut_in_mid_output_is_lost_and_keeps_what_had_arrived() {
     assert_eq!((story.state(), story.status(), story.signal()), (JobState::Lost, None, None));
     assert_eq!((story.lines.len(), story.lines[100].as_str()), (101, "half"));
     assert_eq!(run(&service, "echo again").await.unwrap().head, ["again"], "the next spawn connects anew");
-    let request = serde_json::json!({"job_id": job, "signal": "KILL"});
-    let reply = service.signal(serde_json::from_value(request).unwrap()).await.unwrap();
+    let request = SignalRequest { signal: Some("KILL".to_owned()), ..SignalRequest::new(&job) };
+    let reply = service.signal(request).await.unwrap();
     assert!(reply.confirmed_dead, "a lost job's processes can still be ended");
 }
 
@@ -211,7 +215,7 @@ async fn shutdown_ends_attached_jobs_and_leaves_nothing_behind() {
     assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
     assert_eq!(sleepers(), "");
     let error = service.spawn(SpawnRequest::new(HOST, "true")).await.unwrap_err();
-    assert_eq!(error.code, Code::PolicyDenied);
+    assert_eq!(error.code, Code::ShuttingDown);
 }
 
 #[tokio::test]
@@ -258,7 +262,7 @@ async fn a_failed_spawn_leaves_no_job() {
 async fn a_host_probe_tells_what_was_negotiated_or_why_not() {
     let sshd = Sshd::start().await;
     let service = started(&sshd);
-    let probe = || sshjobs::api::HostsRequest { host: Some(HOST.to_owned()), tag: None };
+    let probe = || HostsRequest { host: Some(HOST.to_owned()), tag: None };
     let host = service.hosts(probe()).await.unwrap().hosts.remove(0);
     assert!(host.connected && host.host_key.unwrap().starts_with("ssh-ed25519 SHA256:"));
     assert_eq!(
@@ -293,7 +297,7 @@ async fn shutdown_ends_a_job_that_has_only_just_started() {
         std::process::Command::new("pgrep").args(["-fx", &format!("sleep {duration}")]).output().unwrap();
     assert_eq!(String::from_utf8(found.stdout).unwrap(), "");
     let jobs = service.jobs(&Default::default()).unwrap().jobs;
-    assert_eq!(jobs[0].ending.state, JobState::Signaled, "it was ended by its tree, and seen to end");
+    assert_eq!(jobs[0].standing.state, JobState::Signaled, "it was ended by its tree, and seen to end");
 }
 
 /// Starts so many jobs at the same time.
@@ -340,8 +344,12 @@ async fn whatever_maxsessions_is_jobs_find_their_places() {
             all_end(&service, jobs, "begundone").await;
         }
         let job = spawn(&service, "sleep 1000").await;
-        let request = serde_json::json!({"job_id": job, "signal": "TERM", "grace_ms": 1000});
-        let reply = service.signal(serde_json::from_value(request).unwrap()).await.unwrap();
+        let request = SignalRequest {
+            signal: Some("TERM".to_owned()),
+            grace_ms: Some(1000),
+            ..SignalRequest::new(&job)
+        };
+        let reply = service.signal(request).await.unwrap();
         assert!(reply.confirmed_dead, "MaxSessions {most}");
         service.shutdown().await;
     }
@@ -352,11 +360,11 @@ async fn two_hundred_jobs_run_at_the_same_time_on_a_default_sshd() {
     let sshd = Sshd::start().await;
     let service = std::sync::Arc::new(started(&sshd));
     let jobs = spawn_many(&service, 200, "read line; echo $line").await;
-    let running = serde_json::from_value(serde_json::json!({"state": "running", "limit": 1000})).unwrap();
+    let running = JobsRequest { state: Some(JobState::Running), limit: Some(1000), ..JobsRequest::default() };
     assert_eq!(service.jobs(&running).unwrap().jobs.len(), 200);
     for job in jobs.iter().flatten() {
-        let request = serde_json::json!({"job_id": job, "data": "done", "newline": true});
-        service.write(serde_json::from_value(request).unwrap()).await.unwrap();
+        let request = WriteRequest { data: Some("done".into()), newline: true, ..WriteRequest::new(job) };
+        service.write(request).await.unwrap();
     }
     all_end(&service, jobs, "done").await;
     service.shutdown().await;
@@ -393,8 +401,12 @@ async fn keys_are_exchanged_again_under_load_and_nothing_is_lost() {
     let noise = spawn_many(&service, 3, "seq 1 400000 | tail -n 300000").await;
     let piece: String = (1..=100_000).map(|n| format!("{n}\n")).collect();
     for round in 0..8 {
-        let request = serde_json::json!({"job_id": job, "data": piece, "close_after": round == 7});
-        service.write(serde_json::from_value(request).unwrap()).await.unwrap();
+        let request = WriteRequest {
+            data: Some(piece.clone().into()),
+            close_after: round == 7,
+            ..WriteRequest::new(&job)
+        };
+        service.write(request).await.unwrap();
     }
     let story = canonical_loop(&service, &job).await;
     assert_eq!((story.lines.last(), story.status()), (expected.first(), Some(0)));
@@ -462,15 +474,15 @@ async fn a_call_that_is_given_up_leaves_no_channel_behind() {
         drop(given_up.await);
     }
     // Whatever began is listed, and can be ended.
-    let listed = |state: &str| {
-        let filter = serde_json::from_value(serde_json::json!({"state": state, "limit": 1000})).unwrap();
+    let listed = |state: JobState| {
+        let filter = JobsRequest { state: Some(state), limit: Some(1000), ..JobsRequest::default() };
         service.jobs(&filter).unwrap().jobs.into_iter().map(|job| job.job_id).collect::<Vec<_>>()
     };
-    eventually("no job is starting any more", async || listed("starting").is_empty()).await;
-    let jobs = listed("running");
+    eventually("no job is starting any more", async || listed(JobState::Starting).is_empty()).await;
+    let jobs = listed(JobState::Running);
     for job in jobs.iter().filter(|job| **job != first) {
-        let request = serde_json::json!({"job_id": job, "signal": "KILL"});
-        service.signal(serde_json::from_value(request).unwrap()).await.unwrap();
+        let request = SignalRequest { signal: Some("KILL".to_owned()), ..SignalRequest::new(job) };
+        service.signal(request).await.unwrap();
     }
     eventually("their channels are closed", async || {
         service.hosts(Default::default()).await.unwrap().hosts[0].channels_in_use == 1
@@ -489,7 +501,7 @@ async fn a_frozen_peer_is_noticed_while_a_write_to_it_is_pending() {
     let data = vec![b'x'; 16 << 20];
     let writing = async {
         // More than all buffers on the way hold.
-        service.write_bytes(&job, &data, Duration::from_secs(60)).await.ok();
+        service.library().job(&job).unwrap().write(&data, Duration::from_secs(60)).await.ok();
         std::future::pending::<()>().await;
     };
     let start = Instant::now();
@@ -517,7 +529,7 @@ async fn a_call_keeps_to_its_wait_on_a_connection_that_is_half_open() {
     sshd.freeze();
     let start = Instant::now();
     let mut request = support::run_request("echo through");
-    request.wait_ms = Some(1000);
+    request.options.wait_ms = Some(1000);
     let reply = service.run(request).await.unwrap();
     assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
     assert!(reply.still_running, "{reply:?}");
@@ -541,11 +553,11 @@ async fn a_job_that_could_not_be_started_in_time_tells_why() {
     std::fs::write(sshd.ssh_config(), text).unwrap();
     let service = started(&sshd);
     let mut request = support::run_request("echo never");
-    request.wait_ms = Some(100);
+    request.options.wait_ms = Some(100);
     let reply = service.run(request).await.unwrap();
-    assert_eq!((reply.still_running, reply.ending.state), (true, JobState::Starting));
+    assert_eq!((reply.still_running, reply.standing.state), (true, JobState::Starting));
     let story = canonical_loop(&service, &reply.job_id).await;
-    let ending = story.last.unwrap().ending;
+    let ending = story.last.unwrap().standing;
     assert_eq!(ending.state, JobState::Refused);
     assert!(ending.reason.unwrap().contains("did not finish the handshake"));
 }
@@ -559,7 +571,7 @@ async fn a_command_that_no_host_would_take_is_refused_before_anything_is_connect
     assert!(error.hint.contains("stdin"), "{error}");
     assert_eq!(sshd.log().matches("Connection from").count(), 0);
     let longest = format!("true {}", "x".repeat(128_000));
-    assert_eq!(run(&service, &longest).await.unwrap().ending.exit_status, Some(0));
+    assert_eq!(run(&service, &longest).await.unwrap().standing.exit_status, Some(0));
 }
 
 #[tokio::test]
@@ -595,7 +607,7 @@ async fn a_key_is_remembered_when_its_job_is_forgotten() {
     };
     let job = service.spawn(request("echo once; exit 3")).await.unwrap().job_id;
     canonical_loop(&service, &job).await;
-    service.forget(serde_json::from_value(serde_json::json!({"job_id": job})).unwrap()).await.unwrap();
+    service.forget(ForgetRequest::new(&job)).await.unwrap();
     let error = service.spawn(request("echo once; exit 3")).await.unwrap_err();
     assert_eq!(error.code, Code::ExpiredJob);
     assert!(error.message.contains("exited with status 3") && error.message.contains(&job), "{error}");
@@ -622,11 +634,11 @@ async fn a_signal_ends_a_job_that_is_still_starting() {
     std::fs::write(sshd.ssh_config(), config.replace(&sshd.port().to_string(), &port)).unwrap();
     let service = started(&sshd);
     let mut request = support::run_request("echo never");
-    request.wait_ms = Some(10);
+    request.options.wait_ms = Some(10);
     let job = service.run(request).await.unwrap().job_id;
-    let signal = serde_json::json!({"job_id": job, "signal": "TERM"});
-    let reply = service.signal(serde_json::from_value(signal).unwrap()).await.unwrap();
-    assert_eq!((reply.confirmed_dead, reply.ending.state), (true, JobState::Refused));
+    let signal = SignalRequest { signal: Some("TERM".to_owned()), ..SignalRequest::new(&job) };
+    let reply = service.signal(signal).await.unwrap();
+    assert_eq!((reply.confirmed_dead, reply.standing.state), (true, JobState::Refused));
 }
 
 #[tokio::test]

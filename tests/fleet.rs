@@ -10,9 +10,10 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sshjobs::api::{
-    Access, Answer, Code, Config, DeliveredVia, Error, HostEntry, HostTable, JobState, Limits, Prompter,
-    Question, RunReply, SecretTable, Service, SpawnRequest, TailRequest,
+use sshjobs::jobs::{Access, Answer, Config, HostSettings, Limits, Prompter, Question, SecretSource};
+use sshjobs::wire::{
+    Code, DeliveredVia, Error, ForgetRequest, HostEntry, HostsRequest, JobState, RunReply, RunRequest,
+    Service, SignalRequest, SpawnRequest, StreamArg, TailRequest, WriteRequest,
 };
 use support::{McpClient, canonical_loop, eventually, keygen};
 
@@ -54,16 +55,19 @@ fn service() -> Service {
     support::service(&ssh_config(), Limits::default())
 }
 
-fn from<T: serde::de::DeserializeOwned>(value: serde_json::Value) -> T {
-    serde_json::from_value(value).unwrap()
-}
-
 async fn run(service: &Service, host: &str, command: &str) -> Result<RunReply, Error> {
-    service.run(from(serde_json::json!({"host": host, "command": command, "max_bytes": 262_144}))).await
+    let mut request = RunRequest::new(host, command);
+    request.options.max_bytes = Some(262_144);
+    service.run(request).await
 }
 
 async fn probe(service: &Service, host: &str) -> HostEntry {
-    service.hosts(from(serde_json::json!({"host": host}))).await.unwrap().hosts.remove(0)
+    service
+        .hosts(HostsRequest { host: Some(host.to_owned()), ..HostsRequest::default() })
+        .await
+        .unwrap()
+        .hosts
+        .remove(0)
 }
 
 /// What a command prints and how it ends with the real `ssh`.
@@ -116,9 +120,9 @@ async fn a_command_prints_and_ends_as_it_does_with_ssh() {
     for (host, _) in FLEET {
         for command in commands {
             let (stdout, status) = by_ssh(host, command);
-            let request = serde_json::json!({"host": host, "command": command});
-            let job = service.spawn(from(request)).await.unwrap().job_id;
-            let story = support::follow(&service, &job, sshjobs::api::StreamArg::Stdout, 5000).await;
+            let request = SpawnRequest::new(host, command);
+            let job = service.spawn(request).await.unwrap().job_id;
+            let story = support::follow(&service, &job, StreamArg::Stdout, 5000).await;
             let printed: String = story.lines.iter().map(|line| format!("{line}\n")).collect();
             // A last line without an end gets one here.
             assert_eq!(printed.trim_end(), stdout.trim_end(), "{command:?} on {host}");
@@ -142,10 +146,11 @@ async fn directory_and_variables_arrive_or_are_refused() {
         let letter = if host == "fish" { 'u' } else { 'ü' };
         let value = format!("a'b\"c$(id)`id`\n\\d;e&f|g!h* \t%s {letter}");
         let command = "sh -c 'pwd; printf %s \"$V\"; cat'";
-        let request = serde_json::json!({
-            "host": host, "command": command, "cwd": "/tmp", "env": {"V": value}, "stdin": "the rest\n"
-        });
-        match service.run(from(request)).await {
+        let mut request = RunRequest::new(host, command);
+        request.start.cwd = Some("/tmp".to_owned());
+        request.start.env.insert("V".to_owned(), value.clone().into());
+        request.start.stdin = Some("the rest\n".into());
+        match service.run(request).await {
             Ok(reply) => {
                 let printed = reply.head.join("\n");
                 let wanted = format!("/tmp\n{}the rest", value.replace('\t', "\t"));
@@ -172,8 +177,12 @@ async fn a_whole_tree_is_ended_and_that_is_verified() {
             run(&service, host, &count).await.unwrap().head.last().unwrap().trim().parse::<u32>().unwrap()
         };
         eventually("it has begun", async || left().await == 2).await;
-        let request = serde_json::json!({"job_id": job, "signal": "TERM", "grace_ms": 500});
-        let reply = service.signal(from(request)).await.unwrap();
+        let request = SignalRequest {
+            signal: Some("TERM".to_owned()),
+            grace_ms: Some(500),
+            ..SignalRequest::new(&job)
+        };
+        let reply = service.signal(request).await.unwrap();
         assert_eq!((reply.delivered_via, reply.confirmed_dead), (DeliveredVia::ProcessGroup, true), "{host}");
         assert_eq!(left().await, 0, "{host}");
     }
@@ -185,9 +194,9 @@ async fn where_the_tree_is_not_known_a_signal_takes_the_channel_and_that_is_said
     let service = service();
     for host in ["restricted", "forced"] {
         let job = service.spawn(SpawnRequest::new(host, "sleep 1000")).await.unwrap().job_id;
-        let reply = service.signal(from(serde_json::json!({"job_id": job, "signal": "TERM"}))).await.unwrap();
+        let reply = service.signal(SignalRequest::new(&job)).await.unwrap();
         assert_eq!((reply.delivered_via, reply.confirmed_dead), (DeliveredVia::Channel, false), "{host}");
-        service.forget(from(serde_json::json!({"job_id": job, "force": true}))).await.ok();
+        service.forget(ForgetRequest { force: true, ..ForgetRequest::new(&job) }).await.ok();
     }
     service.shutdown().await;
 }
@@ -198,11 +207,10 @@ async fn a_mebibyte_goes_in_and_comes_out_whole() {
     let sent: String = (0..150_000).map(|n| format!("{n}\n")).collect();
     for host in obedient() {
         let job = service.spawn(SpawnRequest::new(host, "cat")).await.unwrap().job_id;
-        let request = serde_json::json!({"job_id": job, "data": sent, "close_after": true});
-        let (written, story) = tokio::join!(
-            service.write(from(request)),
-            support::follow(&service, &job, sshjobs::api::StreamArg::Stdout, 5000)
-        );
+        let request =
+            WriteRequest { data: Some(sent.clone().into()), close_after: true, ..WriteRequest::new(&job) };
+        let (written, story) =
+            tokio::join!(service.write(request), support::follow(&service, &job, StreamArg::Stdout, 5000));
         written.unwrap();
         let delivered: Vec<u64> = story.lines.iter().filter_map(|line| line.parse().ok()).collect();
         assert_eq!((delivered.last(), story.status()), (Some(&149_999), Some(0)), "{host}");
@@ -220,10 +228,13 @@ async fn a_mebibyte_goes_in_and_comes_out_whole() {
 async fn a_terminal_is_one_everywhere() {
     let service = service();
     for host in obedient() {
-        let request = serde_json::json!({
-            "host": host, "command": "sh -c 'test -t 0 && test -t 1 && echo on a terminal; stty size'", "pty": true, "cols": 93, "rows": 41
-        });
-        let job = service.spawn(from(request)).await.unwrap().job_id;
+        let request = SpawnRequest {
+            pty: true,
+            cols: Some(93),
+            rows: Some(41),
+            ..SpawnRequest::new(host, "sh -c 'test -t 0 && test -t 1 && echo on a terminal; stty size'")
+        };
+        let job = service.spawn(request).await.unwrap().job_id;
         let story = canonical_loop(&service, &job).await;
         let printed = story.lines.join("\n");
         assert!(printed.contains("on a terminal") && printed.contains("41 93"), "{host}: {printed:?}");
@@ -259,8 +270,8 @@ fn password() -> String {
     std::fs::read_to_string(file).unwrap().trim().to_owned()
 }
 
-fn with_password(host: &str, source: SecretTable) -> Service {
-    let table = HostTable { password: Some(source), ..HostTable::default() };
+fn with_password(host: &str, source: SecretSource) -> Service {
+    let table = HostSettings { password: Some(source), ..HostSettings::default() };
     let hosts = BTreeMap::from([(host.to_owned(), table)]);
     Service::new(Config { ssh_config: Some(ssh_config()), hosts, ..Config::default() }, Access::Listed)
 }
@@ -284,7 +295,7 @@ fn with_person(answer: &str) -> Service {
 async fn a_password_comes_from_the_configuration_or_a_person() {
     let file = std::env::var_os("SSHJOBS_TEST_PASSWORD_FILE").unwrap();
     for host in ["password", "mfa"] {
-        let source = SecretTable::File(file.clone().into());
+        let source = SecretSource::File(file.clone().into());
         assert_eq!(run(&with_password(host, source), host, "echo in").await.unwrap().head, ["in"], "{host}");
         assert_eq!(run(&with_person(&password()), host, "echo in").await.unwrap().head, ["in"], "{host}");
         let error = run(&service(), host, "true").await.unwrap_err();
@@ -294,7 +305,7 @@ async fn a_password_comes_from_the_configuration_or_a_person() {
     let error = run(&service(), "mfa", "true").await.unwrap_err();
     assert!(error.message.contains("right, and not enough") && error.message.contains("Password"), "{error}");
     let error =
-        run(&with_password("password", SecretTable::Command("echo wrong".into())), "password", "true").await;
+        run(&with_password("password", SecretSource::Command("echo wrong".into())), "password", "true").await;
     assert_eq!(error.unwrap_err().code, Code::AuthFailed);
 }
 
@@ -327,7 +338,7 @@ async fn logins_that_fail_earn_no_penalty() {
     let directory = tempfile::tempdir().unwrap();
     let key = directory.path().join("stranger");
     keygen(&key, &["-t", "ed25519"]);
-    let table = HostTable { identity_file: Some(key), ..HostTable::default() };
+    let table = HostSettings { identity_file: Some(key), ..HostSettings::default() };
     let hosts = BTreeMap::from([("new".to_owned(), table)]);
     let config = Config { ssh_config: Some(ssh_config()), hosts, ..Config::default() };
     let stranger = Arc::new(Service::new(config, Access::Listed));

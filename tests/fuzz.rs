@@ -7,13 +7,14 @@
 use std::path::Path;
 use std::time::Duration;
 
-use sshjobs::api::{
-    Access, Config, ForgetRequest, HostsRequest, JobsRequest, ReadRequest, RunRequest, SearchRequest,
-    Service, SignalRequest, SpawnRequest, TailRequest, WaitRequest, WriteRequest,
-};
+use sshjobs::jobs::{Access, Config};
 use sshjobs::output::{
     Content, LineNo, ReadQuery, Reading, Render, Ring, RingLimits, Selection, Stream, TerminalFilter, Unit,
     clean, render,
+};
+use sshjobs::wire::{
+    ForgetRequest, HostsRequest, JobsRequest, ReadRequest, Request, RunRequest, SearchRequest, Service,
+    SignalRequest, SpawnRequest, TailRequest, WaitRequest, WriteRequest,
 };
 
 /// What random bytes rarely hit upon.
@@ -158,9 +159,10 @@ fn arguments() {
 async fn call_everything(bytes: &[u8]) {
     let ssh_config = Some(Path::new("/dev/null").to_owned());
     let service = Service::new(Config { ssh_config, ..Config::default() }, Access::Listed);
+    let object: serde_json::Map<_, _> = serde_json::from_slice(bytes).unwrap_or_default();
     macro_rules! call {
         ($($request:ty => $verb:ident),*) => {$(
-            if let Ok(request) = serde_json::from_slice::<$request>(bytes) {
+            if let Ok(request) = <$request>::parse(object.clone()) {
                 let error = service.$verb(request).await.err().expect("there is no such job");
                 assert!(!error.hint.is_empty(), "{error}");
             }

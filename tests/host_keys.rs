@@ -10,16 +10,21 @@ use std::process::{Command, Stdio};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt, SeedableRng};
-use sshjobs::api::{Code, Error};
 use sshjobs::ssh::{HostName, KnownHosts, Verdict};
+use sshjobs::wire::{Code, Error, HostsRequest};
 use support::{Sshd, keygen, run, ssh_keygen};
 
-fn service(sshd: &Sshd) -> sshjobs::api::Service {
+fn service(sshd: &Sshd) -> sshjobs::wire::Service {
     support::service(&sshd.ssh_config(), Default::default())
 }
 
 async fn refusal(sshd: &Sshd) -> Error {
     run(&service(sshd), "true").await.expect_err("the host is refused")
+}
+
+/// Why the host's key is not shown to a person.
+async fn key_refusal(sshd: &Sshd) -> Code {
+    Error::from(service(sshd).library().host_key(support::HOST).await.err().unwrap()).code
 }
 
 async fn code(sshd: &Sshd) -> Code {
@@ -78,7 +83,7 @@ async fn a_certificate_of_a_listed_authority_vouches_for_its_host() {
     let sshd = certified("ca", &[]).await;
     assert!(is_accepted(&sshd).await && ssh_accepts(&sshd));
     let shown = service(&sshd)
-        .hosts(serde_json::from_value(serde_json::json!({"host": support::HOST})).unwrap())
+        .hosts(HostsRequest { host: Some(support::HOST.to_owned()), ..HostsRequest::default() })
         .await
         .unwrap();
     assert!(shown.hosts[0].host_key.as_deref().unwrap().ends_with("(certified)"), "{shown:?}");
@@ -130,16 +135,16 @@ async fn a_revoked_authority_vouches_for_nobody() {
         sshd.write_known_hosts(&format!("{others}@revoked * {ca}"));
         assert_eq!(code(&sshd).await, Code::HostKeyRevoked, "{others}");
         assert!(!ssh_accepts(&sshd));
-        assert_eq!(service(&sshd).host_key(support::HOST).await.err().unwrap().code, Code::HostKeyRevoked);
+        assert_eq!(key_refusal(&sshd).await, Code::HostKeyRevoked);
     }
 }
 
 #[tokio::test]
 async fn trust_decides_as_a_login_does() {
     let good = certified("ca", &[]).await;
-    assert!(service(&good).host_key(support::HOST).await.unwrap().is_known);
+    assert!(service(&good).library().host_key(support::HOST).await.unwrap().is_known);
     let expired = certified("ca", &["-V", "20200101:20200102"]).await;
-    assert_eq!(service(&expired).host_key(support::HOST).await.err().unwrap().code, Code::HostCertExpired);
+    assert_eq!(key_refusal(&expired).await, Code::HostCertExpired);
 }
 
 #[tokio::test]

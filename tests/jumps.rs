@@ -6,7 +6,8 @@ mod support;
 
 use std::path::PathBuf;
 
-use sshjobs::api::{Access, Code, Config, Error, HostTable, JobState, Service, SpawnRequest};
+use sshjobs::jobs::{Access, Config, HostSettings};
+use sshjobs::wire::{Code, Error, HostsRequest, JobState, Service, SpawnRequest};
 use support::{HOST, Sshd, canonical_loop, run, spawn};
 
 /// An ssh_config in which the host has `jumps` before it, and each of `bastions` has a name of its own: b0, b1 …
@@ -40,12 +41,12 @@ async fn a_host_is_reached_through_its_jump_host() {
     assert_eq!(run(&service, "echo here").await.unwrap().head, ["here"]);
     assert_eq!((logins(&host), logins(&bastion)), (1, 1));
     let hosts =
-        service.hosts(serde_json::from_value(serde_json::json!({"host": HOST})).unwrap()).await.unwrap();
+        service.hosts(HostsRequest { host: Some(HOST.to_owned()), ..HostsRequest::default() }).await.unwrap();
     assert_eq!((hosts.hosts[0].via.as_slice(), hosts.hosts[0].connected), (&["b0".to_owned()][..], true));
     // Without the jump host there is no way.
     let job = spawn(&service, "echo before; sleep 1000").await;
     support::eventually("it has begun", async || {
-        service.tail(sshjobs::api::TailRequest::new(&job, 0, 100)).await.unwrap().total_lines == 1
+        service.tail(sshjobs::wire::TailRequest::new(&job, 0, 100)).await.unwrap().total_lines == 1
     })
     .await;
     bastion.cut();
@@ -146,7 +147,7 @@ async fn the_configuration_goes_over_ssh_config_for_jump_hosts_too() {
     let (host, bastion) = (Sshd::start().await, Sshd::start().await);
     bastion.configure("other");
     let file = config(&host, &[&bastion], "b0");
-    let table = HostTable { identity_file: Some(bastion.path("id")), ..HostTable::default() };
+    let table = HostSettings { identity_file: Some(bastion.path("id")), ..HostSettings::default() };
     let hosts = std::collections::BTreeMap::from([("b0".to_owned(), table)]);
     let config = Config { ssh_config: Some(file), hosts, ..Config::default() };
     assert_eq!(run(&Service::new(config, Access::Listed), "echo here").await.unwrap().head, ["here"]);

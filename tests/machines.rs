@@ -12,7 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use sshjobs::api::{Code, DeliveredVia, JobState, Limits, Service, SignalReply, SpawnRequest, TailRequest};
+use sshjobs::jobs::Limits;
+use sshjobs::wire::{
+    Code, DeliveredVia, JobState, Service, SignalReply, SignalRequest, SpawnRequest, TailRequest,
+};
 use support::{HOST, Sshd, canonical_loop, eventually, service, spawn};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
@@ -120,9 +123,9 @@ async fn group_of(service: &Service, job: &str) -> String {
     reply.lines.unwrap().remove(0)
 }
 
-async fn signal(service: &Service, job: &str, signal: &str) -> Result<SignalReply, sshjobs::api::Error> {
-    let request = serde_json::json!({"job_id": job, "signal": signal});
-    service.signal(serde_json::from_value(request).unwrap()).await
+async fn signal(service: &Service, job: &str, signal: &str) -> Result<SignalReply, sshjobs::wire::Error> {
+    let request = SignalRequest { signal: Some(signal.to_owned()), ..SignalRequest::new(job) };
+    service.signal(request).await
 }
 
 /// Jobs until two of them, on different machines, have the same group number.
@@ -140,7 +143,7 @@ async fn twins(service: &Service) -> (String, String) {
 }
 
 async fn state(service: &Service, job: &str) -> JobState {
-    service.tail(TailRequest::new(job, 1, 0)).await.unwrap().ending.state
+    service.tail(TailRequest::new(job, 1, 0)).await.unwrap().standing.state
 }
 
 #[tokio::test]

@@ -5,28 +5,30 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
-use sshjobs::api::{Code, Error, JobState, SpawnRequest, TailReply, WriteReply};
+use sshjobs::wire::{
+    Because, Code, Error, JobState, ReadRequest, SpawnRequest, TailReply, TailRequest, WriteReply,
+    WriteRequest,
+};
 use support::{HOST, Sshd, Target, canonical_loop};
 
-async fn start(target: &Target, mut request: Value) -> Result<String, Error> {
-    request["host"] = json!(HOST);
-    request["pty"] = json!(true);
-    Ok(target.service.spawn(serde_json::from_value(request).unwrap()).await?.job_id)
+async fn start(target: &Target, request: SpawnRequest) -> Result<String, Error> {
+    Ok(target.service.spawn(SpawnRequest { pty: true, ..request }).await?.job_id)
 }
 
-async fn tail(target: &Target, request: Value) -> TailReply {
-    target.service.tail(serde_json::from_value(request).unwrap()).await.unwrap()
+async fn tail(target: &Target, request: TailRequest) -> TailReply {
+    target.service.tail(request).await.unwrap()
 }
 
-async fn write(target: &Target, request: Value) -> WriteReply {
-    target.service.write(serde_json::from_value(request).unwrap()).await.unwrap()
+async fn write(target: &Target, request: WriteRequest) -> WriteReply {
+    target.service.write(request).await.unwrap()
 }
 
 /// Waits until the job prints something that matches; everything up to there.
 async fn until(target: &Target, job: &str, pattern: &str) -> TailReply {
-    let reply = tail(target, json!({"job_id": job, "until": pattern, "wait_ms": 10_000})).await;
-    assert_eq!(json!(reply.returned_because), "matched", "{reply:?}");
+    let reply =
+        tail(target, TailRequest { until: Some(pattern.to_owned()), ..TailRequest::new(job, 0, 10_000) })
+            .await;
+    assert_eq!(reply.returned_because, Because::Matched, "{reply:?}");
     reply
 }
 
@@ -34,9 +36,15 @@ async fn until(target: &Target, job: &str, pattern: &str) -> TailReply {
 async fn a_terminal_has_the_size_and_kind_asked_for() {
     let target = Target::start().await;
     let command = "test -t 0 && test -t 1 && test -t 2 && stty size; echo $TERM";
-    let job = start(&target, json!({"command": command, "cols": 132, "rows": 43})).await.unwrap();
+    let job =
+        start(&target, SpawnRequest { cols: Some(132), rows: Some(43), ..SpawnRequest::new(HOST, command) })
+            .await
+            .unwrap();
     assert_eq!(canonical_loop(&target.service, &job).await.lines, ["43 132", "xterm-256color"]);
-    let job = start(&target, json!({"command": command, "term": "dumb"})).await.unwrap();
+    let job =
+        start(&target, SpawnRequest { term: Some("dumb".to_owned()), ..SpawnRequest::new(HOST, command) })
+            .await
+            .unwrap();
     assert_eq!(canonical_loop(&target.service, &job).await.lines, ["24 80", "dumb"]);
 }
 
@@ -44,11 +52,12 @@ async fn a_terminal_has_the_size_and_kind_asked_for() {
 async fn a_new_size_reaches_the_program() {
     let target = Target::start().await;
     let command = "trap 'stty size' WINCH; echo ready; while :; do sleep 0.1; done";
-    let job = start(&target, json!({"command": command})).await.unwrap();
+    let job = start(&target, SpawnRequest::new(HOST, command)).await.unwrap();
     until(&target, &job, "ready").await;
-    write(&target, json!({"job_id": job, "cols": 100, "rows": 50})).await;
+    write(&target, WriteRequest { cols: Some(100), rows: Some(50), ..WriteRequest::new(&job) }).await;
     until(&target, &job, "^50 100$").await;
-    assert_eq!(target.service.resize(&job, 0, 0).await.unwrap_err().code, Code::InvalidArgument);
+    let none = WriteRequest { cols: Some(0), rows: Some(0), ..WriteRequest::new(&job) };
+    assert_eq!(target.service.write(none).await.unwrap_err().code, Code::InvalidArgument);
 }
 
 #[tokio::test]
@@ -56,14 +65,25 @@ async fn control_keys_reach_the_foreground_process() {
     let target = Target::start().await;
     // A shell that is about to start a command runs its trap only when that has ended.
     let command = "trap 'echo caught; c=1' INT; echo ready; until [ \"$c\" ]; do sleep 0.05; done; echo next; cat; echo end";
-    let job = start(&target, json!({"command": command})).await.unwrap();
+    let job = start(&target, SpawnRequest::new(HOST, command)).await.unwrap();
     until(&target, &job, "ready").await;
-    write(&target, json!({"job_id": job, "keys": ["ctrl+c"]})).await;
+    write(&target, WriteRequest { keys: ["ctrl+c"].map(str::to_owned).into(), ..WriteRequest::new(&job) })
+        .await;
     until(&target, &job, "next").await;
     // Once as echo, once from cat.
-    write(&target, json!({"job_id": job, "data": "hello", "newline": true, "keys": []})).await;
+    write(
+        &target,
+        WriteRequest {
+            data: Some("hello".into()),
+            newline: true,
+            keys: Vec::new(),
+            ..WriteRequest::new(&job)
+        },
+    )
+    .await;
     until(&target, &job, "hello").await;
-    write(&target, json!({"job_id": job, "keys": ["ctrl+d"]})).await;
+    write(&target, WriteRequest { keys: ["ctrl+d"].map(str::to_owned).into(), ..WriteRequest::new(&job) })
+        .await;
     let story = canonical_loop(&target.service, &job).await;
     assert_eq!(story.lines, ["ready", "^Ccaught", "next", "hello", "hello", "end"]);
     assert_eq!((story.state(), story.status()), (JobState::Exited, Some(0)));
@@ -72,9 +92,10 @@ async fn control_keys_reach_the_foreground_process() {
 #[tokio::test]
 async fn ctrl_c_kills_a_program_that_does_not_catch_it() {
     let target = Target::start().await;
-    let job = start(&target, json!({"command": "echo ready; exec sleep 1000"})).await.unwrap();
+    let job = start(&target, SpawnRequest::new(HOST, "echo ready; exec sleep 1000")).await.unwrap();
     until(&target, &job, "ready").await;
-    write(&target, json!({"job_id": job, "keys": ["ctrl+c"]})).await;
+    write(&target, WriteRequest { keys: ["ctrl+c"].map(str::to_owned).into(), ..WriteRequest::new(&job) })
+        .await;
     let story = canonical_loop(&target.service, &job).await;
     assert_eq!((story.state(), story.signal()), (JobState::Signaled, Some("INT")));
 }
@@ -83,13 +104,18 @@ async fn ctrl_c_kills_a_program_that_does_not_catch_it() {
 async fn a_password_is_asked_for_and_not_shown() {
     let target = Target::start().await;
     let command = "stty -echo; printf 'Password: '; read p; stty echo; echo; echo ${#p} characters";
-    let job = start(&target, json!({"command": command})).await.unwrap();
+    let job = start(&target, SpawnRequest::new(HOST, command)).await.unwrap();
     until(&target, &job, "word: $").await;
-    let reply = tail(&target, json!({"job_id": job, "quiet_ms": 400, "wait_ms": 10_000})).await;
+    let reply = tail(&target, TailRequest { quiet_ms: Some(400), ..TailRequest::new(&job, 0, 10_000) }).await;
     assert_eq!((reply.awaiting_input, reply.partial.unwrap().stdout.as_deref()), (true, Some("Password: ")));
-    let answer = json!({
-        "job_id": job, "data": "hunter2", "newline": true, "secret": true, "wait_ms": 10_000, "quiet_ms": 400
-    });
+    let answer = WriteRequest {
+        data: Some("hunter2".into()),
+        newline: true,
+        secret: true,
+        wait_ms: 10_000,
+        quiet_ms: Some(400),
+        ..WriteRequest::new(&job)
+    };
     let reply = write(&target, answer).await;
     assert_eq!(reply.bytes_written, 8);
     let story = canonical_loop(&target.service, &job).await;
@@ -100,9 +126,13 @@ async fn a_password_is_asked_for_and_not_shown() {
 async fn the_end_of_input_is_a_key_also_in_mid_line() {
     let target = Target::start().await;
     for text in ["whole line\n", "no line end"] {
-        let job = start(&target, json!({"command": "stty -echo; echo ready; wc -c"})).await.unwrap();
+        let job = start(&target, SpawnRequest::new(HOST, "stty -echo; echo ready; wc -c")).await.unwrap();
         until(&target, &job, "ready").await;
-        let reply = write(&target, json!({"job_id": job, "data": text, "close_after": true})).await;
+        let reply = write(
+            &target,
+            WriteRequest { data: Some(text.into()), close_after: true, ..WriteRequest::new(&job) },
+        )
+        .await;
         assert!(!reply.stdin_closed, "other keys can still be pressed");
         assert_eq!(canonical_loop(&target.service, &job).await.lines, ["ready", "11"]);
     }
@@ -138,23 +168,31 @@ async fn a_host_that_gives_no_terminal_says_so() {
         assert_eq!(service.spawn(request).await.unwrap_err().code, Code::Unsupported);
     }
     assert_eq!(sshd.log().matches("Accepted publickey").count(), 1, "a refusal must not use up its channel");
-    assert_eq!(support::run(&service, "true").await.unwrap().ending.exit_status, Some(0));
+    assert_eq!(support::run(&service, "true").await.unwrap().standing.exit_status, Some(0));
 }
 
 #[tokio::test]
 async fn sizes_that_cannot_be_are_refused() {
     let target = Target::start().await;
-    for bad in [json!({"cols": 0}), json!({"rows": 1001}), json!({"term": ""}), json!({"term": "a b"})] {
-        let mut request = bad.clone();
-        request["command"] = json!("true");
-        assert_eq!(start(&target, request).await.unwrap_err().code, Code::InvalidArgument, "{bad}");
+    let good = || SpawnRequest::new(HOST, "true");
+    for bad in [
+        SpawnRequest { cols: Some(0), ..good() },
+        SpawnRequest { rows: Some(1001), ..good() },
+        SpawnRequest { term: Some(String::new()), ..good() },
+        SpawnRequest { term: Some("a b".to_owned()), ..good() },
+    ] {
+        assert_eq!(start(&target, bad.clone()).await.unwrap_err().code, Code::InvalidArgument, "{bad:?}");
     }
     let without = SpawnRequest { cols: Some(80), ..SpawnRequest::new(HOST, "true") };
     assert_eq!(target.service.spawn(without).await.unwrap_err().code, Code::InvalidArgument);
     let job = support::spawn(&target.service, "sleep 1000").await;
-    assert_eq!(target.service.resize(&job, 80, 24).await.unwrap_err().code, Code::InvalidArgument);
-    for half in [json!({"job_id": job, "cols": 80}), json!({"job_id": job, "cols": 80, "rows": -1})] {
-        let error = target.service.write(serde_json::from_value(half).unwrap()).await.unwrap_err();
+    let resize = WriteRequest { cols: Some(80), rows: Some(24), ..WriteRequest::new(&job) };
+    for half in [
+        resize.clone(),
+        WriteRequest { rows: None, ..resize.clone() },
+        WriteRequest { rows: Some(-1), ..resize },
+    ] {
+        let error = target.service.write(half).await.unwrap_err();
         assert_eq!(error.code, Code::InvalidArgument);
     }
     target.service.shutdown().await;
@@ -179,18 +217,17 @@ async fn a_job_that_reads_is_told_from_one_that_works() {
     for (command, expected) in cases {
         let job = support::spawn(&target.service, command).await;
         until(&target, &job, "thinking|name").await;
-        tail(&target, json!({"job_id": job, "quiet_ms": 700, "wait_ms": 5000})).await;
-        let reply = tail(&target, json!({"job_id": job})).await;
+        tail(&target, TailRequest { quiet_ms: Some(700), ..TailRequest::new(&job, 0, 5000) }).await;
+        let reply = tail(&target, TailRequest::new(&job, 0, 0)).await;
         assert_eq!(reply.awaiting_input, expected, "{command}: {reply:?}");
-        let read =
-            target.service.read(serde_json::from_value(json!({"job_id": job})).unwrap()).await.unwrap();
+        let read = target.service.read(ReadRequest::new(&job)).await.unwrap();
         assert_eq!(read.awaiting_input, expected, "{command}");
     }
     let closed =
         SpawnRequest { stdin: Some("".into()), ..SpawnRequest::new(HOST, "printf 'name? '; sleep 1000") };
     let job = target.service.spawn(closed).await.unwrap().job_id;
     until(&target, &job, "name").await;
-    let reply = tail(&target, json!({"job_id": job, "quiet_ms": 700, "wait_ms": 5000})).await;
+    let reply = tail(&target, TailRequest { quiet_ms: Some(700), ..TailRequest::new(&job, 0, 5000) }).await;
     assert!(!reply.awaiting_input, "nothing can be typed where stdin has ended");
     target.service.shutdown().await;
 }
@@ -200,13 +237,19 @@ async fn a_program_that_opens_the_terminal_itself_is_seen_to_read_it() {
     let target = Target::start().await;
     let key = "d=$(mktemp -d); ssh-keygen -q -t ed25519 -N secret -f $d/k; ssh-keygen -y -f $d/k < /dev/null; rm -r $d";
     for command in ["sh -c 'printf \"Your answer \"; read x </dev/tty' </dev/null", key] {
-        let job = start(&target, json!({"command": command, "pty": true})).await.unwrap();
-        let reply = tail(&target, json!({"job_id": job, "quiet_ms": 700, "wait_ms": 10_000})).await;
+        let job =
+            start(&target, SpawnRequest { pty: true, ..SpawnRequest::new(HOST, command) }).await.unwrap();
+        let reply =
+            tail(&target, TailRequest { quiet_ms: Some(700), ..TailRequest::new(&job, 0, 10_000) }).await;
         assert!(reply.awaiting_input, "{command}: {reply:?}");
-        write(&target, json!({"job_id": job, "data": "secret", "newline": true})).await;
+        write(
+            &target,
+            WriteRequest { data: Some("secret".into()), newline: true, ..WriteRequest::new(&job) },
+        )
+        .await;
     }
     let busy = "sh -c 'exec 5</dev/tty; printf \"working: \"; sleep 1000'";
-    let job = start(&target, json!({"command": busy, "pty": true})).await.unwrap();
-    let reply = tail(&target, json!({"job_id": job, "quiet_ms": 700, "wait_ms": 10_000})).await;
+    let job = start(&target, SpawnRequest { pty: true, ..SpawnRequest::new(HOST, busy) }).await.unwrap();
+    let reply = tail(&target, TailRequest { quiet_ms: Some(700), ..TailRequest::new(&job, 0, 10_000) }).await;
     assert!(!reply.awaiting_input, "{reply:?}");
 }

@@ -1,14 +1,19 @@
 use std::io::{self, Write};
+use std::time::Duration;
 
-use super::exit::{colours, printable};
+use super::exit::colours;
 use super::{DemoArgs, Exit, report};
-use crate::api::{Demo, Error, HostsRequest, SpawnRequest, TailReply, TailRequest};
+use crate::jobs::{Demo, printable};
+use crate::wire::{Error, Service, TailReply, TailRequest};
 
 /// A build that takes its time, warns, asks nothing and succeeds.
 const COMMAND: &str = "\
 for step in fetch compile link test; do echo \"$step ...\"; sleep 0.4; done
 echo 'warning: this is stderr' >&2
 printf 'all done'; sleep 0.4; echo ', 4 steps'";
+
+/// How long the end of stdin may take to be told.
+const STDIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the main job with nothing set up: a real SSH connection, a real job, followed by cursor as a reader would.
 pub async fn demo(args: DemoArgs) -> Exit {
@@ -24,36 +29,32 @@ pub async fn demo(args: DemoArgs) -> Exit {
 
 async fn show(command: String) -> Result<Exit, Error> {
     let demo = Demo::start().await?;
-    let service = &demo.service;
-    let hosts = service.hosts(HostsRequest { host: Some(Demo::HOST.to_owned()), tag: None }).await?;
-    let host = &hosts.hosts[0];
+    let host = demo.jobs.probe(Demo::HOST).await?;
+    let (address, port) = host.address.unwrap_or_default();
     say(&format!(
-        "An SSH server inside this process listens at {}; its key is {}.",
-        host.address.as_deref().unwrap_or_default(),
-        host.host_key.as_deref().unwrap_or_default()
+        "An SSH server inside this process listens at {address} port {port}; its key is {}.",
+        host.negotiated.unwrap_or_default().host_key
     ));
-    let job = service.spawn(SpawnRequest::new(Demo::HOST, command)).await?;
-    service.close_stdin(&job.job_id).await.ok();
-    say(&format!(
-        "ssh_spawn started job {} ({}). Following it with ssh_tail:\n",
-        job.job_id,
-        job.state.as_str()
-    ));
+    let job = demo.jobs.command(Demo::HOST, command).spawn().await?;
+    // A command that has ended already has no stdin.
+    job.close_stdin(STDIN_TIMEOUT).await.ok();
+    let id = job.id().to_owned();
+    say(&format!("ssh_spawn started job {id}. Following it with ssh_tail:\n"));
+    let service = Service::over(demo.jobs.clone());
     let mut cursor = 0;
-    let exit = loop {
-        let reply = service.tail(TailRequest::new(&job.job_id, cursor, 5000)).await?;
+    loop {
+        let reply = service.tail(TailRequest::new(&id, cursor, 5000)).await?;
         show_page(cursor, &reply);
         cursor = reply.last_line_no;
         if !reply.still_running {
-            say(&format!(
-                "\nThe job {}, after {} lines. No line was lost or repeated.",
-                reply.ending, reply.total_lines
-            ));
-            break Exit::of(&reply.ending);
+            let (standing, lines) = (reply.standing, reply.total_lines);
+            say(&format!("\nThe job {standing}, after {lines} lines. No line was lost or repeated."));
+            break;
         }
-    };
-    service.shutdown().await;
-    Ok(exit)
+    }
+    let outcome = job.wait().await;
+    demo.jobs.shutdown().await;
+    Ok(Exit::of(&outcome))
 }
 
 fn show_page(cursor: u64, reply: &TailReply) {

@@ -1,7 +1,8 @@
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use crate::api::{Code, Ending, Error, JobState};
+use crate::jobs::{self, Outcome, printable};
+use crate::wire::{Code, Error};
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +29,16 @@ impl Exit {
     }
 
     /// The remote command's end as our own.
-    pub(super) fn of(ending: &Ending) -> Self {
-        match (ending.state, ending.exit_status, &ending.exit_signal) {
-            (JobState::TimedOut, _, _) => Self::TIMED_OUT,
-            (JobState::Exited, Some(status), _) => Self(u8::try_from(status).unwrap_or(Self::CONNECTION.0)),
-            (JobState::Signaled, _, Some(signal)) => Self::signaled(signal_number(signal)),
-            _ => Self::CONNECTION,
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::TimedOut(_) => Self::TIMED_OUT,
+            Outcome::Ended(ended) => match ended {
+                jobs::Exit::Status(status) => Self(u8::try_from(*status).unwrap_or(Self::CONNECTION.0)),
+                jobs::Exit::Signal(signal) => Self::signaled(signal_number(signal)),
+            },
+            Outcome::Lost(_) | Outcome::Closed | Outcome::Refused | Outcome::NotStarted(_) => {
+                Self::CONNECTION
+            }
         }
     }
 
@@ -85,7 +90,7 @@ pub fn report(error: &Error) {
         if colours(&io::stderr()) { ("\x1b[31m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
     let code = error.code.as_str();
     let message = printable(&error.message);
-    let hint = in_words_of_the_command_line(&printable(&error.hint));
+    let hint = printable(error.hint.for_a_person());
     // When stderr is gone there is nobody to tell.
     writeln!(io::stderr(), "sshjobs: {red}{code}{plain}: {message}\n{dim}  hint: {hint}{plain}").ok();
 }
@@ -112,27 +117,7 @@ pub(super) fn output_error(error: &io::Error) -> Error {
     Error::new(Code::Io, format!("can't write the output: {error}"), "check where stdout goes")
 }
 
-/// Hints speak of tools and their arguments; a person has verbs and options.
-fn in_words_of_the_command_line(hint: &str) -> String {
-    const WORDS: [(&str, &str); 8] = [
-        ("ssh_hosts lists", "`sshjobs hosts` lists"),
-        ("; ssh_hosts lists all", ""),
-        (", or end one with ssh_signal", ""),
-        ("run it without a terminal (pty=false)", "leave -t and --pty away"),
-        ("leave cwd and env away for this host", "leave --cwd and --env away for this host"),
-        ("; ssh_tail tells how it ended", ""),
-        ("look with ssh_jobs whether the job has ended", "look on the host whether the command has ended"),
-        ("send it as stdin, to `sh -s` for example", "send it as stdin: sshjobs run HOST -- sh -s < script"),
-    ];
-    WORDS.iter().fold(hint.to_owned(), |hint, (tool, person)| hint.replace(tool, person))
-}
-
 /// Colours are for terminals, and for people who have not asked for none (no-color.org).
 pub(super) fn colours(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
-}
-
-/// Text that may hold what a host sent, without what would steer a terminal.
-pub(super) fn printable(text: &str) -> String {
-    text.lines().map(|line| crate::api::clean(line.as_bytes()).into_owned()).collect::<Vec<_>>().join("\n")
 }

@@ -10,8 +10,7 @@ use secrecy::SecretString;
 use secrecy::zeroize::Zeroizing;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::exit::printable;
-use crate::api::{Answer, Prompter, Question};
+use crate::jobs::{Answer, Prompter, Question, printable};
 
 /// Asks the person at the terminal (`/dev/tty`, whatever stdin is), as ssh does.
 #[derive(Debug)]

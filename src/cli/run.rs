@@ -1,25 +1,29 @@
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 use secrecy::SecretString;
 use tokio::io;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{self, SignalKind, signal};
 
 use super::exit::{output_error, print};
 use super::screen::Screen;
 use super::terminal::Keyboard;
 use super::{Exit, RunArgs, note, report, stdin, terminal};
-use crate::api::{
-    Code, DeliveredVia, Ending, Error, Follow, JobState, JobsRequest, Output, Service, SignalRequest,
-    SpawnRequest,
+use crate::jobs::{
+    self, Command, DeliveredVia, Follow, Job, Jobs, Outcome, Output, Signal, SignalError, Terminal,
 };
+use crate::wire::{Code, Error, JobEntry};
+
+/// How long a host may take to start the command: a person may take as long to answer what a login asks.
+const START: Duration = Duration::from_secs(3600);
+/// From TERM to KILL for what an interrupted command had left running.
+const LEFTOVERS_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs a command on a host and ends as it ended.
-pub async fn run(service: &Service, args: RunArgs) -> Exit {
+pub async fn run(jobs: &Jobs, args: RunArgs) -> Exit {
     let (json, host) = (args.json, args.host.clone());
-    let ended = watched(service, args).await;
+    let ended = watched(jobs, args).await;
     let (exit, error) = match ended {
         Ok(Ended { exit, trouble }) => (exit, trouble),
         Err(error) => (Exit::of_error(&error), Some(error)),
@@ -27,7 +31,7 @@ pub async fn run(service: &Service, args: RunArgs) -> Exit {
     if let Some(error) = &error {
         report(error);
     }
-    let told = if json { print(&summary(service, &host, error.as_ref())) } else { Exit::SUCCESS };
+    let told = if json { print(&summary(jobs, &host, error.as_ref())) } else { Exit::SUCCESS };
     // What the command's end means goes before what became of the summary.
     if exit == Exit::SUCCESS { told } else { exit }
 }
@@ -39,10 +43,9 @@ struct Ended {
 }
 
 /// All about the run, on one line.
-fn summary(service: &Service, host: &str, error: Option<&Error>) -> String {
-    let job = service.jobs(&JobsRequest::default()).ok().and_then(|mut reply| reply.jobs.pop());
-    let mut summary = match job {
-        Some(job) => serde_json::to_value(job).expect("a job's entry is plain data"),
+fn summary(jobs: &Jobs, host: &str, error: Option<&Error>) -> String {
+    let mut summary = match jobs.list().pop() {
+        Some(job) => serde_json::to_value(JobEntry::of(&job)).expect("a job's entry is plain data"),
         None => serde_json::json!({"host": host, "state": "refused"}),
     };
     if let Some(error) = error {
@@ -52,16 +55,16 @@ fn summary(service: &Service, host: &str, error: Option<&Error>) -> String {
 }
 
 /// Ends what still runs, unless another signal says that there is no time for it.
-async fn watched(service: &Service, args: RunArgs) -> Result<Ended, Error> {
+async fn watched(jobs: &Jobs, args: RunArgs) -> Result<Ended, Error> {
     let mut signals = Signals::catch()?;
-    let exit = attempt(service, args, &mut signals).await;
+    let exit = attempt(jobs, args, &mut signals).await;
     tokio::select! {
-        () = service.shutdown() => exit,
+        () = jobs.shutdown() => exit,
         number = signals.next() => Ok(Exit::signaled(number).into()),
     }
 }
 
-async fn attempt(service: &Service, mut args: RunArgs, signals: &mut Signals) -> Result<Ended, Error> {
+async fn attempt(jobs: &Jobs, mut args: RunArgs, signals: &mut Signals) -> Result<Ended, Error> {
     let no_stdin = args.no_stdin;
     check(&args)?;
     if args.tty && !terminal::is_there() {
@@ -69,22 +72,22 @@ async fn attempt(service: &Service, mut args: RunArgs, signals: &mut Signals) ->
         args.tty = false;
     }
     let (screen, tty, request_limit) = (Screen::new(&args), args.tty, args.timeout);
-    let request = spawn_request(args)?;
+    let command = command(jobs, args)?;
     let follow = tokio::select! {
-        follow = service.spawn_followed(request) => follow?,
+        follow = command.follow() => follow?,
         number = signals.next() => return Ok(Exit::signaled(number).into()),
     };
-    let job = follow.job_id().to_owned();
+    let job = follow.job().clone();
     let limit = request_limit;
     let mut session = Session { follow, screen, dropped: 0, limit, trouble: None };
     let exit = if tty {
-        on_our_terminal(service, &job, &mut session, signals).await
+        on_our_terminal(&job, &mut session, signals).await
     } else {
-        on_pipes(service, &job, no_stdin, &mut session, signals).await
+        on_pipes(&job, no_stdin, &mut session, signals).await
     };
     session.screen.restore().await;
     if signals.interrupted {
-        end_leftovers(service, &job).await;
+        end_leftovers(&job).await;
     }
     Ok(Ended { exit: exit?, trouble: session.trouble })
 }
@@ -110,10 +113,9 @@ fn check(args: &RunArgs) -> Result<(), Error> {
 }
 
 /// After Ctrl-C: a shell makes its background children ignore INT, so that they outlive the command. They are ended, too.
-async fn end_leftovers(service: &Service, job: &str) {
-    let request = SignalRequest { job_id: job.to_owned(), signal: None, grace_ms: Some(2000) };
-    if let Ok(reply) = service.signal(request).await
-        && reply.delivered_via == DeliveredVia::ProcessGroup
+async fn end_leftovers(job: &Job) {
+    if let Ok(report) = job.signal(Signal::TERM, Some(LEFTOVERS_GRACE)).await
+        && report.delivered_via == DeliveredVia::ProcessGroup
     {
         note("what the command had left running in the background was ended, too");
     }
@@ -126,73 +128,76 @@ impl From<Exit> for Ended {
 }
 
 async fn on_pipes(
-    service: &Service,
-    job: &str,
+    job: &Job,
     no_stdin: bool,
     session: &mut Session,
     signals: &mut Signals,
 ) -> Result<Exit, Error> {
     let input = async {
         if no_stdin {
-            stdin::end(service, job).await;
+            stdin::end(job).await;
         } else {
-            stdin::forward(service, job).await;
+            stdin::forward(job).await;
         }
         std::future::pending().await
     };
     tokio::select! {
         ended = session.attend() => ended,
-        number = pass_on(service, job, signals) => Ok(Exit::signaled(number)),
+        number = pass_on(job, signals) => Ok(Exit::signaled(number)),
         never = input => never,
     }
 }
 
 /// The keys of our terminal belong to the job until it ends or they say that all is over.
-async fn on_our_terminal(
-    service: &Service,
-    job: &str,
-    session: &mut Session,
-    signals: &mut Signals,
-) -> Result<Exit, Error> {
+async fn on_our_terminal(job: &Job, session: &mut Session, signals: &mut Signals) -> Result<Exit, Error> {
     let _keyboard = Keyboard::take()?;
     tokio::select! {
         ended = session.attend() => ended,
-        number = pass_on(service, job, signals) => Ok(Exit::signaled(number)),
-        () = stdin::forward_keys(service, job) => Ok(Exit::CONNECTION),
-        never = terminal::follow_size(service, job) => never,
+        number = pass_on(job, signals) => Ok(Exit::signaled(number)),
+        () = stdin::forward_keys(job) => Ok(Exit::CONNECTION),
+        never = terminal::follow_size(job) => never,
     }
 }
 
-fn spawn_request(args: RunArgs) -> Result<SpawnRequest, Error> {
-    let mut env = BTreeMap::new();
-    for variable in args.env {
-        let (name, value) = match variable.split_once('=') {
-            Some((name, value)) => (name.to_owned(), value.to_owned()),
-            None => {
-                let value = std::env::var(&variable).map_err(|error| {
-                    let hint = "--env NAME passes a variable on that is set here, in UTF-8; --env NAME=VALUE sets one";
-                    Error::new(Code::InvalidArgument, format!("--env {variable}: {error}"), hint)
-                })?;
-                (variable, value)
-            }
-        };
-        env.insert(name, SecretString::from(value));
-    }
+fn command(jobs: &Jobs, args: RunArgs) -> Result<Command, Error> {
     // As with ssh: no command is a login shell. Every shell understands this.
-    let command = if args.command.is_empty() { "exec $SHELL -l".to_owned() } else { args.command.join(" ") };
-    let pty = args.pty || args.tty;
-    let size = if pty { terminal::size() } else { None };
-    Ok(SpawnRequest {
-        pty,
-        cols: size.map(|(cols, _)| cols.into()),
-        rows: size.map(|(_, rows)| rows.into()),
-        // What we don't know is not said.
-        term: std::env::var("TERM").ok().filter(|term| pty && !term.is_empty()),
-        cwd: args.cwd,
-        env,
-        timeout_s: args.timeout.map(|timeout| timeout.as_secs_f64()),
-        ..SpawnRequest::new(args.host, command)
-    })
+    let line = if args.command.is_empty() { "exec $SHELL -l".to_owned() } else { args.command.join(" ") };
+    let mut command = jobs.command(args.host, line).start_within(START);
+    for variable in args.env {
+        let (name, value) = name_and_value(variable)?;
+        command = command.env(name, value);
+    }
+    if let Some(directory) = args.cwd {
+        command = command.cwd(directory);
+    }
+    if let Some(limit) = args.timeout {
+        command = command.timeout(limit);
+    }
+    if args.pty || args.tty {
+        command = command.terminal(remote_terminal()?);
+    }
+    Ok(command)
+}
+
+/// `NAME=VALUE`, or the name of a variable of our own.
+fn name_and_value(variable: String) -> Result<(String, SecretString), Error> {
+    if let Some((name, value)) = variable.split_once('=') {
+        return Ok((name.to_owned(), value.into()));
+    }
+    let value = std::env::var(&variable).map_err(|error| {
+        let hint = "--env NAME passes a variable on that is set here, in UTF-8; --env NAME=VALUE sets one";
+        Error::new(Code::InvalidArgument, format!("--env {variable}: {error}"), hint)
+    })?;
+    Ok((variable, value.into()))
+}
+
+/// A terminal like ours; what we don't know is not said.
+fn remote_terminal() -> Result<Terminal, Error> {
+    let term = std::env::var("TERM").ok().filter(|term| !term.is_empty());
+    let (cols, rows) = terminal::size().unwrap_or((80, 24));
+    let terminal =
+        Terminal::new(term.unwrap_or_else(|| "xterm-256color".to_owned()), (cols.into(), rows.into()));
+    Ok(terminal.map_err(jobs::Error::from)?)
 }
 
 /// One command being watched.
@@ -226,75 +231,65 @@ impl Session {
                 return Ok(Some(Exit::OUTPUT));
             }
         }
-        Ok(output.ended.map(|ending| self.finish(&ending)))
+        Ok(output.outcome.map(|outcome| self.finish(&outcome)))
     }
 
-    fn finish(&mut self, ending: &Ending) -> Exit {
-        self.trouble = match ending.state {
-            JobState::Lost => Some(Error::new(
+    fn finish(&mut self, outcome: &Outcome) -> Exit {
+        self.trouble = match outcome {
+            Outcome::Lost(_) => Some(Error::new(
                 Code::ConnectionLost,
                 "the connection was lost; the command may still run there",
                 "look at the host before running it again",
             )),
-            JobState::Closed => Some(Error::new(
+            Outcome::Closed => Some(Error::new(
                 Code::ConnectionLost,
                 "the host closed the channel without saying how the command ended",
                 "look at the host before running it again",
             )),
-            JobState::TimedOut => {
+            Outcome::TimedOut(exit) => {
                 let limit = self.limit.unwrap_or_default();
-                let is_ended = ending.exit_signal.is_some() || ending.exit_status.is_some();
-                let end = if is_ended { "and was ended" } else { "; it is not known whether it has ended" };
+                let end =
+                    if exit.is_some() { "and was ended" } else { "; it is not known whether it has ended" };
                 let message = format!("the command ran into its time limit of {limit:?} {end}");
                 Some(Error::new(Code::Timeout, message, "give it more time with --timeout"))
             }
-            JobState::Starting
-            | JobState::Running
-            | JobState::Exited
-            | JobState::Signaled
-            | JobState::Refused => None,
+            Outcome::Ended(_) | Outcome::Refused | Outcome::NotStarted(_) => None,
         };
-        if self.trouble.is_some() {
-            return Exit::of(ending);
-        }
-        if self.dropped > 0 {
+        if self.trouble.is_none() && self.dropped > 0 {
             let message = format!("{} bytes of output were lost when the command was ended", self.dropped);
             let hint = "stdout here was stuck, and no other connection could be made to end it over";
             self.trouble = Some(Error::new(Code::Io, message, hint));
         }
-        Exit::of(ending)
+        Exit::of(outcome)
     }
 }
 
 /// Passes the first Ctrl-C on as INT to the remote tree and answers the second with KILL; ends at the third, and at any
 /// other signal, with its number. It listens while the host takes its time.
-async fn pass_on(service: &Service, job_id: &str, signals: &mut Signals) -> u8 {
+async fn pass_on(job: &Job, signals: &mut Signals) -> u8 {
     let mut number = signals.next().await;
-    for name in ["INT", "KILL"] {
+    for signal in [Signal::INT, Signal::KILL] {
         if number != Signals::INTERRUPT {
             return number;
         }
         signals.interrupted = true;
-        number = signals.next_while(send(service, job_id, name)).await;
+        number = signals.next_while(send(job, signal)).await;
     }
     number
 }
 
-async fn send(service: &Service, job_id: &str, signal: &str) {
-    let request =
-        SignalRequest { job_id: job_id.to_owned(), signal: Some(signal.to_owned()), grace_ms: None };
-    if let Err(error) = service.signal(request).await
-        && error.code != Code::JobEnded
-    {
-        report(&error);
+async fn send(job: &Job, signal: Signal) {
+    match job.signal(signal, None).await {
+        Ok(_) | Err(jobs::Error::Signal(SignalError::JobEnded)) => {}
+        Err(error) => report(&error.into()),
     }
 }
 
 /// The signals that a person or a supervisor ends us with.
 struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hang_up: Signal,
+    interrupt: unix::Signal,
+    terminate: unix::Signal,
+    hang_up: unix::Signal,
     /// Ctrl-C was pressed, and passed on.
     interrupted: bool,
 }

@@ -6,7 +6,7 @@ use tokio::io::{self, AsyncWrite, AsyncWriteExt, Stderr, Stdout};
 use tokio::time::timeout;
 
 use super::{RunArgs, StreamChoice};
-use crate::api::{Output, TerminalFilter};
+use crate::jobs::{Output, TerminalFilter};
 
 /// Where a job's output goes: our stdout and stderr. Byte by byte into pipes and files, filtered onto a terminal.
 pub(super) struct Screen {

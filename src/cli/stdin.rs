@@ -7,38 +7,41 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::mpsc;
 
-use crate::api::{Code, Service};
+use crate::jobs::{self, Job, WriteError};
 
 /// How long a command that does not read is waited for before looking again whether the job is over.
 const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// How long the end of stdin may take to be told.
+const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How many reads of keys may wait for a command that does not take them.
 const KEYS_AHEAD: usize = 256;
 
 /// Passes our stdin on to a job until it ends or the job does.
-pub(super) async fn forward(service: &Service, job_id: &str) {
+pub(super) async fn forward(job: &Job) {
     let input = Input::default();
     while let Some(data) = input.read().await {
-        if let Err(error) = service.write_bytes(job_id, &data, PATIENCE).await {
+        if let Err(error) = job.write(&data, PATIENCE).await {
             // A command need not read its stdin to its end.
             tracing::debug!(%error, "stdin is not passed on any further");
             return;
         }
     }
-    end(service, job_id).await;
+    end(job).await;
 }
 
 /// Passes the keys of our terminal on to a job; returns when those were pressed that end everything. These are seen also
 /// while the command, or the host, takes no others.
-pub(super) async fn forward_keys(service: &Service, job_id: &str) {
+pub(super) async fn forward_keys(job: &Job) {
     let (sender, mut keys) = mpsc::channel::<Vec<u8>>(KEYS_AHEAD);
     let passing = async {
         while let Some(keys) = keys.recv().await {
-            if let Err(error) = service.write_bytes(job_id, &keys, PATIENCE).await {
+            if let Err(error) = job.write(&keys, PATIENCE).await {
                 tracing::debug!(%error, "a key was not passed on");
             }
         }
-        end(service, job_id).await;
+        end(job).await;
         pending().await
     };
     tokio::select! {
@@ -68,9 +71,9 @@ async fn read_keys(sender: mpsc::Sender<Vec<u8>>) {
 }
 
 /// Ends the job's stdin. It is no mistake when the job is over.
-pub(super) async fn end(service: &Service, job_id: &str) {
-    if let Err(error) = service.close_stdin(job_id).await
-        && error.code != Code::JobEnded
+pub(super) async fn end(job: &Job) {
+    if let Err(error) = job.close_stdin(END_TIMEOUT).await
+        && !matches!(error, jobs::Error::Write(WriteError::JobEnded))
     {
         tracing::debug!(%error, "stdin could not be ended");
     }

@@ -3,7 +3,8 @@ use std::io::{IsTerminal, stdin};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::api::{Code, Error, Service};
+use crate::jobs::Job;
+use crate::wire::{Code, Error};
 
 /// Our own terminal while its keys belong to a remote program. Dropping it gives it back as it was.
 pub(super) struct Keyboard {
@@ -44,7 +45,7 @@ pub(super) fn size() -> Option<(u16, u16)> {
 }
 
 /// Tells a job's terminal whenever the size of ours has changed; it is for a `select!`.
-pub(super) async fn follow_size(service: &Service, job_id: &str) -> ! {
+pub(super) async fn follow_size(job: &Job) -> ! {
     let changes = signal(SignalKind::window_change());
     let mut told = None;
     if let Ok(mut changes) = changes {
@@ -52,7 +53,7 @@ pub(super) async fn follow_size(service: &Service, job_id: &str) -> ! {
             // It may have changed while the job was started, too.
             if let Some((cols, rows)) = size().filter(|size| told != Some(*size)) {
                 told = Some((cols, rows));
-                if let Err(error) = service.resize(job_id, cols.into(), rows.into()).await {
+                if let Err(error) = job.resize((cols.into(), rows.into())).await {
                     tracing::debug!(%error, "the new size could not be told");
                 }
             }

@@ -1,25 +1,25 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use super::exit::printable;
 use super::{Exit, TrustArgs, note, report};
-use crate::api::{Code, Error, HostKey, Service};
+use crate::jobs::{HostKey, Jobs, printable};
+use crate::wire::{Code, Error};
 
 /// Shows a host's key and, when a person or `--fingerprint` says that it is the right one, writes it into known_hosts.
-pub async fn trust(service: &Service, args: TrustArgs) -> Exit {
-    attempt(service, &args).await.unwrap_or_else(|error| {
+pub async fn trust(jobs: &Jobs, args: TrustArgs) -> Exit {
+    attempt(jobs, &args).await.unwrap_or_else(|error| {
         report(&error);
         Exit::of_error(&error)
     })
 }
 
-async fn attempt(service: &Service, args: &TrustArgs) -> Result<Exit, Error> {
+async fn attempt(jobs: &Jobs, args: &TrustArgs) -> Result<Exit, Error> {
     if let Some(expected) = &args.fingerprint
         && !is_fingerprint(expected.trim())
     {
         let hint = "it is SHA256: and 43 characters, as `ssh-keygen -lf` prints it";
         return Err(Error::new(Code::InvalidArgument, "--fingerprint is no SHA-256 fingerprint", hint));
     }
-    let key = service.host_key(&args.host).await?;
+    let key = jobs.host_key(&args.host).await?;
     show(&args.host, &key);
     let is_expected = |expected: &String| key.fingerprint.split(' ').next_back() == Some(expected.trim());
     if key.is_known && args.fingerprint.as_ref().is_none_or(is_expected) {
@@ -46,7 +46,7 @@ async fn attempt(service: &Service, args: &TrustArgs) -> Result<Exit, Error> {
         }
         None => {}
     }
-    let file = service.trust(&key).await?;
+    let file = jobs.trust(&key).await?;
     say(&format!("Written to {}.", file.display()));
     Ok(Exit::SUCCESS)
 }

@@ -1,13 +1,16 @@
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::sleep_until;
+use tokio::time::{Instant, sleep_until};
 
 use super::tail::{Glanced, Waiter};
-use super::{JobId, JobSpec, Log, Nonce, Pace, ProcessGroup, Readers, Status, Tail, TooSlow, Wait};
+use super::{
+    Caller, Change, Cursors, JobId, JobSpec, Log, Nonce, Outcome, Pace, ProcessGroup, Status, Tail, TooSlow,
+    Wait,
+};
 use crate::output::{PageQuery, RingLimits, Selection, Stream};
 
-/// One run of one command on a host, as everybody but its reader task sees it.
+/// One run of one command on a host: what was asked for, and its log in a watch.
 #[derive(Debug)]
 pub struct Job {
     /// Its name.
@@ -16,8 +19,10 @@ pub struct Job {
     pub spec: JobSpec,
     /// What marks its processes on the host.
     pub mark: Nonce,
+    /// Whose it is.
+    pub caller: Caller,
     /// The cursors of readers that keep none.
-    pub readers: Readers,
+    pub cursors: Cursors,
     log: watch::Sender<Log>,
     /// How many bytes its follower has taken, when the far end is to wait for that.
     followed: Option<watch::Sender<u64>>,
@@ -53,13 +58,14 @@ const AHEAD: u64 = 1 << 20;
 
 impl Job {
     /// A job that starts now.
-    pub fn new(id: JobId, spec: JobSpec, mark: Nonce, limits: RingLimits) -> Self {
+    pub fn new(caller: Caller, spec: JobSpec, limits: RingLimits) -> Self {
         let followed = (spec.pace == Pace::OfFollower).then(|| watch::Sender::new(0));
         Self {
-            id,
+            id: JobId::new(&spec.host),
             spec,
-            mark,
-            readers: Readers::default(),
+            mark: Nonce::new(),
+            caller,
+            cursors: Cursors::default(),
             log: watch::Sender::new(Log::new(limits)),
             followed,
         }
@@ -94,6 +100,24 @@ impl Job {
         // However the wait ends, the log holds the answer.
         drop(tokio::time::timeout(patience, log.wait_for(|log| reached(log))).await);
         self.status()
+    }
+
+    /// Whether the job is over.
+    pub fn is_over(&self) -> bool {
+        self.log.borrow().outcome().is_some()
+    }
+
+    /// Waits until the job is over; true when that came within `patience`.
+    pub async fn over_within(&self, patience: Duration) -> bool {
+        self.wait_for(patience, |log| log.outcome().is_some()).await;
+        self.is_over()
+    }
+
+    /// Waits until the job is over, and tells what became of it. Cancel safe.
+    pub async fn outcome(&self) -> Outcome {
+        let mut log = self.log.subscribe();
+        let log = log.wait_for(|log| log.outcome().is_some()).await.expect("a job owns its log");
+        log.outcome().cloned().expect("it was waited for")
     }
 
     /// Waits for raw bytes behind `positions`, moves these on, and returns the bytes: exact, unfinished lines included.
@@ -183,8 +207,24 @@ impl Job {
         look(&self.log.borrow())
     }
 
-    /// Changes the log and tells everyone who waits.
-    pub fn write_log<T>(&self, change: impl FnOnce(&mut Log) -> T) -> T {
+    /// Makes changes that happened at `now`, and tells everyone who waits.
+    pub fn record(&self, changes: &[Change], now: Instant) {
+        if !changes.is_empty() {
+            self.write_log(|log| changes.iter().for_each(|change| log.apply(change, now)));
+        }
+    }
+
+    /// The job is over. Later calls change nothing.
+    pub fn end(&self, outcome: Outcome) {
+        self.write_log(|log| log.end(outcome, Instant::now()));
+    }
+
+    /// Evicts the oldest output until at most `bytes` are kept.
+    pub fn trim(&self, bytes: usize) {
+        self.write_log(|log| log.ring_mut().trim(bytes));
+    }
+
+    fn write_log<T>(&self, change: impl FnOnce(&mut Log) -> T) -> T {
         let mut result = None;
         self.log.send_modify(|log| result = Some(change(log)));
         result.expect("send_modify calls its argument")

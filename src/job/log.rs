@@ -2,8 +2,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use super::{Exit, Outcome};
-use crate::output::{LineNo, Render, Ring, RingLimits, Selection, Stream, Timestamp};
+use super::{Change, Exit, Outcome};
+use crate::output::{LineNo, Origin, Render, Ring, RingLimits, Selection, Stream, Timestamp};
 
 /// How far a job has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,14 +16,13 @@ pub enum Phase {
     Ended(Outcome),
 }
 
-/// A job's log: the ring of its output, and what became of it. It has one writer, the job's reader task.
+/// A job's log: the ring of its output, and what became of it. It has one writer, who applies what the recorder says.
 #[derive(Debug)]
 pub struct Log {
     ring: Ring,
     phase: Phase,
     /// The id of the job's process group on its host, once told.
     pgid: Option<u32>,
-    announcements: u32,
     clock: Clock,
     first_output_at: Option<Timestamp>,
     last_output: Option<Instant>,
@@ -62,7 +61,6 @@ impl Log {
             ring: Ring::new(limits),
             phase: Phase::Starting,
             pgid: None,
-            announcements: 0,
             clock: Clock::now(),
             first_output_at: None,
             last_output: None,
@@ -70,13 +68,32 @@ impl Log {
         }
     }
 
+    /// The log of a job that was begun earlier: its output goes on behind `origin`, and its times where they were.
+    pub fn resumed(limits: RingLimits, origin: &Origin, started_at: Timestamp) -> Self {
+        Self {
+            ring: Ring::resumed(limits, origin),
+            phase: Phase::Running,
+            clock: Clock::resumed(started_at),
+            ..Self::new(limits)
+        }
+    }
+
+    /// Makes a change that happened at `now`.
+    pub fn apply(&mut self, change: &Change, now: Instant) {
+        match change {
+            Change::Started => self.run(),
+            Change::ProcessGroup(id) => self.pgid = Some(*id),
+            Change::Append(stream, bytes) => self.append(*stream, bytes, now),
+            Change::FinishStreams => self.finish_streams(now),
+        }
+    }
+
     /// Takes output. The command runs, if that was not known yet.
-    pub fn append(&mut self, stream: Stream, bytes: &[u8]) {
+    pub fn append(&mut self, stream: Stream, bytes: &[u8], now: Instant) {
         if bytes.is_empty() {
             return;
         }
         self.run();
-        let now = Instant::now();
         let at = self.clock.at(now);
         self.first_output_at.get_or_insert(at);
         self.last_output = Some(now);
@@ -84,21 +101,10 @@ impl Log {
     }
 
     /// The server has started the command.
-    pub fn run(&mut self) {
+    fn run(&mut self) {
         if self.phase == Phase::Starting {
             self.phase = Phase::Running;
         }
-    }
-
-    /// The host has told the job's process group.
-    pub fn know_pgid(&mut self, pgid: u32) {
-        self.pgid = Some(pgid);
-        self.announcements += 1;
-    }
-
-    /// How often the host has told the job's process group.
-    pub fn announcements(&self) -> u32 {
-        self.announcements
     }
 
     /// The unfinished line, of a selected stream of a running job, that has stood for so long: what may be a prompt. With one
@@ -110,19 +116,18 @@ impl Log {
         partials.next().map(|stream| self.ring.partial_text(stream, Render::Clean))
     }
 
-    /// Nothing more comes on either stream: unfinished lines become lines.
-    pub fn finish_streams(&mut self) {
-        let at = self.clock.at(Instant::now());
+    fn finish_streams(&mut self, now: Instant) {
+        let at = self.clock.at(now);
         for stream in Stream::ALL {
             self.ring.finish(stream, at);
         }
     }
 
-    /// The job is over. Later calls change nothing.
-    pub fn end(&mut self, outcome: Outcome) {
+    /// The job is over at `now`. Later calls change nothing.
+    pub fn end(&mut self, outcome: Outcome, now: Instant) {
         if self.outcome().is_none() {
-            self.finish_streams();
-            self.ended = Some(Instant::now());
+            self.finish_streams(now);
+            self.ended = Some(now);
             self.phase = Phase::Ended(outcome);
         }
     }
@@ -167,7 +172,7 @@ impl Log {
 
     /// How long ago the job was asked for.
     pub fn age(&self) -> Duration {
-        self.clock.start.elapsed()
+        self.clock.age()
     }
 
     /// How long ago the job ended, when it has.
@@ -188,29 +193,75 @@ impl Log {
             total_bytes: Stream::ALL.into_iter().map(|stream| self.ring.total_bytes(stream)).sum(),
             dropped_lines: dropped,
             first_available: self.ring.first_available(),
-            silent: self.last_output.unwrap_or(self.clock.start).elapsed(),
+            silent: self.last_output.map_or_else(|| self.clock.age(), |at| at.elapsed()),
         }
     }
 }
 
-/// Wall-clock time that never jumps: the wall clock at the start, and a steady clock from there.
+/// Wall-clock time that never jumps: the wall clock at the start, and a steady clock from there. Of a job that was begun by
+/// another process, the time until this one began is what the wall clock says.
 #[derive(Debug)]
 struct Clock {
     wall: Timestamp,
+    /// How old the job was at `start`.
+    before: Duration,
     start: Instant,
 }
 
 impl Clock {
     fn now() -> Self {
-        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { wall: millis(wall), start: Instant::now() }
+        Self { wall: wall_now(), before: Duration::ZERO, start: Instant::now() }
+    }
+
+    fn resumed(wall: Timestamp) -> Self {
+        Self { wall, before: Duration::from_millis(wall_now().saturating_sub(wall)), start: Instant::now() }
     }
 
     fn at(&self, instant: Instant) -> Timestamp {
-        self.wall + millis(instant.saturating_duration_since(self.start))
+        self.wall + millis(self.before + instant.saturating_duration_since(self.start))
     }
+
+    fn age(&self) -> Duration {
+        self.before + self.start.elapsed()
+    }
+}
+
+fn wall_now() -> Timestamp {
+    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::{Page, PageQuery};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_log_that_is_resumed_goes_on_with_its_numbers_positions_and_times() {
+        let mut first = Log::new(RingLimits::default());
+        let now = Instant::now();
+        first.append(Stream::Stdout, "é one\n".as_bytes(), now);
+        first.append(Stream::Stderr, b"two\n", now);
+        let started_at = wall_now() - 60_000;
+        let mut log = Log::resumed(RingLimits::default(), &first.ring().origin(), started_at);
+        log.append(Stream::Stdout, b"three\n", Instant::now());
+        let page = Page::read(log.ring(), &PageQuery::after(LineNo::START));
+        assert_eq!((page.dropped_lines, page.lines[0].line_no.value()), (2, 3));
+        assert_eq!(log.ring().total_bytes(Stream::Stdout), "é one\nthree\n".len() as u64);
+        let status = log.status();
+        assert_eq!((status.started_at, status.total_lines, &status.phase), (started_at, 3, &Phase::Running));
+        assert!(log.age() >= Duration::from_secs(60));
+        assert!(status.last_output_at >= Some(started_at + 60_000), "{status:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_outcome_counts() {
+        let mut log = Log::new(RingLimits::default());
+        log.end(Outcome::Closed, Instant::now());
+        log.end(Outcome::Refused, Instant::now());
+        assert_eq!(log.outcome(), Some(&Outcome::Closed));
+    }
 }

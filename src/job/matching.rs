@@ -1,10 +1,12 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use regex::{Regex, RegexBuilder};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
+
+use crate::lock::lock;
 
 /// Looks for patterns in lines, on threads of their own and within a budget: what a pattern costs is for its author to say, and
 /// neither a job's recorder nor another call may stand still for it.
@@ -76,7 +78,7 @@ impl<const N: usize> Matching<N> {
                     }
                     bytes -= text.len();
                     let matches = patterns.each_ref().map(|pattern| Some(pattern.as_ref()?.is_match(&text)));
-                    theirs.lock().unwrap_or_else(PoisonError::into_inner).push(matches);
+                    lock(&theirs).push(matches);
                 }
                 bytes
             };
@@ -86,7 +88,7 @@ impl<const N: usize> Matching<N> {
             self.bytes = left;
         }
         self.time = self.time.saturating_sub(began.elapsed());
-        Ok(std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner)))
+        Ok(std::mem::take(&mut *lock(&found)))
     }
 
     /// That it took too long.

@@ -4,7 +4,11 @@
 //! watch, so whoever waits for a state of it cannot come too late. This room also knows the shell text that a job is
 //! made of on the remote side ([`ExecPlan`], [`kill_script`]) and never meets `ssh`, which carries it there.
 
+mod awaits_stdin;
+mod caller;
+mod cursors;
 mod exec;
+mod far_end;
 mod handle;
 mod id;
 mod keys;
@@ -14,13 +18,16 @@ mod machine;
 mod matching;
 mod outcome;
 mod prelude;
-mod readers;
-mod reading;
+mod recorder;
 mod signal;
 mod spec;
 mod tail;
 
+pub use awaits_stdin::{AwaitsStdin, awaits_stdin_script};
+pub use caller::Caller;
+pub use cursors::{CursorName, Cursors, TooManyCursors};
 pub use exec::{ExecPlan, LoginShell, PlanError, shell_probes};
+pub use far_end::{Controls, FarEnd, FarEndError, FarEvent};
 pub use handle::{Chunk, Job, Positions};
 pub use id::{JobId, Nonce};
 pub use keys::key_bytes;
@@ -30,8 +37,7 @@ pub use machine::Machine;
 pub use matching::{Matching, TooSlow};
 pub use outcome::{Exit, Outcome};
 pub use prelude::Prelude;
-pub use readers::{Readers, TooManyReaders};
-pub use reading::{Reads, reading_script};
+pub use recorder::{Change, End, Recorded, Recorder};
 pub use signal::{Signal, UnknownSignal};
-pub use spec::{JobSpec, Pace, StdinPlan, Terminal};
+pub use spec::{Draft, JobSpec, Pace, SpecError, StdinPlan, Terminal, check_word};
 pub use tail::{PARTIAL_SHOWN, ReturnedBecause, Tail, Wait, shown_end};

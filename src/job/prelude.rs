@@ -1,5 +1,4 @@
-use std::borrow::Cow;
-
+use bytes::Bytes;
 use memchr::memmem;
 
 use super::Nonce;
@@ -47,18 +46,18 @@ impl Prelude {
     }
 
     /// What of stdout's next `chunk` is the command's own, and the process id when a line with it is complete.
-    pub fn strip<'a>(&mut self, chunk: &'a [u8]) -> (Cow<'a, [u8]>, Option<u32>) {
+    pub fn strip(&mut self, chunk: Bytes) -> (Bytes, Option<u32>) {
         if self.state == State::Done {
-            return (Cow::Borrowed(chunk), None);
+            return (chunk, None);
         }
-        self.held.extend_from_slice(chunk);
+        self.held.extend_from_slice(&chunk);
         match memmem::find(&self.held, &self.nonce) {
             Some(start) => self.strip_line(start),
-            None => (Cow::Owned(self.pass_all_but_a_beginning()), None),
+            None => (self.pass_all_but_a_beginning().into(), None),
         }
     }
 
-    fn strip_line(&mut self, start: usize) -> (Cow<'static, [u8]>, Option<u32>) {
+    fn strip_line(&mut self, start: usize) -> (Bytes, Option<u32>) {
         let rest = &self.held[start + self.nonce.len()..];
         let end = memchr::memchr(b'\n', rest);
         let pid = end.and_then(|end| process_group(&rest[..end]));
@@ -72,13 +71,13 @@ impl Prelude {
                 if self.lines == 0 {
                     self.state = State::Done;
                 }
-                (Cow::Owned(passed), pid)
+                (passed.into(), pid)
             }
             // Echoed by something, but not the line: let it pass.
-            (None, Some(_)) => (Cow::Owned(self.give_up()), None),
-            _ if rest.len() > LONGEST_REST => (Cow::Owned(self.give_up()), None),
-            _ if self.noise_is_repeated => (Cow::Borrowed(&[]), None),
-            _ => (Cow::Owned(self.held.drain(..start).collect()), None),
+            (None, Some(_)) => (self.give_up().into(), None),
+            _ if rest.len() > LONGEST_REST => (self.give_up().into(), None),
+            _ if self.noise_is_repeated => (Bytes::new(), None),
+            _ => (self.held.drain(..start).collect::<Vec<u8>>().into(), None),
         }
     }
 
@@ -132,7 +131,7 @@ mod tests {
         let mut prelude = Prelude::new(nonce, 1);
         let (mut passed, mut found) = (Vec::new(), None);
         for chunk in chunks {
-            let (bytes, pid) = prelude.strip(chunk);
+            let (bytes, pid) = prelude.strip(Bytes::copy_from_slice(chunk));
             passed.extend_from_slice(&bytes);
             found = found.or(pid);
         }
@@ -159,13 +158,13 @@ mod tests {
         let whole = format!("noise\n{} 4711\nnoise\nthe output\n", nonce.as_str()).into_bytes();
         for cut in 0..whole.len() {
             let mut prelude = Prelude::new(&nonce, 1).without_noise();
-            let mut passed = prelude.strip(&whole[..cut]).0.into_owned();
-            passed.extend_from_slice(&prelude.strip(&whole[cut..]).0);
+            let mut passed = prelude.strip(Bytes::copy_from_slice(&whole[..cut])).0.to_vec();
+            passed.extend_from_slice(&prelude.strip(Bytes::copy_from_slice(&whole[cut..])).0);
             passed.extend(prelude.finish());
             assert_eq!(String::from_utf8(passed).unwrap(), "noise\nthe output\n", "cut at {cut}");
         }
         let mut without_line = Prelude::new(&nonce, 1).without_noise();
-        assert_eq!(&*without_line.strip(b"an error\n").0, b"");
+        assert_eq!(&*without_line.strip("an error\n".into()).0, b"");
         assert_eq!(without_line.finish(), b"an error\n", "what is no noise is not lost");
     }
 
@@ -180,6 +179,6 @@ mod tests {
     #[test]
     fn nothing_is_held_back_that_cannot_be_the_line() {
         let mut prelude = Prelude::new(&Nonce::new(), 1);
-        assert_eq!(&*prelude.strip(b"prompt> ").0, b"prompt> ");
+        assert_eq!(&*prelude.strip("prompt> ".into()).0, b"prompt> ");
     }
 }

@@ -1,12 +1,13 @@
 use std::collections::BTreeMap;
 use std::hash::BuildHasher;
+use std::ops::Deref;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
-/// What a job is asked to be.
-#[derive(Clone, Debug)]
-pub struct JobSpec {
+/// What a job is asked to be, as somebody wrote it down. [`JobSpec`] is one that can be.
+#[derive(Debug)]
+pub struct Draft {
     /// The host's name, as the user calls it.
     pub host: String,
     /// The command line, run by the login shell as `ssh HOST COMMAND` would.
@@ -15,16 +16,31 @@ pub struct JobSpec {
     pub cwd: Option<String>,
     /// Variables to set. The values travel on stdin, never in the command line.
     pub env: BTreeMap<String, SecretString>,
-    /// A word of the caller's, to find the job by.
+    /// A word of the caller's, to find the job by; up to 200 characters.
     pub label: Option<String>,
     /// What the command reads.
     pub stdin: StdinPlan,
-    /// After this long the whole tree is ended.
+    /// After this long the whole process tree is ended; a millisecond to a year.
     pub timeout: Option<Duration>,
     /// The terminal it runs on, if any.
     pub terminal: Option<Terminal>,
     /// How fast its output is taken.
     pub pace: Pace,
+}
+
+/// What a job is asked to be: checked, so that whatever the host is, nothing in it is a mistake.
+#[derive(Debug)]
+pub struct JobSpec(Draft);
+
+/// What a job's stdin is.
+#[derive(Debug)]
+pub enum StdinPlan {
+    /// Open, for later writes.
+    Open,
+    /// At its end from the start, so that a command that reads it cannot hang.
+    Closed,
+    /// This text, then its end.
+    Text(SecretString),
 }
 
 /// How fast a job's output is taken.
@@ -43,34 +59,163 @@ pub enum Pace {
 pub struct Terminal {
     /// What kind it is, for the variable `TERM`.
     pub term: String,
-    /// Its width in characters.
+    /// Its width in characters, 1 to 1000.
     pub cols: u32,
-    /// Its height in rows.
+    /// Its height in rows, 1 to 1000.
     pub rows: u32,
+}
+
+/// What is wrong with a [`Draft`], whatever the host is.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// There is nothing to run.
+    #[error("command is empty")]
+    NoCommand,
+    /// The time limit is no time, or more than a year.
+    #[error("a time limit of {} s is out of range", .0.as_secs_f64())]
+    Timeout(Duration),
+    /// A word to find the job by is too long.
+    #[error("{0} is longer than {LONGEST_WORD} characters")]
+    LongWord(&'static str),
+    /// TERM has characters that no terminal's name has.
+    #[error("term is no kind of terminal")]
+    Term,
+    /// No terminal has such a size.
+    #[error("{cols} columns and {rows} rows are no size of a terminal")]
+    TerminalSize {
+        /// Its width.
+        cols: i64,
+        /// Its height.
+        rows: i64,
+    },
+    /// A variable's name is not one.
+    #[error("{0:?} is not a name for an environment variable")]
+    EnvName(String),
+    /// A NUL can't be part of a command line, a path or an environment.
+    #[error("{0} contains a NUL character")]
+    Nul(&'static str),
+}
+
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(31_536_000);
+const LONGEST_WORD: usize = 200;
+const LONGEST_TERM: usize = 64;
+
+impl Draft {
+    /// `command` on `host`, with its stdin open.
+    pub fn new(host: impl Into<String>, command: impl Into<String>) -> Self {
+        Self {
+            host: host.into(),
+            command: command.into(),
+            cwd: None,
+            env: BTreeMap::new(),
+            label: None,
+            stdin: StdinPlan::Open,
+            timeout: None,
+            terminal: None,
+            pace: Pace::Free,
+        }
+    }
+}
+
+impl TryFrom<Draft> for JobSpec {
+    type Error = SpecError;
+
+    fn try_from(draft: Draft) -> Result<Self, SpecError> {
+        if draft.command.trim().is_empty() {
+            return Err(SpecError::NoCommand);
+        }
+        let is_possible = |timeout: &Duration| (SHORTEST_TIMEOUT..=LONGEST_TIMEOUT).contains(timeout);
+        if let Some(timeout) = draft.timeout.filter(|timeout| !is_possible(timeout)) {
+            return Err(SpecError::Timeout(timeout));
+        }
+        check_word("label", draft.label.as_deref())?;
+        if let Some(terminal) = &draft.terminal {
+            terminal.check()?;
+        }
+        check_env(&draft.env)?;
+        let cwd = draft.cwd.as_deref().unwrap_or_default();
+        let nul_in_env = draft.env.values().any(|value| value.expose_secret().contains('\0'));
+        let places =
+            [("command", draft.command.contains('\0')), ("cwd", cwd.contains('\0')), ("env", nul_in_env)];
+        match places.into_iter().find(|(_, found)| *found) {
+            Some((what, _)) => Err(SpecError::Nul(what)),
+            None => Ok(Self(draft)),
+        }
+    }
+}
+
+impl Deref for JobSpec {
+    type Target = Draft;
+
+    fn deref(&self) -> &Draft {
+        &self.0
+    }
+}
+
+/// Refuses a word of the caller's that is too long.
+pub fn check_word(what: &'static str, word: Option<&str>) -> Result<(), SpecError> {
+    match word {
+        Some(word) if word.chars().count() > LONGEST_WORD => Err(SpecError::LongWord(what)),
+        _ => Ok(()),
+    }
+}
+
+fn check_env(env: &BTreeMap<String, SecretString>) -> Result<(), SpecError> {
+    for name in env.keys() {
+        let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if name.is_empty() || !plain || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(SpecError::EnvName(name.clone()));
+        }
+    }
+    Ok(())
+}
+
+impl Terminal {
+    /// A terminal of this kind and size, if there can be one.
+    pub fn new(term: impl Into<String>, (cols, rows): (i64, i64)) -> Result<Self, SpecError> {
+        let side = |number: i64| u32::try_from(number).ok().filter(|number| (1..=1000).contains(number));
+        let size = side(cols).zip(side(rows)).ok_or(SpecError::TerminalSize { cols, rows })?;
+        let terminal = Self { term: term.into(), cols: size.0, rows: size.1 };
+        terminal.check().map(|()| terminal)
+    }
+
+    fn check(&self) -> Result<(), SpecError> {
+        let (cols, rows) = (self.cols, self.rows);
+        let is_name = !self.term.is_empty() && self.term.chars().all(|c| c.is_ascii_graphic());
+        if !is_name || self.term.len() > LONGEST_TERM {
+            return Err(SpecError::Term);
+        }
+        if [cols, rows].iter().any(|side| !(1..=1000).contains(side)) {
+            return Err(SpecError::TerminalSize { cols: cols.into(), rows: rows.into() });
+        }
+        Ok(())
+    }
 }
 
 impl JobSpec {
     /// Whether both ask for the same, secrets included.
     pub fn is_same(&self, other: &Self) -> bool {
-        let plain = |spec: &Self| {
-            let names = (spec.host.clone(), spec.command.clone(), spec.cwd.clone(), spec.label.clone());
-            (names, spec.timeout, spec.terminal.clone(), spec.pace)
-        };
-        let same_env = self.env.len() == other.env.len()
-            && self.env.iter().all(|(name, value)| {
-                other.env.get(name).is_some_and(|other| other.expose_secret() == value.expose_secret())
+        let Draft { host, command, cwd, env, label, stdin, timeout, terminal, pace } = &self.0;
+        let same_env = env.len() == other.env.len()
+            && env.iter().zip(&other.env).all(|((name, value), (other_name, other))| {
+                name == other_name && value.expose_secret() == other.expose_secret()
             });
-        let same_stdin = match (&self.stdin, &other.stdin) {
-            (StdinPlan::Open, StdinPlan::Open) | (StdinPlan::Closed, StdinPlan::Closed) => true,
-            (StdinPlan::Text(one), StdinPlan::Text(two)) => one.expose_secret() == two.expose_secret(),
-            _ => false,
-        };
-        plain(self) == plain(other) && same_env && same_stdin
+        *host == other.host
+            && *command == other.command
+            && *cwd == other.cwd
+            && same_env
+            && *label == other.label
+            && stdin.is_same(&other.stdin)
+            && *timeout == other.timeout
+            && *terminal == other.terminal
+            && *pace == other.pace
     }
 
     /// A hash over all that is asked for, secrets included, to compare it later without keeping it.
     pub fn hash_with(&self, hashing: &impl BuildHasher) -> u64 {
-        let Self { host, command, cwd, env, label, stdin, timeout, terminal, pace } = self;
+        let Draft { host, command, cwd, env, label, stdin, timeout, terminal, pace } = &self.0;
         let env: Vec<_> = env.iter().map(|(name, value)| (name, value.expose_secret())).collect();
         let stdin = match stdin {
             StdinPlan::Open => (0, ""),
@@ -81,13 +226,72 @@ impl JobSpec {
     }
 }
 
-/// What a job's stdin is.
-#[derive(Clone, Debug)]
-pub enum StdinPlan {
-    /// Open, for later writes.
-    Open,
-    /// At its end from the start, so that a command that reads it cannot hang.
-    Closed,
-    /// This text, then its end.
-    Text(SecretString),
+impl StdinPlan {
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Open, Self::Open) | (Self::Closed, Self::Closed) => true,
+            (Self::Text(one), Self::Text(two)) => one.expose_secret() == two.expose_secret(),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(draft: Draft) -> SpecError {
+        JobSpec::try_from(draft).expect_err("it can't be")
+    }
+
+    #[test]
+    fn what_no_host_could_run_is_refused() {
+        let draft = || Draft::new("web1", "true");
+        assert_eq!(error(Draft::new("web1", " \n")), SpecError::NoCommand);
+        assert_eq!(error(Draft::new("web1", "a\0b")), SpecError::Nul("command"));
+        assert_eq!(error(Draft { cwd: Some("\0".into()), ..draft() }), SpecError::Nul("cwd"));
+        let long = LONGEST_TIMEOUT + SHORTEST_TIMEOUT;
+        assert_eq!(error(Draft { timeout: Some(long), ..draft() }), SpecError::Timeout(long));
+        assert_eq!(error(Draft { label: Some("x".repeat(201)), ..draft() }), SpecError::LongWord("label"));
+        for name in ["", "1A", "A-B", "A=B", "A B", "A;x", "É"] {
+            let env = BTreeMap::from([(name.to_owned(), "v".into())]);
+            assert_eq!(error(Draft { env, ..draft() }), SpecError::EnvName(name.into()));
+        }
+    }
+
+    #[test]
+    fn a_terminal_has_a_name_and_a_size() {
+        assert!(Terminal::new("xterm-256color", (80, 24)).is_ok());
+        for (term, size) in [("", (80, 24)), ("a b", (80, 24)), ("xterm", (0, 24)), ("xterm", (80, 1001))] {
+            assert!(Terminal::new(term, size).is_err(), "{term:?} {size:?}");
+        }
+    }
+
+    #[test]
+    fn two_specs_are_the_same_only_when_all_of_them_is() {
+        let spec = |change: fn(&mut Draft)| {
+            let mut draft = Draft::new("web1", "true");
+            change(&mut draft);
+            JobSpec::try_from(draft).unwrap()
+        };
+        let plain = || spec(|_| ());
+        assert!(plain().is_same(&plain()));
+        let changes: [fn(&mut Draft); 9] = [
+            |draft| draft.host.push('x'),
+            |draft| draft.command.push('x'),
+            |draft| draft.cwd = Some("x".into()),
+            |draft| drop(draft.env.insert("X".into(), "x".into())),
+            |draft| draft.label = Some("x".into()),
+            |draft| draft.stdin = StdinPlan::Text("x".into()),
+            |draft| draft.timeout = Some(Duration::from_secs(1)),
+            |draft| draft.terminal = Terminal::new("dumb", (80, 24)).ok(),
+            |draft| draft.pace = Pace::OfFollower,
+        ];
+        let hashing = std::hash::RandomState::new();
+        for change in changes {
+            assert!(!spec(change).is_same(&plain()));
+            assert_ne!(spec(change).hash_with(&hashing), plain().hash_with(&hashing));
+            assert!(spec(change).is_same(&spec(change)));
+        }
+    }
 }

@@ -4,8 +4,8 @@ use rmcp::model::ElicitationAction;
 use rmcp::service::{ElicitationMode, Peer, RoleServer};
 use url::Url;
 
-use super::page::AnswerPage;
-use crate::api::{Answer, Askpass, Prompter, Question};
+use super::answer_form::AnswerForm;
+use crate::jobs::{Answer, Askpass, Prompter, Question};
 
 /// Asks the person behind an MCP client what a login needs.
 ///
@@ -29,7 +29,7 @@ impl Elicitor {
     }
 
     async fn by_page(&self, client: &Peer<RoleServer>, question: &Question) -> Option<secrecy::SecretString> {
-        let page = AnswerPage::open().await.ok()?;
+        let page = AnswerForm::open().await.ok()?;
         let url = Url::parse(&page.url()).ok()?;
         let message = format!(
             "To log in to {}, sshjobs has a question for you. It is on a page of this machine.",

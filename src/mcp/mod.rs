@@ -1,11 +1,11 @@
 //! Floor 4: the face for agents, and the only home of rmcp.
 //!
-//! Each tool is one verb of [`Service`](crate::api::Service). A reply says the same in its structured content and in its
+//! Each tool is one verb of [`Service`](crate::wire::Service). A reply says the same in its structured content and in its
 //! text; errors are tool errors with a stable code. An [`Elicitor`] asks the person behind the client what a login needs. [`serve_stdio`] speaks MCP on stdin and stdout.
 
 mod answer;
+mod answer_form;
 mod ask;
-mod page;
 mod progress;
 mod serve;
 mod server;

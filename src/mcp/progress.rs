@@ -6,7 +6,7 @@ use rmcp::model::ProgressNotificationParam;
 use rmcp::service::RequestContext;
 use tokio::time::{Instant, sleep};
 
-use crate::api::Service;
+use crate::wire::Service;
 
 /// How often a waiting caller is told that we are still there.
 const PERIOD: Duration = Duration::from_secs(2);

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::Elicitor;
 use super::server::Server;
 use super::wire::{Carried, Wire};
-use crate::api::Service;
+use crate::wire::Service;
 
 /// Why serving ended badly.
 #[derive(Debug, thiserror::Error)]

@@ -11,10 +11,11 @@ use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler, tool, tool_handler, tool_router};
 
 use super::answer::{answer, input, output};
-use crate::api::{
+use crate::jobs::nearest;
+use crate::wire::{
     ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobsReply, JobsRequest, ReadReply, ReadRequest,
     RunReply, RunRequest, SearchReply, SearchRequest, Service, SignalReply, SignalRequest, SpawnReply,
-    SpawnRequest, TailReply, TailRequest, WaitReply, WaitRequest, WriteReply, WriteRequest, nearest,
+    SpawnRequest, TailReply, TailRequest, WaitReply, WaitRequest, WriteReply, WriteRequest,
 };
 
 /// What a model is told before its first call.

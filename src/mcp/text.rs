@@ -2,7 +2,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::api::{
+use crate::wire::{
     ForgetReply, HostsReply, JobsReply, ReadReply, RunReply, SearchReply, SignalReply, SpawnReply, TailReply,
     WaitReply, WriteReply,
 };

@@ -4,10 +4,18 @@
 //! their lines 1, 2, 3 … in one sequence, keeps the newest within fixed bounds and counts exactly what it gave up.
 //! [`Page`] is a read from a cursor, [`Reading`] one from a position, [`Search`] one by pattern; [`clean`] and [`TerminalFilter`] make remote bytes safe to show.
 
+mod budget;
+mod excerpt;
+mod line;
 mod line_no;
+mod origin;
 mod page;
+mod page_line;
+mod page_query;
+mod printable;
 mod prompt;
 mod read;
+mod read_page;
 mod render;
 mod ring;
 mod scan;
@@ -17,16 +25,25 @@ mod stream;
 mod terminal;
 mod track;
 mod unit;
+mod walk;
 
+pub use excerpt::Excerpt;
+pub use line::{Bytes, Line, Timestamp};
 pub use line_no::LineNo;
-pub use page::{Page, PageLine, PageQuery};
+pub use origin::{Origin, Position};
+pub use page::Page;
+pub use page_line::PageLine;
+pub use page_query::{Keep, PageQuery};
+pub use printable::printable;
 pub use prompt::looks_like_prompt;
 pub use read::{Content, ReadQuery, Reading};
 pub use render::{Render, clean, render};
 pub use ring::{Ring, RingLimits};
-pub use scan::{Fetched, Keep, Looked, Scan};
+pub use scan::{Looked, Scan};
 pub use search::{Match, Search, SearchQuery};
 pub use stream::{Selection, Stream};
 pub use terminal::TerminalFilter;
-pub use track::{Bytes, Line, Timestamp};
 pub use unit::Unit;
+pub use walk::Fetched;
+
+use budget::Budget;

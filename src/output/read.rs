@@ -1,4 +1,4 @@
-use super::{Line, LineNo, PageLine, Render, Ring, Selection, Unit};
+use super::{Budget, Line, LineNo, PageLine, Render, Ring, Selection, Unit};
 
 /// What a reader asks for: a part of the output, by its position since the job began.
 ///
@@ -106,12 +106,12 @@ fn lines_from<'a>(ring: &'a Ring, query: &ReadQuery, offset: u64) -> (usize, imp
 }
 
 fn lines(ring: &Ring, query: &ReadQuery, offset: u64) -> Vec<PageLine> {
-    let mut budget = query.max_bytes;
+    let mut budget = Budget::new(query.max_bytes);
     let (_, found) = lines_from(ring, query, offset);
     let mut lines = Vec::new();
     for line in found.take(query.length) {
         let rendered = PageLine::of(&line, query.render);
-        if !rendered.spend(&line, 1, &mut budget) && !lines.is_empty() {
+        if !budget.spend(rendered.cost(&line) + 1) && !lines.is_empty() {
             break;
         }
         lines.push(rendered);

@@ -2,8 +2,6 @@ use std::borrow::Cow;
 
 use vte::{Params, Parser, Perform};
 
-use super::Line;
-
 /// How the bytes of a line become text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Render {
@@ -153,24 +151,6 @@ impl Perform for Witness {
 
     fn esc_dispatch(&mut self, _: &[u8], _: bool, _: u8) {
         self.see(Escape::Started);
-    }
-}
-
-impl Line<'_> {
-    /// The line as text, without its end.
-    pub fn render(&self, render: Render) -> Cow<'_, str> {
-        match render {
-            Render::Clean => clean_after(self.escape, &self.text),
-            Render::Raw => String::from_utf8_lossy(&self.text),
-        }
-    }
-
-    /// The line end as text: none when the line was cut, or its stream ended within it.
-    pub fn line_end(&self, render: Render) -> &'static str {
-        match (self.terminator, render) {
-            ("\r\n", Render::Clean) => "\n",
-            (terminator, _) => terminator,
-        }
     }
 }
 

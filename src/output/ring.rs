@@ -1,7 +1,7 @@
 use memchr::memchr_iter;
 
-use super::track::{Ending, Track};
-use super::{Bytes, Line, LineNo, Render, Selection, Stream, Timestamp, Unit};
+use super::track::{LineEnd, Track};
+use super::{Bytes, Line, LineNo, Origin, Render, Selection, Stream, Timestamp, Unit};
 
 /// The bounds of a [`Ring`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,21 @@ impl Ring {
         }
     }
 
+    /// An empty ring that goes on behind `origin`: what came before counts, and is gone.
+    pub fn resumed(limits: RingLimits, origin: &Origin) -> Self {
+        Self {
+            stdout: Track::resumed(Stream::Stdout, &origin.stdout),
+            stderr: Track::resumed(Stream::Stderr, &origin.stderr),
+            newest: origin.newest,
+            ..Self::new(limits)
+        }
+    }
+
+    /// Where a ring would begin that goes on with what comes behind the last finished lines.
+    pub fn origin(&self) -> Origin {
+        Origin { newest: self.newest, stdout: self.stdout.position(), stderr: self.stderr.position() }
+    }
+
     /// Takes bytes that arrived on `stream`; lines that end in them are stamped with `at`.
     pub fn append(&mut self, stream: Stream, bytes: &[u8], at: Timestamp) {
         for piece in bytes.chunks(self.limits.line_bytes) {
@@ -66,7 +81,7 @@ impl Ring {
             let end = begin + newline as u64;
             self.cut_overlong(stream, end, at);
             // A CR that ended the line before does not belong to an empty one.
-            let ending = if cr && end > self.track(stream).open() { Ending::CrLf } else { Ending::Lf };
+            let ending = if cr && end > self.track(stream).open() { LineEnd::CrLf } else { LineEnd::Lf };
             self.close_line(stream, end + 1, ending, at);
         }
         self.cut_overlong(stream, begin + piece.len() as u64, at);
@@ -77,7 +92,7 @@ impl Ring {
         let max = self.limits.line_bytes;
         while until - self.track(stream).open() > max as u64 {
             let end = self.track(stream).cut_position(max);
-            self.close_line(stream, end, Ending::Cut, at);
+            self.close_line(stream, end, LineEnd::Cut, at);
         }
     }
 
@@ -85,11 +100,11 @@ impl Ring {
     pub fn finish(&mut self, stream: Stream, at: Timestamp) {
         let end = self.track(stream).end();
         if end > self.track(stream).open() {
-            self.close_line(stream, end, Ending::StreamEnd, at);
+            self.close_line(stream, end, LineEnd::StreamEnd, at);
         }
     }
 
-    fn close_line(&mut self, stream: Stream, end: u64, ending: Ending, at: Timestamp) {
+    fn close_line(&mut self, stream: Stream, end: u64, ending: LineEnd, at: Timestamp) {
         if self.line_count() == self.limits.lines {
             self.evict(1);
         }

@@ -1,27 +1,7 @@
 use std::collections::VecDeque;
 
-use super::{LineNo, Page, PageLine, PageQuery, Render, Ring, Selection, Unit};
-
-/// Which lines a page keeps when there are more than it may hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keep {
-    /// The oldest: the reader comes back for the others.
-    #[default]
-    First,
-    /// The newest: the others are skipped, and counted.
-    Last,
-}
-
-/// A line that was taken out of the ring to be looked at.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetched {
-    /// The line.
-    pub line: PageLine,
-    /// How many lines before it are gone.
-    gone: u64,
-    /// What showing it costs of a budget of bytes.
-    cost: usize,
-}
+use super::walk::Walk;
+use super::{Fetched, Keep, LineNo, Page, PageQuery, Render, Ring, Selection, Unit};
 
 /// What was found out about a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,79 +31,6 @@ pub struct Scan {
     skipped: u64,
     full: bool,
     last: Option<LineNo>,
-}
-
-/// How far somebody has come who goes through the kept lines of a selection, and what was gone when he came.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Walk {
-    selection: Selection,
-    pub(super) cursor: LineNo,
-    pub(super) dropped: u64,
-}
-
-/// Bytes of output that are fetched at a time, about.
-const PIECE_BYTES: usize = 64 << 10;
-/// Lines for which room is made at once.
-const PIECE_LINES: usize = 1024;
-
-impl Walk {
-    pub(super) fn new(cursor: LineNo, selection: Selection) -> Self {
-        Self { selection, cursor, dropped: 0 }
-    }
-
-    /// The next lines, at most `most` of them. The walk goes on only when they are [passed](Self::pass).
-    pub(super) fn peek(self, ring: &Ring, most: usize, render: Render) -> Vec<Fetched> {
-        let (mut room, mut before) = (PIECE_BYTES, self.cursor);
-        let lines = ring.lines_after(self.cursor, self.selection).take(most);
-        let piece = lines.take_while(|line| {
-            let has_room = room > 0;
-            room = room.saturating_sub(line.text.len() + 1);
-            has_room
-        });
-        let mut first_gone = Some(ring.dropped_after(self.cursor, self.selection).0);
-        let mut fetched = Vec::with_capacity(most.min(PIECE_LINES));
-        fetched.extend(piece.map(|line| {
-            let gone = match self.selection {
-                Selection::Both => line.line_no.since(before.next()),
-                Selection::Only(_) => first_gone.take().unwrap_or(0),
-            };
-            before = line.line_no;
-            let rendered = PageLine::of(&line, render);
-            let cost = rendered.cost(&line);
-            Fetched { line: rendered, gone, cost }
-        }));
-        fetched
-    }
-
-    pub(super) fn pass(&mut self, fetched: &Fetched) {
-        self.pass_line(fetched.line.line_no, fetched.gone);
-    }
-
-    pub(super) fn pass_line(&mut self, line_no: LineNo, gone: u64) {
-        self.dropped += gone;
-        self.cursor = line_no;
-    }
-
-    /// How many lines are gone between where it stands and the next kept line.
-    pub(super) fn gone_before(&self, ring: &Ring, next: LineNo) -> u64 {
-        match self.selection {
-            Selection::Both => next.since(self.cursor.next()),
-            // What is gone of one stream lies before all that is kept of it.
-            Selection::Only(_) => ring.dropped_after(self.cursor, self.selection).0,
-        }
-    }
-
-    /// Passes what is gone at the end, when no kept line is left.
-    pub(super) fn pass_the_gone(&mut self, ring: &Ring) {
-        let (gone, last) = match self.selection {
-            Selection::Both => (ring.newest().since(self.cursor), ring.newest()),
-            Selection::Only(_) => ring.dropped_after(self.cursor, self.selection),
-        };
-        if gone > 0 {
-            self.dropped += gone;
-            self.cursor = self.cursor.max(last);
-        }
-    }
 }
 
 impl Scan {

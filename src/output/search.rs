@@ -1,5 +1,5 @@
-use super::scan::Walk;
-use super::{Fetched, LineNo, PageLine, Render, Ring, Selection};
+use super::walk::Walk;
+use super::{Budget, Fetched, LineNo, PageLine, Render, Ring, Selection};
 
 /// What to look for in a job's kept lines, besides the pattern. Lines are matched in their clean view.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct Search {
     /// The newest lines looked at, as context for a match to come.
     recent: Vec<String>,
     walk: Walk,
-    budget: usize,
+    budget: Budget,
     full: bool,
 }
 
@@ -48,7 +48,7 @@ const MATCH_BYTES: usize = 40;
 impl Search {
     /// A search that has looked at nothing yet.
     pub fn new(query: SearchQuery, ring: &Ring) -> Self {
-        let (walk, budget) = (Walk::new(query.cursor, query.selection), query.max_bytes);
+        let (walk, budget) = (Walk::new(query.cursor, query.selection), Budget::new(query.max_bytes));
         let mut search = Self {
             query,
             until: ring.newest(),
@@ -102,7 +102,7 @@ impl Search {
             if found.after.len() >= self.query.context {
                 break;
             }
-            if !spend(&mut self.budget, text) {
+            if !self.budget.spend_line(text) {
                 self.full = true;
                 break;
             }
@@ -112,22 +112,22 @@ impl Search {
 
     fn found(&mut self, line: PageLine) {
         let is_first = self.matches.is_empty();
-        self.budget = self.budget.saturating_sub(MATCH_BYTES);
-        if !spend(&mut self.budget, &line.text) && !is_first {
+        self.budget.charge(MATCH_BYTES);
+        if !self.budget.spend_line(&line.text) && !is_first {
             self.full = true;
             return;
         }
         let recent = self.recent.iter().rev();
         let mut before: Vec<String> =
-            recent.take_while(|line| spend(&mut self.budget, line)).cloned().collect();
+            recent.take_while(|line| self.budget.spend_line(line)).cloned().collect();
         before.reverse();
         self.matches.push(Match { line, before, after: Vec::new() });
-        self.full |= self.matches.len() >= self.query.max_matches || self.budget == 0;
+        self.full |= self.matches.len() >= self.query.max_matches || self.budget.is_empty();
     }
 
     fn lacks_context(&self) -> bool {
         let last = self.matches.last();
-        self.budget > 0 && last.is_some_and(|found| found.after.len() < self.query.context)
+        !self.budget.is_empty() && last.is_some_and(|found| found.after.len() < self.query.context)
     }
 
     /// How many lines were evicted before they could be looked at.
@@ -143,13 +143,6 @@ impl Search {
         };
         (self.matches, next)
     }
-}
-
-/// Takes what a line costs from the budget; false, and nothing is left of it, when it does not suffice.
-fn spend(budget: &mut usize, line: &str) -> bool {
-    let left = budget.checked_sub(line.len() + 1);
-    *budget = left.unwrap_or(0);
-    left.is_some()
 }
 
 #[cfg(test)]

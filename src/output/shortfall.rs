@@ -25,6 +25,11 @@ struct Shortfall {
 }
 
 impl Shortfalls {
+    /// Those of a stream of which everything before `end` is gone.
+    pub(super) fn resumed(end: u64, raw: u64, clean: u64) -> Self {
+        Self { gone: Shortfall { end, raw, clean }, ..Self::default() }
+    }
+
     /// Notes the line that ends at `end`, the newest, by how much it falls short itself.
     pub(super) fn push(&mut self, end: u64, raw: u64, clean: u64) {
         if raw.max(clean) > 0 {

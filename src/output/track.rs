@@ -3,32 +3,7 @@ use std::collections::VecDeque;
 
 use super::render::{Escape, clean_after, is_plain};
 use super::shortfall::Shortfalls;
-use super::{LineNo, Render, Stream, Unit};
-
-/// Milliseconds since the Unix epoch, handed in by whoever has a clock.
-pub type Timestamp = u64;
-
-/// A piece of a stream's bytes: borrowed, unless it lies across the seam of the circular storage.
-pub type Bytes<'a> = Cow<'a, [u8]>;
-
-/// One kept line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line<'a> {
-    /// Its number in the job's output.
-    pub line_no: LineNo,
-    /// The stream it came on.
-    pub stream: Stream,
-    /// When its end arrived.
-    pub at: Timestamp,
-    /// Whether it continues the line before it on its stream, which was too long to keep in one piece.
-    pub continuation: bool,
-    /// Its bytes as they came, without the LF or CRLF that ended it.
-    pub text: Bytes<'a>,
-    /// The LF or CRLF that ended it; empty when it was cut, or when its stream ended.
-    pub terminator: &'static str,
-    /// The escape sequence that its first bytes are part of, when it was cut inside one.
-    pub(super) escape: Escape,
-}
+use super::{Bytes, Line, LineNo, Position, Render, Stream, Timestamp, Unit};
 
 /// Where a line ends in its stream, and what the ring knows about it.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +12,7 @@ struct Mark {
     /// Position in the stream just behind the line and its terminator.
     end: u64,
     at: Timestamp,
-    ending: Ending,
+    ending: LineEnd,
     continuation: bool,
     escape: Escape,
 }
@@ -84,6 +59,32 @@ impl Track {
         }
     }
 
+    /// A track that goes on behind `position`; nothing before it is kept.
+    pub(super) fn resumed(stream: Stream, position: &Position) -> Self {
+        let Position { last_line, lines, bytes, raw_chars, clean_chars } = *position;
+        Self {
+            base: bytes,
+            start: bytes,
+            open: bytes,
+            odd_until: bytes,
+            gone: lines,
+            last_gone: last_line,
+            shortfalls: Shortfalls::resumed(bytes, bytes - raw_chars, bytes - clean_chars),
+            ..Self::new(stream)
+        }
+    }
+
+    /// The position behind the last finished line.
+    pub(super) fn position(&self) -> Position {
+        Position {
+            last_line: self.marks.back().map_or(self.last_gone, |mark| mark.line_no),
+            lines: self.gone + self.marks.len() as u64,
+            bytes: self.open,
+            raw_chars: self.shortfalls.chars_until(self.open, Render::Raw),
+            clean_chars: self.shortfalls.chars_until(self.open, Render::Clean),
+        }
+    }
+
     /// Takes `chunk` as it is; `close_line` divides it. The storage never grows beyond `bound` bytes.
     pub(super) fn extend(&mut self, chunk: &[u8], bound: usize) {
         self.release();
@@ -99,18 +100,18 @@ impl Track {
     }
 
     /// Ends the unfinished line at position `end`, its terminator included.
-    pub(super) fn close_line(&mut self, line_no: LineNo, end: u64, ending: Ending, at: Timestamp) {
+    pub(super) fn close_line(&mut self, line_no: LineNo, end: u64, ending: LineEnd, at: Timestamp) {
         let escape = self.cut.unwrap_or_default();
         let after = self.count_line(end, ending, escape);
         self.marks.push_back(Mark { line_no, end, at, ending, continuation: self.cut.is_some(), escape });
         self.open = end;
-        self.cut = (ending == Ending::Cut).then_some(after);
+        self.cut = (ending == LineEnd::Cut).then_some(after);
     }
 
     /// Counts the characters of the unfinished line, which ends at `end`, and tells what its last bytes leave open.
-    fn count_line(&mut self, end: u64, ending: Ending, escape: Escape) -> Escape {
+    fn count_line(&mut self, end: u64, ending: LineEnd, escape: Escape) -> Escape {
         let is_plain = self.open >= self.odd_until && escape == Escape::None;
-        if is_plain && ending != Ending::CrLf {
+        if is_plain && ending != LineEnd::CrLf {
             Escape::None
         } else {
             self.count_odd_line(end, ending, escape)
@@ -119,12 +120,12 @@ impl Track {
 
     /// The same for a line with more than printable ASCII in it. Kept apart, so that plain lines stay cheap.
     #[inline(never)]
-    fn count_odd_line(&mut self, end: u64, ending: Ending, escape: Escape) -> Escape {
+    fn count_odd_line(&mut self, end: u64, ending: LineEnd, escape: Escape) -> Escape {
         let terminator = ending.text().len() as u64;
         let text = self.slice(self.open, end - terminator);
         let raw = String::from_utf8_lossy(&text).chars().count() as u64 + terminator;
         let clean = clean_after(escape, &text).chars().count() as u64 + terminator.min(1);
-        let after = if ending == Ending::Cut { escape.after(&text) } else { Escape::None };
+        let after = if ending == LineEnd::Cut { escape.after(&text) } else { Escape::None };
         let bytes = end - self.open;
         self.shortfalls.push(end, bytes.saturating_sub(raw), bytes.saturating_sub(clean));
         after
@@ -280,7 +281,7 @@ impl Track {
 
 /// What ended a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum LineEnd {
     Lf,
     CrLf,
     /// It was too long; the rest follows as a continuation.
@@ -288,7 +289,7 @@ pub(super) enum Ending {
     StreamEnd,
 }
 
-impl Ending {
+impl LineEnd {
     fn text(self) -> &'static str {
         match self {
             Self::Lf => "\n",

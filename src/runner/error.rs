@@ -2,7 +2,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Tombstone;
-use crate::job::PlanError;
+use crate::hosts::PoolError;
+use crate::job::{FarEndError, Job, PlanError};
 use crate::ssh::{ChannelError, ConnectError};
 
 /// An error and its causes in one line.
@@ -20,7 +21,8 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// Why a job was not started.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SpawnError {
     /// There are as many running jobs as there may be.
     #[error("{running} jobs are running {place}, which is the limit")]
@@ -65,7 +67,8 @@ pub enum SpawnError {
 }
 
 /// Why a signal was not sent.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SignalError {
     /// The job is over, and nothing of it can be left.
     #[error("the job is over")]
@@ -87,7 +90,8 @@ pub enum SignalError {
 }
 
 /// Why stdin was not written.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// Stdin has been closed, or never was open.
     #[error("the job's stdin is closed")]
@@ -107,7 +111,27 @@ pub enum WriteError {
     /// The job has no terminal whose size could change.
     #[error("the job does not run on a terminal")]
     NoTerminal,
-    /// The channel can't be used.
+    /// The far end can't be reached.
     #[error(transparent)]
-    Channel(#[from] ChannelError),
+    FarEnd(#[from] FarEndError),
+}
+
+impl SpawnError {
+    /// Whether nobody answers there: then another host may have been meant.
+    pub fn is_unreachable(&self) -> bool {
+        if let Self::Connect(error) = self { error.is_unreachable() } else { false }
+    }
+
+    pub(super) fn channel(job: &Job, source: ChannelError) -> Self {
+        Self::Channel { host: job.spec.host.clone(), source }
+    }
+}
+
+impl From<PoolError<ConnectError>> for SpawnError {
+    fn from(error: PoolError<ConnectError>) -> Self {
+        match error {
+            PoolError::Connect(error) => Self::Connect(error),
+            full @ PoolError::Full { .. } => Self::ConnectionsFull(full.to_string()),
+        }
+    }
 }

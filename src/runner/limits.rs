@@ -2,9 +2,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::hosts::PoolLimits;
 use crate::job::Pace;
 use crate::output::RingLimits;
-use crate::ssh::PoolLimits;
 
 /// The bounds within which jobs run; the `[limits]` table of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -100,7 +100,8 @@ impl Limits {
         RingLimits { lines, bytes, line_bytes: self.max_line_bytes }
     }
 
-    pub(super) fn pool(&self) -> PoolLimits {
+    /// What a host's connections are bound by.
+    pub fn pool(&self) -> PoolLimits {
         PoolLimits {
             channels_per_connection: self.jobs_per_connection,
             connections_per_host: self.connections_per_host,

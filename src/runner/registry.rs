@@ -6,16 +6,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::link::Link;
 use super::stdin::Stdin;
-use super::{Limits, SpawnError};
-use crate::job::{Job, JobId, JobSpec, Machine, Status};
+use super::{Limits, Lookup, SpawnError, Tombstone};
+use crate::hosts::Link;
+use crate::job::{Caller, Job, JobId, JobSpec, Machine};
 
 /// Every job the runner knows: running, finished and kept, or finished and gone.
 #[derive(Default)]
 pub(super) struct Registry {
     jobs: HashMap<JobId, Entry>,
-    by_key: HashMap<String, JobId>,
+    by_key: HashMap<Key, JobId>,
     /// The finished ones, oldest first.
     finished: VecDeque<JobId>,
     graves: HashMap<JobId, Grave>,
@@ -33,9 +33,12 @@ pub(super) struct Entry {
     abandon: CancellationToken,
     /// Somebody was told its id before it had started.
     told: bool,
-    key: Option<String>,
+    key: Option<Key>,
     finished: bool,
 }
+
+/// An idempotency key, and whose it is.
+type Key = (Caller, String);
 
 /// Where a job runs.
 #[derive(Clone)]
@@ -46,34 +49,12 @@ pub(super) struct Place {
     pub(super) machine: Option<Machine>,
 }
 
-/// What is left of a job that is no longer kept.
-#[derive(Clone, Debug)]
-pub struct Tombstone {
-    /// Its name.
-    pub id: JobId,
-    /// The host it ran on.
-    pub host: String,
-    /// How it stood at the end.
-    pub status: Status,
-}
-
 struct Grave {
     tombstone: Tombstone,
-    key: Option<String>,
+    key: Option<Key>,
     /// The hash of its spec, which must not be kept for its secrets.
     spec: u64,
     since: Instant,
-}
-
-/// What the runner knows under a job's name.
-#[derive(Debug)]
-pub enum Lookup {
-    /// A job that runs, or is finished and kept.
-    Found(Arc<Job>),
-    /// A job whose output is gone.
-    Expired(Tombstone),
-    /// No such job, or one so old that it is forgotten.
-    Unknown,
 }
 
 /// How many expired jobs are remembered, and for how long.
@@ -81,17 +62,29 @@ const MOST_GRAVES: usize = 10_000;
 const GRAVE_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 impl Registry {
-    pub(super) fn lookup(&self, id: &JobId) -> Lookup {
+    /// What a caller knows under a job's name. What is another's is unknown.
+    pub(super) fn lookup(&self, caller: &Caller, id: &JobId) -> Lookup {
         match (self.jobs.get(id), self.graves.get(id)) {
-            (Some(entry), _) => Lookup::Found(Arc::clone(&entry.job)),
-            (None, Some(grave)) => Lookup::Expired(grave.tombstone.clone()),
-            (None, None) => Lookup::Unknown,
+            (Some(entry), _) if entry.job.caller == *caller => Lookup::Found(Arc::clone(&entry.job)),
+            (None, Some(grave)) if grave.tombstone.caller == *caller => {
+                Lookup::Expired(grave.tombstone.clone())
+            }
+            _ => Lookup::Unknown,
         }
     }
 
-    /// The job that `key` was used for, if it asked for the same; an error when that job is no longer kept.
-    pub(super) fn by_key(&self, key: Option<&str>, spec: &JobSpec) -> Result<Option<Arc<Job>>, SpawnError> {
-        let Some(id) = key.and_then(|key| self.by_key.get(key)) else { return Ok(None) };
+    fn named(&self, caller: &Caller, key: Option<&str>) -> Option<&JobId> {
+        self.by_key.get(&(caller.clone(), key?.to_owned()))
+    }
+
+    /// The job that the caller used `key` for, if it asked for the same; an error when that job is no longer kept.
+    pub(super) fn by_key(
+        &self,
+        caller: &Caller,
+        key: Option<&str>,
+        spec: &JobSpec,
+    ) -> Result<Option<Arc<Job>>, SpawnError> {
+        let Some(id) = self.named(caller, key) else { return Ok(None) };
         match (self.jobs.get(id), self.graves.get(id)) {
             (Some(Entry { job, .. }), _) if job.spec.is_same(spec) => Ok(Some(Arc::clone(job))),
             (None, Some(grave)) if grave.spec == spec.hash_with(&self.hashing) => {
@@ -100,6 +93,11 @@ impl Registry {
             (None, None) => Ok(None),
             _ => Err(SpawnError::KeyReused),
         }
+    }
+
+    /// Whether a caller's `key` still stands for this job: not when it could not be started.
+    pub(super) fn is_named_by(&self, id: &JobId, caller: &Caller, key: Option<&str>) -> bool {
+        self.named(caller, key) == Some(id)
     }
 
     pub(super) fn check_room(&self, host: &str, limits: &Limits) -> Result<(), SpawnError> {
@@ -115,7 +113,8 @@ impl Registry {
     }
 
     /// Takes a job in that is about to start; the token ends the start.
-    pub(super) fn insert(&mut self, job: Arc<Job>, key: Option<String>) -> CancellationToken {
+    pub(super) fn insert(&mut self, job: Arc<Job>, key: Option<&str>) -> CancellationToken {
+        let key = key.map(|key| (job.caller.clone(), key.to_owned()));
         if let Some(key) = &key {
             self.by_key.insert(key.clone(), job.id.clone());
         }
@@ -178,6 +177,22 @@ impl Registry {
         }
     }
 
+    /// Notes that a job goes on, and nobody here records it any more.
+    pub(super) fn detach(&mut self, id: &JobId) {
+        if let Some(entry) = self.jobs.get_mut(id) {
+            entry.stdin = None;
+            entry.place = None;
+        }
+    }
+
+    /// The running jobs that must not outlive this process.
+    pub(super) fn to_end(&self) -> Vec<Arc<Job>> {
+        let outlives_us =
+            |entry: &&Entry| entry.stdin.as_ref().is_some_and(|stdin| stdin.controls().outlives_us());
+        let running = self.jobs.values().filter(|entry| !entry.finished);
+        running.filter(|entry| !outlives_us(entry)).map(|entry| Arc::clone(&entry.job)).collect()
+    }
+
     /// Takes a job away without a trace.
     fn remove(&mut self, id: &JobId) {
         let Some(entry) = self.jobs.remove(id) else { return };
@@ -192,7 +207,8 @@ impl Registry {
         let Some(entry) = self.jobs.remove(id) else { return };
         self.finished.retain(|finished| finished != id);
         let Entry { job, key, .. } = entry;
-        let tombstone = Tombstone { id: id.clone(), host: job.spec.host.clone(), status: job.status() };
+        let (caller, host) = (job.caller.clone(), job.spec.host.clone());
+        let tombstone = Tombstone { id: id.clone(), caller, host, status: job.status() };
         let spec = job.spec.hash_with(&self.hashing);
         self.grave_order.push_back(id.clone());
         self.graves.insert(id.clone(), Grave { tombstone, key, spec, since: Instant::now() });

@@ -2,17 +2,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
-use tokio::sync::Mutex;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{Mutex, watch};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::WriteError;
-use crate::job::{Job, StdinPlan};
-use crate::ssh::{ChannelError, ChannelWriter};
+use crate::job::{Controls, FarEndError, Job, StdinPlan};
 
 /// A job's stdin. Writers take turns; what the plan sends first goes first.
 pub(super) struct Stdin {
-    writer: ChannelWriter,
+    controls: Arc<dyn Controls>,
     job: Arc<Job>,
+    /// How often the host has told the job's process group.
+    announced: watch::Receiver<u32>,
     state: Mutex<State>,
 }
 
@@ -28,12 +29,12 @@ const END_OF_INPUT: u8 = 4;
 const PRELUDE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Stdin {
-    pub(super) fn new(writer: ChannelWriter, job: Arc<Job>) -> Self {
-        Self { writer, job, state: Mutex::new(State { closed: false, at_line_start: true }) }
+    pub(super) fn new(controls: Arc<dyn Controls>, job: Arc<Job>, announced: watch::Receiver<u32>) -> Self {
+        Self { controls, job, announced, state: Mutex::new(State { closed: false, at_line_start: true }) }
     }
 
     /// Sends what a job starts with: the prelude's values, then the text the command is to read, then its end.
-    pub(super) async fn begin(&self, header: Option<SecretString>) -> Result<(), ChannelError> {
+    pub(super) async fn begin(&self, header: Option<SecretString>) -> Result<(), FarEndError> {
         let mut state = self.state.lock().await;
         if let Some(header) = header {
             self.announced(1).await?;
@@ -54,23 +55,22 @@ impl Stdin {
 
     /// Waits until the prelude on a terminal has said so often where it is: once when it does not echo, twice when it has
     /// read the values. One that doesn't must not get them.
-    async fn announced(&self, times: u32) -> Result<(), ChannelError> {
+    async fn announced(&self, times: u32) -> Result<(), FarEndError> {
         if self.job.spec.terminal.is_none() {
             return Ok(());
         }
-        self.job
-            .wait_for(PRELUDE_TIMEOUT, |log| log.announcements() >= times || log.outcome().is_some())
-            .await;
-        if self.job.read_log(|log| log.announcements() >= times) {
+        let mut announced = self.announced.clone();
+        let told = announced.wait_for(|told| *told >= times);
+        if timeout(PRELUDE_TIMEOUT, told).await.is_ok_and(|told| told.is_ok()) {
             return Ok(());
         }
-        self.writer.close().await?;
-        Err(ChannelError::TimedOut(PRELUDE_TIMEOUT))
+        self.controls.close().await?;
+        Err(FarEndError::TimedOut(PRELUDE_TIMEOUT))
     }
 
-    async fn write_all(&self, mut data: &[u8]) -> Result<(), ChannelError> {
+    async fn write_all(&self, mut data: &[u8]) -> Result<(), FarEndError> {
         while !data.is_empty() {
-            let written = self.writer.write(data).await?;
+            let written = self.controls.write(data).await?;
             data = &data[written..];
         }
         Ok(())
@@ -86,7 +86,7 @@ impl Stdin {
             return Err(WriteError::StdinClosed);
         }
         while written < data.len() {
-            let piece = timeout_at(deadline, self.writer.write(&data[written..])).await;
+            let piece = timeout_at(deadline, self.controls.write(&data[written..])).await;
             let length = piece.map_err(|_| WriteError::Backpressure { written })??;
             state.wrote(&data[written..written + length]);
             written += length;
@@ -106,10 +106,10 @@ impl Stdin {
 
     /// A terminal has no end of file; a key says it, and other keys can be pressed after it. In mid-line it takes two: the
     /// first hands the line over.
-    async fn end(&self, state: &mut State) -> Result<(), ChannelError> {
+    async fn end(&self, state: &mut State) -> Result<(), FarEndError> {
         match &self.job.spec.terminal {
             None => {
-                self.writer.eof().await?;
+                self.controls.eof().await?;
                 state.closed = true;
                 return Ok(());
             }
@@ -125,9 +125,9 @@ impl Stdin {
         self.state.try_lock().is_ok_and(|state| state.closed)
     }
 
-    /// The channel's sending half, for signals and closing.
-    pub(super) fn channel(&self) -> &ChannelWriter {
-        &self.writer
+    /// The way to the far end, for signals and closing.
+    pub(super) fn controls(&self) -> &dyn Controls {
+        &*self.controls
     }
 }
 
@@ -136,5 +136,109 @@ impl State {
         if let Some(last) = data.last() {
             self.at_line_start = matches!(*last, b'\n' | b'\r' | END_OF_INPUT);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex as Shared;
+
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+
+    use super::*;
+    use crate::job::{Caller, Draft, Signal, Terminal};
+    use crate::lock::lock;
+    use crate::output::RingLimits;
+
+    /// A far end that takes so many bytes and no more, and keeps book.
+    #[derive(Default)]
+    struct Pipe {
+        room: usize,
+        taken: Shared<Vec<u8>>,
+        ended: Shared<bool>,
+    }
+
+    impl Controls for Pipe {
+        fn write<'a>(&'a self, data: &'a [u8]) -> BoxFuture<'a, Result<usize, FarEndError>> {
+            async move {
+                let room = self.room - lock(&self.taken).len();
+                if room == 0 {
+                    std::future::pending::<()>().await;
+                }
+                let piece = &data[..data.len().min(room)];
+                lock(&self.taken).extend(piece);
+                Ok(piece.len())
+            }
+            .boxed()
+        }
+
+        fn eof(&self) -> BoxFuture<'_, Result<(), FarEndError>> {
+            *lock(&self.ended) = true;
+            async { Ok(()) }.boxed()
+        }
+
+        fn signal(&self, _signal: Signal) -> BoxFuture<'_, Result<(), FarEndError>> {
+            async { Ok(()) }.boxed()
+        }
+
+        fn resize(&self, _size: (u32, u32)) -> BoxFuture<'_, Result<(), FarEndError>> {
+            async { Ok(()) }.boxed()
+        }
+
+        fn close(&self) -> BoxFuture<'_, Result<(), FarEndError>> {
+            async { Ok(()) }.boxed()
+        }
+
+        fn outlives_us(&self) -> bool {
+            false
+        }
+    }
+
+    fn stdin(room: usize, change: impl FnOnce(&mut Draft)) -> (Stdin, Arc<Pipe>) {
+        let mut draft = Draft::new("h", "cat");
+        change(&mut draft);
+        let job = Job::new(Caller::local(), draft.try_into().unwrap(), RingLimits::default());
+        let pipe = Arc::new(Pipe { room, ..Pipe::default() });
+        let controls = Arc::clone(&pipe) as Arc<dyn Controls>;
+        (Stdin::new(controls, Arc::new(job), watch::Sender::new(0).subscribe()), pipe)
+    }
+
+    fn taken(pipe: &Pipe) -> String {
+        String::from_utf8(lock(&pipe.taken).clone()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn values_go_before_the_text_and_the_text_before_the_end() {
+        let (stdin, pipe) = stdin(100, |draft| draft.stdin = StdinPlan::Text("text".into()));
+        stdin.begin(Some("header\n".into())).await.unwrap();
+        assert_eq!((taken(&pipe).as_str(), stdin.is_closed()), ("header\ntext", true));
+        assert!(matches!(stdin.write(b"x", PRELUDE_TIMEOUT).await, Err(WriteError::StdinClosed)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_that_does_not_read_is_given_up_and_what_went_is_told() {
+        let (stdin, _pipe) = stdin(3, |_| ());
+        let error = stdin.write(b"hello", Duration::from_secs(1)).await.unwrap_err();
+        assert!(matches!(error, WriteError::Backpressure { written: 3 }), "{error:?}");
+        assert!(!stdin.is_closed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_terminal_is_told_its_end_by_a_key_and_in_mid_line_by_two() {
+        let terminal = |draft: &mut Draft| draft.terminal = Terminal::new("dumb", (80, 24)).ok();
+        let (stdin, pipe) = stdin(100, terminal);
+        stdin.close(PRELUDE_TIMEOUT).await.unwrap();
+        stdin.write(b"half", PRELUDE_TIMEOUT).await.unwrap();
+        stdin.close(PRELUDE_TIMEOUT).await.unwrap();
+        assert_eq!(taken(&pipe), "\x04half\x04\x04");
+        assert!(!stdin.is_closed() && !*lock(&pipe.ended), "keys can still be pressed");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_terminal_that_is_not_ready_does_not_get_the_values() {
+        let (stdin, pipe) = stdin(100, |draft| draft.terminal = Terminal::new("dumb", (80, 24)).ok());
+        assert!(stdin.begin(Some("secret".into())).await.is_err());
+        assert_eq!(taken(&pipe), "");
     }
 }

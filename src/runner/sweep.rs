@@ -4,8 +4,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::link::Directory;
-use super::spawn::Shared;
+use super::shared::Shared;
+use crate::hosts::HostRef;
 use crate::job::Job;
 
 const PERIOD: Duration = Duration::from_secs(1);
@@ -13,7 +13,7 @@ const PERIOD: Duration = Duration::from_secs(1);
 const MOST_HALVINGS: usize = 64;
 
 /// Keeps the runner within its bounds: lets finished jobs, output and idle connections go when their time has come.
-pub(super) async fn sweep<D: Directory>(shared: Arc<Shared<D>>) {
+pub(super) async fn sweep(shared: Arc<Shared>) {
     let mut tick = interval(PERIOD);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut growth = shared.growth.watch();
@@ -28,22 +28,20 @@ pub(super) async fn sweep<D: Directory>(shared: Arc<Shared<D>>) {
         }
         expire_finished(&shared);
         bound_output(&shared);
-        for lease in shared.pool.expire() {
-            lease.connection().connection.disconnect().await;
-        }
+        shared.hosts.expire().await;
     }
 }
 
 /// Makes a light connection to each host whose connection has become heavy, so that the next job need not wait for one.
-pub(super) async fn connect_ahead<D: Directory>(shared: Arc<Shared<D>>, mut heavy: mpsc::Receiver<String>) {
+pub(super) async fn connect_ahead(shared: Arc<Shared>, mut heavy: mpsc::Receiver<HostRef>) {
     while let Some(host) = heavy.recv().await {
-        if let Err(error) = shared.pool.lease(&host).await {
-            tracing::debug!(host, %error, "no connection could be made ahead");
+        if let Err(error) = shared.hosts.pool().lease(&host).await {
+            tracing::debug!(%host, %error, "no connection could be made ahead");
         }
     }
 }
 
-fn expire_finished<D: Directory>(shared: &Shared<D>) {
+fn expire_finished(shared: &Shared) {
     let mut registry = shared.registry();
     registry.clear_graves();
     let finished: Vec<Arc<Job>> = registry.finished().cloned().collect();
@@ -58,13 +56,12 @@ fn expire_finished<D: Directory>(shared: &Shared<D>) {
 
 /// Output over the total bound goes: that of finished jobs first, the oldest first; then the oldest lines of the jobs
 /// that hold most.
-fn bound_output<D: Directory>(shared: &Shared<D>) {
+fn bound_output(shared: &Shared) {
     let (finished, running): (Vec<_>, Vec<_>) = {
         let registry = shared.registry();
         (registry.finished().cloned().collect(), registry.running().cloned().collect())
     };
     let footprint = |job: &Arc<Job>| job.read_log(|log| log.ring().footprint());
-    let trim = |job: &Arc<Job>, kept| job.write_log(|log| log.ring_mut().trim(kept));
     let total = || finished.iter().chain(&running).map(footprint).sum::<usize>();
     let bound = shared.limits.buffered_bytes_total;
     let mut excess = total().saturating_sub(bound);
@@ -73,14 +70,14 @@ fn bound_output<D: Directory>(shared: &Shared<D>) {
             return;
         }
         let before = footprint(job);
-        trim(job, 0);
+        job.trim(0);
         excess = excess.saturating_sub(before.saturating_sub(footprint(job)));
     }
     for _ in 0..MOST_HALVINGS {
         let Some(largest) = running.iter().max_by_key(|job| footprint(job)).filter(|_| excess > 0) else {
             return;
         };
-        trim(largest, footprint(largest) / 2);
+        largest.trim(footprint(largest) / 2);
         excess = total().saturating_sub(bound);
     }
 }

@@ -1,9 +1,8 @@
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CertificateFault, ConfigError, KnownHostsError, TrustError};
+use super::{ConfigError, HostKeyError};
 
 /// Why no usable connection to a host could be made.
 #[derive(Debug, thiserror::Error)]
@@ -85,84 +84,24 @@ pub enum ConnectError {
     },
 }
 
-/// Why a host's key was not accepted.
-#[derive(Debug, thiserror::Error)]
-pub enum HostKeyError {
-    /// known_hosts does not list the host.
-    #[error("{host} presents a key that known_hosts does not list: {fingerprint}")]
-    Unknown {
-        /// As it would be written into known_hosts.
-        host: String,
-        /// Type and SHA-256 fingerprint.
-        fingerprint: String,
-    },
-    /// known_hosts lists the host with another key.
-    #[error(
-        "the key of {host} has changed: it presents {fingerprint}, but {}:{line} lists {listed}",
-        file.display()
-    )]
-    Changed {
-        /// As it would be written into known_hosts.
-        host: String,
-        /// Type and SHA-256 fingerprint of the key presented.
-        fingerprint: String,
-        /// Where another key is listed.
-        file: PathBuf,
-        /// On which line.
-        line: usize,
-        /// That key's SHA-256 fingerprint.
-        listed: String,
-        /// No key of the presented type is listed.
-        other_type: bool,
-    },
-    /// known_hosts marks the key as revoked.
-    #[error("the key of {host} is revoked by {}:{line}: {fingerprint}", file.display())]
-    Revoked {
-        /// As it would be written into known_hosts.
-        host: String,
-        /// Type and SHA-256 fingerprint of the key presented.
-        fingerprint: String,
-        /// Where it is revoked.
-        file: PathBuf,
-        /// On which line.
-        line: usize,
-    },
-    /// The host presents a certificate that does not vouch for it, and a key that is not listed.
-    #[error("the certificate of {host} does not hold: {fault}; its key is {fingerprint}")]
-    Certificate {
-        /// As it would be written into known_hosts.
-        host: String,
-        /// Type and SHA-256 fingerprint of the key in the certificate.
-        fingerprint: String,
-        /// Why it does not hold.
-        fault: CertificateFault,
-    },
-    /// The host proves itself with another algorithm than was agreed on.
-    #[error("the host key proof was to be {expected}, and came as {came:?}: someone may be in the middle")]
-    NotAgreed {
-        /// What came: the type of a key, or the algorithm of a signature.
-        came: String,
-        /// What was agreed on.
-        expected: String,
-    },
-    /// The host presents an RSA key that is too short to prove anything.
-    #[error("{host} presents an RSA key of {bits} bits; less than 2048 prove nothing")]
-    TooShort {
-        /// As it would be written into known_hosts.
-        host: String,
-        /// Its length.
-        bits: u32,
-    },
-    /// The key of a new host was to be accepted, and could not be written down.
-    #[error("a new host's key can't be kept")]
-    NotWritten(#[source] Box<TrustError>),
-    /// known_hosts exists and can't be read, so nothing can be trusted.
-    #[error(transparent)]
-    Unreadable(#[from] KnownHostsError),
+impl ConnectError {
+    /// Whether nobody answers, at the host or at one on the way there.
+    pub fn is_unreachable(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::HungUp { .. } => true,
+            Self::JumpHost { source, .. } => source.is_unreachable(),
+            Self::Config(_)
+            | Self::TimedOut { .. }
+            | Self::HostKey(_)
+            | Self::Auth { .. }
+            | Self::Paused { .. }
+            | Self::Protocol { .. } => false,
+        }
+    }
 }
 
 /// Why a channel can't be opened or used.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum ChannelError {
     /// The server does not open another channel on this connection (MaxSessions).
     #[error("the server refuses to open another channel")]

@@ -1,10 +1,12 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
+
+use crate::lock::lock;
 
 /// How long a user's file may take to be read.
 const FILE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -36,7 +38,7 @@ pub async fn off_runtime<T: Send + 'static>(
 
 /// Takes note of a read, unless the file hangs, or too many others do.
 fn begin(file: &Path) -> io::Result<Instant> {
-    let mut reads = READS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut reads = lock(&READS);
     let hangs = |reads: &Vec<Instant>| reads.iter().any(|began| began.elapsed() >= FILE_TIMEOUT);
     if reads.get(file).is_some_and(hangs) {
         return Err(io::Error::new(io::ErrorKind::TimedOut, "the last try to read it still hangs"));
@@ -51,7 +53,7 @@ fn begin(file: &Path) -> io::Result<Instant> {
 }
 
 fn end(file: &Path, began: Instant) {
-    let mut reads = READS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut reads = lock(&READS);
     if let Some(of_file) = reads.get_mut(file) {
         if let Some(index) = of_file.iter().position(|other| *other == began) {
             of_file.swap_remove(index);

@@ -13,7 +13,6 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::task::JoinSet;
 
-use super::config::SHORTEST_RSA;
 use super::{HostConfig, Methods};
 
 /// An SSH server inside this process, for the demo: it listens on a random loopback port, has a key of its own, lets in
@@ -48,30 +47,13 @@ impl LoopbackServer {
 
     /// How to reach it, under `name`.
     pub fn host_config(&self, name: &str) -> HostConfig {
+        let address = self.address.ip().to_string();
         HostConfig {
-            name: name.to_owned(),
-            address: self.address.ip().to_string(),
-            port: self.address.port(),
-            user: "demo".to_owned(),
             identity_files: vec![self.directory.path().join("id")],
-            certificate_files: Vec::new(),
-            passphrase: None,
-            password: None,
-            methods: Methods { keyboard_interactive: false, password: false, ..Methods::default() },
             identities_only: true,
-            agent: None,
+            methods: Methods { keyboard_interactive: false, password: false, ..Methods::default() },
             known_hosts: vec![self.directory.path().join("known_hosts")],
-            own_known_hosts: None,
-            shortest_rsa: SHORTEST_RSA,
-            host_key_algorithms: None,
-            ca_signature_algorithms: None,
-            host_key_alias: None,
-            accept_new: false,
-            hash_known_hosts: false,
-            connect_timeout: std::time::Duration::from_secs(10),
-            keepalive: std::time::Duration::from_secs(15),
-            jump: None,
-            proxy_command: None,
+            ..HostConfig::new(name, &address, self.address.port(), "demo")
         }
     }
 }

@@ -1,44 +1,34 @@
 //! Floor 1: SSH as this project needs it, and the only home of russh.
 //!
-//! A host's name becomes a [`HostConfig`] the way `ssh` resolves it; [`Connector::connect`] reaches it, with a host key
-//! that known_hosts lists or not at all; a [`Channel`] runs one exec and its events are plain data ([`ChannelEvent`]);
-//! a [`Pool`] shares connections. Every step has a time limit. [`LoopbackServer`] is a server for the demo and for
+//! | room | what is there |
+//! |---|---|
+//! | `config` | what a host's name stands for: ssh_config, as `ssh -G` tells it |
+//! | `trust` | which hosts are the ones we know: known_hosts, host keys, certificates |
+//! | `auth` | logging in: keys, agents, passwords, and whom to ask for them |
+//! | `connection` | connections, channels and what happens on them |
+//!
+//! [`connect`] makes one connection; sharing and trying again is for `hosts`. [`LoopbackServer`] is a server for the demo and for
 //! tests. This room never meets `job`.
 
-mod aliases;
 mod auth;
-mod breaker;
-mod certificate;
-mod channel;
 mod config;
 mod connection;
 mod error;
-mod expand;
-mod fallback;
 mod files;
-mod hop;
-mod host_key;
-mod key_file;
-mod known_hosts;
+mod glob;
 mod loopback;
-mod pool;
-mod proxy;
-mod secret;
-mod settings;
-mod signer;
 mod trust;
-mod watched;
 
-pub use aliases::{Aliases, Location, concrete_aliases};
-pub use certificate::{CertificateFault, CertificateRules};
-pub use channel::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
-pub use config::{ConfigError, HostConfig, HostOverrides, Methods, Resolver};
-pub use connection::{Connection, Connector, Negotiated};
-pub use error::{ChannelError, ConnectError, HostKeyError};
+pub use auth::{Answer, Askpass, Prompter, Question, Secrets};
+pub use config::{
+    Aliases, ConfigError, HostConfig, HostSettings, Location, Methods, Resolver, SecretError, SecretSource,
+    Setting, Source, concrete_aliases,
+};
+pub use connection::{Channel, ChannelEvent, ChannelReader, ChannelWriter, Connection, connect, look_at_key};
+pub use error::{ChannelError, ConnectError};
 pub use files::off_runtime;
-pub use known_hosts::{HostName, KnownHosts, KnownHostsError, Verdict};
 pub use loopback::LoopbackServer;
-pub use pool::{Connect, Lease, Pool, PoolError, PoolLimits, Pooled, Usage};
-pub use secret::{Answer, Askpass, Prompter, Question, SecretError, SecretSource, Secrets};
-pub use settings::{Setting, Source};
-pub use trust::{PresentedKey, TrustError};
+pub use trust::{
+    CertificateFault, CertificateRules, HostKeyError, HostName, KnownHosts, KnownHostsError, Negotiated,
+    PresentedKey, TrustError, Verdict,
+};

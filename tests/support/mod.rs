@@ -18,9 +18,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sshjobs::api::{
-    Access, Config, Error, Format, JobState, Limits, RunReply, RunRequest, Service, SpawnRequest, StreamArg,
-    TailReply, TailRequest,
+use sshjobs::jobs::{Access, Config, Limits};
+use sshjobs::wire::{
+    Error, Format, JobState, RunReply, RunRequest, Service, SpawnRequest, StreamArg, TailReply, TailRequest,
 };
 
 /// The name under which the tests' host is known.
@@ -69,8 +69,9 @@ pub async fn spawn(service: &Service, command: &str) -> String {
 }
 
 pub fn run_request(command: &str) -> RunRequest {
-    serde_json::from_value(serde_json::json!({"host": HOST, "command": command, "max_bytes": 262_144}))
-        .expect("a request")
+    let mut request = RunRequest::new(HOST, command);
+    request.options.max_bytes = Some(262_144);
+    request
 }
 
 pub async fn run(service: &Service, command: &str) -> Result<RunReply, Error> {
@@ -89,15 +90,15 @@ pub struct Story {
 
 impl Story {
     pub fn state(&self) -> JobState {
-        self.last.as_ref().expect("a reply").ending.state
+        self.last.as_ref().expect("a reply").standing.state
     }
 
     pub fn status(&self) -> Option<u32> {
-        self.last.as_ref().expect("a reply").ending.exit_status
+        self.last.as_ref().expect("a reply").standing.exit_status
     }
 
     pub fn signal(&self) -> Option<&str> {
-        self.last.as_ref().expect("a reply").ending.exit_signal.as_deref()
+        self.last.as_ref().expect("a reply").standing.exit_signal.as_deref()
     }
 }
 

@@ -4,46 +4,32 @@ use proptest::prelude::*;
 use tokio::time::sleep_until;
 
 use super::*;
-use crate::job::{Exit, Job, JobId, JobSpec, Nonce, Outcome, Positions, StdinPlan};
-use crate::output::{Render, RingLimits, Selection};
+use crate::job::{Caller, Change, Draft, Exit, Job, Outcome, Positions};
+use crate::output::{RingLimits, Selection};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Job {
     fn idle() -> Arc<Self> {
-        let spec = JobSpec {
-            host: "web1".into(),
-            command: "make".into(),
-            cwd: None,
-            env: Default::default(),
-            label: None,
-            stdin: StdinPlan::Open,
-            timeout: None,
-            terminal: None,
-            pace: Default::default(),
-        };
-        Arc::new(Self::new(JobId::new("web1"), spec, Nonce::new(), RingLimits::default()))
+        let spec = Draft::new("web1", "make").try_into().expect("it can be");
+        Arc::new(Self::new(Caller::local(), spec, RingLimits::default()))
     }
 
     fn say(&self, text: &str) {
-        self.write_log(|log| log.append(Stream::Stdout, text.as_bytes()));
+        self.print(Stream::Stdout, text);
+    }
+
+    fn print(&self, stream: Stream, text: &str) {
+        self.record(&[Change::Append(stream, text.to_owned().into())], Instant::now());
     }
 
     fn exit(&self) {
-        self.write_log(|log| log.end(Outcome::Ended(Exit::Status(0))));
+        self.end(Outcome::Ended(Exit::Status(0)));
     }
 }
 
 fn from(cursor: u64) -> PageQuery {
-    PageQuery {
-        cursor: LineNo::new(cursor),
-        selection: Selection::Both,
-        max_lines: 500,
-        max_bytes: 32 << 10,
-        line_bytes: 1,
-        render: Render::Clean,
-        keep: Default::default(),
-    }
+    PageQuery::after(LineNo::new(cursor))
 }
 
 fn plain() -> Wait {
@@ -320,7 +306,7 @@ proptest! {
                     at += Duration::from_millis(*gap);
                     sleep_until(at).await;
                     match event {
-                        Some((stream, text)) => job.write_log(|log| log.append(*stream, text.as_bytes())),
+                        Some((stream, text)) => job.print(*stream, text),
                         None => return job.exit(),
                     }
                 }

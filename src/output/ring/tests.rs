@@ -213,3 +213,43 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_ring_that_is_resumed_answers_as_one_that_lost_what_came_before() {
+    let chunks: [(Stream, &[u8]); 4] = [
+        (Stream::Stdout, "é one\r\n".as_bytes()),
+        (Stream::Stderr, b"\x1b[1mtwo\x1b[0m\n"),
+        (Stream::Stdout, b"three\n"),
+        (Stream::Stderr, "fünf\n".as_bytes()),
+    ];
+    let mut whole = Ring::new(RingLimits::default());
+    for (stream, bytes) in &chunks[..2] {
+        whole.append(*stream, bytes, 0);
+    }
+    let mut resumed = Ring::resumed(RingLimits::default(), &whole.origin());
+    whole.forget(Selection::Both);
+    for (stream, bytes) in &chunks[2..] {
+        whole.append(*stream, bytes, 0);
+        resumed.append(*stream, bytes, 0);
+    }
+    let newest = whole.newest();
+    for selection in [Selection::Both, Selection::Only(Stream::Stdout), Selection::Only(Stream::Stderr)] {
+        let lines = |ring: &Ring| {
+            ring.lines_after(LineNo::START, selection).map(|line| line.line_no).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(&resumed), lines(&whole));
+        assert_eq!(
+            resumed.dropped_after(LineNo::START, selection),
+            whole.dropped_after(LineNo::START, selection)
+        );
+        for unit in [Unit::Lines, Unit::Chars, Unit::Bytes] {
+            for render in [Render::Raw, Render::Clean] {
+                assert_eq!(
+                    resumed.extent(newest, selection, unit, render),
+                    whole.extent(newest, selection, unit, render)
+                );
+            }
+        }
+    }
+    assert_eq!(resumed.origin(), whole.origin());
+}

@@ -1,0 +1,127 @@
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::HostError;
+use crate::lock::lock;
+use crate::nearest::nearest;
+use crate::ssh::{
+    Aliases, ConnectError, HostConfig, Location, Resolver, Setting, concrete_aliases, off_runtime,
+};
+
+/// The longest name that DNS knows.
+const LONGEST_NAME: usize = 255;
+/// For how long a name stands for what it stood for: each look costs a run of `ssh -G`.
+const RESOLVED_FOR: Duration = Duration::from_secs(2);
+
+/// Which hosts a caller may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Those of the configuration and of ssh_config, unless the configuration allows any.
+    Listed,
+    /// Any, as with ssh.
+    Any,
+}
+
+/// Which hosts there are, and how each is reached.
+pub struct HostBook {
+    resolver: Resolver,
+    access: Access,
+    /// Hosts that no configuration lists, such as the demo's.
+    given: BTreeMap<String, HostConfig>,
+    resolved: Mutex<HashMap<String, (Instant, HostConfig)>>,
+}
+
+impl HostBook {
+    /// A book of the hosts that `resolver` knows.
+    pub fn new(resolver: Resolver, access: Access) -> Self {
+        Self { resolver, access, given: BTreeMap::new(), resolved: Mutex::default() }
+    }
+
+    /// Adds a host that no configuration lists.
+    #[must_use]
+    pub fn with_given(mut self, host: HostConfig) -> Self {
+        self.given.insert(host.name.clone(), host);
+        self
+    }
+
+    /// Every host by name, in order, with the places where it is listed.
+    pub async fn listed(&self) -> Result<BTreeMap<String, Vec<String>>, HostError> {
+        let mut listed: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for name in self.resolver.settings.keys() {
+            listed.entry(name.clone()).or_default().push(format!("[hosts.{name}]"));
+        }
+        for (name, Location { file, line }) in self.aliases().await? {
+            listed.entry(name).or_default().push(format!("{}:{line}", file.display()));
+        }
+        for name in self.given.keys() {
+            listed.entry(name.clone()).or_default();
+        }
+        Ok(listed)
+    }
+
+    /// The words to find a host by.
+    pub fn tags(&self, name: &str) -> &[String] {
+        self.resolver.settings.get(name).map_or(&[], |settings| &settings.tags)
+    }
+
+    /// What is set for a host, and where.
+    pub async fn settings(&self, name: &str) -> Vec<Setting> {
+        if self.given.contains_key(name) {
+            return Vec::new();
+        }
+        // Whoever resolves the host is told why it can't be.
+        self.resolver.settings(name).await.unwrap_or_default()
+    }
+
+    async fn aliases(&self) -> Result<Aliases, HostError> {
+        let file = self.resolver.ssh_config.clone();
+        let path = file.clone().unwrap_or_else(|| "ssh_config".into());
+        let read = off_runtime(&path, move || concrete_aliases(file.as_deref())).await;
+        read.and_then(|aliases| aliases).map_err(|error| HostError::Unreadable(Arc::new(error)))
+    }
+
+    /// Refuses a host that callers may not name.
+    pub async fn check(&self, name: &str) -> Result<(), HostError> {
+        if name.len() > LONGEST_NAME {
+            return Err(HostError::LongName(name.len()));
+        }
+        if self.access == Access::Any
+            || self.given.contains_key(name)
+            || self.resolver.settings.contains_key(name)
+        {
+            return Ok(());
+        }
+        let names = self.listed().await?;
+        if names.contains_key(name) {
+            return Ok(());
+        }
+        let nearest = nearest(name, names.keys().map(String::as_str)).map(str::to_owned);
+        Err(HostError::Unknown { name: name.to_owned(), nearest })
+    }
+
+    /// The listed host that a name which is not listed was most likely meant to be.
+    pub async fn nearest(&self, name: &str) -> Option<String> {
+        let names = self.listed().await.ok().filter(|names| !names.contains_key(name))?;
+        nearest(name, names.keys().map(String::as_str)).map(str::to_owned)
+    }
+
+    /// What a name stands for now, or stood for two seconds ago at most.
+    pub async fn resolve(&self, name: &str) -> Result<HostConfig, ConnectError> {
+        if let Some(host) = self.given.get(name) {
+            return Ok(host.clone());
+        }
+        if let Some((_, known)) =
+            lock(&self.resolved).get(name).filter(|(when, _)| when.elapsed() < RESOLVED_FOR)
+        {
+            return Ok(known.clone());
+        }
+        let host = self.resolver.resolve(name).await?;
+        let mut resolved = lock(&self.resolved);
+        resolved.retain(|_, (when, _)| when.elapsed() < RESOLVED_FOR);
+        resolved.insert(name.to_owned(), (Instant::now(), host.clone()));
+        Ok(host)
+    }
+}

@@ -1,0 +1,159 @@
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::breaker::{Breaker, Paused};
+use crate::job::Caller;
+use crate::lock::lock;
+use crate::ssh::{self, ConnectError, Connection, HostConfig, PresentedKey, Prompter, Secrets};
+
+/// How often a server that hangs up at once is tried, and the pause after the first time; each further one is twice as long.
+const MOST_TRIES: u32 = 7;
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// After this many times ConnectTimeout it is not tried again.
+const TRIES_FACTOR: u32 = 3;
+
+/// Makes connections. Hosts that lie behind the same jump host share one connection to it.
+pub(super) struct Connector {
+    secrets: Mutex<HashMap<Caller, Arc<Secrets>>>,
+    breaker: Breaker,
+    jumps: Mutex<HashMap<(Caller, HostConfig), Arc<JumpHost>>>,
+}
+
+/// A connection to a jump host while somebody uses it. Locked while connecting, so that one caller does it for all.
+type JumpHost = tokio::sync::Mutex<Known>;
+
+/// A connection to a jump host, or why there is none, which others may be told, too.
+type JumpHostResult = Result<Arc<Connection>, Arc<ConnectError>>;
+
+#[derive(Default)]
+struct Known {
+    connection: Weak<Connection>,
+    /// Last failure, shared by callers who waited for that attempt.
+    failure: Option<(Instant, Arc<ConnectError>)>,
+}
+
+impl Connector {
+    /// A connector on which the local caller's logins ask `prompter`.
+    pub(super) fn asking(prompter: Option<Arc<dyn Prompter>>) -> Self {
+        let local = (Caller::local(), Arc::new(Secrets::asking(prompter)));
+        Self {
+            secrets: Mutex::new(HashMap::from([local])),
+            breaker: Breaker::default(),
+            jumps: Mutex::default(),
+        }
+    }
+
+    fn secrets(&self, caller: &Caller) -> Arc<Secrets> {
+        Arc::clone(lock(&self.secrets).entry(caller.clone()).or_default())
+    }
+
+    /// Reaches the host, through others if it is configured so, checks the key of each, and logs in.
+    ///
+    /// Each step has the host's own time limit; a login is never tried twice. Dropping the future closes everything.
+    pub(super) async fn connect(
+        &self,
+        caller: &Caller,
+        host: &HostConfig,
+    ) -> Result<Connection, ConnectError> {
+        let route = host.route();
+        self.breaker.check(&route).map_err(|Paused { times, wait }| ConnectError::Paused {
+            host: host.name.clone(),
+            user: host.user.clone(),
+            times,
+            wait,
+        })?;
+        let connected = self.connect_patiently(caller, host).await;
+        match &connected {
+            Ok(_) => self.breaker.note(&route, true),
+            Err(ConnectError::Auth { .. }) => self.breaker.note(&route, false),
+            Err(_) => {}
+        }
+        connected
+    }
+
+    /// A server that is busy with others' logins hangs up on newcomers at random (MaxStartups). Nothing was shown or tried then,
+    /// so it is tried again, after a pause that grows and differs from everybody else's.
+    async fn connect_patiently(
+        &self,
+        caller: &Caller,
+        host: &HostConfig,
+    ) -> Result<Connection, ConnectError> {
+        let (mut tries, began, secrets) = (1, Instant::now(), self.secrets(caller));
+        loop {
+            let via = self.via(caller, host).await?;
+            match ssh::connect(host, via, &secrets).await {
+                Err(ConnectError::HungUp { .. })
+                    if tries < MOST_TRIES
+                        && began.elapsed() < host.connect_timeout * TRIES_FACTOR
+                        && host.proxy_command.is_none() =>
+                {
+                    sleep(FIRST_PAUSE.mul_f64(f64::from(1 << (tries - 1)) * rand::random_range(0.5..1.5)))
+                        .await;
+                    tries += 1;
+                }
+                Err(ConnectError::HungUp { host, .. }) => return Err(ConnectError::HungUp { host, tries }),
+                connected => return connected,
+            }
+        }
+    }
+
+    /// Asks a host for its key, without logging in. Jump hosts on the way must be known, and are logged in to.
+    pub(super) async fn look_at_key(
+        &self,
+        caller: &Caller,
+        host: &HostConfig,
+    ) -> Result<PresentedKey, ConnectError> {
+        ssh::look_at_key(host, self.via(caller, host).await?).await
+    }
+
+    /// The jump host that a host is reached through, if there is one.
+    async fn via(&self, caller: &Caller, host: &HostConfig) -> Result<Option<Arc<Connection>>, ConnectError> {
+        let Some(jump) = host.jump.as_deref().filter(|_| host.proxy_command.is_none()) else {
+            return Ok(None);
+        };
+        let on_the_way = |source| ConnectError::JumpHost { host: jump.name.clone(), source };
+        self.jump_host(caller, jump).await.map(Some).map_err(on_the_way)
+    }
+
+    /// A connection to a jump host: the one there is, or a new one.
+    fn jump_host<'a>(
+        &'a self,
+        caller: &'a Caller,
+        host: &'a HostConfig,
+    ) -> Pin<Box<dyn Future<Output = JumpHostResult> + Send + 'a>> {
+        Box::pin(async move {
+            let entry = {
+                let mut jumps = lock(&self.jumps);
+                Arc::clone(jumps.entry((caller.clone(), host.clone())).or_default())
+            };
+            let came = Instant::now();
+            let mut known = entry.lock().await;
+            if let Some((_, error)) = known.failure.as_ref().filter(|(when, _)| *when >= came) {
+                return Err(Arc::clone(error));
+            }
+            if let Some(live) = known.connection.upgrade().filter(|connection| !connection.is_closed()) {
+                return Ok(live);
+            }
+            match self.connect(caller, host).await {
+                Ok(connection) => {
+                    tracing::info!(host = host.name, "connected to a jump host");
+                    let connection = Arc::new(connection);
+                    *known = Known { connection: Arc::downgrade(&connection), failure: None };
+                    Ok(connection)
+                }
+                Err(error) => {
+                    let error = Arc::new(error);
+                    known.failure = Some((Instant::now(), Arc::clone(&error)));
+                    drop(known);
+                    // Whoever waits has the entry already; for others it is as if it had never been tried.
+                    lock(&self.jumps).remove(&(caller.clone(), host.clone()));
+                    Err(error)
+                }
+            }
+        })
+    }
+}

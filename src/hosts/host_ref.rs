@@ -1,0 +1,25 @@
+use std::fmt;
+
+use crate::job::{Caller, Job};
+
+/// A host as one caller reaches it: with that caller's secrets, over connections of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostRef {
+    /// Who.
+    pub caller: Caller,
+    /// What the caller calls the host.
+    pub name: String,
+}
+
+impl HostRef {
+    /// The host of a job, as its caller reaches it.
+    pub fn of(job: &Job) -> Self {
+        Self { caller: job.caller.clone(), name: job.spec.host.clone() }
+    }
+}
+
+impl fmt::Display for HostRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}

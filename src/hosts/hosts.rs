@@ -1,0 +1,72 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::connector::Connector;
+use super::{HostBook, HostRef, Lease, Link, Linker, Pool, PoolError, PoolLimits, Pooled};
+use crate::ssh::{ConnectError, PresentedKey, Prompter};
+
+/// Hosts and the connections to them, for jobs, for `trust` and for probing.
+pub struct Hosts {
+    book: Arc<HostBook>,
+    pool: Pool<Linker>,
+}
+
+/// At shutdown: how long connections may take to say goodbye.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+impl Hosts {
+    /// Hosts to which there are no connections yet. The local caller's logins ask `prompter`; those of others, nobody.
+    pub fn new(book: HostBook, limits: PoolLimits, prompter: Option<Arc<dyn Prompter>>) -> Self {
+        let book = Arc::new(book);
+        let linker = Linker { book: Arc::clone(&book), connector: Connector::asking(prompter) };
+        Self { book, pool: Pool::new(linker, limits) }
+    }
+
+    /// The hosts by name.
+    pub fn book(&self) -> &HostBook {
+        &self.book
+    }
+
+    /// The connections.
+    pub fn pool(&self) -> &Pool<Linker> {
+        &self.pool
+    }
+
+    /// A connection to `host` to look at, made if there is none that answers.
+    pub async fn probe(&self, host: &HostRef) -> Result<Lease<Arc<Link>>, PoolError<ConnectError>> {
+        match self.live(host) {
+            Some(lease) if lease.connection().answers().await => Ok(lease),
+            _ => self.pool.lease(host).await,
+        }
+    }
+
+    /// A live connection to `host`, if there is one.
+    pub fn live(&self, host: &HostRef) -> Option<Lease<Arc<Link>>> {
+        self.pool.borrow(host, |_| true)
+    }
+
+    /// Asks a host for its key, without logging in to it. Jump hosts on the way must be known, and are logged in to.
+    pub async fn look_at_key(&self, host: &HostRef) -> Result<PresentedKey, ConnectError> {
+        let config = self.book.resolve(&host.name).await?;
+        self.pool.connect().connector.look_at_key(&host.caller, &config).await
+    }
+
+    /// Gives up connections that have been idle for too long.
+    pub async fn expire(&self) {
+        for lease in self.pool.expire() {
+            lease.connection().connection.disconnect().await;
+        }
+    }
+
+    /// Closes every connection, within two seconds.
+    pub async fn disconnect(&self) {
+        let mut goodbyes = JoinSet::new();
+        for lease in self.pool.drain().into_iter().filter(|lease| !lease.connection().is_suspect()) {
+            goodbyes.spawn(async move { lease.connection().connection.disconnect().await });
+        }
+        drop(timeout(GOODBYE, goodbyes.join_all()).await);
+    }
+}

@@ -1,0 +1,97 @@
+use std::sync::Mutex;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::lock::lock;
+use crate::ssh::{Channel, ChannelError, Connection};
+
+/// A channel that is opened ahead while jobs come and go, so that the next command costs one round trip and not two. It is kept
+/// for some seconds after the last of them.
+#[derive(Default)]
+pub(super) struct Spare(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    channel: Ahead,
+    /// How many jobs run on the connection.
+    jobs: usize,
+}
+
+#[derive(Default)]
+enum Ahead {
+    #[default]
+    None,
+    Opening,
+    Ready(Channel),
+    /// The server has refused one: it is not asked again.
+    Refused,
+}
+
+/// A channel on which nothing runs yet.
+pub struct Opened {
+    /// The channel.
+    pub channel: Channel,
+    /// It was opened ahead: then the server may have closed it unnoticed.
+    pub was_spare: bool,
+}
+
+/// How long after the last job a spare channel is kept.
+const KEPT: Duration = Duration::from_secs(5);
+
+impl Spare {
+    /// The spare channel, if there is one that is still good.
+    pub(super) fn take(&self) -> Option<Opened> {
+        let mut channel = {
+            let state = &mut *lock(&self.0);
+            match std::mem::take(&mut state.channel) {
+                Ahead::Ready(channel) => channel,
+                other @ (Ahead::None | Ahead::Opening | Ahead::Refused) => {
+                    state.channel = other;
+                    return None;
+                }
+            }
+        };
+        (!channel.is_closed()).then_some(Opened { channel, was_spare: true })
+    }
+
+    /// Opens a channel for the next job, unless there is one. Must not be cancelled, or the server would keep a channel that
+    /// nobody knows.
+    pub(super) async fn refill(&self, connection: &Connection) {
+        {
+            let state = &mut *lock(&self.0);
+            if !matches!(state.channel, Ahead::None) {
+                return;
+            }
+            state.channel = Ahead::Opening;
+        }
+        let opened = connection.open().await;
+        lock(&self.0).channel = match opened {
+            Ok(channel) => Ahead::Ready(channel),
+            Err(ChannelError::OpenRefused) => Ahead::Refused,
+            // Whoever needs a channel next is told.
+            Err(_) => Ahead::None,
+        };
+    }
+
+    pub(super) fn job_begins(&self) {
+        lock(&self.0).jobs += 1;
+    }
+
+    /// A job has ended. Some seconds after the last one the spare channel goes; nobody needs to wait for that.
+    pub(super) async fn job_ends(&self) {
+        {
+            let state = &mut *lock(&self.0);
+            state.jobs -= 1;
+            if state.jobs > 0 {
+                return;
+            }
+        }
+        sleep(KEPT).await;
+        let is_idle = lock(&self.0).jobs == 0;
+        if is_idle && let Some(Opened { channel, .. }) = self.take() {
+            // A connection that is lost needs no closing.
+            channel.close().await.ok();
+        }
+    }
+}

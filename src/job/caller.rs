@@ -1,0 +1,31 @@
+use std::fmt;
+use std::sync::Arc;
+
+/// Who makes a call: the owner of the jobs, idempotency keys, cursors, prompts and secrets that come of it.
+///
+/// What one caller owns, another neither sees nor changes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Caller(Arc<str>);
+
+impl Caller {
+    /// The caller with this name.
+    pub fn new(name: &str) -> Self {
+        Self(name.into())
+    }
+
+    /// Whoever started the process.
+    pub fn local() -> Self {
+        Self::new("local")
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,73 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+
+use super::{Exit, Signal};
+use crate::output::Stream;
+
+/// Where a job runs: what happens there comes as events, and its [`Controls`] reach back.
+///
+/// A channel of an attached job is one; a script of a test another.
+pub trait FarEnd: Send {
+    /// The next event. After [`FarEvent::Closed`], [`FarEvent::Lost`] and [`FarEvent::Detached`] nothing more is asked for.
+    ///
+    /// Cancel safe. Must be called without delay: events nobody takes may hold up other jobs.
+    fn next(&mut self) -> impl Future<Output = FarEvent> + Send;
+}
+
+/// What can happen at a far end. The events of the end come in any order, and data may follow an exit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FarEvent {
+    /// The host runs the command.
+    Started,
+    /// The host refuses to run the command.
+    Refused,
+    /// Bytes that the command wrote.
+    Data(Stream, Bytes),
+    /// No more data will come.
+    Eof,
+    /// How the command ended.
+    Exit(Exit),
+    /// Nothing more will come.
+    Closed,
+    /// The way to the host is gone, and with it whatever else would have come.
+    Lost,
+    /// The way to the host is given up; the job goes on there, and can be found again.
+    Detached,
+}
+
+/// What can be done to a job at its far end. Every call is bounded in time, but for [`write`](Self::write).
+pub trait Controls: Send + Sync {
+    /// Sends some of `data` to stdin and returns how many bytes went; waits while the far end takes none.
+    ///
+    /// Cancel safe: nothing was sent when the future is dropped.
+    fn write<'a>(&'a self, data: &'a [u8]) -> BoxFuture<'a, Result<usize, FarEndError>>;
+
+    /// Ends stdin.
+    fn eof(&self) -> BoxFuture<'_, Result<(), FarEndError>>;
+
+    /// Asks for the command to be signalled. There is no answer: a far end may ignore it silently.
+    fn signal(&self, signal: Signal) -> BoxFuture<'_, Result<(), FarEndError>>;
+
+    /// Tells the terminal's new size in columns and rows.
+    fn resize(&self, size: (u32, u32)) -> BoxFuture<'_, Result<(), FarEndError>>;
+
+    /// Gives the far end up.
+    fn close(&self) -> BoxFuture<'_, Result<(), FarEndError>>;
+
+    /// Whether the job goes on when this process ends, so that a shutdown leaves it alone.
+    fn outlives_us(&self) -> bool;
+}
+
+/// Why a far end could not be reached.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FarEndError {
+    /// The way there is gone.
+    #[error("the connection is lost")]
+    ConnectionLost,
+    /// It did not answer in time.
+    #[error("the server did not answer within {0:?}")]
+    TimedOut(Duration),
+}

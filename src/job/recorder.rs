@@ -1,0 +1,178 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{Exit, FarEvent, Outcome, Prelude};
+use crate::output::Stream;
+
+/// Turns what happens at a far end into changes of the job's log. Pure: it is handed the time, and waits for nobody.
+///
+/// A job is over when its far end is closed or lost, or when the command has exited and nothing more comes for the drain
+/// time, as when a background child keeps its streams open.
+#[derive(Debug)]
+pub struct Recorder {
+    prelude: Prelude,
+    announcements: u32,
+    drain: Duration,
+    exited: Option<Exited>,
+    eof: bool,
+    /// Nothing has come yet, so a refusal can only be that of the command.
+    may_be_refused: bool,
+}
+
+#[derive(Debug)]
+struct Exited {
+    exit: Exit,
+    at: Instant,
+    last_event: Instant,
+}
+
+/// A change of a job's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The command runs.
+    Started,
+    /// The host has told the job's process group.
+    ProcessGroup(u32),
+    /// Bytes of the command's own.
+    Append(Stream, Bytes),
+    /// Nothing more comes on either stream: unfinished lines become lines.
+    FinishStreams,
+}
+
+/// How recording ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The job is over.
+    Outcome(Outcome),
+    /// The job goes on, and somebody else may record it.
+    Detached,
+}
+
+/// What comes of an event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// To be made in this order.
+    pub changes: Vec<Change>,
+    /// Whether that was all.
+    pub end: Option<End>,
+}
+
+/// A background child that never falls silent can't hold a job open for more than this many drain times.
+const MAX_DRAINS: u32 = 30;
+
+impl Recorder {
+    /// A recorder that takes `prelude` out of stdout.
+    pub fn new(prelude: Prelude, drain: Duration) -> Self {
+        Self { prelude, announcements: 0, drain, exited: None, eof: false, may_be_refused: true }
+    }
+
+    /// Takes what happened at `now`.
+    pub fn take(&mut self, event: FarEvent, now: Instant) -> Recorded {
+        if let Some(exited) = &mut self.exited {
+            exited.last_event = now;
+        }
+        let was_first = self.may_be_refused;
+        if !matches!(event, FarEvent::Eof) {
+            self.may_be_refused = false;
+        }
+        match event {
+            FarEvent::Started => Recorded::of(vec![Change::Started]),
+            FarEvent::Data(Stream::Stdout, bytes) => self.stdout(bytes),
+            FarEvent::Data(Stream::Stderr, bytes) => {
+                Recorded::of(vec![Change::Append(Stream::Stderr, bytes)])
+            }
+            FarEvent::Eof => self.end_of_file(),
+            FarEvent::Exit(exit) => self.exit_told(exit, now),
+            FarEvent::Refused if was_first => self.end(End::Outcome(Outcome::Refused)),
+            FarEvent::Refused => Recorded::default(),
+            FarEvent::Closed => self.drained(),
+            FarEvent::Lost => self.lost(),
+            FarEvent::Detached => self.end(End::Detached),
+        }
+    }
+
+    /// When the job is over, whether its far end is closed or not: once the command has exited and nothing more comes.
+    pub fn drain_ends_at(&self) -> Option<Instant> {
+        let exited = self.exited.as_ref()?;
+        Some((exited.last_event + self.drain).min(exited.at + self.drain * MAX_DRAINS))
+    }
+
+    /// What comes of it when that moment is there.
+    pub fn drained(&mut self) -> Recorded {
+        let outcome = self.exit().map_or(Outcome::Closed, Outcome::Ended);
+        self.end(End::Outcome(outcome))
+    }
+
+    /// The far end was held back until `now`: that is no time in which it was silent.
+    pub fn was_held(&mut self, now: Instant) {
+        if let Some(exited) = &mut self.exited {
+            (exited.at, exited.last_event) = (now, now);
+        }
+    }
+
+    /// How the command ended, if the far end has told.
+    pub fn exit(&self) -> Option<Exit> {
+        self.exited.as_ref().map(|exited| exited.exit.clone())
+    }
+
+    /// How often the host has told the job's process group.
+    pub fn announcements(&self) -> u32 {
+        self.announcements
+    }
+
+    fn stdout(&mut self, bytes: Bytes) -> Recorded {
+        let (own, process_group) = self.prelude.strip(bytes);
+        let mut changes = Vec::with_capacity(2);
+        if !own.is_empty() {
+            changes.push(Change::Append(Stream::Stdout, own));
+        }
+        if let Some(id) = process_group {
+            self.announcements += 1;
+            changes.push(Change::ProcessGroup(id));
+        }
+        Recorded::of(changes)
+    }
+
+    fn end_of_file(&mut self) -> Recorded {
+        self.eof = true;
+        let mut changes = self.held_back();
+        changes.push(Change::FinishStreams);
+        Recorded::of(changes)
+    }
+
+    /// The first word on how the command ended counts.
+    fn exit_told(&mut self, exit: Exit, now: Instant) -> Recorded {
+        self.exited.get_or_insert(Exited { exit, at: now, last_event: now });
+        Recorded::default()
+    }
+
+    /// A connection lost after exit and end of file has taken nothing with it.
+    fn lost(&mut self) -> Recorded {
+        let outcome = match self.exit() {
+            Some(exit) if self.eof => Outcome::Ended(exit),
+            exit => Outcome::Lost(exit),
+        };
+        self.end(End::Outcome(outcome))
+    }
+
+    fn end(&mut self, end: End) -> Recorded {
+        Recorded { changes: self.held_back(), end: Some(end) }
+    }
+
+    /// What the prelude held back was the command's own.
+    fn held_back(&mut self) -> Vec<Change> {
+        let held = self.prelude.finish();
+        if held.is_empty() { Vec::new() } else { vec![Change::Append(Stream::Stdout, held.into())] }
+    }
+}
+
+impl Recorded {
+    fn of(changes: Vec<Change>) -> Self {
+        Self { changes, end: None }
+    }
+}
+
+#[cfg(test)]
+mod tests;

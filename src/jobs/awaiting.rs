@@ -1,0 +1,27 @@
+use std::time::Duration;
+
+use super::door::Verb;
+use super::{Job, Selection};
+use crate::job::AwaitsStdin;
+use crate::output::looks_like_prompt;
+
+/// How long an unfinished line must stand before it may be a prompt.
+const SILENCE: Duration = Duration::from_millis(200);
+
+impl Job {
+    /// Whether it seems to wait for input: its line is unfinished, it is silent, and a process of it was found reading its stdin.
+    /// Where the host can't tell, or one of them waits for who knows what, the shape of a prompt decides.
+    pub async fn awaits_input(&self, selection: Selection) -> bool {
+        let Some(text) = self.job.read_log(|log| log.silent_partial(selection, SILENCE)) else {
+            return false;
+        };
+        if self.is_stdin_closed().unwrap_or(true) {
+            return false;
+        }
+        match self.enter(Verb::Read).runner.awaits_stdin(&self.job).await {
+            Some(AwaitsStdin::Yes) => true,
+            Some(AwaitsStdin::No) => false,
+            Some(AwaitsStdin::Perhaps) | None => looks_like_prompt(&text),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+use std::time::Duration;
+
+use secrecy::SecretString;
+
+use super::door::{Door, Verb};
+use super::{Error, Follow, Job, Pace, Stdin, Terminal};
+use crate::job::{Draft, check_word};
+
+/// A command to be run as a job, built step by step and started with [`spawn`](Self::spawn).
+#[must_use = "nothing is started before `spawn`"]
+pub struct Command {
+    door: Door,
+    draft: Draft,
+    key: Option<String>,
+    patience: Duration,
+}
+
+/// How long a host may take to start a command, unless the caller says otherwise.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Command {
+    pub(super) fn new(door: Door, host: String, command: String) -> Self {
+        Self { door, draft: Draft::new(host, command), key: None, patience: PATIENCE }
+    }
+
+    /// Runs it in this directory; relative to the home directory, where `~` leads too. When there is none, the job exits with 125.
+    pub fn cwd(mut self, directory: impl Into<String>) -> Self {
+        self.draft.cwd = Some(directory.into());
+        self
+    }
+
+    /// Sets a variable. Its value travels on stdin and appears in no process list.
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<SecretString>) -> Self {
+        self.draft.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// What it reads; [`Stdin::Open`] for later writes is the default.
+    pub fn stdin(mut self, stdin: Stdin) -> Self {
+        self.draft.stdin = stdin;
+        self
+    }
+
+    /// Ends the whole process tree after this long; a millisecond to a year.
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.draft.timeout = Some(limit);
+        self
+    }
+
+    /// Runs it on a pseudo-terminal; all output is then stdout.
+    pub fn terminal(mut self, terminal: Terminal) -> Self {
+        self.draft.terminal = Some(terminal);
+        self
+    }
+
+    /// A word to find the job by, up to 200 characters.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.draft.label = Some(label.into());
+        self
+    }
+
+    /// A second command of the same caller's with the same key, up to 200 characters, is the first one's job.
+    pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
+        self.key = Some(key.into());
+        self
+    }
+
+    /// How long [`spawn`](Self::spawn) waits for the host, a minute unless said; then the job is left starting.
+    pub fn start_within(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Starts the job and returns once the host runs it.
+    ///
+    /// Cancelled before the command was sent, nothing is started; later, the job goes on and
+    /// [`list`](super::Jobs::list) has it.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] when it can't be, whatever the host is; [`Error::Host`] when the host can't be named; [`Error::Spawn`] when
+    /// the host can't be reached or does not run it.
+    pub async fn spawn(self) -> Result<Job, Error> {
+        let Self { door, draft, key, patience } = self;
+        check_word("idempotency_key", key.as_deref())?;
+        let host = draft.host.clone();
+        let spec = draft.try_into()?;
+        let (inside, host) = door.enter_for_host(Verb::Spawn, &host).await?;
+        let spawned = inside.runner.spawn(door.caller(), spec, key.as_deref(), patience).await;
+        let spawned = match spawned {
+            Ok(job) => Ok(job),
+            Err(source) => {
+                let nearest = if source.is_unreachable() {
+                    inside.hosts.book().nearest(&host.name).await
+                } else {
+                    None
+                };
+                Err(Error::Spawn { host: host.name.clone(), nearest, source })
+            }
+        };
+        inside.last_errors.note(&host, spawned.as_ref().err());
+        spawned.map(|job| Job { door: door.clone(), job })
+    }
+
+    /// Starts the job for one follower. The far end is held back while the follower is behind, as by a pipe, so that nothing is
+    /// lost; the job has a connection to itself. Dropping the [`Follow`] lets the job run on freely.
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn).
+    pub async fn follow(mut self) -> Result<Follow, Error> {
+        self.draft.pace = Pace::OfFollower;
+        Ok(self.spawn().await?.follow())
+    }
+}

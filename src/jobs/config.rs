@@ -1,0 +1,220 @@
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy;
+use serde::Deserialize;
+
+use crate::nearest::nearest;
+use crate::runner::Limits;
+use crate::ssh::HostSettings;
+
+/// The program's configuration, a TOML file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// The bounds within which jobs run.
+    pub limits: Limits,
+    /// What a call uses that does not say.
+    pub defaults: Defaults,
+    /// Hosts by name, over what ssh_config says of them.
+    pub hosts: BTreeMap<String, HostSettings>,
+    /// Whether agents may name any host, as a person with ssh may.
+    pub allow_any_host: bool,
+    /// Whether a ProxyCommand of ssh_config may be run on this machine to reach a host.
+    pub allow_proxy_command: bool,
+    /// The ssh_config file instead of the user's and the system's.
+    pub ssh_config: Option<PathBuf>,
+    /// More arguments for `ssh -G`, which resolves host names; not from a file.
+    #[serde(skip)]
+    pub ssh_arguments: Vec<String>,
+}
+
+/// What a call uses that does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Defaults {
+    /// Lines in one page.
+    pub max_lines: u32,
+    /// Bytes of text in one reply.
+    pub max_bytes: u32,
+    /// How long running a command to its end waits, in milliseconds.
+    pub run_wait_ms: u32,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self { max_lines: 500, max_bytes: 32 << 10, run_wait_ms: 30_000 }
+    }
+}
+
+/// Why a configuration file was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigFileError {
+    /// It can't be read.
+    #[error("can't read {}: {source}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It has a mistake.
+    #[error("{}:{line}: {message}", file.display())]
+    Mistake {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong, with the nearest known key for a misspelt one.
+        message: String,
+    },
+}
+
+impl Config {
+    /// Reads `file`; without one the user's own (`$XDG_CONFIG_HOME/sshjobs/config.toml`), which need not exist.
+    pub fn load(file: Option<&Path>) -> Result<Self, ConfigFileError> {
+        let (path, optional) = match file {
+            Some(file) => (file.to_owned(), false),
+            None => match etcetera::choose_base_strategy() {
+                Ok(base) => (base.config_dir().join("sshjobs/config.toml"), true),
+                Err(_) => return Ok(Self::default()),
+            },
+        };
+        match std::fs::read_to_string(&path) {
+            Ok(text) => Self::parse(&path, &text),
+            Err(error) if optional && error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(source) => Err(ConfigFileError::Unreadable { file: path, source }),
+        }
+    }
+
+    /// Reads a configuration's text; `file` is for errors.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, ConfigFileError> {
+        let mistake = |line, message| ConfigFileError::Mistake { file: file.to_owned(), line, message };
+        let config: Self = toml::from_str(text).map_err(|error| {
+            let at = error.span().map_or(0, |span| span.start);
+            mistake(line_of(text, at), explain(error.message()))
+        })?;
+        match config.limits.mistake() {
+            Some(message) => {
+                let key = message.split(' ').next().unwrap_or_default();
+                let at = text.find(key).unwrap_or(0);
+                Err(mistake(line_of(text, at), message))
+            }
+            None => Ok(config),
+        }
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|&byte| byte == b'\n').count() + 1
+}
+
+/// Shortens serde's list of all fields to the nearest one.
+fn explain(message: &str) -> String {
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let (Some(unknown), true) = (quoted.next(), message.starts_with("unknown field")) else {
+        return in_words(message);
+    };
+    match nearest(unknown, quoted) {
+        Some(known) => format!("unknown key {unknown:?}; did you mean {known:?}?"),
+        None => format!("unknown key {unknown:?}"),
+    }
+}
+
+/// Says what is expected in words that are not Rust's.
+fn in_words(message: &str) -> String {
+    let (start, expected) = message.rsplit_once("expected ").unwrap_or((message, ""));
+    let expected = match expected {
+        "u8" | "u16" | "u32" | "u64" | "usize" | "i64" => "a whole number",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        other if other.starts_with("struct ") => "a table",
+        other => other,
+    };
+    let start = start
+        .replace("invalid type: ", "")
+        .replace("invalid value: ", "")
+        .replace("sequence", "a list")
+        .replace("map", "a table");
+    if expected.is_empty() { message.to_owned() } else { format!("found {start}expected {expected}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        Config::parse(Path::new("c.toml"), text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_full_file_is_read() {
+        let config = Config::parse(
+            Path::new("c.toml"),
+            "allow_any_host = true\n[limits]\nmax_jobs = 5\n[defaults]\nmax_lines = 10\n[hosts.web1]\nport = 2222\n",
+        )
+        .unwrap();
+        assert_eq!((config.limits.max_jobs, config.defaults.max_lines), (5, 10));
+        assert_eq!(config.hosts["web1"].port, Some(2222));
+    }
+
+    #[test]
+    fn a_misspelt_key_is_named_with_file_line_and_the_nearest_known_key() {
+        let text = "[limits]\nmax_jobs = 5\nring_buffer_line = 10\n";
+        assert_eq!(
+            error(text),
+            "c.toml:3: unknown key \"ring_buffer_line\"; did you mean \"ring_buffer_lines\"?"
+        );
+        assert_eq!(error("[limit]\n"), "c.toml:1: unknown key \"limit\"; did you mean \"limits\"?");
+        assert_eq!(error("[hosts.a]\nprot = 22\n"), "c.toml:2: unknown key \"prot\"; did you mean \"port\"?");
+        assert_eq!(error("zzz = 1\n"), "c.toml:1: unknown key \"zzz\"");
+    }
+
+    #[test]
+    fn a_value_out_of_range_is_refused_with_its_line() {
+        assert!(error("[limits]\nmax_jobs = 0\n").starts_with("c.toml:2: max_jobs must be"));
+        assert_eq!(
+            error("[limits]\nmax_jobs = -1\n"),
+            "c.toml:2: found integer `-1`, expected a whole number"
+        );
+        assert_eq!(
+            error("[hosts.a]\nport = \"22\"\n"),
+            "c.toml:2: found string \"22\", expected a whole number"
+        );
+        assert!(
+            error("\n[limits]\nring_buffer_bytes = 1000\n")
+                .starts_with("c.toml:3: ring_buffer_bytes must be")
+        );
+        assert!(error("[hosts.a]\nport = 70000\n").starts_with("c.toml:2: "));
+    }
+
+    #[test]
+    fn a_secret_written_into_the_configuration_is_not_repeated() {
+        for value in [
+            "\"hunter2\"",
+            "{ hunter2 = true }",
+            "{ hunter2 = \"x\" }",
+            "[\"hunter2\"]",
+            "{ env = \"A\", file = \"hunter2\" }",
+        ] {
+            let error = error(&format!("[hosts.a]\npassword = {value}\n"));
+            assert!(
+                error.starts_with("c.toml:2: a secret is had from") && !error.contains("hunter2"),
+                "{error}"
+            );
+        }
+        let config =
+            Config::parse(Path::new("c.toml"), "[hosts.a]\npassword = { command = \"pass hunter2\" }\n")
+                .unwrap();
+        assert!(config.hosts["a"].password.is_some() && !format!("{config:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_named_file_must_exist() {
+        assert!(matches!(
+            Config::load(Some(Path::new("/no/such/file"))),
+            Err(ConfigFileError::Unreadable { .. })
+        ));
+    }
+}

@@ -1,0 +1,72 @@
+use std::sync::Arc;
+
+use crate::hosts::HostError;
+use crate::job::{JobId, Phase, SpecError, TooManyCursors, TooSlow};
+use crate::runner::{SignalError, SpawnError, Tombstone, WriteError};
+use crate::ssh::{ConnectError, TrustError};
+
+/// Why a call failed; [`source`](std::error::Error::source) tells the cause. A command that fails is not an error.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No job of the caller's has this id.
+    #[error("there is no job {0:?}")]
+    UnknownJob(String),
+    /// The job is over and no longer kept.
+    #[error("job {} on {} {} after {} lines, and is no longer kept", .0.id, .0.host, ended(.0), .0.status.total_lines)]
+    Expired(Box<Tombstone>),
+    /// The job must be over for this, and is not.
+    #[error("job {0} still runs")]
+    StillRunning(JobId),
+    /// The host can't be named.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// The job can't be what was asked for.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The job was not started.
+    #[error("no job could be started on {host}")]
+    Spawn {
+        /// What the caller calls the host.
+        host: String,
+        /// The listed host that was most likely meant, where this one can't be reached and is not listed.
+        nearest: Option<String>,
+        /// Why.
+        source: SpawnError,
+    },
+    /// The host can't be looked at.
+    #[error("{host} can't be looked at")]
+    Connect {
+        /// What the caller calls the host.
+        host: String,
+        /// Why.
+        source: Arc<ConnectError>,
+    },
+    /// The host's key was not written into known_hosts.
+    #[error(transparent)]
+    Trust(Arc<TrustError>),
+    /// The job was not signalled.
+    #[error(transparent)]
+    Signal(#[from] SignalError),
+    /// Stdin was not written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// A pattern takes too long.
+    #[error(transparent)]
+    TooSlow(#[from] TooSlow),
+    /// As many readers as may have their cursors kept for a job do.
+    #[error(transparent)]
+    TooManyCursors(#[from] TooManyCursors),
+    /// The demo's SSH server can't start.
+    #[error("the demo's SSH server can't start: {0}")]
+    Demo(Arc<std::io::Error>),
+}
+
+/// How a job ended, in a few words.
+fn ended(tombstone: &Tombstone) -> String {
+    match &tombstone.status.phase {
+        Phase::Starting => "was starting".to_owned(),
+        Phase::Running => "was running".to_owned(),
+        Phase::Ended(outcome) => outcome.to_string(),
+    }
+}

@@ -1,0 +1,52 @@
+use super::door::Verb;
+use super::{Job, Outcome};
+use crate::job::{Chunk, Positions};
+
+/// Follows a job's output byte by byte, unfinished lines included; for terminals and pipes.
+pub struct Follow {
+    job: Job,
+    positions: Positions,
+}
+
+/// The next bytes of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// Of standard output.
+    pub stdout: Vec<u8>,
+    /// Of standard error.
+    pub stderr: Vec<u8>,
+    /// How many bytes were evicted before they were asked for.
+    pub dropped_bytes: u64,
+    /// What became of the job, with its last bytes.
+    pub outcome: Option<Outcome>,
+}
+
+impl Job {
+    /// Its bytes from the first one on, unfinished lines included; for terminals and pipes.
+    pub fn follow(&self) -> Follow {
+        Follow { job: self.clone(), positions: Positions::default() }
+    }
+}
+
+impl Follow {
+    /// The job.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// Waits for the next bytes. Cancel safe: nothing is lost.
+    pub async fn next(&mut self) -> Output {
+        self.job.enter(Verb::Tail);
+        let mut positions = self.positions;
+        let Chunk { stdout, stderr, dropped_bytes, at_end } = self.job.job.follow(&mut positions).await;
+        self.positions = positions;
+        let outcome = if at_end { Some(self.job.job.outcome().await) } else { None };
+        Output { stdout, stderr, dropped_bytes, outcome }
+    }
+}
+
+impl Drop for Follow {
+    fn drop(&mut self) {
+        self.job.job.let_go();
+    }
+}

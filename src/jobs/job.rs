@@ -1,0 +1,179 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::door::{Door, Inside, Verb};
+use super::{Error, Excerpt, LineNo, Outcome, PageQuery, ReadQuery, Reading, Selection, Signal, Status};
+use crate::job;
+use crate::output::{Keep, Page};
+use crate::runner::SignalReport;
+
+/// A job: one run of one command. A cheap handle; dropping it ends nothing.
+#[derive(Clone)]
+pub struct Job {
+    pub(super) door: Door,
+    pub(super) job: Arc<job::Job>,
+}
+
+/// From KILL to the job's end.
+const END_SEEN: Duration = Duration::from_secs(5);
+
+impl Job {
+    /// The name to find it by: short, tells its host, cannot be guessed.
+    pub fn id(&self) -> &str {
+        self.job.id.as_str()
+    }
+
+    /// The host, as the caller called it.
+    pub fn host(&self) -> &str {
+        &self.job.spec.host
+    }
+
+    /// The command line.
+    pub fn command(&self) -> &str {
+        &self.job.spec.command
+    }
+
+    /// The word to find it by, if it has one.
+    pub fn label(&self) -> Option<&str> {
+        self.job.spec.label.as_deref()
+    }
+
+    /// Whether it runs on a terminal.
+    pub fn has_terminal(&self) -> bool {
+        self.job.spec.terminal.is_some()
+    }
+
+    /// How it stands at this moment.
+    pub fn status(&self) -> Status {
+        self.job.status()
+    }
+
+    /// Whether nothing more will come.
+    pub fn is_over(&self) -> bool {
+        self.job.is_over()
+    }
+
+    pub(super) fn enter(&self, verb: Verb) -> &Inside {
+        self.door.enter_for_job(verb, &self.job)
+    }
+
+    /// Waits for its end and tells what became of it. Cancel safe; the job goes on.
+    pub async fn wait(&self) -> Outcome {
+        self.enter(Verb::Wait);
+        self.job.outcome().await
+    }
+
+    /// Waits for its end; true when that came within `patience`. Cancel safe; the job goes on.
+    pub async fn wait_within(&self, patience: Duration) -> bool {
+        self.enter(Verb::Wait);
+        self.job.over_within(patience).await
+    }
+
+    /// Reads a part of its output by its position, at once. Past the end there is nothing, and that is no error.
+    pub fn read(&self, query: &ReadQuery) -> (Reading, Status) {
+        self.enter(Verb::Read);
+        self.job.read_log(|log| (Reading::of(log.ring(), query), log.status()))
+    }
+
+    /// Its newest lines in their clean view, at most so many of them and so many bytes.
+    pub fn last_lines(&self, max_lines: usize, max_bytes: usize) -> Vec<String> {
+        if max_lines == 0 {
+            return Vec::new();
+        }
+        self.enter(Verb::Read);
+        let query = PageQuery { max_lines, max_bytes, keep: Keep::Last, ..PageQuery::after(LineNo::START) };
+        let page = self.job.read_log(|log| Page::read(log.ring(), &query));
+        page.lines.into_iter().map(|line| line.text).collect()
+    }
+
+    /// The beginning and the end of its output within so many bytes, and how it stood at that moment.
+    pub fn excerpt(&self, max_bytes: usize) -> (Excerpt, Status) {
+        self.enter(Verb::Read);
+        self.job.read_log(|log| (Excerpt::of(log.ring(), max_bytes), log.status()))
+    }
+
+    /// Waits until the host has started the command, or it can't be, for as long as `patience`.
+    pub async fn started_within(&self, patience: Duration) {
+        self.enter(Verb::Wait).runner.started(&self.job, patience).await;
+    }
+
+    /// Writes to its stdin. Cancelling may leave a part written.
+    ///
+    /// # Errors
+    /// [`Error::Write`]: a command that does not read for as long as `patience` gives `Backpressure` and how much went.
+    pub async fn write(&self, data: &[u8], patience: Duration) -> Result<(), Error> {
+        Ok(self.enter(Verb::Write).runner.write(&self.job, data, patience).await?)
+    }
+
+    /// Ends its stdin, behind what is still being written, within `patience`. On a terminal that is a key, and others can be
+    /// pressed after it.
+    ///
+    /// # Errors
+    /// [`Error::Write`]; it is no error when stdin has ended.
+    pub async fn close_stdin(&self, patience: Duration) -> Result<(), Error> {
+        Ok(self.enter(Verb::Write).runner.close_stdin(&self.job, patience).await?)
+    }
+
+    /// Whether its stdin has ended.
+    ///
+    /// # Errors
+    /// [`Error::Write`] when it does not run.
+    pub fn is_stdin_closed(&self) -> Result<bool, Error> {
+        Ok(self.enter(Verb::Write).runner.is_stdin_closed(&self.job)?)
+    }
+
+    /// Tells its terminal a new size in columns and rows.
+    ///
+    /// # Errors
+    /// [`Error::Write`] when it has none, or does not run.
+    pub async fn resize(&self, size: (u32, u32)) -> Result<(), Error> {
+        Ok(self.enter(Verb::Write).runner.resize(&self.job, size).await?)
+    }
+
+    /// Sends `signal` to every process of the job; with `grace`, what still lives after it gets KILL. Cancelling may leave the
+    /// signal sent.
+    ///
+    /// # Errors
+    /// [`Error::Signal`] when nothing is left to signal, or the host can't be reached for it.
+    pub async fn signal(&self, signal: Signal, grace: Option<Duration>) -> Result<SignalReport, Error> {
+        Ok(self.enter(Verb::Signal).runner.signal(&self.job, signal, grace).await?)
+    }
+
+    /// Kills it, if it still runs, and waits for its end.
+    ///
+    /// # Errors
+    /// [`Error::Signal`] when the host can't be reached for it.
+    pub async fn kill(&self) -> Result<(), Error> {
+        if !self.is_over() {
+            self.signal(Signal::KILL, None).await?;
+            self.wait_within(END_SEEN).await;
+        }
+        Ok(())
+    }
+
+    /// Gives up a finished job and its output; returns how many lines and bytes went.
+    ///
+    /// # Errors
+    /// [`Error::StillRunning`].
+    pub fn forget(&self) -> Result<(u64, u64), Error> {
+        if !self.is_over() {
+            return Err(Error::StillRunning(self.job.id.clone()));
+        }
+        let forgotten = self.forget_output(Selection::Both);
+        self.enter(Verb::Forget).runner.forget(&self.job);
+        Ok(forgotten)
+    }
+
+    /// Gives up the finished lines of the selected streams; returns how many lines and bytes went. Numbers never return.
+    pub fn forget_output(&self, selection: Selection) -> (u64, u64) {
+        self.enter(Verb::Forget);
+        self.job.forget_output(selection)
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Job").field(&self.job.id).finish()
+    }
+}

@@ -1,0 +1,97 @@
+use std::sync::Arc;
+
+use super::door::{Door, Inside, Verb};
+use super::last_errors::LastErrors;
+use super::{Access, Command, Config, Error, Job};
+use crate::hosts::{HostBook, Hosts};
+use crate::job::{Caller, JobId};
+use crate::runner::Runner;
+use crate::ssh::{HostConfig, Prompter, Resolver};
+
+/// Jobs on remote hosts, as one caller sees them: start them, find them again, end them.
+///
+/// A cheap handle: clones share jobs and connections. Dropping the last one, and the last [`Job`], stops following and leaves
+/// remote processes alone; [`shutdown`](Self::shutdown) ends them.
+#[derive(Clone)]
+pub struct Jobs {
+    pub(super) door: Door,
+}
+
+impl Jobs {
+    /// No jobs yet, of whoever started the process. Must be called within a tokio runtime.
+    pub fn new(config: Config, access: Access) -> Self {
+        let book = book(&config, access);
+        Self::with(config, book, None)
+    }
+
+    /// The same, with somebody to ask when a login needs a passphrase, a password or a code.
+    pub fn asking(config: Config, access: Access, prompter: Arc<dyn Prompter>) -> Self {
+        let book = book(&config, access);
+        Self::with(config, book, Some(prompter))
+    }
+
+    /// Jobs that know one more host than their configuration.
+    pub(super) fn with_host(config: Config, host: HostConfig) -> Self {
+        let book = book(&config, Access::Listed).with_given(host);
+        Self::with(config, book, None)
+    }
+
+    fn with(config: Config, book: HostBook, prompter: Option<Arc<dyn Prompter>>) -> Self {
+        let hosts = Arc::new(Hosts::new(book, config.limits.pool(), prompter));
+        let runner = Runner::new(Arc::clone(&hosts), config.limits);
+        let inside = Inside { runner, hosts, config, last_errors: LastErrors::default() };
+        Self { door: Door::new(Caller::local(), inside) }
+    }
+
+    /// The same hosts and bounds for another caller, who sees neither jobs nor keys, cursors or secrets of this one's.
+    #[must_use]
+    pub fn of(&self, caller: Caller) -> Self {
+        Self { door: self.door.of(caller) }
+    }
+
+    /// Whose jobs these are.
+    pub fn caller(&self) -> &Caller {
+        self.door.caller()
+    }
+
+    /// A command to be run on `host` by its login shell, as `ssh HOST COMMAND` would; nothing is started yet.
+    pub fn command(&self, host: impl Into<String>, command: impl Into<String>) -> Command {
+        Command::new(self.door.clone(), host.into(), command.into())
+    }
+
+    /// A job by its id.
+    ///
+    /// # Errors
+    /// [`Error::UnknownJob`] when there is none of the caller's, [`Error::Expired`] when it is over and no longer kept.
+    pub fn job(&self, id: &str) -> Result<Job, Error> {
+        let job = self.door.enter_for_id(Verb::Jobs, &JobId::from(id))?;
+        Ok(Job { door: self.door.clone(), job })
+    }
+
+    /// The caller's jobs that are kept, the newest first.
+    pub fn list(&self) -> Vec<Job> {
+        let jobs = self.door.enter(Verb::Jobs).runner.jobs(self.caller());
+        jobs.into_iter().map(|job| Job { door: self.door.clone(), job }).collect()
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &Config {
+        self.door.config()
+    }
+
+    /// Ends every caller's jobs that still run (TERM, a grace, KILL) and closes all connections; takes seconds at most.
+    pub async fn shutdown(&self) {
+        self.door.enter(Verb::Signal).runner.shutdown().await;
+    }
+}
+
+fn book(config: &Config, access: Access) -> HostBook {
+    let access = if config.allow_any_host { Access::Any } else { access };
+    let resolver = Resolver {
+        ssh_config: config.ssh_config.clone(),
+        settings: config.hosts.clone(),
+        proxy_commands: config.allow_proxy_command,
+        arguments: config.ssh_arguments.clone(),
+    };
+    HostBook::new(resolver, access)
+}

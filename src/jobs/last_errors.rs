@@ -1,0 +1,28 @@
+use std::collections::HashMap;
+use std::sync::Mutex;
+
+use super::Error;
+use crate::hosts::HostRef;
+use crate::lock::lock;
+
+/// Why each host could not be reached last time.
+#[derive(Default)]
+pub(super) struct LastErrors(Mutex<HashMap<HostRef, Error>>);
+
+/// Hosts whose last error is kept: where any host may be named these would pile up.
+const MOST: usize = 1000;
+
+impl LastErrors {
+    pub(super) fn get(&self, host: &HostRef) -> Option<Error> {
+        lock(&self.0).get(host).cloned()
+    }
+
+    pub(super) fn note(&self, host: &HostRef, error: Option<&Error>) {
+        let mut errors = lock(&self.0);
+        match error {
+            Some(_) if errors.len() >= MOST && !errors.contains_key(host) => None,
+            Some(error) => errors.insert(host.clone(), error.clone()),
+            None => errors.remove(host),
+        };
+    }
+}

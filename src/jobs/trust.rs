@@ -1,0 +1,50 @@
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::door::Verb;
+use super::{Error, Jobs};
+use crate::ssh::{PresentedKey, Verdict};
+
+/// The key that a host presents to whoever asks; see [`Jobs::host_key`].
+pub struct HostKey {
+    presented: Arc<PresentedKey>,
+    /// Where the host was found: address and port.
+    pub address: String,
+    /// Type and SHA-256 fingerprint of the key.
+    pub fingerprint: String,
+    /// The fingerprint as a picture.
+    pub randomart: String,
+    /// known_hosts lists the host with this key already.
+    pub is_known: bool,
+}
+
+impl Jobs {
+    /// Asks a host for its key, without logging in. Jump hosts on the way must be known.
+    ///
+    /// # Errors
+    /// [`Error::Connect`]: also for a key that known_hosts speaks against, because it lists another one or marks this one as
+    /// revoked.
+    pub async fn host_key(&self, host: &str) -> Result<HostKey, Error> {
+        let (inside, reference) = self.door.enter_for_host(Verb::Trust, host).await?;
+        let presented = inside.hosts.look_at_key(&reference).await;
+        let presented =
+            presented.map_err(|error| Error::Connect { host: host.to_owned(), source: Arc::new(error) })?;
+        Ok(HostKey {
+            address: format!("{} port {}", presented.host.address, presented.host.port),
+            fingerprint: presented.fingerprint(),
+            randomart: presented.randomart(),
+            is_known: presented.verdict == Verdict::Known,
+            presented: Arc::new(presented),
+        })
+    }
+
+    /// Writes a host's key into its first known_hosts file, and returns which one that is. Whoever calls this has compared
+    /// the fingerprint with the host's own.
+    ///
+    /// # Errors
+    /// [`Error::Trust`] when known_hosts speaks against the key by now, or can't be written.
+    pub async fn trust(&self, key: &HostKey) -> Result<PathBuf, Error> {
+        self.door.enter(Verb::Trust);
+        Arc::clone(&key.presented).trust().await.map_err(|error| Error::Trust(Arc::new(error)))
+    }
+}

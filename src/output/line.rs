@@ -1,0 +1,47 @@
+use std::borrow::Cow;
+
+use super::render::{Escape, clean_after};
+use super::{LineNo, Render, Stream};
+
+/// Milliseconds since the Unix epoch, handed in by whoever has a clock.
+pub type Timestamp = u64;
+
+/// A piece of a stream's bytes: borrowed, unless it lies across the seam of the circular storage.
+pub type Bytes<'a> = Cow<'a, [u8]>;
+
+/// One kept line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// Its number in the job's output.
+    pub line_no: LineNo,
+    /// The stream it came on.
+    pub stream: Stream,
+    /// When its end arrived.
+    pub at: Timestamp,
+    /// Whether it continues the line before it on its stream, which was too long to keep in one piece.
+    pub continuation: bool,
+    /// Its bytes as they came, without the LF or CRLF that ended it.
+    pub text: Bytes<'a>,
+    /// The LF or CRLF that ended it; empty when it was cut, or when its stream ended.
+    pub terminator: &'static str,
+    /// The escape sequence that its first bytes are part of, when it was cut inside one.
+    pub(super) escape: Escape,
+}
+
+impl Line<'_> {
+    /// The line as text, without its end.
+    pub fn render(&self, render: Render) -> Cow<'_, str> {
+        match render {
+            Render::Clean => clean_after(self.escape, &self.text),
+            Render::Raw => String::from_utf8_lossy(&self.text),
+        }
+    }
+
+    /// The line end as text: none when the line was cut, or its stream ended within it.
+    pub fn line_end(&self, render: Render) -> &'static str {
+        match (self.terminator, render) {
+            ("\r\n", Render::Clean) => "\n",
+            (terminator, _) => terminator,
+        }
+    }
+}

@@ -1,0 +1,45 @@
+use super::walk::Walk;
+use super::{Budget, Keep, Looked, Page, PageLine, PageQuery, Ring, Scan};
+
+impl Page {
+    /// Reads a page.
+    pub fn read(ring: &Ring, query: &PageQuery) -> Self {
+        match query.keep {
+            Keep::First => Self::first(ring, query),
+            Keep::Last => Self::last(ring, query),
+        }
+    }
+
+    /// The oldest lines, without the detour over a [`Scan`]: most reads are this one.
+    fn first(ring: &Ring, query: &PageQuery) -> Self {
+        let mut walk = Walk::new(query.cursor, query.selection);
+        let (mut page, mut budget) = (Self::default(), Budget::new(query.max_bytes));
+        for line in ring.lines_after(query.cursor, query.selection) {
+            let rendered = PageLine::of(&line, query.render);
+            let full =
+                page.lines.len() >= query.max_lines || !budget.spend(rendered.cost(&line) + query.line_bytes);
+            if full && !page.lines.is_empty() {
+                page.has_more = true;
+                break;
+            }
+            walk.pass_line(line.line_no, walk.gone_before(ring, line.line_no));
+            page.lines.push(rendered);
+        }
+        if !page.has_more {
+            walk.pass_the_gone(ring);
+        }
+        Self { dropped_lines: walk.dropped, last_line_no: walk.cursor, ..page }
+    }
+
+    fn last(ring: &Ring, query: &PageQuery) -> Self {
+        let mut scan = Scan::new(*query, false);
+        while let Some(piece) = scan.fetch(ring) {
+            for fetched in piece {
+                if !scan.take(fetched, Looked::PLAIN) {
+                    break;
+                }
+            }
+        }
+        scan.take_page(ring)
+    }
+}

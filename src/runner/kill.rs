@@ -1,0 +1,113 @@
+use std::time::Duration;
+
+use super::SignalError;
+use super::ask_about::ask_about;
+use super::shared::Shared;
+use crate::job::{Controls, Job, KillReport, Left, ProcessGroup, Reach, Signal, kill_script};
+
+/// The way a signal took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveredVia {
+    /// Sent to the job's process group, and to what left it, over a second channel.
+    ProcessGroup,
+    /// Asked of the server on the job's own channel, which does not tell whether it did.
+    Channel,
+    /// No process of the job was there to receive it.
+    Nothing,
+}
+
+/// What came of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignalReport {
+    /// The way it took.
+    pub delivered_via: DeliveredVia,
+    /// It was verified on the host that no process of the job is left.
+    pub confirmed_dead: bool,
+    /// Why that is not known, if it isn't.
+    pub unverified: Option<Unverified>,
+}
+
+/// Why it is not known whether a process of a job is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unverified {
+    /// The server was asked, which does not tell.
+    Channel,
+    /// The job's process group has members that don't carry its mark; they were left alone.
+    Unmarked,
+    /// The account does not see all processes of the host.
+    Hidden,
+    /// The host does not show its processes.
+    Unseen,
+    /// The host answered, but not as the script does.
+    NoReport,
+}
+
+impl SignalReport {
+    pub(super) fn new(report: Option<KillReport>) -> Self {
+        let Some(KillReport { delivered, left }) = report else {
+            let delivered_via = DeliveredVia::Nothing;
+            return Self { delivered_via, confirmed_dead: false, unverified: Some(Unverified::NoReport) };
+        };
+        let unverified = match left {
+            Left::Nothing | Left::Alive => None,
+            Left::Unmarked => Some(Unverified::Unmarked),
+            Left::Hidden => Some(Unverified::Hidden),
+            Left::Unseen => Some(Unverified::Unseen),
+        };
+        let delivered_via = if delivered { DeliveredVia::ProcessGroup } else { DeliveredVia::Nothing };
+        Self { delivered_via, confirmed_dead: left == Left::Nothing, unverified }
+    }
+}
+
+/// How long the host may take to say what came of a signal, beyond the grace it is asked to give.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long the host may take to tell the process group of a job that has just started.
+pub(super) const PGID_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Signals the tree of a running job: by its process group where the host has told it, else by the channel.
+pub(super) async fn end_tree(
+    shared: &Shared,
+    job: &Job,
+    signal: Signal,
+    grace: Option<Duration>,
+    controls: &dyn Controls,
+) -> Result<SignalReport, SignalError> {
+    process_group_told(job, PGID_TIMEOUT).await;
+    if let Some(group) = job.process_group() {
+        let report = kill(shared, job, &group, Reach::Tree, (signal, grace)).await?;
+        // Else nothing was found to signal, and not because all is over: the host can't tell the job's processes.
+        if report.delivered_via != DeliveredVia::Nothing || report.confirmed_dead {
+            return Ok(report);
+        }
+    }
+    for signal in [Some(signal), grace.map(|_| Signal::KILL)].into_iter().flatten() {
+        // Servers need not answer, nor obey; the job's end will tell.
+        controls.signal(signal).await.ok();
+        if let Some(grace) = grace {
+            job.over_within(grace).await;
+        }
+    }
+    Ok(SignalReport {
+        delivered_via: DeliveredVia::Channel,
+        confirmed_dead: false,
+        unverified: Some(Unverified::Channel),
+    })
+}
+
+/// Runs the script that signals a job's processes, on the job's machine.
+pub(super) async fn kill(
+    shared: &Shared,
+    job: &Job,
+    group: &ProcessGroup,
+    reach: Reach,
+    (signal, grace): (Signal, Option<Duration>),
+) -> Result<SignalReport, SignalError> {
+    let script = |shell| kill_script(std::slice::from_ref(group), reach, (signal, grace), shell);
+    let answer = ask_about(shared, job, script, grace.unwrap_or_default() + REPORT_TIMEOUT).await?;
+    Ok(SignalReport::new(KillReport::parse(&answer)))
+}
+
+/// Waits until the host has told a job's process group, or the job is over, for as long as `patience`.
+pub(super) async fn process_group_told(job: &Job, patience: Duration) {
+    job.wait_for(patience, |log| log.pgid().is_some() || log.outcome().is_some()).await;
+}

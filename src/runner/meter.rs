@@ -1,0 +1,48 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use tokio::sync::{mpsc, watch};
+
+use crate::hosts::{HostRef, Traffic};
+
+/// Counts what a job's far end delivers.
+pub(super) struct Meter {
+    pub(super) traffic: Traffic,
+    pub(super) growth: Arc<Growth>,
+    pub(super) host: HostRef,
+    /// Told the host when a connection that others may use has become heavy.
+    pub(super) became_heavy: Option<mpsc::Sender<HostRef>>,
+    /// How much output may come before the bound over all jobs is seen to.
+    pub(super) unseen: usize,
+}
+
+/// How much output has come since the bound over all jobs was last seen to, and who sees to it.
+#[derive(Debug, Default)]
+pub(super) struct Growth {
+    bytes: AtomicUsize,
+    /// Told when it is more than may pass unseen.
+    much: watch::Sender<()>,
+}
+
+impl Meter {
+    pub(super) fn note(&self, bytes: usize) {
+        if self.traffic.note(bytes) {
+            // Whoever is told already need not be told again.
+            self.became_heavy.as_ref().map(|told| told.try_send(self.host.clone()).ok());
+        }
+        self.growth.note(bytes, self.unseen);
+    }
+}
+
+impl Growth {
+    fn note(&self, bytes: usize, unseen: usize) {
+        if self.bytes.fetch_add(bytes, Relaxed) + bytes >= unseen {
+            self.bytes.store(0, Relaxed);
+            self.much.send_replace(());
+        }
+    }
+
+    pub(super) fn watch(&self) -> watch::Receiver<()> {
+        self.much.subscribe()
+    }
+}

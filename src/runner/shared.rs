@@ -1,0 +1,37 @@
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::Limits;
+use super::meter::Growth;
+use super::registry::Registry;
+use crate::hosts::{HostRef, Hosts};
+use crate::lock::lock;
+
+/// What the runner's tasks work on.
+pub(super) struct Shared {
+    pub(super) hosts: Arc<Hosts>,
+    pub(super) limits: Limits,
+    pub(super) registry: Mutex<Registry>,
+    pub(super) stopping: CancellationToken,
+    pub(super) growth: Arc<Growth>,
+    pub(super) became_heavy: mpsc::Sender<HostRef>,
+    /// The runner's: its tasks end with it.
+    pub(super) tasks: Weak<Mutex<JoinSet<()>>>,
+}
+
+impl Shared {
+    pub(super) fn registry(&self) -> MutexGuard<'_, Registry> {
+        lock(&self.registry)
+    }
+
+    /// Leaves a task to the runner; drops it when the runner is gone.
+    pub(super) fn leave(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let Some(tasks) = self.tasks.upgrade() else { return };
+        let mut tasks = lock(&tasks);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+}

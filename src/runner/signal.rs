@@ -1,0 +1,44 @@
+use std::time::Duration;
+
+use super::kill::{DeliveredVia, SignalReport, end_tree, kill};
+use super::{Runner, SignalError};
+use crate::job::{Job, Phase, Reach, Signal};
+
+impl Runner {
+    /// Sends `signal` to every process of a job; with `grace`, what still lives after it gets KILL.
+    ///
+    /// A job that is over can be signalled too: its processes may have survived the connection, or it may have left some in
+    /// the background. Then only those are reached that carry its mark.
+    pub async fn signal(
+        &self,
+        job: &Job,
+        signal: Signal,
+        grace: Option<Duration>,
+    ) -> Result<SignalReport, SignalError> {
+        let (is_starting, is_over) = (job.status().phase == Phase::Starting, job.is_over());
+        let stdin = self.shared.registry().stdin(&job.id);
+        if let Some(stdin) = stdin.filter(|_| !is_over) {
+            let report = end_tree(&self.shared, job, signal, grace, stdin.controls()).await?;
+            if report.confirmed_dead {
+                // Nothing more comes than what is on its way, and for that there is room.
+                job.let_go();
+            }
+            return Ok(report);
+        }
+        if is_starting {
+            // Nothing was sent yet, and nothing will be.
+            self.shared.registry().abandon(&job.id);
+            return Ok(SignalReport {
+                delivered_via: DeliveredVia::Nothing,
+                confirmed_dead: true,
+                unverified: None,
+            });
+        }
+        let group = job.process_group().ok_or(SignalError::JobEnded)?;
+        let report = kill(&self.shared, job, &group, Reach::Marked, (signal, grace)).await?;
+        if report.delivered_via == DeliveredVia::Nothing && report.confirmed_dead {
+            return Err(SignalError::JobEnded);
+        }
+        Ok(report)
+    }
+}

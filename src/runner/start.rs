@@ -1,0 +1,236 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::attached::{Attached, AttachedControls};
+use super::meter::Meter;
+use super::open::{OpenChannel, Tries};
+use super::record::{Recording, record};
+use super::shared::Shared;
+use super::stdin::Stdin;
+use super::{Runner, SpawnError, chain};
+use crate::hosts::{HostRef, Lease, Link};
+use crate::job::{Caller, ExecPlan, Job, JobSpec, LoginShell, Outcome, Pace, Phase, Prelude, Recorder};
+use crate::ssh::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
+
+/// How long the server may take to say whether it runs the command.
+const EXEC_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Runner {
+    /// Starts a job and returns once the server runs it, or when `patience` runs out: then the job is still starting, and will
+    /// end as not started if it can't be.
+    ///
+    /// With a `key` that the caller has used before, returns the job it was used for and starts nothing. Cancelling before the
+    /// command was sent starts nothing; afterwards the job goes on and is listed.
+    pub async fn spawn(
+        &self,
+        caller: &Caller,
+        mut spec: JobSpec,
+        key: Option<&str>,
+        patience: Duration,
+    ) -> Result<Arc<Job>, SpawnError> {
+        ExecPlan::check(&spec)?;
+        let deadline = Instant::now() + patience;
+        let reserved = loop {
+            match reserve(&self.shared, caller, spec, key)? {
+                Reserve::New(reserved) => break reserved,
+                Reserve::Again(job, unused) => {
+                    let answer = started(&job, deadline).await;
+                    // The first call may have failed before its job began; then it is our turn.
+                    if self.shared.registry().is_named_by(&job.id, caller, key) {
+                        return answer.map(|()| job);
+                    }
+                    spec = unused;
+                }
+            }
+        };
+        self.start(reserved, deadline).await
+    }
+
+    /// Starts a job in a task of its own, so that a command that was sent always has somebody who records it.
+    async fn start(&self, reserved: Reserved, deadline: Instant) -> Result<Arc<Job>, SpawnError> {
+        let job = Arc::clone(&reserved.job);
+        let cancel = reserved.abandoned.clone().drop_guard();
+        let (sender, mut begun) = oneshot::channel();
+        let starting = start(Arc::clone(&self.shared), reserved);
+        // Whoever asked may have gone; then nobody is told.
+        self.shared.leave(async move { drop(sender.send(starting.await)) });
+        if let Ok(begun) = timeout_at(deadline, &mut begun).await {
+            begun.unwrap_or(Err(SpawnError::ShuttingDown))?;
+        } else if self.shared.registry().tell(&job.id) {
+            cancel.disarm();
+            return Ok(job);
+        } else {
+            // It has just failed.
+            begun.await.unwrap_or(Err(SpawnError::ShuttingDown))?;
+        }
+        started(&job, deadline).await.map(|()| job)
+    }
+}
+
+/// Waits until the server has said that it runs the job, or time is up.
+async fn started(job: &Job, deadline: Instant) -> Result<(), SpawnError> {
+    let patience = deadline.saturating_duration_since(Instant::now()).min(EXEC_TIMEOUT);
+    let status = job.wait_for(patience, |log| *log.phase() != Phase::Starting).await;
+    match status.phase {
+        Phase::Ended(Outcome::Refused) => {
+            tracing::info!(host = job.spec.host, "exec refused");
+            Err(SpawnError::ExecRefused(job.spec.host.clone()))
+        }
+        Phase::Starting | Phase::Running | Phase::Ended(_) => Ok(()),
+    }
+}
+
+enum Reserve {
+    /// The key was used before; the spec is not needed.
+    Again(Arc<Job>, JobSpec),
+    New(Reserved),
+}
+
+/// A place in the registry for a job that has not started. Dropping it takes the job away.
+struct Reserved {
+    shared: Arc<Shared>,
+    job: Arc<Job>,
+    /// Ends the start.
+    abandoned: CancellationToken,
+    /// Why the job ends with this; none once it has started.
+    unstarted: Option<String>,
+}
+
+fn reserve(
+    shared: &Arc<Shared>,
+    caller: &Caller,
+    spec: JobSpec,
+    key: Option<&str>,
+) -> Result<Reserve, SpawnError> {
+    if shared.stopping.is_cancelled() {
+        return Err(SpawnError::ShuttingDown);
+    }
+    let mut registry = shared.registry();
+    if let Some(job) = registry.by_key(caller, key, &spec)? {
+        return Ok(Reserve::Again(job, spec));
+    }
+    registry.check_room(&spec.host, &shared.limits)?;
+    let ring = shared.limits.ring(spec.pace);
+    let job = Arc::new(Job::new(caller.clone(), spec, ring));
+    let abandoned = registry.insert(Arc::clone(&job), key);
+    let unstarted = Some(chain(&SpawnError::ShuttingDown));
+    Ok(Reserve::New(Reserved { shared: Arc::clone(shared), job, abandoned, unstarted }))
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let Some(why) = self.unstarted.take() {
+            // First, so that whoever waits for the same key finds it free.
+            self.shared.registry().fail(&self.job.id);
+            self.job.end(Outcome::NotStarted(why));
+        }
+    }
+}
+
+/// Sends a job's command and leaves the job to a task that records it. Nothing is sent once the start was abandoned.
+async fn start(shared: Arc<Shared>, mut reserved: Reserved) -> Result<(), SpawnError> {
+    match send_command(&shared, &reserved.job, &reserved.abandoned).await {
+        Ok(sent) => {
+            reserved.unstarted = None;
+            leave_recording(&shared, &reserved.job, sent);
+            Ok(())
+        }
+        Err(error) => {
+            reserved.unstarted = Some(chain(&error));
+            Err(error)
+        }
+    }
+}
+
+/// A command that the server was asked to run.
+struct Sent {
+    lease: Lease<Arc<Link>>,
+    plan: ExecPlan,
+    reader: ChannelReader,
+    writer: ChannelWriter,
+    /// An event that was read ahead.
+    first: Option<ChannelEvent>,
+}
+
+async fn send_command(shared: &Shared, job: &Job, abandoned: &CancellationToken) -> Result<Sent, SpawnError> {
+    let mut tries = Tries::new();
+    loop {
+        let open = tokio::select! {
+            () = abandoned.cancelled() => return Err(SpawnError::Abandoned),
+            () = shared.stopping.cancelled() => return Err(SpawnError::ShuttingDown),
+            open = tries.open(shared, job) => open?,
+        };
+        if let Some(sent) = exec(open, job, abandoned).await? {
+            return Ok(sent);
+        }
+        tries.lost();
+    }
+}
+
+/// Sends the command; none when the server had closed the channel before it could see it.
+async fn exec(
+    OpenChannel { lease, opened }: OpenChannel,
+    job: &Job,
+    abandoned: &CancellationToken,
+) -> Result<Option<Sent>, SpawnError> {
+    let mut channel = opened.channel;
+    let plan = match prepare(&mut channel, job, lease.connection().shell).await {
+        Ok(plan) if !abandoned.is_cancelled() => plan,
+        unwanted => {
+            // A connection that is lost needs no closing.
+            channel.close().await.ok();
+            return Err(unwanted.err().unwrap_or(SpawnError::Abandoned));
+        }
+    };
+    let failed = |error| SpawnError::channel(job, error);
+    let (mut reader, writer) = channel.exec(&plan.command).await.map_err(failed)?;
+    let mut first = None;
+    if opened.was_spare {
+        first = timeout(EXEC_TIMEOUT, reader.next()).await.ok().flatten();
+        if first == Some(ChannelEvent::Close) {
+            return Ok(None);
+        }
+    }
+    Ok(Some(Sent { lease, plan, reader, writer, first }))
+}
+
+/// Makes a channel ready for the command.
+async fn prepare(channel: &mut Channel, job: &Job, shell: LoginShell) -> Result<ExecPlan, SpawnError> {
+    let plan = ExecPlan::new(&job.spec, shell, job.mark.clone())?;
+    if let Some(terminal) = &job.spec.terminal {
+        let size = (terminal.cols, terminal.rows);
+        let asked = channel.request_pty(&terminal.term, size).await;
+        asked.map_err(|error| SpawnError::channel(job, error))?;
+    }
+    Ok(plan)
+}
+
+/// From here on the job is the runner's, whoever asked for it.
+fn leave_recording(shared: &Arc<Shared>, job: &Arc<Job>, sent: Sent) {
+    let Sent { lease, plan, reader, writer, first } = sent;
+    let link = Arc::clone(lease.connection());
+    link.job_begins();
+    let is_shared = job.spec.pace == Pace::Free;
+    let meter = Meter {
+        traffic: link.traffic.clone(),
+        growth: Arc::clone(&shared.growth),
+        host: HostRef::of(job),
+        became_heavy: is_shared.then(|| shared.became_heavy.clone()),
+        unseen: shared.limits.unseen_growth(),
+    };
+    let prelude = Prelude::new(&job.mark, plan.announcements);
+    let prelude = if plan.repeats_noise { prelude.without_noise() } else { prelude };
+    let recorder = Recorder::new(prelude, shared.limits.drain());
+    let recording = Recording::new(Attached { reader, first, meter }, Arc::clone(job), recorder);
+    let controls = Arc::new(AttachedControls(writer));
+    let stdin = Arc::new(Stdin::new(controls, Arc::clone(job), recording.announced()));
+    shared.registry().start(&job.id, Arc::clone(&stdin), &link);
+    if is_shared {
+        shared.leave(async move { link.refill().await });
+    }
+    shared.leave(record(Arc::clone(shared), recording, stdin, plan.stdin_header, lease));
+}

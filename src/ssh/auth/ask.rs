@@ -1,0 +1,52 @@
+use std::path::PathBuf;
+use std::pin::Pin;
+
+use secrecy::SecretString;
+use tokio::process::Command;
+
+use crate::output::printable;
+use crate::ssh::config::first_line_of;
+
+/// What a person is asked during a login.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// What the user calls the host.
+    pub host: String,
+    /// The question. Of keyboard-interactive (RFC 4256) it is the server's own words: not to be trusted, nor to be shown
+    /// unescaped.
+    pub text: String,
+    /// The answer may be seen while it is typed.
+    pub echo: bool,
+}
+
+/// The answer to a [`Question`]; none when nobody gives one.
+pub type Answer<'a> = Pin<Box<dyn Future<Output = Option<SecretString>> + Send + 'a>>;
+
+/// Asks a person.
+pub trait Prompter: Send + Sync {
+    /// Puts a question. Dropping the future takes it back.
+    fn ask<'a>(&'a self, question: &'a Question) -> Answer<'a>;
+}
+
+/// Asks through the program that `SSH_ASKPASS` names, as ssh does where it has no terminal.
+#[derive(Debug)]
+pub struct Askpass(PathBuf);
+
+impl Askpass {
+    /// The program of the environment, if there is one.
+    pub fn from_env() -> Option<Self> {
+        let is_unwanted = std::env::var_os("SSH_ASKPASS_REQUIRE").is_some_and(|how| how == "never");
+        let program = std::env::var_os("SSH_ASKPASS").filter(|program| !program.is_empty() && !is_unwanted);
+        program.map(|program| Self(program.into()))
+    }
+}
+
+impl Prompter for Askpass {
+    fn ask<'a>(&'a self, question: &'a Question) -> Answer<'a> {
+        Box::pin(async move {
+            let text = printable(&question.text).replace('\n', " ");
+            let answer = first_line_of(Command::new(&self.0).arg(format!("{}: {text}", question.host))).await;
+            answer.inspect_err(|error| tracing::warn!(%error, "SSH_ASKPASS gave no answer")).ok()
+        })
+    }
+}

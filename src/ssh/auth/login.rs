@@ -1,0 +1,133 @@
+use std::time::Duration;
+
+use russh::client::{AuthResult, Handle};
+use russh::{MethodKind, MethodSet};
+use tokio::time::{Instant, timeout};
+
+use super::Secrets;
+use super::offer::Offer;
+use crate::ssh::HostConfig;
+use crate::ssh::trust::{HandshakeError, HostKeyCheck};
+
+/// A server that asks for more logins in a row than this is not one to go on with.
+const MOST_STAGES: usize = 8;
+
+/// One login (RFC 4252), in ssh's order: keys (of certificates, of the agent, of files), keyboard-interactive, password. Where
+/// the server wants several, one after the other. No key is offered twice, and nothing is tried again but what a person
+/// mistyped.
+pub(crate) struct Login<'a> {
+    pub(super) handle: &'a mut Handle<HostKeyCheck>,
+    pub(super) host: &'a HostConfig,
+    pub(super) secrets: &'a Secrets,
+    /// The methods that the server still takes; unknown until it has refused one.
+    pub(super) remaining: Option<MethodSet>,
+    pub(super) offered: Vec<Offer>,
+    /// What was offered, or why it was not; for the error.
+    pub(super) tried: Vec<String>,
+    /// How long the server may still take, over all steps.
+    pub(super) patience: Duration,
+}
+
+/// What the server said of an attempt (RFC 4252 §5.1).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Attempt {
+    Success,
+    /// It was right, and the server wants another one.
+    PartialSuccess,
+    Failure,
+}
+
+impl<'a> Login<'a> {
+    pub(crate) fn new(
+        handle: &'a mut Handle<HostKeyCheck>,
+        host: &'a HostConfig,
+        secrets: &'a Secrets,
+        patience: Duration,
+    ) -> Self {
+        Self { handle, host, secrets, remaining: None, offered: Vec::new(), tried: Vec::new(), patience }
+    }
+
+    /// Logs in, or says what was tried.
+    pub(crate) async fn run(mut self) -> Result<Result<(), String>, HandshakeError> {
+        for _ in 0..MOST_STAGES {
+            match self.stage().await {
+                Ok(Attempt::Success) => return Ok(Ok(())),
+                Ok(Attempt::PartialSuccess) => {
+                    self.tried.push("(which was right, and not enough)".to_owned())
+                }
+                Ok(Attempt::Failure) => break,
+                // As after too many attempts: that is a failed login, too.
+                Err(HandshakeError::Russh(error)) if !self.tried.is_empty() => {
+                    self.tried.push(format!("(the server hung up: {error})"));
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if self.tried.is_empty() {
+            let files: Vec<_> =
+                self.host.identity_files.iter().map(|file| file.display().to_string()).collect();
+            self.tried.push(format!("no key, for there is none at {}", files.join(", ")));
+        }
+        Ok(Err(self.tried.join(", ")))
+    }
+
+    /// Goes through the methods until one is right.
+    async fn stage(&mut self) -> Result<Attempt, HandshakeError> {
+        let methods = self.host.methods;
+        if methods.public_key && self.may(MethodKind::PublicKey) {
+            match self.public_keys().await? {
+                Attempt::Failure => {}
+                decided @ (Attempt::Success | Attempt::PartialSuccess) => return Ok(decided),
+            }
+        }
+        if self.remaining.is_none() && (methods.keyboard_interactive || methods.password) {
+            // Nothing was offered yet: ask what there is (RFC 4252 §5.2).
+            let call = self.handle.authenticate_none(self.host.user.clone());
+            let result = within(&mut self.patience, call).await?;
+            match self.note(&result) {
+                Attempt::Failure => {}
+                decided @ (Attempt::Success | Attempt::PartialSuccess) => return Ok(decided),
+            }
+        }
+        if methods.keyboard_interactive && self.may(MethodKind::KeyboardInteractive) {
+            match self.keyboard_interactive().await? {
+                Attempt::Failure => {}
+                decided @ (Attempt::Success | Attempt::PartialSuccess) => return Ok(decided),
+            }
+        }
+        if methods.password && self.may(MethodKind::Password) {
+            return self.password().await;
+        }
+        Ok(Attempt::Failure)
+    }
+
+    /// Whether the server still takes a method.
+    pub(super) fn may(&self, method: MethodKind) -> bool {
+        self.remaining.as_ref().is_none_or(|remaining| remaining.contains(&method))
+    }
+
+    pub(super) fn note(&mut self, result: &AuthResult) -> Attempt {
+        match result {
+            AuthResult::Success => Attempt::Success,
+            AuthResult::Failure { remaining_methods, partial_success } => {
+                self.remaining = Some(remaining_methods.clone());
+                if *partial_success { Attempt::PartialSuccess } else { Attempt::Failure }
+            }
+        }
+    }
+}
+
+/// Waits for the server, and takes the time from its `patience`.
+pub(super) async fn within<T>(
+    patience: &mut Duration,
+    call: impl Future<Output = Result<T, russh::Error>>,
+) -> Result<T, HandshakeError> {
+    let began = Instant::now();
+    let result = timeout(*patience, call).await;
+    *patience = patience.saturating_sub(began.elapsed());
+    match result {
+        Ok(result) => Ok(result?),
+        Err(_) => Err(HandshakeError::Silent),
+    }
+}

@@ -1,0 +1,125 @@
+use russh::MethodKind;
+use russh::client::{KeyboardInteractiveAuthResponse as Response, Prompt};
+use secrecy::{ExposeSecret, SecretString};
+
+use super::Question;
+use super::login::{Attempt, Login, within};
+use crate::output::printable;
+use crate::ssh::trust::HandshakeError;
+
+/// A server that asks more questions than this is not one to go on with.
+const MOST_ROUNDS: usize = 16;
+
+impl Login<'_> {
+    /// Lets a person, or the configured password, answer the server's questions (RFC 4256).
+    pub(super) async fn keyboard_interactive(&mut self) -> Result<Attempt, HandshakeError> {
+        let tries = if self.asks_a_person() { self.host.methods.prompts } else { 1 };
+        for _ in 0..tries {
+            let call = self.handle.authenticate_keyboard_interactive_start(self.host.user.clone(), None);
+            let mut response = within(&mut self.patience, call).await?;
+            self.tried.push("keyboard-interactive".to_owned());
+            for round in 0..MOST_ROUNDS {
+                let (instructions, prompts) = match response {
+                    Response::Success => return Ok(Attempt::Success),
+                    Response::Failure { remaining_methods, partial_success } => {
+                        self.remaining = Some(remaining_methods);
+                        if partial_success {
+                            return Ok(Attempt::PartialSuccess);
+                        }
+                        break;
+                    }
+                    Response::InfoRequest { instructions, prompts, .. } => (instructions, prompts),
+                };
+                let Some(answers) = self.answers(round, &instructions, &prompts).await else {
+                    return Ok(Attempt::Failure);
+                };
+                let call = self.handle.authenticate_keyboard_interactive_respond(answers);
+                response = within(&mut self.patience, call).await?;
+            }
+            if !self.may(MethodKind::KeyboardInteractive) {
+                break;
+            }
+        }
+        Ok(Attempt::Failure)
+    }
+
+    async fn answers(&mut self, round: usize, instructions: &str, prompts: &[Prompt]) -> Option<Vec<String>> {
+        let mut answers = Vec::new();
+        for prompt in prompts {
+            // The configured password is for the first question, if it asks for one, and for no other.
+            let asks_for_one = !prompt.echo && prompt.prompt.to_lowercase().contains("password");
+            let is_password = round == 0 && answers.is_empty() && asks_for_one;
+            let configured = if is_password { self.configured_password().await } else { None };
+            let answer = match configured {
+                Some(password) => Some(password),
+                None => {
+                    self.ask(format!("{instructions}\n{}", prompt.prompt).trim_start(), prompt.echo).await
+                }
+            };
+            let Some(answer) = answer else {
+                let shown: String = printable(&prompt.prompt).chars().take(80).collect();
+                self.tried.push(format!("(it asks {:?}, and nobody answers)", shown.trim()));
+                return None;
+            };
+            answers.push(answer.expose_secret().to_owned());
+        }
+        Some(answers)
+    }
+
+    /// Sends the password that was right before, the configured one, or what a person types (RFC 4252 §8).
+    pub(super) async fn password(&mut self) -> Result<Attempt, HandshakeError> {
+        if let Some(known) = self.secrets.password(self.host) {
+            let attempt = self.send_password(&known).await?;
+            if attempt == Attempt::Failure {
+                self.secrets.keep_password(self.host, None);
+            }
+            return Ok(attempt);
+        }
+        if let Some(configured) = self.configured_password().await {
+            return self.send_password(&configured).await;
+        }
+        for _ in 0..if self.asks_a_person() { self.host.methods.prompts } else { 0 } {
+            let question = format!("{}@{}'s password: ", self.host.user, self.host.address);
+            let Some(password) = self.ask(&question, false).await else { break };
+            let attempt = self.send_password(&password).await?;
+            if attempt != Attempt::Failure {
+                self.secrets.keep_password(self.host, Some(password));
+                return Ok(attempt);
+            }
+            if !self.may(MethodKind::Password) {
+                return Ok(Attempt::Failure);
+            }
+        }
+        self.tried.push("password (nobody gives one)".to_owned());
+        Ok(Attempt::Failure)
+    }
+
+    async fn send_password(&mut self, password: &SecretString) -> Result<Attempt, HandshakeError> {
+        self.tried.push("password".to_owned());
+        let call = self.handle.authenticate_password(self.host.user.clone(), password.expose_secret());
+        let result = within(&mut self.patience, call).await?;
+        Ok(self.note(&result))
+    }
+
+    async fn configured_password(&mut self) -> Option<SecretString> {
+        match self.host.password.as_ref()?.read().await {
+            Ok(password) => Some(password),
+            Err(error) => {
+                self.tried.push(format!("password ({error})"));
+                None
+            }
+        }
+    }
+
+    fn asks_a_person(&self) -> bool {
+        self.host.password.is_none() && self.secrets.can_ask() && self.host.methods.prompts > 0
+    }
+
+    async fn ask(&self, text: &str, echo: bool) -> Option<SecretString> {
+        if self.host.methods.prompts == 0 {
+            return None;
+        }
+        let question = Question { host: self.host.name.clone(), text: text.to_owned(), echo };
+        self.secrets.ask(&question).await
+    }
+}

@@ -1,0 +1,233 @@
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use russh::client::AuthResult;
+use russh::keys::agent::AgentIdentity;
+use russh::keys::agent::client::AgentClient;
+use russh::keys::ssh_key::public::KeyData;
+use russh::keys::{self, Algorithm, Certificate, HashAlg, PublicKey};
+use russh::{MethodKind, Signer};
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use super::key_file::{self, KeyFile, NoKey};
+use super::login::{Attempt, Login, within};
+use super::offer::Offer;
+use super::signer::{Agent, Busy, File, NoSignature};
+use crate::ssh::files::off_runtime;
+use crate::ssh::trust::{HandshakeError, short_rsa};
+
+/// How long the agent may take to list its keys.
+const AGENT_TIMEOUT: Duration = Duration::from_secs(5);
+
+impl<'a> Login<'a> {
+    /// Offers certificates, the keys of the agent and those of files, in ssh's order.
+    pub(super) async fn public_keys(&mut self) -> Result<Attempt, HandshakeError> {
+        let (mut agent, identities) = match self.agent().await {
+            Some((agent, identities)) => (Some(agent), identities),
+            None => (None, Vec::new()),
+        };
+        let files = &self.host.identity_files;
+        let (certificate_files, own_files) = (self.host.certificate_files.clone(), files.clone());
+        let first = certificate_files.first().or(own_files.first()).cloned().unwrap_or_default();
+        let certificates =
+            off_runtime(&first, move || key_file::certificates(&certificate_files, &own_files)).await;
+        let certificates = certificates.unwrap_or_else(|error| {
+            self.tried.push(format!("certificates ({error})"));
+            Vec::new()
+        });
+        for certificate in certificates {
+            let held = identities
+                .iter()
+                .any(|identity| identity.public_key().key_data() == certificate.public_key());
+            let attempt = match (&mut agent, held) {
+                (Some(agent), true) => self.certificate_of_agent(certificate, agent).await?,
+                _ => match key_of(files, certificate.public_key()).await {
+                    Some(file) => self.certificate_of_file(certificate, &file).await?,
+                    None => continue,
+                },
+            };
+            if attempt != Attempt::Failure || !self.may(MethodKind::PublicKey) {
+                return Ok(attempt);
+            }
+        }
+        for identity in identities {
+            let Some(agent) = &mut agent else { break };
+            let attempt = match identity {
+                AgentIdentity::Certificate { certificate, .. } => {
+                    self.certificate_of_agent(certificate, agent).await?
+                }
+                AgentIdentity::PublicKey { key, comment } => self.key_of_agent(&key, &comment, agent).await?,
+            };
+            if attempt != Attempt::Failure || !self.may(MethodKind::PublicKey) {
+                return Ok(attempt);
+            }
+        }
+        for file in files {
+            let attempt = self.key_of_file(file).await?;
+            if attempt != Attempt::Failure || !self.may(MethodKind::PublicKey) {
+                return Ok(attempt);
+            }
+        }
+        Ok(Attempt::Failure)
+    }
+
+    /// The agent and its keys, those first that are also configured.
+    async fn agent(&mut self) -> Option<(AgentClient<UnixStream>, Vec<AgentIdentity>)> {
+        let socket = self.host.agent.as_ref()?;
+        let connected = async {
+            let mut agent = AgentClient::connect_uds(socket).await?;
+            let identities = agent.request_identities().await?;
+            Ok::<_, keys::Error>((agent, identities))
+        };
+        let (agent, mut identities) = match timeout(AGENT_TIMEOUT, connected).await {
+            Ok(Ok(connected)) => connected,
+            Ok(Err(error)) => {
+                self.tried.push(format!("agent ({error})"));
+                return None;
+            }
+            Err(_) => {
+                self.tried.push(format!("agent (silent for {AGENT_TIMEOUT:?})"));
+                return None;
+            }
+        };
+        let files = self.host.identity_files.clone();
+        let first = files.first().cloned().unwrap_or_default();
+        let configured: Vec<PublicKey> =
+            off_runtime(&first, move || files.iter().filter_map(|file| key_file::public_key(file)).collect())
+                .await
+                .unwrap_or_default();
+        let is_configured = |identity: &AgentIdentity| {
+            configured.iter().any(|own| own.key_data() == identity.public_key().key_data())
+        };
+        if self.host.identities_only {
+            identities.retain(is_configured);
+        }
+        identities.sort_by_key(|identity| !is_configured(identity));
+        Some((agent, identities))
+    }
+
+    /// Whether this is one to offer now; says so if it is.
+    fn offers(&mut self, offer: &Offer, shown: String) -> bool {
+        if let Some(bits) = short_rsa(offer.public(), self.host.shortest_rsa) {
+            self.tried.push(format!("{shown} (not offered: RSA of {bits} bits is too short)"));
+            return false;
+        }
+        if self.offered.contains(offer) {
+            return false;
+        }
+        self.offered.push(offer.clone());
+        self.tried.push(shown);
+        true
+    }
+
+    /// Offers a key or certificate; the signer signs if the server takes it, and is `busy` meanwhile.
+    async fn present<S>(
+        &mut self,
+        offer: Offer,
+        shown: String,
+        (mut signer, busy): (S, Busy),
+    ) -> Result<Attempt, HandshakeError>
+    where
+        S: Signer<Error = NoSignature> + Send,
+    {
+        if !self.offers(&offer, shown) {
+            return Ok(Attempt::Failure);
+        }
+        let hash = self.hash_for(&offer.public().algorithm()).await?;
+        let (user, patience) = (self.host.user.clone(), &mut self.patience);
+        let result = match offer {
+            Offer::Key(key) => {
+                let call = self.handle.authenticate_publickey_with(user, key, hash, &mut signer);
+                busy.within(patience, call).await
+            }
+            Offer::Certificate(certificate) => {
+                let call = self.handle.authenticate_certificate_with(user, *certificate, hash, &mut signer);
+                busy.within(patience, call).await
+            }
+        };
+        self.signed(result)
+    }
+
+    async fn certificate_of_agent(
+        &mut self,
+        certificate: Certificate,
+        agent: &mut AgentClient<UnixStream>,
+    ) -> Result<Attempt, HandshakeError> {
+        let shown = format!("certificate {:?} of the agent", certificate.key_id());
+        self.present(Offer::certificate(certificate), shown, Agent::signer(agent)).await
+    }
+
+    async fn certificate_of_file(
+        &mut self,
+        certificate: Certificate,
+        file: &Path,
+    ) -> Result<Attempt, HandshakeError> {
+        let shown = format!("certificate {:?} with {}", certificate.key_id(), file.display());
+        let Some(key) = self.load(file).await else { return Ok(Attempt::Failure) };
+        self.present(Offer::certificate(certificate), shown, self.file(file, key)).await
+    }
+
+    async fn key_of_agent(
+        &mut self,
+        key: &PublicKey,
+        comment: &str,
+        agent: &mut AgentClient<UnixStream>,
+    ) -> Result<Attempt, HandshakeError> {
+        let shown = format!("agent key {} {comment}", key.fingerprint(HashAlg::Sha256));
+        self.present(Offer::key(key), shown, Agent::signer(agent)).await
+    }
+
+    async fn key_of_file(&mut self, file: &Path) -> Result<Attempt, HandshakeError> {
+        let Some(key) = self.load(file).await else { return Ok(Attempt::Failure) };
+        let offer = Offer::key(key.public());
+        self.present(offer, file.display().to_string(), self.file(file, key)).await
+    }
+
+    fn file(&self, path: &Path, key: KeyFile) -> (File<'a>, Busy) {
+        let busy = Busy::default();
+        let (path, host, secrets) = (path.to_owned(), self.host, self.secrets);
+        (File { path, key, host, secrets, busy: busy.clone() }, busy)
+    }
+
+    async fn load(&mut self, file: &Path) -> Option<KeyFile> {
+        let path = file.to_owned();
+        let loaded = off_runtime(file, move || KeyFile::load(&path)).await;
+        match loaded.unwrap_or_else(|error| Err(NoKey::Unusable(error.to_string()))) {
+            Ok(key) => Some(key),
+            Err(NoKey::Missing) => None,
+            Err(NoKey::Unusable(why)) => {
+                self.tried.push(format!("{} ({why})", file.display()));
+                None
+            }
+        }
+    }
+
+    /// A signer that gave no signature is as good as a refusal: the connection goes on.
+    fn signed(&mut self, result: Result<AuthResult, NoSignature>) -> Result<Attempt, HandshakeError> {
+        match result {
+            Ok(result) => Ok(self.note(&result)),
+            Err(NoSignature::Send(_)) => Err(russh::Error::SendError.into()),
+            Err(NoSignature::ServerSilent) => Err(HandshakeError::Silent),
+            Err(error) => {
+                self.tried.push(format!("({error})"));
+                Ok(Attempt::Failure)
+            }
+        }
+    }
+
+    /// RSA keys sign with SHA-2: the best the server names, never SHA-1.
+    async fn hash_for(&mut self, algorithm: &Algorithm) -> Result<Option<HashAlg>, HandshakeError> {
+        if !matches!(algorithm, Algorithm::Rsa { .. }) {
+            return Ok(None);
+        }
+        let best = within(&mut self.patience, self.handle.best_supported_rsa_hash()).await?.flatten();
+        Ok(Some(best.unwrap_or(HashAlg::Sha512)))
+    }
+}
+
+async fn key_of(files: &[PathBuf], key: &KeyData) -> Option<PathBuf> {
+    let (files, key) = (files.to_vec(), key.clone());
+    let first = files.first().cloned().unwrap_or_default();
+    off_runtime(&first, move || key_file::for_certificate(&files, &key)).await.ok()?
+}

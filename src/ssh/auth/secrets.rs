@@ -1,0 +1,65 @@
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use russh::keys::PrivateKey;
+use secrecy::SecretString;
+use tokio::time::timeout;
+
+use super::{Prompter, Question};
+use crate::lock::lock;
+use crate::ssh::HostConfig;
+
+/// How long a person may take; below sshd's LoginGraceTime of 120 s, for a login that runs into that counts as a bad one.
+const PERSON_TIMEOUT: Duration = Duration::from_secs(100);
+
+/// What logins need to know, and whom they may ask. What was right once is not asked for again.
+#[derive(Default)]
+pub struct Secrets {
+    prompter: Option<Arc<dyn Prompter>>,
+    keys: Mutex<HashMap<PathBuf, Arc<PrivateKey>>>,
+    passwords: Mutex<HashMap<HostConfig, SecretString>>,
+    /// One question at a time.
+    asking: tokio::sync::Mutex<()>,
+}
+
+impl Secrets {
+    /// With somebody to ask.
+    pub fn asking(prompter: Option<Arc<dyn Prompter>>) -> Self {
+        Self { prompter, ..Self::default() }
+    }
+
+    /// Whether there is somebody to ask.
+    pub(super) fn can_ask(&self) -> bool {
+        self.prompter.is_some()
+    }
+
+    pub(super) async fn ask(&self, question: &Question) -> Option<SecretString> {
+        let prompter = self.prompter.as_ref()?;
+        let asked = async {
+            let _one_at_a_time = self.asking.lock().await;
+            prompter.ask(question).await
+        };
+        timeout(PERSON_TIMEOUT, asked).await.ok()?
+    }
+
+    pub(super) fn key(&self, file: &Path) -> Option<Arc<PrivateKey>> {
+        lock(&self.keys).get(file).cloned()
+    }
+
+    pub(super) fn keep_key(&self, file: &Path, key: Arc<PrivateKey>) {
+        lock(&self.keys).insert(file.to_owned(), key);
+    }
+
+    pub(super) fn password(&self, host: &HostConfig) -> Option<SecretString> {
+        lock(&self.passwords).get(host).cloned()
+    }
+
+    pub(super) fn keep_password(&self, host: &HostConfig, password: Option<SecretString>) {
+        match password {
+            Some(password) => lock(&self.passwords).insert(host.clone(), password),
+            None => lock(&self.passwords).remove(host),
+        };
+    }
+}

@@ -1,0 +1,201 @@
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use russh::keys::agent::AgentIdentity;
+use russh::keys::agent::client::AgentClient;
+use russh::keys::signature::Signer as _;
+use russh::keys::ssh_encoding::Encode;
+use russh::keys::{HashAlg, PrivateKey};
+use russh::{AgentAuthError, Signer};
+use secrecy::SecretString;
+use tokio::net::UnixStream;
+use tokio::time::{Instant, timeout};
+
+use super::key_file::{KeyFile, unlock};
+use super::{Question, Secrets};
+use crate::lock::lock;
+use crate::ssh::HostConfig;
+
+/// How long an agent may take to sign: it may ask for a touch of a security key, or a person whether it may.
+const SIGN_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why there is no signature. The connection can still be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoSignature {
+    #[error(transparent)]
+    Send(#[from] russh::SendError),
+    #[error("the agent: {0}")]
+    Agent(#[from] AgentAuthError),
+    #[error("the agent did not sign within {0:?}")]
+    AgentSilent(Duration),
+    #[error("{0}")]
+    Locked(String),
+    #[error("the server does not answer")]
+    ServerSilent,
+    #[error("the key can't sign")]
+    Key,
+}
+
+/// Tells a server that does not answer from a person, or an agent, who has not answered yet.
+#[derive(Clone, Default)]
+pub(super) struct Busy(Arc<Mutex<Signing>>);
+
+#[derive(Default)]
+struct Signing {
+    /// How long signing has taken so far.
+    spent: Duration,
+    /// Since when something is being signed.
+    since: Option<Instant>,
+}
+
+/// The shortest time that is waited for the server before looking again whether something is being signed.
+const SHORTEST_WAIT: Duration = Duration::from_millis(50);
+
+impl Busy {
+    /// Waits for the server, and takes the time from its `patience`, but for the time when something is being signed.
+    pub(super) async fn within<T>(
+        &self,
+        patience: &mut Duration,
+        call: impl Future<Output = Result<T, NoSignature>>,
+    ) -> Result<T, NoSignature> {
+        let (mut call, began, whole) = (pin!(call), Instant::now(), *patience);
+        loop {
+            let result = timeout((*patience).max(SHORTEST_WAIT), &mut call).await;
+            *patience = whole.saturating_sub(began.elapsed().saturating_sub(self.spent()));
+            match result {
+                Ok(result) => return result,
+                Err(_) if patience.is_zero() => return Err(NoSignature::ServerSilent),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn spent(&self) -> Duration {
+        let signing = self.signing();
+        signing.spent + signing.since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn signing(&self) -> MutexGuard<'_, Signing> {
+        lock(&self.0)
+    }
+
+    async fn during<T>(&self, signing: impl Future<Output = T>) -> T {
+        self.signing().since = Some(Instant::now());
+        let result = signing.await;
+        let spent = self.spent();
+        *self.signing() = Signing { spent, since: None };
+        result
+    }
+}
+
+/// An agent whose signatures are waited for only so long.
+pub(super) struct Agent<'a> {
+    agent: &'a mut AgentClient<UnixStream>,
+    busy: Busy,
+}
+
+impl<'a> Agent<'a> {
+    pub(super) fn signer(agent: &'a mut AgentClient<UnixStream>) -> (Self, Busy) {
+        let busy = Busy::default();
+        (Self { agent, busy: busy.clone() }, busy)
+    }
+}
+
+impl Signer for Agent<'_> {
+    type Error = NoSignature;
+
+    async fn auth_sign(
+        &mut self,
+        key: &AgentIdentity,
+        hash: Option<HashAlg>,
+        data: Vec<u8>,
+    ) -> Result<Vec<u8>, NoSignature> {
+        match self.busy.during(timeout(SIGN_TIMEOUT, self.agent.auth_sign(key, hash, data))).await {
+            Ok(signed) => Ok(signed?),
+            Err(_) => Err(NoSignature::AgentSilent(SIGN_TIMEOUT)),
+        }
+    }
+}
+
+/// A key file. It is unlocked only when the server has said that it would take the key.
+pub(super) struct File<'a> {
+    pub(super) path: PathBuf,
+    pub(super) key: KeyFile,
+    pub(super) host: &'a HostConfig,
+    pub(super) secrets: &'a Secrets,
+    pub(super) busy: Busy,
+}
+
+impl Signer for File<'_> {
+    type Error = NoSignature;
+
+    async fn auth_sign(
+        &mut self,
+        _key: &AgentIdentity,
+        hash: Option<HashAlg>,
+        mut data: Vec<u8>,
+    ) -> Result<Vec<u8>, NoSignature> {
+        let key = self.busy.during(self.open()).await?;
+        let signature = match key.key_data().rsa() {
+            Some(rsa) => (rsa, hash).try_sign(&data),
+            None => key.try_sign(&data),
+        };
+        // What is sent is what was signed, and its signature as a string (RFC 4252 §7).
+        let encoded = signature.ok().and_then(|signature| signature.encode_prefixed(&mut data).ok());
+        encoded.map(|()| data).ok_or(NoSignature::Key)
+    }
+}
+
+impl File<'_> {
+    async fn open(&self) -> Result<Arc<PrivateKey>, NoSignature> {
+        let text = match &self.key {
+            KeyFile::Open(key) => return Ok(Arc::clone(key)),
+            KeyFile::Locked { text, .. } => text,
+        };
+        // The file may hold another key by now.
+        let offered = self.key.public().key_data();
+        let known = self.secrets.key(&self.path);
+        if let Some(known) = known.filter(|known| known.public_key().key_data() == offered) {
+            return Ok(known);
+        }
+        let locked = |why: &dyn std::fmt::Display| NoSignature::Locked(why.to_string());
+        if let Some(source) = &self.host.passphrase {
+            let passphrase =
+                source.read().await.map_err(|error| locked(&format!("its passphrase: {error}")))?;
+            return self
+                .unlock(text, passphrase)
+                .await
+                .ok_or_else(|| locked(&"its configured passphrase is wrong"));
+        }
+        if !self.secrets.can_ask() || self.host.methods.prompts == 0 {
+            return Err(locked(&"it needs a passphrase, which nobody gives"));
+        }
+        let mut wrong = 0;
+        while wrong < self.host.methods.prompts {
+            let question = Question {
+                host: self.host.name.clone(),
+                text: format!("passphrase of {}: ", self.path.display()),
+                echo: false,
+            };
+            let Some(passphrase) = self.secrets.ask(&question).await else { break };
+            if let Some(key) = self.unlock(text, passphrase).await {
+                return Ok(key);
+            }
+            wrong += 1;
+        }
+        if wrong > 0 {
+            return Err(locked(&format!("its passphrase was wrong {wrong} times")));
+        }
+        Err(locked(&"it needs a passphrase, which nobody gives"))
+    }
+
+    async fn unlock(&self, text: &SecretString, passphrase: SecretString) -> Option<Arc<PrivateKey>> {
+        let text = text.clone();
+        let key = tokio::task::spawn_blocking(move || unlock(&text, &passphrase)).await.ok()??;
+        let key = Arc::new(key);
+        self.secrets.keep_key(&self.path, Arc::clone(&key));
+        Some(key)
+    }
+}

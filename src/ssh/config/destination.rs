@@ -1,0 +1,68 @@
+use super::ConfigError;
+
+/// A destination as ssh(1) and ProxyJump take it: `[user@]host[:port]`, or the same as a URI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Destination {
+    pub(super) host: String,
+    pub(super) user: Option<String>,
+    pub(super) port: Option<u16>,
+}
+
+impl Destination {
+    pub(crate) fn parse(text: &str) -> Result<Self, ConfigError> {
+        let bad = || ConfigError::BadName(text.to_owned());
+        let bare = text.strip_prefix("ssh://").unwrap_or(text).trim_end_matches('/');
+        let (user, place) =
+            bare.rsplit_once('@').map_or((None, bare), |(user, place)| (Some(user.to_owned()), place));
+        let (host, port) = match place.strip_prefix('[').and_then(|place| place.split_once(']')) {
+            Some((host, "")) => (host, None),
+            Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or_else(bad)?)),
+            None => match place.split_once(':') {
+                Some((host, port)) if !port.contains(':') => (host, Some(port)),
+                _ => (place, None),
+            },
+        };
+        let port = port.map(|port| port.parse().map_err(|_| bad())).transpose()?;
+        check_name(host)?;
+        user.as_deref().map(check_name).transpose()?;
+        Ok(Self { host: host.to_owned(), user, port })
+    }
+}
+
+/// A name must not be taken for an option, nor for anything else, by the program that resolves it.
+pub(super) fn check_name(name: &str) -> Result<(), ConfigError> {
+    let strange = |c: char| c.is_control() || c.is_whitespace() || "'\"\\`$;&|<>(){}*?!,#/@".contains(c);
+    if name.is_empty() || name.starts_with('-') || name.len() > 255 || name.contains(strange) {
+        return Err(ConfigError::BadName(name.to_owned()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_jump_host_is_named_in_every_form_that_ssh_takes() {
+        let parse = |text| Destination::parse(text).map(|host| (host.user, host.host, host.port));
+        let user = || Some("me".to_owned());
+        assert_eq!(parse("bastion").unwrap(), (None, "bastion".into(), None));
+        assert_eq!(parse("me@bastion:2222").unwrap(), (user(), "bastion".into(), Some(2222)));
+        assert_eq!(parse("ssh://me@bastion:2222/").unwrap(), (user(), "bastion".into(), Some(2222)));
+        assert_eq!(parse("me@[::1]:22").unwrap(), (user(), "::1".into(), Some(22)));
+        assert_eq!(parse("::1").unwrap(), (None, "::1".into(), None));
+        for bad in ["", "@host", "host:port", "host:99999", "-oX=y", "a b", "[::1]x", "me@-x"] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn names_that_could_mean_something_to_a_program_are_refused() {
+        for name in ["", "-oProxyCommand=x", "a b", "a\nb", "$(x)", "a;b", "`x`"] {
+            assert!(check_name(name).is_err(), "{name:?}");
+        }
+        for name in ["web1", "10.0.0.1", "user.example.org", "::1", "web_1"] {
+            assert!(check_name(name).is_ok(), "{name:?}");
+        }
+    }
+}

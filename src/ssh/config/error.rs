@@ -1,0 +1,74 @@
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Why a host's name could not be turned into a [`HostConfig`].
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The text can't be a host's name.
+    #[error("{0:?} is not a host name")]
+    BadName(String),
+    /// The `ssh` program can't be run.
+    #[error("the ssh program, which resolves host names, can't be run")]
+    NoSsh(#[source] io::Error),
+    /// There is no `ssh` program, and ssh_config says what only it understands.
+    #[error("{}:{line}: without an ssh program to ask, {what} is not understood", file.display())]
+    NotUnderstood {
+        /// The file.
+        file: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What stands there.
+        what: String,
+    },
+    /// An ssh_config file can't be read.
+    #[error("can't read {}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A value has a token or a variable that can't be expanded.
+    #[error("{name}: {what} can't be expanded")]
+    Token {
+        /// The host.
+        name: String,
+        /// The token and where it stands.
+        what: String,
+    },
+    /// The host is reached through a command, and the configuration does not allow that.
+    #[error("{name} is reached by a ProxyCommand, which runs on this machine")]
+    ProxyCommand {
+        /// The host.
+        name: String,
+    },
+    /// `ssh -G` failed: ssh_config has a mistake.
+    #[error("ssh can't resolve {name}: {message}")]
+    Rejected {
+        /// The host.
+        name: String,
+        /// What ssh said.
+        message: String,
+    },
+    /// What was given for `ssh` on the command line is wrong.
+    #[error("ssh does not take these options: {0}")]
+    Arguments(String),
+    /// The hosts to jump through have no end.
+    #[error("{0} is reached through more than {MOST_JUMPS} other hosts, or through itself")]
+    TooManyJumps(String),
+    /// ssh did not answer.
+    #[error("ssh took longer than {0:?} to resolve the host")]
+    TimedOut(Duration),
+    /// The configuration asks for something that can't be done, and ignoring it would be wrong.
+    #[error("{name} is configured with {option}, which sshjobs does not support")]
+    Unsupported {
+        /// The host.
+        name: String,
+        /// The option of ssh_config.
+        option: &'static str,
+    },
+}
+
+/// Longest ProxyJump chain.
+pub(super) const MOST_JUMPS: usize = 8;

@@ -1,0 +1,152 @@
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::process::Stdio;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use super::destination::Destination;
+use super::error::MOST_JUMPS;
+use super::options::Options;
+use super::{ConfigError, HostConfig, HostSettings, fallback};
+use crate::ssh::files::off_runtime;
+
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Turns names into [`HostConfig`]s by asking `ssh -G`, so that they mean what they mean to ssh.
+#[derive(Clone, Debug, Default)]
+pub struct Resolver {
+    /// The ssh_config file instead of the user's and the system's.
+    pub ssh_config: Option<PathBuf>,
+    /// What goes over ssh_config, by host; of jump hosts, too.
+    pub settings: BTreeMap<String, HostSettings>,
+    /// Whether commands may be run to reach hosts (ProxyCommand).
+    pub proxy_commands: bool,
+    /// More arguments for `ssh -G`, such as `-o` and an option: they hold for the host itself, not for those on the way.
+    pub arguments: Vec<String>,
+}
+
+impl Resolver {
+    /// Resolves `name`. Runs `ssh -G`, within 10 s; where there is no ssh program, reads ssh_config itself and refuses what it
+    /// does not understand.
+    pub async fn resolve(&self, name: &str) -> Result<HostConfig, ConfigError> {
+        let destination = Destination::parse(name)?;
+        let settings = self.settings_of(name);
+        let options = Options(self.ask_ssh(&destination, &self.arguments).await?);
+        options.refuse(name, &["RemoteCommand", "RevokedHostKeys"])?;
+        let jump = match options.jumps() {
+            Some(jumps) => Some(Box::new(self.resolve_jumps(name, jumps, 1).await?)),
+            None => None,
+        };
+        Ok(HostConfig { jump, name: name.to_owned(), ..self.expand(options, destination, settings).await? })
+    }
+
+    pub(super) fn settings_of(&self, name: &str) -> &HostSettings {
+        static NONE: LazyLock<HostSettings> = LazyLock::new(HostSettings::default);
+        self.settings.get(name).unwrap_or(&NONE)
+    }
+
+    /// Resolves the last of the hosts to jump through, which is reached through those before it. The first is reached as its
+    /// own configuration says, as with ssh.
+    fn resolve_jumps<'a>(
+        &'a self,
+        name: &'a str,
+        jumps: &'a str,
+        depth: usize,
+    ) -> Pin<Box<dyn Future<Output = Result<HostConfig, ConfigError>> + Send + 'a>> {
+        Box::pin(async move {
+            if depth > MOST_JUMPS {
+                return Err(ConfigError::TooManyJumps(name.to_owned()));
+            }
+            let (before, last) =
+                jumps.rsplit_once(',').map_or((None, jumps), |(before, last)| (Some(before), last));
+            let destination = Destination::parse(last)?;
+            let mut options = Options(self.ask_ssh(&destination, &[]).await?);
+            options.refuse(&destination.host, &["RevokedHostKeys"])?;
+            if before.is_some() {
+                // The way to it is spelled out.
+                options.0.retain(|(key, _)| key != "proxycommand");
+            }
+            let jump = match before.or(options.jumps()) {
+                Some(jumps) => Some(Box::new(self.resolve_jumps(name, jumps, depth + 1).await?)),
+                None => None,
+            };
+            let settings = self.settings_of(&destination.host);
+            Ok(HostConfig { jump, ..self.expand(options, destination, settings).await? })
+        })
+    }
+
+    /// It looks which files there are.
+    async fn expand(
+        &self,
+        options: Options,
+        destination: Destination,
+        settings: &HostSettings,
+    ) -> Result<HostConfig, ConfigError> {
+        let (proxy_commands, settings, name) =
+            (self.proxy_commands, settings.clone(), destination.host.clone());
+        let first = options.get("identityfile").unwrap_or_default().to_owned();
+        let reading = move || options.to_config(proxy_commands, &destination, &settings);
+        off_runtime(Path::new(&first), reading).await.map_err(|source| ConfigError::Unreadable {
+            file: format!("the files of {name}").into(),
+            source,
+        })?
+    }
+
+    pub(super) async fn ask_ssh(
+        &self,
+        destination: &Destination,
+        arguments: &[String],
+    ) -> Result<Vec<(String, String)>, ConfigError> {
+        let mut ssh = Command::new("ssh");
+        if let Some(file) = &self.ssh_config {
+            ssh.arg("-F").arg(file);
+        }
+        // Of options that are given twice the first counts.
+        ssh.args(arguments);
+        if let Some(user) = &destination.user {
+            ssh.args(["-l", user]);
+        }
+        if let Some(port) = destination.port {
+            ssh.args(["-p", &port.to_string()]);
+        }
+        ssh.args(["-G", &destination.host]).stdin(Stdio::null()).kill_on_drop(true);
+        let output = timeout(RESOLVE_TIMEOUT, ssh.output())
+            .await
+            .map_err(|_| ConfigError::TimedOut(RESOLVE_TIMEOUT))?
+            .map_err(ConfigError::NoSsh);
+        let output = match output {
+            Err(ConfigError::NoSsh(error))
+                if error.kind() == io::ErrorKind::NotFound && arguments.is_empty() =>
+            {
+                let (file, destination) = (self.ssh_config.clone(), destination.clone());
+                let unreadable = |source| ConfigError::Unreadable { file: "ssh_config".into(), source };
+                let path = file.clone().unwrap_or_else(|| "ssh_config".into());
+                return off_runtime(&path, move || fallback::resolve(file.as_deref(), &destination))
+                    .await
+                    .map_err(unreadable)?;
+            }
+            other => other?,
+        };
+        if !output.status.success() {
+            // Its lines end with CR LF.
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            let message =
+                stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
+            // That is how ssh names its own arguments.
+            if message.starts_with("command-line") || message.starts_with("Bad port") {
+                return Err(ConfigError::Arguments(message));
+            }
+            return Err(ConfigError::Rejected { name: destination.host.clone(), message });
+        }
+        Ok(String::from_utf8_lossy(&output.stdout)
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .map(|(key, value)| (key.to_owned(), value.trim().to_owned()))
+            .collect())
+    }
+}

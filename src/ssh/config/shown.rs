@@ -1,0 +1,49 @@
+use super::destination::Destination;
+use super::options::Options;
+use super::table::SHOWN;
+use super::{ConfigError, Resolver};
+
+/// One thing that is set for a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// The option, as ssh_config(5) calls it, in lower case.
+    pub key: &'static str,
+    /// Its value.
+    pub value: String,
+    /// Where it is set.
+    pub source: Source,
+}
+
+/// Where something is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// In the program's own configuration.
+    Settings,
+    /// In ssh_config.
+    SshConfig,
+}
+
+impl Resolver {
+    /// What is set for `name`, and where: what differs from ssh's defaults, by the names of ssh_config(5) in lower case.
+    pub async fn settings(&self, name: &str) -> Result<Vec<Setting>, ConfigError> {
+        let destination = Destination::parse(name)?;
+        let set = Options(self.ask_ssh(&destination, &self.arguments).await?);
+        let nothing = Self { ssh_config: Some("/dev/null".into()), ..Self::default() };
+        let default = Options(nothing.ask_ssh(&destination, &[]).await?);
+        let own = self.settings_of(name).shown();
+        let setting = |key: &&'static str| {
+            let value = |options: &Options| options.all(key).collect::<Vec<_>>().join(", ");
+            let (value, usual) = (value(&set), value(&default));
+            match own.iter().find(|(known, _)| known == key) {
+                Some((_, value)) => Some(Setting { key, value: value.clone(), source: Source::Settings }),
+                // A command line may hold what is nobody's business.
+                None if value != usual && *key == "proxycommand" => {
+                    Some(Setting { key, value: "a command".to_owned(), source: Source::SshConfig })
+                }
+                None if value != usual => Some(Setting { key, value, source: Source::SshConfig }),
+                None => None,
+            }
+        };
+        Ok(SHOWN.iter().filter_map(setting).collect())
+    }
+}

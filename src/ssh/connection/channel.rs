@@ -1,0 +1,229 @@
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use russh::client::Msg;
+use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::ssh::ChannelError;
+use crate::ssh::trust::HostKeyCheck;
+
+/// What can happen on a session channel, in the words of RFC 4254.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChannelEvent {
+    /// Data (§5.2): stdout.
+    Data(Bytes),
+    /// Extended data (§5.2); the one type in use is stderr.
+    ExtendedData(Bytes),
+    /// No more data will come (§5.3).
+    Eof,
+    /// The command's exit-status (§6.10).
+    ExitStatus(u32),
+    /// The command's exit-signal (§6.10), named without `SIG`.
+    ExitSignal(String),
+    /// The exec request was granted (§5.4).
+    Success,
+    /// The exec request was refused (§5.4).
+    Failure,
+    /// The channel is closed (§5.3). Nothing follows.
+    Close,
+}
+
+/// An open session channel on which nothing runs yet.
+pub struct Channel {
+    pub(super) channel: russh::Channel<Msg>,
+    pub(super) time_limit: Duration,
+}
+
+/// The receiving half of a channel.
+#[derive(Debug)]
+pub struct ChannelReader(ChannelReadHalf);
+
+/// The sending half of a channel. Each call is bounded by the connection's time limit, but for [`write`](Self::write).
+pub struct ChannelWriter {
+    half: ChannelWriteHalf<Msg>,
+    time_limit: Duration,
+}
+
+/// The largest piece of stdin handed over at once; russh holds what the window does not take.
+const STDIN_PIECE: usize = 32 << 10;
+
+impl Channel {
+    /// Asks for a pseudo-terminal (RFC 4254 §6.2) of so many columns and rows, and waits for the answer.
+    ///
+    /// Dropping the future leaves the channel open on the server until the connection ends.
+    pub async fn request_pty(&mut self, term: &str, (cols, rows): (u32, u32)) -> Result<(), ChannelError> {
+        let asked = self.channel.request_pty(true, term, cols, rows, 0, 0, &[]);
+        bounded(self.time_limit, asked).await?;
+        let answer = async {
+            loop {
+                match self.channel.wait().await.map(translate) {
+                    Some(Some(ChannelEvent::Success)) => return Ok(()),
+                    Some(Some(ChannelEvent::Failure)) => return Err(ChannelError::PtyRefused),
+                    Some(Some(ChannelEvent::Close)) | None => return Err(ChannelError::ConnectionLost),
+                    Some(_) => {}
+                }
+            }
+        };
+        timeout(self.time_limit, answer).await.unwrap_or(Err(ChannelError::TimedOut(self.time_limit)))
+    }
+
+    /// Whether the server has closed it meanwhile.
+    pub fn is_closed(&mut self) -> bool {
+        loop {
+            let next = pin!(self.channel.wait()).poll(&mut Context::from_waker(Waker::noop()));
+            match next.map(|message| message.map(translate)) {
+                Poll::Pending => return false,
+                Poll::Ready(None | Some(Some(ChannelEvent::Close | ChannelEvent::Eof))) => return true,
+                Poll::Ready(Some(_)) => {}
+            }
+        }
+    }
+
+    /// Closes a channel on which nothing was started, so that its place on the server is free again.
+    pub async fn close(self) -> Result<(), ChannelError> {
+        bounded(self.time_limit, self.channel.close()).await
+    }
+
+    /// Asks the server to run `command` (RFC 4254 §6.5); the answer comes as an event.
+    pub async fn exec(self, command: &str) -> Result<(ChannelReader, ChannelWriter), ChannelError> {
+        let (reader, half) = self.channel.split();
+        let time_limit = self.time_limit;
+        bounded(time_limit, half.exec(true, command)).await?;
+        Ok((ChannelReader(reader), ChannelWriter { half, time_limit }))
+    }
+}
+
+impl ChannelReader {
+    /// The next event. None without a [`ChannelEvent::Close`] before means that the connection is lost.
+    ///
+    /// Must be called without delay: events nobody takes hold up every channel of the connection. Cancel safe.
+    pub async fn next(&mut self) -> Option<ChannelEvent> {
+        loop {
+            if let Some(event) = translate(self.0.wait().await?) {
+                return Some(event);
+            }
+        }
+    }
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "russh's enum is open, and the rest is never sent to a client"
+)]
+fn translate(message: ChannelMsg) -> Option<ChannelEvent> {
+    Some(match message {
+        ChannelMsg::Data { data } => ChannelEvent::Data(data),
+        ChannelMsg::ExtendedData { data, .. } => ChannelEvent::ExtendedData(data),
+        ChannelMsg::Eof => ChannelEvent::Eof,
+        ChannelMsg::ExitStatus { exit_status } => ChannelEvent::ExitStatus(exit_status),
+        ChannelMsg::ExitSignal { signal_name, .. } => ChannelEvent::ExitSignal(signal_text(signal_name)),
+        ChannelMsg::Success => ChannelEvent::Success,
+        ChannelMsg::Failure => ChannelEvent::Failure,
+        ChannelMsg::Close => ChannelEvent::Close,
+        _ => return None,
+    })
+}
+
+fn signal_text(signal: russh::Sig) -> String {
+    match signal {
+        // A name the host made up must not bring anything but a name.
+        russh::Sig::Custom(name) => name.chars().filter(char::is_ascii_graphic).take(64).collect(),
+        known @ (russh::Sig::ABRT
+        | russh::Sig::ALRM
+        | russh::Sig::FPE
+        | russh::Sig::HUP
+        | russh::Sig::ILL
+        | russh::Sig::INT
+        | russh::Sig::KILL
+        | russh::Sig::PIPE
+        | russh::Sig::QUIT
+        | russh::Sig::SEGV
+        | russh::Sig::TERM
+        | russh::Sig::USR1) => format!("{known:?}"),
+    }
+}
+
+impl ChannelWriter {
+    /// Sends some of `data` to stdin and returns how many bytes went; waits while the window is closed.
+    ///
+    /// Cancel safe: nothing was sent when the future is dropped.
+    pub async fn write(&self, data: &[u8]) -> Result<usize, ChannelError> {
+        let piece = &data[..data.len().min(STDIN_PIECE)];
+        self.half.make_writer().write(piece).await.map_err(|_| ChannelError::ConnectionLost)
+    }
+
+    /// Ends stdin (RFC 4254 §5.3).
+    pub async fn eof(&self) -> Result<(), ChannelError> {
+        bounded(self.time_limit, self.half.eof()).await
+    }
+
+    /// Asks the server to signal the command (RFC 4254 §6.9). There is no answer: servers may ignore it silently.
+    pub async fn signal(&self, name: &str) -> Result<(), ChannelError> {
+        bounded(self.time_limit, self.half.signal(signal_from(name))).await
+    }
+
+    /// Tells the terminal's new size in columns and rows (RFC 4254 §6.7).
+    pub async fn resize(&self, (cols, rows): (u32, u32)) -> Result<(), ChannelError> {
+        bounded(self.time_limit, self.half.window_change(cols, rows, 0, 0)).await
+    }
+
+    /// Closes the channel. The server's own Close follows as an event.
+    pub async fn close(&self) -> Result<(), ChannelError> {
+        bounded(self.time_limit, self.half.close()).await
+    }
+}
+
+fn signal_from(name: &str) -> russh::Sig {
+    use russh::Sig;
+    match name {
+        "ABRT" => Sig::ABRT,
+        "ALRM" => Sig::ALRM,
+        "FPE" => Sig::FPE,
+        "HUP" => Sig::HUP,
+        "ILL" => Sig::ILL,
+        "INT" => Sig::INT,
+        "KILL" => Sig::KILL,
+        "PIPE" => Sig::PIPE,
+        "QUIT" => Sig::QUIT,
+        "SEGV" => Sig::SEGV,
+        "TERM" => Sig::TERM,
+        "USR1" => Sig::USR1,
+        other => Sig::Custom(other.to_owned()),
+    }
+}
+
+async fn bounded<T>(
+    limit: Duration,
+    call: impl Future<Output = Result<T, russh::Error>>,
+) -> Result<T, ChannelError> {
+    match timeout(limit, call).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(russh::Error::ChannelOpenFailure(_))) => Err(ChannelError::OpenRefused),
+        Ok(Err(_)) => Err(ChannelError::ConnectionLost),
+        Err(_) => Err(ChannelError::TimedOut(limit)),
+    }
+}
+
+/// Opens a channel. When nobody waits for it any more it is closed again, so that the server does not keep it for nobody.
+#[expect(clippy::disallowed_methods, reason = "it outlives its caller on purpose, and is bounded in time")]
+pub(super) async fn open(
+    handle: Arc<russh::client::Handle<HostKeyCheck>>,
+    time_limit: Duration,
+) -> Result<Channel, ChannelError> {
+    let (sender, receiver) = oneshot::channel();
+    tokio::spawn(async move {
+        let opened = bounded(time_limit, handle.channel_open_session()).await;
+        if let Err(Ok(unwanted)) = sender.send(opened) {
+            // A connection that is lost needs no closing.
+            unwanted.close().await.ok();
+        }
+    });
+    let channel = receiver.await.unwrap_or(Err(ChannelError::ConnectionLost))?;
+    Ok(Channel { channel, time_limit })
+}

@@ -1,0 +1,32 @@
+use russh::cipher;
+
+/// With AES in hardware this order is the fastest by far.
+const CIPHERS: &[cipher::Name] = &[
+    cipher::AES_256_GCM,
+    cipher::AES_128_GCM,
+    cipher::CHACHA20_POLY1305,
+    cipher::AES_256_CTR,
+    cipher::AES_192_CTR,
+    cipher::AES_128_CTR,
+];
+
+/// The same for a processor without.
+const CIPHERS_WITHOUT_AES: &[cipher::Name] = &[
+    cipher::CHACHA20_POLY1305,
+    cipher::AES_256_GCM,
+    cipher::AES_128_GCM,
+    cipher::AES_256_CTR,
+    cipher::AES_192_CTR,
+    cipher::AES_128_CTR,
+];
+
+/// Ciphers in the order in which they are asked for.
+pub(super) fn ciphers() -> &'static [cipher::Name] {
+    #[cfg(target_arch = "x86_64")]
+    let has_aes = std::arch::is_x86_feature_detected!("aes");
+    #[cfg(target_arch = "aarch64")]
+    let has_aes = std::arch::is_aarch64_feature_detected!("aes");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let has_aes = false;
+    if has_aes { CIPHERS } else { CIPHERS_WITHOUT_AES }
+}

@@ -1,0 +1,97 @@
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use russh::ChannelStream;
+use russh::client::{Handle, Msg};
+use tokio::time::timeout;
+
+use super::channel::{self, Channel};
+use super::errors::{timed_out, unreachable};
+use super::watched::Pulse;
+use crate::ssh::trust::HostKeyCheck;
+use crate::ssh::{ChannelError, ConnectError, HostConfig, Negotiated};
+
+/// An authenticated SSH connection. Many channels share it.
+pub struct Connection {
+    pub(super) handle: Arc<Handle<HostKeyCheck>>,
+    pub(super) negotiated: Arc<OnceLock<Negotiated>>,
+    pub(super) host: HostConfig,
+    pub(super) pulse: Pulse,
+    /// The connection that this one goes through; it lives as long.
+    pub(super) _via: Option<Arc<Self>>,
+}
+
+/// How long a connection that has been silent may take to answer before it is used again.
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+
+impl Connection {
+    /// A stream through this host to another (RFC 4254 §7.2, direct-tcpip). This host looks up the other's address.
+    pub(super) async fn tunnel(&self, host: &HostConfig) -> Result<ChannelStream<Msg>, ConnectError> {
+        let opening = self.handle.channel_open_direct_tcpip(&*host.address, host.port.into(), "127.0.0.1", 0);
+        match timeout(host.connect_timeout, opening).await {
+            Ok(Ok(channel)) => Ok(channel.into_stream()),
+            Ok(Err(russh::Error::ChannelOpenFailure(reason))) => {
+                let why = format!("the jump host {} does not lead there ({reason:?})", self.host.name);
+                Err(unreachable(host, io::Error::other(why)))
+            }
+            Ok(Err(source)) => Err(ConnectError::Protocol { host: self.host.name.clone(), source }),
+            Err(_) => Err(timed_out(host, "connecting")),
+        }
+    }
+
+    /// Opens a session channel (RFC 4254 §6.1).
+    pub async fn open(&self) -> Result<Channel, ChannelError> {
+        channel::open(Arc::clone(&self.handle), self.host.connect_timeout).await
+    }
+
+    /// Whether the connection is gone.
+    pub fn is_closed(&self) -> bool {
+        self.handle.is_closed()
+    }
+
+    /// For how long nothing has come over it.
+    pub fn silent_for(&self) -> Duration {
+        self.pulse.heard_at().elapsed()
+    }
+
+    /// Asks the server for a sign of life (`keepalive@openssh.com`) and tells whether one came within two seconds.
+    pub async fn ping(&self) -> bool {
+        timeout(PING_TIMEOUT, self.handle.send_ping()).await.is_ok_and(|sent| sent.is_ok())
+            && !self.is_closed()
+    }
+
+    /// Takes nothing in any more, so that the far end has to wait, or takes it in again. What is sent still goes out. No answer
+    /// comes over a connection that is held.
+    pub fn hold(&self, is_held: bool) {
+        self.pulse.hold(is_held);
+    }
+
+    /// Tells the server that we are there. It need not answer.
+    pub async fn show_life(&self) {
+        // Whoever reads the channel is told when the connection is lost.
+        drop(timeout(PING_TIMEOUT, self.handle.send_keepalive(false)).await);
+    }
+
+    /// Whether it is held.
+    pub fn is_held(&self) -> bool {
+        self.pulse.is_held()
+    }
+
+    /// The host it leads to.
+    pub fn host(&self) -> &HostConfig {
+        &self.host
+    }
+
+    /// What both sides agreed on.
+    pub fn negotiated(&self) -> Negotiated {
+        self.negotiated.get().cloned().unwrap_or_default()
+    }
+
+    /// Says goodbye (RFC 4253 §11.1).
+    pub async fn disconnect(&self) {
+        let goodbye = self.handle.disconnect(russh::Disconnect::ByApplication, "", "");
+        // When the server no longer listens, dropping the connection says the same.
+        drop(timeout(Duration::from_secs(1), goodbye).await);
+    }
+}

@@ -1,0 +1,126 @@
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+
+use russh::keys::PublicKeyOrCertificate;
+use russh::{Preferred, client};
+use tokio::time::timeout;
+
+use super::Connection;
+use super::ciphers::ciphers;
+use super::errors::timed_out;
+use super::stream::{Stream, stream_to};
+use super::watched::{Pulse, Watched};
+use crate::ssh::auth::Login;
+use crate::ssh::trust::{HandshakeError, HostKeyCheck, KeyLook, check_agreed, copy, host_keys_to_offer};
+use crate::ssh::{ConnectError, HostConfig, HostKeyError, HostName, KnownHosts, PresentedKey, Secrets};
+
+const HANDSHAKE: &str = "the handshake";
+/// Unanswered keepalives after which a connection is lost.
+const KEEPALIVES_LOST: u32 = 3;
+/// A login may take this many times ConnectTimeout, without the time that a person takes.
+pub(super) const LOGIN_FACTOR: u32 = 3;
+
+/// Reaches a host, through the connection `via` if there is one, checks its key and logs in; once.
+///
+/// Each step has the host's own time limit. Dropping the future closes everything.
+pub async fn connect(
+    host: &HostConfig,
+    via: Option<Arc<Connection>>,
+    secrets: &Secrets,
+) -> Result<Connection, ConnectError> {
+    over(stream_to(host, via.as_deref()).await?, host, via, secrets).await
+}
+
+/// Asks a host for its key, without logging in to it. A key that known_hosts speaks against is an error.
+pub async fn look_at_key(
+    host: &HostConfig,
+    via: Option<Arc<Connection>>,
+) -> Result<PresentedKey, ConnectError> {
+    let key = key_of(stream_to(host, via.as_deref()).await?, host).await?;
+    Ok(PresentedKey::new(host, key).await.map_err(HostKeyError::from)?.not_spoken_against()?)
+}
+
+/// Shakes hands over `stream`.
+async fn over(
+    stream: Box<dyn Stream>,
+    host: &HostConfig,
+    via: Option<Arc<Connection>>,
+    secrets: &Secrets,
+) -> Result<Connection, ConnectError> {
+    let name = HostName::of(host);
+    let known = KnownHosts::load(&host.known_hosts, &name).await.map_err(HostKeyError::from)?;
+    let config = client_config(host, &known, &name);
+    let (negotiated, agreed) = <(Arc<OnceLock<_>>, Arc<OnceLock<_>>)>::default();
+    let check = HostKeyCheck {
+        host: host.clone(),
+        known,
+        negotiated: Arc::clone(&negotiated),
+        agreed: Arc::clone(&agreed),
+        fingerprint: None,
+    };
+    let pulse = Pulse::new();
+    // The first keepalive follows a silence as long as that between two.
+    let stream = Watched::new(stream, pulse.clone(), host.keepalive * (KEEPALIVES_LOST + 1));
+    let handshake = client::connect_stream(Arc::new(config), stream, check);
+    let mut handle = match timeout(host.connect_timeout, handshake).await {
+        Ok(shaken) => shaken.map_err(|error| handshake_error(host, HANDSHAKE, error))?,
+        Err(_) => return Err(timed_out(host, HANDSHAKE)),
+    };
+    if let (Some(agreed), Some(proof)) = (agreed.get(), handle.agent_session_binding()) {
+        check_agreed(agreed, proof)?;
+    } else {
+        // A key exchange without a proof of the host is none.
+        return Err(ConnectError::Protocol { host: host.name.clone(), source: russh::Error::Kex });
+    }
+    // Without the time of a person, who may be asked.
+    let patience = host.connect_timeout * LOGIN_FACTOR;
+    let login = Login::new(&mut handle, host, secrets, patience).run().await;
+    match login.map_err(|error| handshake_error(host, "the login", error))? {
+        Ok(()) => {
+            pulse.expect_answers();
+            Ok(Connection { handle: Arc::new(handle), negotiated, host: host.clone(), pulse, _via: via })
+        }
+        Err(tried) => Err(ConnectError::Auth { host: host.name.clone(), user: host.user.clone(), tried }),
+    }
+}
+
+async fn key_of(stream: Box<dyn Stream>, host: &HostConfig) -> Result<PublicKeyOrCertificate, ConnectError> {
+    let name = HostName::of(host);
+    let known = KnownHosts::load(&host.known_hosts, &name).await.map_err(HostKeyError::from)?;
+    let config = Arc::new(client_config(host, &known, &name));
+    let seen = Arc::new(OnceLock::new());
+    let handshake = client::connect_stream(config, stream, KeyLook(Arc::clone(&seen)));
+    // The handshake ends as soon as the key was seen, for it is not accepted.
+    match (timeout(host.connect_timeout, handshake).await, seen.get()) {
+        (_, Some(key)) => Ok(copy(key)),
+        (Ok(Err(source)), None) => Err(ConnectError::Protocol { host: host.name.clone(), source }),
+        (Ok(Ok(_)) | Err(_), None) => Err(timed_out(host, "the handshake")),
+    }
+}
+
+fn client_config(host: &HostConfig, known: &KnownHosts, name: &HostName) -> client::Config {
+    client::Config {
+        preferred: Preferred {
+            cipher: Cow::Borrowed(ciphers()),
+            ..host_keys_to_offer(known, name, host.host_key_algorithms.as_deref())
+        },
+        keepalive_interval: Some(host.keepalive),
+        // Whether a connection is lost is found out by the stream.
+        keepalive_max: 0,
+        nodelay: true,
+        ..client::Config::default()
+    }
+}
+
+fn handshake_error(host: &HostConfig, step: &'static str, error: HandshakeError) -> ConnectError {
+    match error {
+        HandshakeError::HostKey(error) => error.into(),
+        HandshakeError::Russh(russh::Error::Disconnect | russh::Error::HUP | russh::Error::IO(_))
+            if step == HANDSHAKE =>
+        {
+            ConnectError::HungUp { host: host.name.clone(), tries: 1 }
+        }
+        HandshakeError::Russh(source) => ConnectError::Protocol { host: host.name.clone(), source },
+        HandshakeError::Silent => timed_out(host, step),
+    }
+}

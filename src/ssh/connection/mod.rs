@@ -1,0 +1,17 @@
+//! Connections and their channels (RFC 4253, RFC 4254): plain data in, plain data out, every step bounded in time.
+//!
+//! [`connect`] makes one connection over TCP, a jump host or a command; what is sent over a [`Channel`] comes back as
+//! [`ChannelEvent`]s.
+
+mod channel;
+mod ciphers;
+mod connection;
+mod errors;
+mod handshake;
+mod proxy;
+mod stream;
+mod watched;
+
+pub use channel::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
+pub use connection::Connection;
+pub use handshake::{connect, look_at_key};

@@ -1,0 +1,88 @@
+use std::io;
+use std::pin::Pin;
+use std::process::Stdio;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, BufReader, ReadBuf};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinSet;
+
+use crate::output::printable;
+
+/// A command whose stdin and stdout are the way to a host (ProxyCommand). It is killed when this is dropped.
+pub(super) struct ProxyCommand {
+    stdin: ChildStdin,
+    stdout: ChildStdout,
+    _child: Child,
+    _reporting: JoinSet<()>,
+}
+
+impl ProxyCommand {
+    /// Starts it, as ssh does: by the shell, which it replaces.
+    pub(super) fn start(command: &str) -> io::Result<Self> {
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", &format!("exec {command}")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C is for the job, not for the way to it.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        let mut reporting = JoinSet::new();
+        if let Some(stderr) = child.stderr.take() {
+            reporting.spawn(report(stderr));
+        }
+        match (child.stdin.take(), child.stdout.take()) {
+            (Some(stdin), Some(stdout)) => Ok(Self { stdin, stdout, _child: child, _reporting: reporting }),
+            _ => Err(io::Error::other("it has no stdin and stdout")),
+        }
+    }
+}
+
+/// Bytes of a line that are told; the rest of it is read and dropped.
+const LONGEST_LINE: u64 = 1000;
+/// Lines that are told of one command.
+const MOST_LINES: usize = 100;
+
+/// What it complains of may be the far end's words.
+async fn report(stderr: ChildStderr) {
+    let (mut stderr, mut line, mut told, mut in_mid_line) = (BufReader::new(stderr), Vec::new(), 0, false);
+    while let Ok(1..) = (&mut stderr).take(LONGEST_LINE).read_until(b'\n', &mut line).await {
+        let begins = !std::mem::replace(&mut in_mid_line, !line.ends_with(b"\n"));
+        if begins && told < MOST_LINES {
+            let said = printable(&String::from_utf8_lossy(&line));
+            told += 1;
+            tracing::warn!(said, "the ProxyCommand");
+        }
+        line.clear();
+    }
+}
+
+impl AsyncRead for ProxyCommand {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stdout).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for ProxyCommand {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stdin).poll_write(context, data)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stdin).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stdin).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,246 @@
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::lock::lock;
+
+/// A stream that fails when nothing moves for too long, and that can be held back.
+///
+/// russh sends keepalives but can't be told to tell a host that is held back from one that is gone, and sends none while a write
+/// is pending; so it is told never to give up, and what has become of the other side is found out here. A stream that is held
+/// takes nothing in, so that the far end has to wait, and still sends: a server that wants a sign of life gets one.
+pub(super) struct Watched<S> {
+    inner: S,
+    pulse: Pulse,
+    longest_silence: Duration,
+    /// There while a write is pending.
+    writing: Option<Pin<Box<Sleep>>>,
+    /// There while nothing comes.
+    reading: Option<Pin<Box<Sleep>>>,
+}
+
+/// What is known of a stream, and wanted of it, by whoever owns the connection over it.
+#[derive(Clone, Debug)]
+pub(super) struct Pulse(Arc<Mutex<State>>);
+
+#[derive(Debug)]
+struct State {
+    /// When something last came, or could have again.
+    heard: Instant,
+    /// The other side is kept talking, so that silence tells something.
+    is_talking: bool,
+    is_held: bool,
+    /// Who reads, while it is held.
+    reader: Option<Waker>,
+}
+
+impl Pulse {
+    pub(super) fn new() -> Self {
+        let state = State { heard: Instant::now(), is_talking: false, is_held: false, reader: None };
+        Self(Arc::new(Mutex::new(state)))
+    }
+
+    /// When something last came.
+    pub(super) fn heard_at(&self) -> Instant {
+        self.state().heard
+    }
+
+    /// From here on keepalives are sent, and silence is a loss.
+    pub(super) fn expect_answers(&self) {
+        let mut state = self.state();
+        (state.is_talking, state.heard) = (true, Instant::now());
+    }
+
+    /// Takes nothing in any more, or takes it in again.
+    pub(super) fn hold(&self, is_held: bool) {
+        let mut state = self.state();
+        if state.is_held != is_held {
+            (state.is_held, state.heard) = (is_held, Instant::now());
+        }
+        if let Some(reader) = state.reader.take() {
+            reader.wake();
+        }
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.state().is_held
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.0)
+    }
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(inner: S, pulse: Pulse, longest_silence: Duration) -> Self {
+        Self { inner, pulse, longest_silence, writing: None, reading: None }
+    }
+
+    /// Fails once a write has been pending for too long.
+    fn watch_write<T>(
+        &mut self,
+        written: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.writing = None;
+            return written;
+        }
+        let longest = self.longest_silence;
+        let writing = self.writing.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + longest)));
+        ready!(writing.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the host takes nothing any more")))
+    }
+
+    /// Fails once nothing has come for too long where something should have.
+    fn watch_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let end = {
+            let state = self.pulse.state();
+            if !state.is_talking {
+                return Poll::Pending;
+            }
+            state.heard + self.longest_silence
+        };
+        let reading = self.reading.get_or_insert_with(|| Box::pin(sleep_until(end)));
+        // What comes moves the end; the clock is set anew only when it has run down.
+        loop {
+            ready!(reading.as_mut().poll(context));
+            if Instant::now() >= end {
+                break;
+            }
+            reading.as_mut().reset(end);
+        }
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the host does not answer any more")))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        {
+            let mut state = self.pulse.state();
+            if state.is_held {
+                state.reader = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+        }
+        let before = buffer.filled().len();
+        match Pin::new(&mut self.inner).poll_read(context, buffer) {
+            Poll::Pending => {
+                // It may be held before anything comes.
+                self.pulse.state().reader = Some(context.waker().clone());
+                self.watch_read(context)
+            }
+            Poll::Ready(read) => {
+                if buffer.filled().len() > before {
+                    self.pulse.state().heard = Instant::now();
+                }
+                Poll::Ready(read)
+            }
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.inner).poll_write(context, data);
+        self.watch_write(written, context)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.inner).poll_flush(context);
+        self.watch_write(flushed, context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.inner).poll_shutdown(context);
+        self.watch_write(shut, context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const SILENCE: Duration = Duration::from_secs(3);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_does_not_move_fails_in_time() {
+        let (ours, _theirs) = duplex(16);
+        let mut stream = Watched::new(ours, Pulse::new(), SILENCE);
+        let began = Instant::now();
+        let error = stream.write_all(&[0; 17]).await.unwrap_err();
+        assert_eq!((error.kind(), began.elapsed().as_secs()), (io::ErrorKind::TimedOut, 3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_write_that_moves_slowly_does_not() {
+        let (ours, mut theirs) = duplex(16);
+        let mut stream = Watched::new(ours, Pulse::new(), SILENCE);
+        let reading = async {
+            for _ in 0..10 {
+                sleep(SILENCE - Duration::from_millis(10)).await;
+                theirs.read_exact(&mut [0; 8]).await.unwrap();
+            }
+        };
+        let (written, ()) = tokio::join!(stream.write_all(&[0; 80]), reading);
+        written.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_a_loss_only_where_answers_are_expected() {
+        let (ours, mut theirs) = duplex(16);
+        let pulse = Pulse::new();
+        let mut stream = Watched::new(ours, pulse.clone(), SILENCE);
+        let waited = tokio::time::timeout(SILENCE * 10, stream.read_u8()).await;
+        assert!(waited.is_err(), "a person may take as long to log in");
+        pulse.expect_answers();
+        theirs.write_all(b"x").await.unwrap();
+        stream.read_u8().await.unwrap();
+        let began = Instant::now();
+        assert_eq!(stream.read_u8().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(began.elapsed(), SILENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_that_is_held_waits_without_end_and_loses_nothing() {
+        let (ours, mut theirs) = duplex(16);
+        let pulse = Pulse::new();
+        let mut stream = Watched::new(ours, pulse.clone(), SILENCE);
+        pulse.expect_answers();
+        pulse.hold(true);
+        theirs.write_all(b"x").await.unwrap();
+        assert!(tokio::time::timeout(SILENCE * 10, stream.read_u8()).await.is_err());
+        let letting_go = async {
+            sleep(SILENCE).await;
+            pulse.hold(false);
+        };
+        let (read, ()) = tokio::join!(stream.read_u8(), letting_go);
+        assert_eq!(read.unwrap(), b'x');
+        // It can be held while it waits.
+        let holding = async {
+            sleep(SILENCE / 2).await;
+            pulse.hold(true);
+            sleep(SILENCE * 10).await;
+        };
+        tokio::select! {
+            read = stream.read_u8() => panic!("{read:?}"),
+            () = holding => {}
+        }
+    }
+}

@@ -1,0 +1,29 @@
+/// Whether `name` is matched by one of `patterns` and not negated by another (`!pattern`), as in ssh_config(5) and known_hosts.
+pub(super) fn matches_list(patterns: &[String], name: &str) -> bool {
+    let negated = |pattern: &String| pattern.strip_prefix('!').is_some_and(|pattern| matches(pattern, name));
+    !patterns.iter().any(negated) && patterns.iter().any(|pattern| matches(pattern, name))
+}
+
+/// Whether `name` matches `pattern`, in which `*` stands for any text and `?` for any character. Linear in practice:
+/// only the last `*` is ever gone back to.
+fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        if p < pattern.len() && pattern[p] == b'*' {
+            star = Some((p, n));
+            p += 1;
+        } else if p < pattern.len() && (pattern[p] == b'?' || pattern[p] == name[n]) {
+            p += 1;
+            n += 1;
+        } else if let Some((at, taken)) = star {
+            star = Some((at, taken + 1));
+            p = at + 1;
+            n = taken + 1;
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
+}

@@ -1,0 +1,119 @@
+use std::sync::{Arc, OnceLock};
+
+use russh::keys::{Algorithm, PublicKeyOrCertificate};
+use russh::{Names, client};
+
+use super::judge::verdict_on;
+use super::key::{copy, fingerprint, short_rsa};
+use super::{HostKeyError, HostName, KnownHosts, PresentedKey, TrustError, Verdict};
+use crate::output::printable;
+use crate::ssh::HostConfig;
+
+/// Longest server identification that is kept (RFC 4253 §4.2).
+const LONGEST_ID: usize = 255;
+
+/// What both sides agreed on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Negotiated {
+    /// The key exchange method.
+    pub kex: String,
+    /// The cipher.
+    pub cipher: String,
+    /// Whether nobody could have dropped messages of the handshake (OpenSSH's strict kex).
+    pub strict_kex: bool,
+    /// How the server names itself (RFC 4253 §4.2).
+    pub server: String,
+    /// Type and SHA-256 fingerprint of the host key.
+    pub host_key: String,
+}
+
+/// russh callbacks: accept only keys known_hosts vouches for.
+pub(crate) struct HostKeyCheck {
+    pub(crate) host: HostConfig,
+    /// What known_hosts says of this host.
+    pub(crate) known: KnownHosts,
+    pub(crate) negotiated: Arc<OnceLock<Negotiated>>,
+    /// The signature algorithm that both sides agreed on for the host key.
+    pub(crate) agreed: Arc<OnceLock<Algorithm>>,
+    pub(crate) fingerprint: Option<String>,
+}
+
+/// What can end the making of a connection from inside russh.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HandshakeError {
+    #[error(transparent)]
+    HostKey(#[from] HostKeyError),
+    #[error(transparent)]
+    Russh(#[from] russh::Error),
+    #[error("the server does not answer")]
+    Silent,
+}
+
+impl HostKeyCheck {
+    /// Only a key that known_hosts vouches for passes; under `accept-new` also one of a host that it does not know at all, which
+    /// is then written down.
+    async fn judge(&self, presented: &PublicKeyOrCertificate) -> Result<String, HostKeyError> {
+        let name = HostName::of(&self.host);
+        let key = presented.public_key();
+        let fingerprint = fingerprint(&key);
+        if let Some(bits) = short_rsa(key.key_data(), self.host.shortest_rsa) {
+            return Err(HostKeyError::TooShort { host: name.as_str().to_owned(), bits });
+        }
+        let is_certificate = matches!(presented, PublicKeyOrCertificate::Certificate(_));
+        let verdict = verdict_on(&self.host, &self.known, presented);
+        if verdict == Verdict::Unknown && self.host.accept_new {
+            let presented = Arc::new(PresentedKey::new(&self.host, copy(presented)).await?);
+            let file = presented.trust().await.map_err(|error| match error {
+                TrustError::HostKey(error) => error,
+                error @ (TrustError::NoFile(_) | TrustError::Unwritable { .. }) => {
+                    HostKeyError::NotWritten(Box::new(error))
+                }
+            })?;
+            tracing::warn!(host = self.host.name, fingerprint, file = %file.display(), "accepted a new host key");
+        } else {
+            verdict.judge(&name, &fingerprint)?;
+        }
+        Ok(fingerprint + if is_certificate { " (certified)" } else { "" })
+    }
+}
+
+impl client::Handler for HostKeyCheck {
+    type Error = HandshakeError;
+
+    async fn check_server_key(&mut self, presented: &PublicKeyOrCertificate) -> Result<bool, HandshakeError> {
+        self.fingerprint = Some(self.judge(presented).await?);
+        Ok(true)
+    }
+
+    async fn kex_done(
+        &mut self,
+        _secret: Option<&[u8]>,
+        names: &Names,
+        session: &mut client::Session,
+    ) -> Result<(), HandshakeError> {
+        // Later calls are for re-keying, and change nothing that is shown.
+        self.agreed.get_or_init(|| names.key.clone());
+        self.negotiated.get_or_init(|| Negotiated {
+            kex: names.kex.as_ref().to_owned(),
+            cipher: names.cipher.as_ref().to_owned(),
+            strict_kex: names.strict_kex(),
+            server: printable(
+                &String::from_utf8_lossy(session.remote_sshid()).chars().take(LONGEST_ID).collect::<String>(),
+            ),
+            host_key: self.fingerprint.clone().unwrap_or_default(),
+        });
+        Ok(())
+    }
+}
+
+/// Looks at the key that a server presents, and goes no further.
+pub(crate) struct KeyLook(pub(crate) Arc<OnceLock<PublicKeyOrCertificate>>);
+
+impl client::Handler for KeyLook {
+    type Error = russh::Error;
+
+    async fn check_server_key(&mut self, key: &PublicKeyOrCertificate) -> Result<bool, russh::Error> {
+        self.0.get_or_init(|| copy(key));
+        Ok(false)
+    }
+}

@@ -1,0 +1,80 @@
+use std::fmt;
+
+use russh::keys::ssh_key::certificate::CertType;
+use russh::keys::{Algorithm, Certificate};
+
+use super::key::short_rsa;
+
+/// Why a host certificate (OpenSSH's PROTOCOL.certkeys) does not vouch for a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CertificateFault {
+    /// No authority that is listed for the host has signed it.
+    Foreign,
+    /// Its time is over.
+    Expired,
+    /// Its time has not come.
+    NotYetValid,
+    /// It is for other hosts.
+    OtherHost,
+    /// It is a user's certificate.
+    NotAHost,
+    /// It restricts its use in a way that we don't know.
+    CriticalOption(String),
+    /// Its signature is wrong, or made with an algorithm or key that is too weak.
+    Signature,
+}
+
+/// What a certificate must keep to.
+#[derive(Clone, Copy, Debug)]
+pub struct CertificateRules<'a> {
+    /// The time, in seconds since 1970.
+    pub now: u64,
+    /// The least length of an authority's RSA key, in bits.
+    pub shortest_rsa: u32,
+    /// The algorithms of its signature, separated by commas (CASignatureAlgorithms); without them any that is not SHA-1.
+    pub signatures: Option<&'a str>,
+}
+
+impl CertificateFault {
+    /// The first fault of a certificate whose signer is trusted, for the host `principal`. A certificate that names no hosts is for all, as PROTOCOL.certkeys has it.
+    pub(super) fn find(
+        certificate: &Certificate,
+        principal: &str,
+        rules: CertificateRules<'_>,
+    ) -> Option<Self> {
+        let now = rules.now;
+        let named = certificate.valid_principals();
+        let algorithm = certificate.signature().algorithm();
+        let sha1 = algorithm == Algorithm::Rsa { hash: None };
+        let name = algorithm.to_string();
+        let weak = short_rsa(certificate.signature_key(), rules.shortest_rsa).is_some()
+            || rules.signatures.is_some_and(|allowed| !allowed.split(',').any(|allowed| allowed == name));
+        if certificate.cert_type() != CertType::Host {
+            Some(Self::NotAHost)
+        } else if sha1 || weak || certificate.verify_signature().is_err() {
+            Some(Self::Signature)
+        } else if now < certificate.valid_after() {
+            Some(Self::NotYetValid)
+        } else if now >= certificate.valid_before() {
+            Some(Self::Expired)
+        } else if !named.is_empty() && !named.iter().any(|name| name == principal) {
+            Some(Self::OtherHost)
+        } else {
+            certificate.critical_options().keys().next().cloned().map(Self::CriticalOption)
+        }
+    }
+}
+
+impl fmt::Display for CertificateFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Foreign => f.write_str("no authority that known_hosts lists for the host has signed it"),
+            Self::Expired => f.write_str("it has expired"),
+            Self::NotYetValid => f.write_str("it is not valid yet"),
+            Self::OtherHost => f.write_str("it is for other hosts"),
+            Self::NotAHost => f.write_str("it is a user's, not a host's"),
+            Self::CriticalOption(option) => write!(f, "it has the unknown critical option {option:?}"),
+            Self::Signature => f.write_str("its signature is wrong or too weak"),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hmac::Mac;
+use russh::keys::PublicKey;
+
+use super::HostName;
+use super::host_name::hmac;
+use crate::ssh::glob::matches_list;
+
+/// A line of known_hosts.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) file: PathBuf,
+    pub(super) line: usize,
+    pub(super) marker: Marker,
+    pub(super) hosts: Hosts,
+    pub(super) key: PublicKey,
+}
+
+/// What an entry says of its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Marker {
+    /// It is the host's.
+    Plain,
+    /// It signs certificates for the host.
+    Authority,
+    /// It must never be used again.
+    Revoked,
+}
+
+#[derive(Debug)]
+pub(super) enum Hosts {
+    Patterns(Vec<String>),
+    /// HMAC-SHA1 of the name with a salt.
+    Hashed {
+        salt: Vec<u8>,
+        hash: Vec<u8>,
+    },
+}
+
+/// The entries in the text of `file`. Lines that can't be understood are none.
+pub(super) fn parse(file: &Path, text: &str) -> impl Iterator<Item = Entry> {
+    let lines = text.lines().enumerate();
+    lines.filter_map(|(index, line)| Entry::parse(file, index + 1, line))
+}
+
+impl Entry {
+    /// Whether it counts for a host, under its name with port or without.
+    pub(super) fn is_for(&self, host: &HostName) -> bool {
+        self.hosts.contains(&host.exact) || host.bare.as_ref().is_some_and(|bare| self.hosts.contains(bare))
+    }
+
+    fn parse(file: &Path, line: usize, text: &str) -> Option<Self> {
+        let mut fields = text.split_ascii_whitespace().peekable();
+        let first = fields.next_if(|field| field.starts_with('@'));
+        let marker = match first {
+            None => Marker::Plain,
+            Some("@cert-authority") => Marker::Authority,
+            Some("@revoked") => Marker::Revoked,
+            Some(_) => return None,
+        };
+        let hosts = fields.next().filter(|hosts| !hosts.starts_with('#'))?;
+        let (kind, blob) = (fields.next()?, fields.next()?);
+        let key = russh::keys::parse_public_key_base64(blob).ok()?;
+        // As ssh has it: what contradicts itself is no entry.
+        if kind != key.algorithm().as_str() {
+            return None;
+        }
+        Some(Self { file: file.to_owned(), line, marker, hosts: Hosts::parse(hosts)?, key })
+    }
+}
+
+impl Hosts {
+    fn parse(text: &str) -> Option<Self> {
+        let Some(hashed) = text.strip_prefix("|1|") else {
+            return Some(Self::Patterns(text.split(',').map(str::to_ascii_lowercase).collect()));
+        };
+        let (salt, hash) = hashed.split_once('|')?;
+        Some(Self::Hashed {
+            salt: BASE64_STANDARD.decode(salt).ok()?,
+            hash: BASE64_STANDARD.decode(hash).ok()?,
+        })
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        match self {
+            Self::Hashed { salt, hash } => {
+                let mut mac = hmac(salt);
+                mac.update(name.as_bytes());
+                mac.verify_slice(hash).is_ok()
+            }
+            Self::Patterns(patterns) => matches_list(patterns, name),
+        }
+    }
+}

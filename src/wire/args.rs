@@ -1,0 +1,82 @@
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::jobs::{Keep, Render, Selection, Stream};
+
+/// Which lines a reply keeps when there are more than it may hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum KeepArg {
+    /// The oldest.
+    #[default]
+    First,
+    /// The newest; with `until`, those up to the match.
+    Last,
+}
+
+/// Which output stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum StreamArg {
+    /// Both, merged by line number.
+    #[default]
+    Both,
+    /// Standard output only.
+    Stdout,
+    /// Standard error only.
+    Stderr,
+}
+
+/// How lines are written in a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum Format {
+    /// As strings.
+    #[default]
+    Lean,
+    /// As objects with number, stream and time.
+    Records,
+}
+
+/// How bytes become text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum RenderArg {
+    /// Without control sequences; of a progress bar the last frame.
+    #[default]
+    Clean,
+    /// As it came.
+    Raw,
+}
+
+impl From<KeepArg> for Keep {
+    fn from(keep: KeepArg) -> Self {
+        match keep {
+            KeepArg::First => Self::First,
+            KeepArg::Last => Self::Last,
+        }
+    }
+}
+
+impl From<StreamArg> for Selection {
+    fn from(stream: StreamArg) -> Self {
+        match stream {
+            StreamArg::Both => Self::Both,
+            StreamArg::Stdout => Self::Only(Stream::Stdout),
+            StreamArg::Stderr => Self::Only(Stream::Stderr),
+        }
+    }
+}
+
+impl From<RenderArg> for Render {
+    fn from(render: RenderArg) -> Self {
+        match render {
+            RenderArg::Clean => Self::Clean,
+            RenderArg::Raw => Self::Raw,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// What went wrong, by a name that does not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum Code {
+    /// No job has this id.
+    UnknownJob,
+    /// The job is over and no longer kept; the message tells its outcome.
+    ExpiredJob,
+    /// A value can't be what was given.
+    InvalidArgument,
+    /// The host is not one of those configured.
+    UnknownHost,
+    /// known_hosts does not list the host.
+    HostKeyUnknown,
+    /// known_hosts lists the host with another key.
+    HostKeyChanged,
+    /// known_hosts lists the host, but no key of the type that it presents.
+    HostKeyTypeChanged,
+    /// known_hosts marks the host's key as revoked.
+    HostKeyRevoked,
+    /// The host's key is too weak.
+    HostKeyWeak,
+    /// The host's certificate has expired, or is not valid yet.
+    HostCertExpired,
+    /// The host's certificate is signed by an authority that known_hosts does not list.
+    HostCertUntrusted,
+    /// The host's certificate is not for this host, or is damaged.
+    HostCertInvalid,
+    /// known_hosts lists a jump host with another key.
+    JumpHostKeyChanged,
+    /// The host does not answer.
+    Unreachable,
+    /// The host does not accept our keys.
+    AuthFailed,
+    /// The connection broke.
+    ConnectionLost,
+    /// The host refused to run the command.
+    ExecRefused,
+    /// The host opens no more channels.
+    ChannelLimit,
+    /// There are as many jobs as there may be.
+    Capacity,
+    /// The job's stdin has ended.
+    StdinClosed,
+    /// The command does not read its stdin.
+    Backpressure,
+    /// The job still runs.
+    StillRunning,
+    /// The job is over.
+    JobEnded,
+    /// The host can't do this, or sshjobs can't yet.
+    Unsupported,
+    /// The rules forbid it.
+    PolicyDenied,
+    /// The program is shutting down.
+    ShuttingDown,
+    /// It took too long.
+    Timeout,
+    /// Reading or writing failed on this side.
+    Io,
+}
+
+impl Code {
+    /// The name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownJob => "unknown_job",
+            Self::ExpiredJob => "expired_job",
+            Self::InvalidArgument => "invalid_argument",
+            Self::UnknownHost => "unknown_host",
+            Self::HostKeyUnknown => "host_key_unknown",
+            Self::HostKeyChanged => "host_key_changed",
+            Self::HostKeyTypeChanged => "host_key_type_changed",
+            Self::HostKeyRevoked => "host_key_revoked",
+            Self::HostKeyWeak => "host_key_weak",
+            Self::HostCertExpired => "host_cert_expired",
+            Self::HostCertUntrusted => "host_cert_untrusted",
+            Self::HostCertInvalid => "host_cert_invalid",
+            Self::JumpHostKeyChanged => "jump_host_key_changed",
+            Self::Unreachable => "unreachable",
+            Self::AuthFailed => "auth_failed",
+            Self::ConnectionLost => "connection_lost",
+            Self::ExecRefused => "exec_refused",
+            Self::ChannelLimit => "channel_limit",
+            Self::Capacity => "capacity",
+            Self::StdinClosed => "stdin_closed",
+            Self::Backpressure => "backpressure",
+            Self::StillRunning => "still_running",
+            Self::JobEnded => "job_ended",
+            Self::Unsupported => "unsupported",
+            Self::PolicyDenied => "policy_denied",
+            Self::ShuttingDown => "shutting_down",
+            Self::Timeout => "timeout",
+            Self::Io => "io",
+        }
+    }
+}

@@ -1,0 +1,142 @@
+use super::connect::connect;
+use super::expired;
+use crate::jobs::{
+    ChannelError, FarEndError, PlanError, SignalError, SpawnError, TooSlow, WriteError, chain,
+};
+use crate::wire::{Code, Error, Hint};
+
+/// Why a job was not started.
+pub(super) fn spawn(error: SpawnError) -> Error {
+    let message = chain(&error);
+    match error {
+        SpawnError::Capacity { .. } => Error::new(
+            Code::Capacity,
+            message,
+            either("wait for a job to end, or end one with ssh_signal", "wait for a job to end"),
+        )
+        .retryable(),
+        SpawnError::Connect(error) => connect(&error, message),
+        SpawnError::ConnectionsFull(_) => {
+            Error::new(Code::ChannelLimit, message, "wait for a job on this host to end").retryable()
+        }
+        SpawnError::Channel { source, .. } => channel(&source, message),
+        SpawnError::ExecRefused(_) => Error::new(
+            Code::ExecRefused,
+            message,
+            "the account may be restricted; try the command with ssh on a terminal",
+        ),
+        SpawnError::Plan(PlanError::BareHost(_)) => Error::new(
+            Code::Unsupported,
+            message,
+            either("leave cwd and env away for this host", "leave --cwd and --env away for this host"),
+        ),
+        SpawnError::Plan(PlanError::TooLong(_)) => Error::new(
+            Code::InvalidArgument,
+            message,
+            either(
+                "send it as stdin, to `sh -s` for example",
+                "send it as stdin: sshjobs run HOST -- sh -s < script",
+            ),
+        ),
+        SpawnError::Expired(tombstone) => expired(&tombstone, "use a new idempotency_key to run it again"),
+        SpawnError::Abandoned => Error::new(Code::JobEnded, message, "start it again if it is still wanted"),
+        SpawnError::KeyReused => {
+            Error::new(Code::InvalidArgument, message, "use a new idempotency_key for each new job")
+        }
+        SpawnError::ShuttingDown => {
+            Error::new(Code::ShuttingDown, message, "start sshjobs again, then retry").retryable()
+        }
+    }
+}
+
+fn channel(error: &ChannelError, message: String) -> Error {
+    match error {
+        ChannelError::OpenRefused => {
+            Error::new(Code::ChannelLimit, message, "wait for a job on this host to end").retryable()
+        }
+        ChannelError::PtyRefused => Error::new(
+            Code::Unsupported,
+            message,
+            either("run it without a terminal (pty=false)", "leave -t and --pty away"),
+        ),
+        ChannelError::ConnectionLost => lost(message),
+        ChannelError::TimedOut(_) => late(message),
+    }
+}
+
+/// A hint in the words of the tools, and of the command line.
+fn either(agent: &str, person: &str) -> Hint {
+    Hint::from(agent).or_for_a_person(person)
+}
+
+fn lost(message: String) -> Error {
+    Error::new(Code::ConnectionLost, message, "try again").retryable()
+}
+
+fn late(message: String) -> Error {
+    Error::new(Code::Timeout, message, "try again").retryable()
+}
+
+/// Why a job was not signalled.
+pub(super) fn signal(error: SignalError) -> Error {
+    let message = chain(&error);
+    match error {
+        SignalError::JobEnded => Error::new(
+            Code::JobEnded,
+            message,
+            either("nothing is left to signal; ssh_tail tells how it ended", "nothing is left to signal"),
+        ),
+        SignalError::OtherMachine { .. } => Error::new(
+            Code::ConnectionLost,
+            message,
+            "nothing was signalled; look for processes with SSHJOBS_JOB in their environment on the host",
+        ),
+        SignalError::Unreachable(_) => {
+            Error::new(Code::ConnectionLost, message, "the processes may still run; try again").retryable()
+        }
+        SignalError::TimedOut(_) => Error::new(
+            Code::Timeout,
+            message,
+            either(
+                "look with ssh_jobs whether the job has ended",
+                "look on the host whether the command has ended",
+            ),
+        )
+        .retryable(),
+    }
+}
+
+/// Why a pattern was given up.
+pub(super) fn too_slow(error: TooSlow) -> Error {
+    let message = error.to_string();
+    match error {
+        TooSlow::Pattern(_) => {
+            let hint = "use a simpler pattern: fewer or smaller counted repetitions";
+            Error::new(Code::Timeout, message, hint)
+        }
+        TooSlow::Busy => Error::new(Code::Timeout, message, "try again in a moment").retryable(),
+    }
+}
+
+/// Why stdin was not written.
+pub(super) fn write(error: WriteError) -> Error {
+    let message = chain(&error);
+    match error {
+        WriteError::StdinClosed => {
+            Error::new(Code::StdinClosed, message, "start the job again to write to it")
+        }
+        WriteError::Starting => {
+            Error::new(Code::Backpressure, message, "write once ssh_tail tells that it runs").retryable()
+        }
+        WriteError::JobEnded => Error::new(Code::JobEnded, message, "ssh_tail tells how it ended"),
+        WriteError::Backpressure { written } => Error {
+            bytes_written: Some(written),
+            ..Error::new(Code::Backpressure, message, "write the rest once the command reads").retryable()
+        },
+        WriteError::NoTerminal => {
+            Error::new(Code::InvalidArgument, message, "start the job with pty=true to give it a size")
+        }
+        WriteError::FarEnd(FarEndError::ConnectionLost) => lost(message),
+        WriteError::FarEnd(_) => late(message),
+    }
+}

@@ -1,0 +1,86 @@
+use super::{calls, connect, expired};
+use crate::jobs::{self, HostError, SpecError, TrustError, chain};
+use crate::wire::{Code, Error, Hint};
+
+impl From<jobs::Error> for Error {
+    fn from(error: jobs::Error) -> Self {
+        match error {
+            jobs::Error::Spawn { host, nearest, source } => {
+                let mut error = calls::spawn(source).about(&host);
+                if let Some(known) = nearest.filter(|_| error.code == Code::Unreachable) {
+                    error.hint = error.hint.prefixed(&format!("did you mean {known:?}? Else "));
+                }
+                error
+            }
+            jobs::Error::Connect { host, source } => connect::connect(&source, chain(&*source)).about(&host),
+            jobs::Error::Expired(tombstone) => expired(&tombstone, "run the command again to see its output"),
+            jobs::Error::Host(error) => host(error),
+            jobs::Error::Spec(error) => spec(&error),
+            jobs::Error::Signal(error) => calls::signal(error),
+            jobs::Error::Write(error) => calls::write(error),
+            jobs::Error::TooSlow(error) => calls::too_slow(error),
+            jobs::Error::Trust(error) => trust(&error),
+            jobs::Error::UnknownJob(_) => {
+                Self::new(Code::UnknownJob, error.to_string(), "ssh_jobs lists the jobs there are")
+            }
+            jobs::Error::StillRunning(_) => {
+                let hint = "end it with ssh_signal first, or use force=true, which kills it";
+                Self::new(Code::StillRunning, error.to_string(), hint)
+            }
+            jobs::Error::TooManyCursors(_) => {
+                Self::new(Code::Capacity, error.to_string(), "keep the cursor yourself, with since_line_no")
+            }
+            jobs::Error::Demo(_) => Self::new(Code::Io, error.to_string(), "check the temporary directory"),
+        }
+    }
+}
+
+fn host(error: HostError) -> Error {
+    let message = error.to_string();
+    match error {
+        HostError::LongName(_) => {
+            let person = "`sshjobs hosts` lists the hosts there are";
+            Error::invalid(message, Hint::from("ssh_hosts lists the hosts there are").or_for_a_person(person))
+        }
+        HostError::Unknown { nearest: Some(known), .. } => {
+            let hint = Hint::from(format!("did you mean {known:?}? ssh_hosts lists all"));
+            let person = format!("did you mean {known:?}? `sshjobs hosts` lists all");
+            Error::new(Code::UnknownHost, message, hint.or_for_a_person(person))
+        }
+        HostError::Unknown { nearest: None, .. } => {
+            const ADD: &str = "the hosts there are; add this one to ssh_config or to [hosts]";
+            let hint = Hint::from(format!("ssh_hosts lists {ADD}"));
+            Error::new(
+                Code::UnknownHost,
+                message,
+                hint.or_for_a_person(format!("`sshjobs hosts` lists {ADD}")),
+            )
+        }
+        HostError::UnknownTag { .. } => {
+            Error::new(Code::UnknownHost, message, "tags stand in the [hosts.NAME] tables")
+        }
+        HostError::Unreadable(_) => Error::new(Code::Io, message, "make the file readable"),
+    }
+}
+
+fn spec(error: &SpecError) -> Error {
+    let hint = match error {
+        SpecError::NoCommand => "give the command line to run",
+        SpecError::Timeout(_) => "use 0.001 to 31536000 seconds (a year), or none",
+        SpecError::LongWord(_) => "use a shorter one",
+        SpecError::Term => "use a name such as xterm-256color or dumb",
+        SpecError::TerminalSize { .. } => "use 1 to 1000 for each",
+        SpecError::EnvName(_) => "a name has letters, digits and _, and does not begin with a digit",
+        SpecError::Nul(_) => "take the NUL out",
+    };
+    Error::invalid(error.to_string(), hint)
+}
+
+fn trust(error: &TrustError) -> Error {
+    match error {
+        TrustError::HostKey(error) => connect::host_key(error, chain(error)),
+        TrustError::NoFile(_) | TrustError::Unwritable { .. } => {
+            Error::new(Code::Io, chain(error), "set UserKnownHostsFile to a file that you may write")
+        }
+    }
+}

@@ -1,0 +1,69 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Error, Service, StreamArg};
+
+/// Give up a job's output, or the job itself.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForgetRequest {
+    /// Job from ssh_spawn.
+    pub job_id: String,
+    /// output: only its output.
+    #[serde(default)]
+    pub what: ForgetWhat,
+    /// With what=output.
+    #[serde(default)]
+    pub stream: StreamArg,
+    /// Kill the job first if it still runs.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl ForgetRequest {
+    /// A request to forget `job_id`.
+    pub fn new(job_id: impl Into<String>) -> Self {
+        Self { job_id: job_id.into(), ..Self::default() }
+    }
+}
+
+/// What to give up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum ForgetWhat {
+    /// The job and its output.
+    #[default]
+    Job,
+    /// Only its output.
+    Output,
+}
+
+/// What is gone.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ForgetReply {
+    /// Lines that were kept until now.
+    pub forgotten_lines: u64,
+    /// Their bytes.
+    pub forgotten_bytes: u64,
+}
+
+impl Service {
+    /// Gives up output, or a job; a job that runs only with `force`, which kills it. Line numbers never return.
+    pub async fn forget(&self, request: ForgetRequest) -> Result<ForgetReply, Error> {
+        let job = self.job(&request.job_id)?;
+        if request.what == ForgetWhat::Job && request.stream != StreamArg::Both {
+            let hint = "use what=output to give up one stream, or leave stream away";
+            return Err(Error::invalid("a job can't be forgotten by stream", hint));
+        }
+        if request.what == ForgetWhat::Output {
+            let (forgotten_lines, forgotten_bytes) = job.forget_output(request.stream.into());
+            return Ok(ForgetReply { forgotten_lines, forgotten_bytes });
+        }
+        if request.force {
+            job.kill().await?;
+        }
+        let (forgotten_lines, forgotten_bytes) = job.forget()?;
+        Ok(ForgetReply { forgotten_lines, forgotten_bytes })
+    }
+}

@@ -1,0 +1,153 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Error, Service};
+use crate::jobs::{Host, Negotiated, Setting, Source};
+
+/// List the hosts there are, or try one.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HostsRequest {
+    /// Connect to this one and report.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub host: Option<String>,
+    /// List only hosts with this tag.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub tag: Option<String>,
+}
+
+/// The hosts.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct HostsReply {
+    /// The hosts, by name.
+    pub hosts: Vec<HostEntry>,
+}
+
+/// One host at this moment.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct HostEntry {
+    /// What to call it.
+    pub name: String,
+    /// Words of its configuration to find it by.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    /// Where it is listed: lines of ssh_config, or a table of the configuration.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listed_in: Vec<String>,
+    /// Of the host asked about: what is set for it, and where.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub settings: Vec<SettingEntry>,
+    /// Address and port that name stands for; known once it was looked up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub address: Option<String>,
+    /// The hosts it is reached through, the nearest to it first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub via: Vec<String>,
+    /// The account.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub user: Option<String>,
+    /// Whether there is a live connection.
+    pub connected: bool,
+    /// Live connections to this host.
+    #[serde(skip_serializing_if = "is_none_of_it")]
+    pub connections: usize,
+    /// Channels in use on live connections.
+    #[serde(skip_serializing_if = "is_none_of_it")]
+    pub channels_in_use: usize,
+    /// How the server names itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub server: Option<String>,
+    /// Whether the key exchange is strict: nobody could have dropped messages of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
+    pub strict_kex: Option<bool>,
+    /// The key exchange method in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub kex: Option<String>,
+    /// The cipher in use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub cipher: Option<String>,
+    /// Type and SHA-256 fingerprint of the host key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub host_key: Option<String>,
+    /// What runs commands there: posix, foreign (another shell) or bare (commands only: no cwd, env or tree signals).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub login_shell: Option<String>,
+    /// Why it could not be reached last time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub last_error: Option<String>,
+}
+
+/// One thing that is set for a host.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct SettingEntry {
+    /// The option, as ssh_config calls it.
+    pub option: String,
+    /// Its value.
+    pub value: String,
+    /// Where it is set: ssh_config, or a table of the configuration.
+    pub source: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
+fn is_none_of_it(count: &usize) -> bool {
+    *count == 0
+}
+
+impl Service {
+    /// Lists the hosts; with one named, connects to it first. A host that can't be reached says so in its entry.
+    pub async fn hosts(&self, request: HostsRequest) -> Result<HostsReply, Error> {
+        let hosts = match request.host {
+            Some(name) => vec![self.jobs.probe(&name).await?],
+            None => self.jobs.hosts(request.tag.as_deref()).await?,
+        };
+        Ok(HostsReply { hosts: hosts.into_iter().map(HostEntry::from).collect() })
+    }
+}
+
+impl From<Host> for HostEntry {
+    fn from(host: Host) -> Self {
+        let name = host.name;
+        let setting = |setting: Setting| SettingEntry {
+            option: setting.key.to_owned(),
+            value: setting.value,
+            source: match setting.source {
+                Source::Settings => format!("[hosts.{name}]"),
+                Source::SshConfig => "ssh_config".to_owned(),
+            },
+        };
+        let settings = host.settings.into_iter().map(setting).collect();
+        let negotiated = |of: fn(Negotiated) -> String| host.negotiated.clone().map(of);
+        Self {
+            settings,
+            tags: host.tags,
+            listed_in: host.listed_in,
+            address: host.address.map(|(address, port)| format!("{address} port {port}")),
+            via: host.via,
+            user: host.user,
+            connected: host.usage.connections > 0,
+            connections: host.usage.connections,
+            channels_in_use: host.usage.channels_in_use,
+            server: negotiated(|with| with.server),
+            strict_kex: host.negotiated.as_ref().map(|with| with.strict_kex),
+            kex: negotiated(|with| with.kex),
+            cipher: negotiated(|with| with.cipher),
+            host_key: negotiated(|with| with.host_key),
+            login_shell: host.login_shell.map(|shell| format!("{shell:?}").to_lowercase()),
+            last_error: host.last_error.map(|error| Error::from(error).to_string()),
+            name,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::clamp::Clamps;
+use super::lean::is_zero;
+use super::{Clamped, Error, JobState, Service, Standing};
+use crate::jobs::Job;
+
+/// List jobs, the newest first.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobsRequest {
+    /// On this host.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub host: Option<String>,
+    /// With this label.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub label: Option<String>,
+    /// In this state.
+    #[serde(default)]
+    #[schemars(with = "JobState")]
+    pub state: Option<JobState>,
+    /// Default 100.
+    #[serde(default)]
+    #[schemars(with = "i64")]
+    pub limit: Option<i64>,
+}
+
+/// The jobs.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct JobsReply {
+    /// The jobs, the newest first.
+    pub jobs: Vec<JobEntry>,
+    /// How many fit the filter.
+    pub total: usize,
+    /// Arguments that were out of range, and what was used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clamped: Vec<Clamped>,
+}
+
+/// One job at this moment. Times are milliseconds since the Unix epoch.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct JobEntry {
+    /// The job.
+    pub job_id: String,
+    /// The host it runs on.
+    pub host: String,
+    /// The command; its first 200 characters.
+    pub command: String,
+    /// Its label, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub label: Option<String>,
+    /// State, exit_status and exit_signal.
+    #[serde(flatten)]
+    pub standing: Standing,
+    /// When it was started.
+    pub started_at: u64,
+    /// When its first byte came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub first_output_at: Option<u64>,
+    /// When its newest byte came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub last_output_at: Option<u64>,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub ended_at: Option<u64>,
+    /// Lines it has printed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub total_lines: u64,
+    /// Bytes it has printed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub total_bytes: u64,
+    /// Lines that are no longer kept.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub dropped_lines: u64,
+    /// Milliseconds since it last printed anything.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub silent_ms: u64,
+    /// The last lines it has printed, where they were asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
+}
+
+const SHOWN_OF_COMMAND: usize = 200;
+
+impl Service {
+    /// Lists jobs, the newest first.
+    pub fn jobs(&self, request: &JobsRequest) -> Result<JobsReply, Error> {
+        let mut clamps = Clamps::default();
+        let limit = clamps.size("limit", request.limit.unwrap_or(100), 1..=1000)?;
+        let fits = |entry: &JobEntry| {
+            request.host.as_ref().is_none_or(|host| *host == entry.host)
+                && (request.label.is_none() || request.label == entry.label)
+                && request.state.is_none_or(|state| state == entry.standing.state)
+        };
+        let mut jobs: Vec<_> = self.jobs.list().iter().map(JobEntry::of).filter(fits).collect();
+        let total = jobs.len();
+        jobs.truncate(limit);
+        Ok(JobsReply { jobs, total, clamped: clamps.0 })
+    }
+}
+
+impl Service {
+    /// How a job stands, in a few words; none when there is no such job.
+    pub fn standing(&self, job_id: &str) -> Option<String> {
+        let status = self.job(job_id).ok()?.status();
+        let silent = status.silent.as_secs();
+        Some(format!("{}, {} lines, silent for {silent} s", Standing::of(&status.phase), status.total_lines))
+    }
+}
+
+impl JobEntry {
+    /// A job as it stands now.
+    pub fn of(job: &Job) -> Self {
+        let status = job.status();
+        Self {
+            job_id: job.id().to_owned(),
+            host: job.host().to_owned(),
+            command: shortened(job.command(), SHOWN_OF_COMMAND),
+            label: job.label().map(str::to_owned),
+            standing: Standing::of(&status.phase),
+            started_at: status.started_at,
+            first_output_at: status.first_output_at,
+            last_output_at: status.last_output_at,
+            ended_at: status.ended_at,
+            total_lines: status.total_lines,
+            total_bytes: status.total_bytes,
+            dropped_lines: status.dropped_lines,
+            silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
+            last_lines: Vec::new(),
+        }
+    }
+}
+
+/// A list of jobs must not grow with their scripts.
+pub(super) fn shortened(command: &str, most: usize) -> String {
+    match command.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", command.split_at(end).0),
+        None => command.to_owned(),
+    }
+}

@@ -1,0 +1,148 @@
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::clamp::Clamps;
+use super::lean::is_zero;
+use super::request::parse;
+use super::schema::{merged, schema_of};
+use super::tail::{MOST_BYTES, MOST_LINES};
+use super::{Clamped, Error, Request, Service, Standing, StartRequest};
+use crate::jobs::{Job, Stdin};
+
+/// Run a command and wait for its end.
+#[derive(Clone, Debug, Default)]
+pub struct RunRequest {
+    /// What to run.
+    pub start: StartRequest,
+    /// How to wait for it.
+    pub options: RunOptions,
+}
+
+/// How to wait for a command that is run.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RunOptions {
+    /// How long to wait for the end; the job then goes on. Default 30000.
+    #[serde(default)]
+    #[schemars(with = "i64")]
+    pub wait_ms: Option<i64>,
+    /// Bytes of output to return. Default 32768.
+    #[serde(default)]
+    #[schemars(with = "i64")]
+    pub max_bytes: Option<i64>,
+}
+
+impl RunRequest {
+    /// A request to run `command` on `host`.
+    pub fn new(host: impl Into<String>, command: impl Into<String>) -> Self {
+        Self { start: StartRequest::new(host, command), options: RunOptions::default() }
+    }
+}
+
+impl Request for RunRequest {
+    fn parse(mut object: Map<String, Value>) -> Result<Self, Error> {
+        let own = ["wait_ms", "max_bytes"].iter().filter_map(|name| object.remove_entry(*name)).collect();
+        Ok(Self { start: parse(object)?, options: parse(own)? })
+    }
+
+    fn schema() -> Map<String, Value> {
+        merged(schema_of::<StartRequest>(), schema_of::<RunOptions>())
+    }
+}
+
+/// The outcome, or the job that still runs.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunReply {
+    /// The job; follow it with ssh_tail when it still runs.
+    pub job_id: String,
+    /// The host it runs on.
+    pub host: String,
+    /// Whether the job goes on: the wait was over before it ended.
+    pub still_running: bool,
+    /// State, exit_status and exit_signal.
+    #[serde(flatten)]
+    pub standing: Standing,
+    /// The first lines of the output; all of them when nothing is left out, none when the first ones are no longer kept.
+    pub head: Vec<String>,
+    /// How many lines between head and tail are left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub omitted_lines: u64,
+    /// The last lines of the output, when some are left out before them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tail: Vec<String>,
+    /// Numbers of the lines here that are stderr; head begins with line 1, and tail ends with line total_lines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stderr_lines: Vec<u64>,
+    /// How many of the lines left out are no longer kept.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub dropped_lines: u64,
+    /// Lines printed, which is the number of the newest.
+    pub total_lines: u64,
+    /// The call that reads the lines left out, as far as they are kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub read_omitted: Option<String>,
+    /// The call that follows the job, when it goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub next: Option<String>,
+    /// Arguments that were out of range, and what was used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clamped: Vec<Clamped>,
+}
+
+/// However short the wait is, a start may take so long.
+const START: Duration = Duration::from_secs(3);
+
+impl Service {
+    /// Starts a job with empty stdin and waits for its end. When the wait is over first, the job goes on.
+    ///
+    /// Cancelling ends the wait, not the job.
+    pub async fn run(&self, request: RunRequest) -> Result<RunReply, Error> {
+        let RunRequest { start, options } = request;
+        let mut clamps = Clamps::default();
+        let wait = options.wait_ms.unwrap_or(i64::from(self.defaults().run_wait_ms));
+        let wait = Duration::from_millis(clamps.wait_ms("wait_ms", wait, self.limits().max_wait_ms));
+        let bytes = options.max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
+        let bytes = clamps.size("max_bytes", bytes, 1..=MOST_BYTES)?;
+        let deadline = Instant::now() + wait;
+        let command = start.into_command(&self.jobs, Stdin::Closed)?;
+        let job = command.start_within(wait.max(START)).spawn().await?;
+        job.wait_within(deadline.saturating_duration_since(Instant::now())).await;
+        Ok(RunReply::of(&job, bytes, clamps.0))
+    }
+}
+
+impl RunReply {
+    fn of(job: &Job, max_bytes: usize, clamped: Vec<Clamped>) -> Self {
+        let (excerpt, status) = job.excerpt(max_bytes);
+        let (id, standing) = (job.id(), Standing::of(&status.phase));
+        let head_lines = excerpt.head.len() as u64;
+        let offset = status.dropped_lines.max(head_lines);
+        let behind_head = (excerpt.omitted_lines + head_lines).saturating_sub(offset);
+        let kept = behind_head.min(MOST_LINES.unsigned_abs());
+        let still_running = !standing.state.is_final();
+        let cursor = status.total_lines;
+        Self {
+            job_id: id.to_owned(),
+            host: job.host().to_owned(),
+            still_running,
+            standing,
+            head: excerpt.head,
+            omitted_lines: excerpt.omitted_lines,
+            tail: excerpt.tail,
+            stderr_lines: excerpt.stderr_lines,
+            dropped_lines: status.dropped_lines,
+            total_lines: status.total_lines,
+            read_omitted: (kept > 0)
+                .then(|| format!("ssh_read(job_id=\"{id}\", offset={offset}, length={kept})")),
+            next: still_running
+                .then(|| format!("ssh_tail(job_id=\"{id}\", since_line_no={cursor}, wait_ms=5000)")),
+            clamped,
+        }
+    }
+}

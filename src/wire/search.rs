@@ -1,0 +1,117 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::clamp::Clamps;
+use super::lean::is_zero;
+use super::tail::{MOST_BYTES, regex};
+use super::{Clamped, Error, Service, StreamArg, StreamName};
+use crate::jobs::{Found, LineNo, Match, SearchQuery};
+
+/// Look for a pattern in a job's output.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SearchRequest {
+    /// Job from ssh_spawn.
+    pub job_id: String,
+    /// Regex; (?i) ignores case.
+    pub pattern: String,
+    /// Which stream.
+    #[serde(default)]
+    pub stream: StreamArg,
+    /// To go on: last_line_no of the previous reply.
+    #[serde(default)]
+    pub since_line_no: i64,
+    /// Lines around each match. Default 2.
+    #[serde(default)]
+    #[schemars(with = "i64")]
+    pub context: Option<i64>,
+    /// Default 50.
+    #[serde(default)]
+    #[schemars(with = "i64")]
+    pub max_matches: Option<i64>,
+    /// Bytes to return. Default 32768.
+    #[serde(default)]
+    #[schemars(with = "i64")]
+    pub max_bytes: Option<i64>,
+}
+
+/// The lines that match.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SearchReply {
+    /// The matches, oldest first.
+    pub matches: Vec<MatchEntry>,
+    /// The cursor for the next search: how far this one has looked.
+    pub last_line_no: u64,
+    /// Whether the job's output goes on behind last_line_no.
+    pub has_more: bool,
+    /// How many lines behind since_line_no were evicted before they could be looked at.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub dropped_lines: u64,
+    /// What that means, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub note: Option<String>,
+    /// Arguments that were out of range, and what was used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clamped: Vec<Clamped>,
+}
+
+/// A line that matches.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct MatchEntry {
+    /// Its number.
+    pub line_no: u64,
+    /// The stream it came on.
+    pub stream: StreamName,
+    /// Its text.
+    pub text: String,
+    /// The lines before it, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub before: Vec<String>,
+    /// The lines after it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<String>,
+}
+
+impl Service {
+    /// Looks through the kept lines of a job in their clean view, a piece at a time: nobody who appends has to wait. A pattern that
+    /// takes too long ends it with what was found so far, and `has_more`.
+    pub async fn search(&self, request: SearchRequest) -> Result<SearchReply, Error> {
+        let job = self.job(&request.job_id)?;
+        let mut clamps = Clamps::default();
+        let max_bytes = request.max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
+        let newest = i64::try_from(job.status().total_lines).unwrap_or(i64::MAX);
+        let cursor = LineNo::new(clamps.clamp("since_line_no", request.since_line_no, 0..=newest));
+        let query = SearchQuery {
+            cursor,
+            selection: request.stream.into(),
+            context: clamps.size("context", request.context.unwrap_or(2), 0..=20)?,
+            max_matches: clamps.size("max_matches", request.max_matches.unwrap_or(50), 1..=1000)?,
+            max_bytes: clamps.size("max_bytes", max_bytes, 1..=MOST_BYTES)?,
+        };
+        let pattern = regex("pattern", &request.pattern)?;
+        let Found { matches, last, has_more, dropped_lines } = job.search(query, pattern).await?;
+        let matches = matches.into_iter().map(MatchEntry::from).collect();
+        let note = (dropped_lines > 0).then(|| {
+            format!(
+                "{dropped_lines} lines were no longer kept and could not be searched; search while the job runs, or raise \
+                 limits.ring_buffer_lines"
+            )
+        });
+        let last_line_no = last.value();
+        Ok(SearchReply { matches, last_line_no, has_more, dropped_lines, note, clamped: clamps.0 })
+    }
+}
+
+impl From<Match> for MatchEntry {
+    fn from(found: Match) -> Self {
+        Self {
+            line_no: found.line.line_no.value(),
+            stream: found.line.stream.into(),
+            text: found.line.text,
+            before: found.before,
+            after: found.after,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::{Error, JobState, Service, StartRequest};
+use crate::jobs::Stdin;
+
+/// Start a command on a host.
+pub type SpawnRequest = StartRequest;
+
+/// A job that was started.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct SpawnReply {
+    /// The handle for ssh_tail and the other tools.
+    pub job_id: String,
+    /// The host it runs on.
+    pub host: String,
+    /// running, starting when the host takes its time, or already a final state when the command was quick.
+    pub state: JobState,
+    /// When it was started, in milliseconds since the Unix epoch.
+    pub started_at: u64,
+}
+
+impl Service {
+    /// Starts a job and returns once the host runs it. Stdin stays open unless the request brings its text.
+    ///
+    /// Cancelled early, nothing is started; later, the job goes on and [`jobs`](Self::jobs) lists it. A host that takes longer than
+    /// `max_wait_ms` leaves the job `starting`.
+    pub async fn spawn(&self, request: SpawnRequest) -> Result<SpawnReply, Error> {
+        let patience = Duration::from_millis(self.limits().max_wait_ms);
+        let command = request.into_command(&self.jobs, Stdin::Open)?;
+        let job = command.start_within(patience).spawn().await?;
+        let status = job.status();
+        Ok(SpawnReply {
+            job_id: job.id().to_owned(),
+            host: job.host().to_owned(),
+            state: JobState::of(&status.phase),
+            started_at: status.started_at,
+        })
+    }
+}

@@ -1,0 +1,117 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::jobs::{Exit, Outcome, Phase};
+
+/// How far a job has come, or what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum JobState {
+    /// The host has not said yet whether it runs the command.
+    Starting,
+    /// The command runs, or its output is still being drained.
+    Running,
+    /// The command exited; see exit_status.
+    Exited,
+    /// A signal ended the command; see exit_signal.
+    Signaled,
+    /// The connection broke; the command may still run.
+    Lost,
+    /// The host ended the channel without saying how the command ended.
+    Closed,
+    /// The command was not started: the host refused it, or could not be reached in time (see reason).
+    Refused,
+    /// The job's time limit ended it.
+    TimedOut,
+}
+
+impl JobState {
+    pub(super) fn of(phase: &Phase) -> Self {
+        match phase {
+            Phase::Starting => Self::Starting,
+            Phase::Running => Self::Running,
+            Phase::Ended(Outcome::Ended(Exit::Status(_))) => Self::Exited,
+            Phase::Ended(Outcome::Ended(Exit::Signal(_))) => Self::Signaled,
+            Phase::Ended(Outcome::Lost(_)) => Self::Lost,
+            Phase::Ended(Outcome::Closed) => Self::Closed,
+            Phase::Ended(Outcome::Refused | Outcome::NotStarted(_)) => Self::Refused,
+            Phase::Ended(Outcome::TimedOut(_)) => Self::TimedOut,
+        }
+    }
+
+    /// The name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Exited => "exited",
+            Self::Signaled => "signaled",
+            Self::Lost => "lost",
+            Self::Closed => "closed",
+            Self::Refused => "refused",
+            Self::TimedOut => "timed_out",
+        }
+    }
+
+    /// Whether nothing more will come.
+    pub fn is_final(self) -> bool {
+        !matches!(self, Self::Starting | Self::Running)
+    }
+}
+
+/// A job's state and how its command ended; part of most replies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct Standing {
+    /// How far the job has come, or what became of it.
+    pub state: JobState,
+    /// The command's exit status, once it has exited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32")]
+    pub exit_status: Option<u32>,
+    /// The signal that ended the command, without SIG.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub exit_signal: Option<String>,
+    /// Why the command was not started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub reason: Option<String>,
+}
+
+impl Standing {
+    /// How a job in this phase stands.
+    pub fn of(phase: &Phase) -> Self {
+        let exit = match phase {
+            Phase::Starting | Phase::Running => None,
+            Phase::Ended(outcome) => outcome.exit(),
+        };
+        let (exit_status, exit_signal) = match exit {
+            Some(Exit::Status(status)) => (Some(*status), None),
+            Some(Exit::Signal(signal)) => (None, Some(signal.clone())),
+            None => (None, None),
+        };
+        let reason = match phase {
+            Phase::Ended(Outcome::NotStarted(why)) => Some(why.clone()),
+            Phase::Starting | Phase::Running | Phase::Ended(_) => None,
+        };
+        Self { state: JobState::of(phase), exit_status, exit_signal, reason }
+    }
+}
+
+impl std::fmt::Display for Standing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.state.as_str())?;
+        if let Some(status) = self.exit_status {
+            write!(f, " with status {status}")?;
+        }
+        if let Some(signal) = &self.exit_signal {
+            write!(f, " by SIG{signal}")?;
+        }
+        if let Some(reason) = &self.reason {
+            write!(f, " ({reason})")?;
+        }
+        Ok(())
+    }
+}

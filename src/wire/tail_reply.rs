@@ -1,0 +1,220 @@
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use super::lean::{is_false, is_one, is_zero};
+use super::{Clamped, Format, Standing};
+use crate::jobs::{Line, LineNo, ReturnedBecause, Stream, Tail, shown_end};
+
+/// The lines behind the cursor, and how the job stands.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct TailReply {
+    /// The lines, oldest first (format lean).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<String>")]
+    pub lines: Option<Vec<String>>,
+    /// The lines as records, oldest first (format records).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<Record>")]
+    pub records: Option<Vec<Record>>,
+    /// Number of the first line here; absent when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub first_line_no: Option<u64>,
+    /// The cursor for the next call: the last line here, or the last that is gone.
+    pub last_line_no: u64,
+    /// Numbers of the lines here that are stderr; absent when none is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stderr_lines: Vec<u64>,
+    /// Numbers of the lines here that continue a line too long to keep in one piece; absent when none does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub continuation_lines: Vec<u64>,
+    /// False only when the job has ended and this reply reaches the end of its output.
+    pub still_running: bool,
+    /// State, exit_status and exit_signal.
+    #[serde(flatten)]
+    pub standing: Standing,
+    /// Whether lines between the cursor and last_line_no are gone.
+    pub buffer_truncated: bool,
+    /// Lines that are gone between the cursor and last_line_no. Of one stream it may count lines of the other that went with them.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub dropped_lines: u64,
+    /// Lines between the cursor and last_line_no that keep or filter left out.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub skipped_lines: u64,
+    /// The oldest line still kept, or the next to come; absent when it is the first.
+    #[serde(skip_serializing_if = "is_one")]
+    pub first_available_line_no: u64,
+    /// How many lines the job has printed, which is the number of the newest.
+    pub total_lines: u64,
+    /// Whether more lines are there already: read on without waiting.
+    #[serde(skip_serializing_if = "is_false")]
+    pub has_more: bool,
+    /// Unfinished last lines, such as prompts: shown, not consumed. Of a long one the last 2048 bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Partial")]
+    pub partial: Option<Partial>,
+    /// Whether the job seems to wait for input: its line is unfinished, it is silent, and a process of it reads its stdin (or
+    /// may, and the line has the shape of a prompt).
+    #[serde(skip_serializing_if = "is_false")]
+    pub awaiting_input: bool,
+    /// Milliseconds since the job last printed anything.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub silent_ms: u64,
+    /// What ended the wait.
+    pub returned_because: Because,
+    /// The line that matched `until`; absent when the unfinished line did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub matched_line_no: Option<u64>,
+    /// Arguments that were out of range, and what was used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clamped: Vec<Clamped>,
+}
+
+/// One line.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct Record {
+    /// Its number.
+    pub line_no: u64,
+    /// The stream it came on.
+    pub stream: StreamName,
+    /// When its end arrived, in milliseconds since the Unix epoch.
+    pub ts: u64,
+    /// Its text.
+    pub text: String,
+    /// Whether it continues the line before it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub continuation: bool,
+}
+
+/// The name of an output stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum StreamName {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Unfinished last lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(inline)]
+pub struct Partial {
+    /// Of standard output.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub stdout: Option<String>,
+    /// Of standard error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub stderr: Option<String>,
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum Because {
+    /// There are lines.
+    Lines,
+    /// `until` matched.
+    Matched,
+    /// The job was silent for quiet_ms.
+    Quiet,
+    /// The job has ended and the end of its output is reached.
+    Ended,
+    /// wait_ms ran out.
+    Timeout,
+}
+
+impl TailReply {
+    pub(super) fn new(tail: Tail, format: Format, awaiting_input: bool, clamped: Vec<Clamped>) -> Self {
+        let still_running = tail.still_running();
+        let last_line_no = tail.page.last_line_no.value();
+        let Tail { page, partial, status, because, .. } = tail;
+        let numbers = |wanted: fn(&Line) -> bool| {
+            page.lines.iter().filter(|line| wanted(line)).map(|line| line.line_no.value()).collect()
+        };
+        let text = |line: Line| line.text;
+        Self {
+            first_line_no: page.lines.first().map(|line| line.line_no.value()),
+            last_line_no,
+            stderr_lines: numbers(|line| line.stream == Stream::Stderr),
+            continuation_lines: numbers(|line| line.continuation),
+            still_running,
+            standing: Standing::of(&status.phase),
+            buffer_truncated: page.dropped_lines > 0,
+            dropped_lines: page.dropped_lines,
+            skipped_lines: page.skipped_lines,
+            first_available_line_no: status.first_available.value(),
+            total_lines: status.total_lines,
+            has_more: page.has_more,
+            partial: Partial::of(partial),
+            awaiting_input,
+            silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
+            returned_because: because.into(),
+            matched_line_no: because.matched_line().map(LineNo::value),
+            clamped,
+            records: (format == Format::Records)
+                .then(|| page.lines.iter().cloned().map(Record::from).collect()),
+            lines: (format == Format::Lean).then(|| page.lines.into_iter().map(text).collect()),
+        }
+    }
+}
+
+impl Partial {
+    fn of(partials: Vec<(Stream, String)>) -> Option<Self> {
+        let mut partial = Self::default();
+        for (stream, text) in partials {
+            let text = shown(text);
+            match stream {
+                Stream::Stdout => partial.stdout = Some(text),
+                Stream::Stderr => partial.stderr = Some(text),
+            }
+        }
+        (partial != Self::default()).then_some(partial)
+    }
+}
+
+/// Of a long line its end, marked as such.
+fn shown(text: String) -> String {
+    let end = shown_end(&text);
+    if end.len() == text.len() { text } else { format!("…{end}") }
+}
+
+impl From<Line> for Record {
+    fn from(line: Line) -> Self {
+        Self {
+            line_no: line.line_no.value(),
+            stream: line.stream.into(),
+            ts: line.at,
+            text: line.text,
+            continuation: line.continuation,
+        }
+    }
+}
+
+impl From<Stream> for StreamName {
+    fn from(stream: Stream) -> Self {
+        match stream {
+            Stream::Stdout => Self::Stdout,
+            Stream::Stderr => Self::Stderr,
+        }
+    }
+}
+
+impl From<ReturnedBecause> for Because {
+    fn from(because: ReturnedBecause) -> Self {
+        match because {
+            ReturnedBecause::Lines => Self::Lines,
+            ReturnedBecause::Matched(_) => Self::Matched,
+            ReturnedBecause::Quiet => Self::Quiet,
+            ReturnedBecause::Ended => Self::Ended,
+            ReturnedBecause::Timeout => Self::Timeout,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+use std::collections::HashSet;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, timeout_at};
+
+use super::clamp::Clamps;
+use super::jobs::shortened;
+use super::lean::is_false;
+use super::{Clamped, Error, JobEntry, Service, Standing};
+use crate::jobs::Job;
+
+/// Wait for the end of jobs.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WaitRequest {
+    /// Jobs from ssh_spawn.
+    pub job_ids: Vec<String>,
+    /// Wait for the end of all, or of any.
+    #[serde(default)]
+    pub mode: WaitMode,
+    /// Up to 50000. Default 30000.
+    #[serde(default)]
+    #[schemars(with = "i64")]
+    pub wait_ms: Option<i64>,
+    /// Last lines of output to return, up to 100 a job. Default 0.
+    #[serde(default)]
+    pub last_lines: i64,
+    /// Whose last lines.
+    #[serde(default)]
+    pub last_lines_of: LastLinesOf,
+}
+
+/// Whose last lines to return.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum LastLinesOf {
+    /// Those of jobs that have ended with anything but status 0.
+    #[default]
+    Failed,
+    /// Those of all jobs.
+    All,
+}
+
+/// What to wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum WaitMode {
+    /// The end of every job.
+    #[default]
+    All,
+    /// The end of one of them.
+    Any,
+}
+
+/// How the jobs stand.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct WaitReply {
+    /// One summary per job, in the order asked for.
+    pub jobs: Vec<JobEntry>,
+    /// How many of them have ended.
+    pub ended: usize,
+    /// Whether the wait was over before what was waited for.
+    #[serde(skip_serializing_if = "is_false")]
+    pub timed_out: bool,
+    /// Arguments that were out of range, and what was used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clamped: Vec<Clamped>,
+}
+
+const WAIT_MS: i64 = 30_000;
+const MOST_JOBS: usize = 1000;
+const MOST_LAST_LINES: i64 = 100;
+/// Bytes of a job's last lines, with lines of 80 bytes about a hundred.
+const LAST_LINES_BYTES: usize = 8 << 10;
+/// Who waits for a job has seen its command.
+const SHOWN_OF_COMMAND: usize = 60;
+
+impl Service {
+    /// Waits until all jobs, or any of them, have ended, or time is up. Cancelling ends the wait, not the jobs.
+    pub async fn wait(&self, request: WaitRequest) -> Result<WaitReply, Error> {
+        if request.job_ids.is_empty() || request.job_ids.len() > MOST_JOBS {
+            let message = format!("job_ids names {} jobs", request.job_ids.len());
+            return Err(Error::invalid(message, "name 1 to 1000 jobs"));
+        }
+        let mut seen = HashSet::new();
+        let ids = request.job_ids.iter().filter(|id| seen.insert(id.as_str()));
+        let jobs: Vec<Job> = ids.map(|id| self.job(id)).collect::<Result<_, _>>()?;
+        let mut clamps = Clamps::default();
+        let wait = clamps.wait_ms("wait_ms", request.wait_ms.unwrap_or(WAIT_MS), self.limits().max_wait_ms);
+        let deadline = Instant::now() + Duration::from_millis(wait);
+        match request.mode {
+            WaitMode::All => all_ended(&jobs, deadline).await,
+            WaitMode::Any => any_ended(&jobs, deadline).await,
+        }
+        let last_lines = clamps.size("last_lines", request.last_lines, 0..=MOST_LAST_LINES)?;
+        let entry = |job: &Job| {
+            let entry = JobEntry::of(job);
+            let is_shown = request.last_lines_of == LastLinesOf::All || has_failed(&entry.standing);
+            let last_lines = if is_shown { job.last_lines(last_lines, LAST_LINES_BYTES) } else { Vec::new() };
+            JobEntry { command: shortened(job.command(), SHOWN_OF_COMMAND), last_lines, ..entry }
+        };
+        let entries: Vec<JobEntry> = jobs.iter().map(entry).collect();
+        let ended = entries.iter().filter(|entry| entry.standing.state.is_final()).count();
+        let wanted = if request.mode == WaitMode::All { jobs.len() } else { 1 };
+        Ok(WaitReply { jobs: entries, ended, timed_out: ended < wanted, clamped: clamps.0 })
+    }
+}
+
+fn has_failed(standing: &Standing) -> bool {
+    standing.state.is_final() && standing.exit_status != Some(0)
+}
+
+async fn all_ended(jobs: &[Job], deadline: Instant) {
+    for job in jobs {
+        job.wait_within(deadline.saturating_duration_since(Instant::now())).await;
+    }
+}
+
+async fn any_ended(jobs: &[Job], deadline: Instant) {
+    let mut ends: FuturesUnordered<_> = jobs.iter().map(Job::wait).collect();
+    // However the wait ends, the logs hold the answer.
+    drop(timeout_at(deadline, ends.next()).await);
+}
