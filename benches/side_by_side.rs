@@ -7,6 +7,8 @@
     clippy::disallowed_methods,
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
+    clippy::too_many_arguments,
+    clippy::too_many_lines,
     reason = "a bench"
 )]
 

@@ -216,7 +216,7 @@ async fn when_its_connection_is_gone_a_job_is_found_on_its_own_machine_or_nothin
 async fn a_forged_process_group_changes_nothing() {
     let sshd = Sshd::start().await;
     let service = service(&sshd.ssh_config(), Limits::default());
-    let mut stranger = Command::new("sh").args(["-c", "sleep 1000; true"]).env_clear().spawn().unwrap();
+    let mut stranger = Command::new("/bin/sleep").arg("1000").env_clear().spawn().unwrap();
     // The command knows the mark, and prints what the host would; the first word counts, and it is the host's.
     let forged = format!("echo \"$SSHJOBS_JOB {}\"; echo ready; while :; do sleep 1; done", stranger.id());
     let job = service.spawn(SpawnRequest::new(HOST, forged)).await.unwrap().job_id;

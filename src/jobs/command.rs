@@ -5,6 +5,7 @@ use secrecy::SecretString;
 use super::door::{Door, Verb};
 use super::{Error, Follow, Job, Pace, Stdin, Terminal};
 use crate::job::{Draft, check_word};
+use crate::runner::Order;
 
 /// A command to be run as a job, built step by step and started with [`spawn`](Self::spawn).
 #[must_use = "nothing is started before `spawn`"]
@@ -85,7 +86,7 @@ impl Command {
         let host = draft.host.clone();
         let spec = draft.try_into()?;
         let (inside, host) = door.enter_for_host(Verb::Spawn, &host).await?;
-        let spawned = inside.runner.spawn(door.caller(), spec, key.as_deref(), patience).await;
+        let spawned = inside.runner.spawn(Order::new(door.caller(), spec, key), patience).await;
         let spawned = match spawned {
             Ok(job) => Ok(job),
             Err(source) => {

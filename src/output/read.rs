@@ -50,7 +50,7 @@ pub enum Content {
 impl Reading {
     /// Reads. What it costs depends on what is returned, not on how much is kept.
     pub fn of(ring: &Ring, query: &ReadQuery) -> Self {
-        let extent = |line_no| ring.extent(line_no, query.selection, query.unit, query.render);
+        let extent = |line_no| ring.extent(line_no, query.selection, (query.unit, query.render));
         let total = match (query.unit, query.selection) {
             (Unit::Bytes, Selection::Only(stream)) => ring.total_bytes(stream),
             _ => extent(ring.newest()),
@@ -92,7 +92,7 @@ fn line_before(ring: &Ring, query: &ReadQuery, offset: u64) -> LineNo {
     let (mut before, mut behind) = (ring.last_gone(query.selection).value(), ring.newest().value() + 1);
     while behind - before > 1 {
         let middle = before + (behind - before) / 2;
-        let end = ring.extent(LineNo::new(middle), query.selection, query.unit, query.render);
+        let end = ring.extent(LineNo::new(middle), query.selection, (query.unit, query.render));
         if end <= offset { before = middle } else { behind = middle }
     }
     LineNo::new(before)
@@ -101,7 +101,7 @@ fn line_before(ring: &Ring, query: &ReadQuery, offset: u64) -> LineNo {
 /// The lines from `offset` on, and how much of the first one to skip.
 fn lines_from<'a>(ring: &'a Ring, query: &ReadQuery, offset: u64) -> (usize, impl Iterator<Item = Line<'a>>) {
     let before = line_before(ring, query, offset);
-    let skip = offset.saturating_sub(ring.extent(before, query.selection, query.unit, query.render));
+    let skip = offset.saturating_sub(ring.extent(before, query.selection, (query.unit, query.render)));
     (usize::try_from(skip).unwrap_or(usize::MAX), ring.lines_after(before, query.selection))
 }
 

@@ -82,7 +82,7 @@ impl Ring {
             self.cut_overlong(stream, end, at);
             // A CR that ended the line before does not belong to an empty one.
             let ending = if cr && end > self.track(stream).open() { LineEnd::CrLf } else { LineEnd::Lf };
-            self.close_line(stream, end + 1, ending, at);
+            self.close_line(stream, (end + 1, ending), at);
         }
         self.cut_overlong(stream, begin + piece.len() as u64, at);
     }
@@ -92,7 +92,7 @@ impl Ring {
         let max = self.limits.line_bytes;
         while until - self.track(stream).open() > max as u64 {
             let end = self.track(stream).cut_position(max);
-            self.close_line(stream, end, LineEnd::Cut, at);
+            self.close_line(stream, (end, LineEnd::Cut), at);
         }
     }
 
@@ -100,17 +100,17 @@ impl Ring {
     pub fn finish(&mut self, stream: Stream, at: Timestamp) {
         let end = self.track(stream).end();
         if end > self.track(stream).open() {
-            self.close_line(stream, end, LineEnd::StreamEnd, at);
+            self.close_line(stream, (end, LineEnd::StreamEnd), at);
         }
     }
 
-    fn close_line(&mut self, stream: Stream, end: u64, ending: LineEnd, at: Timestamp) {
+    fn close_line(&mut self, stream: Stream, end: (u64, LineEnd), at: Timestamp) {
         if self.line_count() == self.limits.lines {
             self.evict(1);
         }
         self.newest = self.newest.next();
         let line_no = self.newest;
-        self.track_mut(stream).close_line(line_no, end, ending, at);
+        self.track_mut(stream).close_line(line_no, end, at);
     }
 
     fn make_room(&mut self, bytes: usize) {
@@ -199,9 +199,9 @@ impl Ring {
     }
 
     /// How much of the selected output lies in its lines up to `line_no`, counted since the job began. A binary search.
-    pub fn extent(&self, line_no: LineNo, selection: Selection, unit: Unit, render: Render) -> u64 {
+    pub fn extent(&self, line_no: LineNo, selection: Selection, unit: (Unit, Render)) -> u64 {
         let wanted = Stream::ALL.into_iter().filter(|&stream| selection.contains(stream));
-        wanted.map(|stream| self.track(stream).extent(line_no, unit, render)).sum()
+        wanted.map(|stream| self.track(stream).extent(line_no, unit)).sum()
     }
 
     /// The newest line, which is also how many lines there have been.

@@ -63,7 +63,7 @@ impl Scan {
 
     /// Skips lines that would not be kept, without reading them.
     fn skip_ahead(&mut self, ring: &Ring) {
-        let extent = |line_no| ring.extent(line_no, self.query.selection, Unit::Lines, Render::Raw);
+        let extent = |line_no| ring.extent(line_no, self.query.selection, (Unit::Lines, Render::Raw));
         let newest = ring.newest();
         let target = extent(newest).saturating_sub(self.query.max_lines as u64);
         let (mut before, mut behind) = (self.walk.cursor.value(), newest.value() + 1);

@@ -99,8 +99,8 @@ impl Track {
         }
     }
 
-    /// Ends the unfinished line at position `end`, its terminator included.
-    pub(super) fn close_line(&mut self, line_no: LineNo, end: u64, ending: LineEnd, at: Timestamp) {
+    /// Ends the unfinished line at a position, its terminator included.
+    pub(super) fn close_line(&mut self, line_no: LineNo, (end, ending): (u64, LineEnd), at: Timestamp) {
         let escape = self.cut.unwrap_or_default();
         let after = self.count_line(end, ending, escape);
         self.marks.push_back(Mark { line_no, end, at, ending, continuation: self.cut.is_some(), escape });
@@ -190,7 +190,7 @@ impl Track {
     }
 
     /// How much of the stream lies in its lines up to `line_no`, kept or not.
-    pub(super) fn extent(&self, line_no: LineNo, unit: Unit, render: Render) -> u64 {
+    pub(super) fn extent(&self, line_no: LineNo, (unit, render): (Unit, Render)) -> u64 {
         let kept = self.marks.partition_point(|mark| mark.line_no <= line_no);
         let end = kept.checked_sub(1).map_or(self.start, |index| self.marks[index].end);
         match unit {

@@ -31,7 +31,7 @@ pub(super) async fn ask_about(
             asked => return asked.map_err(|source| failed(host, source)),
         }
     }
-    let answer = elsewhere(shared, host, place.machine.as_ref(), &script, limit).await;
+    let answer = elsewhere(shared, host, place.machine.as_ref(), (&script, limit)).await;
     if let (Err(_), Some(own)) = (&answer, place.link.upgrade().filter(|own| own.connection.is_held())) {
         // Better that output is lost than that nothing can be ended.
         job.let_go();
@@ -45,8 +45,7 @@ async fn elsewhere(
     shared: &Shared,
     host: &HostRef,
     machine: Option<&Machine>,
-    script: &impl Fn(LoginShell) -> String,
-    limit: Duration,
+    (script, limit): (&impl Fn(LoginShell) -> String, Duration),
 ) -> Result<String, SignalError> {
     let other = |why| SignalError::OtherMachine { host: host.name.clone(), why };
     let machine = machine.ok_or(other("does not tell which machine it is"))?;

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::SignalError;
 use super::ask_about::ask_about;
 use super::shared::Shared;
-use crate::job::{Controls, Job, KillReport, Left, ProcessGroup, Reach, Signal, kill_script};
+use crate::job::{Controls, Job, KillReport, Left, Reach, Signal, kill_script};
 
 /// The way a signal took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,13 +68,12 @@ pub(super) const PGID_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) async fn end_tree(
     shared: &Shared,
     job: &Job,
-    signal: Signal,
-    grace: Option<Duration>,
+    (signal, grace): (Signal, Option<Duration>),
     controls: &dyn Controls,
 ) -> Result<SignalReport, SignalError> {
     process_group_told(job, PGID_TIMEOUT).await;
-    if let Some(group) = job.process_group() {
-        let report = kill(shared, job, &group, Reach::Tree, (signal, grace)).await?;
+    if job.process_group().is_some() {
+        let report = kill(shared, job, Reach::Tree, (signal, grace)).await?;
         // Else nothing was found to signal, and not because all is over: the host can't tell the job's processes.
         if report.delivered_via != DeliveredVia::Nothing || report.confirmed_dead {
             return Ok(report);
@@ -98,11 +97,11 @@ pub(super) async fn end_tree(
 pub(super) async fn kill(
     shared: &Shared,
     job: &Job,
-    group: &ProcessGroup,
     reach: Reach,
     (signal, grace): (Signal, Option<Duration>),
 ) -> Result<SignalReport, SignalError> {
-    let script = |shell| kill_script(std::slice::from_ref(group), reach, (signal, grace), shell);
+    let group = job.process_group().ok_or(SignalError::JobEnded)?;
+    let script = |shell| kill_script(std::slice::from_ref(&group), reach, (signal, grace), shell);
     let answer = ask_about(shared, job, script, grace.unwrap_or_default() + REPORT_TIMEOUT).await?;
     Ok(SignalReport::new(KillReport::parse(&answer)))
 }

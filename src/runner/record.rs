@@ -1,7 +1,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use secrecy::SecretString;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -103,13 +102,12 @@ pub(super) async fn record<F: FarEnd>(
     shared: Arc<Shared>,
     mut recording: Recording<F>,
     stdin: Arc<Stdin>,
-    stdin_header: Option<SecretString>,
     lease: Lease<Arc<Link>>,
 ) {
     let job = Arc::clone(&recording.job);
     let end = {
         let feeding = async {
-            if let Err(error) = stdin.begin(stdin_header).await {
+            if let Err(error) = stdin.begin().await {
                 tracing::debug!(job = %job.id, %error, "stdin ended early");
             }
             std::future::pending().await
@@ -161,7 +159,7 @@ async fn record_within_limit<F: FarEnd>(shared: &Shared, recording: &mut Recordi
     tracing::info!(job = %job.id, ?limit, "time limit reached");
     let grace = shared.limits.kill_grace();
     let ending = async {
-        match end_tree(shared, &job, Signal::TERM, Some(grace), stdin.controls()).await {
+        match end_tree(shared, &job, (Signal::TERM, Some(grace)), stdin.controls()).await {
             // Nothing more comes than what is on its way, and for that there is room.
             Ok(SignalReport { confirmed_dead: true, .. }) => job.let_go(),
             Ok(report) => tracing::warn!(job = %job.id, ?report, "the job is not verified dead"),

@@ -7,9 +7,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::stdin::Stdin;
-use super::{Limits, Lookup, SpawnError, Tombstone};
+use super::{Key, Limits, Lookup, Order, SpawnError, Tombstone};
 use crate::hosts::Link;
-use crate::job::{Caller, Job, JobId, JobSpec, Machine};
+use crate::job::{Caller, Job, JobId, Machine};
 
 /// Every job the runner knows: running, finished and kept, or finished and gone.
 #[derive(Default)]
@@ -36,9 +36,6 @@ pub(super) struct Entry {
     key: Option<Key>,
     finished: bool,
 }
-
-/// An idempotency key, and whose it is.
-type Key = (Caller, String);
 
 /// Where a job runs.
 #[derive(Clone)]
@@ -73,21 +70,12 @@ impl Registry {
         }
     }
 
-    fn named(&self, caller: &Caller, key: Option<&str>) -> Option<&JobId> {
-        self.by_key.get(&(caller.clone(), key?.to_owned()))
-    }
-
-    /// The job that the caller used `key` for, if it asked for the same; an error when that job is no longer kept.
-    pub(super) fn by_key(
-        &self,
-        caller: &Caller,
-        key: Option<&str>,
-        spec: &JobSpec,
-    ) -> Result<Option<Arc<Job>>, SpawnError> {
-        let Some(id) = self.named(caller, key) else { return Ok(None) };
+    /// The job that the order's key was used for, if that asked for the same; an error when the job is no longer kept.
+    pub(super) fn by_key(&self, order: &Order) -> Result<Option<Arc<Job>>, SpawnError> {
+        let Some(id) = order.key.as_ref().and_then(|key| self.by_key.get(key)) else { return Ok(None) };
         match (self.jobs.get(id), self.graves.get(id)) {
-            (Some(Entry { job, .. }), _) if job.spec.is_same(spec) => Ok(Some(Arc::clone(job))),
-            (None, Some(grave)) if grave.spec == spec.hash_with(&self.hashing) => {
+            (Some(Entry { job, .. }), _) if job.spec.is_same(&order.spec) => Ok(Some(Arc::clone(job))),
+            (None, Some(grave)) if grave.spec == order.spec.hash_with(&self.hashing) => {
                 Err(SpawnError::Expired(Box::new(grave.tombstone.clone())))
             }
             (None, None) => Ok(None),
@@ -95,9 +83,9 @@ impl Registry {
         }
     }
 
-    /// Whether a caller's `key` still stands for this job: not when it could not be started.
-    pub(super) fn is_named_by(&self, id: &JobId, caller: &Caller, key: Option<&str>) -> bool {
-        self.named(caller, key) == Some(id)
+    /// Whether a key still stands for this job: not when the job could not be started.
+    pub(super) fn is_named_by(&self, id: &JobId, key: Option<&Key>) -> bool {
+        key.and_then(|key| self.by_key.get(key)) == Some(id)
     }
 
     pub(super) fn check_room(&self, host: &str, limits: &Limits) -> Result<(), SpawnError> {
@@ -113,8 +101,7 @@ impl Registry {
     }
 
     /// Takes a job in that is about to start; the token ends the start.
-    pub(super) fn insert(&mut self, job: Arc<Job>, key: Option<&str>) -> CancellationToken {
-        let key = key.map(|key| (job.caller.clone(), key.to_owned()));
+    pub(super) fn insert(&mut self, job: Arc<Job>, key: Option<Key>) -> CancellationToken {
         if let Some(key) = &key {
             self.by_key.insert(key.clone(), job.id.clone());
         }

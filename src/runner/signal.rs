@@ -18,7 +18,7 @@ impl Runner {
         let (is_starting, is_over) = (job.status().phase == Phase::Starting, job.is_over());
         let stdin = self.shared.registry().stdin(&job.id);
         if let Some(stdin) = stdin.filter(|_| !is_over) {
-            let report = end_tree(&self.shared, job, signal, grace, stdin.controls()).await?;
+            let report = end_tree(&self.shared, job, (signal, grace), stdin.controls()).await?;
             if report.confirmed_dead {
                 // Nothing more comes than what is on its way, and for that there is room.
                 job.let_go();
@@ -34,8 +34,7 @@ impl Runner {
                 unverified: None,
             });
         }
-        let group = job.process_group().ok_or(SignalError::JobEnded)?;
-        let report = kill(&self.shared, job, &group, Reach::Marked, (signal, grace)).await?;
+        let report = kill(&self.shared, job, Reach::Marked, (signal, grace)).await?;
         if report.delivered_via == DeliveredVia::Nothing && report.confirmed_dead {
             return Err(SignalError::JobEnded);
         }

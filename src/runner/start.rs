@@ -11,9 +11,9 @@ use super::open::{OpenChannel, Tries};
 use super::record::{Recording, record};
 use super::shared::Shared;
 use super::stdin::Stdin;
-use super::{Runner, SpawnError, chain};
+use super::{Order, Runner, SpawnError, chain};
 use crate::hosts::{HostRef, Lease, Link};
-use crate::job::{Caller, ExecPlan, Job, JobSpec, LoginShell, Outcome, Pace, Phase, Prelude, Recorder};
+use crate::job::{ExecPlan, Job, LoginShell, Outcome, Pace, Phase, Prelude, Recorder};
 use crate::ssh::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
 
 /// How long the server may take to say whether it runs the command.
@@ -23,27 +23,21 @@ impl Runner {
     /// Starts a job and returns once the server runs it, or when `patience` runs out: then the job is still starting, and will
     /// end as not started if it can't be.
     ///
-    /// With a `key` that the caller has used before, returns the job it was used for and starts nothing. Cancelling before the
+    /// With a key that was used before, returns the job it was used for and starts nothing. Cancelling before the
     /// command was sent starts nothing; afterwards the job goes on and is listed.
-    pub async fn spawn(
-        &self,
-        caller: &Caller,
-        mut spec: JobSpec,
-        key: Option<&str>,
-        patience: Duration,
-    ) -> Result<Arc<Job>, SpawnError> {
-        ExecPlan::check(&spec)?;
+    pub async fn spawn(&self, mut order: Order, patience: Duration) -> Result<Arc<Job>, SpawnError> {
+        ExecPlan::check(&order.spec)?;
         let deadline = Instant::now() + patience;
         let reserved = loop {
-            match reserve(&self.shared, caller, spec, key)? {
+            match reserve(&self.shared, order)? {
                 Reserve::New(reserved) => break reserved,
                 Reserve::Again(job, unused) => {
                     let answer = started(&job, deadline).await;
                     // The first call may have failed before its job began; then it is our turn.
-                    if self.shared.registry().is_named_by(&job.id, caller, key) {
+                    if self.shared.registry().is_named_by(&job.id, unused.key.as_ref()) {
                         return answer.map(|()| job);
                     }
-                    spec = unused;
+                    order = *unused;
                 }
             }
         };
@@ -85,8 +79,8 @@ async fn started(job: &Job, deadline: Instant) -> Result<(), SpawnError> {
 }
 
 enum Reserve {
-    /// The key was used before; the spec is not needed.
-    Again(Arc<Job>, JobSpec),
+    /// The key was used before; the order is not needed.
+    Again(Arc<Job>, Box<Order>),
     New(Reserved),
 }
 
@@ -100,23 +94,18 @@ struct Reserved {
     unstarted: Option<String>,
 }
 
-fn reserve(
-    shared: &Arc<Shared>,
-    caller: &Caller,
-    spec: JobSpec,
-    key: Option<&str>,
-) -> Result<Reserve, SpawnError> {
+fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserve, SpawnError> {
     if shared.stopping.is_cancelled() {
         return Err(SpawnError::ShuttingDown);
     }
     let mut registry = shared.registry();
-    if let Some(job) = registry.by_key(caller, key, &spec)? {
-        return Ok(Reserve::Again(job, spec));
+    if let Some(job) = registry.by_key(&order)? {
+        return Ok(Reserve::Again(job, Box::new(order)));
     }
-    registry.check_room(&spec.host, &shared.limits)?;
-    let ring = shared.limits.ring(spec.pace);
-    let job = Arc::new(Job::new(caller.clone(), spec, ring));
-    let abandoned = registry.insert(Arc::clone(&job), key);
+    registry.check_room(&order.spec.host, &shared.limits)?;
+    let ring = shared.limits.ring(order.spec.pace);
+    let job = Arc::new(Job::new(order.caller, order.spec, ring));
+    let abandoned = registry.insert(Arc::clone(&job), order.key);
     let unstarted = Some(chain(&SpawnError::ShuttingDown));
     Ok(Reserve::New(Reserved { shared: Arc::clone(shared), job, abandoned, unstarted }))
 }
@@ -227,10 +216,10 @@ fn leave_recording(shared: &Arc<Shared>, job: &Arc<Job>, sent: Sent) {
     let recorder = Recorder::new(prelude, shared.limits.drain());
     let recording = Recording::new(Attached { reader, first, meter }, Arc::clone(job), recorder);
     let controls = Arc::new(AttachedControls(writer));
-    let stdin = Arc::new(Stdin::new(controls, Arc::clone(job), recording.announced()));
+    let stdin = Arc::new(Stdin::new(controls, Arc::clone(job), recording.announced(), plan.stdin_header));
     shared.registry().start(&job.id, Arc::clone(&stdin), &link);
     if is_shared {
         shared.leave(async move { link.refill().await });
     }
-    shared.leave(record(Arc::clone(shared), recording, stdin, plan.stdin_header, lease));
+    shared.leave(record(Arc::clone(shared), recording, stdin, lease));
 }

@@ -18,6 +18,8 @@ pub(super) struct Stdin {
 }
 
 struct State {
+    /// The values that the prelude reads first.
+    header: Option<SecretString>,
     closed: bool,
     /// The last byte written ended a line, as far as a terminal is concerned.
     at_line_start: bool,
@@ -29,14 +31,20 @@ const END_OF_INPUT: u8 = 4;
 const PRELUDE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Stdin {
-    pub(super) fn new(controls: Arc<dyn Controls>, job: Arc<Job>, announced: watch::Receiver<u32>) -> Self {
-        Self { controls, job, announced, state: Mutex::new(State { closed: false, at_line_start: true }) }
+    pub(super) fn new(
+        controls: Arc<dyn Controls>,
+        job: Arc<Job>,
+        announced: watch::Receiver<u32>,
+        header: Option<SecretString>,
+    ) -> Self {
+        let state = Mutex::new(State { header, closed: false, at_line_start: true });
+        Self { controls, job, announced, state }
     }
 
     /// Sends what a job starts with: the prelude's values, then the text the command is to read, then its end.
-    pub(super) async fn begin(&self, header: Option<SecretString>) -> Result<(), FarEndError> {
+    pub(super) async fn begin(&self) -> Result<(), FarEndError> {
         let mut state = self.state.lock().await;
-        if let Some(header) = header {
+        if let Some(header) = state.header.take() {
             self.announced(1).await?;
             self.write_all(header.expose_secret().as_bytes()).await?;
             self.announced(2).await?;
@@ -196,12 +204,16 @@ mod tests {
     }
 
     fn stdin(room: usize, change: impl FnOnce(&mut Draft)) -> (Stdin, Arc<Pipe>) {
+        with_header(room, None, change)
+    }
+
+    fn with_header(room: usize, header: Option<&str>, change: impl FnOnce(&mut Draft)) -> (Stdin, Arc<Pipe>) {
         let mut draft = Draft::new("h", "cat");
         change(&mut draft);
         let job = Job::new(Caller::local(), draft.try_into().unwrap(), RingLimits::default());
         let pipe = Arc::new(Pipe { room, ..Pipe::default() });
         let controls = Arc::clone(&pipe) as Arc<dyn Controls>;
-        (Stdin::new(controls, Arc::new(job), watch::Sender::new(0).subscribe()), pipe)
+        (Stdin::new(controls, Arc::new(job), watch::Sender::new(0).subscribe(), header.map(Into::into)), pipe)
     }
 
     fn taken(pipe: &Pipe) -> String {
@@ -210,8 +222,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn values_go_before_the_text_and_the_text_before_the_end() {
-        let (stdin, pipe) = stdin(100, |draft| draft.stdin = StdinPlan::Text("text".into()));
-        stdin.begin(Some("header\n".into())).await.unwrap();
+        let (stdin, pipe) =
+            with_header(100, Some("header\n"), |draft| draft.stdin = StdinPlan::Text("text".into()));
+        stdin.begin().await.unwrap();
         assert_eq!((taken(&pipe).as_str(), stdin.is_closed()), ("header\ntext", true));
         assert!(matches!(stdin.write(b"x", PRELUDE_TIMEOUT).await, Err(WriteError::StdinClosed)));
     }
@@ -237,8 +250,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_terminal_that_is_not_ready_does_not_get_the_values() {
-        let (stdin, pipe) = stdin(100, |draft| draft.terminal = Terminal::new("dumb", (80, 24)).ok());
-        assert!(stdin.begin(Some("secret".into())).await.is_err());
+        let terminal = |draft: &mut Draft| draft.terminal = Terminal::new("dumb", (80, 24)).ok();
+        let (stdin, pipe) = with_header(100, Some("secret"), terminal);
+        assert!(stdin.begin().await.is_err());
         assert_eq!(taken(&pipe), "");
     }
 }

@@ -115,11 +115,29 @@ impl Drop for Sshd {
     fn drop(&mut self) {
         let mut all = descendants(self.child.id());
         all.push(self.child.id());
+        all.extend(left_behind(self.port));
         for pid in all {
             kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).ok();
         }
         self.child.wait().ok();
     }
+}
+
+/// Processes of jobs whose session is gone, which nobody is the parent of any more.
+fn left_behind(port: u16) -> Vec<u32> {
+    let end = format!(" 127.0.0.1 {port}");
+    let is_ours = |environ: &[u8]| {
+        environ
+            .split(|byte| *byte == 0)
+            .any(|variable| variable.starts_with(b"SSH_CONNECTION=") && variable.ends_with(end.as_bytes()))
+    };
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes
+        .filter(|process| {
+            std::fs::read(process.path().join("environ")).is_ok_and(|environ| is_ours(&environ))
+        })
+        .filter_map(|process| process.file_name().to_str()?.parse().ok())
+        .collect()
 }
 
 async fn launch(directory: &Path, port: u16, options: &str) -> Option<Child> {

@@ -2,8 +2,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio::time::sleep;
 
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
 use super::*;
+use crate::hosts::HostRef;
 use crate::job::Caller;
+use crate::lock::lock;
 
 const LIMITS: PoolLimits = PoolLimits {
     channels_per_connection: 2,

@@ -177,7 +177,7 @@ proptest! {
         // Nothing that is kept is withheld.
         let kept = ring.lines_after(LineNo::START, selection).next().map(|line| line.line_no.value());
         let before = kept.map_or(ring.newest().value(), |first| first - 1);
-        prop_assert_eq!(reading.available_from, all.extent(LineNo::new(before), selection, unit, render));
+        prop_assert_eq!(reading.available_from, all.extent(LineNo::new(before), selection, (unit, render)));
     }
 
     #[test]

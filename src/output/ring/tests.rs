@@ -142,7 +142,7 @@ proptest! {
         prop_assert_eq!(parts.partial(Stream::Stdout), whole.partial(Stream::Stdout));
         for render in [Render::Clean, Render::Raw] {
             let rendered = |ring: &Ring| -> Vec<_> {
-                let extent = |line_no| ring.extent(line_no, Selection::Both, Unit::Chars, render);
+                let extent = |line_no| ring.extent(line_no, Selection::Both, (Unit::Chars, render));
                 let lines = ring.lines_after(LineNo::START, Selection::Both);
                 lines.map(|line| (line.render(render).into_owned(), extent(line.line_no))).collect()
             };
@@ -245,8 +245,8 @@ fn a_ring_that_is_resumed_answers_as_one_that_lost_what_came_before() {
         for unit in [Unit::Lines, Unit::Chars, Unit::Bytes] {
             for render in [Render::Raw, Render::Clean] {
                 assert_eq!(
-                    resumed.extent(newest, selection, unit, render),
-                    whole.extent(newest, selection, unit, render)
+                    resumed.extent(newest, selection, (unit, render)),
+                    whole.extent(newest, selection, (unit, render))
                 );
             }
         }

@@ -1,0 +1,156 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::host::{Counted, Host, Step};
+use super::{Connect, Lease, PoolError, PoolLimits, Pooled, Usage};
+use crate::hosts::HostRef;
+use crate::lock::lock;
+
+/// How often a waiter looks whether a connection has become light, or dead.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// Shares connections between channels, host by host.
+///
+/// A lease is a place for one channel. A further connection is made only when all are full or heavy with traffic, and not
+/// more than callers wait for; the first one of a host alone, so that a login that fails does so once. A dead connection is
+/// never leased again.
+pub struct Pool<C: Connect> {
+    connect: C,
+    limits: PoolLimits,
+    pub(super) hosts: Mutex<HashMap<HostRef, Arc<HostOf<C>>>>,
+}
+
+type HostOf<C> = Host<<C as Connect>::Connection, <C as Connect>::Error>;
+
+impl<C: Connect> Pool<C> {
+    /// An empty pool.
+    pub fn new(connect: C, limits: PoolLimits) -> Self {
+        Self { connect, limits, hosts: Mutex::default() }
+    }
+
+    /// How connections are made.
+    pub(crate) fn connect(&self) -> &C {
+        &self.connect
+    }
+
+    /// A place on a connection to `host`; connects when there is none, and waits when there may be no more.
+    ///
+    /// Cancelling abandons a connection that is being made; another waiter then makes its own.
+    pub async fn lease(&self, host: &HostRef) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
+        let entry = Arc::clone(lock(&self.hosts).entry(host.clone()).or_default());
+        let began = Instant::now();
+        let failures = lock(&entry.queue).failures;
+        let waiting = Counted::new(&entry, |queue| &mut queue.waiting);
+        let mut changed = entry.changed.subscribe();
+        loop {
+            // From here on no change is missed.
+            changed.mark_unchanged();
+            match entry.step(&self.limits, failures) {
+                Step::Take(lease) => return Ok(lease),
+                Step::GiveUp(error) => return Err(PoolError::Connect(error)),
+                Step::Connect => break,
+                Step::Wait => {}
+            }
+            // A connection may become light, or die, without anybody's telling.
+            let look_again = (Instant::now() + LOOK_AGAIN).min(began + self.limits.queue);
+            if timeout_at(look_again, changed.changed()).await.is_err()
+                && began.elapsed() >= self.limits.queue
+            {
+                let (connections, waited) = (lock(&entry.slots).len(), self.limits.queue);
+                if connections == 0 && lock(&entry.queue).connecting > 0 {
+                    // The first connection is still in the making, as when a person is asked something.
+                    sleep(LOOK_AGAIN).await;
+                    continue;
+                }
+                return Err(PoolError::Full { host: host.name.clone(), connections, waited });
+            }
+        }
+        let connecting = Counted::already(&entry, |queue| &mut queue.connecting);
+        drop(waiting);
+        match self.connect.connect(host).await {
+            Ok(connection) => Ok(entry.add(connection, self.limits.channels_per_connection)),
+            Err(error) => {
+                let error = entry.fail(error);
+                drop(connecting);
+                self.forget_if_unused(host, entry);
+                Err(PoolError::Connect(error))
+            }
+        }
+    }
+
+    /// A connection to `host` that nobody else gets a place on: one that is idle, or a new one. It is given up with the lease.
+    pub async fn lease_alone(&self, host: &HostRef) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
+        let lease = self.lease(host).await?;
+        if lease.take_all() {
+            return Ok(lease);
+        }
+        let entry = Arc::clone(lock(&self.hosts).entry(host.clone()).or_default());
+        let _connecting = Counted::new(&entry, |queue| &mut queue.connecting);
+        let connected = self.connect.connect(host).await;
+        connected
+            .map(|connection| entry.add(connection, 0))
+            .map_err(|error| PoolError::Connect(entry.fail(error)))
+    }
+
+    /// A host that nobody has reached, and nobody waits for, leaves nothing behind.
+    fn forget_if_unused(&self, host: &HostRef, entry: Arc<HostOf<C>>) {
+        let mut hosts = lock(&self.hosts);
+        drop(entry);
+        if hosts.get(host).is_some_and(|entry| Arc::strong_count(entry) == 1 && lock(&entry.slots).is_empty())
+        {
+            hosts.remove(host);
+        }
+    }
+
+    /// A place on a live connection to `host` beyond its planned capacity, for a short call such as a signal. None when
+    /// there is no connection that `will_do`.
+    pub fn borrow(
+        &self,
+        host: &HostRef,
+        will_do: impl Fn(&C::Connection) -> bool,
+    ) -> Option<Lease<C::Connection>> {
+        let entry = Arc::clone(lock(&self.hosts).get(host)?);
+        let slots = lock(&entry.slots);
+        let live = slots.iter().filter(|slot| slot.is_usable() && will_do(&slot.connection));
+        live.min_by_key(|slot| (slot.connection.is_heavy(), lock(&slot.state).in_use)).map(Lease::take)
+    }
+
+    /// Looks at every live connection to `host`.
+    pub fn each(&self, host: &HostRef, look: impl Fn(&C::Connection)) {
+        let Some(entry) = lock(&self.hosts).get(host).cloned() else { return };
+        lock(&entry.slots)
+            .iter()
+            .filter(|slot| !slot.connection.is_closed())
+            .for_each(|slot| look(&slot.connection));
+    }
+
+    /// Gives up what is dead or has been idle for too long, and returns the idle ones.
+    pub fn expire(&self) -> Vec<Lease<C::Connection>> {
+        let entries: Vec<_> = lock(&self.hosts).values().cloned().collect();
+        entries.iter().flat_map(|entry| entry.expire(self.limits.idle)).collect()
+    }
+
+    /// Empties the pool and returns what it held.
+    pub fn drain(&self) -> Vec<Lease<C::Connection>> {
+        let entries: Vec<_> = lock(&self.hosts).drain().map(|(_, entry)| entry).collect();
+        entries
+            .iter()
+            .flat_map(|entry| std::mem::take(&mut *lock(&entry.slots)))
+            .map(|slot| Lease::take(&slot))
+            .collect()
+    }
+
+    /// What the pool holds for `host`.
+    pub fn usage(&self, host: &HostRef) -> Usage {
+        let Some(entry) = lock(&self.hosts).get(host).cloned() else { return Usage::default() };
+        let slots = lock(&entry.slots);
+        let live = slots.iter().filter(|slot| !slot.connection.is_closed());
+        live.fold(Usage::default(), |usage, slot| Usage {
+            connections: usage.connections + 1,
+            channels_in_use: usage.channels_in_use + lock(&slot.state).in_use,
+        })
+    }
+}
