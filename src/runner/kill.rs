@@ -110,3 +110,27 @@ pub(super) async fn kill(
 pub(super) async fn process_group_told(job: &Job, patience: Duration) {
     job.wait_for(patience, |log| log.pgid().is_some() || log.outcome().is_some()).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_dead_only_when_its_host_has_looked_and_found_nothing() {
+        let report = |delivered, left| SignalReport::new(Some(KillReport { delivered, left }));
+        for (left, unverified) in [
+            (Left::Nothing, None),
+            (Left::Alive, None),
+            (Left::Unmarked, Some(Unverified::Unmarked)),
+            (Left::Hidden, Some(Unverified::Hidden)),
+            (Left::Unseen, Some(Unverified::Unseen)),
+        ] {
+            let report = report(true, left);
+            assert_eq!((report.confirmed_dead, report.unverified), (left == Left::Nothing, unverified));
+            assert_eq!(report.delivered_via, DeliveredVia::ProcessGroup);
+        }
+        assert_eq!(report(false, Left::Nothing).delivered_via, DeliveredVia::Nothing);
+        let silent = SignalReport::new(None);
+        assert_eq!((silent.confirmed_dead, silent.unverified), (false, Some(Unverified::NoReport)));
+    }
+}

@@ -172,12 +172,11 @@ impl Registry {
         }
     }
 
-    /// The running jobs that must not outlive this process.
+    /// The started jobs that must not outlive this process.
     pub(super) fn to_end(&self) -> Vec<Arc<Job>> {
-        let outlives_us =
-            |entry: &&Entry| entry.stdin.as_ref().is_some_and(|stdin| stdin.controls().outlives_us());
-        let running = self.jobs.values().filter(|entry| !entry.finished);
-        running.filter(|entry| !outlives_us(entry)).map(|entry| Arc::clone(&entry.job)).collect()
+        let is_ours =
+            |entry: &&Entry| entry.stdin.as_ref().is_some_and(|stdin| !stdin.controls().outlives_us());
+        self.jobs.values().filter(is_ours).map(|entry| Arc::clone(&entry.job)).collect()
     }
 
     /// Takes a job away without a trace.
@@ -232,3 +231,6 @@ impl Registry {
         self.finished.iter().filter_map(|id| self.jobs.get(id)).map(|entry| &entry.job)
     }
 }
+
+#[cfg(test)]
+mod tests;

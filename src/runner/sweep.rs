@@ -54,18 +54,21 @@ fn expire_finished(shared: &Shared) {
     }
 }
 
-/// Output over the total bound goes: that of finished jobs first, the oldest first; then the oldest lines of the jobs
-/// that hold most.
 fn bound_output(shared: &Shared) {
     let (finished, running): (Vec<_>, Vec<_>) = {
         let registry = shared.registry();
         (registry.finished().cloned().collect(), registry.running().cloned().collect())
     };
+    trim(&finished, &running, shared.limits.buffered_bytes_total);
+}
+
+/// Output over the bound goes: that of finished jobs first, the oldest first; then the oldest lines of the jobs that hold
+/// most.
+fn trim(finished: &[Arc<Job>], running: &[Arc<Job>], bound: usize) {
     let footprint = |job: &Arc<Job>| job.read_log(|log| log.ring().footprint());
-    let total = || finished.iter().chain(&running).map(footprint).sum::<usize>();
-    let bound = shared.limits.buffered_bytes_total;
+    let total = || finished.iter().chain(running).map(footprint).sum::<usize>();
     let mut excess = total().saturating_sub(bound);
-    for job in &finished {
+    for job in finished {
         if excess == 0 {
             return;
         }
@@ -79,5 +82,52 @@ fn bound_output(shared: &Shared) {
         };
         largest.trim(footprint(largest) / 2);
         excess = total().saturating_sub(bound);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::job::{Caller, Change, Draft};
+    use crate::output::{RingLimits, Stream};
+
+    /// A job that holds so many lines of about 100 bytes.
+    fn job(lines: usize) -> Arc<Job> {
+        let spec = Draft::new("web1", "make").try_into().unwrap();
+        let job = Job::new(Caller::local(), spec, RingLimits::default());
+        let text = format!("{}\n", "x".repeat(99)).repeat(lines);
+        job.record(&[Change::Append(Stream::Stdout, text.into())], Instant::now());
+        Arc::new(job)
+    }
+
+    fn kept(job: &Job) -> usize {
+        job.read_log(|log| log.ring().line_count())
+    }
+
+    #[tokio::test]
+    async fn finished_output_gives_way_first_and_the_oldest_of_it_before_that() {
+        let (oldest, newer, running) = (job(1000), job(1000), job(1000));
+        let of_two = 2 * newer.read_log(|log| log.ring().footprint());
+        trim(&[Arc::clone(&oldest), Arc::clone(&newer)], &[Arc::clone(&running)], of_two + 10_000);
+        assert_eq!((kept(&oldest), kept(&newer), kept(&running)), (0, 1000, 1000));
+    }
+
+    #[tokio::test]
+    async fn then_the_oldest_lines_go_of_the_job_that_holds_most() {
+        let (small, large) = (job(100), job(5000));
+        trim(&[], &[Arc::clone(&small), Arc::clone(&large)], 300_000);
+        assert_eq!(kept(&small), 100);
+        assert!((1..5000).contains(&kept(&large)), "{}", kept(&large));
+        let last = large.read_log(|log| log.ring().newest().value());
+        assert_eq!(large.status().first_available.value() + kept(&large) as u64, last + 1);
+    }
+
+    #[tokio::test]
+    async fn what_is_within_the_bound_stays() {
+        let (finished, running) = (job(10), job(10));
+        trim(&[Arc::clone(&finished)], &[Arc::clone(&running)], 1 << 20);
+        assert_eq!((kept(&finished), kept(&running)), (10, 10));
     }
 }

@@ -59,3 +59,36 @@ impl Clamps {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Code;
+
+    #[test]
+    fn what_is_out_of_range_is_used_at_its_border_and_told() {
+        let mut clamps = Clamps::default();
+        assert_eq!(clamps.clamp("max_lines", 50, 1..=100), 50);
+        assert_eq!(clamps.clamp("max_lines", 500, 1..=100), 100);
+        assert_eq!(clamps.clamp("since_line_no", -5, 0..=100), 0);
+        let told: Vec<_> =
+            clamps.0.iter().map(|clamped| (&*clamped.field, clamped.asked, clamped.used)).collect();
+        assert_eq!(told, [("max_lines", 500, 100), ("since_line_no", -5, 0)]);
+    }
+
+    #[test]
+    fn a_negative_size_is_a_mistake_and_says_what_can_be() {
+        let mut clamps = Clamps::default();
+        let error = clamps.size("max_bytes", -1, 1..=10).unwrap_err();
+        assert_eq!((error.code, &*error.hint), (Code::InvalidArgument, "use 1 to 10, or leave it away"));
+        assert_eq!((clamps.size("max_bytes", 0, 1..=10).unwrap(), clamps.0.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_wait_of_less_than_ten_milliseconds_is_none() {
+        let mut clamps = Clamps::default();
+        let waits = [-1, 0, 9, 10, 50, 70_000].map(|asked| clamps.wait_ms("wait_ms", asked, 50_000));
+        assert_eq!(waits, [0, 0, 0, 10, 50, 50_000]);
+        assert_eq!(clamps.0.len(), 3, "none is none, however it is written: {:?}", clamps.0);
+    }
+}

@@ -99,3 +99,49 @@ impl Code {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const ALL: [Code; 28] = [
+        Code::UnknownJob,
+        Code::ExpiredJob,
+        Code::InvalidArgument,
+        Code::UnknownHost,
+        Code::HostKeyUnknown,
+        Code::HostKeyChanged,
+        Code::HostKeyTypeChanged,
+        Code::HostKeyRevoked,
+        Code::HostKeyWeak,
+        Code::HostCertExpired,
+        Code::HostCertUntrusted,
+        Code::HostCertInvalid,
+        Code::JumpHostKeyChanged,
+        Code::Unreachable,
+        Code::AuthFailed,
+        Code::ConnectionLost,
+        Code::ExecRefused,
+        Code::ChannelLimit,
+        Code::Capacity,
+        Code::StdinClosed,
+        Code::Backpressure,
+        Code::StillRunning,
+        Code::JobEnded,
+        Code::Unsupported,
+        Code::PolicyDenied,
+        Code::ShuttingDown,
+        Code::Timeout,
+        Code::Io,
+    ];
+
+    #[test]
+    fn a_code_has_one_name_wherever_it_is_read() {
+        for code in ALL {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+        }
+        assert_eq!(ALL.map(Code::as_str).into_iter().collect::<BTreeSet<_>>().len(), ALL.len());
+    }
+}

@@ -128,7 +128,11 @@ pub(super) fn write(error: WriteError) -> Error {
         WriteError::Starting => {
             Error::new(Code::Backpressure, message, "write once ssh_tail tells that it runs").retryable()
         }
-        WriteError::JobEnded => Error::new(Code::JobEnded, message, "ssh_tail tells how it ended"),
+        WriteError::JobEnded => Error::new(
+            Code::JobEnded,
+            message,
+            either("ssh_tail tells how it ended", "its exit code tells how it ended"),
+        ),
         WriteError::Backpressure { written } => Error {
             bytes_written: Some(written),
             ..Error::new(Code::Backpressure, message, "write the rest once the command reads").retryable()

@@ -84,3 +84,68 @@ fn trust(error: &TrustError) -> Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::jobs::{ChannelError, ConnectError, SpawnError, WriteError};
+
+    fn spawn(source: SpawnError) -> Error {
+        jobs::Error::Spawn { host: "web1".to_owned(), nearest: Some("web2".to_owned()), source }.into()
+    }
+
+    fn unreachable() -> SpawnError {
+        let source = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let (host, address) = ("web1".to_owned(), "10.0.0.1 port 22".to_owned());
+        SpawnError::Connect(Arc::new(ConnectError::Unreachable { host, address, source }))
+    }
+
+    #[test]
+    fn every_reason_why_a_job_was_not_started_has_its_code() {
+        let channel = |source| SpawnError::Channel { host: "web1".to_owned(), source };
+        for (error, code, retryable) in [
+            (SpawnError::Capacity { running: 1, place: "in all".to_owned() }, Code::Capacity, true),
+            (unreachable(), Code::Unreachable, true),
+            (SpawnError::ConnectionsFull("full".to_owned()), Code::ChannelLimit, true),
+            (channel(ChannelError::OpenRefused), Code::ChannelLimit, true),
+            (channel(ChannelError::PtyRefused), Code::Unsupported, false),
+            (channel(ChannelError::ConnectionLost), Code::ConnectionLost, true),
+            (SpawnError::ExecRefused("web1".to_owned()), Code::ExecRefused, false),
+            (SpawnError::KeyReused, Code::InvalidArgument, false),
+            (SpawnError::Abandoned, Code::JobEnded, false),
+            (SpawnError::ShuttingDown, Code::ShuttingDown, true),
+        ] {
+            let error = spawn(error);
+            assert_eq!((error.code, error.retryable), (code, retryable), "{error}");
+            assert!(!error.hint.is_empty() && !error.message.is_empty());
+        }
+    }
+
+    #[test]
+    fn another_host_is_offered_only_where_nobody_answers() {
+        assert!(spawn(unreachable()).hint.starts_with("did you mean \"web2\"? Else "));
+        assert!(!spawn(SpawnError::KeyReused).hint.contains("web2"));
+    }
+
+    #[test]
+    fn a_person_is_not_told_of_tools() {
+        let errors: [Error; 4] = [
+            spawn(SpawnError::Capacity { running: 1, place: "in all".to_owned() }),
+            spawn(SpawnError::Channel { host: "web1".to_owned(), source: ChannelError::PtyRefused }),
+            jobs::Error::Host(HostError::Unknown { name: "x".to_owned(), nearest: None }).into(),
+            jobs::Error::Write(WriteError::JobEnded).into(),
+        ];
+        for error in errors {
+            let person = error.hint.for_a_person();
+            let tools = ["ssh_hosts", "ssh_tail", "ssh_signal", "pty="];
+            assert!(!tools.iter().any(|tool| person.contains(tool)), "{person}");
+            assert_eq!(
+                serde_json::to_value(&error).unwrap()["hint"],
+                *error.hint,
+                "the wire has the agent's"
+            );
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The library as a program in Rust uses it, against a private sshd.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use sshjobs::jobs::{
+    Access, Caller, Config, Error, Exit, HostError, Jobs, Lagged, Limits, Outcome, SpecError, Stdin, Stream,
+    WriteError,
+};
+use support::{HOST, Sshd, eventually};
+
+const SOON: Duration = Duration::from_secs(10);
+
+fn jobs(sshd: &Sshd, limits: Limits) -> Jobs {
+    let config = Config { ssh_config: Some(sshd.ssh_config()), limits, ..Config::default() };
+    Jobs::new(config, Access::Listed)
+}
+
+#[tokio::test]
+async fn a_command_is_built_started_read_line_by_line_and_waited_for() {
+    let sshd = Sshd::start().await;
+    let jobs = jobs(&sshd, Limits::default());
+    let command = "pwd; echo \"$GREETING\" >&2; cat; exit 3";
+    let job = jobs
+        .command(HOST, command)
+        .cwd("/tmp")
+        .env("GREETING", "hello")
+        .stdin(Stdin::Text("from stdin\n".into()))
+        .timeout(SOON)
+        .label("greeting")
+        .spawn()
+        .await
+        .unwrap();
+    let lines: Vec<_> = job.lines().map(Result::unwrap).collect().await;
+    let find =
+        |text: &str| lines.iter().find(|line| line.text == text).unwrap_or_else(|| panic!("{lines:?}"));
+    assert_eq!(find("hello").stream, Stream::Stderr);
+    assert!(find("/tmp").line_no < find("from stdin").line_no && lines.len() == 3);
+    let outcome = job.wait().await;
+    assert_eq!((&outcome, outcome.exit_status()), (&Outcome::Ended(Exit::Status(3)), Some(3)));
+    assert_eq!(outcome.to_string(), "exited with status 3");
+    let listed = jobs.list();
+    assert_eq!((listed.len(), listed[0].label(), listed[0].id()), (1, Some("greeting"), job.id()));
+    jobs.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_reader_that_comes_late_is_told_how_many_lines_are_gone() {
+    let sshd = Sshd::start().await;
+    let jobs = jobs(&sshd, Limits { ring_buffer_lines: 100, ..Limits::default() });
+    let job = jobs.command(HOST, "seq 1 1000").spawn().await.unwrap();
+    assert!(job.wait_within(SOON).await);
+    let mut lines = job.lines();
+    assert_eq!(lines.next().await, Some(Err(Lagged { lines: 900 })));
+    let first = lines.next().await.unwrap().unwrap();
+    assert_eq!((first.text.as_str(), first.line_no.value()), ("901", 901));
+    assert_eq!(lines.count().await, 99);
+    jobs.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_is_one_callers_another_neither_sees_nor_changes() {
+    let sshd = Sshd::start().await;
+    let mine = jobs(&sshd, Limits::default());
+    let theirs = mine.of(Caller::new("somebody else"));
+    let start = |jobs: &Jobs| jobs.command(HOST, "cat").idempotency_key("the same key").spawn();
+    let (my_job, their_job) = (start(&mine).await.unwrap(), start(&theirs).await.unwrap());
+    assert_ne!(my_job.id(), their_job.id(), "a key is its caller's");
+    assert_eq!(start(&mine).await.unwrap().id(), my_job.id());
+    assert!(matches!(theirs.job(my_job.id()), Err(Error::UnknownJob(_))));
+    assert_eq!(theirs.list().iter().map(|job| job.id()).collect::<Vec<_>>(), [their_job.id()]);
+    let connections = |jobs: &Jobs| {
+        let jobs = jobs.clone();
+        async move { jobs.probe(HOST).await.unwrap().usage.connections }
+    };
+    assert_eq!(
+        (connections(&mine).await, connections(&theirs).await),
+        (1, 1),
+        "a connection is its caller's"
+    );
+    mine.shutdown().await;
+    eventually("a shutdown ends everybody's jobs", async || my_job.is_over() && their_job.is_over()).await;
+}
+
+#[tokio::test]
+async fn an_error_tells_what_and_its_source_why() {
+    let sshd = Sshd::start().await;
+    let jobs = jobs(&sshd, Limits::default());
+    let unknown = jobs.command("wbe1", "true").spawn().await.unwrap_err();
+    let Error::Host(HostError::Unknown { nearest, .. }) = &unknown else { panic!("{unknown:?}") };
+    assert_eq!(nearest.as_deref(), Some(HOST));
+    let empty = jobs.command(HOST, " ").spawn().await.unwrap_err();
+    assert!(matches!(empty, Error::Spec(SpecError::NoCommand)), "{empty:?}");
+    sshd.trust("other");
+    let refused = jobs.command(HOST, "true").spawn().await.unwrap_err();
+    assert_eq!(refused.to_string(), format!("no job could be started on {HOST}"));
+    let why = refused.source().unwrap().to_string();
+    assert!(why.starts_with("the key of ") && why.contains("has changed"), "{why}");
+}
+
+#[tokio::test]
+async fn dropping_a_wait_ends_no_job_and_a_job_is_talked_to_until_it_is_forgotten() {
+    let sshd = Sshd::start().await;
+    let jobs = jobs(&sshd, Limits::default());
+    let job = jobs.command(HOST, "cat").spawn().await.unwrap();
+    assert!(tokio::time::timeout(Duration::from_millis(100), job.wait()).await.is_err());
+    job.write(b"still here\n", SOON).await.unwrap();
+    let mut lines = job.lines();
+    assert_eq!(lines.next().await.unwrap().unwrap().text, "still here");
+    job.close_stdin(SOON).await.unwrap();
+    assert!(lines.next().await.is_none());
+    assert!(matches!(job.write(b"x", SOON).await, Err(Error::Write(WriteError::JobEnded))));
+    assert_eq!(job.forget().unwrap(), (1, 11));
+    assert!(matches!(jobs.job(job.id()), Err(Error::Expired(_))));
+    jobs.shutdown().await;
+}
