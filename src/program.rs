@@ -4,6 +4,10 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
 use crate::cli::{self, Cli, Exit, SshArgs, Verb};
 use crate::jobs::{Access, Askpass, Config, ConfigFileError, Jobs, Prompter};
 use crate::mcp;
@@ -12,11 +16,8 @@ use crate::wire::{Code, Error, Service};
 /// Runs the program to its end. Everything asynchronous is compiled with the library, and nothing of it again in `main`.
 pub fn main() -> ExitCode {
     let cli = cli::parse();
-    tracing_subscriber::fmt()
-        .with_env_filter(cli.log.filter())
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .init();
+    let to_stderr = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    tracing_subscriber::registry().with(to_stderr).with(cli.log.filter()).init();
     match load(&cli) {
         Ok(config) => {
             protect_memory();

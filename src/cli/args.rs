@@ -2,6 +2,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use tracing_subscriber::filter::{LevelFilter, Targets};
 
 /// Run commands on remote hosts over SSH as jobs, and follow their output by cursor.
 #[derive(Debug, Parser)]
@@ -60,15 +61,16 @@ pub enum LogLevel {
 impl LogLevel {
     /// The level as a filter for tracing. It is for our own words: libraries warn of every message that a host or a client gets
     /// wrong, as fast as it comes, and below warnings log whole messages, which hold secrets.
-    pub fn filter(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Error => "off,sshjobs=error",
-            Self::Warn => "off,sshjobs=warn",
-            Self::Info => "off,sshjobs=info",
-            Self::Debug => "warn,sshjobs=debug",
-            Self::Trace => "warn,sshjobs=trace",
-        }
+    pub fn filter(self) -> Targets {
+        let (libraries, ours) = match self {
+            Self::Off => (LevelFilter::OFF, LevelFilter::OFF),
+            Self::Error => (LevelFilter::OFF, LevelFilter::ERROR),
+            Self::Warn => (LevelFilter::OFF, LevelFilter::WARN),
+            Self::Info => (LevelFilter::OFF, LevelFilter::INFO),
+            Self::Debug => (LevelFilter::WARN, LevelFilter::DEBUG),
+            Self::Trace => (LevelFilter::WARN, LevelFilter::TRACE),
+        };
+        Targets::new().with_default(libraries).with_target("sshjobs", ours)
     }
 }
 

@@ -12,7 +12,7 @@ for step in fetch compile link test; do echo \"$step ...\"; sleep 0.4; done
 echo 'warning: this is stderr' >&2
 printf 'all done'; sleep 0.4; echo ', 4 steps'";
 
-/// How long the end of stdin may take to be told.
+/// Time limit for telling the end of stdin.
 const STDIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs the main job with nothing set up: a real SSH connection, a real job, followed by cursor as a reader would.

@@ -15,9 +15,9 @@ use crate::jobs::{
 };
 use crate::wire::{Code, Error, JobEntry};
 
-/// How long a host may take to start the command: a person may take as long to answer what a login asks.
+/// Time limit for a host to start the command: a login may ask a person.
 const START: Duration = Duration::from_secs(3600);
-/// From TERM to KILL for what an interrupted command had left running.
+/// Grace between TERM and KILL for what an interrupted command had left running.
 const LEFTOVERS_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs a command on a host and ends as it ended.

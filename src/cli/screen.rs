@@ -20,7 +20,7 @@ struct Sink<W> {
     stamps: Option<Stamps>,
 }
 
-/// How long a terminal that nobody reads from is waited for at the end.
+/// Time limit for restoring a terminal that takes nothing.
 const RESTORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Puts the time before each line.

@@ -9,13 +9,13 @@ use tokio::sync::mpsc;
 
 use crate::jobs::{self, Job, WriteError};
 
-/// How long a command that does not read is waited for before looking again whether the job is over.
+/// Time limit for one write to a command that does not read; then another follows.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// How long the end of stdin may take to be told.
+/// Time limit for telling the end of stdin.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many reads of keys may wait for a command that does not take them.
+/// Most reads of keys that wait for a command that does not take them.
 const KEYS_AHEAD: usize = 256;
 
 /// Passes our stdin on to a job until it ends or the job does.

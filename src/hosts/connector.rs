@@ -10,10 +10,10 @@ use crate::job::Caller;
 use crate::lock::lock;
 use crate::ssh::{self, ConnectError, Connection, HostConfig, PresentedKey, Prompter, Secrets};
 
-/// How often a server that hangs up at once is tried, and the pause after the first time; each further one is twice as long.
+/// Most tries with a server that hangs up before the handshake, and the pause after the first; each further pause is twice as long.
 const MOST_TRIES: u32 = 7;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// After this many times ConnectTimeout it is not tried again.
+/// Time after which it is not tried again, in ConnectTimeouts.
 const TRIES_FACTOR: u32 = 3;
 
 /// Makes connections. Hosts that lie behind the same jump host share one connection to it.

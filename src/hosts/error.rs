@@ -21,7 +21,7 @@ pub enum HostError {
     UnknownTag {
         /// What was asked for.
         tag: String,
-        /// How many hosts are listed.
+        /// Hosts that are listed.
         total: usize,
     },
     /// ssh_config, which lists hosts, can't be read.

@@ -14,7 +14,7 @@ pub struct Hosts {
     pool: Pool<Linker>,
 }
 
-/// At shutdown: how long connections may take to say goodbye.
+/// At shutdown: time limit for connections to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 impl Hosts {

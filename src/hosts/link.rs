@@ -24,7 +24,7 @@ pub struct Link {
     spare: Spare,
 }
 
-/// A connection that has been silent for so long is asked for a sign of life before it is used.
+/// Silence after which a connection is asked for a sign of life before it is used.
 const SILENT: Duration = Duration::from_secs(5);
 
 impl Link {

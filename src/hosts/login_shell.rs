@@ -4,7 +4,7 @@ use super::ask;
 use crate::job::{LoginShell, Machine, Nonce, shell_probes};
 use crate::ssh::Connection;
 
-/// How long a host may take to answer a probe.
+/// Time limit for a host to answer a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Asks what runs exec strings, and on which machine. A host that does not answer as a shell would is given bare commands only.

@@ -14,7 +14,7 @@ pub(super) struct Spare(Mutex<State>);
 #[derive(Default)]
 struct State {
     channel: Ahead,
-    /// How many jobs run on the connection.
+    /// Jobs that run on the connection.
     jobs: usize,
 }
 
@@ -36,7 +36,7 @@ pub struct Opened {
     pub was_spare: bool,
 }
 
-/// How long after the last job a spare channel is kept.
+/// Time for which a spare channel is kept after the last job.
 const KEPT: Duration = Duration::from_secs(5);
 
 impl Spare {

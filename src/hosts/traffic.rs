@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
-/// How much comes over a connection. Channels of one connection queue behind one another, so a new job is better off on
+/// Traffic on a connection. Channels of one connection queue behind one another, so a new job is better off on
 /// another connection than on one whose link is full of somebody's output.
 #[derive(Clone, Debug)]
 pub struct Traffic(Arc<Mutex<Window>>);

@@ -37,7 +37,7 @@ pub struct ExecPlan {
     pub command: String,
     /// What the prelude reads from stdin: the values that must not be seen in the process list.
     pub stdin_header: Option<SecretString>,
-    /// How often the process group is announced on stdout, with the nonce: not at all by a bare command; a second time
+    /// Announcements of the process group on stdout, with the nonce: none by a bare command; a second one
     /// when a terminal has taken the header in, and stdin is the command's.
     pub announcements: u32,
     /// The login shell runs twice, and what its startup files print before the first announcement comes again.

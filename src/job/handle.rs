@@ -24,7 +24,7 @@ pub struct Job {
     /// The cursors of readers that keep none.
     pub cursors: Cursors,
     log: watch::Sender<Log>,
-    /// How many bytes its follower has taken, when the far end is to wait for that.
+    /// Bytes that its follower has taken, when the far end waits for it.
     followed: Option<watch::Sender<u64>>,
 }
 
@@ -44,7 +44,7 @@ pub struct Chunk {
     pub stdout: Vec<u8>,
     /// Bytes of stderr.
     pub stderr: Vec<u8>,
-    /// How many bytes were evicted before this reader came for them.
+    /// Bytes that were evicted before this reader came for them.
     pub dropped_bytes: u64,
     /// The job is over, and this chunk reaches the end of both streams.
     pub at_end: bool,
@@ -53,7 +53,7 @@ pub struct Chunk {
 /// The most bytes of a stream in one [`Chunk`].
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// How many bytes the far end may be ahead of a follower that it waits for.
+/// Most bytes that the far end may be ahead of a follower that it waits for.
 const AHEAD: u64 = 1 << 20;
 
 impl Job {
@@ -191,7 +191,7 @@ impl Job {
         self.log.borrow().status()
     }
 
-    /// How long ago the job ended, when it has.
+    /// Time since the job ended, when it has.
     pub fn ended_for(&self) -> Option<Duration> {
         self.log.borrow().ended_for()
     }

@@ -10,7 +10,7 @@ pub struct ProcessGroup {
     pub pgid: u32,
     /// What `SSHJOBS_JOB` is set to in the job's processes; finds those that left the group.
     pub mark: Nonce,
-    /// How long ago the job was started.
+    /// Age of the job.
     pub age: Duration,
 }
 
@@ -53,7 +53,7 @@ impl KillReport {
     }
 }
 
-/// How long the script looks for the last process after its last signal, in tenths of a second.
+/// Time for which the script looks for survivors after its last signal, in tenths of a second.
 const LAST_LOOK: u32 = 10;
 
 /// The functions of the script. `G` is the list of process groups, `M` the marks as they stand in an environment, `C` the

@@ -42,15 +42,15 @@ pub struct Status {
     pub last_output_at: Option<Timestamp>,
     /// When it ended.
     pub ended_at: Option<Timestamp>,
-    /// How many lines there have been, and the number of the newest.
+    /// Lines so far, which is the number of the newest.
     pub total_lines: u64,
-    /// How many bytes there have been on both streams.
+    /// Bytes so far, on both streams.
     pub total_bytes: u64,
-    /// How many of the lines were evicted.
+    /// Lines that were evicted.
     pub dropped_lines: u64,
     /// The oldest line kept, or the next to come.
     pub first_available: LineNo,
-    /// How long no byte has come: since the newest one, or the start.
+    /// Time since the newest byte, or since the start.
     pub silent: Duration,
 }
 
@@ -170,12 +170,12 @@ impl Log {
         self.last_output
     }
 
-    /// How long ago the job was asked for.
+    /// Time since the job was asked for.
     pub fn age(&self) -> Duration {
         self.clock.age()
     }
 
-    /// How long ago the job ended, when it has.
+    /// Time since the job ended, when it has.
     pub fn ended_for(&self) -> Option<Duration> {
         self.ended.map(|at| at.elapsed())
     }

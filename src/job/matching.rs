@@ -30,14 +30,14 @@ pub enum TooSlow {
     Busy,
 }
 
-/// What one call may spend.
+/// Budget of one call.
 const TIME: Duration = Duration::from_secs(2);
 const BYTES: usize = 512 << 20;
-/// How many threads may look for patterns. One that was given up comes to the end of its text first.
+/// Most threads that look for patterns. One that was given up still finishes its text.
 static THREADS: Semaphore = Semaphore::const_new(8);
-/// How long a thread is waited for.
+/// Time limit for getting a thread.
 const PLACE: Duration = Duration::from_secs(2);
-/// A pattern that compiles to more than this, and how long a text it may be looked for in: matching takes time in proportion to
+/// Size in bytes of a compiled pattern that counts as big, and the longest text that one is looked for in: matching takes time in proportion to
 /// the product of both.
 const BIG: usize = 64 << 10;
 const LONGEST_FOR_BIG: usize = 4 << 10;
@@ -98,7 +98,7 @@ impl<const N: usize> Matching<N> {
     }
 }
 
-/// Says that nobody waits any more, when it is dropped.
+/// Tells a look that nobody waits for it any more, when dropped.
 struct GiveUp(Arc<AtomicBool>);
 
 impl Drop for GiveUp {

@@ -13,7 +13,7 @@ pub struct Prelude {
     nonce: Vec<u8>,
     held: Vec<u8>,
     state: State,
-    /// How many lines are still to be taken out.
+    /// Lines that are still to be taken out.
     lines: u32,
     /// What comes before the first of them is said again after it.
     noise_is_repeated: bool,

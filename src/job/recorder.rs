@@ -59,7 +59,7 @@ pub struct Recorded {
     pub end: Option<End>,
 }
 
-/// A background child that never falls silent can't hold a job open for more than this many drain times.
+/// Longest draining, in drain times, of a job whose background child never falls silent.
 const MAX_DRAINS: u32 = 30;
 
 impl Recorder {
@@ -117,7 +117,7 @@ impl Recorder {
         self.exited.as_ref().map(|exited| exited.exit.clone())
     }
 
-    /// How often the host has told the job's process group.
+    /// Announcements of the job's process group so far.
     pub fn announcements(&self) -> u32 {
         self.announcements
     }

@@ -9,7 +9,7 @@ use crate::output::{LineNo, Looked, Page, PageQuery, Scan, Stream};
 /// When a [`tail`](super::Job::tail) that finds nothing to say comes back. The end of the job always ends it.
 #[derive(Clone, Debug, Default)]
 pub struct Wait {
-    /// How long at most.
+    /// Longest wait.
     pub patience: Duration,
     /// Not at the first new line, but when a line or the unfinished one matches; of a long unfinished one, its end.
     pub until: Option<Regex>,
@@ -18,7 +18,7 @@ pub struct Wait {
     /// Not at the first new line, but when no byte has come for this long: since the newest one, or since the call
     /// while nothing is new.
     pub quiet: Option<Duration>,
-    /// How many bytes of output are no news to the caller, though its cursor is behind them: an unfinished line that it
+    /// Bytes of output that are no news to the caller, though its cursor is behind them: an unfinished line that it
     /// has answered.
     pub known_bytes: u64,
 }
@@ -58,20 +58,20 @@ pub struct Tail {
     pub because: ReturnedBecause,
 }
 
-/// One who waits for news.
+/// A reader that waits for news.
 pub(super) struct Waiter<'a> {
     query: &'a PageQuery,
     wait: &'a Wait,
     called: Instant,
     deadline: Instant,
-    /// When it stops looking for patterns in what is there already: a call that does not wait gets somewhere, too.
+    /// When it stops looking for patterns in what is there already, so that a call that does not wait makes progress, too.
     look_until: Instant,
     scan: Scan,
     matching: Matching<2>,
-    /// How many bytes there were when the unfinished lines were last looked at.
+    /// Bytes of output when the unfinished lines were last looked at.
     seen: Option<u64>,
     matched: Option<Option<LineNo>>,
-    /// The patterns have cost all that they may.
+    /// The patterns have used up their budget.
     spent: bool,
 }
 
@@ -85,10 +85,10 @@ pub(super) enum Glanced {
     },
 }
 
-/// However short the wait is, what is there is looked at for so long.
+/// Least time for looking at what is there, however short the wait is.
 const LOOK_AT_LEAST: Duration = Duration::from_millis(500);
 
-/// So much of an unfinished line is looked at and shown: its end is what tells.
+/// Longest part of an unfinished line that is looked at and shown, in bytes: its end.
 pub const PARTIAL_SHOWN: usize = 2048;
 
 impl<'a> Waiter<'a> {

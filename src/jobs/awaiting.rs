@@ -5,7 +5,7 @@ use super::{Job, Selection};
 use crate::job::AwaitsStdin;
 use crate::output::looks_like_prompt;
 
-/// How long an unfinished line must stand before it may be a prompt.
+/// Silence after which an unfinished line may be a prompt.
 const SILENCE: Duration = Duration::from_millis(200);
 
 impl Job {

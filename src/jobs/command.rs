@@ -16,7 +16,7 @@ pub struct Command {
     patience: Duration,
 }
 
-/// How long a host may take to start a command, unless the caller says otherwise.
+/// Time limit for a host to start a command, unless the caller says otherwise.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Command {
@@ -36,7 +36,7 @@ impl Command {
         self
     }
 
-    /// What it reads; [`Stdin::Open`] for later writes is the default.
+    /// What the command reads. [`Stdin::Open`], for later writes, is the default.
     pub fn stdin(mut self, stdin: Stdin) -> Self {
         self.draft.stdin = stdin;
         self
@@ -66,7 +66,7 @@ impl Command {
         self
     }
 
-    /// How long [`spawn`](Self::spawn) waits for the host, a minute unless said; then the job is left starting.
+    /// Time for which [`spawn`](Self::spawn) waits for the host, by default a minute. Then it returns a job that is still starting.
     pub fn start_within(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self

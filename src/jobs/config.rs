@@ -38,7 +38,7 @@ pub struct Defaults {
     pub max_lines: u32,
     /// Bytes of text in one reply.
     pub max_bytes: u32,
-    /// How long running a command to its end waits, in milliseconds.
+    /// Time for which running a command waits for the end of its command, in milliseconds.
     pub run_wait_ms: u32,
 }
 

@@ -15,7 +15,7 @@ pub struct Output {
     pub stdout: Vec<u8>,
     /// Of standard error.
     pub stderr: Vec<u8>,
-    /// How many bytes were evicted before they were asked for.
+    /// Bytes that were evicted before they were asked for.
     pub dropped_bytes: u64,
     /// What became of the job, with its last bytes.
     pub outcome: Option<Outcome>,

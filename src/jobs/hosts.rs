@@ -36,7 +36,7 @@ pub struct Host {
     pub last_error: Option<Error>,
 }
 
-/// How many names are resolved at a time; each takes a run of ssh.
+/// Most names that are resolved at the same time; each takes a run of ssh.
 const AT_A_TIME: usize = 16;
 
 impl Jobs {

@@ -15,7 +15,7 @@ pub struct Job {
     pub(super) job: Arc<job::Job>,
 }
 
-/// From KILL to the job's end.
+/// Time limit for a killed job's end to be seen.
 const END_SEEN: Duration = Duration::from_secs(5);
 
 impl Job {
@@ -39,7 +39,7 @@ impl Job {
         self.job.spec.label.as_deref()
     }
 
-    /// Whether it runs on a terminal.
+    /// Whether the job runs on a terminal.
     pub fn has_terminal(&self) -> bool {
         self.job.spec.terminal.is_some()
     }
@@ -115,7 +115,7 @@ impl Job {
         Ok(self.enter(Verb::Write).runner.close_stdin(&self.job, patience).await?)
     }
 
-    /// Whether its stdin has ended.
+    /// Whether the job's stdin has ended.
     ///
     /// # Errors
     /// [`Error::Write`] when it does not run.

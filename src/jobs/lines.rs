@@ -20,7 +20,7 @@ pub struct Lagged {
     pub lines: u64,
 }
 
-/// How long one wait lasts; another follows.
+/// Length of one wait; another follows.
 const WAIT: Duration = Duration::from_secs(3600);
 
 impl Job {

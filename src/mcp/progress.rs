@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::wire::Service;
 
-/// How often a waiting caller is told that we are still there.
+/// Interval of progress notifications.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// Tells a caller that has sent a progress token how its call and its job stand, again and again; it is for a `select!`.

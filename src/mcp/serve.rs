@@ -29,10 +29,10 @@ pub enum ServeError {
     Signals(#[from] std::io::Error),
 }
 
-/// After the end of stdin: how long answers may take to be written. A client that does not read them is not waited for.
+/// After the end of stdin: time limit for writing answers. A client that does not read them is not waited for.
 const LAST_ANSWERS: Duration = Duration::from_secs(7);
 
-/// How often it is looked whether somebody reads stdout.
+/// Interval at which stdout is checked for a reader.
 const LOOK_AT_STDOUT: Duration = Duration::from_secs(1);
 
 /// Serves MCP on stdin and stdout until the client closes stdin or the process is told to stop (TERM, INT, HUP); then ends

@@ -16,9 +16,9 @@ use tokio_util::sync::CancellationToken;
 /// The longest message a client may send, in bytes.
 const LONGEST_MESSAGE: usize = 8 << 20;
 const PIPE_BYTES: usize = 64 << 10;
-/// How many answers of our own may wait to be written.
+/// Most answers of our own that wait to be written.
 const ANSWERS: usize = 64;
-/// How many calls may wait for their answer, and how many bytes they may have; then no more are read.
+/// Most calls in flight, and most bytes of them; then no more are read.
 const MOST_CALLS: usize = 128;
 const MOST_CALL_BYTES: usize = 32 << 20;
 

@@ -18,7 +18,7 @@ pub struct Line<'a> {
     pub stream: Stream,
     /// When its end arrived.
     pub at: Timestamp,
-    /// Whether it continues the line before it on its stream, which was too long to keep in one piece.
+    /// Whether the line continues the one before it on its stream, which was too long to keep in one piece.
     pub continuation: bool,
     /// Its bytes as they came, without the LF or CRLF that ended it.
     pub text: Bytes<'a>,

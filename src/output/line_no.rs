@@ -28,7 +28,7 @@ impl LineNo {
         Self(self.0 + 1)
     }
 
-    /// How many lines lie from `earlier` (inclusive) to this one (exclusive); 0 when `earlier` is not earlier.
+    /// Lines from `earlier` (inclusive) to this one (exclusive); 0 when `earlier` is not earlier.
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }

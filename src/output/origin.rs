@@ -11,7 +11,7 @@ pub struct Origin {
     pub stderr: Position,
 }
 
-/// How much of a stream lies behind, in each unit.
+/// A position in a stream, in each unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// The number of its last line.

@@ -7,9 +7,9 @@ use super::{LineNo, PageLine};
 pub struct Page {
     /// The lines, by number.
     pub lines: Vec<PageLine>,
-    /// How many lines between the cursor and `last_line_no` are gone.
+    /// Lines between the cursor and `last_line_no` that are gone.
     pub dropped_lines: u64,
-    /// How many lines between them are kept, and not here.
+    /// Lines between them that are kept but not returned.
     pub skipped_lines: u64,
     /// The cursor for the next read: the last line here, or the last that was skipped or is gone, so that each is counted once.
     pub last_line_no: LineNo,

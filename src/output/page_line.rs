@@ -9,13 +9,13 @@ pub struct PageLine {
     pub stream: Stream,
     /// When its end arrived.
     pub at: Timestamp,
-    /// Whether it continues an over-long line.
+    /// Whether the line continues an overlong one.
     pub continuation: bool,
     /// Its rendered text.
     pub text: String,
 }
 
-/// So many bytes that show nothing cost as much as one that is shown.
+/// Bytes that show nothing and together cost as much as one that is shown.
 const RAW_FOR_ONE: usize = 16;
 
 impl PageLine {

@@ -17,11 +17,11 @@ pub struct PageQuery {
     pub cursor: LineNo,
     /// The streams it wants.
     pub selection: Selection,
-    /// How many lines at most; at least 1.
+    /// Most lines to return; at least 1.
     pub max_lines: usize,
-    /// How many bytes of rendered text at most, ended on a line border. One line is returned however long it is.
+    /// Most bytes of rendered text to return, ended on a line border. One line is returned however long it is.
     pub max_bytes: usize,
-    /// How many bytes a line costs besides its text.
+    /// Bytes that a line costs besides its text.
     pub line_bytes: usize,
     /// How bytes become text.
     pub render: Render,

@@ -8,9 +8,9 @@ use super::{Budget, Line, LineNo, PageLine, Render, Ring, Selection, Unit};
 pub struct ReadQuery {
     /// What `offset` and `length` count.
     pub unit: Unit,
-    /// How much to skip from the beginning; when negative, where to start before the end.
+    /// Units to skip from the beginning; a negative offset counts from the end.
     pub offset: i64,
-    /// How much at most.
+    /// Most units to return.
     pub length: usize,
     /// Of lines: how many bytes of text at most, ended on a line border. One line is returned however long it is.
     pub max_bytes: usize,
@@ -72,7 +72,7 @@ impl Reading {
         Self { offset, available_from, total, content }
     }
 
-    /// How much there is here.
+    /// Units in this part.
     pub fn returned(&self) -> u64 {
         match &self.content {
             Content::Lines(lines) => lines.len() as u64,
@@ -81,7 +81,7 @@ impl Reading {
         }
     }
 
-    /// How much comes behind it.
+    /// Units behind this part.
     pub fn remaining(&self) -> u64 {
         self.total.saturating_sub(self.offset + self.returned())
     }

@@ -6,9 +6,9 @@ use super::{Bytes, Line, LineNo, Origin, Render, Selection, Stream, Timestamp, U
 /// The bounds of a [`Ring`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingLimits {
-    /// How many lines are kept.
+    /// Lines kept.
     pub lines: usize,
-    /// How many bytes are kept, line ends and unfinished lines included. At least four times `line_bytes`.
+    /// Bytes kept, line ends and unfinished lines included. At least four times `line_bytes`.
     pub bytes: usize,
     /// The longest line in bytes; a longer one is cut into numbered continuations. At least 8.
     pub line_bytes: usize,
@@ -167,7 +167,7 @@ impl Ring {
         })
     }
 
-    /// How many lines behind `cursor` and before the first one kept are gone, and which was the last of them.
+    /// Lines that are gone between `cursor` and the first one kept, and the last of them.
     ///
     /// Of a single stream the count may include lines of the other one that went with them: once a line is gone, its
     /// stream is no longer known. It never says more than are gone of the selection in all.
@@ -198,7 +198,7 @@ impl Ring {
         LineNo::new(self.first_available().value() - 1)
     }
 
-    /// How much of the selected output lies in its lines up to `line_no`, counted since the job began. A binary search.
+    /// Extent of the selected output up to `line_no`, counted since the job began. A binary search.
     pub fn extent(&self, line_no: LineNo, selection: Selection, unit: (Unit, Render)) -> u64 {
         let wanted = Stream::ALL.into_iter().filter(|&stream| selection.contains(stream));
         wanted.map(|stream| self.track(stream).extent(line_no, unit)).sum()
@@ -219,12 +219,12 @@ impl Ring {
         self.track(stream).partial_text(render)
     }
 
-    /// How many bytes have come on `stream` since the job began.
+    /// Bytes that have come on `stream` since the job began.
     pub fn total_bytes(&self, stream: Stream) -> u64 {
         self.track(stream).end()
     }
 
-    /// How many bytes have come on both streams.
+    /// Bytes that have come on both streams.
     pub fn total(&self) -> u64 {
         self.stdout.end() + self.stderr.end()
     }
@@ -238,17 +238,17 @@ impl Ring {
         (from, track.slice(from, to))
     }
 
-    /// How many bytes are kept.
+    /// Bytes kept.
     pub fn byte_count(&self) -> usize {
         self.stdout.byte_count() + self.stderr.byte_count()
     }
 
-    /// How many lines are kept.
+    /// Lines kept.
     pub fn line_count(&self) -> usize {
         self.stdout.line_count() + self.stderr.line_count()
     }
 
-    /// How many bytes of memory the ring holds.
+    /// Bytes of memory that the ring holds.
     pub fn footprint(&self) -> usize {
         self.stdout.footprint() + self.stderr.footprint()
     }

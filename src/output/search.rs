@@ -8,11 +8,11 @@ pub struct SearchQuery {
     pub cursor: LineNo,
     /// The streams to look through.
     pub selection: Selection,
-    /// How many lines to show before and after a match.
+    /// Lines to show before and after a match.
     pub context: usize,
-    /// How many matches at most.
+    /// Most matches to return.
     pub max_matches: usize,
-    /// How many bytes of text at most. One match is returned whatever it costs.
+    /// Most bytes of text to return. One match is returned whatever it costs.
     pub max_bytes: usize,
 }
 
@@ -42,7 +42,7 @@ pub struct Search {
     full: bool,
 }
 
-/// What a match costs besides its text, about: its number, its stream, names.
+/// Bytes that a match costs besides its text, about: number, stream, names.
 const MATCH_BYTES: usize = 40;
 
 impl Search {
@@ -130,7 +130,7 @@ impl Search {
         !self.budget.is_empty() && last.is_some_and(|found| found.after.len() < self.query.context)
     }
 
-    /// How many lines were evicted before they could be looked at.
+    /// Lines that were evicted before they could be looked at.
     pub fn dropped_lines(&self) -> u64 {
         self.walk.dropped
     }

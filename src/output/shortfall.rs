@@ -38,7 +38,7 @@ impl Shortfalls {
         }
     }
 
-    /// How many characters there are up to `end`, the end of a line. A binary search.
+    /// Characters up to `end`, the end of a line. A binary search.
     pub(super) fn chars_until(&self, end: u64, render: Render) -> u64 {
         let count = self.kept.partition_point(|shortfall| shortfall.end <= end);
         let last = count.checked_sub(1).map_or(self.gone, |index| self.kept[index]);

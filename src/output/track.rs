@@ -36,7 +36,7 @@ pub(super) struct Track {
     cut: Option<Escape>,
     /// Bytes behind this position are printable ASCII, tabs and LFs.
     odd_until: u64,
-    /// How many lines are gone, and which was the last of them.
+    /// Lines that are gone, and the last of them.
     gone: u64,
     last_gone: LineNo,
     shortfalls: Shortfalls,
@@ -172,7 +172,7 @@ impl Track {
         self.base = self.start;
     }
 
-    /// How many lines are gone, and which was the last of them.
+    /// Lines that are gone, and the last of them.
     pub(super) fn gone(&self) -> (u64, LineNo) {
         (self.gone, self.last_gone)
     }
@@ -189,7 +189,7 @@ impl Track {
         self.bytes.len() - self.index(self.start)
     }
 
-    /// How much of the stream lies in its lines up to `line_no`, kept or not.
+    /// Extent of the stream up to `line_no`, kept or not.
     pub(super) fn extent(&self, line_no: LineNo, (unit, render): (Unit, Render)) -> u64 {
         let kept = self.marks.partition_point(|mark| mark.line_no <= line_no);
         let end = kept.checked_sub(1).map_or(self.start, |index| self.marks[index].end);
@@ -299,7 +299,7 @@ impl LineEnd {
     }
 }
 
-/// How many bytes the UTF-8 sequence that starts with `lead` has.
+/// Length in bytes of the UTF-8 sequence that starts with `lead`.
 fn utf8_len(lead: u8) -> u64 {
     match lead {
         0xF0..=0xF7 => 4,

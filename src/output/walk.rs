@@ -5,7 +5,7 @@ use super::{LineNo, PageLine, Render, Ring, Selection};
 pub struct Fetched {
     /// The line.
     pub line: PageLine,
-    /// How many lines before it are gone.
+    /// Lines before it that are gone.
     pub(super) gone: u64,
     /// What showing it costs of a budget of bytes.
     pub(super) cost: usize,
@@ -62,7 +62,7 @@ impl Walk {
         self.cursor = line_no;
     }
 
-    /// How many lines are gone between where it stands and the next kept line.
+    /// Lines that are gone between where it stands and the next kept line.
     pub(super) fn gone_before(&self, ring: &Ring, next: LineNo) -> u64 {
         match self.selection {
             Selection::Both => next.since(self.cursor.next()),

@@ -7,9 +7,9 @@ use crate::hosts::{HostRef, Link, PoolError, ask};
 use crate::job::{Job, LoginShell, Machine};
 use crate::ssh::{ChannelError, ConnectError};
 
-/// Whoever signals is better told soon that a connection is gone than saved a round trip.
+/// Silence after which a connection is asked for a sign of life before a signal is sent over it: to learn soon that it is gone is worth a round trip.
 pub(super) const BRIEF: Duration = Duration::from_secs(1);
-/// How many new connections are made to find the machine that a job ran on: several may answer to one name.
+/// Most new connections that are made to find a job's machine: several may answer to one name.
 const MOST_NEW: usize = 3;
 
 /// Runs a short script that is about a job, where the job runs: over its own connection, or, when that is gone, silent or held,

@@ -81,7 +81,7 @@ pub enum SignalError {
     OtherMachine {
         /// The host.
         host: String,
-        /// What it does instead of showing that it is the same machine.
+        /// Why the host can't be shown to be the same machine.
         why: &'static str,
     },
     /// The host did not say in time whether the signal was delivered.

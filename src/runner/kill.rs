@@ -59,9 +59,9 @@ impl SignalReport {
     }
 }
 
-/// How long the host may take to say what came of a signal, beyond the grace it is asked to give.
+/// Time limit for the host to report what came of a signal, beyond the grace.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the host may take to tell the process group of a job that has just started.
+/// Time limit for the host to tell the process group of a job that has just started.
 pub(super) const PGID_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Signals the tree of a running job: by its process group where the host has told it, else by the channel.

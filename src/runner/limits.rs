@@ -18,11 +18,11 @@ pub struct Limits {
     pub buffered_bytes_total: usize,
     /// The longest line; a longer one is cut into numbered continuations.
     pub max_line_bytes: usize,
-    /// How many jobs may run at the same time.
+    /// Most jobs that run at the same time.
     pub max_jobs: usize,
-    /// How many of them on one host.
+    /// Most jobs that run on one host at the same time.
     pub max_jobs_per_host: usize,
-    /// How many finished jobs are kept with their output.
+    /// Most finished jobs that are kept with their output.
     pub max_finished: usize,
     /// For how many seconds a finished job is kept.
     pub keep_finished_s: u64,
@@ -33,11 +33,11 @@ pub struct Limits {
     pub drain_ms: u64,
     /// From TERM to KILL, in milliseconds, when a job is ended by its time limit or with the program.
     pub kill_grace_ms: u64,
-    /// How many seconds a connection without jobs is kept.
+    /// Seconds for which a connection without jobs is kept.
     pub idle_connection_s: u64,
-    /// How many jobs share a connection. OpenSSH's MaxSessions is 10; two are left for signals.
+    /// Most jobs on one connection. OpenSSH's MaxSessions is 10; two places are left for signals.
     pub jobs_per_connection: usize,
-    /// How many connections a host may get.
+    /// Most connections to one host.
     pub connections_per_host: usize,
     /// When all of these are full: how many milliseconds a new job waits for a place.
     pub channel_wait_ms: u64,
@@ -110,7 +110,7 @@ impl Limits {
         }
     }
 
-    /// How much output may come before `buffered_bytes_total` is seen to.
+    /// Bytes of output after which `buffered_bytes_total` is enforced.
     pub(super) fn unseen_growth(&self) -> usize {
         (self.buffered_bytes_total / 8).max(256 << 10)
     }

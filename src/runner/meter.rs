@@ -12,11 +12,11 @@ pub(super) struct Meter {
     pub(super) host: HostRef,
     /// Told the host when a connection that others may use has become heavy.
     pub(super) became_heavy: Option<mpsc::Sender<HostRef>>,
-    /// How much output may come before the bound over all jobs is seen to.
+    /// Bytes of output after which the bound over all jobs is enforced.
     pub(super) unseen: usize,
 }
 
-/// How much output has come since the bound over all jobs was last seen to, and who sees to it.
+/// Output since the bound over all jobs was last enforced.
 #[derive(Debug, Default)]
 pub(super) struct Growth {
     bytes: AtomicUsize,

@@ -15,14 +15,14 @@ pub(super) struct OpenChannel {
     pub(super) opened: Opened,
 }
 
-/// How often a channel for a job was tried for: a pooled connection may have died unnoticed, or be full.
+/// Tries to open a channel for a job. A pooled connection may have died unnoticed, or be full.
 pub(super) struct Tries {
     attempts: usize,
     refusals: usize,
     last: ChannelError,
 }
 
-/// How long a pooled connection may take to open a channel before another one is tried.
+/// Time limit for a pooled connection to open a channel; then another one is tried.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 /// Most tries with connections that turn out to be dead.
 const MOST_ATTEMPTS: usize = 4;

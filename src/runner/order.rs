@@ -4,7 +4,7 @@ use crate::job::{Caller, JobSpec};
 pub struct Order {
     /// Whose it will be.
     pub caller: Caller,
-    /// What it is to be.
+    /// What the job is to be.
     pub spec: JobSpec,
     /// The idempotency key, if it has one.
     pub key: Option<Key>,

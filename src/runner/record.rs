@@ -10,11 +10,11 @@ use super::stdin::Stdin;
 use crate::hosts::{Lease, Link};
 use crate::job::{End, FarEnd, FarEvent, Job, Outcome, Recorded, Recorder, Signal};
 
-/// After the end: how long the server may take to close the channel.
+/// After the end: time limit for the server to close the channel.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a server hears of us while its output is held back; a second is the least that sshd can be told to wait.
+/// Interval of keepalives while output is held back. ClientAliveInterval is a second at least.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
-/// After its tree was ended: how long the server may take to say that the job is over.
+/// After its tree was killed: time limit for the server to say that the job is over.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The one writer of a job's log: takes events from the far end and makes the changes that the recorder finds in them. It never
@@ -23,7 +23,7 @@ pub(super) struct Recording<F> {
     far_end: F,
     job: Arc<Job>,
     recorder: Recorder,
-    /// How often the host has told the job's process group.
+    /// Announcements of the job's process group so far.
     announced: watch::Sender<u32>,
 }
 
@@ -32,7 +32,7 @@ impl<F: FarEnd> Recording<F> {
         Self { far_end, job, recorder, announced: watch::Sender::new(0) }
     }
 
-    /// How often the host has told the job's process group.
+    /// Announcements of the job's process group so far.
     pub(super) fn announced(&self) -> watch::Receiver<u32> {
         self.announced.subscribe()
     }

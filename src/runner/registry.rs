@@ -54,7 +54,7 @@ struct Grave {
     since: Instant,
 }
 
-/// How many expired jobs are remembered, and for how long.
+/// Most expired jobs that are remembered, and for how long.
 const MOST_GRAVES: usize = 10_000;
 const GRAVE_KEPT: Duration = Duration::from_secs(24 * 3600);
 

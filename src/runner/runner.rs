@@ -19,9 +19,9 @@ pub struct Runner {
     pub(super) tasks: Arc<Mutex<JoinSet<()>>>,
 }
 
-/// How long a host may take to say whether a job reads its stdin.
+/// Time limit for a host to say whether a job reads its stdin.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
-/// How many hosts may wait for a connection to be made ahead.
+/// Most hosts that wait for a connection to be made ahead.
 const HEAVY_HOSTS: usize = 16;
 
 impl Runner {

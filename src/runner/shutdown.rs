@@ -13,11 +13,11 @@ use crate::hosts::Link;
 use crate::job::{Caller, Job, KillReport, Machine, ProcessGroup, Reach, Signal, kill_script};
 use crate::lock::lock;
 
-/// How long ended jobs may take to be seen as ended.
+/// Time limit for the ends of killed jobs to be seen.
 const LAST_WORDS: Duration = Duration::from_secs(3);
-/// How long a host may take, beyond the grace, to say what came of its jobs.
+/// Time limit for a host to report what came of its jobs, beyond the grace.
 const LAST_REPORT: Duration = Duration::from_secs(5);
-/// How many jobs one script ends; its text must fit into one argument (128 KiB on Linux).
+/// Most jobs that one script ends: its text must fit into one argument (128 KiB on Linux).
 const GROUPS_IN_A_SCRIPT: usize = 1000;
 
 /// Jobs that can be ended over one connection.

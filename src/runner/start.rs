@@ -16,7 +16,7 @@ use crate::hosts::{HostRef, Lease, Link};
 use crate::job::{ExecPlan, Job, LoginShell, Outcome, Pace, Phase, Prelude, Recorder};
 use crate::ssh::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
 
-/// How long the server may take to say whether it runs the command.
+/// Time limit for the server to say whether it runs the command.
 const EXEC_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Runner {

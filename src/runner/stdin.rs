@@ -12,7 +12,7 @@ use crate::job::{Controls, FarEndError, Job, StdinPlan};
 pub(super) struct Stdin {
     controls: Arc<dyn Controls>,
     job: Arc<Job>,
-    /// How often the host has told the job's process group.
+    /// Announcements of the job's process group so far.
     announced: watch::Receiver<u32>,
     state: Mutex<State>,
 }
@@ -27,7 +27,7 @@ struct State {
 
 /// What a terminal takes for the end of input when it stands at the start of a line (VEOF).
 const END_OF_INPUT: u8 = 4;
-/// How long the prelude may take to make its terminal ready for the values.
+/// Time limit for the prelude to make its terminal ready for the values.
 const PRELUDE_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Stdin {
@@ -128,7 +128,7 @@ impl Stdin {
         Ok(())
     }
 
-    /// Whether it has ended. While someone writes it has not.
+    /// Whether stdin has ended. While someone writes it has not.
     pub(super) fn is_closed(&self) -> bool {
         self.state.try_lock().is_ok_and(|state| state.closed)
     }

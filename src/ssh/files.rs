@@ -8,9 +8,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::lock::lock;
 
-/// How long a user's file may take to be read.
+/// Time limit for reading a user's file.
 const FILE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many files may hang.
+/// Most reads that may hang at the same time.
 const MOST_HANGING: usize = 64;
 
 /// When the reads that are under way began, by file.

@@ -139,7 +139,7 @@ impl JobEntry {
     }
 }
 
-/// A list of jobs must not grow with their scripts.
+/// The first `most` characters of a command, so that a list of jobs does not grow with their scripts.
 pub(super) fn shortened(command: &str, most: usize) -> String {
     match command.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", command.split_at(end).0),

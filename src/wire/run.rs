@@ -95,7 +95,7 @@ pub struct RunReply {
     pub clamped: Vec<Clamped>,
 }
 
-/// However short the wait is, a start may take so long.
+/// Least time for a start, however short the wait is.
 const START: Duration = Duration::from_secs(3);
 
 impl Service {

@@ -64,7 +64,7 @@ pub enum DeliveredVia {
 
 /// Below the time-outs of MCP clients, together with the host's own time to answer.
 const LONGEST_GRACE_MS: i64 = 45_000;
-/// How long the end of a job that is dead may take to be seen here.
+/// Time limit for a dead job's end to be seen here.
 const END_SEEN: Duration = Duration::from_secs(3);
 
 impl Service {

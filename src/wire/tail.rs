@@ -61,10 +61,10 @@ pub struct TailRequest {
 
 pub(super) const MOST_LINES: i64 = 10_000;
 pub(super) const MOST_BYTES: i64 = 262_144;
-/// What a record costs besides its text, about: number, stream, time, names.
+/// Bytes that a record costs besides its text, about: number, stream, time, names.
 const RECORD_BYTES: usize = 80;
 const LONGEST_WAIT_MS: u64 = 60_000;
-/// A pattern may not compile to more than this.
+/// Largest compiled pattern, in bytes.
 const REGEX_BYTES: usize = 1 << 20;
 
 impl TailRequest {

@@ -83,7 +83,7 @@ pub struct WriteReply {
     pub tail: Option<Box<TailReply>>,
 }
 
-/// How long a command that does not read is waited for.
+/// Time limit for a command to read what is written.
 const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_BYTES: usize = 1 << 20;
 

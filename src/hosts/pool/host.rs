@@ -8,9 +8,9 @@ use super::slot::{Learned, Slot, SlotState};
 use super::{Lease, PoolLimits, Pooled};
 use crate::lock::lock;
 
-/// So many connections to a host may be in the making at the same time. OpenSSH's MaxStartups begins to refuse at 10.
+/// Most handshakes with one host at the same time. OpenSSH's MaxStartups begins to refuse at 10.
 const HANDSHAKES: usize = 4;
-/// What was learned from a refusal counts so long for new connections: the server may also have been slow to clean up.
+/// Time for which a refusal limits new connections, too: the server may only have been slow to clean up.
 const LEARNED_FOR: Duration = Duration::from_secs(60);
 
 /// A host's connections.
@@ -22,19 +22,19 @@ pub(super) struct Host<T, E> {
     pub(super) learned: Learned,
 }
 
-/// Those who want a place.
+/// Callers who want a place.
 pub(super) struct Queue<E> {
-    /// How many wait.
+    /// Callers that wait.
     pub(super) waiting: usize,
-    /// How many make a connection.
+    /// Callers that make a connection.
     pub(super) connecting: usize,
-    /// How many have failed to.
+    /// Attempts that have failed so far.
     pub(super) failures: usize,
     /// Last failure, shared by callers who waited for that attempt.
     pub(super) last_failure: Option<Arc<E>>,
 }
 
-/// What somebody who wants a place does next.
+/// Next step of a caller who wants a place.
 pub(super) enum Step<T, E> {
     Take(Lease<T>),
     Connect,
@@ -42,7 +42,7 @@ pub(super) enum Step<T, E> {
     GiveUp(Arc<E>),
 }
 
-/// Counts somebody in the queue while it lives.
+/// Counts a caller in the queue while it lives.
 pub(super) struct Counted<'a, E> {
     queue: &'a Mutex<Queue<E>>,
     changed: &'a watch::Sender<()>,
@@ -55,7 +55,7 @@ impl<'a, E> Counted<'a, E> {
         Self::already(host, count)
     }
 
-    /// For somebody who is counted already.
+    /// For a caller who is counted already.
     pub(super) fn already<T>(host: &'a Host<T, E>, count: fn(&mut Queue<E>) -> &mut usize) -> Self {
         Self { queue: &host.queue, changed: &host.changed, count }
     }
@@ -88,7 +88,7 @@ impl<T, E> Default for Host<T, E> {
 }
 
 impl<T: Pooled, E> Host<T, E> {
-    /// What somebody does next who came when there had been so many `failures`.
+    /// Next step of a caller who came when `failures` attempts had failed.
     pub(super) fn step(&self, limits: &PoolLimits, failures: usize) -> Step<T, E> {
         if let Some(lease) = self.place(Load::Light) {
             return Step::Take(lease);

@@ -3,13 +3,13 @@ use std::time::Duration;
 /// The bounds of a [`Pool`].
 #[derive(Clone, Copy, Debug)]
 pub struct PoolLimits {
-    /// How many channels are planned on one connection. OpenSSH's MaxSessions is 10; two are left for signals.
+    /// Channels planned on one connection. OpenSSH's MaxSessions is 10; two places are left for signals.
     pub channels_per_connection: usize,
-    /// How many connections one host may get.
+    /// Most connections to one host.
     pub connections_per_host: usize,
-    /// After this long without a channel a connection is given up.
+    /// Time without a channel after which a connection is closed.
     pub idle: Duration,
-    /// How long a caller waits for a place when all are taken.
+    /// Time for which a caller waits for a place when all are taken.
     pub queue: Duration,
 }
 

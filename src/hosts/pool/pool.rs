@@ -9,7 +9,7 @@ use super::{Connect, Lease, PoolError, PoolLimits, Pooled, Usage};
 use crate::hosts::HostRef;
 use crate::lock::lock;
 
-/// How often a waiter looks whether a connection has become light, or dead.
+/// Interval at which a waiter looks whether a connection has become light, or dead.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Shares connections between channels, host by host.

@@ -9,7 +9,7 @@ use super::offer::Offer;
 use crate::ssh::HostConfig;
 use crate::ssh::trust::{HandshakeError, HostKeyCheck};
 
-/// A server that asks for more logins in a row than this is not one to go on with.
+/// Most logins in a row that one server may ask for (RFC 4252 §5.1).
 const MOST_STAGES: usize = 8;
 
 /// One login (RFC 4252), in ssh's order: keys (of certificates, of the agent, of files), keyboard-interactive, password. Where
@@ -24,7 +24,7 @@ pub(crate) struct Login<'a> {
     pub(super) offered: Vec<Offer>,
     /// What was offered, or why it was not; for the error.
     pub(super) tried: Vec<String>,
-    /// How long the server may still take, over all steps.
+    /// Time left for the server, over all steps.
     pub(super) patience: Duration,
 }
 

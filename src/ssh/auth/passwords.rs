@@ -7,7 +7,7 @@ use super::login::{Attempt, Login, within};
 use crate::output::printable;
 use crate::ssh::trust::HandshakeError;
 
-/// A server that asks more questions than this is not one to go on with.
+/// Most rounds of questions in one login (RFC 4256 §3.2).
 const MOST_ROUNDS: usize = 16;
 
 impl Login<'_> {

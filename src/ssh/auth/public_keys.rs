@@ -17,7 +17,7 @@ use super::signer::{Agent, Busy, File, NoSignature};
 use crate::ssh::files::off_runtime;
 use crate::ssh::trust::{HandshakeError, short_rsa};
 
-/// How long the agent may take to list its keys.
+/// Time limit for the agent to list its keys.
 const AGENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl<'a> Login<'a> {

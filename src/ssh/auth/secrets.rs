@@ -11,7 +11,7 @@ use super::{Prompter, Question};
 use crate::lock::lock;
 use crate::ssh::HostConfig;
 
-/// How long a person may take; below sshd's LoginGraceTime of 120 s, for a login that runs into that counts as a bad one.
+/// Time limit for a person's answer: below sshd's LoginGraceTime of 120 s, since a login that exceeds it counts as failed.
 const PERSON_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// What logins need to know, and whom they may ask. What was right once is not asked for again.

@@ -18,7 +18,7 @@ use super::{Question, Secrets};
 use crate::lock::lock;
 use crate::ssh::HostConfig;
 
-/// How long an agent may take to sign: it may ask for a touch of a security key, or a person whether it may.
+/// Time limit for the agent to sign. It may wait for a touch of a security key, or ask a person.
 const SIGN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why there is no signature. The connection can still be used.
@@ -44,7 +44,7 @@ pub(super) struct Busy(Arc<Mutex<Signing>>);
 
 #[derive(Default)]
 struct Signing {
-    /// How long signing has taken so far.
+    /// Time spent signing so far.
     spent: Duration,
     /// Since when something is being signed.
     since: Option<Instant>,

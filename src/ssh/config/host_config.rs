@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use super::SecretSource;
 
-/// RSA keys with fewer bits prove nothing, whatever ssh_config says.
+/// Shortest RSA key that counts, in bits, whatever ssh_config says.
 pub(super) const SHORTEST_RSA: u32 = 2048;
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -23,9 +23,9 @@ pub struct HostConfig {
     pub identity_files: Vec<PathBuf>,
     /// User certificates besides those that stand beside the keys.
     pub certificate_files: Vec<PathBuf>,
-    /// Where the passphrase of the keys is had from, if not from a person.
+    /// Where the keys' passphrase comes from, if not from a person.
     pub passphrase: Option<SecretSource>,
-    /// Where the password is had from, if not from a person.
+    /// Where the password comes from, if not from a person.
     pub password: Option<SecretSource>,
     /// The ways to log in.
     pub methods: Methods,
@@ -37,7 +37,7 @@ pub struct HostConfig {
     pub known_hosts: Vec<PathBuf>,
     /// The one among them that new keys are written to: the user's first.
     pub own_known_hosts: Option<PathBuf>,
-    /// RSA keys with fewer bits count for nothing.
+    /// Shortest RSA key that counts, in bits.
     pub shortest_rsa: u32,
     /// The signature algorithms that ssh takes from hosts, if it tells (HostKeyAlgorithms).
     pub host_key_algorithms: Option<String>,
@@ -49,7 +49,7 @@ pub struct HostConfig {
     pub accept_new: bool,
     /// Names are hashed when they are written into known_hosts (HashKnownHosts).
     pub hash_known_hosts: bool,
-    /// How long connecting, and each later step, may take.
+    /// Time limit for connecting, and for each later step.
     pub connect_timeout: Duration,
     /// After this much silence the server is asked for a sign of life; after three without answer the connection is
     /// lost.
@@ -69,7 +69,7 @@ pub struct Methods {
     pub keyboard_interactive: bool,
     /// A password.
     pub password: bool,
-    /// How often a person is asked again who mistyped; 0 means never to ask anybody.
+    /// Prompts before a login by a person's typing is given up (NumberOfPasswordPrompts); 0 asks nobody.
     pub prompts: u32,
 }
 

@@ -22,7 +22,7 @@ pub struct Connection {
     pub(super) _via: Option<Arc<Self>>,
 }
 
-/// How long a connection that has been silent may take to answer before it is used again.
+/// Time limit for a silent connection to answer before it is used again.
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Connection {
@@ -50,7 +50,7 @@ impl Connection {
         self.handle.is_closed()
     }
 
-    /// For how long nothing has come over it.
+    /// Time since anything last came over it.
     pub fn silent_for(&self) -> Duration {
         self.pulse.heard_at().elapsed()
     }
@@ -73,7 +73,7 @@ impl Connection {
         drop(timeout(PING_TIMEOUT, self.handle.send_keepalive(false)).await);
     }
 
-    /// Whether it is held.
+    /// Whether the connection is held.
     pub fn is_held(&self) -> bool {
         self.pulse.is_held()
     }

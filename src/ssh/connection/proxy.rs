@@ -40,12 +40,12 @@ impl ProxyCommand {
     }
 }
 
-/// Bytes of a line that are told; the rest of it is read and dropped.
+/// Most bytes of a line that are logged; the rest is read and dropped.
 const LONGEST_LINE: u64 = 1000;
-/// Lines that are told of one command.
+/// Most lines that are logged of one command.
 const MOST_LINES: usize = 100;
 
-/// What it complains of may be the far end's words.
+/// Logs what the command writes to stderr, which may be the far end's words.
 async fn report(stderr: ChildStderr) {
     let (mut stderr, mut line, mut told, mut in_mid_line) = (BufReader::new(stderr), Vec::new(), 0, false);
     while let Ok(1..) = (&mut stderr).take(LONGEST_LINE).read_until(b'\n', &mut line).await {

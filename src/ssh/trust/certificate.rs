@@ -29,7 +29,7 @@ pub enum CertificateFault {
 pub struct CertificateRules<'a> {
     /// The time, in seconds since 1970.
     pub now: u64,
-    /// The least length of an authority's RSA key, in bits.
+    /// Shortest RSA key of an authority that counts, in bits.
     pub shortest_rsa: u32,
     /// The algorithms of its signature, separated by commas (CASignatureAlgorithms); without them any that is not SHA-1.
     pub signatures: Option<&'a str>,

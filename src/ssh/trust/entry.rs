@@ -47,7 +47,7 @@ pub(super) fn parse(file: &Path, text: &str) -> impl Iterator<Item = Entry> {
 }
 
 impl Entry {
-    /// Whether it counts for a host, under its name with port or without.
+    /// Whether the entry is for a host, under its name with port or without.
     pub(super) fn is_for(&self, host: &HostName) -> bool {
         self.hosts.contains(&host.exact) || host.bare.as_ref().is_some_and(|bare| self.hosts.contains(bare))
     }
