@@ -7,12 +7,12 @@ mod args;
 mod demo;
 mod exit;
 mod hosts;
-mod prompt;
+mod keyboard;
 mod run;
 mod screen;
 mod stdin;
-mod terminal;
 mod trust;
+mod tty_prompter;
 
 pub use args::{
     Cli, DemoArgs, HostsArgs, LogLevel, RunArgs, ServeArgs, SshArgs, StreamChoice, TrustArgs, Verb, parse,
@@ -20,6 +20,6 @@ pub use args::{
 pub use demo::demo;
 pub use exit::{Exit, note, report};
 pub use hosts::hosts;
-pub use prompt::TerminalPrompter;
 pub use run::run;
 pub use trust::trust;
+pub use tty_prompter::TerminalPrompter;

@@ -7,9 +7,9 @@ use tokio::io;
 use tokio::signal::unix::{self, SignalKind, signal};
 
 use super::exit::{output_error, print};
+use super::keyboard::Keyboard;
 use super::screen::Screen;
-use super::terminal::Keyboard;
-use super::{Exit, RunArgs, note, report, stdin, terminal};
+use super::{Exit, RunArgs, keyboard, note, report, stdin};
 use crate::jobs::{
     self, Command, DeliveredVia, Follow, Job, Jobs, Outcome, Output, Signal, SignalError, Terminal,
 };
@@ -67,7 +67,7 @@ async fn watched(jobs: &Jobs, args: RunArgs) -> Result<Ended, Error> {
 async fn attempt(jobs: &Jobs, mut args: RunArgs, signals: &mut Signals) -> Result<Ended, Error> {
     let no_stdin = args.no_stdin;
     check(&args)?;
-    if args.tty && !terminal::is_there() {
+    if args.tty && !keyboard::is_there() {
         writeln!(std::io::stderr(), "sshjobs: stdin is no terminal: the command runs without one").ok();
         args.tty = false;
     }
@@ -155,7 +155,7 @@ async fn on_our_terminal(job: &Job, session: &mut Session, signals: &mut Signals
         ended = session.attend() => ended,
         number = pass_on(job, signals) => Ok(Exit::signaled(number)),
         () = stdin::forward_keys(job) => Ok(Exit::CONNECTION),
-        never = terminal::follow_size(job) => never,
+        never = keyboard::follow_size(job) => never,
     }
 }
 
@@ -194,7 +194,7 @@ fn name_and_value(variable: String) -> Result<(String, SecretString), Error> {
 /// A terminal like ours; what we don't know is not said.
 fn remote_terminal() -> Result<Terminal, Error> {
     let term = std::env::var("TERM").ok().filter(|term| !term.is_empty());
-    let (cols, rows) = terminal::size().unwrap_or((80, 24));
+    let (cols, rows) = keyboard::size().unwrap_or((80, 24));
     let terminal =
         Terminal::new(term.unwrap_or_else(|| "xterm-256color".to_owned()), (cols.into(), rows.into()));
     Ok(terminal.map_err(jobs::Error::from)?)

@@ -5,7 +5,7 @@ use tokio::time::Instant;
 
 use super::spare::Spare;
 use super::{Opened, Pooled, Traffic};
-use crate::job::{LoginShell, Machine};
+use crate::job::{LoginShell, MachineId};
 use crate::lock::lock;
 use crate::ssh::{ChannelError, Connection};
 
@@ -16,7 +16,7 @@ pub struct Link {
     /// What exec strings are for there.
     pub shell: LoginShell,
     /// Which machine that is, and which start of it, if the host tells.
-    pub machine: Option<Machine>,
+    pub machine: Option<MachineId>,
     /// How much comes over it.
     pub traffic: Traffic,
     /// When it last did not answer.
@@ -28,7 +28,7 @@ pub struct Link {
 const SILENT: Duration = Duration::from_secs(5);
 
 impl Link {
-    pub(super) fn new(connection: Connection, shell: LoginShell, machine: Option<Machine>) -> Self {
+    pub(super) fn new(connection: Connection, shell: LoginShell, machine: Option<MachineId>) -> Self {
         let (traffic, unanswered, spare) = Default::default();
         Self { connection, shell, machine, traffic, unanswered, spare }
     }

@@ -4,7 +4,6 @@
 //! they stand for, a [`Pool`] shares [`Link`]s, each of which is a connection and what its far end runs commands with. Logins
 //! that fail are paused, jump hosts are shared, and people are asked one question at a time, each caller's own.
 
-mod ask;
 mod book;
 mod breaker;
 mod connector;
@@ -15,10 +14,10 @@ mod link;
 mod linker;
 mod login_shell;
 mod pool;
+mod short_command;
 mod spare;
 mod traffic;
 
-pub use ask::ask;
 pub use book::{Access, HostBook};
 pub use error::HostError;
 pub use host_ref::HostRef;
@@ -26,5 +25,6 @@ pub use hosts::Hosts;
 pub use link::Link;
 pub use linker::Linker;
 pub use pool::{Connect, Lease, Pool, PoolError, PoolLimits, Pooled, Usage};
+pub use short_command::run_short;
 pub use spare::Opened;
 pub use traffic::Traffic;

@@ -1,4 +1,4 @@
-use super::exec::for_shell;
+use super::shell::for_shell;
 use super::{LoginShell, ProcessGroup};
 
 /// Whether a job waits for its stdin, as far as its host can tell.

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::exec::for_shell;
+use super::shell::for_shell;
 use super::{LoginShell, Nonce, Signal};
 
 /// Where a job lives on its host: the process group that sshd gave it, and the mark in its environment.

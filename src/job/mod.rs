@@ -4,40 +4,45 @@
 //! watch, so whoever waits for a state of it cannot come too late. This room also knows the shell text that a job is
 //! made of on the remote side ([`ExecPlan`], [`kill_script`]) and never meets `ssh`, which carries it there.
 
+mod announcements;
 mod awaits_stdin;
 mod caller;
 mod cursors;
-mod exec;
+mod drain;
+mod exec_plan;
 mod far_end;
-mod handle;
 mod id;
-mod keys;
+mod job;
+mod key_presses;
 mod kill;
 mod log;
-mod machine;
+mod machine_id;
 mod matching;
 mod outcome;
 mod prelude;
 mod recorder;
+mod shell;
 mod signal;
 mod spec;
 mod tail;
 
+pub use announcements::Announcements;
 pub use awaits_stdin::{AwaitsStdin, awaits_stdin_script};
 pub use caller::Caller;
 pub use cursors::{CursorName, Cursors, TooManyCursors};
-pub use exec::{ExecPlan, LoginShell, PlanError, shell_probes};
+pub use exec_plan::{ExecPlan, PlanError, shell_probes};
 pub use far_end::{Controls, FarEnd, FarEndError, FarEvent};
-pub use handle::{Chunk, Job, Positions};
 pub use id::{JobId, Nonce};
-pub use keys::key_bytes;
+pub use job::{Chunk, Job, Positions};
+pub use key_presses::key_bytes;
 pub use kill::{KillReport, Left, ProcessGroup, Reach, kill_script};
 pub use log::{Log, Phase, Status};
-pub use machine::Machine;
+pub use machine_id::MachineId;
 pub use matching::{Matching, TooSlow};
 pub use outcome::{Exit, Outcome};
-pub use prelude::Prelude;
+
 pub use recorder::{Change, End, Recorded, Recorder};
+pub use shell::LoginShell;
 pub use signal::{Signal, UnknownSignal};
 pub use spec::{Draft, JobSpec, Pace, SpecError, StdinPlan, Terminal, check_word};
 pub use tail::{PARTIAL_SHOWN, ReturnedBecause, Tail, Wait, shown_end};

@@ -1,116 +1,57 @@
-use bytes::Bytes;
-use memchr::memmem;
+use std::fmt::Write;
 
-use super::Nonce;
+use secrecy::{ExposeSecret, SecretString};
 
-/// Takes the lines that tell a job's process group out of the start of its stdout.
-///
-/// A second line, where there is one, answers something that was sent after the first.
-/// Each is `NONCE PID`. Noise of the login shell's startup files may come before it; it passes. Bytes are held back
-/// only while they could be the beginning of that line, and given out by [`finish`](Self::finish) if it never ends.
-#[derive(Debug)]
-pub struct Prelude {
-    nonce: Vec<u8>,
-    held: Vec<u8>,
-    state: State,
-    /// Lines that are still to be taken out.
-    lines: u32,
-    /// What comes before the first of them is said again after it.
-    noise_is_repeated: bool,
+use super::shell::quote;
+use super::{JobSpec, Nonce};
+
+/// One line: announce the process group, mark the environment, go to the directory, read the variables.
+pub(super) fn prelude(spec: &JobSpec, nonce: &Nonce, header: Option<&SecretString>) -> String {
+    let word = nonce.as_str();
+    let mut line = format!("SSHJOBS_JOB={word}; export SSHJOBS_JOB");
+    // A terminal would show the values, and take some of their characters for keys.
+    let quiet_terminal = header.is_some() && spec.terminal.is_some();
+    if quiet_terminal {
+        line.push_str("; sshjobs_tty=$(stty -g) && stty raw -echo || exit 125");
+    }
+    write!(line, "; echo {word} $$").expect("a string takes all");
+    if let Some(directory) = spec.cwd.as_deref().map(from_home) {
+        // `CDPATH=` keeps cd silent and literal.
+        write!(line, "; CDPATH= cd -- {} || exit 125", quote(directory)).expect("a string takes all");
+    }
+    if let Some(header) = header {
+        let count = header.expose_secret().len();
+        write!(
+            line,
+            "; sshjobs_env=$(dd bs=1 count={count} 2>/dev/null) && eval \"$sshjobs_env\" || exit 125; unset sshjobs_env"
+        )
+        .expect("a string takes all");
+    }
+    if quiet_terminal {
+        write!(line, "; stty \"$sshjobs_tty\"; unset sshjobs_tty; echo {word} $$")
+            .expect("a string takes all");
+    }
+    line
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum State {
-    Looking,
-    /// The lines are found or given up: everything passes.
-    Done,
-}
-
-/// Behind this much of other output the line will not come.
-const GIVE_UP_AFTER: usize = 64 << 10;
-/// The longest process id, and room for a line end.
-const LONGEST_REST: usize = 24;
-
-impl Prelude {
-    /// Looks for `lines` lines that start with `nonce`; for none when that is 0.
-    pub fn new(nonce: &Nonce, lines: u32) -> Self {
-        let state = if lines > 0 { State::Looking } else { State::Done };
-        let nonce = nonce.as_str().as_bytes().to_vec();
-        Self { nonce, held: Vec::new(), state, lines, noise_is_repeated: false }
-    }
-
-    /// Takes out what comes before the first line, too: the startup files' noise, where the login shell runs twice.
-    #[must_use]
-    pub fn without_noise(self) -> Self {
-        Self { noise_is_repeated: true, ..self }
-    }
-
-    /// What of stdout's next `chunk` is the command's own, and the process id when a line with it is complete.
-    pub fn strip(&mut self, chunk: Bytes) -> (Bytes, Option<u32>) {
-        if self.state == State::Done {
-            return (chunk, None);
-        }
-        self.held.extend_from_slice(&chunk);
-        match memmem::find(&self.held, &self.nonce) {
-            Some(start) => self.strip_line(start),
-            None => (self.pass_all_but_a_beginning().into(), None),
-        }
-    }
-
-    fn strip_line(&mut self, start: usize) -> (Bytes, Option<u32>) {
-        let rest = &self.held[start + self.nonce.len()..];
-        let end = memchr::memchr(b'\n', rest);
-        let pid = end.and_then(|end| process_group(&rest[..end]));
-        match (pid, end) {
-            (Some(_), Some(end)) => {
-                let after = start + self.nonce.len() + end + 1;
-                let mut passed = std::mem::take(&mut self.held);
-                let from = if std::mem::take(&mut self.noise_is_repeated) { 0 } else { start };
-                passed.drain(from..after);
-                self.lines -= 1;
-                if self.lines == 0 {
-                    self.state = State::Done;
-                }
-                (passed.into(), pid)
-            }
-            // Echoed by something, but not the line: let it pass.
-            (None, Some(_)) => (self.give_up().into(), None),
-            _ if rest.len() > LONGEST_REST => (self.give_up().into(), None),
-            _ if self.noise_is_repeated => (Bytes::new(), None),
-            _ => (self.held.drain(..start).collect::<Vec<u8>>().into(), None),
-        }
-    }
-
-    fn pass_all_but_a_beginning(&mut self) -> Vec<u8> {
-        if self.held.len() > GIVE_UP_AFTER {
-            return self.give_up();
-        }
-        if self.noise_is_repeated {
-            return Vec::new();
-        }
-        let longest = self.nonce.len().min(self.held.len());
-        let beginning = (1..=longest).rev().find(|&length| self.held.ends_with(&self.nonce[..length]));
-        self.held.drain(..self.held.len() - beginning.unwrap_or(0)).collect()
-    }
-
-    fn give_up(&mut self) -> Vec<u8> {
-        self.state = State::Done;
-        std::mem::take(&mut self.held)
-    }
-
-    /// What was held back when stdout ends.
-    pub fn finish(&mut self) -> Vec<u8> {
-        self.give_up()
+/// A command starts in the home directory, so what `~` stands for is there already.
+fn from_home(directory: &str) -> &str {
+    match directory.strip_prefix("~/") {
+        Some("") => ".",
+        Some(rest) => rest,
+        None if directory == "~" => ".",
+        None => directory,
     }
 }
 
-/// The number behind the nonce, if it can be a job's process group: plain digits, and neither 0, which would be our own group,
-/// nor 1, which is everybody's parent.
-fn process_group(text: &[u8]) -> Option<u32> {
-    let digits = text.trim_ascii();
-    let is_plain = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    let number: u32 = std::str::from_utf8(digits).ok().filter(|_| is_plain)?.parse().ok()?;
-    (2..=i32::MAX.unsigned_abs()).contains(&number).then_some(number)
+/// What the prelude reads from stdin: the values, so that they stand in no command line.
+pub(super) fn env_header(spec: &JobSpec) -> Option<SecretString> {
+    if spec.env.is_empty() {
+        return None;
+    }
+    let exports =
+        spec.env.iter().map(|(name, value)| format!("export {name}={}\n", quote(value.expose_secret())));
+    Some(exports.collect::<String>().into())
 }
 
 #[cfg(test)]
@@ -118,67 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_that_can_be_no_process_group_is_not_taken_for_one() {
-        for nonsense in ["0", "1", "+1", "+4711", "-4711", "4294967295", "4 711", "", "0x10"] {
-            let nonce = Nonce::new();
-            let line = format!("{} {nonsense}\n", nonce.as_str());
-            let stripped = strip_in_chunks(&nonce, &[line.as_bytes()]);
-            assert_eq!(stripped, (line.into_bytes(), None), "{nonsense:?}");
-        }
-    }
-
-    fn strip_in_chunks(nonce: &Nonce, chunks: &[&[u8]]) -> (Vec<u8>, Option<u32>) {
-        let mut prelude = Prelude::new(nonce, 1);
-        let (mut passed, mut found) = (Vec::new(), None);
-        for chunk in chunks {
-            let (bytes, pid) = prelude.strip(Bytes::copy_from_slice(chunk));
-            passed.extend_from_slice(&bytes);
-            found = found.or(pid);
-        }
-        passed.extend(prelude.finish());
-        (passed, found)
-    }
-
-    #[test]
-    fn the_line_is_taken_out_wherever_the_chunks_divide_it() {
-        let nonce = Nonce::new();
-        let whole = format!("motd\nno newline{} 4711\nthe output\n", nonce.as_str()).into_bytes();
-        for cut in 0..whole.len() {
-            let (passed, pid) = strip_in_chunks(&nonce, &[&whole[..cut], &whole[cut..]]);
-            assert_eq!(String::from_utf8(passed).unwrap(), "motd\nno newlinethe output\n", "cut at {cut}");
-            assert_eq!(pid, Some(4711));
-        }
-        let bytes: Vec<&[u8]> = whole.chunks(1).collect();
-        assert_eq!(strip_in_chunks(&nonce, &bytes).1, Some(4711));
-    }
-
-    #[test]
-    fn noise_that_will_be_repeated_is_taken_out_once() {
-        let nonce = Nonce::new();
-        let whole = format!("noise\n{} 4711\nnoise\nthe output\n", nonce.as_str()).into_bytes();
-        for cut in 0..whole.len() {
-            let mut prelude = Prelude::new(&nonce, 1).without_noise();
-            let mut passed = prelude.strip(Bytes::copy_from_slice(&whole[..cut])).0.to_vec();
-            passed.extend_from_slice(&prelude.strip(Bytes::copy_from_slice(&whole[cut..])).0);
-            passed.extend(prelude.finish());
-            assert_eq!(String::from_utf8(passed).unwrap(), "noise\nthe output\n", "cut at {cut}");
-        }
-        let mut without_line = Prelude::new(&nonce, 1).without_noise();
-        assert_eq!(&*without_line.strip("an error\n".into()).0, b"");
-        assert_eq!(without_line.finish(), b"an error\n", "what is no noise is not lost");
-    }
-
-    #[test]
-    fn output_without_the_line_passes_whole() {
-        let (nonce, text) = (Nonce::new(), b"sshjobs-sshjobs: syntax error");
-        assert_eq!(strip_in_chunks(&nonce, &[text]), (text.to_vec(), None));
-        let broken = format!("{} no pid\nx", nonce.as_str());
-        assert_eq!(strip_in_chunks(&nonce, &[broken.as_bytes()]), (broken.into_bytes(), None));
-    }
-
-    #[test]
-    fn nothing_is_held_back_that_cannot_be_the_line() {
-        let mut prelude = Prelude::new(&Nonce::new(), 1);
-        assert_eq!(&*prelude.strip("prompt> ".into()).0, b"prompt> ");
+    fn home_is_where_a_command_starts() {
+        assert_eq!(["~", "~/", "~/a b", "~user", "/x"].map(from_home), [".", ".", "a b", "~user", "/x"]);
     }
 }

@@ -3,7 +3,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::{Exit, FarEvent, Outcome, Prelude};
+use super::drain::Drain;
+use super::{Announcements, Exit, FarEvent, Outcome};
 use crate::output::Stream;
 
 /// Turns what happens at a far end into changes of the job's log. Pure: it is handed the time, and waits for nobody.
@@ -12,20 +13,13 @@ use crate::output::Stream;
 /// time, as when a background child keeps its streams open.
 #[derive(Debug)]
 pub struct Recorder {
-    prelude: Prelude,
-    announcements: u32,
-    drain: Duration,
-    exited: Option<Exited>,
+    announcements: Announcements,
+    announced: u32,
+    drain: Drain,
+    exit: Option<Exit>,
     eof: bool,
     /// Nothing has come yet, so a refusal can only be that of the command.
     may_be_refused: bool,
-}
-
-#[derive(Debug)]
-struct Exited {
-    exit: Exit,
-    at: Instant,
-    last_event: Instant,
 }
 
 /// A change of a job's log.
@@ -59,20 +53,22 @@ pub struct Recorded {
     pub end: Option<End>,
 }
 
-/// Longest draining, in drain times, of a job whose background child never falls silent.
-const MAX_DRAINS: u32 = 30;
-
 impl Recorder {
-    /// A recorder that takes `prelude` out of stdout.
-    pub fn new(prelude: Prelude, drain: Duration) -> Self {
-        Self { prelude, announcements: 0, drain, exited: None, eof: false, may_be_refused: true }
+    /// A recorder that takes `announcements` out of stdout.
+    pub fn new(announcements: Announcements, drain: Duration) -> Self {
+        Self {
+            announcements,
+            announced: 0,
+            drain: Drain::new(drain),
+            exit: None,
+            eof: false,
+            may_be_refused: true,
+        }
     }
 
     /// Takes what happened at `now`.
     pub fn take(&mut self, event: FarEvent, now: Instant) -> Recorded {
-        if let Some(exited) = &mut self.exited {
-            exited.last_event = now;
-        }
+        self.drain.heard(now);
         let was_first = self.may_be_refused;
         if !matches!(event, FarEvent::Eof) {
             self.may_be_refused = false;
@@ -95,8 +91,7 @@ impl Recorder {
 
     /// When the job is over, whether its far end is closed or not: once the command has exited and nothing more comes.
     pub fn drain_ends_at(&self) -> Option<Instant> {
-        let exited = self.exited.as_ref()?;
-        Some((exited.last_event + self.drain).min(exited.at + self.drain * MAX_DRAINS))
+        self.drain.ends_at()
     }
 
     /// What comes of it when that moment is there.
@@ -107,29 +102,27 @@ impl Recorder {
 
     /// The far end was held back until `now`: that is no time in which it was silent.
     pub fn was_held(&mut self, now: Instant) {
-        if let Some(exited) = &mut self.exited {
-            (exited.at, exited.last_event) = (now, now);
-        }
+        self.drain.was_held(now);
     }
 
     /// How the command ended, if the far end has told.
     pub fn exit(&self) -> Option<Exit> {
-        self.exited.as_ref().map(|exited| exited.exit.clone())
+        self.exit.clone()
     }
 
     /// Announcements of the job's process group so far.
-    pub fn announcements(&self) -> u32 {
-        self.announcements
+    pub fn announced(&self) -> u32 {
+        self.announced
     }
 
     fn stdout(&mut self, bytes: Bytes) -> Recorded {
-        let (own, process_group) = self.prelude.strip(bytes);
+        let (own, process_group) = self.announcements.strip(bytes);
         let mut changes = Vec::with_capacity(2);
         if !own.is_empty() {
             changes.push(Change::Append(Stream::Stdout, own));
         }
         if let Some(id) = process_group {
-            self.announcements += 1;
+            self.announced += 1;
             changes.push(Change::ProcessGroup(id));
         }
         Recorded::of(changes)
@@ -144,7 +137,8 @@ impl Recorder {
 
     /// The first word on how the command ended counts.
     fn exit_told(&mut self, exit: Exit, now: Instant) -> Recorded {
-        self.exited.get_or_insert(Exited { exit, at: now, last_event: now });
+        self.exit.get_or_insert(exit);
+        self.drain.begin(now);
         Recorded::default()
     }
 
@@ -161,9 +155,9 @@ impl Recorder {
         Recorded { changes: self.held_back(), end: Some(end) }
     }
 
-    /// What the prelude held back was the command's own.
+    /// What the announcements held back was the command's own.
     fn held_back(&mut self) -> Vec<Change> {
-        let held = self.prelude.finish();
+        let held = self.announcements.finish();
         if held.is_empty() { Vec::new() } else { vec![Change::Append(Stream::Stdout, held.into())] }
     }
 }

@@ -42,6 +42,19 @@ pub struct Defaults {
     pub run_wait_ms: u32,
 }
 
+/// Most lines, and most bytes of text, in a reply.
+const MOST_LINES: u32 = 10_000;
+const MOST_BYTES: u32 = 262_144;
+
+impl Defaults {
+    /// What a default says that can't be, if anything: names the setting.
+    fn mistake(&self) -> Option<String> {
+        let settings = [("max_lines", self.max_lines, MOST_LINES), ("max_bytes", self.max_bytes, MOST_BYTES)];
+        let (name, _, most) = settings.into_iter().find(|(_, value, most)| !(1..=*most).contains(value))?;
+        Some(format!("{name} must be 1 to {most}"))
+    }
+}
+
 impl Default for Defaults {
     fn default() -> Self {
         Self { max_lines: 500, max_bytes: 32 << 10, run_wait_ms: 30_000 }
@@ -95,7 +108,7 @@ impl Config {
             let at = error.span().map_or(0, |span| span.start);
             mistake(line_of(text, at), explain(error.message()))
         })?;
-        match config.limits.mistake() {
+        match config.limits.mistake().or(config.defaults.mistake()) {
             Some(message) => {
                 let key = message.split(' ').next().unwrap_or_default();
                 let at = text.find(key).unwrap_or(0);
@@ -174,6 +187,7 @@ mod tests {
     #[test]
     fn a_value_out_of_range_is_refused_with_its_line() {
         assert!(error("[limits]\nmax_jobs = 0\n").starts_with("c.toml:2: max_jobs must be"));
+        assert_eq!(error("[defaults]\nmax_lines = 20000\n"), "c.toml:2: max_lines must be 1 to 10000");
         assert_eq!(
             error("[limits]\nmax_jobs = -1\n"),
             "c.toml:2: found integer `-1`, expected a whole number"

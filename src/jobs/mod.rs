@@ -27,7 +27,7 @@
 //!
 //! Every verb goes through one door, where it is decided what a [`Caller`] may do.
 
-mod awaiting;
+mod awaits_input;
 mod command;
 mod config;
 mod demo;

@@ -5,12 +5,12 @@
 
 mod answer;
 mod answer_form;
-mod ask;
+mod elicitor;
 mod progress;
 mod serve;
 mod server;
+mod stdio;
 mod text;
-mod wire;
 
-pub use ask::Elicitor;
+pub use elicitor::Elicitor;
 pub use serve::{ServeError, serve_stdio};

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Elicitor;
 use super::server::Server;
-use super::wire::{Carried, Wire};
+use super::stdio::{Carried, Wire};
 use crate::wire::Service;
 
 /// Why serving ended badly.

@@ -27,7 +27,7 @@ impl Default for RingLimits {
 /// Bytes are kept as they came; any division of the same bytes into chunks gives the same lines.
 #[derive(Debug)]
 pub struct Ring {
-    limits: RingLimits,
+    pub(super) limits: RingLimits,
     stdout: Track,
     stderr: Track,
     newest: LineNo,
@@ -87,15 +87,6 @@ impl Ring {
         self.cut_overlong(stream, begin + piece.len() as u64, at);
     }
 
-    /// Cuts the line that has no end before `until` until what is left is not too long.
-    fn cut_overlong(&mut self, stream: Stream, until: u64, at: Timestamp) {
-        let max = self.limits.line_bytes;
-        while until - self.track(stream).open() > max as u64 {
-            let end = self.track(stream).cut_position(max);
-            self.close_line(stream, (end, LineEnd::Cut), at);
-        }
-    }
-
     /// Says that nothing more comes on `stream`: an unfinished line becomes a line.
     pub fn finish(&mut self, stream: Stream, at: Timestamp) {
         let end = self.track(stream).end();
@@ -104,7 +95,7 @@ impl Ring {
         }
     }
 
-    fn close_line(&mut self, stream: Stream, end: (u64, LineEnd), at: Timestamp) {
+    pub(super) fn close_line(&mut self, stream: Stream, end: (u64, LineEnd), at: Timestamp) {
         if self.line_count() == self.limits.lines {
             self.evict(1);
         }
@@ -253,7 +244,7 @@ impl Ring {
         self.stdout.footprint() + self.stderr.footprint()
     }
 
-    fn track(&self, stream: Stream) -> &Track {
+    pub(super) fn track(&self, stream: Stream) -> &Track {
         match stream {
             Stream::Stdout => &self.stdout,
             Stream::Stderr => &self.stderr,

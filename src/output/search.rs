@@ -1,4 +1,4 @@
-use super::walk::Walk;
+use super::page::Walk;
 use super::{Budget, Fetched, LineNo, PageLine, Render, Ring, Selection};
 
 /// What to look for in a job's kept lines, besides the pattern. Lines are matched in their clean view.

@@ -24,7 +24,7 @@ struct Mark {
 #[derive(Debug)]
 pub(super) struct Track {
     stream: Stream,
-    bytes: VecDeque<u8>,
+    pub(super) bytes: VecDeque<u8>,
     marks: VecDeque<Mark>,
     /// Position of `bytes[0]`; behind `start` when lines were evicted whose bytes are still to be overwritten.
     base: u64,
@@ -134,18 +134,6 @@ impl Track {
     /// Whether the newest byte kept is a CR.
     pub(super) fn ends_with_cr(&self) -> bool {
         self.bytes.back() == Some(&b'\r')
-    }
-
-    /// Where to cut the unfinished line so that at most `max` bytes go and no UTF-8 sequence is divided.
-    pub(super) fn cut_position(&self, max: usize) -> u64 {
-        let limit = self.open + max as u64;
-        let sequence = (1..=3.min(max as u64 - 1))
-            .map(|back| limit - back)
-            .find(|&at| self.bytes[self.index(at)] & 0b1100_0000 != 0b1000_0000);
-        match sequence {
-            Some(lead) if lead + utf8_len(self.bytes[self.index(lead)]) > limit => lead,
-            Some(_) | None => limit,
-        }
     }
 
     /// Drops the oldest lines, all of them before `before`: as many as free `wanted` bytes, if there are. Returns how many
@@ -274,7 +262,7 @@ impl Track {
         }
     }
 
-    fn index(&self, position: u64) -> usize {
+    pub(super) fn index(&self, position: u64) -> usize {
         usize::try_from(position - self.base).expect("what is kept fits into memory")
     }
 }
@@ -296,15 +284,5 @@ impl LineEnd {
             Self::CrLf => "\r\n",
             Self::Cut | Self::StreamEnd => "",
         }
-    }
-}
-
-/// Length in bytes of the UTF-8 sequence that starts with `lead`.
-fn utf8_len(lead: u8) -> u64 {
-    match lead {
-        0xF0..=0xF7 => 4,
-        0xE0..=0xEF => 3,
-        0xC0..=0xDF => 2,
-        _ => 1,
     }
 }

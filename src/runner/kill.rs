@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::SignalError;
-use super::ask_about::ask_about;
+use super::on_machine::run_on_machine;
 use super::shared::Shared;
 use crate::job::{Controls, Job, KillReport, Left, Reach, Signal, kill_script};
 
@@ -102,7 +102,7 @@ pub(super) async fn kill(
 ) -> Result<SignalReport, SignalError> {
     let group = job.process_group().ok_or(SignalError::JobEnded)?;
     let script = |shell| kill_script(std::slice::from_ref(&group), reach, (signal, grace), shell);
-    let answer = ask_about(shared, job, script, grace.unwrap_or_default() + REPORT_TIMEOUT).await?;
+    let answer = run_on_machine(shared, job, script, grace.unwrap_or_default() + REPORT_TIMEOUT).await?;
     Ok(SignalReport::new(KillReport::parse(&answer)))
 }
 

@@ -13,18 +13,20 @@
 //! task never meet.
 //!
 //! What reaches into a running job goes beside its recording: stdin (`stdin.rs`) and signals. `kill.rs` ends a process tree
-//! with a script that `ask_about.rs` runs on the job's own machine, over whatever connection leads there; `signal.rs` and
+//! with a script that `on_machine.rs` runs on the job's own machine, over whatever connection leads there; `signal.rs` and
 //! `shutdown.rs` decide for whom. `sweep.rs` keeps the bounds: finished jobs, output, idle connections.
 //!
 //! Every task sits in one `JoinSet`, which [`Runner::shutdown`] empties.
 
-mod ask_about;
 mod attached;
 mod error;
+mod idempotency;
+mod key;
 mod kill;
 mod limits;
 mod lookup;
 mod meter;
+mod on_machine;
 mod open;
 mod order;
 mod record;
@@ -38,8 +40,9 @@ mod stdin;
 mod sweep;
 
 pub use error::{SignalError, SpawnError, WriteError, chain};
+pub use key::Key;
 pub use kill::{DeliveredVia, SignalReport, Unverified};
 pub use limits::Limits;
 pub use lookup::{Lookup, Tombstone};
-pub use order::{Key, Order};
+pub use order::Order;
 pub use runner::Runner;

@@ -1,3 +1,4 @@
+use super::Key;
 use crate::job::{Caller, JobSpec};
 
 /// A job that a caller wants.
@@ -9,9 +10,6 @@ pub struct Order {
     /// The idempotency key, if it has one.
     pub key: Option<Key>,
 }
-
-/// An idempotency key, and whose it is.
-pub type Key = (Caller, String);
 
 impl Order {
     /// The order of a caller.

@@ -77,7 +77,7 @@ impl<F: FarEnd> Recording<F> {
 
     fn apply(&self, Recorded { changes, end }: Recorded) -> Option<End> {
         self.job.record(&changes, Instant::now());
-        let announced = self.recorder.announcements();
+        let announced = self.recorder.announced();
         self.announced.send_if_modified(|known| std::mem::replace(known, announced) != announced);
         end
     }
@@ -176,7 +176,7 @@ mod tests {
     use std::collections::VecDeque;
 
     use super::*;
-    use crate::job::{Caller, Draft, Exit, Nonce, Prelude, Wait};
+    use crate::job::{Announcements, Caller, Draft, Exit, Nonce, Wait};
     use crate::output::{LineNo, PageQuery, RingLimits, Stream};
 
     /// Events in order; after the last, silence.
@@ -196,7 +196,7 @@ mod tests {
     fn recording(events: impl IntoIterator<Item = FarEvent>) -> Recording<Script> {
         let spec = Draft::new("h", "c").try_into().unwrap();
         let job = Arc::new(Job::new(Caller::local(), spec, RingLimits::default()));
-        let recorder = Recorder::new(Prelude::new(&Nonce::new(), 0), DRAIN);
+        let recorder = Recorder::new(Announcements::new(&Nonce::new(), 0), DRAIN);
         Recording::new(Script(events.into_iter().collect()), job, recorder)
     }
 

@@ -7,21 +7,21 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::stdin::Stdin;
-use super::{Key, Limits, Lookup, Order, SpawnError, Tombstone};
+use super::{Key, Limits, Lookup, SpawnError, Tombstone};
 use crate::hosts::Link;
-use crate::job::{Caller, Job, JobId, Machine};
+use crate::job::{Caller, Job, JobId, MachineId};
 
 /// Every job the runner knows: running, finished and kept, or finished and gone.
 #[derive(Default)]
 pub(super) struct Registry {
-    jobs: HashMap<JobId, Entry>,
-    by_key: HashMap<Key, JobId>,
+    pub(super) jobs: HashMap<JobId, Entry>,
+    pub(super) by_key: HashMap<Key, JobId>,
     /// The finished ones, oldest first.
     finished: VecDeque<JobId>,
-    graves: HashMap<JobId, Grave>,
+    pub(super) graves: HashMap<JobId, Grave>,
     grave_order: VecDeque<JobId>,
     /// What specs are hashed with.
-    hashing: RandomState,
+    pub(super) hashing: RandomState,
 }
 
 pub(super) struct Entry {
@@ -43,14 +43,15 @@ pub(super) struct Place {
     /// The connection that its channel is on.
     pub(super) link: Weak<Link>,
     /// The machine at the other end, if it has told.
-    pub(super) machine: Option<Machine>,
+    pub(super) machine: Option<MachineId>,
 }
 
-struct Grave {
-    tombstone: Tombstone,
+/// What is kept of a job that is gone.
+pub(super) struct Grave {
+    pub(super) tombstone: Tombstone,
     key: Option<Key>,
     /// The hash of its spec, which must not be kept for its secrets.
-    spec: u64,
+    pub(super) spec: u64,
     since: Instant,
 }
 
@@ -68,24 +69,6 @@ impl Registry {
             }
             _ => Lookup::Unknown,
         }
-    }
-
-    /// The job that the order's key was used for, if that asked for the same; an error when the job is no longer kept.
-    pub(super) fn by_key(&self, order: &Order) -> Result<Option<Arc<Job>>, SpawnError> {
-        let Some(id) = order.key.as_ref().and_then(|key| self.by_key.get(key)) else { return Ok(None) };
-        match (self.jobs.get(id), self.graves.get(id)) {
-            (Some(Entry { job, .. }), _) if job.spec.is_same(&order.spec) => Ok(Some(Arc::clone(job))),
-            (None, Some(grave)) if grave.spec == order.spec.hash_with(&self.hashing) => {
-                Err(SpawnError::Expired(Box::new(grave.tombstone.clone())))
-            }
-            (None, None) => Ok(None),
-            _ => Err(SpawnError::KeyReused),
-        }
-    }
-
-    /// Whether a key still stands for this job: not when the job could not be started.
-    pub(super) fn is_named_by(&self, id: &JobId, key: Option<&Key>) -> bool {
-        key.and_then(|key| self.by_key.get(key)) == Some(id)
     }
 
     pub(super) fn check_room(&self, host: &str, limits: &Limits) -> Result<(), SpawnError> {

@@ -10,7 +10,7 @@ use super::shared::Shared;
 use super::stdin::Stdin;
 use super::sweep::{connect_ahead, sweep};
 use super::{Limits, Lookup, WriteError};
-use crate::hosts::{Hosts, ask};
+use crate::hosts::{Hosts, run_short};
 use crate::job::{AwaitsStdin, Caller, Job, JobId, Phase, awaits_stdin_script};
 
 /// Runs jobs. Dropping it without [`shutdown`](Self::shutdown) stops its tasks and leaves remote processes alone.
@@ -101,7 +101,7 @@ impl Runner {
         let place = self.shared.registry().place(&job.id)?;
         let (group, link) = job.process_group().zip(place.link.upgrade()).filter(|_| !job.is_held())?;
         let script = awaits_stdin_script(&group, link.shell);
-        let asked = async { ask(link.open().await?.channel, &script, LOOK_TIMEOUT).await };
+        let asked = async { run_short(link.open().await?.channel, &script, LOOK_TIMEOUT).await };
         AwaitsStdin::parse(&tokio::time::timeout(LOOK_TIMEOUT, asked).await.ok()?.ok()?)
     }
 

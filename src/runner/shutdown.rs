@@ -6,11 +6,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::Runner;
-use super::ask_about::{BRIEF, ask_about};
 use super::kill::{PGID_TIMEOUT, SignalReport, process_group_told};
+use super::on_machine::{BRIEF, run_on_machine};
 use super::shared::Shared;
 use crate::hosts::Link;
-use crate::job::{Caller, Job, KillReport, Machine, ProcessGroup, Reach, Signal, kill_script};
+use crate::job::{Caller, Job, KillReport, MachineId, ProcessGroup, Reach, Signal, kill_script};
 use crate::lock::lock;
 
 /// Time limit for the ends of killed jobs to be seen.
@@ -48,7 +48,7 @@ impl Runner {
     /// The jobs by the connections over which each can be ended: its own, or one to the same machine in the same boot.
     fn by_link(&self, jobs: &[Arc<Job>]) -> Vec<OfLink> {
         let mut by_link: Vec<OfLink> = Vec::new();
-        let mut of_machine: HashMap<(Caller, String, Machine), usize> = HashMap::new();
+        let mut of_machine: HashMap<(Caller, String, MachineId), usize> = HashMap::new();
         for job in jobs {
             let place = self.shared.registry().place(&job.id);
             let Some(link) = place.and_then(|place| place.link.upgrade()) else { continue };
@@ -99,7 +99,7 @@ async fn end_all(shared: Arc<Shared>, link: Arc<Link>, jobs: Vec<Arc<Job>>) -> V
         let part = told.split_off(told.len().saturating_sub(GROUPS_IN_A_SCRIPT));
         let groups: Vec<ProcessGroup> = part.iter().filter_map(|job| job.process_group()).collect();
         let script = |shell| kill_script(&groups, Reach::Tree, (Signal::TERM, Some(grace)), shell);
-        let asked = ask_about(&shared, part[0], script, grace + LAST_REPORT).await;
+        let asked = run_on_machine(&shared, part[0], script, grace + LAST_REPORT).await;
         match asked.map(|answer| SignalReport::new(KillReport::parse(&answer))) {
             Ok(SignalReport { confirmed_dead: true, .. }) => {}
             Ok(report) => tracing::warn!(host = part[0].spec.host, ?report, "not every job is verified dead"),

@@ -13,7 +13,7 @@ use super::shared::Shared;
 use super::stdin::Stdin;
 use super::{Order, Runner, SpawnError, chain};
 use crate::hosts::{HostRef, Lease, Link};
-use crate::job::{ExecPlan, Job, LoginShell, Outcome, Pace, Phase, Prelude, Recorder};
+use crate::job::{Announcements, ExecPlan, Job, LoginShell, Outcome, Pace, Phase, Recorder};
 use crate::ssh::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
 
 /// Time limit for the server to say whether it runs the command.
@@ -211,7 +211,7 @@ fn leave_recording(shared: &Arc<Shared>, job: &Arc<Job>, sent: Sent) {
         became_heavy: is_shared.then(|| shared.became_heavy.clone()),
         unseen: shared.limits.unseen_growth(),
     };
-    let prelude = Prelude::new(&job.mark, plan.announcements);
+    let prelude = Announcements::new(&job.mark, plan.announcements);
     let prelude = if plan.repeats_noise { prelude.without_noise() } else { prelude };
     let recorder = Recorder::new(prelude, shared.limits.drain());
     let recording = Recording::new(Attached { reader, first, meter }, Arc::clone(job), recorder);

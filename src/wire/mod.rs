@@ -4,16 +4,17 @@
 //! [`jobs`](crate::jobs) and adds defaults, ranges (what was out of range is told in `clamped`) and hints. Doc comments of requests
 //! and replies are product text: models read them as tool schemas.
 
-mod args;
+mod choices;
 mod clamp;
 mod code;
+mod command;
 mod error;
 mod explain;
 mod forget;
 mod hint;
 mod hosts;
 mod jobs;
-mod lean;
+mod leave_out;
 mod read;
 mod request;
 mod run;
@@ -22,16 +23,16 @@ mod search;
 mod service;
 mod signal;
 mod spawn;
-mod start;
 mod state;
 mod tail;
 mod tail_reply;
 mod wait;
 mod write;
 
-pub use args::{Format, KeepArg, RenderArg, StreamArg};
+pub use choices::{Format, KeepArg, RenderArg, StreamArg};
 pub use clamp::Clamped;
 pub use code::Code;
+pub use command::CommandRequest;
 pub use error::Error;
 pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
 pub use hint::Hint;
@@ -45,7 +46,6 @@ pub use search::{MatchEntry, SearchReply, SearchRequest};
 pub use service::Service;
 pub use signal::{DeliveredVia, SignalReply, SignalRequest};
 pub use spawn::{SpawnReply, SpawnRequest};
-pub use start::StartRequest;
 pub use state::{JobState, Standing};
 pub use tail::TailRequest;
 pub use tail_reply::{Because, Partial, Record, StreamName, TailReply};

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clamp::Clamps;
-use super::lean::{is_false, is_zero};
+use super::leave_out::{is_false, is_zero};
 use super::tail::{MOST_BYTES, MOST_LINES};
 use super::{Clamped, Error, RenderArg, Service, Standing, StreamArg};
 use crate::jobs::{Content, Line, ReadQuery, Render, Stream, Unit, render};

@@ -3,8 +3,8 @@ use serde_json::{Map, Value};
 
 use super::schema::schema_of;
 use super::{
-    Error, ForgetRequest, HostsRequest, JobsRequest, ReadRequest, SearchRequest, SignalRequest, StartRequest,
-    TailRequest, WaitRequest, WriteRequest,
+    CommandRequest, Error, ForgetRequest, HostsRequest, JobsRequest, ReadRequest, SearchRequest,
+    SignalRequest, TailRequest, WaitRequest, WriteRequest,
 };
 
 /// The arguments of a call: an object of plain data, whose schema tells names, types and ranges.
@@ -34,7 +34,7 @@ macro_rules! plain_requests {
 }
 
 plain_requests!(
-    StartRequest,
+    CommandRequest,
     TailRequest,
     ReadRequest,
     SearchRequest,

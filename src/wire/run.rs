@@ -6,18 +6,18 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::clamp::Clamps;
-use super::lean::is_zero;
+use super::leave_out::is_zero;
 use super::request::parse;
 use super::schema::{merged, schema_of};
 use super::tail::{MOST_BYTES, MOST_LINES};
-use super::{Clamped, Error, Request, Service, Standing, StartRequest};
+use super::{Clamped, CommandRequest, Error, Request, Service, Standing};
 use crate::jobs::{Job, Stdin};
 
 /// Run a command and wait for its end.
 #[derive(Clone, Debug, Default)]
 pub struct RunRequest {
     /// What to run.
-    pub start: StartRequest,
+    pub start: CommandRequest,
     /// How to wait for it.
     pub options: RunOptions,
 }
@@ -39,7 +39,7 @@ pub struct RunOptions {
 impl RunRequest {
     /// A request to run `command` on `host`.
     pub fn new(host: impl Into<String>, command: impl Into<String>) -> Self {
-        Self { start: StartRequest::new(host, command), options: RunOptions::default() }
+        Self { start: CommandRequest::new(host, command), options: RunOptions::default() }
     }
 }
 
@@ -50,7 +50,7 @@ impl Request for RunRequest {
     }
 
     fn schema() -> Map<String, Value> {
-        merged(schema_of::<StartRequest>(), schema_of::<RunOptions>())
+        merged(schema_of::<CommandRequest>(), schema_of::<RunOptions>())
     }
 }
 

@@ -2,7 +2,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clamp::Clamps;
-use super::lean::is_zero;
+use super::leave_out::is_zero;
 use super::tail::{MOST_BYTES, regex};
 use super::{Clamped, Error, Service, StreamArg, StreamName};
 use crate::jobs::{Found, LineNo, Match, SearchQuery};

@@ -3,11 +3,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::{Error, JobState, Service, StartRequest};
+use super::{CommandRequest, Error, JobState, Service};
 use crate::jobs::Stdin;
 
 /// Start a command on a host.
-pub type SpawnRequest = StartRequest;
+pub type SpawnRequest = CommandRequest;
 
 /// A job that was started.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

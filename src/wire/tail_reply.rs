@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::lean::{is_false, is_one, is_zero};
+use super::leave_out::{is_false, is_one, is_zero};
 use super::{Clamped, Format, Standing};
 use crate::jobs::{Line, LineNo, ReturnedBecause, Stream, Tail, shown_end};
 

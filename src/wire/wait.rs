@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::clamp::Clamps;
 use super::jobs::shortened;
-use super::lean::is_false;
+use super::leave_out::is_false;
 use super::{Clamped, Error, JobEntry, Service, Standing};
 use crate::jobs::Job;
 

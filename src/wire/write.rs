@@ -7,7 +7,7 @@ use secrecy::zeroize::Zeroizing;
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
-use super::lean::is_false;
+use super::leave_out::is_false;
 use super::{Error, KeepArg, Service, TailReply, TailRequest};
 use crate::jobs::{Terminal, key_bytes};
 

@@ -5,9 +5,9 @@
 
 mod connect;
 mod error;
-mod host;
 mod limits;
 mod pool;
+mod queue;
 mod slot;
 
 pub use connect::{Connect, Pooled};

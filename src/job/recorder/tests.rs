@@ -25,13 +25,13 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(prelude: Prelude) -> Self {
+    fn new(prelude: Announcements) -> Self {
         let log = Log::new(RingLimits::default());
         Self { recorder: Recorder::new(prelude, DRAIN), log, now: Instant::now() }
     }
 
     fn plain() -> Self {
-        Self::new(Prelude::new(&Nonce::new(), 0))
+        Self::new(Announcements::new(&Nonce::new(), 0))
     }
 
     fn apply(&mut self, recorded: Recorded) -> Option<End> {
@@ -188,19 +188,19 @@ fn a_refused_exec_is_refused_and_nothing_else() {
 #[test]
 fn the_process_group_is_known_and_its_line_is_not_output() {
     let nonce = Nonce::new();
-    let mut scene = Scene::new(Prelude::new(&nonce, 1));
+    let mut scene = Scene::new(Announcements::new(&nonce, 1));
     let line = format!("{} 4711\nhello\n", nonce.as_str());
     for part in line.as_bytes().chunks(9) {
         scene.take(FarEvent::Data(Stream::Stdout, part.to_vec().into()));
     }
-    assert_eq!((scene.log.pgid(), scene.recorder.announcements()), (Some(4711), 1));
+    assert_eq!((scene.log.pgid(), scene.recorder.announced()), (Some(4711), 1));
     assert_eq!(scene.texts(), ["hello"]);
 }
 
 #[test]
 fn what_the_prelude_held_back_is_given_out_at_the_end() {
     for (end, lines) in [(FarEvent::Closed, ["sshjobs-"]), (FarEvent::Lost, ["sshjobs-"])] {
-        let mut scene = Scene::new(Prelude::new(&Nonce::new(), 1));
+        let mut scene = Scene::new(Announcements::new(&Nonce::new(), 1));
         scene.take(FarEvent::Data(Stream::Stdout, "sshjobs-".into()));
         scene.take(end);
         assert_eq!(scene.texts(), lines);

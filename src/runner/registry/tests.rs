@@ -6,6 +6,7 @@ use tokio::time::advance;
 use super::*;
 use crate::job::{Caller, Controls, Draft, FarEndError, JobSpec, Outcome, Signal};
 use crate::output::RingLimits;
+use crate::runner::Order;
 
 fn spec(command: &str) -> JobSpec {
     Draft::new("web1", command).try_into().unwrap()

@@ -2,16 +2,16 @@
 //!
 //! What a login needs to know it has from [`Secrets`], which remember what was right and let a [`Prompter`] ask a person.
 
-mod ask;
 mod key_file;
 mod login;
 mod offer;
 mod passwords;
+mod prompter;
 mod public_keys;
 mod secrets;
 mod signer;
 
-pub use ask::{Answer, Askpass, Prompter, Question};
+pub use prompter::{Answer, Askpass, Prompter, Question};
 pub use secrets::Secrets;
 
 pub(super) use login::Login;

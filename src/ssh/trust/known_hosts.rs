@@ -1,11 +1,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use russh::keys::ssh_key::public::KeyData;
-use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey};
+use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey, PublicKeyOrCertificate};
 
 use super::entry::{Entry, Marker, parse};
 use super::{CertificateFault, CertificateRules, HostName, KnownHostsError, Verdict};
+use crate::ssh::HostConfig;
 use crate::ssh::files::off_runtime;
 
 /// The entries of the known_hosts files that count for a host.
@@ -48,9 +50,24 @@ impl KnownHosts {
         self.entries.extend(parse(file, text));
     }
 
+    /// Judges what a configured host presents: a key or a certificate.
+    pub(crate) fn verdict_on(&self, host: &HostConfig, presented: &PublicKeyOrCertificate) -> Verdict {
+        let name = HostName::of(host);
+        match presented {
+            PublicKeyOrCertificate::PublicKey { key, .. } => self.verdict(&name, key),
+            PublicKeyOrCertificate::Certificate(certificate) => {
+                // A clock before 1970 makes every certificate one of the future.
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+                let signatures = host.ca_signature_algorithms.as_deref();
+                let rules = CertificateRules { now, shortest_rsa: host.shortest_rsa, signatures };
+                self.verdict_on_certificate(&name, certificate, rules)
+            }
+        }
+    }
+
     /// Judges `key` as presented by `host`.
     pub fn verdict(&self, host: &HostName, key: &PublicKey) -> Verdict {
-        self.under_each_name(host, |name| self.verdict_on(name, key))
+        self.under_each_name(host, |name| self.verdict_on_key(name, key))
     }
 
     /// Judges a certificate as presented by `host`.
@@ -74,7 +91,7 @@ impl KnownHosts {
                 true => CertificateFault::find(certificate, host.principal(), rules),
                 false => Some(CertificateFault::Foreign),
             };
-            match (self.verdict_on(name, &key), fault) {
+            match (self.verdict_on_key(name, &key), fault) {
                 (revoked @ Verdict::Revoked { .. }, _) => revoked,
                 (_, None) => Verdict::Known,
                 (Verdict::Unknown, Some(fault)) => Verdict::Uncertified(fault),
@@ -107,7 +124,7 @@ impl KnownHosts {
         Some(Verdict::Revoked { file: entry.file.clone(), line: entry.line })
     }
 
-    fn verdict_on(&self, name: &str, key: &PublicKey) -> Verdict {
+    fn verdict_on_key(&self, name: &str, key: &PublicKey) -> Verdict {
         if let Some(revoked) = self.revoked(name, key.key_data()) {
             return revoked;
         }

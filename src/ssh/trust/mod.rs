@@ -3,12 +3,11 @@
 //! [`KnownHosts`] gives a [`Verdict`] on a key or certificate, as ssh would or stricter; [`PresentedKey`] is a key that a person
 //! may add. `HostKeyCheck` lets a handshake go on only when the verdict allows it.
 
-mod callbacks;
 mod certificate;
 mod entry;
 mod error;
+mod host_key_check;
 mod host_name;
-mod judge;
 mod key;
 mod known_hosts;
 mod offer;
@@ -16,15 +15,15 @@ mod presented_key;
 mod proof;
 mod verdict;
 
-pub use callbacks::Negotiated;
 pub use certificate::{CertificateFault, CertificateRules};
 pub use error::{HostKeyError, KnownHostsError, TrustError};
+pub use host_key_check::Negotiated;
 pub use host_name::HostName;
 pub use known_hosts::KnownHosts;
 pub use presented_key::PresentedKey;
 pub use verdict::Verdict;
 
-pub(super) use callbacks::{HandshakeError, HostKeyCheck, KeyLook};
+pub(super) use host_key_check::{HandshakeError, HostKeyCheck, KeyLook};
 pub(super) use key::{copy, short_rsa};
 pub(super) use offer::host_keys_to_offer;
 pub(super) use proof::check_agreed;

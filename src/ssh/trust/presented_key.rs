@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use russh::keys::{HashAlg, PublicKey, PublicKeyOrCertificate};
 
-use super::judge::verdict_on;
 use super::key::fingerprint;
 use super::{HostKeyError, HostName, KnownHosts, KnownHostsError, TrustError, Verdict};
 use crate::ssh::HostConfig;
@@ -28,7 +27,7 @@ impl PresentedKey {
         presented: PublicKeyOrCertificate,
     ) -> Result<Self, KnownHostsError> {
         let known = KnownHosts::load(&host.known_hosts, &HostName::of(host)).await?;
-        let verdict = verdict_on(host, &known, &presented);
+        let verdict = known.verdict_on(host, &presented);
         Ok(Self { host: host.clone(), presented, verdict })
     }
 
@@ -78,7 +77,7 @@ impl PresentedKey {
         opened.lock().map_err(unwritable)?;
         // What was said about it before may have been changed by others.
         let known = KnownHosts::read(&self.host.known_hosts, &name).map_err(HostKeyError::from)?;
-        match verdict_on(&self.host, &known, &self.presented) {
+        match known.verdict_on(&self.host, &self.presented) {
             Verdict::Known => return Ok(file.clone()),
             Verdict::Unknown => {}
             verdict @ (Verdict::Changed { .. } | Verdict::Revoked { .. } | Verdict::Uncertified(_)) => {

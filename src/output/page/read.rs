@@ -1,5 +1,5 @@
 use super::walk::Walk;
-use super::{Budget, Keep, Looked, Page, PageLine, PageQuery, Ring, Scan};
+use crate::output::{Budget, Keep, Looked, Page, PageLine, PageQuery, Ring, Scan};
 
 impl Page {
     /// Reads a page.

@@ -11,7 +11,7 @@ use crate::jobs::{Command, Jobs, Stdin, Terminal};
 /// What a command is to be: the arguments that ssh_spawn and ssh_run share.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct StartRequest {
+pub struct CommandRequest {
     /// Host name from ssh_hosts.
     pub host: String,
     /// Shell command line.
@@ -57,7 +57,7 @@ pub struct StartRequest {
     pub idempotency_key: Option<String>,
 }
 
-impl StartRequest {
+impl CommandRequest {
     /// A request to run `command` on `host`.
     pub fn new(host: impl Into<String>, command: impl Into<String>) -> Self {
         Self { host: host.into(), command: command.into(), ..Self::default() }

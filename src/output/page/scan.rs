@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 
 use super::walk::Walk;
-use super::{Fetched, Keep, LineNo, Page, PageQuery, Render, Ring, Selection, Unit};
+use crate::output::{Fetched, Keep, LineNo, Page, PageQuery, Render, Ring, Selection, Unit};
 
 /// What was found out about a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,6 @@ use std::sync::{Arc, OnceLock};
 use russh::keys::{Algorithm, PublicKeyOrCertificate};
 use russh::{Names, client};
 
-use super::judge::verdict_on;
 use super::key::{copy, fingerprint, short_rsa};
 use super::{HostKeyError, HostName, KnownHosts, PresentedKey, TrustError, Verdict};
 use crate::output::printable;
@@ -60,7 +59,7 @@ impl HostKeyCheck {
             return Err(HostKeyError::TooShort { host: name.as_str().to_owned(), bits });
         }
         let is_certificate = matches!(presented, PublicKeyOrCertificate::Certificate(_));
-        let verdict = verdict_on(&self.host, &self.known, presented);
+        let verdict = self.known.verdict_on(&self.host, presented);
         if verdict == Verdict::Unknown && self.host.accept_new {
             let presented = Arc::new(PresentedKey::new(&self.host, copy(presented)).await?);
             let file = presented.trust().await.map_err(|error| match error {

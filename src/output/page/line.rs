@@ -1,4 +1,4 @@
-use super::{Line, LineNo, Render, Stream, Timestamp};
+use crate::output::{Line, LineNo, Render, Stream, Timestamp};
 
 /// One line, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ const RAW_FOR_ONE: usize = 16;
 
 impl PageLine {
     /// Renders a line.
-    pub(super) fn of(line: &Line<'_>, render: Render) -> Self {
+    pub(crate) fn of(line: &Line<'_>, render: Render) -> Self {
         Self {
             line_no: line.line_no,
             stream: line.stream,
@@ -31,7 +31,7 @@ impl PageLine {
     }
 
     /// What showing it costs. What was mostly escape sequences costs something as well: they had to be looked at.
-    pub(super) fn cost(&self, raw: &Line<'_>) -> usize {
+    pub(crate) fn cost(&self, raw: &Line<'_>) -> usize {
         self.text.len().max(raw.text.len() / RAW_FOR_ONE)
     }
 }

@@ -3,8 +3,8 @@ use std::time::Duration;
 
 use super::shared::Shared;
 use super::{SignalError, SpawnError};
-use crate::hosts::{HostRef, Link, PoolError, ask};
-use crate::job::{Job, LoginShell, Machine};
+use crate::hosts::{HostRef, Link, PoolError, run_short};
+use crate::job::{Job, LoginShell, MachineId};
 use crate::ssh::{ChannelError, ConnectError};
 
 /// Silence after which a connection is asked for a sign of life before a signal is sent over it: to learn soon that it is gone is worth a round trip.
@@ -14,7 +14,7 @@ const MOST_NEW: usize = 3;
 
 /// Runs a short script that is about a job, where the job runs: over its own connection, or, when that is gone, silent or held,
 /// over another that leads to the same machine in the same boot. Elsewhere its process numbers mean other processes.
-pub(super) async fn ask_about(
+pub(super) async fn run_on_machine(
     shared: &Shared,
     job: &Job,
     script: impl Fn(LoginShell) -> String,
@@ -25,7 +25,7 @@ pub(super) async fn ask_about(
     if let Some(link) = place.link.upgrade()
         && link.answers_after(BRIEF).await
     {
-        match ask_over(&link, &script, limit).await {
+        match run_over(&link, &script, limit).await {
             // It has no place for another channel, or has just died.
             Err(ChannelError::OpenRefused | ChannelError::ConnectionLost) => {}
             asked => return asked.map_err(|source| failed(host, source)),
@@ -36,7 +36,7 @@ pub(super) async fn ask_about(
         // Better that output is lost than that nothing can be ended.
         job.let_go();
         own.connection.hold(false);
-        return ask_over(&own, &script, limit).await.map_err(|source| failed(host, source));
+        return run_over(&own, &script, limit).await.map_err(|source| failed(host, source));
     }
     answer
 }
@@ -44,7 +44,7 @@ pub(super) async fn ask_about(
 async fn elsewhere(
     shared: &Shared,
     host: &HostRef,
-    machine: Option<&Machine>,
+    machine: Option<&MachineId>,
     (script, limit): (&impl Fn(LoginShell) -> String, Duration),
 ) -> Result<String, SignalError> {
     let other = |why| SignalError::OtherMachine { host: host.name.clone(), why };
@@ -62,7 +62,7 @@ async fn elsewhere(
         if !is_there(lease.connection()) || !lease.connection().answers_after(BRIEF).await {
             continue;
         }
-        match ask_over(lease.connection(), script, limit).await {
+        match run_over(lease.connection(), script, limit).await {
             Err(ChannelError::OpenRefused | ChannelError::ConnectionLost) => {}
             asked => return asked.map_err(|source| failed(host, source)),
         }
@@ -70,12 +70,12 @@ async fn elsewhere(
     Err(other("has been restarted, or another machine answers to its name"))
 }
 
-async fn ask_over(
+async fn run_over(
     link: &Link,
     script: &impl Fn(LoginShell) -> String,
     limit: Duration,
 ) -> Result<String, ChannelError> {
-    ask(link.open().await?.channel, &script(link.shell), limit).await
+    run_short(link.open().await?.channel, &script(link.shell), limit).await
 }
 
 fn failed(host: &HostRef, source: ChannelError) -> SignalError {

@@ -1,20 +1,9 @@
-use std::fmt::Write;
+use secrecy::SecretString;
 
-use secrecy::{ExposeSecret, SecretString};
-
-use super::machine::TELL_MACHINE;
-use super::{JobSpec, Nonce};
-
-/// What runs the exec string on a host, as far as it matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoginShell {
-    /// A POSIX shell: a job's prelude goes into its own command line, which costs nothing.
-    Posix,
-    /// Another shell that can start `/bin/sh` (csh, fish): the prelude runs there, the command in the login shell.
-    Foreign,
-    /// A forced command, a router, a restricted shell: it gets the bare command and nothing else.
-    Bare,
-}
+use super::machine_id::TELL_MACHINE;
+use super::prelude::{env_header, prelude};
+use super::shell::{for_shell, quote};
+use super::{JobSpec, LoginShell, Nonce};
 
 /// Why a job can't be run as asked on a host.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -109,96 +98,11 @@ pub fn shell_probes(nonce: &Nonce) -> [(String, LoginShell); 2] {
     ]
 }
 
-/// Quotes `text` for a POSIX shell: single quotes, in which nothing has a meaning.
-fn quote(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
-/// A POSIX shell script as an exec string for a host with this login shell.
-pub(super) fn for_shell(script: String, shell: LoginShell) -> String {
-    match shell {
-        LoginShell::Posix | LoginShell::Bare => script,
-        LoginShell::Foreign => format!("exec /bin/sh -c 'eval \"$(printf %b \"{}\")\"'", inert(&script)),
-    }
-}
-
-/// `text` in characters that mean the same to every shell, as printf's `%b` reads it. Quotes alone won't do: in csh `!` and
-/// newlines keep their meaning in them, in fish backslashes do.
-fn inert(text: &str) -> String {
-    let mut inert = String::with_capacity(text.len() * 2);
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z'
-            | b'A'..=b'Z'
-            | b'0'..=b'9'
-            | b' '
-            | b'_'
-            | b'.'
-            | b','
-            | b'/'
-            | b':'
-            | b'='
-            | b'+'
-            | b'-' => {
-                inert.push(char::from(byte));
-            }
-            other => write!(inert, "\\0{other:03o}").expect("a string takes all"),
-        }
-    }
-    inert
-}
-
-/// One line: announce the process group, mark the environment, go to the directory, read the variables.
-fn prelude(spec: &JobSpec, nonce: &Nonce, header: Option<&SecretString>) -> String {
-    let word = nonce.as_str();
-    let mut line = format!("SSHJOBS_JOB={word}; export SSHJOBS_JOB");
-    // A terminal would show the values, and take some of their characters for keys.
-    let quiet_terminal = header.is_some() && spec.terminal.is_some();
-    if quiet_terminal {
-        line.push_str("; sshjobs_tty=$(stty -g) && stty raw -echo || exit 125");
-    }
-    write!(line, "; echo {word} $$").expect("a string takes all");
-    if let Some(directory) = spec.cwd.as_deref().map(from_home) {
-        // `CDPATH=` keeps cd silent and literal.
-        write!(line, "; CDPATH= cd -- {} || exit 125", quote(directory)).expect("a string takes all");
-    }
-    if let Some(header) = header {
-        let count = header.expose_secret().len();
-        write!(
-            line,
-            "; sshjobs_env=$(dd bs=1 count={count} 2>/dev/null) && eval \"$sshjobs_env\" || exit 125; unset sshjobs_env"
-        )
-        .expect("a string takes all");
-    }
-    if quiet_terminal {
-        write!(line, "; stty \"$sshjobs_tty\"; unset sshjobs_tty; echo {word} $$")
-            .expect("a string takes all");
-    }
-    line
-}
-
-/// A command starts in the home directory, so what `~` stands for is there already.
-fn from_home(directory: &str) -> &str {
-    match directory.strip_prefix("~/") {
-        Some("") => ".",
-        Some(rest) => rest,
-        None if directory == "~" => ".",
-        None => directory,
-    }
-}
-
-fn env_header(spec: &JobSpec) -> Option<SecretString> {
-    if spec.env.is_empty() {
-        return None;
-    }
-    let exports =
-        spec.env.iter().map(|(name, value)| format!("export {name}={}\n", quote(value.expose_secret())));
-    Some(exports.collect::<String>().into())
-}
-
 #[cfg(test)]
 mod tests {
     use std::process::{Command, Stdio};
+
+    use secrecy::ExposeSecret;
 
     use super::*;
     use crate::job::Draft;
@@ -284,11 +188,6 @@ mod tests {
         let nonce = Nonce::new();
         let plan = ExecPlan::new(&spec("if ((("), LoginShell::Posix, nonce.clone()).unwrap();
         assert!(run("/bin/sh", &plan, "").0.starts_with(nonce.as_str()));
-    }
-
-    #[test]
-    fn home_is_where_a_command_starts() {
-        assert_eq!(["~", "~/", "~/a b", "~user", "/x"].map(from_home), [".", ".", "a b", "~user", "/x"]);
     }
 
     #[test]

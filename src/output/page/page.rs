@@ -1,6 +1,6 @@
-use super::{LineNo, PageLine};
+use crate::output::{LineNo, PageLine};
 
-/// The answer to a [`PageQuery`](super::PageQuery).
+/// The answer to a [`PageQuery`](crate::output::PageQuery).
 ///
 /// The same query gives the same page until eviction: reading changes nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-use super::{LineNo, Render, Selection};
+use crate::output::{LineNo, Render, Selection};
 
 /// Which lines a page keeps when there are more than it may hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

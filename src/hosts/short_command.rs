@@ -10,12 +10,12 @@ const ANSWER_LIMIT: usize = 64 << 10;
 /// Runs a short command of our own and returns what it printed, within `limit`. When the caller goes away it still comes to its
 /// end, so that the channel is closed.
 #[expect(clippy::disallowed_methods, reason = "it outlives its caller on purpose, and is bounded in time")]
-pub async fn ask(channel: Channel, command: &str, limit: Duration) -> Result<String, ChannelError> {
-    let asking = tokio::spawn(ask_to_the_end(channel, command.to_owned(), limit));
+pub async fn run_short(channel: Channel, command: &str, limit: Duration) -> Result<String, ChannelError> {
+    let asking = tokio::spawn(run_to_the_end(channel, command.to_owned(), limit));
     asking.await.unwrap_or(Err(ChannelError::ConnectionLost))
 }
 
-async fn ask_to_the_end(channel: Channel, command: String, limit: Duration) -> Result<String, ChannelError> {
+async fn run_to_the_end(channel: Channel, command: String, limit: Duration) -> Result<String, ChannelError> {
     let (mut reader, writer) = channel.exec(&command).await?;
     writer.eof().await?;
     let mut answer = Vec::new();

@@ -1,4 +1,4 @@
-use super::{LineNo, PageLine, Render, Ring, Selection};
+use crate::output::{LineNo, PageLine, Render, Ring, Selection};
 
 /// A line that was taken out of the ring to be looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -6,17 +6,17 @@ pub struct Fetched {
     /// The line.
     pub line: PageLine,
     /// Lines before it that are gone.
-    pub(super) gone: u64,
+    pub(in crate::output) gone: u64,
     /// What showing it costs of a budget of bytes.
-    pub(super) cost: usize,
+    pub(in crate::output) cost: usize,
 }
 
 /// How far somebody has come who goes through the kept lines of a selection, and what was gone when he came.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Walk {
-    pub(super) selection: Selection,
-    pub(super) cursor: LineNo,
-    pub(super) dropped: u64,
+pub(in crate::output) struct Walk {
+    pub(in crate::output) selection: Selection,
+    pub(in crate::output) cursor: LineNo,
+    pub(in crate::output) dropped: u64,
 }
 
 /// Bytes of output that are fetched at a time, about.
@@ -25,12 +25,12 @@ const PIECE_BYTES: usize = 64 << 10;
 const PIECE_LINES: usize = 1024;
 
 impl Walk {
-    pub(super) fn new(cursor: LineNo, selection: Selection) -> Self {
+    pub(in crate::output) fn new(cursor: LineNo, selection: Selection) -> Self {
         Self { selection, cursor, dropped: 0 }
     }
 
     /// The next lines, at most `most` of them. The walk goes on only when they are [passed](Self::pass).
-    pub(super) fn peek(self, ring: &Ring, most: usize, render: Render) -> Vec<Fetched> {
+    pub(in crate::output) fn peek(self, ring: &Ring, most: usize, render: Render) -> Vec<Fetched> {
         let (mut room, mut before) = (PIECE_BYTES, self.cursor);
         let lines = ring.lines_after(self.cursor, self.selection).take(most);
         let piece = lines.take_while(|line| {
@@ -53,17 +53,17 @@ impl Walk {
         fetched
     }
 
-    pub(super) fn pass(&mut self, fetched: &Fetched) {
+    pub(in crate::output) fn pass(&mut self, fetched: &Fetched) {
         self.pass_line(fetched.line.line_no, fetched.gone);
     }
 
-    pub(super) fn pass_line(&mut self, line_no: LineNo, gone: u64) {
+    pub(in crate::output) fn pass_line(&mut self, line_no: LineNo, gone: u64) {
         self.dropped += gone;
         self.cursor = line_no;
     }
 
     /// Lines that are gone between where it stands and the next kept line.
-    pub(super) fn gone_before(&self, ring: &Ring, next: LineNo) -> u64 {
+    pub(in crate::output) fn gone_before(&self, ring: &Ring, next: LineNo) -> u64 {
         match self.selection {
             Selection::Both => next.since(self.cursor.next()),
             // What is gone of one stream lies before all that is kept of it.
@@ -72,7 +72,7 @@ impl Walk {
     }
 
     /// Passes what is gone at the end, when no kept line is left.
-    pub(super) fn pass_the_gone(&mut self, ring: &Ring) {
+    pub(in crate::output) fn pass_the_gone(&mut self, ring: &Ring) {
         let (gone, last) = match self.selection {
             Selection::Both => (ring.newest().since(self.cursor), ring.newest()),
             Selection::Only(_) => ring.dropped_after(self.cursor, self.selection),

@@ -1,7 +1,7 @@
 /// A machine, or container, from one start to the next: what two connections to one name must show before the process numbers
 /// seen over one of them mean anything over the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Machine {
+pub struct MachineId {
     boot_id: String,
     /// When process 1 was started, in clock ticks since the boot: tells the starts of a container.
     init_started: u64,
@@ -9,13 +9,13 @@ pub struct Machine {
     pid_namespace: String,
 }
 
-/// A shell command that tells all of it on one line. Where there is no `/proc` it prints less, and that is no [`Machine`].
+/// A shell command that tells all of it on one line. Where there is no `/proc` it prints less, and that is no [`MachineId`].
 pub(super) const TELL_MACHINE: &str = r#"{ sshjobs_boot= sshjobs_init=; { read -r sshjobs_boot </proc/sys/kernel/random/boot_id; read -r sshjobs_init </proc/1/stat; } 2>/dev/null; echo "sshjobs-machine:$sshjobs_boot $(readlink /proc/self/ns/pid 2>/dev/null) ${sshjobs_init##*) }"; }"#;
 
 /// Where a process's start stands behind its name in `/proc/PID/stat`, as proc(5) counts from the state (3) to starttime (22).
 const STARTTIME: usize = 22 - 3;
 
-impl Machine {
+impl MachineId {
     /// Finds the machine in what a login shell printed. None when the host does not tell all of it.
     pub fn parse(stdout: &str) -> Option<Self> {
         let mut words =
@@ -40,8 +40,8 @@ mod tests {
 
     #[test]
     fn a_machine_is_itself_however_often_it_is_asked() {
-        let machine = Machine::parse(&told()).expect("this machine has /proc");
-        assert_eq!(Machine::parse(&told()), Some(machine));
+        let machine = MachineId::parse(&told()).expect("this machine has /proc");
+        assert_eq!(MachineId::parse(&told()), Some(machine));
     }
 
     #[test]
@@ -49,8 +49,8 @@ mod tests {
         let whole = told();
         for cut in 0..whole.trim_end().rsplit_once(' ').unwrap().0.len() / 2 {
             let less: String = whole.chars().take(cut).collect();
-            assert_eq!(Machine::parse(&less), None, "{less:?}");
+            assert_eq!(MachineId::parse(&less), None, "{less:?}");
         }
-        assert_eq!(Machine::parse("sshjobs-machine:   \n"), None);
+        assert_eq!(MachineId::parse("sshjobs-machine:   \n"), None);
     }
 }

@@ -1,0 +1,51 @@
+use std::fmt::Write;
+
+/// What runs the exec string on a host, as far as it matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginShell {
+    /// A POSIX shell: a job's prelude goes into its own command line, which costs nothing.
+    Posix,
+    /// Another shell that can start `/bin/sh` (csh, fish): the prelude runs there, the command in the login shell.
+    Foreign,
+    /// A forced command, a router, a restricted shell: it gets the bare command and nothing else.
+    Bare,
+}
+
+/// Quotes `text` for a POSIX shell: single quotes, in which nothing has a meaning.
+pub(super) fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// A POSIX shell script as an exec string for a host with this login shell.
+pub(super) fn for_shell(script: String, shell: LoginShell) -> String {
+    match shell {
+        LoginShell::Posix | LoginShell::Bare => script,
+        LoginShell::Foreign => format!("exec /bin/sh -c 'eval \"$(printf %b \"{}\")\"'", inert(&script)),
+    }
+}
+
+/// `text` in characters that mean the same to every shell, as printf's `%b` reads it. Quotes alone won't do: in csh `!` and
+/// newlines keep their meaning in them, in fish backslashes do.
+fn inert(text: &str) -> String {
+    let mut inert = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z'
+            | b'A'..=b'Z'
+            | b'0'..=b'9'
+            | b' '
+            | b'_'
+            | b'.'
+            | b','
+            | b'/'
+            | b':'
+            | b'='
+            | b'+'
+            | b'-' => {
+                inert.push(char::from(byte));
+            }
+            other => write!(inert, "\\0{other:03o}").expect("a string takes all"),
+        }
+    }
+    inert
+}

@@ -1,0 +1,37 @@
+use super::track::{LineEnd, Track};
+use super::{Ring, Stream, Timestamp};
+
+impl Ring {
+    /// Cuts the line that has no end before `until` until what is left is not too long.
+    pub(super) fn cut_overlong(&mut self, stream: Stream, until: u64, at: Timestamp) {
+        let max = self.limits.line_bytes;
+        while until - self.track(stream).open() > max as u64 {
+            let end = self.track(stream).cut_position(max);
+            self.close_line(stream, (end, LineEnd::Cut), at);
+        }
+    }
+}
+
+impl Track {
+    /// Where to cut the unfinished line so that at most `max` bytes go and no UTF-8 sequence is divided.
+    fn cut_position(&self, max: usize) -> u64 {
+        let limit = self.open() + max as u64;
+        let sequence = (1..=3.min(max as u64 - 1))
+            .map(|back| limit - back)
+            .find(|&at| self.bytes[self.index(at)] & 0b1100_0000 != 0b1000_0000);
+        match sequence {
+            Some(lead) if lead + utf8_len(self.bytes[self.index(lead)]) > limit => lead,
+            Some(_) | None => limit,
+        }
+    }
+}
+
+/// Length in bytes of the UTF-8 sequence that starts with `lead`.
+fn utf8_len(lead: u8) -> u64 {
+    match lead {
+        0xF0..=0xF7 => 4,
+        0xE0..=0xEF => 3,
+        0xC0..=0xDF => 2,
+        _ => 1,
+    }
+}

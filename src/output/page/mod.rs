@@ -1,0 +1,19 @@
+//! Reads from a cursor: a page of lines within a budget.
+//!
+//! [`Page::read`] is the usual read; a [`Scan`] makes the same page in bounded pieces, so that lines can be looked at while
+//! nobody who appends has to wait for that.
+
+mod line;
+mod page;
+mod query;
+mod read;
+mod scan;
+mod walk;
+
+pub use line::PageLine;
+pub use page::Page;
+pub use query::{Keep, PageQuery};
+pub use scan::{Looked, Scan};
+pub use walk::Fetched;
+
+pub(super) use walk::Walk;

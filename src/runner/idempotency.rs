@@ -1,0 +1,25 @@
+use std::sync::Arc;
+
+use super::registry::{Entry, Registry};
+use super::{Key, Order, SpawnError};
+use crate::job::{Job, JobId};
+
+impl Registry {
+    /// The job that the order's key was used for, if that asked for the same; an error when the job is no longer kept.
+    pub(super) fn by_key(&self, order: &Order) -> Result<Option<Arc<Job>>, SpawnError> {
+        let Some(id) = order.key.as_ref().and_then(|key| self.by_key.get(key)) else { return Ok(None) };
+        match (self.jobs.get(id), self.graves.get(id)) {
+            (Some(Entry { job, .. }), _) if job.spec.is_same(&order.spec) => Ok(Some(Arc::clone(job))),
+            (None, Some(grave)) if grave.spec == order.spec.hash_with(&self.hashing) => {
+                Err(SpawnError::Expired(Box::new(grave.tombstone.clone())))
+            }
+            (None, None) => Ok(None),
+            _ => Err(SpawnError::KeyReused),
+        }
+    }
+
+    /// Whether a key still stands for this job: not when the job could not be started.
+    pub(super) fn is_named_by(&self, id: &JobId, key: Option<&Key>) -> bool {
+        key.and_then(|key| self.by_key.get(key)) == Some(id)
+    }
+}
