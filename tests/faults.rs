@@ -714,3 +714,33 @@ async fn a_login_has_one_limit_however_long_each_of_its_steps_takes() {
     assert_eq!(error.code, Code::Timeout, "{error}");
     assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
 }
+
+#[tokio::test]
+async fn a_named_reader_whose_call_is_given_up_while_the_host_is_looked_at_has_lost_nothing() {
+    let sshd = Sshd::start().await;
+    let service = started(&sshd);
+    let job = spawn(&service, "echo one; echo two; printf 'Password: '; read word").await;
+    let prompt = TailRequest { until: Some("Password".to_owned()), ..TailRequest::new(&job, 0, 5000) };
+    service.tail(prompt).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    sshd.freeze();
+    let read =
+        || TailRequest { since_line_no: None, reader: Some("me".to_owned()), ..TailRequest::new(&job, 0, 0) };
+    let given_up = tokio::time::timeout(Duration::from_millis(600), service.tail(read())).await;
+    assert!(given_up.is_err(), "the host was not asked whether the job reads");
+    sshd.thaw();
+    assert_eq!(service.tail(read()).await.unwrap().lines.unwrap(), ["one", "two"]);
+    assert!(service.tail(read()).await.unwrap().lines.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn whoever_corrects_ssh_config_after_a_failure_need_not_wait() {
+    let sshd = Sshd::start().await;
+    let right = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    let port = format!("Port {}", sshd.port());
+    std::fs::write(sshd.ssh_config(), right.replace(&port, "Port 1")).unwrap();
+    let service = started(&sshd);
+    assert_eq!(run(&service, "true").await.unwrap_err().code, Code::Unreachable);
+    std::fs::write(sshd.ssh_config(), right).unwrap();
+    assert_eq!(run(&service, "echo there").await.unwrap().head, ["there"]);
+}

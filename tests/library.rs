@@ -118,3 +118,17 @@ async fn dropping_a_wait_ends_no_job_and_a_job_is_talked_to_until_it_is_forgotte
     assert!(matches!(jobs.job(job.id()), Err(Error::Expired(_))));
     jobs.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_shutdown_ends_every_wait_also_where_the_host_does_not_answer() {
+    let sshd = Sshd::start().await;
+    let jobs = jobs(&sshd, Limits::default());
+    let job = jobs.command(HOST, "cat").spawn().await.unwrap();
+    let waiting = job.clone();
+    let waiting = async move { waiting.wait().await };
+    sshd.freeze();
+    let (outcome, ()) = tokio::join!(tokio::time::timeout(3 * SOON, waiting), jobs.shutdown());
+    sshd.thaw();
+    assert_eq!(outcome.unwrap(), Outcome::Lost(None));
+    assert!(job.lines().next().await.is_none());
+}

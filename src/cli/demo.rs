@@ -4,7 +4,7 @@ use std::time::Duration;
 use super::exit::colours;
 use super::{DemoArgs, Exit, report};
 use crate::jobs::{Demo, printable};
-use crate::wire::{Error, Service, TailReply, TailRequest};
+use crate::wire::{Error, Service, Standing, TailReply, TailRequest};
 
 /// A build that takes its time, warns, asks nothing and succeeds.
 const COMMAND: &str = "\
@@ -39,7 +39,8 @@ async fn show(command: String) -> Result<Exit, Error> {
     // A command that has ended already has no stdin.
     job.close_stdin(STDIN_TIMEOUT).await.ok();
     let id = job.id().to_owned();
-    say(&format!("ssh_spawn started job {id}. Following it with ssh_tail:\n"));
+    let state = Standing::of(&job.status().phase).state.as_str();
+    say(&format!("ssh_spawn started job {id} ({state}). Following it with ssh_tail:\n"));
     let service = Service::over(demo.jobs.clone());
     let mut cursor = 0;
     loop {

@@ -108,6 +108,11 @@ impl HostBook {
         nearest(name, names.keys().map(String::as_str)).map(str::to_owned)
     }
 
+    /// Looks a name up anew next time: what it stood for was of no use.
+    pub fn forget(&self, name: &str) {
+        lock(&self.resolved).remove(name);
+    }
+
     /// What a name stands for now, or stood for two seconds ago at most.
     pub async fn resolve(&self, name: &str) -> Result<HostConfig, ConnectError> {
         if let Some(host) = self.given.get(name) {

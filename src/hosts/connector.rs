@@ -36,6 +36,12 @@ struct Known {
     failure: Option<(Instant, Arc<ConnectError>)>,
 }
 
+impl Known {
+    fn is_live(&self) -> bool {
+        self.connection.strong_count() > 0
+    }
+}
+
 impl Connector {
     /// A connector on which the local caller's logins ask `prompter`.
     pub(super) fn asking(prompter: Option<Arc<dyn Prompter>>) -> Self {
@@ -128,6 +134,10 @@ impl Connector {
         Box::pin(async move {
             let entry = {
                 let mut jumps = lock(&self.jumps);
+                // Those that nobody uses any more must not pile up.
+                jumps.retain(|_, entry| {
+                    Arc::strong_count(entry) > 1 || entry.try_lock().is_ok_and(|known| known.is_live())
+                });
                 Arc::clone(jumps.entry((caller.clone(), host.clone())).or_default())
             };
             let came = Instant::now();

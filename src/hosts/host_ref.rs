@@ -2,7 +2,8 @@ use std::fmt;
 
 use crate::job::{Caller, Job};
 
-/// A host as one caller reaches it: with that caller's secrets, over connections of its own.
+/// A host as one caller reaches it: over connections of its own, with what it answered when a login asked. What the
+/// configuration says of logins holds for all callers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostRef {
     /// Who.

@@ -51,7 +51,8 @@ impl Hosts {
     /// Asks a host for its key, without logging in to it. Jump hosts on the way must be known, and are logged in to.
     pub async fn look_at_key(&self, host: &HostRef) -> Result<PresentedKey, ConnectError> {
         let config = self.book.resolve(&host.name).await?;
-        self.pool.connect().connector.look_at_key(&host.caller, &config).await
+        let looked = self.pool.connect().connector.look_at_key(&host.caller, &config).await;
+        looked.inspect_err(|_| self.book.forget(&host.name))
     }
 
     /// Gives up connections that have been idle for too long.

@@ -20,7 +20,9 @@ impl Connect for Linker {
 
     async fn connect(&self, host: &HostRef) -> Result<Arc<Link>, ConnectError> {
         let config = self.book.resolve(&host.name).await?;
-        let connection = self.connector.connect(&host.caller, &config).await?;
+        let connected = self.connector.connect(&host.caller, &config).await;
+        // Whoever corrects ssh_config after a failure need not wait.
+        let connection = connected.inspect_err(|_| self.book.forget(&host.name))?;
         let limit = config.connect_timeout * 2;
         let (shell, machine) =
             timeout(limit, login_shell(&connection)).await.unwrap_or((LoginShell::Bare, None));

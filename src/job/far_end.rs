@@ -10,7 +10,7 @@ use crate::output::Stream;
 ///
 /// A channel of an attached job is one; a script of a test another.
 pub trait FarEnd: Send {
-    /// The next event. After [`FarEvent::Closed`], [`FarEvent::Lost`] and [`FarEvent::Detached`] nothing more is asked for.
+    /// The next event. After the [last one](FarEvent::is_last) nothing more is asked for.
     ///
     /// Cancel safe. Must be called without delay: events nobody takes may hold up other jobs.
     fn next(&mut self) -> impl Future<Output = FarEvent> + Send;
@@ -35,6 +35,13 @@ pub enum FarEvent {
     Lost,
     /// The way to the host is given up; the job goes on there, and can be found again.
     Detached,
+}
+
+impl FarEvent {
+    /// Whether no event follows.
+    pub fn is_last(&self) -> bool {
+        matches!(self, Self::Closed | Self::Lost | Self::Detached)
+    }
 }
 
 /// What can be done to a job at its far end. Every call is bounded in time, but for [`write`](Self::write).

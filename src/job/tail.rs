@@ -165,6 +165,11 @@ impl<'a> Waiter<'a> {
     }
 
     /// What there is to say at this moment.
+    ///
+    /// It is called under the lock of the log, with what [`look`](Self::look) found out before. Between the two the log may have
+    /// grown: then patterns have not been looked for in what is new, and the answer is [`Glanced::More`] as long as there is time.
+    /// First it is decided whether to answer, then why, from the strongest reason to the weakest: a match, the end, a full page
+    /// or a line, silence, and the time limit last, so that a call whose time runs out with an answer at hand gives that.
     pub(super) fn glance(&mut self, log: &Log) -> Glanced {
         let now = Instant::now();
         let is_new = log.ring().lines_after(self.query.cursor, self.query.selection).next().is_some();

@@ -40,7 +40,7 @@ impl Follow {
         let mut positions = self.positions;
         let Chunk { stdout, stderr, dropped_bytes, at_end } = self.job.job.follow(&mut positions).await;
         self.positions = positions;
-        let outcome = if at_end { Some(self.job.job.outcome().await) } else { None };
+        let outcome = if at_end { self.job.job.read_log(|log| log.outcome().cloned()) } else { None };
         Output { stdout, stderr, dropped_bytes, outcome }
     }
 }

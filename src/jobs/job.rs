@@ -6,7 +6,7 @@ use super::door::{Door, Inside, Verb};
 use super::{Error, Excerpt, LineNo, Outcome, PageQuery, ReadQuery, Reading, Selection, Signal, Status};
 use crate::job;
 use crate::output::{Keep, Page};
-use crate::runner::SignalReport;
+use crate::runner::{SignalError, SignalReport};
 
 /// A job: one run of one command. A cheap handle; dropping it ends nothing.
 #[derive(Clone)]
@@ -140,16 +140,19 @@ impl Job {
         Ok(self.enter(Verb::Signal).runner.signal(&self.job, signal, grace).await?)
     }
 
-    /// Kills it, if it still runs, and waits for its end.
+    /// Kills it, if it still runs, and waits for its end, at most five seconds.
     ///
     /// # Errors
-    /// [`Error::Signal`] when the host can't be reached for it.
+    /// [`Error::Signal`] when the host can't be reached for it, [`Error::StillRunning`] when its end has not come.
     pub async fn kill(&self) -> Result<(), Error> {
-        if !self.is_over() {
-            self.signal(Signal::KILL, None).await?;
-            self.wait_within(END_SEEN).await;
+        if self.is_over() {
+            return Ok(());
         }
-        Ok(())
+        match self.signal(Signal::KILL, None).await {
+            Ok(_) | Err(Error::Signal(SignalError::JobEnded)) => {}
+            Err(error) => return Err(error),
+        }
+        if self.wait_within(END_SEEN).await { Ok(()) } else { Err(Error::StillRunning(self.job.id.clone())) }
     }
 
     /// Gives up a finished job and its output; returns how many lines and bytes went.

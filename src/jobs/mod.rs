@@ -1,29 +1,29 @@
 //! Floor 5: the library. Jobs on remote hosts, as a program in Rust handles them.
 //!
-//! [`Jobs`] starts a [`Command`] and gives a [`Job`], whose output comes as [`Lines`], whose end is an [`Outcome`]:
+//! [`Jobs`] builds a [`Command`], whose [`spawn`](Command::spawn) gives a [`Job`]. Its output comes as [`Lines`], a stream, or
+//! byte by byte as [`Follow`]; its end is an [`Outcome`]:
 //!
 //! ```
-//! use sshjobs::jobs::{Demo, Error};
+//! # use sshjobs::jobs::{Demo, Error};
+//! use std::time::Duration;
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Error> {
-//! // An SSH server inside this process; `Jobs::new` takes the hosts of ssh_config instead.
-//! let demo = Demo::start().await?;
-//! let job = demo.jobs.command(Demo::HOST, "echo one; echo two >&2; exit 3").spawn().await?;
-//! let mut lines = job.lines();
-//! while let Some(line) = lines.next().await {
-//!     let line = line.expect("nothing was evicted");
-//!     println!("{:?} {}: {}", line.stream, line.line_no.value(), line.text);
-//! }
-//! let outcome = job.wait().await;
-//! assert_eq!(outcome.exit_status(), Some(3));
-//! demo.jobs.shutdown().await;
+//! # let demo = Demo::start().await?;
+//! # let (jobs, host) = (&demo.jobs, Demo::HOST);
+//! let job = jobs.command(host, "read name; echo \"hello $name\"").timeout(Duration::from_secs(10)).spawn().await?;
+//! job.write(b"world\n", Duration::from_secs(1)).await?;
+//! let first = job.lines().next().await.expect("it prints a line").expect("which is kept");
+//! assert_eq!(first.text, "hello world");
+//! assert!(job.wait().await.is_success());
+//! # jobs.shutdown().await;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! Any number of readers follow a job, each at its own pace: reading changes nothing. What was evicted before it was read is
-//! counted, never passed over in silence. Dropping a future ends the wait, never the job; [`Jobs::shutdown`] ends the jobs.
+//! Any number of readers follow a job, each at its own pace: reading changes nothing. [`Job::tail`] reads a page behind a cursor
+//! and waits for a line, a pattern or silence; [`Job::read`] looks up a part by its position, [`Job::search`] by a pattern.
+//! Dropping a future ends the wait, never the job; [`Jobs::shutdown`] ends the jobs.
 //!
 //! Every verb goes through one door, where it is decided what a [`Caller`] may do.
 

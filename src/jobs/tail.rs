@@ -16,7 +16,9 @@ impl Job {
     }
 
     /// The same behind a cursor that is kept here under the caller's and the reader's name, and moved on: no line is given out
-    /// twice under one name. With `from` the cursor is put there first. Cancelling moves nothing.
+    /// twice under one name. Also tells whether the job [awaits input](Self::awaits_input), found out before the cursor moves.
+    ///
+    /// With `from` the cursor is put there at once, and stays there. Cancelling moves it no further, so no line is lost.
     ///
     /// # Errors
     /// As [`tail`](Self::tail), and [`Error::TooManyCursors`].
@@ -25,7 +27,7 @@ impl Job {
         reader: &str,
         from: Option<LineNo>,
         (query, wait): (&PageQuery, &Wait),
-    ) -> Result<Tail, Error> {
+    ) -> Result<(Tail, bool), Error> {
         self.enter(Verb::Tail);
         let (name, cursors) = ((self.door.caller().clone(), reader.to_owned()), &self.job.cursors);
         if let Some(from) = from {
@@ -37,10 +39,11 @@ impl Job {
             let patience = deadline.saturating_duration_since(Instant::now());
             let wait = Wait { patience, ..wait.clone() };
             let tail = self.job.tail(&PageQuery { cursor, ..*query }, &wait).await?;
+            let awaits_input = self.awaits_input(query.selection).await;
             // The cursor moves last: a call that is cancelled has taken nothing. One with the same name may have been
             // faster; then it is for us to read on.
             if cursors.advance(&name, cursor, tail.page.last_line_no)? {
-                return Ok(tail);
+                return Ok((tail, awaits_input));
             }
         }
     }

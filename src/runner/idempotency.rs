@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use super::registry::{Entry, Registry};
-use super::{Key, Order, SpawnError};
-use crate::job::{Job, JobId};
+use super::{Order, SpawnError};
+use crate::job::Job;
 
 impl Registry {
     /// The job that the order's key was used for, if that asked for the same; an error when the job is no longer kept.
@@ -16,10 +16,5 @@ impl Registry {
             (None, None) => Ok(None),
             _ => Err(SpawnError::KeyReused),
         }
-    }
-
-    /// Whether a key still stands for this job: not when the job could not be started.
-    pub(super) fn is_named_by(&self, id: &JobId, key: Option<&Key>) -> bool {
-        key.and_then(|key| self.by_key.get(key)) == Some(id)
     }
 }

@@ -25,11 +25,13 @@ pub(super) struct Recording<F> {
     recorder: Recorder,
     /// Announcements of the job's process group so far.
     announced: watch::Sender<u32>,
+    /// The far end has said that nothing more will come.
+    is_closed: bool,
 }
 
 impl<F: FarEnd> Recording<F> {
     pub(super) fn new(far_end: F, job: Arc<Job>, recorder: Recorder) -> Self {
-        Self { far_end, job, recorder, announced: watch::Sender::new(0) }
+        Self { far_end, job, recorder, announced: watch::Sender::new(0), is_closed: false }
     }
 
     /// Announcements of the job's process group so far.
@@ -41,7 +43,10 @@ impl<F: FarEnd> Recording<F> {
     async fn run(&mut self) -> End {
         loop {
             let recorded = match self.next().await {
-                Next::Event(event) => self.recorder.take(event, Instant::now()),
+                Next::Event(event) => {
+                    self.is_closed = event.is_last();
+                    self.recorder.take(event, Instant::now())
+                }
                 Next::Drained => self.recorder.drained(),
                 Next::WasHeld => {
                     self.recorder.was_held(Instant::now());
@@ -84,7 +89,9 @@ impl<F: FarEnd> Recording<F> {
 
     /// After the end: takes what still comes until the far end is closed, so that it can't hold up the others on its connection.
     async fn drop_until_closed(mut self) {
-        while !matches!(self.far_end.next().await, FarEvent::Closed | FarEvent::Lost | FarEvent::Detached) {}
+        while !self.is_closed {
+            self.is_closed = self.far_end.next().await.is_last();
+        }
     }
 }
 
@@ -121,13 +128,16 @@ pub(super) async fn record<F: FarEnd>(
         }
     };
     lease.connection().connection.hold(false);
-    tracing::info!(job = %job.id, ?end, "recording ended");
     match end {
         End::Outcome(outcome) => {
+            tracing::info!(job = %job.id, ?outcome, "job ended");
             job.end(outcome);
             shared.registry().finish(&job.id);
         }
-        End::Detached => shared.registry().detach(&job.id),
+        End::Detached => {
+            tracing::info!(job = %job.id, "job detached");
+            shared.registry().detach(&job.id);
+        }
     }
     // A connection that is lost needs no closing.
     stdin.controls().close().await.ok();

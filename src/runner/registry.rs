@@ -118,6 +118,11 @@ impl Registry {
         }
     }
 
+    /// Whether a job is kept: not when it could not be started, and nobody had been told of it.
+    pub(super) fn is_known(&self, id: &JobId) -> bool {
+        self.jobs.contains_key(id)
+    }
+
     /// Notes that somebody knows a job that has not started, so that it must not vanish; false when it has already.
     pub(super) fn tell(&mut self, id: &JobId) -> bool {
         self.jobs.get_mut(id).map(|entry| entry.told = true).is_some()

@@ -10,7 +10,7 @@ use super::kill::{PGID_TIMEOUT, SignalReport, process_group_told};
 use super::on_machine::{BRIEF, run_on_machine};
 use super::shared::Shared;
 use crate::hosts::Link;
-use crate::job::{Caller, Job, KillReport, MachineId, ProcessGroup, Reach, Signal, kill_script};
+use crate::job::{Caller, Job, KillReport, MachineId, Outcome, ProcessGroup, Reach, Signal, kill_script};
 use crate::lock::lock;
 
 /// Time limit for the ends of killed jobs to be seen.
@@ -43,6 +43,9 @@ impl Runner {
         self.shared.hosts.disconnect().await;
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         tasks.shutdown().await;
+        // Nobody records these any more, and nobody may wait for them for ever.
+        let left: Vec<Arc<Job>> = self.shared.registry().to_end();
+        left.iter().for_each(|job| job.end(Outcome::Lost(None)));
     }
 
     /// The jobs by the connections over which each can be ended: its own, or one to the same machine in the same boot.

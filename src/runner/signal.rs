@@ -15,7 +15,8 @@ impl Runner {
         signal: Signal,
         grace: Option<Duration>,
     ) -> Result<SignalReport, SignalError> {
-        let (is_starting, is_over) = (job.status().phase == Phase::Starting, job.is_over());
+        let (is_starting, is_over) =
+            job.read_log(|log| (*log.phase() == Phase::Starting, log.outcome().is_some()));
         let stdin = self.shared.registry().stdin(&job.id);
         if let Some(stdin) = stdin.filter(|_| !is_over) {
             let report = end_tree(&self.shared, job, (signal, grace), stdin.controls()).await?;

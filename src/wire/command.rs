@@ -6,7 +6,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 use super::Error;
-use crate::jobs::{Command, Jobs, Stdin, Terminal};
+use crate::jobs::{Command, Jobs, SpecError, Stdin, Terminal};
 
 /// What a command is to be: the arguments that ssh_spawn and ssh_run share.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -65,6 +65,9 @@ impl CommandRequest {
 
     /// The command that is asked for.
     pub(super) fn into_command(self, jobs: &Jobs, without_stdin: Stdin) -> Result<Command, Error> {
+        if self.command.trim().is_empty() {
+            return Err(crate::jobs::Error::from(SpecError::NoCommand).into());
+        }
         let terminal = self.terminal()?;
         let mut command = jobs.command(self.host, self.command);
         command = command.stdin(self.stdin.map_or(without_stdin, Stdin::Text));
@@ -105,9 +108,10 @@ impl CommandRequest {
     }
 }
 
-/// What can't be a duration at all is out of range, too.
 fn time_limit(seconds: f64) -> Result<Duration, Error> {
-    Duration::try_from_secs_f64(seconds).map_err(|_| {
+    let possible = (0.001..=31_536_000.0).contains(&seconds);
+    let limit = Duration::try_from_secs_f64(seconds).ok().filter(|_| possible);
+    limit.ok_or_else(|| {
         let message = format!("a time limit of {seconds} s is out of range");
         Error::invalid(message, "use 0.001 to 31536000 seconds (a year), or none")
     })

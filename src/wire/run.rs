@@ -22,6 +22,14 @@ pub struct RunRequest {
     pub options: RunOptions,
 }
 
+/// A name that is unknown to the shared arguments: those that are known are more.
+fn with_own_names(mut error: Error) -> Error {
+    if error.message.contains("unknown field") {
+        error.message.push_str(", `wait_ms`, `max_bytes`");
+    }
+    error
+}
+
 /// How to wait for a command that is run.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -46,7 +54,7 @@ impl RunRequest {
 impl Request for RunRequest {
     fn parse(mut object: Map<String, Value>) -> Result<Self, Error> {
         let own = ["wait_ms", "max_bytes"].iter().filter_map(|name| object.remove_entry(*name)).collect();
-        Ok(Self { start: parse(object)?, options: parse(own)? })
+        Ok(Self { start: parse(object).map_err(with_own_names)?, options: parse(own)? })
     }
 
     fn schema() -> Map<String, Value> {

@@ -107,15 +107,14 @@ impl Service {
         let mut clamps = Clamps::default();
         let query = self.page_query(&request, job.status().total_lines, &mut clamps)?;
         let wait = self.wait_of(&request, known_bytes, &mut clamps)?;
-        let tail = match &request.reader {
+        let (tail, awaiting_input) = match &request.reader {
             Some(reader) => {
                 check_name(reader)?;
                 let from = request.since_line_no.map(|_| query.cursor);
                 job.tail_as(reader, from, (&query, &wait)).await?
             }
-            None => job.tail(&query, &wait).await?,
+            None => (job.tail(&query, &wait).await?, job.awaits_input(query.selection).await),
         };
-        let awaiting_input = job.awaits_input(query.selection).await;
         Ok(TailReply::new(tail, request.format, awaiting_input, clamps.0))
     }
 

@@ -104,6 +104,11 @@ impl Sshd {
         self.signal_sessions(Signal::SIGSTOP);
     }
 
+    /// Lets the sessions go on.
+    pub fn thaw(&self) {
+        self.signal_sessions(Signal::SIGCONT);
+    }
+
     fn signal_sessions(&self, signal: Signal) {
         for pid in sessions(self.child.id()) {
             kill(Pid::from_raw(pid.cast_signed()), signal).ok();

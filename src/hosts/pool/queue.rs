@@ -89,6 +89,11 @@ impl<T, E> Default for Host<T, E> {
 
 impl<T: Pooled, E> Host<T, E> {
     /// Next step of a caller who came when `failures` attempts had failed.
+    ///
+    /// The order of the checks is the policy. A place on a light connection is best. A failure since the caller came ends its
+    /// wait, unless other connections live: their places will do, and trying again would only hammer the host. At the limit a
+    /// heavy connection is better than none. Else a new one is made, but the first one alone, so that a login that fails does so
+    /// once, and only while more callers wait than the connections in the making will have places for: its maker takes one.
     pub(super) fn step(&self, limits: &PoolLimits, failures: usize) -> Step<T, E> {
         if let Some(lease) = self.place(Load::Light) {
             return Step::Take(lease);

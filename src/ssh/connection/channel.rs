@@ -93,9 +93,13 @@ impl Channel {
     /// Asks the server to run `command` (RFC 4254 §6.5); the answer comes as an event.
     pub async fn exec(self, command: &str) -> Result<(ChannelReader, ChannelWriter), ChannelError> {
         let (reader, half) = self.channel.split();
-        let time_limit = self.time_limit;
-        bounded(time_limit, half.exec(true, command)).await?;
-        Ok((ChannelReader(reader), ChannelWriter { half, time_limit }))
+        let writer = ChannelWriter { half, time_limit: self.time_limit };
+        if let Err(error) = bounded(self.time_limit, writer.half.exec(true, command)).await {
+            // Nobody will take its events. A connection that is lost needs no closing.
+            writer.close().await.ok();
+            return Err(error);
+        }
+        Ok((ChannelReader(reader), writer))
     }
 }
 
