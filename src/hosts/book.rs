@@ -13,7 +13,7 @@ use crate::ssh::{
 
 /// The longest name that DNS knows.
 const LONGEST_NAME: usize = 255;
-/// For how long a name stands for what it stood for: each look costs a run of `ssh -G`.
+/// Time for which a resolved name is cached: each look-up costs a run of `ssh -G`.
 const RESOLVED_FOR: Duration = Duration::from_secs(2);
 
 /// Which hosts a caller may name.
@@ -25,7 +25,7 @@ pub enum Access {
     Any,
 }
 
-/// Which hosts there are, and how each is reached.
+/// The hosts by name, and how each is reached.
 pub struct HostBook {
     resolver: Resolver,
     access: Access,
@@ -72,7 +72,7 @@ impl HostBook {
         if self.given.contains_key(name) {
             return Vec::new();
         }
-        // Whoever resolves the host is told why it can't be.
+        // Whoever resolves the host is told why that fails.
         self.resolver.settings(name).await.unwrap_or_default()
     }
 
@@ -108,12 +108,12 @@ impl HostBook {
         nearest(name, names.keys().map(String::as_str)).map(str::to_owned)
     }
 
-    /// Looks a name up anew next time: what it stood for was of no use.
+    /// Forgets what a name stood for, so that it is resolved anew.
     pub fn forget(&self, name: &str) {
         lock(&self.resolved).remove(name);
     }
 
-    /// What a name stands for now, or stood for two seconds ago at most.
+    /// Resolves a name; the answer may be two seconds old.
     pub async fn resolve(&self, name: &str) -> Result<HostConfig, ConnectError> {
         if let Some(host) = self.given.get(name) {
             return Ok(host.clone());

@@ -8,7 +8,7 @@ use crate::job::{Caller, Job};
 pub struct HostRef {
     /// Who.
     pub caller: Caller,
-    /// What the caller calls the host.
+    /// The host, as the caller named it.
     pub name: String,
 }
 

@@ -55,7 +55,7 @@ impl Hosts {
         looked.inspect_err(|_| self.book.forget(&host.name))
     }
 
-    /// Gives up connections that have been idle for too long.
+    /// Closes connections that have been idle for too long.
     pub async fn expire(&self) {
         for lease in self.pool.expire() {
             lease.connection().connection.disconnect().await;

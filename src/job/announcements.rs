@@ -3,11 +3,11 @@ use memchr::memmem;
 
 use super::Nonce;
 
-/// Takes the lines that tell a job's process group out of the start of its stdout.
+/// Removes the lines that announce a job's process group from the start of its stdout.
 ///
-/// A second line, where there is one, answers something that was sent after the first.
-/// Each is `NONCE PID`. Noise of the login shell's startup files may come before it; it passes. Bytes are held back
-/// only while they could be the beginning of that line, and given out by [`finish`](Self::finish) if it never ends.
+/// Each is `NONCE PID`. A second one, where there is one, answers what was sent after the first.
+/// Output of the login shell's startup files may come before them, and passes. Bytes are held back
+/// only while they could be the beginning of such a line; [`finish`](Self::finish) gives them out if it never ends.
 #[derive(Debug)]
 pub struct Announcements {
     nonce: Vec<u8>,
@@ -15,20 +15,20 @@ pub struct Announcements {
     state: State,
     /// Lines that are still to be taken out.
     lines: u32,
-    /// What comes before the first of them is said again after it.
+    /// What comes before the first of them comes again after it.
     noise_is_repeated: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     Looking,
-    /// The lines are found or given up: everything passes.
+    /// The lines were found or given up: everything passes.
     Done,
 }
 
-/// Behind this much of other output the line will not come.
+/// Bytes of other output after which no announcement is expected any more.
 const GIVE_UP_AFTER: usize = 64 << 10;
-/// The longest process id, and room for a line end.
+/// Longest process id, with its line end.
 const LONGEST_REST: usize = 24;
 
 impl Announcements {
@@ -45,7 +45,7 @@ impl Announcements {
         Self { noise_is_repeated: true, ..self }
     }
 
-    /// What of stdout's next `chunk` is the command's own, and the process id when a line with it is complete.
+    /// The command's own part of the next `chunk` of stdout, and the process id once its line is complete.
     pub fn strip(&mut self, chunk: Bytes) -> (Bytes, Option<u32>) {
         if self.state == State::Done {
             return (chunk, None);
@@ -98,7 +98,7 @@ impl Announcements {
         std::mem::take(&mut self.held)
     }
 
-    /// What was held back when stdout ends.
+    /// Bytes that were held back when stdout ends.
     pub fn finish(&mut self) -> Vec<u8> {
         self.give_up()
     }

@@ -50,7 +50,7 @@ pub fn awaits_stdin_script(group: &ProcessGroup, shell: LoginShell) -> String {
 }
 
 impl AwaitsStdin {
-    /// What the script's stdout says; none when it has not run to its end.
+    /// The answer in the script's stdout; none when the script has not run to its end.
     pub fn parse(stdout: &str) -> Option<Self> {
         stdout.lines().find_map(|line| match line.strip_prefix("sshjobs-reads:")? {
             "yes" => Some(Self::Yes),

@@ -9,10 +9,10 @@ use crate::output::LineNo;
 #[derive(Debug, Default)]
 pub struct Cursors(Mutex<HashMap<CursorName, LineNo>>);
 
-/// The name under which a caller has a cursor kept.
+/// The name of a cursor: its caller's, and its own.
 pub type CursorName = (Caller, String);
 
-/// As many readers as may have their cursor kept for one job do.
+/// No more cursors are kept for this job.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{MOST_CURSORS} readers have their cursors kept for this job already")]
 pub struct TooManyCursors;
@@ -20,12 +20,12 @@ pub struct TooManyCursors;
 const MOST_CURSORS: usize = 64;
 
 impl Cursors {
-    /// How far the reader has come. A new one stands before the first line, if there is room for it.
+    /// The reader's cursor. That of a new reader is before the first line, if there is room for it.
     pub fn cursor(&self, name: &CursorName) -> Result<LineNo, TooManyCursors> {
         self.change(name, |cursor| *cursor)
     }
 
-    /// Moves the reader from where it stood to where it stands now; false when another call with its name was faster.
+    /// Moves the cursor from one line to another; false when another call of the same name has moved it meanwhile.
     pub fn advance(&self, name: &CursorName, from: LineNo, to: LineNo) -> Result<bool, TooManyCursors> {
         self.change(name, |cursor| {
             let is_ours = *cursor == from;
@@ -36,7 +36,7 @@ impl Cursors {
         })
     }
 
-    /// Puts the reader somewhere else.
+    /// Sets the cursor.
     pub fn put(&self, name: &CursorName, cursor: LineNo) -> Result<(), TooManyCursors> {
         self.change(name, |known| *known = cursor)
     }

@@ -2,8 +2,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time after a command's exit in which its last output may come. A background child that keeps the streams open and is
-/// silent ends it, and so does one that never falls silent.
+/// The time after a command's exit in which its last output may come. It ends after some silence, when a background child
+/// keeps the streams open, and in any case after thirty times as long.
 #[derive(Debug)]
 pub(super) struct Drain {
     /// Silence that ends it.
@@ -17,7 +17,7 @@ struct Began {
     last_event: Instant,
 }
 
-/// Longest draining, in times of silence.
+/// Longest drain, as a multiple of the silence that ends it.
 const MAX_SILENCES: u32 = 30;
 
 impl Drain {
@@ -30,21 +30,21 @@ impl Drain {
         self.began.get_or_insert(Began { at: now, last_event: now });
     }
 
-    /// Something has come.
+    /// An event has come.
     pub(super) fn heard(&mut self, now: Instant) {
         if let Some(began) = &mut self.began {
             began.last_event = now;
         }
     }
 
-    /// The far end was held back until now: that is no time in which it was silent.
+    /// The far end was held back until now, which does not count as silence.
     pub(super) fn was_held(&mut self, now: Instant) {
         if let Some(began) = &mut self.began {
             *began = Began { at: now, last_event: now };
         }
     }
 
-    /// When the job is over, whether its far end is closed or not; none before the exit.
+    /// When the drain ends; none before the exit.
     pub(super) fn ends_at(&self) -> Option<Instant> {
         let Began { at, last_event } = self.began?;
         Some((last_event + self.silence).min(at + self.silence * MAX_SILENCES))

@@ -12,7 +12,7 @@ pub enum PlanError {
     /// The host takes only bare commands.
     #[error("this host runs bare commands only: it can't take {0}")]
     BareHost(&'static str),
-    /// The host could not take it: Linux lets an argument have 128 KiB, and sshd ends a connection at a packet of 256 KiB.
+    /// The command is too long: Linux limits an argument to 128 KiB, and sshd a packet to 256 KiB.
     #[error(
         "with what is sent before it the command has {0} bytes, and hosts take {LONGEST_COMMAND} at most"
     )]
@@ -29,7 +29,7 @@ pub struct ExecPlan {
     /// Announcements of the process group on stdout, with the nonce: none by a bare command; a second one
     /// when a terminal has taken the header in, and stdin is the command's.
     pub announcements: u32,
-    /// The login shell runs twice, and what its startup files print before the first announcement comes again.
+    /// Whether the login shell runs twice, so that its startup files print everything again.
     pub repeats_noise: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct ExecPlan {
 const LONGEST_COMMAND: usize = (128 << 10) - 1;
 
 impl ExecPlan {
-    /// Finds out whether any host could run `spec`, so that nobody need be connected to for that.
+    /// Checks whether any host could run `spec`, before a connection is made.
     pub fn check(spec: &JobSpec) -> Result<(), PlanError> {
         Self::new(spec, LoginShell::Posix, Nonce::new()).map(drop)
     }

@@ -6,9 +6,9 @@ use futures_util::future::BoxFuture;
 use super::{Exit, Signal};
 use crate::output::Stream;
 
-/// Where a job runs: what happens there comes as events, and its [`Controls`] reach back.
+/// Where a job runs. It reports events, and takes commands through its [`Controls`].
 ///
-/// A channel of an attached job is one; a script of a test another.
+/// An attached job's channel is one implementation, a test's script of events another.
 pub trait FarEnd: Send {
     /// The next event. After the [last one](FarEvent::is_last) nothing more is asked for.
     ///
@@ -31,9 +31,9 @@ pub enum FarEvent {
     Exit(Exit),
     /// Nothing more will come.
     Closed,
-    /// The way to the host is gone, and with it whatever else would have come.
+    /// The connection to the host is lost, and with it whatever else would have come.
     Lost,
-    /// The way to the host is given up; the job goes on there, and can be found again.
+    /// The connection to the host is given up; the job goes on there, and can be found again.
     Detached,
 }
 
@@ -60,10 +60,10 @@ pub trait Controls: Send + Sync {
     /// Tells the terminal's new size in columns and rows.
     fn resize(&self, size: (u32, u32)) -> BoxFuture<'_, Result<(), FarEndError>>;
 
-    /// Gives the far end up.
+    /// Closes the far end.
     fn close(&self) -> BoxFuture<'_, Result<(), FarEndError>>;
 
-    /// Whether the job goes on when this process ends, so that a shutdown leaves it alone.
+    /// Whether the job goes on when this process ends; then a shutdown leaves it alone.
     fn outlives_us(&self) -> bool;
 }
 
@@ -71,7 +71,7 @@ pub trait Controls: Send + Sync {
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FarEndError {
-    /// The way there is gone.
+    /// The connection is lost.
     #[error("the connection is lost")]
     ConnectionLost,
     /// It did not answer in time.

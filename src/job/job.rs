@@ -10,7 +10,7 @@ use super::{
 };
 use crate::output::{PageQuery, RingLimits, Selection, Stream};
 
-/// One run of one command on a host: what was asked for, and its log in a watch.
+/// One run of one command on a host: its spec, and its log in a watch.
 #[derive(Debug)]
 pub struct Job {
     /// Its name.
@@ -28,7 +28,7 @@ pub struct Job {
     followed: Option<watch::Sender<u64>>,
 }
 
-/// How far a reader of raw bytes has come on each stream.
+/// Positions of a reader of raw bytes, one for each stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Positions {
     /// Bytes read of stdout.
@@ -46,7 +46,7 @@ pub struct Chunk {
     pub stderr: Vec<u8>,
     /// Bytes that were evicted before this reader came for them.
     pub dropped_bytes: u64,
-    /// The job is over, and this chunk reaches the end of both streams.
+    /// Whether the job is over and this chunk reaches the end of both streams.
     pub at_end: bool,
 }
 
@@ -173,13 +173,13 @@ impl Job {
         }
     }
 
-    /// Whether the far end is to be held back just now.
+    /// Whether the far end is to be held back now.
     pub fn is_held(&self) -> bool {
         let total = self.log.borrow().ring().total();
         self.followed.as_ref().is_some_and(|taken| total >= taken.borrow().saturating_add(AHEAD))
     }
 
-    /// The follower has gone, or is not to be waited for any longer: output is taken as it comes.
+    /// Stops waiting for the follower: from here on output is taken as it comes.
     pub fn let_go(&self) {
         if let Some(followed) = &self.followed {
             followed.send_replace(u64::MAX);
@@ -202,7 +202,7 @@ impl Job {
         Some(ProcessGroup { pgid, mark: self.mark.clone(), age })
     }
 
-    /// Looks at the log.
+    /// Reads the log.
     pub fn read_log<T>(&self, look: impl FnOnce(&Log) -> T) -> T {
         look(&self.log.borrow())
     }

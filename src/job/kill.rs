@@ -14,7 +14,7 @@ pub struct ProcessGroup {
     pub age: Duration,
 }
 
-/// What a [`kill_script`] told about the jobs it was for.
+/// What a [`kill_script`] reports about its jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KillReport {
     /// The signal reached at least one process.
@@ -30,7 +30,7 @@ pub enum Left {
     Nothing,
     /// Some that are theirs.
     Alive,
-    /// None that is theirs for certain, but their groups have members without their mark, which were left alone.
+    /// None that is certainly theirs. Their groups have members without their mark, which were left alone.
     Unmarked,
     /// None, but this account does not see all processes there.
     Hidden,

@@ -1,6 +1,6 @@
 use std::fmt;
 
-/// How the remote command itself ended, as the server told it.
+/// How the remote command ended, as the server reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// It exited with this status (RFC 4254 §6.10, exit-status).
@@ -9,20 +9,20 @@ pub enum Exit {
     Signal(String),
 }
 
-/// What became of a job. No two of these are ever reported as one another.
+/// How a job ended. No kind of end is ever reported as another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
     /// The command ended, and its output was drained.
     Ended(Exit),
-    /// The connection went away first. The command may still run; output may be missing. The exit is known when the
+    /// The connection was lost first. The command may still run, and output may be missing. The exit is known if the
     /// server had told it before.
     Lost(Option<Exit>),
     /// The server closed the channel and never told how the command ended.
     Closed,
     /// The server refused to run the command.
     Refused,
-    /// It never began, and why.
+    /// It was not started, and why.
     NotStarted(String),
     /// The job's own time limit ended it.
     TimedOut(Option<Exit>),

@@ -7,7 +7,7 @@ use super::drain::Drain;
 use super::{Announcements, Exit, FarEvent, Outcome};
 use crate::output::Stream;
 
-/// Turns what happens at a far end into changes of the job's log. Pure: it is handed the time, and waits for nobody.
+/// Turns the events of a far end into changes of the job's log. Pure: it is handed the time, and waits for nobody.
 ///
 /// A job is over when its far end is closed or lost, or when the command has exited and nothing more comes for the drain
 /// time, as when a background child keeps its streams open.
@@ -18,7 +18,7 @@ pub struct Recorder {
     drain: Drain,
     exit: Option<Exit>,
     eof: bool,
-    /// Nothing has come yet, so a refusal can only be that of the command.
+    /// No event has come yet but perhaps Eof, so that a refusal is that of the command.
     may_be_refused: bool,
 }
 
@@ -44,12 +44,12 @@ pub enum End {
     Detached,
 }
 
-/// What comes of an event.
+/// The result of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// To be made in this order.
+    /// Changes to make, in this order.
     pub changes: Vec<Change>,
-    /// Whether that was all.
+    /// Set when nothing more is to be recorded.
     pub end: Option<End>,
 }
 
@@ -89,18 +89,18 @@ impl Recorder {
         }
     }
 
-    /// When the job is over, whether its far end is closed or not: once the command has exited and nothing more comes.
+    /// When the job is over even if its far end stays open: some silence after the command's exit.
     pub fn drain_ends_at(&self) -> Option<Instant> {
         self.drain.ends_at()
     }
 
-    /// What comes of it when that moment is there.
+    /// The changes to make at that moment.
     pub fn drained(&mut self) -> Recorded {
         let outcome = self.exit().map_or(Outcome::Closed, Outcome::Ended);
         self.end(End::Outcome(outcome))
     }
 
-    /// The far end was held back until `now`: that is no time in which it was silent.
+    /// The far end was held back until `now`, which does not count as silence.
     pub fn was_held(&mut self, now: Instant) {
         self.drain.was_held(now);
     }
@@ -135,14 +135,14 @@ impl Recorder {
         Recorded::of(changes)
     }
 
-    /// The first word on how the command ended counts.
+    /// The first report of how the command ended counts.
     fn exit_told(&mut self, exit: Exit, now: Instant) -> Recorded {
         self.exit.get_or_insert(exit);
         self.drain.begin(now);
         Recorded::default()
     }
 
-    /// A connection lost after exit and end of file has taken nothing with it.
+    /// A connection that is lost after exit and Eof has lost no output.
     fn lost(&mut self) -> Recorded {
         let outcome = match self.exit() {
             Some(exit) if self.eof => Outcome::Ended(exit),
@@ -155,7 +155,7 @@ impl Recorder {
         Recorded { changes: self.held_back(), end: Some(end) }
     }
 
-    /// What the announcements held back was the command's own.
+    /// Bytes that were held back turn out to be the command's own.
     fn held_back(&mut self) -> Vec<Change> {
         let held = self.announcements.finish();
         if held.is_empty() { Vec::new() } else { vec![Change::Append(Stream::Stdout, held.into())] }

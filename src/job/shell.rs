@@ -1,6 +1,6 @@
 use std::fmt::Write;
 
-/// What runs the exec string on a host, as far as it matters.
+/// The kind of program that runs exec strings on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginShell {
     /// A POSIX shell: a job's prelude goes into its own command line, which costs nothing.

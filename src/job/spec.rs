@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
-/// What a job is asked to be, as somebody wrote it down. [`JobSpec`] is one that can be.
+/// What a job is to be, unchecked. [`JobSpec`] is checked.
 #[derive(Debug)]
 pub struct Draft {
     /// The host's name, as the user calls it.
@@ -28,7 +28,7 @@ pub struct Draft {
     pub pace: Pace,
 }
 
-/// What a job is asked to be: checked, so that whatever the host is, nothing in it is a mistake.
+/// What a job is to be: checked, so that nothing in it is wrong whatever the host is.
 #[derive(Debug)]
 pub struct JobSpec(Draft);
 

@@ -6,17 +6,17 @@ use tokio::time::Instant;
 use super::{Log, Matching, Status, TooSlow};
 use crate::output::{LineNo, Looked, Page, PageQuery, Scan, Stream};
 
-/// When a [`tail`](super::Job::tail) that finds nothing to say comes back. The end of the job always ends it.
+/// When a [`tail`](super::Job::tail) that finds no news returns. The end of the job always ends the wait.
 #[derive(Clone, Debug, Default)]
 pub struct Wait {
     /// Longest wait.
     pub patience: Duration,
-    /// Not at the first new line, but when a line or the unfinished one matches; of a long unfinished one, its end.
+    /// Wait until a line matches, or the end of the unfinished one, instead of for the first new line.
     pub until: Option<Regex>,
-    /// Only lines that match are shown, and waited for.
+    /// Return, and wait for, only lines that match.
     pub filter: Option<Regex>,
-    /// Not at the first new line, but when no byte has come for this long: since the newest one, or since the call
-    /// while nothing is new.
+    /// Wait until no byte has come for this long, since the newest one or, while nothing is new, since the call,
+    /// instead of for the first new line.
     pub quiet: Option<Duration>,
     /// Bytes of output that are no news to the caller, though its cursor is behind them: an unfinished line that it
     /// has answered.
@@ -45,7 +45,7 @@ impl ReturnedBecause {
     }
 }
 
-/// What a tail answers.
+/// The answer of a tail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tail {
     /// The lines behind the cursor.
@@ -164,7 +164,7 @@ impl<'a> Waiter<'a> {
         Ok(())
     }
 
-    /// What there is to say at this moment.
+    /// Decides whether to answer now, and with what.
     ///
     /// It is called under the lock of the log, with what [`look`](Self::look) found out before. Between the two the log may have
     /// grown: then patterns have not been looked for in what is new, and the answer is [`Glanced::More`] as long as there is time.

@@ -9,8 +9,8 @@ use crate::output::looks_like_prompt;
 const SILENCE: Duration = Duration::from_millis(200);
 
 impl Job {
-    /// Whether it seems to wait for input: its line is unfinished, it is silent, and a process of it was found reading its stdin.
-    /// Where the host can't tell, or one of them waits for who knows what, the shape of a prompt decides.
+    /// Whether the job seems to wait for input: its last line is unfinished, it is silent, and one of its processes is reading its stdin.
+    /// Where the host can't tell, or a process waits for something unknown, the shape of a prompt decides.
     pub async fn awaits_input(&self, selection: Selection) -> bool {
         let Some(text) = self.job.read_log(|log| log.silent_partial(selection, SILENCE)) else {
             return false;

@@ -15,11 +15,11 @@ use crate::ssh::HostSettings;
 pub struct Config {
     /// The bounds within which jobs run.
     pub limits: Limits,
-    /// What a call uses that does not say.
+    /// Values for calls that leave them out.
     pub defaults: Defaults,
-    /// Hosts by name, over what ssh_config says of them.
+    /// Hosts by name. Their settings go over those of ssh_config.
     pub hosts: BTreeMap<String, HostSettings>,
-    /// Whether agents may name any host, as a person with ssh may.
+    /// Whether callers may name any host, as with ssh.
     pub allow_any_host: bool,
     /// Whether a ProxyCommand of ssh_config may be run on this machine to reach a host.
     pub allow_proxy_command: bool,
@@ -30,7 +30,7 @@ pub struct Config {
     pub ssh_arguments: Vec<String>,
 }
 
-/// What a call uses that does not say.
+/// Values for calls that leave them out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Defaults {
@@ -38,7 +38,7 @@ pub struct Defaults {
     pub max_lines: u32,
     /// Bytes of text in one reply.
     pub max_bytes: u32,
-    /// Time for which running a command waits for the end of its command, in milliseconds.
+    /// Time for which `run` waits for the end of its command, in milliseconds.
     pub run_wait_ms: u32,
 }
 
@@ -61,7 +61,7 @@ impl Default for Defaults {
     }
 }
 
-/// Why a configuration file was not taken.
+/// Why a configuration file can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigFileError {
     /// It can't be read.

@@ -7,8 +7,8 @@ use crate::hosts::{HostRef, Hosts};
 use crate::job::{self, Caller, JobId};
 use crate::runner::{Lookup, Runner};
 
-/// The one way to the runner and the hosts. Every verb of every caller goes through it, and is refused what is another
-/// caller's, and hosts that may not be named.
+/// The one way to the runner and the hosts. Every verb of every caller goes through it; jobs of other callers and hosts
+/// that may not be named are refused here.
 #[derive(Clone)]
 pub(super) struct Door {
     caller: Caller,
@@ -57,19 +57,19 @@ impl Door {
         &self.inside.config
     }
 
-    /// For a verb that is about no job or host in particular.
+    /// For a verb about no job or host in particular.
     pub(super) fn enter(&self, verb: Verb) -> &Inside {
         self.pass(verb, &"everything")
     }
 
-    /// For a verb that is about a host, named by the caller.
+    /// For a verb about a host that the caller names.
     pub(super) async fn enter_for_host(&self, verb: Verb, host: &str) -> Result<(&Inside, HostRef), Error> {
         let inside = self.pass(verb, &host);
         inside.hosts.book().check(host).await?;
         Ok((inside, HostRef { caller: self.caller.clone(), name: host.to_owned() }))
     }
 
-    /// For a verb that is about a job, named by the caller.
+    /// For a verb about a job that the caller names.
     pub(super) fn enter_for_id(&self, verb: Verb, id: &JobId) -> Result<Arc<job::Job>, Error> {
         match self.pass(verb, id).runner.lookup(&self.caller, id) {
             Lookup::Found(job) => Ok(job),
@@ -78,7 +78,7 @@ impl Door {
         }
     }
 
-    /// For a verb that is about a job which the caller holds.
+    /// For a verb about a job that the caller holds.
     pub(super) fn enter_for_job(&self, verb: Verb, job: &job::Job) -> &Inside {
         self.pass(verb, &job.id)
     }

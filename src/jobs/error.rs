@@ -15,7 +15,7 @@ pub enum Error {
     /// The job is over and no longer kept.
     #[error("job {} on {} {} after {} lines, and is no longer kept", .0.id, .0.host, ended(.0), .0.status.total_lines)]
     Expired(Box<Tombstone>),
-    /// The job must be over for this, and is not.
+    /// The job must be over for this, but still runs.
     #[error("job {0} still runs")]
     StillRunning(JobId),
     /// The host can't be named.
@@ -27,17 +27,17 @@ pub enum Error {
     /// The job was not started.
     #[error("no job could be started on {host}")]
     Spawn {
-        /// What the caller calls the host.
+        /// The host, as the caller named it.
         host: String,
         /// The listed host that was most likely meant, where this one can't be reached and is not listed.
         nearest: Option<String>,
         /// Why.
         source: SpawnError,
     },
-    /// The host can't be looked at.
+    /// The host can't be reached to look at it.
     #[error("{host} can't be looked at")]
     Connect {
-        /// What the caller calls the host.
+        /// The host, as the caller named it.
         host: String,
         /// Why.
         source: Arc<ConnectError>,
@@ -54,7 +54,7 @@ pub enum Error {
     /// A pattern takes too long.
     #[error(transparent)]
     TooSlow(#[from] TooSlow),
-    /// As many readers as may have their cursors kept for a job do.
+    /// No more cursors are kept for this job.
     #[error(transparent)]
     TooManyCursors(#[from] TooManyCursors),
     /// The demo's SSH server can't start.

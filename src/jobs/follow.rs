@@ -22,7 +22,7 @@ pub struct Output {
 }
 
 impl Job {
-    /// Its bytes from the first one on, unfinished lines included; for terminals and pipes.
+    /// The job's bytes from the first one on, unfinished lines included; for terminals and pipes.
     pub fn follow(&self) -> Follow {
         Follow { job: self.clone(), positions: Positions::default() }
     }

@@ -18,9 +18,9 @@ pub struct Host {
     pub tags: Vec<String>,
     /// Where it is listed: lines of ssh_config, or a table of the configuration.
     pub listed_in: Vec<String>,
-    /// Of a host that was probed: what is set for it, and where.
+    /// What is set for the host, and where; only of a host that was probed.
     pub settings: Vec<Setting>,
-    /// Name or address that it stands for, and the port.
+    /// Name or address to connect to, and the port.
     pub address: Option<(String, u16)>,
     /// Jump hosts on the way, the nearest to it first.
     pub via: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Host {
     pub user: Option<String>,
     /// Live connections, and channels in use on them.
     pub usage: Usage,
-    /// What a live connection has agreed on with it.
+    /// What a live connection and the host have agreed on.
     pub negotiated: Option<Negotiated>,
     /// What runs commands there, when there is a live connection.
     pub login_shell: Option<LoginShell>,
@@ -43,8 +43,8 @@ impl Jobs {
     /// The hosts that jobs can run on, or those with a tag, by name.
     ///
     /// # Errors
-    /// [`Error::Host`] when ssh_config can't be read, or no host has the tag; [`Error::Connect`] when a mistake in ssh_config is
-    /// in the way of all of them.
+    /// [`Error::Host`] when ssh_config can't be read, or no host has the tag; [`Error::Connect`] when a mistake in ssh_config
+    /// keeps all of them from being resolved.
     pub async fn hosts(&self, tag: Option<&str>) -> Result<Vec<Host>, Error> {
         let inside = self.door.enter(Verb::Hosts);
         let book = inside.hosts.book();
@@ -67,8 +67,8 @@ impl Jobs {
         }
     }
 
-    /// Connects to a host, if there is no live connection, and tells what came of it. One that can't be reached says so in
-    /// `last_error`.
+    /// Connects to a host, unless there is a live connection, and tells what came of it. For a host that can't be reached,
+    /// `last_error` tells why.
     ///
     /// # Errors
     /// [`Error::Host`] when the host can't be named.
@@ -115,7 +115,7 @@ impl Jobs {
     }
 }
 
-/// Whether a mistake in ssh_config is in a host's way.
+/// Whether a mistake in ssh_config keeps a host from being resolved.
 fn is_mistake(error: &Error) -> bool {
     let Error::Connect { source, .. } = error else { return false };
     matches!(**source, ConnectError::Config(ConfigError::Rejected { .. }))

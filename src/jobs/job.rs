@@ -19,7 +19,7 @@ pub struct Job {
 const END_SEEN: Duration = Duration::from_secs(5);
 
 impl Job {
-    /// The name to find it by: short, tells its host, cannot be guessed.
+    /// The job's id: short, begins with its host, cannot be guessed.
     pub fn id(&self) -> &str {
         self.job.id.as_str()
     }
@@ -44,7 +44,7 @@ impl Job {
         self.job.spec.terminal.is_some()
     }
 
-    /// How it stands at this moment.
+    /// State, times and counts at this moment.
     pub fn status(&self) -> Status {
         self.job.status()
     }
@@ -58,13 +58,13 @@ impl Job {
         self.door.enter_for_job(verb, &self.job)
     }
 
-    /// Waits for its end and tells what became of it. Cancel safe; the job goes on.
+    /// Waits for the end of the job and returns its outcome. Cancel safe: the job goes on.
     pub async fn wait(&self) -> Outcome {
         self.enter(Verb::Wait);
         self.job.outcome().await
     }
 
-    /// Waits for its end; true when that came within `patience`. Cancel safe; the job goes on.
+    /// Waits for the end of the job, and returns whether it came within `patience`. Cancel safe: the job goes on.
     pub async fn wait_within(&self, patience: Duration) -> bool {
         self.enter(Verb::Wait);
         self.job.over_within(patience).await
@@ -76,7 +76,7 @@ impl Job {
         self.job.read_log(|log| (Reading::of(log.ring(), query), log.status()))
     }
 
-    /// Its newest lines in their clean view, at most so many of them and so many bytes.
+    /// The newest lines in their clean view, at most `max_lines` and `max_bytes` of them.
     pub fn last_lines(&self, max_lines: usize, max_bytes: usize) -> Vec<String> {
         if max_lines == 0 {
             return Vec::new();
@@ -87,13 +87,13 @@ impl Job {
         page.lines.into_iter().map(|line| line.text).collect()
     }
 
-    /// The beginning and the end of its output within so many bytes, and how it stood at that moment.
+    /// The beginning and the end of the output within `max_bytes`, and the status at that moment.
     pub fn excerpt(&self, max_bytes: usize) -> (Excerpt, Status) {
         self.enter(Verb::Read);
         self.job.read_log(|log| (Excerpt::of(log.ring(), max_bytes), log.status()))
     }
 
-    /// Waits until the host has started the command, or it can't be, for as long as `patience`.
+    /// Waits until the host has started the command or failed to, for `patience` at most.
     pub async fn started_within(&self, patience: Duration) {
         self.enter(Verb::Wait).runner.started(&self.job, patience).await;
     }
@@ -140,7 +140,7 @@ impl Job {
         Ok(self.enter(Verb::Signal).runner.signal(&self.job, signal, grace).await?)
     }
 
-    /// Kills it, if it still runs, and waits for its end, at most five seconds.
+    /// Kills the job, if it still runs, and waits for its end, five seconds at most.
     ///
     /// # Errors
     /// [`Error::Signal`] when the host can't be reached for it, [`Error::StillRunning`] when its end has not come.

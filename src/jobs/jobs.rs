@@ -18,7 +18,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// No jobs yet, of whoever started the process. Must be called within a tokio runtime.
+    /// Jobs of whoever started the process; there are none yet. Must be called within a tokio runtime.
     pub fn new(config: Config, access: Access) -> Self {
         let book = book(&config, access);
         Self::with(config, book, None)
@@ -49,7 +49,7 @@ impl Jobs {
         Self { door: self.door.of(caller) }
     }
 
-    /// Whose jobs these are.
+    /// The caller whose jobs these are.
     pub fn caller(&self) -> &Caller {
         self.door.caller()
     }

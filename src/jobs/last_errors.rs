@@ -9,7 +9,7 @@ use crate::lock::lock;
 #[derive(Default)]
 pub(super) struct LastErrors(Mutex<HashMap<HostRef, Error>>);
 
-/// Hosts whose last error is kept: where any host may be named these would pile up.
+/// Most hosts whose last error is kept: where any host may be named, they would pile up.
 const MOST: usize = 1000;
 
 impl LastErrors {

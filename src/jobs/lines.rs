@@ -9,7 +9,7 @@ use super::{Job, Line, LineNo, PageQuery, Wait};
 
 /// A job's lines as they come, to the end of the job; see [`Job::lines`].
 ///
-/// Each reader has its own, and none disturbs another. Lines are rendered without control sequences. Dropping it ends nothing.
+/// Every reader has its own, and none disturbs another. Lines come without control sequences. Dropping it ends nothing.
 pub struct Lines(BoxStream<'static, Result<Line, Lagged>>);
 
 /// Lines were evicted before this reader came for them. The next item is the first line after the gap.

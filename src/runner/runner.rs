@@ -61,7 +61,7 @@ impl Runner {
         jobs
     }
 
-    /// Waits until a job has started, or can't be, for as long as `patience`.
+    /// Waits until a job has started or failed to, for `patience` at most.
     pub async fn started(&self, job: &Job, patience: Duration) {
         job.wait_for(patience, |log| *log.phase() != Phase::Starting).await;
     }

@@ -13,7 +13,7 @@ pub enum ConnectError {
     /// No address of the host accepts connections.
     #[error("cannot reach {host} at {address}")]
     Unreachable {
-        /// What the user calls the host.
+        /// The host, as the user named it.
         host: String,
         /// Address and port.
         address: String,
@@ -23,33 +23,33 @@ pub enum ConnectError {
     /// A step took too long.
     #[error("{host} did not finish {step} within {limit:?}")]
     TimedOut {
-        /// What the user calls the host.
+        /// The host, as the user named it.
         host: String,
         /// What was waited for.
         step: &'static str,
         /// How long.
         limit: Duration,
     },
-    /// The host could not show that it is the one we know.
+    /// The host's key was not accepted.
     #[error(transparent)]
     HostKey(#[from] HostKeyError),
     /// The host took none of our keys.
     #[error("{host} does not let {user} in; tried: {tried}")]
     Auth {
-        /// What the user calls the host.
+        /// The host, as the user named it.
         host: String,
         /// The account.
         user: String,
         /// What was offered or why it was not, in order.
         tried: String,
     },
-    /// The login has failed too often to be tried again so soon.
+    /// Logins have failed too often to be tried again now.
     #[error(
         "{host} has not let {user} in {times} times in a row; not tried again for {} s, lest it ban our address",
         wait.as_secs() + 1
     )]
     Paused {
-        /// What the user calls the host.
+        /// The host, as the user named it.
         host: String,
         /// The account.
         user: String,
@@ -61,23 +61,23 @@ pub enum ConnectError {
     /// A host on the way there can't be used.
     #[error("the jump host {host} can't be used")]
     JumpHost {
-        /// What the user calls the jump host.
+        /// The jump host, as ssh_config names it.
         host: String,
         /// Why.
         source: Arc<Self>,
     },
-    /// The host hangs up before it has shown a key.
+    /// The host closes the connection before it presents a key.
     #[error("{host} hangs up before the SSH handshake is done, {tries} times in a row")]
     HungUp {
-        /// What the user calls the host.
+        /// The host, as the user named it.
         host: String,
         /// How often it was tried.
         tries: u32,
     },
-    /// The host does not speak SSH as we do.
+    /// The host does not keep to the SSH protocol.
     #[error("the SSH connection to {host} failed")]
     Protocol {
-        /// What the user calls the host.
+        /// The host, as the user named it.
         host: String,
         /// What russh says.
         source: russh::Error,

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// The bounds of a [`Pool`].
+/// The bounds of a [`Pool`](super::Pool).
 #[derive(Clone, Copy, Debug)]
 pub struct PoolLimits {
     /// Channels planned on one connection. OpenSSH's MaxSessions is 10; two places are left for signals.

@@ -12,7 +12,7 @@ use crate::lock::lock;
 /// Interval at which a waiter looks whether a connection has become light, or dead.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// Shares connections between channels, host by host.
+/// Connections that are shared between channels, host by host.
 ///
 /// A lease is a place for one channel. A further connection is made only when all are full or heavy with traffic, and not
 /// more than callers wait for; the first one of a host alone, so that a login that fails does so once. A dead connection is

@@ -65,12 +65,12 @@ fn is_encrypted(error: &keys::Error, text: &SecretString) -> bool {
     matches!(error, keys::Error::KeyIsEncrypted) || text.expose_secret().contains("ENCRYPTED")
 }
 
-/// Takes seconds where the key says so.
+/// Decrypts a private key. Takes seconds where its key derivation is slow.
 pub(super) fn unlock(text: &SecretString, passphrase: &SecretString) -> Option<PrivateKey> {
     keys::decode_secret_key(text.expose_secret(), Some(passphrase.expose_secret())).ok()
 }
 
-/// An OpenSSH key shows its public half; of others it stands beside the file.
+/// The public half: part of the file for OpenSSH keys, in a file beside it for others.
 fn public_half(file: &Path, text: &SecretString) -> Option<PublicKey> {
     let shown = PrivateKey::from_openssh(text.expose_secret()).ok().map(|key| key.public_key().clone());
     shown.or_else(|| keys::load_public_key(beside(file, ".pub")).ok())

@@ -47,7 +47,7 @@ impl<'a> Login<'a> {
         Self { handle, host, secrets, remaining: None, offered: Vec::new(), tried: Vec::new(), patience }
     }
 
-    /// Logs in, or says what was tried.
+    /// Logs in, or tells what was tried.
     pub(crate) async fn run(mut self) -> Result<Result<(), String>, HandshakeError> {
         for _ in 0..MOST_STAGES {
             match self.stage().await {
@@ -72,7 +72,7 @@ impl<'a> Login<'a> {
         Ok(Err(self.tried.join(", ")))
     }
 
-    /// Goes through the methods until one is right.
+    /// Tries the methods until one succeeds.
     async fn stage(&mut self) -> Result<Attempt, HandshakeError> {
         let methods = self.host.methods;
         if methods.public_key && self.may(MethodKind::PublicKey) {
@@ -118,7 +118,7 @@ impl<'a> Login<'a> {
     }
 }
 
-/// Waits for the server, and takes the time from its `patience`.
+/// Waits for the server, at most `patience`, and subtracts the time it took.
 pub(super) async fn within<T>(
     patience: &mut Duration,
     call: impl Future<Output = Result<T, russh::Error>>,

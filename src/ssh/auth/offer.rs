@@ -1,7 +1,7 @@
 use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{Certificate, PublicKey};
 
-/// What may be offered to the server.
+/// A key or certificate that is offered to the server (RFC 4252 §7).
 #[derive(Clone, PartialEq)]
 pub(super) enum Offer {
     /// Without its comment, which makes no difference.

@@ -10,7 +10,7 @@ use crate::ssh::config::first_line_of;
 /// What a person is asked during a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
-    /// What the user calls the host.
+    /// The host, as the user named it.
     pub host: String,
     /// The question. Of keyboard-interactive (RFC 4256) it is the server's own words: not to be trusted, nor to be shown
     /// unescaped.

@@ -107,7 +107,7 @@ impl<'a> Login<'a> {
         Some((agent, identities))
     }
 
-    /// Whether this is one to offer now; says so if it is.
+    /// Whether to offer this now; takes note of it if so.
     fn offers(&mut self, offer: &Offer, shown: String) -> bool {
         if let Some(bits) = short_rsa(offer.public(), self.host.shortest_rsa) {
             self.tried.push(format!("{shown} (not offered: RSA of {bits} bits is too short)"));
@@ -203,7 +203,7 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// A signer that gave no signature is as good as a refusal: the connection goes on.
+    /// Takes a missing signature for a failure: the connection goes on.
     fn signed(&mut self, result: Result<AuthResult, NoSignature>) -> Result<Attempt, HandshakeError> {
         match result {
             Ok(result) => Ok(self.note(&result)),

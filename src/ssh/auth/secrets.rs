@@ -14,7 +14,7 @@ use crate::ssh::HostConfig;
 /// Time limit for a person's answer: below sshd's LoginGraceTime of 120 s, since a login that exceeds it counts as failed.
 const PERSON_TIMEOUT: Duration = Duration::from_secs(100);
 
-/// What logins need to know, and whom they may ask. What was right once is not asked for again.
+/// Keys and passwords that were right, and whom to ask for others. What was right once is not asked for again.
 #[derive(Default)]
 pub struct Secrets {
     prompter: Option<Arc<dyn Prompter>>,

@@ -50,7 +50,7 @@ struct Signing {
     since: Option<Instant>,
 }
 
-/// The shortest time that is waited for the server before looking again whether something is being signed.
+/// Shortest wait for the server before looking again whether something is being signed.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
 impl Busy {
@@ -90,7 +90,7 @@ impl Busy {
     }
 }
 
-/// An agent whose signatures are waited for only so long.
+/// An agent with a time limit for its signatures.
 pub(super) struct Agent<'a> {
     agent: &'a mut AgentClient<UnixStream>,
     busy: Busy,

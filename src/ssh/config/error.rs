@@ -2,7 +2,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why a host's name could not be turned into a [`HostConfig`].
+/// Why a host's name could not be turned into a [`HostConfig`](super::HostConfig).
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The text can't be a host's name.
@@ -51,16 +51,16 @@ pub enum ConfigError {
         /// What ssh said.
         message: String,
     },
-    /// What was given for `ssh` on the command line is wrong.
+    /// ssh rejects the options of the command line.
     #[error("ssh does not take these options: {0}")]
     Arguments(String),
-    /// The hosts to jump through have no end.
+    /// The ProxyJump chain is too long, or leads in a circle.
     #[error("{0} is reached through more than {MOST_JUMPS} other hosts, or through itself")]
     TooManyJumps(String),
     /// ssh did not answer.
     #[error("ssh took longer than {0:?} to resolve the host")]
     TimedOut(Duration),
-    /// The configuration asks for something that can't be done, and ignoring it would be wrong.
+    /// An option that can't be honoured, and must not be ignored.
     #[error("{name} is configured with {option}, which sshjobs does not support")]
     Unsupported {
         /// The host.

@@ -102,7 +102,7 @@ impl Found<'_> {
         self.get(key).is_none() && self.get(other).is_none()
     }
 
-    /// Adds ssh's defaults.
+    /// Adds the defaults of ssh.
     fn finish(mut self) -> Result<Vec<(String, String)>, ConfigError> {
         let user = local_user().unwrap_or_default();
         let hostname = match self.get("hostname") {

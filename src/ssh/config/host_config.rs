@@ -11,7 +11,7 @@ pub(super) const KEEPALIVE: Duration = Duration::from_secs(15);
 /// Everything that is needed to reach a host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostConfig {
-    /// What the user calls it.
+    /// The name that the user gave.
     pub name: String,
     /// Name or address to connect to.
     pub address: String,
@@ -29,7 +29,7 @@ pub struct HostConfig {
     pub password: Option<SecretSource>,
     /// The ways to log in.
     pub methods: Methods,
-    /// Offer keys of the agent only when they are among the identity files.
+    /// Whether the agent's keys are offered only when they are among the identity files (IdentitiesOnly).
     pub identities_only: bool,
     /// The agent's socket, if one is to be asked.
     pub agent: Option<PathBuf>,
@@ -45,13 +45,13 @@ pub struct HostConfig {
     pub ca_signature_algorithms: Option<String>,
     /// The name to look up in known_hosts instead of the address.
     pub host_key_alias: Option<String>,
-    /// A host that known_hosts does not know at all is taken at its first word (`StrictHostKeyChecking accept-new`).
+    /// Whether the key of a host that known_hosts does not list at all is accepted and added (`StrictHostKeyChecking accept-new`).
     pub accept_new: bool,
-    /// Names are hashed when they are written into known_hosts (HashKnownHosts).
+    /// Whether names are hashed when they are written to known_hosts (HashKnownHosts).
     pub hash_known_hosts: bool,
     /// Time limit for connecting, and for each later step.
     pub connect_timeout: Duration,
-    /// After this much silence the server is asked for a sign of life; after three without answer the connection is
+    /// Silence after which a keepalive is sent (ServerAliveInterval). After three unanswered ones the connection is
     /// lost.
     pub keepalive: Duration,
     /// The host through which this one is reached (ProxyJump); it may have one itself.
@@ -69,7 +69,7 @@ pub struct Methods {
     pub keyboard_interactive: bool,
     /// A password.
     pub password: bool,
-    /// Prompts before a login by a person's typing is given up (NumberOfPasswordPrompts); 0 asks nobody.
+    /// Prompts for each password or passphrase (NumberOfPasswordPrompts); with 0 nobody is asked.
     pub prompts: u32,
 }
 

@@ -6,7 +6,7 @@ use super::expand::home_dir;
 /// Deepest nesting of `Include`, as in ssh.
 const MAX_DEPTH: usize = 16;
 
-/// A line of a file.
+/// A place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The file.
@@ -22,10 +22,10 @@ pub(super) struct Unreadable {
     pub(super) source: io::Error,
 }
 
-/// What stands in ssh_config, `Include`s followed.
+/// An item of ssh_config, with its `Include`s.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// A line that says something.
+    /// A line with an option.
     Line(ConfigLine),
     /// An included file begins here: inside a `Host` that doesn't match, nothing in it counts.
     Begin,
@@ -33,11 +33,11 @@ pub(super) enum Item {
     End,
 }
 
-/// A line that says something.
+/// A line with an option.
 #[derive(Debug)]
 pub(super) struct ConfigLine {
     pub(super) location: Location,
-    /// As it stands there.
+    /// The line as it is.
     pub(super) text: String,
     /// The first word, in lower case. An `include` that is left is nested too deep to be followed.
     pub(super) keyword: String,
@@ -92,7 +92,7 @@ fn included_files(pattern: &str, base: &Path) -> Vec<PathBuf> {
 }
 
 impl ConfigLine {
-    /// What follows the keyword, as it stands there.
+    /// The rest of the line behind the keyword, as it is.
     pub(super) fn rest(&self) -> &str {
         split_keyword(self.text.trim()).1
     }

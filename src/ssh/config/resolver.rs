@@ -80,7 +80,7 @@ impl Resolver {
         })
     }
 
-    /// It looks which files there are.
+    /// Expands tokens and looks which files exist.
     async fn expand(
         &self,
         options: Options,

@@ -24,7 +24,7 @@ pub enum Source {
 }
 
 impl Resolver {
-    /// What is set for `name`, and where: what differs from ssh's defaults, by the names of ssh_config(5) in lower case.
+    /// The settings of `name` that differ from ssh's defaults, with their sources, under the names of ssh_config(5) in lower case.
     pub async fn settings(&self, name: &str) -> Result<Vec<Setting>, ConfigError> {
         let destination = Destination::parse(name)?;
         let set = Options(self.ask_ssh(&destination, &self.arguments).await?);

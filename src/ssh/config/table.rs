@@ -5,15 +5,15 @@ pub(super) enum Kind {
     Text,
     /// The same, and a number.
     Number,
-    /// The same, in which case does not matter.
+    /// The same, in any case.
     Word,
-    /// The rest of the line, as it stands there.
+    /// The rest of the line, as it is.
     Command,
     /// Several values on a line.
     List,
     /// One value a line, and each counts.
     Repeated,
-    /// Changes nothing here, whatever it says: docs/ssh.md lists these.
+    /// Without effect here; docs/ssh.md lists these.
     Ignored,
 }
 

@@ -50,7 +50,7 @@ pub struct ChannelWriter {
     time_limit: Duration,
 }
 
-/// The largest piece of stdin handed over at once; russh holds what the window does not take.
+/// Largest piece of stdin that is handed over at once; russh buffers what the window does not take.
 const STDIN_PIECE: usize = 32 << 10;
 
 impl Channel {
