@@ -12,6 +12,7 @@ demo:  ## Run a real job on an SSH server inside the process
 check:  ## Format, lints and docs, warnings as errors
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
+	cargo clippy --lib --no-default-features --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
 
 test:  ## Install OpenSSH if it is missing, then run all tests but those that need containers or foreign clients

@@ -1,5 +1,5 @@
-//! Runs commands on remote hosts over SSH as **jobs**, and lets any number of readers follow their output by cursor, without
-//! ever losing or repeating a line.
+//! Runs commands on remote hosts over SSH as **jobs**, and lets any number of readers follow their output by cursor. No line is
+//! ever repeated or lost silently: lines evicted before they were read are reported as an exact count.
 //!
 //! # A first job
 //!
@@ -11,7 +11,7 @@
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), sshjobs::jobs::Error> {
-//! // `Demo` is an SSH server inside this process. `Jobs::new(Config::default(), Access::Any)` takes your hosts instead.
+//! // `Demo` is an SSH server inside this process. `Jobs::new(Config::default(), Access::Any)` uses your ssh_config.
 //! let demo = Demo::start().await?;
 //! let job = demo.jobs.command(Demo::HOST, "echo one; echo two >&2; exit 3").cwd("/tmp").spawn().await?;
 //!
@@ -28,23 +28,26 @@
 //! # }
 //! ```
 //!
-//! # What a reader may lean on
+//! # Guarantees
 //!
-//! - One counter numbers a job's lines 1, 2, 3 …, stdout and stderr together. A number never changes or returns.
-//! - Reading changes nothing: the same read gives the same answer, and readers don't disturb each other. A
-//!   [cursor](jobs::LineNo) is the number of the last line read, and all that a reader has to keep.
-//! - A job never waits for its readers. It keeps its newest output within bounds, and what was evicted before it was read is told
-//!   as an exact count ([`Lagged`](jobs::Lagged)).
-//! - The end of a job is said once, after everything it printed, and kinds of ends are never reported as one another
+//! - One counter numbers a job's lines 1, 2, 3 …, stdout and stderr together. A number never changes and is never reused.
+//! - Reading changes nothing: the same read gives the same answer until lines are evicted, and readers don't disturb each other.
+//!   A [cursor](jobs::LineNo) is the number of the last line read, and all that a reader has to keep.
+//!   ([`Job::tail_as`](jobs::Job::tail_as) keeps and moves a named one.)
+//! - A job never waits for its readers, except one started with [`Command::follow`](jobs::Command::follow). It keeps its newest
+//!   output within limits, and lines evicted before they were read are reported as an exact count ([`Lagged`](jobs::Lagged)).
+//! - A job's end is reported once, after all of its recorded output, and each kind of end is distinct
 //!   ([`Outcome`](jobs::Outcome)): exited, signaled, lost with its connection, closed, refused, not started, timed out.
-//! - Every call ends: waits have a limit or can be dropped, and dropping a future ends the wait, never the job.
-//! - A host is trusted when known_hosts lists its key, as with ssh, and not otherwise.
+//! - Every wait has a time limit or can be cancelled. Dropping a future never stops a job that has started; dropping
+//!   [`spawn`](jobs::Command::spawn) before the command is sent starts nothing.
+//! - A host is trusted only if known_hosts vouches for its key or certificate. A new key is added only by
+//!   [`Jobs::trust`](jobs::Jobs::trust), or under `StrictHostKeyChecking accept-new`.
 //!
 //! # Where to go on
 //!
-//! [`jobs`] is the library. [`wire`] is the same as a contract in JSON, which agents and scripts read; the program's two faces,
-//! [`mcp`] and [`cli`], stand on it. The features `cli` and `mcp` (both default) bring these; without them the library builds
-//! without clap and rmcp. CONTRIBUTING.md draws the folders, which are floors: imports point down only.
+//! [`jobs`] is the library. [`wire`] offers the same operations as a contract in JSON, for agents and scripts; the MCP server
+//! ([`mcp`]) and the command line ([`cli`]) are built on it. The features `cli` and `mcp`, both default, bring these; without them
+//! the library builds without clap and rmcp. CONTRIBUTING.md shows the folders as floors: imports only go downwards.
 
 #[doc(hidden)]
 pub mod hosts;

@@ -1,4 +1,4 @@
-//! Floor 4: the face for people and CI, and the only home of clap.
+//! Floor 6: the face for people and CI, and the only home of clap.
 //!
 //! [`Cli`] is the command line; [`run()`], [`demo()`], [`hosts()`] and [`trust()`] are its verbs. Results go to stdout, everything else to
 //! stderr, and remote bytes reach a terminal only through a filter. `serve` is the other face's business.

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::spare::Spare;
+use super::spare_channel::Spare;
 use super::{Opened, Pooled, Traffic};
 use crate::job::{LoginShell, MachineId};
 use crate::lock::lock;

@@ -1,4 +1,4 @@
-//! Floor 3: from a host's name to a connection.
+//! Floor 2: from a host's name to a connection.
 //!
 //! [`Hosts`] is the one place for it, shared by jobs, `trust` and probing: a [`HostBook`] knows which names there are and what
 //! they stand for, a [`Pool`] shares [`Link`]s, each of which is a connection and what its far end runs commands with. Logins
@@ -15,7 +15,7 @@ mod linker;
 mod login_shell;
 mod pool;
 mod short_command;
-mod spare;
+mod spare_channel;
 mod traffic;
 
 pub use book::{Access, HostBook};
@@ -26,5 +26,5 @@ pub use link::Link;
 pub use linker::Linker;
 pub use pool::{Connect, Lease, Pool, PoolError, PoolLimits, Pooled, Usage};
 pub use short_command::run_short;
-pub use spare::Opened;
+pub use spare_channel::Opened;
 pub use traffic::Traffic;

@@ -14,7 +14,6 @@ mod far_end;
 mod id;
 mod job;
 mod key_presses;
-mod kill;
 mod log;
 mod machine_id;
 mod matching;
@@ -23,6 +22,7 @@ mod prelude;
 mod recorder;
 mod shell;
 mod signal;
+mod signal_script;
 mod spec;
 mod tail;
 
@@ -35,11 +35,11 @@ pub use far_end::{Controls, FarEnd, FarEndError, FarEvent};
 pub use id::{JobId, Nonce};
 pub use job::{Chunk, Job, Positions};
 pub use key_presses::key_bytes;
-pub use kill::{KillReport, Left, ProcessGroup, Reach, kill_script};
 pub use log::{Log, Phase, Status};
 pub use machine_id::MachineId;
 pub use matching::{Matching, TooSlow};
 pub use outcome::{Exit, Outcome};
+pub use signal_script::{KillReport, Left, ProcessGroup, Reach, kill_script};
 
 pub use recorder::{Change, End, Recorded, Recorder};
 pub use shell::LoginShell;

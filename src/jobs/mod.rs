@@ -1,7 +1,7 @@
-//! Floor 5: the library. Jobs on remote hosts, as a program in Rust handles them.
+//! Floor 4: the library, a Rust API for jobs on remote hosts.
 //!
-//! [`Jobs`] builds a [`Command`], whose [`spawn`](Command::spawn) gives a [`Job`]. Its output comes as [`Lines`], a stream, or
-//! byte by byte as [`Follow`]; its end is an [`Outcome`]:
+//! [`Jobs`] builds a [`Command`], whose [`spawn`](Command::spawn) returns a [`Job`]. The job's output can be read as
+//! [`Lines`], a stream, or as raw bytes through [`Follow`]; its end is an [`Outcome`]:
 //!
 //! ```
 //! # use sshjobs::jobs::{Demo, Error};
@@ -21,11 +21,12 @@
 //! # }
 //! ```
 //!
-//! Any number of readers follow a job, each at its own pace: reading changes nothing. [`Job::tail`] reads a page behind a cursor
-//! and waits for a line, a pattern or silence; [`Job::read`] looks up a part by its position, [`Job::search`] by a pattern.
-//! Dropping a future ends the wait, never the job; [`Jobs::shutdown`] ends the jobs.
+//! Any number of readers follow a job, each at its own pace. [`Job::tail`] reads a page after a cursor and waits for a line, a
+//! pattern or silence; [`Job::read`] reads a range by position, and [`Job::search`] finds the lines that match a pattern. Dropping
+//! a future never stops a job that has started; [`Jobs::shutdown`] ends every caller's jobs and closes all connections.
 //!
-//! Every verb goes through one door, where it is decided what a [`Caller`] may do.
+//! Every verb passes through one place (`door.rs`), which looks up only the [`Caller`]'s own jobs and rejects hosts that may not be
+//! named.
 
 mod awaits_input;
 mod command;

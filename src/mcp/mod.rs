@@ -1,9 +1,8 @@
-//! Floor 4: the face for agents, and the only home of rmcp.
+//! Floor 6: the face for agents, and the only home of rmcp.
 //!
 //! Each tool is one verb of [`Service`](crate::wire::Service). A reply says the same in its structured content and in its
 //! text; errors are tool errors with a stable code. An [`Elicitor`] asks the person behind the client what a login needs. [`serve_stdio`] speaks MCP on stdin and stdout.
 
-mod answer;
 mod answer_form;
 mod elicitor;
 mod progress;
@@ -11,6 +10,7 @@ mod serve;
 mod server;
 mod stdio;
 mod text;
+mod tool_call;
 
 pub use elicitor::Elicitor;
 pub use serve::{ServeError, serve_stdio};

@@ -10,7 +10,7 @@ use rmcp::model::{
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler, tool, tool_handler, tool_router};
 
-use super::answer::{answer, input, output};
+use super::tool_call::{answer, input, output};
 use crate::jobs::nearest;
 use crate::wire::{
     ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobsReply, JobsRequest, ReadReply, ReadRequest,

@@ -1,28 +1,29 @@
-//! Floor 4: where a job meets its far end.
+//! Floor 3: starts jobs on hosts, records their output and signals them.
 //!
 //! # Theory of operation
 //!
-//! [`Runner::spawn`] walks through four steps, each in a file of its own. It *reserves* a place in the registry (`registry.rs`),
-//! *opens* a channel on a shared connection (`open.rs`), *starts* the command there (`start.rs`), and leaves the job to a task
-//! that *records* what happens until the job is over (`record.rs`). Until the command is sent, dropping the call takes the
-//! reservation away; from then on the job is the runner's, whoever asked for it, and every way out of a step closes what was opened.
+//! [`Runner::spawn`] takes four steps. `start.rs` *reserves* a place in the registry, *opens* a channel on a shared connection
+//! (`open.rs`), and *starts* the command there; then a task *records* the job until it is over (`record.rs`). Until the command
+//! is sent, dropping the call takes the reservation away; from then on the job is the runner's, whoever asked for it. A step that
+//! fails closes what it had opened.
 //!
-//! The recording task is the only writer of the job's log. It asks the far end for events, hands each to the job's pure
-//! [`Recorder`](crate::job::Recorder) and applies the changes that come back; it waits for no reader. (A job with one follower
-//! has a connection to itself, and there the connection is held, not the task.) Readers wait on the log's watch; they and the
-//! task never meet.
+//! Only the recording task appends to the job's log; others may trim the log, or end a job that nobody records. The task asks
+//! the far end for events, hands each to the job's pure [`Recorder`](crate::job::Recorder) and applies the changes that come back.
+//! Readers wait on the log's `watch` channel and never talk to the task, so it waits for none of them. A job with
+//! [`Pace::OfFollower`](crate::job::Pace::OfFollower) has a connection to itself; if its follower falls behind, reading from that
+//! connection is paused, and the task itself still never waits.
 //!
-//! What reaches into a running job goes beside its recording: stdin (`stdin.rs`) and signals. `kill.rs` ends a process tree
-//! with a script that `on_machine.rs` runs on the job's own machine, over whatever connection leads there; `signal.rs` and
-//! `shutdown.rs` decide for whom. `sweep.rs` keeps the bounds: finished jobs, output, idle connections.
+//! Input and signals to a running job bypass the recording task. `stdin.rs` writes to the far end. Signals reach the processes
+//! through a script (`job/signal_script.rs`) that `on_machine.rs` runs on the job's machine, over whatever connection leads there:
+//! `signal.rs` and the time limit in `record.rs` use it through `signal_tree.rs`, and `shutdown.rs` for many jobs at once.
+//! `sweep.rs` enforces the limits on finished jobs, buffered output and idle connections.
 //!
-//! Every task sits in one `JoinSet`, which [`Runner::shutdown`] empties.
+//! The tasks that start, record and sweep jobs are in one `JoinSet`, which [`Runner::shutdown`] aborts at its end. Short commands
+//! that must come to their end without their caller (`hosts::run_short`) are spawned separately, with a time limit.
 
 mod attached;
 mod error;
 mod idempotency;
-mod key;
-mod kill;
 mod limits;
 mod lookup;
 mod meter;
@@ -35,14 +36,14 @@ mod runner;
 mod shared;
 mod shutdown;
 mod signal;
+mod signal_tree;
 mod start;
 mod stdin;
 mod sweep;
 
 pub use error::{SignalError, SpawnError, WriteError, chain};
-pub use key::Key;
-pub use kill::{DeliveredVia, SignalReport, Unverified};
 pub use limits::Limits;
 pub use lookup::{Lookup, Tombstone};
-pub use order::Order;
+pub use order::{Key, Order};
 pub use runner::Runner;
+pub use signal_tree::{DeliveredVia, SignalReport, Unverified};

@@ -1,4 +1,3 @@
-use super::Key;
 use crate::job::{Caller, JobSpec};
 
 /// A job that a caller wants.
@@ -10,6 +9,9 @@ pub struct Order {
     /// The idempotency key, if it has one.
     pub key: Option<Key>,
 }
+
+/// An idempotency key, and whose it is.
+pub type Key = (Caller, String);
 
 impl Order {
     /// The order of a caller.

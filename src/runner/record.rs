@@ -4,8 +4,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::kill::{SignalReport, end_tree};
 use super::shared::Shared;
+use super::signal_tree::{SignalReport, end_tree};
 use super::stdin::Stdin;
 use crate::hosts::{Lease, Link};
 use crate::job::{End, FarEnd, FarEvent, Job, Outcome, Recorded, Recorder, Signal};

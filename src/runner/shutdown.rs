@@ -6,9 +6,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::Runner;
-use super::kill::{PGID_TIMEOUT, SignalReport, process_group_told};
 use super::on_machine::{BRIEF, run_on_machine};
 use super::shared::Shared;
+use super::signal_tree::{PGID_TIMEOUT, SignalReport, process_group_told};
 use crate::hosts::Link;
 use crate::job::{Caller, Job, KillReport, MachineId, Outcome, ProcessGroup, Reach, Signal, kill_script};
 use crate::lock::lock;

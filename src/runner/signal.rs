@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::kill::{DeliveredVia, SignalReport, end_tree, kill};
+use super::signal_tree::{DeliveredVia, SignalReport, end_tree, kill};
 use super::{Runner, SignalError};
 use crate::job::{Job, Phase, Reach, Signal};
 

@@ -1,4 +1,4 @@
-//! Floor 6: the contract in JSON, which agents and scripts read.
+//! Floor 5: the contract in JSON, which agents and scripts read.
 //!
 //! [`Service`] has one method a verb, with its [`Request`], its reply and one [`Error`] type with stable [`Code`]s. It stands on
 //! [`jobs`](crate::jobs) and adds defaults, ranges (what was out of range is told in `clamped`) and hints. Doc comments of requests

@@ -4,10 +4,10 @@
 //! traffic, and not more than callers wait for; the first one of a host alone, so that a login that fails does so once.
 
 mod connect;
+mod connect_or_wait;
 mod error;
 mod limits;
 mod pool;
-mod queue;
 mod slot;
 
 pub use connect::{Connect, Pooled};

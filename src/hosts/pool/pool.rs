@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::queue::{Counted, Host, Step};
+use super::connect_or_wait::{Counted, Host, Step};
 use super::{Connect, Lease, PoolError, PoolLimits, Pooled, Usage};
 use crate::hosts::HostRef;
 use crate::lock::lock;
