@@ -10,6 +10,7 @@ mod hosts;
 mod keyboard;
 mod run;
 mod screen;
+mod signals;
 mod stdin;
 mod trust;
 mod tty_prompter;

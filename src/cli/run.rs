@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 use tokio::io;
-use tokio::signal::unix::{self, SignalKind, signal};
 
 use super::exit::{output_error, print};
 use super::keyboard::Keyboard;
 use super::screen::Screen;
+use super::signals::Signals;
 use super::{Exit, RunArgs, keyboard, note, report, stdin};
 use crate::jobs::{
     self, Command, DeliveredVia, Follow, Job, Jobs, Outcome, Output, Signal, SignalError, Terminal,
@@ -71,14 +71,13 @@ async fn attempt(jobs: &Jobs, mut args: RunArgs, signals: &mut Signals) -> Resul
         writeln!(std::io::stderr(), "sshjobs: stdin is no terminal: the command runs without one").ok();
         args.tty = false;
     }
-    let (screen, tty, request_limit) = (Screen::new(&args), args.tty, args.timeout);
+    let (screen, tty, limit) = (Screen::new(&args), args.tty, args.timeout);
     let command = command(jobs, args)?;
     let follow = tokio::select! {
         follow = command.follow() => follow?,
         number = signals.next() => return Ok(Exit::signaled(number).into()),
     };
     let job = follow.job().clone();
-    let limit = request_limit;
     let mut session = Session { follow, screen, dropped: 0, limit, trouble: None };
     let exit = if tty {
         on_our_terminal(&job, &mut session, signals).await
@@ -282,53 +281,5 @@ async fn send(job: &Job, signal: Signal) {
     match job.signal(signal, None).await {
         Ok(_) | Err(jobs::Error::Signal(SignalError::JobEnded)) => {}
         Err(error) => report(&error.into()),
-    }
-}
-
-/// The signals that a person or a supervisor ends us with.
-struct Signals {
-    interrupt: unix::Signal,
-    terminate: unix::Signal,
-    hang_up: unix::Signal,
-    /// Ctrl-C was pressed, and passed on.
-    interrupted: bool,
-}
-
-impl Signals {
-    const INTERRUPT: u8 = 2;
-
-    fn catch() -> Result<Self, Error> {
-        let catch = |kind| {
-            signal(kind).map_err(|error| {
-                Error::new(Code::Io, format!("signals can't be caught: {error}"), "report this")
-            })
-        };
-        Ok(Self {
-            interrupt: catch(SignalKind::interrupt())?,
-            terminate: catch(SignalKind::terminate())?,
-            hang_up: catch(SignalKind::hangup())?,
-            interrupted: false,
-        })
-    }
-
-    /// The next one's number.
-    async fn next(&mut self) -> u8 {
-        tokio::select! {
-            _ = self.interrupt.recv() => Self::INTERRUPT,
-            _ = self.terminate.recv() => 15,
-            _ = self.hang_up.recv() => 1,
-        }
-    }
-
-    /// The next one's number, while something else is done.
-    async fn next_while(&mut self, doing: impl Future<Output = ()>) -> u8 {
-        let doing = async {
-            doing.await;
-            std::future::pending().await
-        };
-        tokio::select! {
-            number = self.next() => number,
-            never = doing => never,
-        }
     }
 }
