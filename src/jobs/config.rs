@@ -42,7 +42,7 @@ pub struct Defaults {
     pub run_wait_ms: u32,
 }
 
-/// Most lines, and most bytes of text, in a reply.
+/// Maximum lines in a reply, and maximum bytes of text.
 const MOST_LINES: u32 = 10_000;
 const MOST_BYTES: u32 = 262_144;
 

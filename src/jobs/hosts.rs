@@ -36,7 +36,7 @@ pub struct Host {
     pub last_error: Option<Error>,
 }
 
-/// Most names that are resolved at the same time; each takes a run of ssh.
+/// Maximum names resolved concurrently; each runs ssh once.
 const AT_A_TIME: usize = 16;
 
 impl Jobs {

@@ -9,7 +9,7 @@ use crate::lock::lock;
 #[derive(Default)]
 pub(super) struct LastErrors(Mutex<HashMap<HostRef, Error>>);
 
-/// Most hosts whose last error is kept: where any host may be named, they would pile up.
+/// Maximum hosts whose last error is kept: with any host allowed, the map would grow without bound.
 const MOST: usize = 1000;
 
 impl LastErrors {

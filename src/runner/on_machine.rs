@@ -7,9 +7,10 @@ use crate::hosts::{HostRef, Link, PoolError, run_short};
 use crate::job::{Job, LoginShell, MachineId};
 use crate::ssh::{ChannelError, ConnectError};
 
-/// Silence after which a connection is asked for a sign of life before a signal is sent over it: to learn soon that it is gone is worth a round trip.
+/// Silence after which a connection gets a keepalive before a signal is sent over it: noticing early that it is gone is worth
+/// a round trip.
 pub(super) const BRIEF: Duration = Duration::from_secs(1);
-/// Most new connections that are made to find a job's machine: several may answer to one name.
+/// Maximum new connections made to find a job's machine: several machines may answer to one name.
 const MOST_NEW: usize = 3;
 
 /// Runs a short script that is about a job, where the job runs: over its own connection, or, when that is gone, silent or held,

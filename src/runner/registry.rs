@@ -55,7 +55,7 @@ pub(super) struct Grave {
     since: Instant,
 }
 
-/// Most expired jobs that are remembered, and for how long.
+/// Maximum expired jobs that are remembered, and for how long.
 const MOST_GRAVES: usize = 10_000;
 const GRAVE_KEPT: Duration = Duration::from_secs(24 * 3600);
 

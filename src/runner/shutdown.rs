@@ -17,7 +17,7 @@ use crate::lock::lock;
 const LAST_WORDS: Duration = Duration::from_secs(3);
 /// Time limit for a host to report what came of its jobs, beyond the grace.
 const LAST_REPORT: Duration = Duration::from_secs(5);
-/// Most jobs that one script ends: its text must fit into one argument (128 KiB on Linux).
+/// Maximum jobs that one script ends: its text must fit into one argument (128 KiB on Linux).
 const GROUPS_IN_A_SCRIPT: usize = 1000;
 
 /// Jobs that can be ended over one connection.

@@ -30,7 +30,7 @@ pub struct SignalReport {
 /// Why it is not known whether a process of a job is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unverified {
-    /// The server was asked, which does not tell.
+    /// The signal was sent as a channel request, which has no reply (RFC 4254 §6.9).
     Channel,
     /// The job's process group has members that don't carry its mark; they were left alone.
     Unmarked,

@@ -159,7 +159,7 @@ mod tests {
     use crate::lock::lock;
     use crate::output::RingLimits;
 
-    /// A far end that takes so many bytes and no more, and keeps book.
+    /// A far end that accepts `room` bytes and records them.
     #[derive(Default)]
     struct Pipe {
         room: usize,

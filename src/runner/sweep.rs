@@ -9,7 +9,7 @@ use crate::hosts::HostRef;
 use crate::job::Job;
 
 const PERIOD: Duration = Duration::from_secs(1);
-/// Most times that one look at the total bound halves the output of the largest job.
+/// Maximum times per sweep that the largest job's output is halved to meet the total limit.
 const MOST_HALVINGS: usize = 64;
 
 /// Keeps the runner within its bounds: lets finished jobs, output and idle connections go when their time has come.

@@ -10,7 +10,7 @@ use crate::lock::lock;
 
 /// Time limit for reading a user's file.
 const FILE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Most reads that may hang at the same time.
+/// Maximum reads that may hang at the same time.
 const MOST_HANGING: usize = 64;
 
 /// When the reads that are under way began, by file.

@@ -9,7 +9,7 @@ use super::offer::Offer;
 use crate::ssh::HostConfig;
 use crate::ssh::trust::{HandshakeError, HostKeyCheck};
 
-/// Most logins in a row that one server may ask for (RFC 4252 §5.1).
+/// Maximum stages of one login, where the server wants several methods (RFC 4252 §5.1).
 const MOST_STAGES: usize = 8;
 
 /// One login (RFC 4252), in ssh's order: keys (of certificates, of the agent, of files), keyboard-interactive, password. Where

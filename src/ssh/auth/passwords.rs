@@ -7,7 +7,7 @@ use super::login::{Attempt, Login, within};
 use crate::output::printable;
 use crate::ssh::trust::HandshakeError;
 
-/// Most rounds of questions in one login (RFC 4256 §3.2).
+/// Maximum information requests in one login (RFC 4256 §3.2).
 const MOST_ROUNDS: usize = 16;
 
 impl Login<'_> {

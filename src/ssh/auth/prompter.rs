@@ -15,7 +15,7 @@ pub struct Question {
     /// The question. Of keyboard-interactive (RFC 4256) it is the server's own words: not to be trusted, nor to be shown
     /// unescaped.
     pub text: String,
-    /// The answer may be seen while it is typed.
+    /// Whether the answer is shown while it is typed.
     pub echo: bool,
 }
 

@@ -40,9 +40,9 @@ impl ProxyCommand {
     }
 }
 
-/// Most bytes of a line that are logged; the rest is read and dropped.
+/// Maximum bytes logged of a line; the rest is read and dropped.
 const LONGEST_LINE: u64 = 1000;
-/// Most lines that are logged of one command.
+/// Maximum lines logged of one command.
 const MOST_LINES: usize = 100;
 
 /// Logs what the command writes to stderr, which may be the far end's words.

@@ -58,7 +58,7 @@ pub enum HostKeyError {
     /// The host proves itself with another algorithm than was agreed on.
     #[error("the host key proof was to be {expected}, and came as {came:?}: someone may be in the middle")]
     NotAgreed {
-        /// What came: the type of a key, or the algorithm of a signature.
+        /// What the server presented: a key type or a signature algorithm.
         came: String,
         /// What was agreed on.
         expected: String,
