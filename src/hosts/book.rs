@@ -130,3 +130,39 @@ impl HostBook {
         Ok(host)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_resolved_name_is_cached_for_two_seconds_or_until_it_is_forgotten() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("config");
+        let resolver = Resolver {
+            ssh_config: Some(file.clone()),
+            settings: BTreeMap::new(),
+            proxy_commands: false,
+            arguments: Vec::new(),
+        };
+        let book = HostBook::new(resolver, Access::Any);
+        let set_port = |port: u16| std::fs::write(&file, format!("Host web1\n  Port {port}\n")).unwrap();
+        let port = async || book.resolve("web1").await.unwrap().port;
+
+        set_port(1001);
+        assert_eq!(port().await, 1001);
+        // As if resolved later, so that it does not expire here on a slow machine.
+        lock(&book.resolved).get_mut("web1").unwrap().0 = Instant::now() + RESOLVED_FOR;
+        set_port(1002);
+        assert_eq!(port().await, 1001, "from the cache");
+
+        book.forget("web1");
+        assert_eq!(port().await, 1002, "forgotten");
+
+        set_port(1003);
+        tokio::time::pause();
+        tokio::time::advance(RESOLVED_FOR).await;
+        tokio::time::resume();
+        assert_eq!(port().await, 1003, "two seconds later");
+    }
+}
