@@ -74,7 +74,7 @@ async fn main() {
 }
 
 fn service(sshd: &Sshd, limits: Limits) -> Arc<Service> {
-    let config = Config { ssh_config: Some(sshd.ssh_config()), limits, ..Config::default() };
+    let config = Config { ssh_config: Some(sshd.ssh_config()), limits, store: false, ..Config::default() };
     Arc::new(Service::new(config, Access::Listed))
 }
 
@@ -128,7 +128,14 @@ async fn readers() {
             // All of them shall wait before the line comes.
             tokio::time::sleep(Duration::from_millis(20)).await;
             let start = Instant::now();
-            service.library().job(&job).unwrap().write(b"news\n", Duration::from_secs(5)).await.unwrap();
+            service
+                .library()
+                .job(&job)
+                .await
+                .unwrap()
+                .write(b"news\n", Duration::from_secs(5))
+                .await
+                .unwrap();
             while waiting.join_next().await.is_some() {}
             times.push(start.elapsed());
             line += 1;
@@ -488,6 +495,7 @@ async fn thousand_jobs() {
     let each = (rss() - before) / JOBS as f64;
     let running = service
         .jobs(&JobsRequest { state: Some(JobState::Running), ..JobsRequest::default() })
+        .await
         .unwrap()
         .total;
     row("live jobs on one host", &format!("{running} in {:.1} s", took.as_secs_f64()), "–", None, "1000");

@@ -62,6 +62,8 @@ pub mod output;
 pub mod runner;
 #[doc(hidden)]
 pub mod ssh;
+#[doc(hidden)]
+pub mod store;
 
 #[cfg(feature = "wire")]
 pub mod wire;

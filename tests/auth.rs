@@ -44,14 +44,14 @@ fn service(sshd: &Sshd) -> Service {
 }
 
 fn with_person(sshd: &Sshd, person: &Arc<Person>) -> Service {
-    let config = Config { ssh_config: Some(sshd.ssh_config()), ..Config::default() };
+    let config = Config { ssh_config: Some(sshd.ssh_config()), ..support::unstored() };
     Service::asking(config, Access::Listed, Arc::clone(person) as Arc<dyn Prompter>)
 }
 
 fn with_passphrase(sshd: &Sshd, source: SecretSource) -> Service {
     let table = HostSettings { passphrase: Some(source), ..HostSettings::default() };
     let hosts = BTreeMap::from([(HOST.to_owned(), table)]);
-    Service::new(Config { ssh_config: Some(sshd.ssh_config()), hosts, ..Config::default() }, Access::Listed)
+    Service::new(Config { ssh_config: Some(sshd.ssh_config()), hosts, ..support::unstored() }, Access::Listed)
 }
 
 async fn is_let_in(service: &Service) -> bool {

@@ -15,6 +15,7 @@ fn sshjobs(sshd: &Sshd) -> Command {
         .arg("--ssh-config")
         .arg(sshd.ssh_config())
         .env("XDG_CONFIG_HOME", "/nonexistent")
+        .env("XDG_STATE_HOME", sshd.path("state"))
         .stdin(Stdio::null());
     command
 }
@@ -251,6 +252,7 @@ fn on_a_terminal(sshd: &Sshd, args: &str, cue: &str, keys: &[u8]) -> String {
     let mut child = Command::new("script")
         .args(["-qec", &command, "/dev/null"])
         .env("XDG_CONFIG_HOME", "/nonexistent")
+        .env("XDG_STATE_HOME", sshd.path("state"))
         .env("TERM", "xterm")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -432,6 +434,7 @@ async fn a_passphrase_is_asked_for_at_the_terminal_and_not_shown() {
     let mut script = Command::new("script")
         .args(["-qec", &command, "/dev/null"])
         .env("XDG_CONFIG_HOME", "/nonexistent")
+        .env("XDG_STATE_HOME", sshd.path("state"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -555,6 +558,7 @@ async fn options_mean_what_they_mean_to_ssh() {
         .arg("--ssh-config")
         .arg(nothing)
         .env("XDG_CONFIG_HOME", "/nonexistent")
+        .env("XDG_STATE_HOME", sshd.path("state"))
         .env_remove("SSH_AUTH_SOCK");
     command.args(["run", "-p", &port, "-l", &user, "-i", &key, "-o", &known, "127.0.0.1", "--", "echo $V"]);
     command.args([] as [&str; 0]).stdin(Stdio::null());

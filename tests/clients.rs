@@ -24,6 +24,7 @@ fn program(sshd: &Sshd, interpreter: &str) -> Command {
         .env("SSHJOBS", env!("CARGO_BIN_EXE_sshjobs"))
         .env("SSH_CONFIG", sshd.ssh_config())
         .env("XDG_CONFIG_HOME", "/nonexistent")
+        .env("XDG_STATE_HOME", sshd.path("state"))
         .env("HOME", sshd.path("home"))
         .stdin(Stdio::null());
     command

@@ -271,7 +271,7 @@ fn password() -> String {
 fn with_password(host: &str, source: SecretSource) -> Service {
     let table = HostSettings { password: Some(source), ..HostSettings::default() };
     let hosts = BTreeMap::from([(host.to_owned(), table)]);
-    Service::new(Config { ssh_config: Some(ssh_config()), hosts, ..Config::default() }, Access::Listed)
+    Service::new(Config { ssh_config: Some(ssh_config()), hosts, ..support::unstored() }, Access::Listed)
 }
 
 /// A person who knows one answer.
@@ -285,7 +285,7 @@ impl Prompter for Person {
 }
 
 fn with_person(answer: &str) -> Service {
-    let config = Config { ssh_config: Some(ssh_config()), ..Config::default() };
+    let config = Config { ssh_config: Some(ssh_config()), ..support::unstored() };
     Service::asking(config, Access::Listed, Arc::new(Person(answer.to_owned())))
 }
 
@@ -338,7 +338,7 @@ async fn logins_that_fail_earn_no_penalty() {
     keygen(&key, &["-t", "ed25519"]);
     let table = HostSettings { identity_file: Some(key), ..HostSettings::default() };
     let hosts = BTreeMap::from([("new".to_owned(), table)]);
-    let config = Config { ssh_config: Some(ssh_config()), hosts, ..Config::default() };
+    let config = Config { ssh_config: Some(ssh_config()), hosts, ..support::unstored() };
     let stranger = Arc::new(Service::new(config, Access::Listed));
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(12) {

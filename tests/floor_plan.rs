@@ -7,13 +7,14 @@ use std::path::Path;
 use regex::Regex;
 
 /// Each folder, from the ground up, and what it may see besides itself.
-const PLAN: [(&str, &[&str]); 9] = [
+const PLAN: [(&str, &[&str]); 10] = [
     ("output", &[]),
     ("job", &["output"]),
     ("ssh", &["output"]),
     ("hosts", &["job", "ssh", "output"]),
-    ("runner", &["hosts", "job", "ssh", "output"]),
-    ("jobs", &["runner", "hosts", "job", "ssh", "output"]),
+    ("store", &["job", "output"]),
+    ("runner", &["hosts", "store", "job", "ssh", "output"]),
+    ("jobs", &["runner", "hosts", "store", "job", "ssh", "output"]),
     ("wire", &["jobs"]),
     ("mcp", &["wire", "jobs"]),
     ("cli", &["wire", "jobs"]),
@@ -23,7 +24,7 @@ const PLAN: [(&str, &[&str]); 9] = [
 const EVERYBODY: [&str; 2] = ["lock", "nearest"];
 
 /// Foreign crates that have one home.
-const HOMES: [(&str, &str); 3] = [("russh", "ssh"), ("rmcp", "mcp"), ("clap", "cli")];
+const HOMES: [(&str, &str); 4] = [("russh", "ssh"), ("rmcp", "mcp"), ("clap", "cli"), ("rusqlite", "store")];
 
 /// What the pure floor must do without.
 const IMPURE: [&str; 7] =

@@ -158,7 +158,7 @@ fn arguments() {
 /// Whatever can be parsed is called. There is no such host and no such job, so everything ends in an error with a hint.
 async fn call_everything(bytes: &[u8]) {
     let ssh_config = Some(Path::new("/dev/null").to_owned());
-    let service = Service::new(Config { ssh_config, ..Config::default() }, Access::Listed);
+    let service = Service::new(Config { ssh_config, store: false, ..Config::default() }, Access::Listed);
     let object: serde_json::Map<_, _> = serde_json::from_slice(bytes).unwrap_or_default();
     macro_rules! call {
         ($($request:ty => $verb:ident),*) => {$(
@@ -173,7 +173,7 @@ async fn call_everything(bytes: &[u8]) {
         SignalRequest => signal, SearchRequest => search, WaitRequest => wait, ForgetRequest => forget
     );
     if let Ok(request) = serde_json::from_slice::<JobsRequest>(bytes) {
-        service.jobs(&request).ok();
+        service.jobs(&request).await.ok();
     }
     if let Ok(request) = serde_json::from_slice::<HostsRequest>(bytes) {
         service.hosts(request).await.ok();

@@ -136,7 +136,7 @@ async fn a_proxy_command_is_run_only_when_the_configuration_allows_it() {
     assert!(refused.hint.contains("allow_proxy_command"), "{refused}");
     assert_eq!(logins(&host), 0);
     let config =
-        Config { ssh_config: Some(host.ssh_config()), allow_proxy_command: true, ..Config::default() };
+        Config { ssh_config: Some(host.ssh_config()), allow_proxy_command: true, ..support::unstored() };
     let service = Service::new(config, Access::Listed);
     assert_eq!(run(&service, "echo here").await.unwrap().head, ["here"]);
     service.shutdown().await;
@@ -149,6 +149,6 @@ async fn the_configuration_goes_over_ssh_config_for_jump_hosts_too() {
     let file = config(&host, &[&bastion], "b0");
     let table = HostSettings { identity_file: Some(bastion.path("id")), ..HostSettings::default() };
     let hosts = std::collections::BTreeMap::from([("b0".to_owned(), table)]);
-    let config = Config { ssh_config: Some(file), hosts, ..Config::default() };
+    let config = Config { ssh_config: Some(file), hosts, ..support::unstored() };
     assert_eq!(run(&Service::new(config, Access::Listed), "echo here").await.unwrap().head, ["here"]);
 }

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use sshjobs::jobs::{
-    Access, Caller, Config, Error, Exit, HostError, Jobs, Lagged, Limits, Outcome, SpecError, Stdin, Stream,
-    WriteError,
+    Access, Caller, Config, Error, Exit, Filter, HostError, Jobs, Lagged, Limits, LostWhy, Outcome,
+    SpecError, Stdin, Stream, WriteError,
 };
 use support::{HOST, Sshd, eventually};
 
 const SOON: Duration = Duration::from_secs(10);
 
 fn jobs(sshd: &Sshd, limits: Limits) -> Jobs {
-    let config = Config { ssh_config: Some(sshd.ssh_config()), limits, ..Config::default() };
+    let config = Config { ssh_config: Some(sshd.ssh_config()), limits, ..support::unstored() };
     Jobs::new(config, Access::Listed)
 }
 
@@ -43,8 +43,9 @@ async fn a_command_is_built_started_read_line_by_line_and_waited_for() {
     let outcome = job.wait().await;
     assert_eq!((&outcome, outcome.exit_status()), (&Outcome::Ended(Exit::Status(3)), Some(3)));
     assert_eq!(outcome.to_string(), "exited with status 3");
-    let listed = jobs.list();
-    assert_eq!((listed.len(), listed[0].label(), listed[0].id()), (1, Some("greeting"), job.id()));
+    let (listed, total) = jobs.list(Filter::default()).await.unwrap();
+    let summary = &listed[0];
+    assert_eq!((total, summary.label.as_deref(), summary.id.as_str()), (1, Some("greeting"), job.id()));
     jobs.shutdown().await;
 }
 
@@ -71,8 +72,9 @@ async fn what_is_one_callers_another_neither_sees_nor_changes() {
     let (my_job, their_job) = (start(&mine).await.unwrap(), start(&theirs).await.unwrap());
     assert_ne!(my_job.id(), their_job.id(), "a key is its caller's");
     assert_eq!(start(&mine).await.unwrap().id(), my_job.id());
-    assert!(matches!(theirs.job(my_job.id()), Err(Error::UnknownJob(_))));
-    assert_eq!(theirs.list().iter().map(|job| job.id()).collect::<Vec<_>>(), [their_job.id()]);
+    assert!(matches!(theirs.job(my_job.id()).await, Err(Error::UnknownJob(_))));
+    let (listed, _) = theirs.list(Filter::default()).await.unwrap();
+    assert_eq!(listed.iter().map(|summary| summary.id.as_str()).collect::<Vec<_>>(), [their_job.id()]);
     let connections = |jobs: &Jobs| {
         let jobs = jobs.clone();
         async move { jobs.probe(HOST).await.unwrap().usage.connections }
@@ -114,8 +116,8 @@ async fn dropping_a_wait_ends_no_job_and_a_job_is_talked_to_until_it_is_forgotte
     job.close_stdin(SOON).await.unwrap();
     assert!(lines.next().await.is_none());
     assert!(matches!(job.write(b"x", SOON).await, Err(Error::Write(WriteError::JobEnded))));
-    assert_eq!(job.forget().unwrap(), (1, 11));
-    assert!(matches!(jobs.job(job.id()), Err(Error::Expired(_))));
+    assert_eq!(job.forget().await.unwrap(), (1, 11));
+    assert!(matches!(jobs.job(job.id()).await, Err(Error::Expired(_))));
     jobs.shutdown().await;
 }
 
@@ -129,6 +131,6 @@ async fn a_shutdown_ends_every_wait_also_where_the_host_does_not_answer() {
     sshd.freeze();
     let (outcome, ()) = tokio::join!(tokio::time::timeout(3 * SOON, waiting), jobs.shutdown());
     sshd.thaw();
-    assert_eq!(outcome.unwrap(), Outcome::Lost(None));
+    assert_eq!(outcome.unwrap(), Outcome::Lost(LostWhy::Connection, None));
     assert!(job.lines().next().await.is_none());
 }

@@ -326,6 +326,7 @@ fn serve(sshd: &Sshd) -> Child {
         .arg("--ssh-config")
         .arg(sshd.ssh_config())
         .arg("serve")
+        .env("XDG_STATE_HOME", sshd.path("state"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

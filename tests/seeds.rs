@@ -213,7 +213,7 @@ async fn ssh_tail_reads_need_no_connection() {
 
 #[tokio::test]
 async fn ssh_tail_what_was_evicted_is_counted_exactly() {
-    let mut session = Session::with_config("[limits]\nring_buffer_lines = 100\n").await;
+    let mut session = Session::with_config("store = false\n[limits]\nring_buffer_lines = 100\n").await;
     let job = session.finished("seq 1 1000");
     let reply = session.tail(&job, json!({"since_line_no": 17}));
     assert_eq!((&reply["buffer_truncated"], &reply["dropped_lines"]), (&json!(true), &json!(883)));
@@ -222,7 +222,7 @@ async fn ssh_tail_what_was_evicted_is_counted_exactly() {
 
 #[tokio::test]
 async fn ssh_tail_what_was_evicted_of_one_stream_is_counted_once() {
-    let mut session = Session::with_config("[limits]\nring_buffer_lines = 50\n").await;
+    let mut session = Session::with_config("store = false\n[limits]\nring_buffer_lines = 50\n").await;
     let job =
         session.finished("seq 1 100; sleep 0.2; i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo $i >&2; done");
     let (mut cursor, mut dropped) = (json!(0), 0);
@@ -308,7 +308,7 @@ async fn read_process_output_offsets_are_absolute_or_from_the_end_with_total_and
 
 #[tokio::test]
 async fn read_process_output_line_numbers_do_not_shift_after_eviction() {
-    let mut session = Session::with_config("[limits]\nring_buffer_lines = 100\n").await;
+    let mut session = Session::with_config("store = false\n[limits]\nring_buffer_lines = 100\n").await;
     let job = session.spawn("seq 1 150; read x; seq 151 300");
     session.tail(&job, json!({"since_line_no": 149, "wait_ms": 10_000}));
     let before = session.read(&job, json!({"offset": 120, "length": 10}));
@@ -570,7 +570,7 @@ async fn a_run_tells_which_of_its_lines_are_stderr() {
 
 #[tokio::test]
 async fn a_search_says_in_words_what_it_could_not_look_at() {
-    let mut session = Session::with_config("[limits]\nring_buffer_lines = 100\n").await;
+    let mut session = Session::with_config("store = false\n[limits]\nring_buffer_lines = 100\n").await;
     let job = session.finished("seq 1 1000");
     let reply = session.client.ok("ssh_search", with_job(&job, json!({"pattern": "^5$"})));
     assert_eq!((&reply["matches"], &reply["dropped_lines"]), (&json!([]), &json!(900)));

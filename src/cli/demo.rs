@@ -39,7 +39,7 @@ async fn show(command: String) -> Result<Exit, Error> {
     // A command that has ended already has no stdin.
     job.close_stdin(STDIN_TIMEOUT).await.ok();
     let id = job.id().to_owned();
-    let state = Standing::of(&job.status().phase).state.as_str();
+    let state = Standing::of(&job.status()).state.as_str();
     say(&format!("ssh_spawn started job {id} ({state}). Following it with ssh_tail:\n"));
     let service = Service::over(demo.jobs.clone());
     let mut cursor = 0;

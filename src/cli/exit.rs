@@ -36,7 +36,7 @@ impl Exit {
                 jobs::Exit::Status(status) => Self(u8::try_from(*status).unwrap_or(Self::CONNECTION.0)),
                 jobs::Exit::Signal(signal) => Self::signaled(signal_number(signal)),
             },
-            Outcome::Lost(_) | Outcome::Closed | Outcome::Refused | Outcome::NotStarted(_) => {
+            Outcome::Lost(..) | Outcome::Closed | Outcome::Refused | Outcome::NotStarted(_) => {
                 Self::CONNECTION
             }
         }

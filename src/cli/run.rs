@@ -23,7 +23,8 @@ const LEFTOVERS_GRACE: Duration = Duration::from_secs(2);
 /// Runs a command on a host and ends as it ended.
 pub async fn run(jobs: &Jobs, args: RunArgs) -> Exit {
     let (json, host) = (args.json, args.host.clone());
-    let ended = watched(jobs, args).await;
+    let mut started = None;
+    let ended = watched(jobs, args, &mut started).await;
     let (exit, error) = match ended {
         Ok(Ended { exit, trouble }) => (exit, trouble),
         Err(error) => (Exit::of_error(&error), Some(error)),
@@ -31,7 +32,7 @@ pub async fn run(jobs: &Jobs, args: RunArgs) -> Exit {
     if let Some(error) = &error {
         report(error);
     }
-    let told = if json { print(&summary(jobs, &host, error.as_ref())) } else { Exit::SUCCESS };
+    let told = if json { print(&summary(started.as_ref(), &host, error.as_ref())) } else { Exit::SUCCESS };
     // What the command's end means goes before what became of the summary.
     if exit == Exit::SUCCESS { told } else { exit }
 }
@@ -43,9 +44,9 @@ struct Ended {
 }
 
 /// All about the run, on one line.
-fn summary(jobs: &Jobs, host: &str, error: Option<&Error>) -> String {
-    let mut summary = match jobs.list().pop() {
-        Some(job) => serde_json::to_value(JobEntry::of(&job)).expect("a job's entry is plain data"),
+fn summary(job: Option<&Job>, host: &str, error: Option<&Error>) -> String {
+    let mut summary = match job {
+        Some(job) => serde_json::to_value(JobEntry::of(job)).expect("a job's entry is plain data"),
         None => serde_json::json!({"host": host, "state": "refused"}),
     };
     if let Some(error) = error {
@@ -55,16 +56,20 @@ fn summary(jobs: &Jobs, host: &str, error: Option<&Error>) -> String {
 }
 
 /// Ends what still runs, unless another signal says that there is no time for it.
-async fn watched(jobs: &Jobs, args: RunArgs) -> Result<Ended, Error> {
+async fn watched(jobs: &Jobs, args: RunArgs, started: &mut Option<Job>) -> Result<Ended, Error> {
     let mut signals = Signals::catch()?;
-    let exit = attempt(jobs, args, &mut signals).await;
+    let exit = attempt(jobs, args, (&mut signals, started)).await;
     tokio::select! {
         () = jobs.shutdown() => exit,
         number = signals.next() => Ok(Exit::signaled(number).into()),
     }
 }
 
-async fn attempt(jobs: &Jobs, mut args: RunArgs, signals: &mut Signals) -> Result<Ended, Error> {
+async fn attempt(
+    jobs: &Jobs,
+    mut args: RunArgs,
+    (signals, started): (&mut Signals, &mut Option<Job>),
+) -> Result<Ended, Error> {
     let no_stdin = args.no_stdin;
     check(&args)?;
     if args.tty && !keyboard::is_there() {
@@ -77,7 +82,7 @@ async fn attempt(jobs: &Jobs, mut args: RunArgs, signals: &mut Signals) -> Resul
         follow = command.follow() => follow?,
         number = signals.next() => return Ok(Exit::signaled(number).into()),
     };
-    let job = follow.job().clone();
+    let job = started.insert(follow.job().clone()).clone();
     let mut session = Session { follow, screen, dropped: 0, limit, trouble: None };
     let exit = if tty {
         on_our_terminal(&job, &mut session, signals).await
@@ -235,7 +240,7 @@ impl Session {
 
     fn finish(&mut self, outcome: &Outcome) -> Exit {
         self.trouble = match outcome {
-            Outcome::Lost(_) => Some(Error::new(
+            Outcome::Lost(..) => Some(Error::new(
                 Code::ConnectionLost,
                 "the connection was lost; the command may still run there",
                 "look at the host before running it again",

@@ -1,10 +1,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 /// Who makes a call: the owner of the jobs, idempotency keys, cursors, prompts and secrets that come of it.
 ///
 /// What one caller owns, another neither sees nor changes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub struct Caller(Arc<str>);
 
 impl Caller {
@@ -21,6 +24,18 @@ impl Caller {
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<String> for Caller {
+    fn from(name: String) -> Self {
+        Self(name.into())
+    }
+}
+
+impl From<Caller> for String {
+    fn from(caller: Caller) -> Self {
+        caller.as_str().to_owned()
     }
 }
 

@@ -1,12 +1,13 @@
 use std::fmt;
 
 use rand::RngExt;
+use serde::{Deserialize, Serialize};
 
 /// Crockford's base 32 in lower case: no letter that is mistaken for a digit.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// The name of a job: short, tells its host, cannot be guessed (`web1-7f3k9q2m`).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobId(String);
 
 impl JobId {
@@ -41,7 +42,7 @@ impl fmt::Display for JobId {
 
 /// A random word that marks a job on its remote host: in the line that tells its process group, and in the environment
 /// of its processes. Not a secret there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nonce(String);
 
 impl Nonce {

@@ -1,17 +1,19 @@
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-use super::tail::{Glanced, Waiter};
+use super::pending::Pending;
 use super::{
-    Caller, Change, Cursors, JobId, JobSpec, Log, Nonce, Outcome, Pace, ProcessGroup, Status, Tail, TooSlow,
-    Wait,
+    Archive, Batch, Caller, Change, Coverage, Cursors, JobId, JobSpec, Keeper, Log, LogEvent, Nonce, Outcome,
+    Pace, ProcessGroup, Status,
 };
-use crate::output::{PageQuery, RingLimits, Selection, Stream};
+use crate::lock::lock;
+use crate::output::{LineNo, Render, RingLimits, Selection, Stream, Timestamp, Unit};
 
 /// One run of one command on a host: its spec, and its log in a watch.
-#[derive(Debug)]
 pub struct Job {
     /// Its name.
     pub id: JobId,
@@ -26,6 +28,26 @@ pub struct Job {
     log: watch::Sender<Log>,
     /// Bytes that its follower has taken, when the far end waits for it.
     followed: Option<watch::Sender<u64>>,
+    storage: OnceLock<Storage>,
+    /// Why its output is not stored, when it should be.
+    trouble: Mutex<Option<String>>,
+}
+
+/// How a job's output is stored.
+#[derive(Clone)]
+pub struct Storage {
+    /// Who stores it; nobody when it is stored elsewhere, or all is.
+    pub keeper: Option<Arc<dyn Keeper>>,
+    /// Where it can be read.
+    pub archive: Arc<dyn Archive>,
+    pending: Arc<Mutex<Pending>>,
+}
+
+impl Storage {
+    /// Output that is read from `archive`, and written there by `keeper`.
+    pub fn new(archive: Arc<dyn Archive>, keeper: Option<Arc<dyn Keeper>>) -> Self {
+        Self { keeper, archive, pending: Arc::default() }
+    }
 }
 
 /// Positions of a reader of raw bytes, one for each stream.
@@ -50,48 +72,38 @@ pub struct Chunk {
     pub at_end: bool,
 }
 
-/// The most bytes of a stream in one [`Chunk`].
-const CHUNK_BYTES: usize = 256 << 10;
-
 /// Most bytes that the far end may be ahead of a follower that it waits for.
 const AHEAD: u64 = 1 << 20;
 
 impl Job {
     /// A job that starts now.
     pub fn new(caller: Caller, spec: JobSpec, limits: RingLimits) -> Self {
-        let followed = (spec.pace == Pace::OfFollower).then(|| watch::Sender::new(0));
-        Self {
-            id: JobId::new(&spec.host),
-            spec,
-            mark: Nonce::new(),
-            caller,
-            cursors: Cursors::default(),
-            log: watch::Sender::new(Log::new(limits)),
-            followed,
-        }
+        let (id, log) = (JobId::new(&spec.host), Log::new(limits));
+        Self::begun(Identity { id, mark: Nonce::new(), caller }, spec, log)
     }
 
-    /// Reads the lines behind the query's cursor; waits for news when there is none.
-    ///
-    /// Reading changes nothing. Dropping the future ends the wait and loses nothing. Patterns that take too long end it with what
-    /// they have found, or with an error when that is nothing.
-    pub async fn tail(&self, query: &PageQuery, wait: &Wait) -> Result<Tail, TooSlow> {
-        let mut waiter = Waiter::new(query, wait);
-        let mut log = self.log.subscribe();
-        loop {
-            // From here on no change is missed.
-            log.mark_unchanged();
-            waiter.look(&|look: &mut dyn FnMut(&Log)| look(&self.log.borrow())).await?;
-            let wake_at = match waiter.glance(&self.log.borrow()) {
-                Glanced::Answer(tail) => return Ok(*tail),
-                Glanced::More => continue,
-                Glanced::Nothing { look_again_at } => look_again_at,
-            };
-            tokio::select! {
-                changed = log.changed() => changed.expect("a job owns its log"),
-                () = sleep_until(wake_at) => {}
-            }
-        }
+    /// A job that was begun earlier.
+    pub fn begun(identity: Identity, spec: JobSpec, log: Log) -> Self {
+        let Identity { id, mark, caller } = identity;
+        let followed = (spec.pace == Pace::OfFollower).then(|| watch::Sender::new(0));
+        let log = watch::Sender::new(log);
+        let (cursors, storage, trouble) = Default::default();
+        Self { id, spec, mark, caller, cursors, log, followed, storage, trouble }
+    }
+
+    /// From now on its output is stored. Only the first call counts.
+    pub fn store_in(&self, storage: Storage) {
+        self.storage.get_or_init(|| storage);
+    }
+
+    /// Takes note of why its output is not stored; none when it is.
+    pub fn note_trouble(&self, trouble: Option<String>) {
+        *lock(&self.trouble) = trouble;
+    }
+
+    /// The log, to wait for changes of it.
+    pub(super) fn watch(&self) -> watch::Receiver<Log> {
+        self.log.subscribe()
     }
 
     /// Waits until the job has come as far as `reached` says, or patience runs out, and returns its status.
@@ -131,26 +143,20 @@ impl Job {
             });
         }
         let mut log = self.log.subscribe();
-        let log = log
-            .wait_for(|log| {
-                log.outcome().is_some()
-                    || log.ring().total_bytes(Stream::Stdout) > positions.stdout
-                    || log.ring().total_bytes(Stream::Stderr) > positions.stderr
-            })
-            .await
-            .expect("a job owns its log");
+        let waited = log.wait_for(|log| {
+            log.outcome().is_some()
+                || log.ring().total_bytes(Stream::Stdout) > positions.stdout
+                || log.ring().total_bytes(Stream::Stderr) > positions.stderr
+        });
+        drop(waited.await.expect("a job owns its log"));
         let mut chunk = Chunk::default();
-        let mut read = |stream, position: &mut u64| {
-            let (from, bytes) = log.ring().bytes_from(stream, *position, CHUNK_BYTES);
-            chunk.dropped_bytes += from - *position;
-            *position = from + bytes.len() as u64;
-            bytes.into_owned()
-        };
-        chunk.stdout = read(Stream::Stdout, &mut positions.stdout);
-        chunk.stderr = read(Stream::Stderr, &mut positions.stderr);
-        chunk.at_end = log.outcome().is_some()
-            && log.ring().total_bytes(Stream::Stdout) == positions.stdout
-            && log.ring().total_bytes(Stream::Stderr) == positions.stderr;
+        chunk.stdout = self.bytes_at(Stream::Stdout, &mut positions.stdout, &mut chunk.dropped_bytes).await;
+        chunk.stderr = self.bytes_at(Stream::Stderr, &mut positions.stderr, &mut chunk.dropped_bytes).await;
+        chunk.at_end = self.read_log(|log| {
+            log.outcome().is_some()
+                && log.ring().total_bytes(Stream::Stdout) == positions.stdout
+                && log.ring().total_bytes(Stream::Stderr) == positions.stderr
+        });
         chunk
     }
 
@@ -188,7 +194,22 @@ impl Job {
 
     /// The job at this moment.
     pub fn status(&self) -> Status {
-        self.log.borrow().status()
+        let coverage = self.coverage();
+        let status = self.read_log(|log| log.status(coverage.as_ref()));
+        Status { unstored: self.trouble(), ..status }
+    }
+
+    pub(super) fn trouble(&self) -> Option<String> {
+        lock(&self.trouble).clone()
+    }
+
+    /// What of its output is stored.
+    pub fn coverage(&self) -> Option<Coverage> {
+        self.storage.get().map(|storage| storage.archive.coverage())
+    }
+
+    pub(super) fn archive(&self) -> Option<&Arc<dyn Archive>> {
+        self.storage.get().map(|storage| &storage.archive)
     }
 
     /// Time since the job ended, when it has.
@@ -207,16 +228,88 @@ impl Job {
         look(&self.log.borrow())
     }
 
-    /// Makes changes that happened at `now`, and tells everyone who waits.
-    pub fn record(&self, changes: &[Change], now: Instant) {
-        if !changes.is_empty() {
-            self.write_log(|log| changes.iter().for_each(|change| log.apply(change, now)));
+    /// Makes changes that happened at `now`, and tells everyone who waits. What is to be stored is shown when it is.
+    pub fn record(&self, changes: Vec<Change>, now: Instant) {
+        let mut at_once = Vec::new();
+        for change in changes {
+            match (change, self.storage.get()) {
+                (Change::Append(stream, bytes), Some(_)) => {
+                    self.keep(LogEvent::Append(stream, bytes), now);
+                }
+                (Change::FinishStreams, Some(_)) => self.keep(LogEvent::FinishStreams, now),
+                (change, _) => at_once.push(change),
+            }
+        }
+        if !at_once.is_empty() {
+            self.write_log(|log| at_once.iter().for_each(|change| log.apply(change, now)));
         }
     }
 
     /// The job is over. Later calls change nothing.
     pub fn end(&self, outcome: Outcome) {
-        self.write_log(|log| log.end(outcome, Instant::now()));
+        self.keep(LogEvent::End(outcome), Instant::now());
+    }
+
+    /// Shows an event once it is stored; at once where nothing is.
+    fn keep(&self, event: LogEvent, now: Instant) {
+        let kept = self.storage.get().and_then(|storage| Some((storage, storage.keeper.as_ref()?)));
+        let Some((storage, keeper)) = kept else {
+            self.write_log(|log| log.take(&event, (log.time_at(now), now)));
+            return;
+        };
+        let mut pending = lock(&storage.pending);
+        let before = pending.bytes;
+        let is_first = pending.push(event, now);
+        let is_too_much = keeper.weigh(weight(pending.bytes - before));
+        if is_too_much || pending.is_too_long() {
+            let freed = weight(pending.bytes);
+            let events = pending.skip();
+            keeper.weigh(-freed);
+            self.write_log(|log| {
+                events.iter().for_each(|(event, now)| log.take(event, (log.time_at(*now), *now)));
+            });
+        }
+        drop(pending);
+        if is_first {
+            keeper.call(&self.id);
+        }
+    }
+
+    /// The next output to be stored, `most` bytes of it, about; none when none waits. With a checkpoint if it `wants_checkpoint`, or
+    /// if something before it was not stored. [`show`](Self::show) it before taking the next.
+    pub fn take_batch(&self, most: usize, wants_checkpoint: bool) -> Option<Arc<Batch>> {
+        let mut pending = lock(&self.storage.get()?.pending);
+        let log = self.log.borrow();
+        let checkpoint = |has_gap: bool| (has_gap || wants_checkpoint).then(|| log.ring().checkpoint());
+        pending.take(most, |now| log.time_at(now), checkpoint)
+    }
+
+    /// Shows a batch, and notes whether it is stored. One that has waited for too long was shown already.
+    ///
+    /// Returns the newest line that is stored then, if that is known.
+    pub fn show(&self, batch: &Arc<Batch>, is_stored: bool) -> Option<LineNo> {
+        let storage = self.storage.get()?;
+        let mut newest = None;
+        let mut pending = lock(&storage.pending);
+        let before = pending.bytes;
+        if !is_stored {
+            pending.note_unstored();
+        }
+        if pending.is_to_be_shown(batch) {
+            newest = Some(self.write_log(|log| {
+                batch.events.iter().for_each(|(event, at, now)| log.take(event, (*at, *now)));
+                log.ring().newest()
+            }));
+        }
+        if let Some(keeper) = &storage.keeper {
+            keeper.weigh(-weight(before - pending.bytes));
+        }
+        newest.filter(|_| is_stored)
+    }
+
+    /// Makes what another process has stored.
+    pub fn mirror(&self, event: &LogEvent, at: Timestamp) {
+        self.write_log(|log| log.take(event, (at, Instant::now())));
     }
 
     /// Evicts the oldest output until at most `bytes` are kept.
@@ -231,7 +324,46 @@ impl Job {
     }
 
     /// Forgets the finished lines of the selected streams; returns how many lines and bytes went.
-    pub fn forget_output(&self, selection: Selection) -> (u64, u64) {
-        self.write_log(|log| log.ring_mut().forget(selection))
+    pub async fn forget_output(&self, selection: Selection) -> (u64, u64) {
+        let coverage = self.coverage().unwrap_or_default();
+        let kept = |log: &Log, unit| {
+            let of = |stream| {
+                let end =
+                    log.ring().extent(log.ring().newest(), Selection::Only(stream), (unit, Render::Raw));
+                end.saturating_sub(coverage.available_from(log.ring(), stream, (unit, Render::Raw)))
+            };
+            Stream::ALL.into_iter().filter(|&stream| selection.contains(stream)).map(of).sum::<u64>()
+        };
+        let (gone, newest) = self.write_log(|log| {
+            let gone = (kept(log, Unit::Lines), kept(log, Unit::Bytes));
+            log.ring_mut().forget(selection);
+            (gone, log.ring().newest())
+        });
+        if let Some(archive) = self.archive().cloned() {
+            let forgetting = tokio::task::spawn_blocking(move || archive.forget(selection, newest));
+            forgetting.await.expect("forgetting does not panic");
+        }
+        gone
     }
+}
+
+fn weight(bytes: usize) -> isize {
+    isize::try_from(bytes).unwrap_or(isize::MAX)
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// What tells a job from all others.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// Its name.
+    pub id: JobId,
+    /// What marks its processes on the host.
+    pub mark: Nonce,
+    /// Whose it is.
+    pub caller: Caller,
 }

@@ -2,8 +2,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use super::{Change, Exit, Outcome};
-use crate::output::{LineNo, Origin, Render, Ring, RingLimits, Selection, Stream, Timestamp};
+use super::{Change, Coverage, Exit, LogEvent, Outcome};
+use crate::output::{LineNo, Render, Ring, RingLimits, Selection, Stream, Timestamp};
 
 /// How far a job has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,22 @@ pub enum Phase {
     Ended(Outcome),
 }
 
+impl Phase {
+    /// The name of the state on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Ended(Outcome::Ended(Exit::Status(_))) => "exited",
+            Self::Ended(Outcome::Ended(Exit::Signal(_))) => "signaled",
+            Self::Ended(Outcome::Lost(..)) => "lost",
+            Self::Ended(Outcome::Closed) => "closed",
+            Self::Ended(Outcome::Refused | Outcome::NotStarted(_)) => "refused",
+            Self::Ended(Outcome::TimedOut(_)) => "timed_out",
+        }
+    }
+}
+
 /// A job's log: the ring of its output, and what became of it. It has one writer, who applies what the recorder says.
 #[derive(Debug)]
 pub struct Log {
@@ -25,8 +41,27 @@ pub struct Log {
     pgid: Option<u32>,
     clock: Clock,
     first_output_at: Option<Timestamp>,
+    last_output_at: Option<Timestamp>,
     last_output: Option<Instant>,
+    ended_at: Option<Timestamp>,
     ended: Option<Instant>,
+}
+
+/// What a record tells of a job that was begun earlier, besides its output.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// How far it had come.
+    pub phase: Phase,
+    /// When it was asked for.
+    pub started_at: Timestamp,
+    /// When its first byte came.
+    pub first_output_at: Option<Timestamp>,
+    /// When its newest byte came.
+    pub last_output_at: Option<Timestamp>,
+    /// When it ended.
+    pub ended_at: Option<Timestamp>,
+    /// The id of its process group.
+    pub pgid: Option<u32>,
 }
 
 /// What is known of a job at one moment, without its output.
@@ -52,6 +87,8 @@ pub struct Status {
     pub first_available: LineNo,
     /// Time since the newest byte, or since the start.
     pub silent: Duration,
+    /// Why its output is not stored, when it should be.
+    pub unstored: Option<String>,
 }
 
 impl Log {
@@ -63,19 +100,18 @@ impl Log {
             pgid: None,
             clock: Clock::now(),
             first_output_at: None,
+            last_output_at: None,
             last_output: None,
+            ended_at: None,
             ended: None,
         }
     }
 
-    /// The log of a job that was begun earlier: its output goes on behind `origin`, and its times where they were.
-    pub fn resumed(limits: RingLimits, origin: &Origin, started_at: Timestamp) -> Self {
-        Self {
-            ring: Ring::resumed(limits, origin),
-            phase: Phase::Running,
-            clock: Clock::resumed(started_at),
-            ..Self::new(limits)
-        }
+    /// The log of a job that was begun earlier: its output goes on in `ring`, and its times where they were.
+    pub fn resumed(ring: Ring, past: Past) -> Self {
+        let Past { phase, started_at, first_output_at, last_output_at, ended_at, pgid } = past;
+        let (clock, last_output, ended) = (Clock::resumed(started_at), None, None);
+        Self { ring, phase, pgid, clock, first_output_at, last_output_at, last_output, ended_at, ended }
     }
 
     /// Makes a change that happened at `now`.
@@ -83,19 +119,34 @@ impl Log {
         match change {
             Change::Started => self.run(),
             Change::ProcessGroup(id) => self.pgid = Some(*id),
-            Change::Append(stream, bytes) => self.append(*stream, bytes, now),
-            Change::FinishStreams => self.finish_streams(now),
+            Change::Append(stream, bytes) => self.append(*stream, bytes, (self.clock.at(now), now)),
+            Change::FinishStreams => self.finish_streams(self.clock.at(now)),
         }
     }
 
+    /// Makes what happened at `at`, and is seen now.
+    pub fn take(&mut self, event: &LogEvent, (at, now): (Timestamp, Instant)) {
+        match event {
+            LogEvent::Append(stream, bytes) => self.append(*stream, bytes, (at, now)),
+            LogEvent::FinishStreams => self.finish_streams(at),
+            LogEvent::End(outcome) => self.end(outcome.clone(), (at, now)),
+            LogEvent::Gap(checkpoint) => self.ring = Ring::resumed(self.ring.limits(), checkpoint),
+        }
+    }
+
+    /// The time at a moment, by the log's clock.
+    pub fn time_at(&self, now: Instant) -> Timestamp {
+        self.clock.at(now)
+    }
+
     /// Takes output. The command runs, if that was not known yet.
-    pub fn append(&mut self, stream: Stream, bytes: &[u8], now: Instant) {
+    fn append(&mut self, stream: Stream, bytes: &[u8], (at, now): (Timestamp, Instant)) {
         if bytes.is_empty() {
             return;
         }
         self.run();
-        let at = self.clock.at(now);
         self.first_output_at.get_or_insert(at);
+        self.last_output_at = Some(at);
         self.last_output = Some(now);
         self.ring.append(stream, bytes, at);
     }
@@ -116,17 +167,17 @@ impl Log {
         partials.next().map(|stream| self.ring.partial_text(stream, Render::Clean))
     }
 
-    fn finish_streams(&mut self, now: Instant) {
-        let at = self.clock.at(now);
+    fn finish_streams(&mut self, at: Timestamp) {
         for stream in Stream::ALL {
             self.ring.finish(stream, at);
         }
     }
 
-    /// The job is over at `now`. Later calls change nothing.
-    pub fn end(&mut self, outcome: Outcome, now: Instant) {
+    /// The job is over. Later calls change nothing.
+    fn end(&mut self, outcome: Outcome, (at, now): (Timestamp, Instant)) {
         if self.outcome().is_none() {
-            self.finish_streams(now);
+            self.finish_streams(at);
+            self.ended_at = Some(at);
             self.ended = Some(now);
             self.phase = Phase::Ended(outcome);
         }
@@ -180,20 +231,32 @@ impl Log {
         self.ended.map(|at| at.elapsed())
     }
 
+    fn silent(&self) -> Duration {
+        match (self.last_output, self.last_output_at) {
+            (Some(at), _) => at.elapsed(),
+            (None, Some(at)) => Duration::from_millis(self.clock.at(Instant::now()).saturating_sub(at)),
+            (None, None) => self.clock.age(),
+        }
+    }
+
     /// Everything but the output.
-    pub fn status(&self) -> Status {
-        let dropped = self.ring.newest().value() - self.ring.line_count() as u64;
+    pub fn status(&self, coverage: Option<&Coverage>) -> Status {
+        let lost = || self.ring.newest().value() - self.ring.line_count() as u64;
+        let dropped = coverage.map_or_else(lost, |coverage| coverage.dropped_lines(&self.ring));
+        let oldest = || self.ring.first_available();
+        let first_available = coverage.map_or_else(oldest, |coverage| coverage.first_available(&self.ring));
         Status {
             phase: self.phase.clone(),
             started_at: self.clock.wall,
             first_output_at: self.first_output_at,
-            last_output_at: self.last_output.map(|at| self.clock.at(at)),
-            ended_at: self.ended.map(|at| self.clock.at(at)),
+            last_output_at: self.last_output_at,
+            ended_at: self.ended_at,
             total_lines: self.ring.newest().value(),
             total_bytes: Stream::ALL.into_iter().map(|stream| self.ring.total_bytes(stream)).sum(),
             dropped_lines: dropped,
-            first_available: self.ring.first_available(),
-            silent: self.last_output.map_or_else(|| self.clock.age(), |at| at.elapsed()),
+            first_available,
+            silent: self.silent(),
+            unstored: None,
         }
     }
 }
@@ -226,7 +289,8 @@ impl Clock {
     }
 }
 
-fn wall_now() -> Timestamp {
+/// The wall clock.
+pub fn wall_now() -> Timestamp {
     millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
@@ -243,15 +307,25 @@ mod tests {
     async fn a_log_that_is_resumed_goes_on_with_its_numbers_positions_and_times() {
         let mut first = Log::new(RingLimits::default());
         let now = Instant::now();
-        first.append(Stream::Stdout, "é one\n".as_bytes(), now);
-        first.append(Stream::Stderr, b"two\n", now);
+        let append = |stream, text: &'static str| Change::Append(stream, text.into());
+        first.apply(&append(Stream::Stdout, "é one\n"), now);
+        first.apply(&append(Stream::Stderr, "two\n"), now);
         let started_at = wall_now() - 60_000;
-        let mut log = Log::resumed(RingLimits::default(), &first.ring().origin(), started_at);
-        log.append(Stream::Stdout, b"three\n", Instant::now());
+        let past = Past {
+            phase: Phase::Running,
+            started_at,
+            first_output_at: None,
+            last_output_at: None,
+            ended_at: None,
+            pgid: None,
+        };
+        let ring = Ring::resumed(RingLimits::default(), &first.ring().checkpoint());
+        let mut log = Log::resumed(ring, past);
+        log.apply(&append(Stream::Stdout, "three\n"), Instant::now());
         let page = Page::read(log.ring(), &PageQuery::after(LineNo::START));
         assert_eq!((page.dropped_lines, page.lines[0].line_no.value()), (2, 3));
         assert_eq!(log.ring().total_bytes(Stream::Stdout), "é one\nthree\n".len() as u64);
-        let status = log.status();
+        let status = log.status(None);
         assert_eq!((status.started_at, status.total_lines, &status.phase), (started_at, 3, &Phase::Running));
         assert!(log.age() >= Duration::from_secs(60));
         assert!(status.last_output_at >= Some(started_at + 60_000), "{status:?}");
@@ -260,8 +334,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_first_outcome_counts() {
         let mut log = Log::new(RingLimits::default());
-        log.end(Outcome::Closed, Instant::now());
-        log.end(Outcome::Refused, Instant::now());
+        log.end(Outcome::Closed, (0, Instant::now()));
+        log.end(Outcome::Refused, (0, Instant::now()));
         assert_eq!(log.outcome(), Some(&Outcome::Closed));
     }
 }

@@ -1,6 +1,8 @@
+use serde::{Deserialize, Serialize};
+
 /// A machine, or container, from one start to the next: what two connections to one name must show before the process numbers
 /// seen over one of them mean anything over the other.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MachineId {
     boot_id: String,
     /// When process 1 was started, in clock ticks since the boot: tells the starts of a container.

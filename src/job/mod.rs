@@ -5,6 +5,7 @@
 //! made of on the remote side ([`ExecPlan`], [`kill_script`]) and never meets `ssh`, which carries it there.
 
 mod announcements;
+mod archive;
 mod awaits_stdin;
 mod caller;
 mod cursors;
@@ -18,7 +19,9 @@ mod log;
 mod machine_id;
 mod matching;
 mod outcome;
+mod pending;
 mod prelude;
+mod reading;
 mod recorder;
 mod shell;
 mod signal;
@@ -27,20 +30,23 @@ mod spec;
 mod tail;
 
 pub use announcements::Announcements;
+pub use archive::{Archive, Coverage, Place};
 pub use awaits_stdin::{AwaitsStdin, awaits_stdin_script};
 pub use caller::Caller;
 pub use cursors::{CursorName, Cursors, TooManyCursors};
 pub use exec_plan::{ExecPlan, PlanError, shell_probes};
 pub use far_end::{Controls, FarEnd, FarEndError, FarEvent};
 pub use id::{JobId, Nonce};
-pub use job::{Chunk, Job, Positions};
+pub use job::{Chunk, Identity, Job, Positions, Storage};
 pub use key_presses::key_bytes;
-pub use log::{Log, Phase, Status};
+pub use log::{Log, Past, Phase, Status, wall_now};
 pub use machine_id::MachineId;
 pub use matching::{Matching, TooSlow};
-pub use outcome::{Exit, Outcome};
+pub use outcome::{Exit, LostWhy, Outcome};
+pub use pending::{Batch, Keeper, LogEvent};
 pub use signal_script::{KillReport, Left, ProcessGroup, Reach, kill_script};
 
+pub use reading::Found;
 pub use recorder::{Change, End, Recorded, Recorder};
 pub use shell::LoginShell;
 pub use signal::{Signal, UnknownSignal};

@@ -1,7 +1,10 @@
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// How the remote command ended, as the server reports it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Exit {
     /// It exited with this status (RFC 4254 §6.10, exit-status).
     Status(u32),
@@ -10,14 +13,15 @@ pub enum Exit {
 }
 
 /// How a job ended. No kind of end is ever reported as another.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Outcome {
     /// The command ended, and its output was drained.
     Ended(Exit),
-    /// The connection was lost first. The command may still run, and output may be missing. The exit is known if the
-    /// server had told it before.
-    Lost(Option<Exit>),
+    /// It was lost first. The command may still run, and output may be missing. The exit is known if the server had told it
+    /// before.
+    Lost(LostWhy, Option<Exit>),
     /// The server closed the channel and never told how the command ended.
     Closed,
     /// The server refused to run the command.
@@ -28,12 +32,42 @@ pub enum Outcome {
     TimedOut(Option<Exit>),
 }
 
+/// What a job was lost with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum LostWhy {
+    /// Its connection.
+    Connection,
+    /// The sshjobs process that recorded it.
+    ServerRestarted,
+    /// Its host was restarted.
+    HostRebooted,
+    /// Its supervisor on the host.
+    SupervisorDied,
+    /// Its files on the host.
+    SpoolGone,
+}
+
+impl LostWhy {
+    /// The name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Connection => "connection",
+            Self::ServerRestarted => "server_restarted",
+            Self::HostRebooted => "host_rebooted",
+            Self::SupervisorDied => "supervisor_died",
+            Self::SpoolGone => "spool_gone",
+        }
+    }
+}
+
 impl Outcome {
     /// How the command ended, when that is known.
     pub fn exit(&self) -> Option<&Exit> {
         match self {
             Self::Ended(exit) => Some(exit),
-            Self::Lost(exit) | Self::TimedOut(exit) => exit.as_ref(),
+            Self::Lost(_, exit) | Self::TimedOut(exit) => exit.as_ref(),
             Self::Closed | Self::Refused | Self::NotStarted(_) => None,
         }
     }
@@ -73,7 +107,13 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended(exit) => exit.fmt(f),
-            Self::Lost(_) => f.write_str("was lost with its connection"),
+            Self::Lost(why, _) => f.write_str(match why {
+                LostWhy::Connection => "was lost with its connection",
+                LostWhy::ServerRestarted => "was lost when the sshjobs process that recorded it ended",
+                LostWhy::HostRebooted => "was lost when its host was restarted",
+                LostWhy::SupervisorDied => "was lost with its supervisor on the host",
+                LostWhy::SpoolGone => "was lost with its files on the host",
+            }),
             Self::Closed => f.write_str("was closed by the host, which did not say how it ended"),
             Self::Refused => f.write_str("was refused by the host"),
             Self::NotStarted(why) => write!(f, "was not started: {why}"),

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::drain::Drain;
-use super::{Announcements, Exit, FarEvent, Outcome};
+use super::{Announcements, Exit, FarEvent, LostWhy, Outcome};
 use crate::output::Stream;
 
 /// Turns the events of a far end into changes of the job's log. Pure: it is handed the time, and waits for nobody.
@@ -146,7 +146,7 @@ impl Recorder {
     fn lost(&mut self) -> Recorded {
         let outcome = match self.exit() {
             Some(exit) if self.eof => Outcome::Ended(exit),
-            exit => Outcome::Lost(exit),
+            exit => Outcome::Lost(LostWhy::Connection, exit),
         };
         self.end(End::Outcome(outcome))
     }

@@ -1,9 +1,13 @@
 use std::collections::BTreeMap;
-use std::hash::BuildHasher;
 use std::ops::Deref;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hmac::{Hmac, KeyInit, Mac};
 use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
 
 /// What a job is to be, unchecked. [`JobSpec`] is checked.
 #[derive(Debug)]
@@ -55,7 +59,7 @@ pub enum Pace {
 }
 
 /// A pseudo-terminal to run a command on (RFC 4254 §6.2).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Terminal {
     /// What kind it is, for the variable `TERM`.
     pub term: String,
@@ -213,16 +217,22 @@ impl JobSpec {
             && *pace == other.pace
     }
 
-    /// A hash over all that is asked for, secrets included, to compare it later without keeping it.
-    pub fn hash_with(&self, hashing: &impl BuildHasher) -> u64 {
+    /// A keyed hash (HMAC-SHA-256) over all that is asked for, secrets included, to compare it later without keeping it.
+    pub fn fingerprint(&self, key: &[u8; 32]) -> String {
         let Draft { host, command, cwd, env, label, stdin, timeout, terminal, pace } = &self.0;
-        let env: Vec<_> = env.iter().map(|(name, value)| (name, value.expose_secret())).collect();
-        let stdin = match stdin {
-            StdinPlan::Open => (0, ""),
-            StdinPlan::Closed => (1, ""),
-            StdinPlan::Text(text) => (2, text.expose_secret()),
+        let (kind, text) = match stdin {
+            StdinPlan::Open => ("open", ""),
+            StdinPlan::Closed => ("closed", ""),
+            StdinPlan::Text(text) => ("text", text.expose_secret()),
         };
-        hashing.hash_one((host, command, cwd, env, label, stdin, timeout, terminal, pace))
+        let plain = format!("{host:?}{command:?}{cwd:?}{label:?}{timeout:?}{terminal:?}{pace:?}{kind}");
+        let secrets = env.iter().flat_map(|(name, value)| [name.as_str(), value.expose_secret()]);
+        let mut hash = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length will do");
+        for part in [plain.as_str(), text].into_iter().chain(secrets) {
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part.as_bytes());
+        }
+        BASE64_STANDARD.encode(hash.finalize().into_bytes())
     }
 }
 
@@ -287,10 +297,12 @@ mod tests {
             |draft| draft.terminal = Terminal::new("dumb", (80, 24)).ok(),
             |draft| draft.pace = Pace::OfFollower,
         ];
-        let hashing = std::hash::RandomState::new();
+        let key = [7; 32];
+        assert_eq!(plain().fingerprint(&key), plain().fingerprint(&key));
+        assert_ne!(plain().fingerprint(&key), plain().fingerprint(&[8; 32]));
         for change in changes {
             assert!(!spec(change).is_same(&plain()));
-            assert_ne!(spec(change).hash_with(&hashing), plain().hash_with(&hashing));
+            assert_ne!(spec(change).fingerprint(&key), plain().fingerprint(&key));
             assert!(spec(change).is_same(&spec(change)));
         }
     }

@@ -1,10 +1,10 @@
 use std::time::Duration;
 
 use regex::Regex;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 
-use super::{Log, Matching, Status, TooSlow};
-use crate::output::{LineNo, Looked, Page, PageQuery, Scan, Stream};
+use super::{Coverage, Job, Log, Matching, Place, Status, TooSlow};
+use crate::output::{Keep, LineNo, Looked, Page, PageQuery, Ring, Scan, Stream};
 
 /// When a [`tail`](super::Job::tail) that finds no news returns. The end of the job always ends the wait.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +59,7 @@ pub struct Tail {
 }
 
 /// A reader that waits for news.
-pub(super) struct Waiter<'a> {
+struct Waiter<'a> {
     query: &'a PageQuery,
     wait: &'a Wait,
     called: Instant,
@@ -75,10 +75,12 @@ pub(super) struct Waiter<'a> {
     spent: bool,
 }
 
-pub(super) enum Glanced {
+enum Glanced {
     Answer(Box<Tail>),
     /// There is more to look at already.
     More,
+    /// The answer has to be read from what is stored.
+    Stored,
     /// Nothing to say before the log changes or this moment comes.
     Nothing {
         look_again_at: Instant,
@@ -91,8 +93,46 @@ const LOOK_AT_LEAST: Duration = Duration::from_millis(500);
 /// Longest part of an unfinished line that is looked at and shown, in bytes: its end.
 pub const PARTIAL_SHOWN: usize = 2048;
 
+/// Bytes of a stored piece that are looked at together.
+const STORED_PIECE: usize = 256 << 10;
+
+impl Job {
+    /// Reads the lines behind the query's cursor; waits for news when there is none.
+    ///
+    /// Reading changes nothing. Dropping the future ends the wait and loses nothing. Patterns that take too long end it with what
+    /// they have found, or with an error when that is nothing.
+    pub async fn tail(&self, query: &PageQuery, wait: &Wait) -> Result<Tail, TooSlow> {
+        let mut waiter = Waiter::new(query, wait);
+        let mut log = self.watch();
+        let mut stored = None;
+        loop {
+            // From here on no change is missed.
+            log.mark_unchanged();
+            waiter.look(self).await?;
+            let coverage = self.coverage();
+            let glanced = self.read_log(|log| waiter.glance(log, stored.take(), coverage.as_ref()));
+            let wake_at = match glanced {
+                Glanced::Answer(mut tail) => {
+                    tail.status.unstored = self.trouble();
+                    return Ok(*tail);
+                }
+                Glanced::More => continue,
+                Glanced::Stored => {
+                    stored = Some(self.stored_page(query).await);
+                    continue;
+                }
+                Glanced::Nothing { look_again_at } => look_again_at,
+            };
+            tokio::select! {
+                changed = log.changed() => changed.expect("a job owns its log"),
+                () = sleep_until(wake_at) => {}
+            }
+        }
+    }
+}
+
 impl<'a> Waiter<'a> {
-    pub(super) fn new(query: &'a PageQuery, wait: &'a Wait) -> Self {
+    fn new(query: &'a PageQuery, wait: &'a Wait) -> Self {
         let called = Instant::now();
         let matching = Matching::new([wait.filter.clone(), wait.until.clone()]);
         let scan = Scan::new(*query, matching.looks());
@@ -112,12 +152,14 @@ impl<'a> Waiter<'a> {
         }
     }
 
-    /// Looks for the patterns in what is new. `read` looks at the log, which is not held up meanwhile.
-    pub(super) async fn look(&mut self, read: &impl Fn(&mut dyn FnMut(&Log))) -> Result<(), TooSlow> {
+    /// Looks for the patterns in what is new. The log is not held up meanwhile.
+    async fn look(&mut self, job: &Job) -> Result<(), TooSlow> {
         while self.matching.looks() && !self.spent {
-            let mut piece = None;
-            read(&mut |log| piece = self.scan.fetch(log.ring()));
-            let Some(piece) = piece else { break };
+            let place = (Place::Behind(self.scan.cursor()), self.query.selection);
+            let enough = |ring: &Ring| ring.byte_count() > STORED_PIECE;
+            let Some(piece) = job.look_behind(place, enough, |ring| self.scan.fetch(ring)).await else {
+                break;
+            };
             let before = self.scan.cursor();
             let texts = piece.iter().map(|fetched| fetched.line.text.clone()).collect();
             let found = self.matching.look(texts).await?;
@@ -137,22 +179,17 @@ impl<'a> Waiter<'a> {
         }
         self.matched = self.scan.last().map(Some);
         if self.wait.until.is_some() && !self.scan.is_over() && !self.spent {
-            self.look_at_partials(read).await?;
+            self.look_at_partials(job).await?;
         }
         Ok(())
     }
 
     /// An unfinished line may be the one that is waited for: a prompt.
-    async fn look_at_partials(&mut self, read: &impl Fn(&mut dyn FnMut(&Log))) -> Result<(), TooSlow> {
-        let (mut total, mut texts) = (0, Vec::new());
-        read(&mut |log| {
-            total = log.ring().total();
-            if self.seen != Some(total) {
-                texts = partials(log, self.query)
-                    .into_iter()
-                    .map(|(_, text)| shown_end(&text).to_owned())
-                    .collect();
-            }
+    async fn look_at_partials(&mut self, job: &Job) -> Result<(), TooSlow> {
+        let (total, texts) = job.read_log(|log| {
+            let total = log.ring().total();
+            let partials = if self.seen == Some(total) { Vec::new() } else { partials(log, self.query) };
+            (total, partials.into_iter().map(|(_, text)| shown_end(&text).to_owned()).collect::<Vec<_>>())
         });
         self.seen = Some(total);
         if !texts.is_empty() {
@@ -170,7 +207,9 @@ impl<'a> Waiter<'a> {
     /// grown: then patterns have not been looked for in what is new, and the answer is [`Glanced::More`] as long as there is time.
     /// First it is decided whether to answer, then why, from the strongest reason to the weakest: a match, the end, a full page
     /// or a line, silence, and the time limit last, so that a call whose time runs out with an answer at hand gives that.
-    pub(super) fn glance(&mut self, log: &Log) -> Glanced {
+    ///
+    /// Where the ring has lost what is behind the cursor, the page is one of what is `stored`.
+    fn glance(&mut self, log: &Log, stored: Option<Page>, coverage: Option<&Coverage>) -> Glanced {
         let now = Instant::now();
         let is_new = log.ring().lines_after(self.query.cursor, self.query.selection).next().is_some();
         let looks = self.matching.looks();
@@ -183,8 +222,12 @@ impl<'a> Waiter<'a> {
         if !due {
             return Glanced::Nothing { look_again_at: quiet_at.unwrap_or(self.deadline).min(self.deadline) };
         }
-        let page = (!looks).then(|| Page::read(log.ring(), self.query));
-        let has_more = page.as_ref().map_or_else(|| self.scan.has_more(log.ring()), |page| page.has_more);
+        let is_held = Place::Behind(self.query.cursor).is_held_by(log.ring(), self.query.selection);
+        if !looks && self.query.keep == Keep::First && !is_held && stored.is_none() && coverage.is_some() {
+            return Glanced::Stored;
+        }
+        let page = (!looks).then(|| stored.unwrap_or_else(|| self.read_page(log, coverage)));
+        let has_more = page.as_ref().map_or_else(|| self.has_more(log), |page| page.has_more);
         if looks && has_more && !over && now < self.deadline {
             return Glanced::More;
         }
@@ -200,11 +243,29 @@ impl<'a> Waiter<'a> {
             ReturnedBecause::Timeout
         };
         Glanced::Answer(Box::new(Tail {
-            page: page.unwrap_or_else(|| self.scan.take_page(log.ring())),
+            page: page.unwrap_or_else(|| Page { has_more, ..self.scan.take_page(log.ring()) }),
             partial: partials(log, self.query),
-            status: log.status(),
+            status: log.status(coverage),
             because,
         }))
+    }
+
+    /// The page of the ring. What it skips is not gone when it is stored.
+    fn read_page(&self, log: &Log, coverage: Option<&Coverage>) -> Page {
+        let mut page = Page::read(log.ring(), self.query);
+        if let Some(coverage) = coverage.filter(|_| self.query.keep == Keep::Last) {
+            let between = (self.query.cursor, page.last_line_no);
+            let missing = coverage.missing_between(log.ring(), between).min(page.dropped_lines);
+            page.skipped_lines += page.dropped_lines - missing;
+            page.dropped_lines = missing;
+        }
+        page
+    }
+
+    /// Whether there are lines behind what patterns were looked for in, stored ones included.
+    fn has_more(&self, log: &Log) -> bool {
+        let (ring, place) = (log.ring(), Place::Behind(self.scan.cursor()));
+        !place.is_held_by(ring, self.query.selection) || self.scan.has_more(ring)
     }
 
     fn quiet_at(&self, log: &Log, has_line: bool) -> Option<Instant> {

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use etcetera::BaseStrategy;
 use serde::Deserialize;
@@ -8,9 +9,10 @@ use serde::Deserialize;
 use crate::nearest::nearest;
 use crate::runner::Limits;
 use crate::ssh::HostSettings;
+use crate::store::{StateDir, Store, StoreError};
 
 /// The program's configuration, a TOML file.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// The bounds within which jobs run.
@@ -25,6 +27,10 @@ pub struct Config {
     pub allow_proxy_command: bool,
     /// The ssh_config file instead of the user's and the system's.
     pub ssh_config: Option<PathBuf>,
+    /// Whether records and output of jobs are stored in the state directory.
+    pub store: bool,
+    /// The state directory instead of the user's own.
+    pub state_dir: Option<PathBuf>,
     /// More arguments for `ssh -G`, which resolves host names; not from a file.
     #[serde(skip)]
     pub ssh_arguments: Vec<String>,
@@ -84,7 +90,36 @@ pub enum ConfigFileError {
     },
 }
 
+impl Default for Config {
+    fn default() -> Self {
+        let (limits, defaults, hosts, ssh_config, state_dir, ssh_arguments) = Default::default();
+        Self {
+            limits,
+            defaults,
+            hosts,
+            allow_any_host: false,
+            allow_proxy_command: false,
+            ssh_config,
+            store: true,
+            state_dir,
+            ssh_arguments,
+        }
+    }
+}
+
 impl Config {
+    /// The state directory: the configured one, else `$XDG_STATE_HOME/sshjobs`.
+    pub fn state_dir(&self) -> Option<PathBuf> {
+        let own = || Some(etcetera::choose_base_strategy().ok()?.state_dir()?.join("sshjobs"));
+        self.state_dir.clone().or_else(own)
+    }
+
+    /// Opens the state directory, if jobs are to be stored.
+    pub(super) fn open_store(&self) -> Option<Result<Arc<dyn Store>, StoreError>> {
+        let directory = self.state_dir().filter(|_| self.store)?;
+        Some(StateDir::open(&directory).map(|store| Arc::new(store) as Arc<dyn Store>))
+    }
+
     /// Reads `file`; without one the user's own (`$XDG_CONFIG_HOME/sshjobs/config.toml`), which need not exist.
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigFileError> {
         let (path, optional) = match file {

@@ -20,7 +20,8 @@ impl Demo {
     /// [`Error::Demo`] when it can't listen, or its keys can't be written.
     pub async fn start() -> Result<Self, Error> {
         let server = LoopbackServer::start().await.map_err(|error| Error::Demo(Arc::new(error)))?;
-        let jobs = Jobs::with_host(Config::default(), server.host_config(Self::HOST));
+        let jobs =
+            Jobs::with_host(Config { store: false, ..Config::default() }, server.host_config(Self::HOST));
         Ok(Self { jobs, _server: server })
     }
 }

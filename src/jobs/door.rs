@@ -70,10 +70,10 @@ impl Door {
     }
 
     /// For a verb about a job that the caller names.
-    pub(super) fn enter_for_id(&self, verb: Verb, id: &JobId) -> Result<Arc<job::Job>, Error> {
-        match self.pass(verb, id).runner.lookup(&self.caller, id) {
+    pub(super) async fn enter_for_id(&self, verb: Verb, id: &JobId) -> Result<Arc<job::Job>, Error> {
+        match self.pass(verb, id).runner.lookup(&self.caller, id).await {
             Lookup::Found(job) => Ok(job),
-            Lookup::Expired(tombstone) => Err(Error::Expired(Box::new(tombstone))),
+            Lookup::Expired(tombstone) => Err(Error::Expired(tombstone)),
             Lookup::Unknown => Err(Error::UnknownJob(id.as_str().chars().take(64).collect())),
         }
     }

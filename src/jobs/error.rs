@@ -4,6 +4,7 @@ use crate::hosts::HostError;
 use crate::job::{JobId, Phase, SpecError, TooManyCursors, TooSlow};
 use crate::runner::{SignalError, SpawnError, Tombstone, WriteError};
 use crate::ssh::{ConnectError, TrustError};
+use crate::store::StoreError;
 
 /// Why a call failed; [`source`](std::error::Error::source) tells the cause. A command that fails is not an error.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -57,6 +58,9 @@ pub enum Error {
     /// No more cursors are kept for this job.
     #[error(transparent)]
     TooManyCursors(#[from] TooManyCursors),
+    /// The state directory can't be used.
+    #[error(transparent)]
+    Store(#[from] StoreError),
     /// The demo's SSH server can't start.
     #[error("the demo's SSH server can't start: {0}")]
     Demo(Arc<std::io::Error>),

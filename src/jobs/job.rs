@@ -3,9 +3,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::door::{Door, Inside, Verb};
-use super::{Error, Excerpt, LineNo, Outcome, PageQuery, ReadQuery, Reading, Selection, Signal, Status};
+use super::{Error, Excerpt, Outcome, ReadQuery, Reading, Selection, Signal, Status, Summary};
 use crate::job;
-use crate::output::{Keep, Page};
 use crate::runner::{SignalError, SignalReport};
 
 /// A job: one run of one command. A cheap handle; dropping it ends nothing.
@@ -49,6 +48,12 @@ impl Job {
         self.job.status()
     }
 
+    /// The job as a list shows it.
+    pub fn summary(&self) -> Summary {
+        let owner = self.door.enter_for_job(Verb::Jobs, &self.job).runner.owner(&self.job);
+        Summary { owner: owner.filter(|_| !self.is_over()), ..Summary::of(&self.job) }
+    }
+
     /// Whether nothing more will come.
     pub fn is_over(&self) -> bool {
         self.job.is_over()
@@ -70,10 +75,10 @@ impl Job {
         self.job.over_within(patience).await
     }
 
-    /// Reads a part of its output by its position, at once. Past the end there is nothing, and that is no error.
-    pub fn read(&self, query: &ReadQuery) -> (Reading, Status) {
+    /// Reads a part of its output by its position, at once. Past the end there is nothing, and that is no error. Cancel safe.
+    pub async fn read(&self, query: &ReadQuery) -> (Reading, Status) {
         self.enter(Verb::Read);
-        self.job.read_log(|log| (Reading::of(log.ring(), query), log.status()))
+        self.job.read(query).await
     }
 
     /// The newest lines in their clean view, at most `max_lines` and `max_bytes` of them.
@@ -82,15 +87,14 @@ impl Job {
             return Vec::new();
         }
         self.enter(Verb::Read);
-        let query = PageQuery { max_lines, max_bytes, keep: Keep::Last, ..PageQuery::after(LineNo::START) };
-        let page = self.job.read_log(|log| Page::read(log.ring(), &query));
+        let page = self.job.last_page(max_lines, max_bytes);
         page.lines.into_iter().map(|line| line.text).collect()
     }
 
-    /// The beginning and the end of the output within `max_bytes`, and the status at that moment.
-    pub fn excerpt(&self, max_bytes: usize) -> (Excerpt, Status) {
+    /// The beginning and the end of the output within `max_bytes`, and the status at that moment. Cancel safe.
+    pub async fn excerpt(&self, max_bytes: usize) -> (Excerpt, Status) {
         self.enter(Verb::Read);
-        self.job.read_log(|log| (Excerpt::of(log.ring(), max_bytes), log.status()))
+        self.job.excerpt(max_bytes).await
     }
 
     /// Waits until the host has started the command or failed to, for `patience` at most.
@@ -159,19 +163,19 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::StillRunning`].
-    pub fn forget(&self) -> Result<(u64, u64), Error> {
+    pub async fn forget(&self) -> Result<(u64, u64), Error> {
         if !self.is_over() {
             return Err(Error::StillRunning(self.job.id.clone()));
         }
-        let forgotten = self.forget_output(Selection::Both);
-        self.enter(Verb::Forget).runner.forget(&self.job);
+        let forgotten = self.forget_output(Selection::Both).await;
+        self.enter(Verb::Forget).runner.forget(&self.job).await;
         Ok(forgotten)
     }
 
     /// Gives up the finished lines of the selected streams; returns how many lines and bytes went. Numbers never return.
-    pub fn forget_output(&self, selection: Selection) -> (u64, u64) {
+    pub async fn forget_output(&self, selection: Selection) -> (u64, u64) {
         self.enter(Verb::Forget);
-        self.job.forget_output(selection)
+        self.job.forget_output(selection).await
     }
 }
 

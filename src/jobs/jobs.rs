@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::door::{Door, Inside, Verb};
 use super::last_errors::LastErrors;
-use super::{Access, Command, Config, Error, Job};
+use super::{Access, Command, Config, Error, Filter, Job, Summary};
 use crate::hosts::{HostBook, Hosts};
 use crate::job::{Caller, JobId};
 use crate::runner::Runner;
@@ -18,7 +18,8 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Jobs of whoever started the process; there are none yet. Must be called within a tokio runtime.
+    /// Jobs of whoever started the process. Records and output lie in the state directory, with those of the user's other sshjobs
+    /// processes; if that can't be used, jobs run nevertheless and say so ([`Status::unstored`](super::Status)). Must be called within a tokio runtime.
     pub fn new(config: Config, access: Access) -> Self {
         let book = book(&config, access);
         Self::with(config, book, None)
@@ -38,7 +39,7 @@ impl Jobs {
 
     fn with(config: Config, book: HostBook, prompter: Option<Arc<dyn Prompter>>) -> Self {
         let hosts = Arc::new(Hosts::new(book, config.limits.pool(), prompter));
-        let runner = Runner::new(Arc::clone(&hosts), config.limits);
+        let runner = Runner::new(Arc::clone(&hosts), config.limits, config.open_store());
         let inside = Inside { runner, hosts, config, last_errors: LastErrors::default() };
         Self { door: Door::new(Caller::local(), inside) }
     }
@@ -63,15 +64,19 @@ impl Jobs {
     ///
     /// # Errors
     /// [`Error::UnknownJob`] when there is none of the caller's, [`Error::Expired`] when it is over and no longer kept.
-    pub fn job(&self, id: &str) -> Result<Job, Error> {
-        let job = self.door.enter_for_id(Verb::Jobs, &JobId::from(id))?;
+    pub async fn job(&self, id: &str) -> Result<Job, Error> {
+        let job = self.door.enter_for_id(Verb::Jobs, &JobId::from(id)).await?;
         Ok(Job { door: self.door.clone(), job })
     }
 
-    /// The caller's jobs that are kept, the newest first.
-    pub fn list(&self) -> Vec<Job> {
-        let jobs = self.door.enter(Verb::Jobs).runner.jobs(self.caller());
-        jobs.into_iter().map(|job| Job { door: self.door.clone(), job }).collect()
+    /// The caller's jobs that fit a filter, the newest first, and how many do: those of this process, and those that the state
+    /// directory knows of other processes.
+    ///
+    /// # Errors
+    /// [`Error::Store`] when the state directory can't be read.
+    pub async fn list(&self, filter: Filter) -> Result<(Vec<Summary>, usize), Error> {
+        let inside = self.door.enter(Verb::Jobs);
+        Ok(inside.runner.list(self.caller(), filter).await?)
     }
 
     /// The configuration.

@@ -53,14 +53,13 @@ pub use hosts::Host;
 pub use job::Job;
 pub use jobs::Jobs;
 pub use lines::{Lagged, Lines};
-pub use search::Found;
 pub use trust::HostKey;
 
 pub use crate::hosts::{Access, HostError, Usage};
 pub use crate::job::{
-    Caller, Exit, FarEndError, JobId, LoginShell, Outcome, Pace, Phase, PlanError, ReturnedBecause, Signal,
-    SpecError, Status, StdinPlan as Stdin, Tail, Terminal, TooManyCursors, TooSlow, UnknownSignal, Wait,
-    key_bytes, shown_end,
+    Caller, Exit, FarEndError, Found, JobId, LoginShell, LostWhy, Outcome, Pace, Phase, PlanError,
+    ReturnedBecause, Signal, SpecError, Status, StdinPlan as Stdin, Tail, Terminal, TooManyCursors, TooSlow,
+    UnknownSignal, Wait, key_bytes, shown_end,
 };
 pub use crate::nearest::nearest;
 pub use crate::output::{
@@ -68,8 +67,11 @@ pub use crate::output::{
     SearchQuery, Selection, Stream, TerminalFilter, Unit, clean, printable, render,
 };
 pub use crate::runner::{
-    DeliveredVia, Limits, SignalError, SignalReport, SpawnError, Tombstone, Unverified, WriteError, chain,
+    DeliveredVia, Limits, SignalError, SignalReport, SpawnError, Summary, Tombstone, Unverified, WriteError,
+    chain,
 };
+pub use crate::store::{Filter, StoreError};
+
 pub use crate::ssh::{
     Answer, Askpass, CertificateFault, ChannelError, ConfigError, ConnectError, HostKeyError, HostSettings,
     Negotiated, Prompter, Question, SecretSource, Setting, Source, TrustError,

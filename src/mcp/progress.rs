@@ -24,8 +24,11 @@ pub(super) async fn tell_progress(
         sleep(PERIOD).await;
         let mut progress =
             ProgressNotificationParam::new(token.clone(), called.elapsed().as_secs_f64().round());
-        progress.message =
-            Some(job_id.and_then(|id| service.standing(id)).unwrap_or_else(|| "waiting".to_owned()));
+        let standing = match job_id {
+            Some(id) => service.standing(id).await,
+            None => None,
+        };
+        progress.message = Some(standing.unwrap_or_else(|| "waiting".to_owned()));
         if let Err(error) = context.peer.notify_progress(progress).await {
             tracing::debug!(%error, "progress can't be told");
             pending().await

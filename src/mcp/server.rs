@@ -166,8 +166,10 @@ impl Server {
         annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
     )]
     async fn ssh_jobs(&self, arguments: JsonObject, context: RequestContext<RoleServer>) -> CallToolResult {
-        answer(&self.service, arguments, context, async |request: JobsRequest| self.service.jobs(&request))
-            .await
+        answer(&self.service, arguments, context, async |request: JobsRequest| {
+            self.service.jobs(&request).await
+        })
+        .await
     }
 
     /// List the hosts that jobs can run on; call it first when you don't know a name. With host, connect to it and report.

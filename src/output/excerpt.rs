@@ -16,23 +16,30 @@ pub struct Excerpt {
 impl Excerpt {
     /// Half of the budget goes to the first lines, half to the last, each on a line border. When the first lines are gone the last
     /// get it all.
-    pub fn of(ring: &Ring, max_bytes: usize) -> Self {
-        let total = ring.newest().value();
-        let is_complete = total == ring.line_count() as u64;
-        let mut head = if is_complete { first_lines(ring, max_bytes) } else { Vec::new() };
+    ///
+    /// The first lines are in `first`, the last in `last`; both may be the same ring.
+    pub fn of(first: &Ring, last: &Ring, max_bytes: usize) -> Self {
+        let total = last.newest().value();
+        let has_head =
+            first.before_first() == LineNo::START && first.line_count() as u64 == first.newest().value();
+        let mut head = if has_head { first_lines(first, max_bytes) } else { Vec::new() };
         let mut tail = Vec::new();
-        if head.len() < ring.line_count() {
-            let for_tail = if is_complete { max_bytes / 2 } else { max_bytes };
-            tail = last_lines(ring, for_tail);
+        if (head.len() as u64) < total {
+            let for_tail = if has_head { max_bytes / 2 } else { max_bytes };
+            tail = last_lines(last, for_tail);
             let mut budget = Budget::new(max_bytes - for_tail);
             let half = head.iter().take_while(|line| budget.spend_line(line)).count();
-            head.truncate(half.min(ring.line_count() - tail.len()));
+            let between = usize::try_from(total - tail.len() as u64).unwrap_or(usize::MAX);
+            head.truncate(half.min(between));
         }
-        let is_shown = |line_no: u64| line_no <= head.len() as u64 || line_no > total - tail.len() as u64;
-        let stderr = ring.lines_after(LineNo::START, Selection::Only(Stream::Stderr));
-        let stderr_lines = stderr.map(|line| line.line_no.value()).filter(|no| is_shown(*no)).collect();
-        let omitted_lines = total - head.len() as u64 - tail.len() as u64;
-        Self { head, tail, omitted_lines, stderr_lines }
+        let (head_end, tail_begin) = (head.len() as u64, total - tail.len() as u64);
+        let stderr = |ring: &Ring, is_shown: &dyn Fn(u64) -> bool| {
+            let lines = ring.lines_after(LineNo::START, Selection::Only(Stream::Stderr));
+            lines.map(|line| line.line_no.value()).filter(|no| is_shown(*no)).collect::<Vec<_>>()
+        };
+        let mut stderr_lines = stderr(first, &|no| no <= head_end);
+        stderr_lines.extend(stderr(last, &|no| no > tail_begin));
+        Self { head, tail, omitted_lines: tail_begin - head_end, stderr_lines }
     }
 }
 
@@ -69,15 +76,19 @@ mod tests {
         ring
     }
 
+    fn excerpt(ring: &Ring) -> Excerpt {
+        Excerpt::of(ring, ring, 50)
+    }
+
     #[test]
     fn what_fits_is_all_head() {
-        let excerpt = Excerpt::of(&ring(10, 100), 50);
+        let excerpt = excerpt(&ring(10, 100));
         assert_eq!((excerpt.head.len(), excerpt.tail.len(), excerpt.omitted_lines), (10, 0, 0));
     }
 
     #[test]
     fn what_does_not_fit_is_left_out_in_the_middle() {
-        let excerpt = Excerpt::of(&ring(100, 100), 50);
+        let excerpt = excerpt(&ring(100, 100));
         assert_eq!(excerpt.head, ["0001", "0002", "0003", "0004", "0005"]);
         assert_eq!(excerpt.tail, ["0096", "0097", "0098", "0099", "0100"]);
         assert_eq!(excerpt.omitted_lines, 90);
@@ -85,7 +96,7 @@ mod tests {
 
     #[test]
     fn without_the_first_lines_there_is_no_head() {
-        let excerpt = Excerpt::of(&ring(100, 50), 50);
+        let excerpt = excerpt(&ring(100, 50));
         assert_eq!((excerpt.head.len(), excerpt.tail.len(), excerpt.omitted_lines), (0, 10, 90));
     }
 }

@@ -5,6 +5,7 @@
 //! [`Page`] is a read from a cursor, [`Reading`] one from a position, [`Search`] one by pattern; [`clean`] and [`TerminalFilter`] make remote bytes safe to show.
 
 mod budget;
+mod checkpoint;
 mod excerpt;
 mod line;
 mod line_no;
@@ -23,6 +24,7 @@ mod terminal_filter;
 mod track;
 mod unit;
 
+pub use checkpoint::{Checkpoint, Unfinished};
 pub use excerpt::Excerpt;
 pub use line::{Bytes, Line, Timestamp};
 pub use line_no::LineNo;
@@ -31,7 +33,7 @@ pub use page::{Fetched, Keep, Looked, Page, PageLine, PageQuery, Scan};
 pub use printable::printable;
 pub use prompt_shape::looks_like_prompt;
 pub use read::{Content, ReadQuery, Reading};
-pub use render::{Render, clean, render};
+pub use render::{Escape, Render, clean, render};
 pub use ring::{Ring, RingLimits};
 pub use search::{Match, Search, SearchQuery};
 pub use stream::{Selection, Stream};

@@ -1,4 +1,4 @@
-use super::LineNo;
+use super::{LineNo, Render, Stream, Unit};
 
 /// Where a ring begins that goes on with another one's numbers: behind the last finished line of each stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,4 +24,34 @@ pub struct Position {
     pub raw_chars: u64,
     /// Their characters in the clean view.
     pub clean_chars: u64,
+}
+
+impl Origin {
+    /// The position in a stream.
+    pub fn position(&self, stream: Stream) -> &Position {
+        match stream {
+            Stream::Stdout => &self.stdout,
+            Stream::Stderr => &self.stderr,
+        }
+    }
+
+    /// The same, to be moved.
+    pub fn position_mut(&mut self, stream: Stream) -> &mut Position {
+        match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        }
+    }
+}
+
+impl Position {
+    /// The position in a unit.
+    pub fn extent(&self, (unit, render): (Unit, Render)) -> u64 {
+        match (unit, render) {
+            (Unit::Lines, _) => self.lines,
+            (Unit::Bytes, _) => self.bytes,
+            (Unit::Chars, Render::Raw) => self.raw_chars,
+            (Unit::Chars, Render::Clean) => self.clean_chars,
+        }
+    }
 }

@@ -48,18 +48,21 @@ pub enum Content {
 }
 
 impl Reading {
+    /// Where a query begins, counted from the beginning, and where the output ends so far.
+    pub fn place(ring: &Ring, query: &ReadQuery) -> (u64, u64) {
+        let total = match (query.unit, query.selection) {
+            (Unit::Bytes, Selection::Only(stream)) => ring.total_bytes(stream),
+            _ => ring.extent(ring.newest(), query.selection, (query.unit, query.render)),
+        };
+        let from_end = |_| total.saturating_sub(query.offset.unsigned_abs());
+        (u64::try_from(query.offset).unwrap_or_else(from_end), total)
+    }
+
     /// Reads. What it costs depends on what is returned, not on how much is kept.
     pub fn of(ring: &Ring, query: &ReadQuery) -> Self {
         let extent = |line_no| ring.extent(line_no, query.selection, (query.unit, query.render));
-        let total = match (query.unit, query.selection) {
-            (Unit::Bytes, Selection::Only(stream)) => ring.total_bytes(stream),
-            _ => extent(ring.newest()),
-        };
+        let (asked, total) = Self::place(ring, query);
         let available_from = extent(ring.last_gone(query.selection));
-        let asked = match u64::try_from(query.offset) {
-            Ok(from_start) => from_start,
-            Err(_) => total.saturating_sub(query.offset.unsigned_abs()),
-        };
         let offset = asked.max(available_from);
         let content = match (query.unit, query.selection) {
             (Unit::Bytes, Selection::Only(stream)) => {

@@ -67,7 +67,8 @@ pub(super) fn is_plain(text: &[u8], other: u8) -> bool {
 
 /// The escape sequence that the end of a text leaves open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Escape {
+pub enum Escape {
+    /// None.
     #[default]
     None,
     /// ESC, and nothing that tells more.
@@ -85,6 +86,19 @@ pub(super) enum Escape {
 }
 
 impl Escape {
+    const ALL: [Self; 7] =
+        [Self::None, Self::Started, Self::Csi, Self::Osc, Self::DcsHeader, Self::Dcs, Self::OtherString];
+
+    /// A number for it, to be stored.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The one with this number.
+    pub fn of_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+
     /// What brings a parser into this state.
     fn introducer(self) -> &'static [u8] {
         match self {

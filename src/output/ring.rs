@@ -1,7 +1,7 @@
 use memchr::memchr_iter;
 
 use super::track::{LineEnd, Track};
-use super::{Bytes, Line, LineNo, Origin, Render, Selection, Stream, Timestamp, Unit};
+use super::{Bytes, Checkpoint, Line, LineNo, Origin, Render, Selection, Stream, Timestamp, Unit};
 
 /// The bounds of a [`Ring`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +47,28 @@ impl Ring {
         }
     }
 
-    /// An empty ring that goes on behind `origin`: what came before counts, and is gone.
-    pub fn resumed(limits: RingLimits, origin: &Origin) -> Self {
+    /// A ring without lines that goes on behind `checkpoint`: what came before counts, and is gone.
+    pub fn resumed(limits: RingLimits, checkpoint: &Checkpoint) -> Self {
+        let Checkpoint { origin, stdout, stderr } = checkpoint;
         Self {
-            stdout: Track::resumed(Stream::Stdout, &origin.stdout),
-            stderr: Track::resumed(Stream::Stderr, &origin.stderr),
+            stdout: Track::resumed(Stream::Stdout, &origin.stdout, stdout),
+            stderr: Track::resumed(Stream::Stderr, &origin.stderr, stderr),
             newest: origin.newest,
             ..Self::new(limits)
+        }
+    }
+
+    /// Its bounds.
+    pub fn limits(&self) -> RingLimits {
+        self.limits
+    }
+
+    /// What a ring must know to go on from here.
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint {
+            origin: self.origin(),
+            stdout: self.stdout.unfinished(),
+            stderr: self.stderr.unfinished(),
         }
     }
 
@@ -142,6 +157,11 @@ impl Ring {
             track.shrink();
         }
         (lines, bytes)
+    }
+
+    /// Forgets the lines of `stream` up to a number. Their numbers do not return.
+    pub fn forget_until(&mut self, stream: Stream, last: LineNo) {
+        self.track_mut(stream).evict(usize::MAX, last.next());
     }
 
     /// The kept lines of `selection` behind `cursor`, by number.

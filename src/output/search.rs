@@ -46,27 +46,24 @@ pub struct Search {
 const MATCH_BYTES: usize = 40;
 
 impl Search {
-    /// A search that has looked at nothing yet.
-    pub fn new(query: SearchQuery, ring: &Ring) -> Self {
+    /// The line behind which a search begins to read: its cursor, or a little before for the context.
+    pub fn begin(query: &SearchQuery) -> LineNo {
+        LineNo::new(query.cursor.value().saturating_sub(query.context as u64))
+    }
+
+    /// A search up to a line that has looked at nothing yet. The ring is one that holds what lies behind its
+    /// [beginning](Self::begin).
+    pub fn new(query: SearchQuery, (ring, until): (&Ring, LineNo)) -> Self {
         let (walk, budget) = (Walk::new(query.cursor, query.selection), Budget::new(query.max_bytes));
-        let mut search = Self {
-            query,
-            until: ring.newest(),
-            matches: Vec::new(),
-            recent: Vec::new(),
-            walk,
-            budget,
-            full: false,
-        };
+        let mut search =
+            Self { query, until, matches: Vec::new(), recent: Vec::new(), walk, budget, full: false };
         search.recall(ring);
         search
     }
 
     /// The context that a match in the first line would have.
     fn recall(&mut self, ring: &Ring) {
-        let wanted = self.query.context as u64;
-        let reach = LineNo::new(self.walk.cursor.value().saturating_sub(wanted));
-        let before = ring.lines_after(reach, self.query.selection);
+        let before = ring.lines_after(Self::begin(&self.query), self.query.selection);
         let before = before.take_while(|line| line.line_no <= self.walk.cursor);
         self.recent = before.map(|line| line.render(Render::Clean).into_owned()).collect();
     }
@@ -130,6 +127,11 @@ impl Search {
         !self.budget.is_empty() && last.is_some_and(|found| found.after.len() < self.query.context)
     }
 
+    /// How far it has looked.
+    pub fn cursor(&self) -> LineNo {
+        self.walk.cursor
+    }
+
     /// Lines that were evicted before they could be looked at.
     pub fn dropped_lines(&self) -> u64 {
         self.walk.dropped
@@ -167,7 +169,7 @@ mod tests {
             max_bytes: 1 << 16,
         };
         change(&mut query);
-        let mut search = Search::new(query, ring);
+        let mut search = Search::new(query, (ring, ring.newest()));
         let pattern = Regex::new(pattern).unwrap();
         while let Some(lines) = search.fetch(ring) {
             for fetched in lines {
@@ -243,7 +245,7 @@ mod tests {
             max_matches: 1,
             max_bytes: 100,
         };
-        let mut search = Search::new(query, &ring);
+        let mut search = Search::new(query, (&ring, ring.newest()));
         let first = search.fetch(&ring).expect("there are lines");
         assert!(first.len() < 9000, "one piece must not be everything");
         first.into_iter().for_each(|fetched| search.take(fetched, false));

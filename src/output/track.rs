@@ -3,7 +3,7 @@ use std::collections::VecDeque;
 
 use super::render::{Escape, clean_after, is_plain};
 use super::shortfall::Shortfalls;
-use super::{Bytes, Line, LineNo, Position, Render, Stream, Timestamp, Unit};
+use super::{Bytes, Line, LineNo, Position, Render, Stream, Timestamp, Unfinished, Unit};
 
 /// Where a line ends in its stream, and what the ring knows about it.
 #[derive(Clone, Copy, Debug)]
@@ -59,14 +59,17 @@ impl Track {
         }
     }
 
-    /// A track that goes on behind `position`; nothing before it is kept.
-    pub(super) fn resumed(stream: Stream, position: &Position) -> Self {
+    /// A track that goes on behind `position` with a line that is unfinished; nothing before it is kept.
+    pub(super) fn resumed(stream: Stream, position: &Position, unfinished: &Unfinished) -> Self {
         let Position { last_line, lines, bytes, raw_chars, clean_chars } = *position;
+        let is_odd = !is_plain(&unfinished.bytes, b'\n');
         Self {
+            bytes: unfinished.bytes.iter().copied().collect(),
             base: bytes,
             start: bytes,
             open: bytes,
-            odd_until: bytes,
+            cut: unfinished.cut,
+            odd_until: if is_odd { bytes + unfinished.bytes.len() as u64 } else { bytes },
             gone: lines,
             last_gone: last_line,
             shortfalls: Shortfalls::resumed(bytes, bytes - raw_chars, bytes - clean_chars),
@@ -83,6 +86,11 @@ impl Track {
             raw_chars: self.shortfalls.chars_until(self.open, Render::Raw),
             clean_chars: self.shortfalls.chars_until(self.open, Render::Clean),
         }
+    }
+
+    /// The line behind that position.
+    pub(super) fn unfinished(&self) -> Unfinished {
+        Unfinished { bytes: self.partial().into_owned(), cut: self.cut }
     }
 
     /// Takes `chunk` as it is; `close_line` divides it. The storage never grows beyond `bound` bytes.

@@ -108,6 +108,9 @@ pub enum WriteError {
         /// Bytes that were sent.
         written: usize,
     },
+    /// Another process records the job, and it alone writes to its stdin.
+    #[error("the job's stdin is held by {0}")]
+    NotOwner(String),
     /// The job has no terminal whose size could change.
     #[error("the job does not run on a terminal")]
     NoTerminal,

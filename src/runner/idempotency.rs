@@ -10,7 +10,7 @@ impl Registry {
         let Some(id) = order.key.as_ref().and_then(|key| self.by_key.get(key)) else { return Ok(None) };
         match (self.jobs.get(id), self.graves.get(id)) {
             (Some(Entry { job, .. }), _) if job.spec.is_same(&order.spec) => Ok(Some(Arc::clone(job))),
-            (None, Some(grave)) if grave.spec == order.spec.hash_with(&self.hashing) => {
+            (None, Some(grave)) if grave.spec == order.spec.fingerprint(&self.secret) => {
                 Err(SpawnError::Expired(Box::new(grave.tombstone.clone())))
             }
             (None, None) => Ok(None),

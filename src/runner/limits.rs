@@ -5,6 +5,7 @@ use serde::Deserialize;
 use crate::hosts::PoolLimits;
 use crate::job::Pace;
 use crate::output::RingLimits;
+use crate::store::{Bounds, LogLimits};
 
 /// The bounds within which jobs run; the `[limits]` table of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -18,6 +19,12 @@ pub struct Limits {
     pub buffered_bytes_total: usize,
     /// The longest line; a longer one is cut into numbered continuations.
     pub max_line_bytes: usize,
+    /// Bytes of output stored for each job.
+    pub stored_bytes_per_job: u64,
+    /// Bytes of output stored over all jobs. That of finished jobs goes first, the oldest first.
+    pub stored_bytes_total: u64,
+    /// For how many days a finished job is stored.
+    pub keep_stored_days: u64,
     /// Most jobs that run at the same time.
     pub max_jobs: usize,
     /// Most jobs that run on one host at the same time.
@@ -46,6 +53,9 @@ pub struct Limits {
 /// Bytes that are kept of a job whose far end waits for its follower.
 const HELD_BYTES: usize = 16 << 20;
 
+/// Fewer bytes of a job are not stored: they lie in segments of a mebibyte at least.
+const LEAST_STORED: u64 = 4 << 20;
+
 impl Default for Limits {
     fn default() -> Self {
         let ring = RingLimits::default();
@@ -54,6 +64,9 @@ impl Default for Limits {
             ring_buffer_bytes: ring.bytes,
             buffered_bytes_total: 1 << 30,
             max_line_bytes: ring.line_bytes,
+            stored_bytes_per_job: 1 << 30,
+            stored_bytes_total: 10 << 30,
+            keep_stored_days: 14,
             max_jobs: 1000,
             max_jobs_per_host: 1000,
             max_finished: 1000,
@@ -82,6 +95,9 @@ impl Limits {
         if let Some((name, _)) = positive.into_iter().find(|(_, value)| *value == 0) {
             return Some(format!("{name} must be at least 1"));
         }
+        if self.stored_bytes_per_job < LEAST_STORED {
+            return Some(format!("stored_bytes_per_job must be at least {LEAST_STORED}"));
+        }
         if self.max_line_bytes < 64 {
             return Some("max_line_bytes must be at least 64".to_owned());
         }
@@ -108,6 +124,15 @@ impl Limits {
             idle: Duration::from_secs(self.idle_connection_s),
             queue: Duration::from_millis(self.channel_wait_ms),
         }
+    }
+
+    pub(super) fn log(&self) -> LogLimits {
+        LogLimits { bytes: self.stored_bytes_per_job, line_bytes: self.max_line_bytes }
+    }
+
+    pub(super) fn stored(&self) -> Bounds {
+        let age = self.keep_stored_days.saturating_mul(24 * 3600 * 1000);
+        Bounds { bytes: self.stored_bytes_total, age }
     }
 
     /// Bytes of output after which `buffered_bytes_total` is enforced.

@@ -21,7 +21,7 @@ pub enum Lookup {
     /// A job that runs, or is finished and kept.
     Found(Arc<Job>),
     /// A job whose output is gone.
-    Expired(Tombstone),
+    Expired(Box<Tombstone>),
     /// No such job, or one so old that it is forgotten.
     Unknown,
 }

@@ -22,6 +22,7 @@
 //! that must come to their end without their caller (`hosts::run_short`) are spawned separately, with a time limit.
 
 mod attached;
+mod elsewhere;
 mod error;
 mod idempotency;
 mod limits;
@@ -39,6 +40,8 @@ mod signal;
 mod signal_tree;
 mod start;
 mod stdin;
+mod storing;
+mod summary;
 mod sweep;
 
 pub use error::{SignalError, SpawnError, WriteError, chain};
@@ -47,3 +50,4 @@ pub use lookup::{Lookup, Tombstone};
 pub use order::{Key, Order};
 pub use runner::Runner;
 pub use signal_tree::{DeliveredVia, SignalReport, Unverified};
+pub use summary::Summary;

@@ -22,7 +22,8 @@ pub(super) async fn run_on_machine(
     limit: Duration,
 ) -> Result<String, SignalError> {
     let host = &HostRef::of(job);
-    let place = shared.registry().place(&job.id).ok_or(SignalError::JobEnded)?;
+    let place = shared.registry().place(&job.id);
+    let place = place.or_else(|| shared.elsewhere.place(&job.id)).ok_or(SignalError::JobEnded)?;
     if let Some(link) = place.link.upgrade()
         && link.answers_after(BRIEF).await
     {

@@ -81,7 +81,7 @@ impl<F: FarEnd> Recording<F> {
     }
 
     fn apply(&self, Recorded { changes, end }: Recorded) -> Option<End> {
-        self.job.record(&changes, Instant::now());
+        self.job.record(changes, Instant::now());
         let announced = self.recorder.announced();
         self.announced.send_if_modified(|known| std::mem::replace(known, announced) != announced);
         end

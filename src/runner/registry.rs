@@ -1,5 +1,4 @@
 use std::collections::{HashMap, VecDeque};
-use std::hash::RandomState;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,8 +19,8 @@ pub(super) struct Registry {
     finished: VecDeque<JobId>,
     pub(super) graves: HashMap<JobId, Grave>,
     grave_order: VecDeque<JobId>,
-    /// What specs are hashed with.
-    pub(super) hashing: RandomState,
+    /// What fingerprints of specs are keyed with.
+    pub(super) secret: [u8; 32],
 }
 
 pub(super) struct Entry {
@@ -35,6 +34,8 @@ pub(super) struct Entry {
     told: bool,
     key: Option<Key>,
     finished: bool,
+    /// The store has it, with all that it prints.
+    stored: bool,
 }
 
 /// Where a job runs.
@@ -50,8 +51,8 @@ pub(super) struct Place {
 pub(super) struct Grave {
     pub(super) tombstone: Tombstone,
     key: Option<Key>,
-    /// The hash of its spec, which must not be kept for its secrets.
-    pub(super) spec: u64,
+    /// The fingerprint of its spec, which must not be kept for its secrets.
+    pub(super) spec: String,
     since: Instant,
 }
 
@@ -60,12 +61,17 @@ const MOST_GRAVES: usize = 10_000;
 const GRAVE_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 impl Registry {
+    /// No jobs yet; fingerprints are keyed with `secret`.
+    pub(super) fn new(secret: [u8; 32]) -> Self {
+        Self { secret, ..Self::default() }
+    }
+
     /// What a caller knows under a job's name. What is another's is unknown.
     pub(super) fn lookup(&self, caller: &Caller, id: &JobId) -> Lookup {
         match (self.jobs.get(id), self.graves.get(id)) {
             (Some(entry), _) if entry.job.caller == *caller => Lookup::Found(Arc::clone(&entry.job)),
             (None, Some(grave)) if grave.tombstone.caller == *caller => {
-                Lookup::Expired(grave.tombstone.clone())
+                Lookup::Expired(Box::new(grave.tombstone.clone()))
             }
             _ => Lookup::Unknown,
         }
@@ -90,7 +96,16 @@ impl Registry {
         }
         let abandon = CancellationToken::new();
         let (id, token) = (job.id.clone(), abandon.clone());
-        let entry = Entry { job, stdin: None, place: None, abandon, told: false, key, finished: false };
+        let entry = Entry {
+            job,
+            stdin: None,
+            place: None,
+            abandon,
+            told: false,
+            key,
+            finished: false,
+            stored: false,
+        };
         self.jobs.insert(id, entry);
         token
     }
@@ -152,6 +167,22 @@ impl Registry {
         }
     }
 
+    /// Notes that the store has a job.
+    pub(super) fn note_stored(&mut self, id: &JobId) {
+        if let Some(entry) = self.jobs.get_mut(id) {
+            entry.stored = true;
+        }
+    }
+
+    /// Takes a finished job away that the store has; false when it does not have it.
+    pub(super) fn let_go(&mut self, id: &JobId) -> bool {
+        let is_stored = self.jobs.get(id).is_some_and(|entry| entry.stored);
+        if is_stored {
+            self.remove(id);
+        }
+        is_stored
+    }
+
     /// Notes that a job goes on, and nobody here records it any more.
     pub(super) fn detach(&mut self, id: &JobId) {
         if let Some(entry) = self.jobs.get_mut(id) {
@@ -183,7 +214,7 @@ impl Registry {
         let Entry { job, key, .. } = entry;
         let (caller, host) = (job.caller.clone(), job.spec.host.clone());
         let tombstone = Tombstone { id: id.clone(), caller, host, status: job.status() };
-        let spec = job.spec.hash_with(&self.hashing);
+        let spec = job.spec.fingerprint(&self.secret);
         self.grave_order.push_back(id.clone());
         self.graves.insert(id.clone(), Grave { tombstone, key, spec, since: Instant::now() });
         self.clear_graves();
@@ -206,8 +237,9 @@ impl Registry {
         }
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Job>> {
-        self.jobs.values().map(|entry| &entry.job)
+    /// The jobs that the store does not have.
+    pub(super) fn unstored(&self) -> impl Iterator<Item = &Arc<Job>> {
+        self.jobs.values().filter(|entry| !entry.stored).map(|entry| &entry.job)
     }
 
     pub(super) fn running(&self) -> impl Iterator<Item = &Arc<Job>> {

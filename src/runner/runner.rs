@@ -1,17 +1,21 @@
-use std::cmp::Reverse;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use rand::RngExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::elsewhere::{Elsewhere, adopt};
+use super::registry::Registry;
 use super::shared::Shared;
 use super::stdin::Stdin;
+use super::storing::Storing;
 use super::sweep::{connect_ahead, sweep};
-use super::{Limits, Lookup, WriteError};
+use super::{Limits, WriteError};
 use crate::hosts::{Hosts, run_short};
-use crate::job::{AwaitsStdin, Caller, Job, JobId, Phase, awaits_stdin_script};
+use crate::job::{AwaitsStdin, Job, Phase, awaits_stdin_script};
+use crate::store::{Store, StoreError};
 
 /// Runs jobs. Dropping it without [`shutdown`](Self::shutdown) stops its tasks and leaves remote processes alone.
 pub struct Runner {
@@ -25,14 +29,23 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 const HEAVY_HOSTS: usize = 16;
 
 impl Runner {
-    /// A runner without jobs. Must be called within a tokio runtime.
-    pub fn new(hosts: Arc<Hosts>, limits: Limits) -> Self {
+    /// A runner without jobs of its own, which stores what they print in `store`; with an error, jobs run unstored and say so. Must
+    /// be called within a tokio runtime.
+    pub fn new(hosts: Arc<Hosts>, limits: Limits, store: Option<Result<Arc<dyn Store>, StoreError>>) -> Self {
+        let (storing, unstored) = match store.map(|store| start_storing(store, &limits)).transpose() {
+            Ok(storing) => (storing, None),
+            Err(why) => (None, Some(why)),
+        };
+        let secret = storing.as_ref().map_or_else(|| rand::rng().random(), |storing| storing.store.secret());
         let (became_heavy, heavy) = mpsc::channel(HEAVY_HOSTS);
         let tasks = Arc::new(Mutex::new(JoinSet::new()));
         let shared = Arc::new(Shared {
             hosts,
             limits,
-            registry: Mutex::default(),
+            registry: Mutex::new(Registry::new(secret)),
+            storing,
+            unstored,
+            elsewhere: Elsewhere::default(),
             stopping: CancellationToken::new(),
             growth: Arc::default(),
             became_heavy,
@@ -40,25 +53,13 @@ impl Runner {
         });
         shared.leave(sweep(Arc::clone(&shared)));
         shared.leave(connect_ahead(Arc::clone(&shared), heavy));
+        shared.leave(adopt(Arc::clone(&shared)));
         Self { shared, tasks }
     }
 
     /// The bounds within which jobs run.
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
-    }
-
-    /// What a caller knows under a job's name.
-    pub fn lookup(&self, caller: &Caller, id: &JobId) -> Lookup {
-        self.shared.registry().lookup(caller, id)
-    }
-
-    /// Every job of the caller's that is kept, the newest first.
-    pub fn jobs(&self, caller: &Caller) -> Vec<Arc<Job>> {
-        let mut jobs: Vec<_> =
-            self.shared.registry().all().filter(|job| job.caller == *caller).cloned().collect();
-        jobs.sort_by_key(|job| Reverse((job.status().started_at, job.id.clone())));
-        jobs
     }
 
     /// Waits until a job has started or failed to, for `patience` at most.
@@ -91,6 +92,9 @@ impl Runner {
 
     fn stdin(&self, job: &Job) -> Result<Arc<Stdin>, WriteError> {
         let is_over = job.is_over();
+        if let (false, Some(owner)) = (is_over, self.owner(job)) {
+            return Err(WriteError::NotOwner(owner));
+        }
         let stdin = self.shared.registry().stdin(&job.id).filter(|_| !is_over);
         stdin.ok_or(if is_over { WriteError::JobEnded } else { WriteError::Starting })
     }
@@ -105,8 +109,36 @@ impl Runner {
         AwaitsStdin::parse(&tokio::time::timeout(LOOK_TIMEOUT, asked).await.ok()?.ok()?)
     }
 
+    /// The process that records a job, when that is another one.
+    pub fn owner(&self, job: &Job) -> Option<String> {
+        let (storing, record) = (self.shared.storing.as_ref()?, self.shared.elsewhere.record(&job.id)?);
+        Some(storing.store.owner(&record.owner).unwrap_or_else(|| "a process that has ended".to_owned()))
+    }
+
     /// Forgets a finished job; a later look finds that it has [expired](Lookup::Expired).
-    pub fn forget(&self, job: &Job) {
+    pub async fn forget(&self, job: &Job) {
         self.shared.registry().bury(&job.id);
+        self.shared.elsewhere.forget(&job.id);
+        if let Some(storing) = &self.shared.storing {
+            storing.flush().await;
+            let (store, id) = (Arc::clone(&storing.store), job.id.clone());
+            let removed = tokio::task::spawn_blocking(move || store.remove(&id)).await;
+            if let Ok(Err(error)) = removed {
+                tracing::warn!(job = %job.id, %error, "a stored job could not be removed");
+            }
+        }
+    }
+}
+
+fn start_storing(store: Result<Arc<dyn Store>, StoreError>, limits: &Limits) -> Result<Arc<Storing>, String> {
+    let store = store.map_err(|error| error.to_string())?;
+    Storing::new(store, limits.log(), limits.stored()).map_err(|error| error.to_string())
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        if let Some(storing) = &self.shared.storing {
+            storing.stop();
+        }
     }
 }

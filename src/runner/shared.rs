@@ -5,8 +5,10 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Limits;
+use super::elsewhere::Elsewhere;
 use super::meter::Growth;
 use super::registry::Registry;
+use super::storing::Storing;
 use crate::hosts::{HostRef, Hosts};
 use crate::lock::lock;
 
@@ -15,6 +17,12 @@ pub(super) struct Shared {
     pub(super) hosts: Arc<Hosts>,
     pub(super) limits: Limits,
     pub(super) registry: Mutex<Registry>,
+    /// Stores what jobs print, if that is wanted and possible.
+    pub(super) storing: Option<Arc<Storing>>,
+    /// Why it is not possible, if it is wanted.
+    pub(super) unstored: Option<String>,
+    /// Jobs that are known from the store.
+    pub(super) elsewhere: Elsewhere,
     pub(super) stopping: CancellationToken,
     pub(super) growth: Arc<Growth>,
     pub(super) became_heavy: mpsc::Sender<HostRef>,

@@ -10,7 +10,9 @@ use super::on_machine::{BRIEF, run_on_machine};
 use super::shared::Shared;
 use super::signal_tree::{PGID_TIMEOUT, SignalReport, process_group_told};
 use crate::hosts::Link;
-use crate::job::{Caller, Job, KillReport, MachineId, Outcome, ProcessGroup, Reach, Signal, kill_script};
+use crate::job::{
+    Caller, Job, KillReport, LostWhy, MachineId, Outcome, ProcessGroup, Reach, Signal, kill_script,
+};
 use crate::lock::lock;
 
 /// Time limit for the ends of killed jobs to be seen.
@@ -45,7 +47,13 @@ impl Runner {
         tasks.shutdown().await;
         // Nobody records these any more, and nobody may wait for them for ever.
         let left: Vec<Arc<Job>> = self.shared.registry().to_end();
-        left.iter().for_each(|job| job.end(Outcome::Lost(None)));
+        left.iter().for_each(|job| job.end(Outcome::Lost(LostWhy::ServerRestarted, None)));
+        if let Some(storing) = &self.shared.storing {
+            for job in &left {
+                job.over_within(LAST_WORDS).await;
+            }
+            storing.flush().await;
+        }
     }
 
     /// The jobs by the connections over which each can be ended: its own, or one to the same machine in the same boot.

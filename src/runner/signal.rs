@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::signal_tree::{DeliveredVia, SignalReport, end_tree, kill};
@@ -11,10 +12,11 @@ impl Runner {
     /// the background. Then only those are reached that carry its mark.
     pub async fn signal(
         &self,
-        job: &Job,
+        job: &Arc<Job>,
         signal: Signal,
         grace: Option<Duration>,
     ) -> Result<SignalReport, SignalError> {
+        self.look_again(job).await;
         let (is_starting, is_over) =
             job.read_log(|log| (*log.phase() == Phase::Starting, log.outcome().is_some()));
         let stdin = self.shared.registry().stdin(&job.id);
@@ -26,7 +28,7 @@ impl Runner {
             }
             return Ok(report);
         }
-        if is_starting {
+        if is_starting && self.owner(job).is_none() {
             // Nothing was sent yet, and nothing will be.
             self.shared.registry().abandon(&job.id);
             return Ok(SignalReport {
@@ -35,7 +37,9 @@ impl Runner {
                 unverified: None,
             });
         }
-        let report = kill(&self.shared, job, Reach::Marked, (signal, grace)).await?;
+        // A job of another process that still runs is reached as a whole.
+        let reach = if is_over { Reach::Marked } else { Reach::Tree };
+        let report = kill(&self.shared, job, reach, (signal, grace)).await?;
         if report.delivered_via == DeliveredVia::Nothing && report.confirmed_dead {
             return Err(SignalError::JobEnded);
         }

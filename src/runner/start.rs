@@ -1,6 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::ready;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -11,10 +13,12 @@ use super::open::{OpenChannel, Tries};
 use super::record::{Recording, record};
 use super::shared::Shared;
 use super::stdin::Stdin;
-use super::{Order, Runner, SpawnError, chain};
+use super::storing::Admission;
+use super::{Lookup, Order, Runner, SpawnError, chain};
 use crate::hosts::{HostRef, Lease, Link};
 use crate::job::{Announcements, ExecPlan, Job, LoginShell, Outcome, Pace, Phase, Recorder};
 use crate::ssh::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
+use crate::store::Record;
 
 /// Time limit for the server to say whether it runs the command.
 const EXEC_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +34,7 @@ impl Runner {
         let deadline = Instant::now() + patience;
         let reserved = loop {
             match reserve(&self.shared, order)? {
-                Reserve::New(reserved) => break reserved,
+                Reserve::New(reserved) => break *reserved,
                 Reserve::Again(job, unused) => {
                     let answer = started(&job, deadline).await;
                     // The first call may have failed before its job began; then it is our turn.
@@ -41,15 +45,42 @@ impl Runner {
                 }
             }
         };
-        self.start(reserved, deadline).await
+        let admission = reserved.admit();
+        let admission = match admission {
+            // Other processes may have used the key.
+            Some(admission) if reserved.has_key() => match admission.await {
+                Ok(Some(known)) => return self.known(reserved, known).await,
+                admitted => Some(ready(admitted).boxed()),
+            },
+            admission => admission,
+        };
+        self.start((reserved, admission), deadline).await
+    }
+
+    /// The job that the key was used for before, by another process or in another life.
+    async fn known(&self, reserved: Reserved, known: Record) -> Result<Arc<Job>, SpawnError> {
+        let fingerprint = reserved.record.as_ref().map(|record| record.fingerprint.clone());
+        reserved.withdraw();
+        if fingerprint.as_ref() != Some(&known.fingerprint) {
+            return Err(SpawnError::KeyReused);
+        }
+        match self.lookup(&known.caller, &known.id).await {
+            Lookup::Found(job) => Ok(job),
+            Lookup::Expired(tombstone) => Err(SpawnError::Expired(tombstone)),
+            Lookup::Unknown => Err(SpawnError::KeyReused),
+        }
     }
 
     /// Starts a job in a task of its own, so that a command that was sent always has somebody who records it.
-    async fn start(&self, reserved: Reserved, deadline: Instant) -> Result<Arc<Job>, SpawnError> {
+    async fn start(
+        &self,
+        (reserved, admission): (Reserved, Option<Admission>),
+        deadline: Instant,
+    ) -> Result<Arc<Job>, SpawnError> {
         let job = Arc::clone(&reserved.job);
         let cancel = reserved.abandoned.clone().drop_guard();
         let (sender, mut begun) = oneshot::channel();
-        let starting = start(Arc::clone(&self.shared), reserved);
+        let starting = start(Arc::clone(&self.shared), reserved, admission);
         // Whoever asked may have gone; then nobody is told.
         self.shared.leave(async move { drop(sender.send(starting.await)) });
         if let Ok(begun) = timeout_at(deadline, &mut begun).await {
@@ -81,7 +112,7 @@ async fn started(job: &Job, deadline: Instant) -> Result<(), SpawnError> {
 enum Reserve {
     /// The key was used before; the order is not needed.
     Again(Arc<Job>, Box<Order>),
-    New(Reserved),
+    New(Box<Reserved>),
 }
 
 /// A place in the registry for a job that has not started. Dropping it takes the job away.
@@ -92,6 +123,24 @@ struct Reserved {
     abandoned: CancellationToken,
     /// Why the job ends with this; none once it has started.
     unstarted: Option<String>,
+    /// What is to be stored of the job, if anything is.
+    record: Option<Record>,
+}
+
+impl Reserved {
+    /// Begins to take the job into the store.
+    fn admit(&self) -> Option<Admission> {
+        Some(self.shared.storing.as_ref()?.admit(self.record.as_ref()?))
+    }
+
+    fn has_key(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.key.is_some())
+    }
+
+    /// The job was never taken in.
+    fn withdraw(mut self) {
+        self.record = None;
+    }
 }
 
 fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserve, SpawnError> {
@@ -105,9 +154,14 @@ fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserve, SpawnError> {
     registry.check_room(&order.spec.host, &shared.limits)?;
     let ring = shared.limits.ring(order.spec.pace);
     let job = Arc::new(Job::new(order.caller, order.spec, ring));
+    job.note_trouble(shared.unstored.clone());
+    let record = shared.storing.as_ref().map(|_| {
+        let key = order.key.as_ref().map(|(_, key)| key.as_str());
+        Record::new(&job, key, job.spec.fingerprint(&registry.secret))
+    });
     let abandoned = registry.insert(Arc::clone(&job), order.key);
     let unstarted = Some(chain(&SpawnError::ShuttingDown));
-    Ok(Reserve::New(Reserved { shared: Arc::clone(shared), job, abandoned, unstarted }))
+    Ok(Reserve::New(Box::new(Reserved { shared: Arc::clone(shared), job, abandoned, unstarted, record })))
 }
 
 impl Drop for Reserved {
@@ -116,16 +170,33 @@ impl Drop for Reserved {
             // First, so that whoever waits for the same key finds it free.
             self.shared.registry().fail(&self.job.id);
             self.job.end(Outcome::NotStarted(why));
+            if let Some((storing, record)) = self.shared.storing.as_ref().zip(self.record.take()) {
+                storing.settle(&self.job, record, self.shared.registry().is_known(&self.job.id));
+            }
         }
     }
 }
 
 /// Sends a job's command and leaves the job to a task that records it. Nothing is sent once the start was abandoned.
-async fn start(shared: Arc<Shared>, mut reserved: Reserved) -> Result<(), SpawnError> {
+async fn start(
+    shared: Arc<Shared>,
+    mut reserved: Reserved,
+    admission: Option<Admission>,
+) -> Result<(), SpawnError> {
     match send_command(&shared, &reserved.job, &reserved.abandoned).await {
         Ok(sent) => {
             reserved.unstarted = None;
-            leave_recording(&shared, &reserved.job, sent);
+            let (job, record) = (&reserved.job, reserved.record.take());
+            if let Some((storing, record)) = shared.storing.as_ref().zip(record) {
+                storing.keep(job, record, sent.lease.connection().machine.clone());
+            }
+            leave_recording(&shared, job, sent);
+            if let Some(admission) = admission {
+                match admission.await {
+                    Ok(_) => shared.registry().note_stored(&job.id),
+                    Err(error) => job.note_trouble(Some(error.to_string())),
+                }
+            }
             Ok(())
         }
         Err(error) => {

@@ -28,6 +28,7 @@ pub(super) async fn sweep(shared: Arc<Shared>) {
         }
         expire_finished(&shared);
         bound_output(&shared);
+        shared.elsewhere.expire();
         shared.hosts.expire().await;
     }
 }
@@ -49,7 +50,10 @@ fn expire_finished(shared: &Shared) {
     let keep = Duration::from_secs(shared.limits.keep_finished_s);
     for (index, job) in finished.iter().enumerate() {
         if index < excess || job.ended_for().is_some_and(|ended_for| ended_for >= keep) {
-            registry.bury(&job.id);
+            let is_stored = shared.storing.as_ref().is_some_and(|storing| storing.has_all_of(job));
+            if !is_stored || !registry.let_go(&job.id) {
+                registry.bury(&job.id);
+            }
         }
     }
 }
@@ -98,8 +102,9 @@ mod tests {
         let spec = Draft::new("web1", "make").try_into().unwrap();
         let job = Job::new(Caller::local(), spec, RingLimits::default());
         let text = format!("{}\n", "x".repeat(99)).repeat(lines);
-        job.record(&[Change::Append(Stream::Stdout, text.into())], Instant::now());
-        Arc::new(job)
+        let job = Arc::new(job);
+        job.record(vec![Change::Append(Stream::Stdout, text.into())], Instant::now());
+        job
     }
 
     fn kept(job: &Job) -> usize {

@@ -48,6 +48,8 @@ pub enum Code {
     StdinClosed,
     /// The command does not read its stdin.
     Backpressure,
+    /// Another process holds what is needed for this.
+    NotOwner,
     /// The job still runs.
     StillRunning,
     /// The job is over.
@@ -89,6 +91,7 @@ impl Code {
             Self::Capacity => "capacity",
             Self::StdinClosed => "stdin_closed",
             Self::Backpressure => "backpressure",
+            Self::NotOwner => "not_owner",
             Self::StillRunning => "still_running",
             Self::JobEnded => "job_ended",
             Self::Unsupported => "unsupported",
@@ -106,7 +109,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Code; 28] = [
+    const ALL: [Code; 29] = [
         Code::UnknownJob,
         Code::ExpiredJob,
         Code::InvalidArgument,
@@ -128,6 +131,7 @@ mod tests {
         Code::Capacity,
         Code::StdinClosed,
         Code::Backpressure,
+        Code::NotOwner,
         Code::StillRunning,
         Code::JobEnded,
         Code::Unsupported,

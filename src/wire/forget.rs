@@ -51,19 +51,19 @@ pub struct ForgetReply {
 impl Service {
     /// Gives up output, or a job; a job that runs only with `force`, which kills it. Line numbers never return.
     pub async fn forget(&self, request: ForgetRequest) -> Result<ForgetReply, Error> {
-        let job = self.job(&request.job_id)?;
+        let job = self.job(&request.job_id).await?;
         if request.what == ForgetWhat::Job && request.stream != StreamArg::Both {
             let hint = "use what=output to give up one stream, or leave stream away";
             return Err(Error::invalid("a job can't be forgotten by stream", hint));
         }
         if request.what == ForgetWhat::Output {
-            let (forgotten_lines, forgotten_bytes) = job.forget_output(request.stream.into());
+            let (forgotten_lines, forgotten_bytes) = job.forget_output(request.stream.into()).await;
             return Ok(ForgetReply { forgotten_lines, forgotten_bytes });
         }
         if request.force {
             job.kill().await?;
         }
-        let (forgotten_lines, forgotten_bytes) = job.forget()?;
+        let (forgotten_lines, forgotten_bytes) = job.forget().await?;
         Ok(ForgetReply { forgotten_lines, forgotten_bytes })
     }
 }

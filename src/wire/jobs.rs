@@ -2,9 +2,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::clamp::Clamps;
-use super::leave_out::is_zero;
+use super::leave_out::{is_false, is_zero};
 use super::{Clamped, Error, JobState, Service, Standing};
-use crate::jobs::Job;
+use crate::jobs::{Filter, Job, Summary};
 
 /// List jobs, the newest first.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -57,6 +57,13 @@ pub struct JobEntry {
     /// State, exit_status and exit_signal.
     #[serde(flatten)]
     pub standing: Standing,
+    /// The process that records it, when that is not this one: only it writes to the job's stdin.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub owner: Option<String>,
+    /// It was lost, and something of it may still run on the host.
+    #[serde(skip_serializing_if = "is_false")]
+    pub has_leftovers: bool,
     /// When it was started.
     pub started_at: u64,
     /// When its first byte came.
@@ -92,40 +99,47 @@ const SHOWN_OF_COMMAND: usize = 200;
 
 impl Service {
     /// Lists jobs, the newest first.
-    pub fn jobs(&self, request: &JobsRequest) -> Result<JobsReply, Error> {
+    pub async fn jobs(&self, request: &JobsRequest) -> Result<JobsReply, Error> {
         let mut clamps = Clamps::default();
         let limit = clamps.size("limit", request.limit.unwrap_or(100), 1..=1000)?;
-        let fits = |entry: &JobEntry| {
-            request.host.as_ref().is_none_or(|host| *host == entry.host)
-                && (request.label.is_none() || request.label == entry.label)
-                && request.state.is_none_or(|state| state == entry.standing.state)
+        let filter = Filter {
+            host: request.host.clone(),
+            label: request.label.clone(),
+            state: request.state.map(JobState::as_str),
+            limit,
+            ..Filter::default()
         };
-        let mut jobs: Vec<_> = self.jobs.list().iter().map(JobEntry::of).filter(fits).collect();
-        let total = jobs.len();
-        jobs.truncate(limit);
+        let (found, total) = self.jobs.list(filter).await?;
+        let jobs = found.into_iter().map(JobEntry::of_summary).collect();
         Ok(JobsReply { jobs, total, clamped: clamps.0 })
     }
 }
 
 impl Service {
     /// How a job stands, in a few words; none when there is no such job.
-    pub fn standing(&self, job_id: &str) -> Option<String> {
-        let status = self.job(job_id).ok()?.status();
+    pub async fn standing(&self, job_id: &str) -> Option<String> {
+        let status = self.job(job_id).await.ok()?.status();
         let silent = status.silent.as_secs();
-        Some(format!("{}, {} lines, silent for {silent} s", Standing::of(&status.phase), status.total_lines))
+        Some(format!("{}, {} lines, silent for {silent} s", Standing::of(&status), status.total_lines))
     }
 }
 
 impl JobEntry {
     /// A job as it stands now.
     pub fn of(job: &Job) -> Self {
-        let status = job.status();
+        Self::of_summary(job.summary())
+    }
+
+    pub(super) fn of_summary(summary: Summary) -> Self {
+        let Summary { id, host, command, label, status, owner, has_leftovers } = summary;
         Self {
-            job_id: job.id().to_owned(),
-            host: job.host().to_owned(),
-            command: shortened(job.command(), SHOWN_OF_COMMAND),
-            label: job.label().map(str::to_owned),
-            standing: Standing::of(&status.phase),
+            job_id: id.as_str().to_owned(),
+            host,
+            command: shortened(&command, SHOWN_OF_COMMAND),
+            label,
+            standing: Standing::of(&status),
+            owner,
+            has_leftovers,
             started_at: status.started_at,
             first_output_at: status.first_output_at,
             last_output_at: status.last_output_at,

@@ -137,11 +137,11 @@ impl Service {
     /// Reads a part of a job's output by its position, at once. The same call gives the same answer until eviction, which
     /// moves no position. Past the end there is nothing, and that is no error.
     pub async fn read(&self, request: ReadRequest) -> Result<ReadReply, Error> {
-        let job = self.job(&request.job_id)?;
+        let job = self.job(&request.job_id).await?;
         let mut clamps = Clamps::default();
         let query = self.read_query(&request, &mut clamps)?;
-        let (reading, status) = job.read(&query);
-        let standing = Standing::of(&status.phase);
+        let (reading, status) = job.read(&query).await;
+        let standing = Standing::of(&status);
         let mut reply = ReadReply {
             lines: None,
             content: None,

@@ -121,14 +121,14 @@ impl Service {
         let command = start.into_command(&self.jobs, Stdin::Closed)?;
         let job = command.start_within(wait.max(START)).spawn().await?;
         job.wait_within(deadline.saturating_duration_since(Instant::now())).await;
-        Ok(RunReply::of(&job, bytes, clamps.0))
+        Ok(RunReply::of(&job, bytes, clamps.0).await)
     }
 }
 
 impl RunReply {
-    fn of(job: &Job, max_bytes: usize, clamped: Vec<Clamped>) -> Self {
-        let (excerpt, status) = job.excerpt(max_bytes);
-        let (id, standing) = (job.id(), Standing::of(&status.phase));
+    async fn of(job: &Job, max_bytes: usize, clamped: Vec<Clamped>) -> Self {
+        let (excerpt, status) = job.excerpt(max_bytes).await;
+        let (id, standing) = (job.id(), Standing::of(&status));
         let head_lines = excerpt.head.len() as u64;
         let offset = status.dropped_lines.max(head_lines);
         let behind_head = (excerpt.omitted_lines + head_lines).saturating_sub(offset);

@@ -78,7 +78,7 @@ impl Service {
     /// Looks through the kept lines of a job in their clean view, a piece at a time: nobody who appends has to wait. A pattern that
     /// takes too long ends it with what was found so far, and `has_more`.
     pub async fn search(&self, request: SearchRequest) -> Result<SearchReply, Error> {
-        let job = self.job(&request.job_id)?;
+        let job = self.job(&request.job_id).await?;
         let mut clamps = Clamps::default();
         let max_bytes = request.max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
         let newest = i64::try_from(job.status().total_lines).unwrap_or(i64::MAX);

@@ -45,7 +45,7 @@ impl Service {
         &self.jobs.config().defaults
     }
 
-    pub(super) fn job(&self, id: &str) -> Result<Job, Error> {
-        Ok(self.jobs.job(id)?)
+    pub(super) async fn job(&self, id: &str) -> Result<Job, Error> {
+        Ok(self.jobs.job(id).await?)
     }
 }

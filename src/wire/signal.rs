@@ -72,7 +72,7 @@ impl Service {
     ///
     /// Cancelling may leave the signal sent.
     pub async fn signal(&self, request: SignalRequest) -> Result<SignalReply, Error> {
-        let job = self.job(&request.job_id)?;
+        let job = self.job(&request.job_id).await?;
         let signal = match request.signal.as_deref() {
             None => Signal::TERM,
             Some(text) => text.parse().map_err(|error: UnknownSignal| {
@@ -90,7 +90,7 @@ impl Service {
             delivered_via: report.delivered_via.into(),
             confirmed_dead: report.confirmed_dead,
             unverified: report.unverified.map(|why| unverified(why).to_owned()),
-            standing: Standing::of(&job.status().phase),
+            standing: Standing::of(&job.status()),
             clamped: clamps.0,
         })
     }

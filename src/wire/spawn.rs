@@ -20,6 +20,10 @@ pub struct SpawnReply {
     pub state: JobState,
     /// When it was started, in milliseconds since the Unix epoch.
     pub started_at: u64,
+    /// Why the output is not stored; absent when it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub unstored: Option<String>,
 }
 
 impl Service {
@@ -37,6 +41,7 @@ impl Service {
             host: job.host().to_owned(),
             state: JobState::of(&status.phase),
             started_at: status.started_at,
+            unstored: status.unstored,
         })
     }
 }

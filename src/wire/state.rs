@@ -1,7 +1,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::{Exit, Outcome, Phase};
+use crate::jobs::{Exit, Outcome, Phase, Status};
 
 /// How far a job has come, or what became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -16,7 +16,7 @@ pub enum JobState {
     Exited,
     /// A signal ended the command; see exit_signal.
     Signaled,
-    /// The connection broke; the command may still run.
+    /// The job was lost (see reason); the command may still run.
     Lost,
     /// The host ended the channel without saying how the command ended.
     Closed,
@@ -33,7 +33,7 @@ impl JobState {
             Phase::Running => Self::Running,
             Phase::Ended(Outcome::Ended(Exit::Status(_))) => Self::Exited,
             Phase::Ended(Outcome::Ended(Exit::Signal(_))) => Self::Signaled,
-            Phase::Ended(Outcome::Lost(_)) => Self::Lost,
+            Phase::Ended(Outcome::Lost(..)) => Self::Lost,
             Phase::Ended(Outcome::Closed) => Self::Closed,
             Phase::Ended(Outcome::Refused | Outcome::NotStarted(_)) => Self::Refused,
             Phase::Ended(Outcome::TimedOut(_)) => Self::TimedOut,
@@ -74,15 +74,21 @@ pub struct Standing {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub exit_signal: Option<String>,
-    /// Why the command was not started.
+    /// Why the command was not started, or what the job was lost with: connection, server_restarted, host_rebooted,
+    /// supervisor_died or spool_gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub reason: Option<String>,
+    /// Why the output is not stored; absent when it is. Lines that the memory has lost are then gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub unstored: Option<String>,
 }
 
 impl Standing {
-    /// How a job in this phase stands.
-    pub fn of(phase: &Phase) -> Self {
+    /// How a job with this status stands.
+    pub fn of(status: &Status) -> Self {
+        let phase = &status.phase;
         let exit = match phase {
             Phase::Starting | Phase::Running => None,
             Phase::Ended(outcome) => outcome.exit(),
@@ -94,9 +100,11 @@ impl Standing {
         };
         let reason = match phase {
             Phase::Ended(Outcome::NotStarted(why)) => Some(why.clone()),
+            Phase::Ended(Outcome::Lost(why, _)) => Some(why.as_str().to_owned()),
             Phase::Starting | Phase::Running | Phase::Ended(_) => None,
         };
-        Self { state: JobState::of(phase), exit_status, exit_signal, reason }
+        let unstored = status.unstored.clone();
+        Self { state: JobState::of(phase), exit_status, exit_signal, reason, unstored }
     }
 }
 

@@ -103,7 +103,7 @@ impl Service {
         request: TailRequest,
         known_bytes: u64,
     ) -> Result<TailReply, Error> {
-        let job = self.job(&request.job_id)?;
+        let job = self.job(&request.job_id).await?;
         let mut clamps = Clamps::default();
         let query = self.page_query(&request, job.status().total_lines, &mut clamps)?;
         let wait = self.wait_of(&request, known_bytes, &mut clamps)?;

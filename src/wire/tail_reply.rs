@@ -146,7 +146,7 @@ impl TailReply {
             stderr_lines: numbers(|line| line.stream == Stream::Stderr),
             continuation_lines: numbers(|line| line.continuation),
             still_running,
-            standing: Standing::of(&status.phase),
+            standing: Standing::of(&status),
             buffer_truncated: page.dropped_lines > 0,
             dropped_lines: page.dropped_lines,
             skipped_lines: page.skipped_lines,

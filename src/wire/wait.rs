@@ -89,8 +89,10 @@ impl Service {
             return Err(Error::invalid(message, "name 1 to 1000 jobs"));
         }
         let mut seen = HashSet::new();
-        let ids = request.job_ids.iter().filter(|id| seen.insert(id.as_str()));
-        let jobs: Vec<Job> = ids.map(|id| self.job(id)).collect::<Result<_, _>>()?;
+        let mut jobs: Vec<Job> = Vec::new();
+        for id in request.job_ids.iter().filter(|id| seen.insert(id.as_str())) {
+            jobs.push(self.job(id).await?);
+        }
         let mut clamps = Clamps::default();
         let wait = clamps.wait_ms("wait_ms", request.wait_ms.unwrap_or(WAIT_MS), self.limits().max_wait_ms);
         let deadline = Instant::now() + Duration::from_millis(wait);

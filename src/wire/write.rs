@@ -93,7 +93,7 @@ impl Service {
     /// A command that does not read gives `backpressure` within ten seconds, and the error says how much went. Cancelling
     /// may leave a part written.
     pub async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
-        let job = self.job(&request.job_id)?;
+        let job = self.job(&request.job_id).await?;
         let enter = if job.has_terminal() { b'\r' } else { b'\n' };
         let data = request.bytes(enter)?;
         let size = request.size()?;

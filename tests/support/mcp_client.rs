@@ -60,7 +60,11 @@ impl McpClient {
         how: impl FnOnce(&mut Command) -> &mut Command,
     ) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
-        command.arg("--ssh-config").arg(ssh_config).env("XDG_CONFIG_HOME", "/nonexistent");
+        command
+            .arg("--ssh-config")
+            .arg(ssh_config)
+            .env("XDG_CONFIG_HOME", "/nonexistent")
+            .env("XDG_STATE_HOME", ssh_config.with_file_name("state"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = how(&mut command).spawn().expect("the binary starts");
         let stdout = BufReader::new(child.stdout.take().expect("piped"));

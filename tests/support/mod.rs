@@ -58,9 +58,14 @@ impl Target {
     }
 }
 
+/// A configuration under which nothing is stored: jobs live in their rings.
+pub fn unstored() -> Config {
+    Config { store: false, ..Config::default() }
+}
+
 /// A service whose hosts are those of `ssh_config`.
 pub fn service(ssh_config: &std::path::Path, limits: Limits) -> Service {
-    let config = Config { ssh_config: Some(ssh_config.to_owned()), limits, ..Config::default() };
+    let config = Config { ssh_config: Some(ssh_config.to_owned()), limits, ..unstored() };
     Service::new(config, Access::Listed)
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::job::{Log, Nonce};
+use crate::job::{Log, LogEvent, Nonce};
 use crate::output::{LineNo, Page, PageQuery, Render, RingLimits};
 
 const DRAIN: Duration = Duration::from_secs(2);
@@ -37,7 +37,7 @@ impl Scene {
     fn apply(&mut self, recorded: Recorded) -> Option<End> {
         recorded.changes.iter().for_each(|change| self.log.apply(change, self.now));
         if let Some(End::Outcome(outcome)) = &recorded.end {
-            self.log.end(outcome.clone(), self.now);
+            self.log.take(&LogEvent::End(outcome.clone()), (self.log.time_at(self.now), self.now));
         }
         recorded.end
     }
@@ -109,7 +109,7 @@ fn model(script: &[Played]) -> (Option<Outcome>, Vec<String>) {
     let eof = before.contains(&Played::Eof);
     let outcome = match (end.map(|end| script[end]), exit) {
         (Some(Played::Lost), Some(exit)) if eof => Some(Outcome::Ended(exit)),
-        (Some(Played::Lost), exit) => Some(Outcome::Lost(exit)),
+        (Some(Played::Lost), exit) => Some(Outcome::Lost(LostWhy::Connection, exit)),
         (Some(_), None) => Some(Outcome::Closed),
         (_, Some(exit)) => Some(Outcome::Ended(exit)),
         (None, None) => None,

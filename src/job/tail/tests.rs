@@ -20,7 +20,7 @@ impl Job {
     }
 
     fn print(&self, stream: Stream, text: &str) {
-        self.record(&[Change::Append(stream, text.to_owned().into())], Instant::now());
+        self.record(vec![Change::Append(stream, text.to_owned().into())], Instant::now());
     }
 
     fn exit(&self) {

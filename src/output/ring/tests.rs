@@ -226,7 +226,7 @@ fn a_ring_that_is_resumed_answers_as_one_that_lost_what_came_before() {
     for (stream, bytes) in &chunks[..2] {
         whole.append(*stream, bytes, 0);
     }
-    let mut resumed = Ring::resumed(RingLimits::default(), &whole.origin());
+    let mut resumed = Ring::resumed(RingLimits::default(), &whole.checkpoint());
     whole.forget(Selection::Both);
     for (stream, bytes) in &chunks[2..] {
         whole.append(*stream, bytes, 0);

@@ -137,6 +137,9 @@ pub(super) fn write(error: WriteError) -> Error {
             bytes_written: Some(written),
             ..Error::new(Code::Backpressure, message, "write the rest once the command reads").retryable()
         },
+        WriteError::NotOwner(_) => {
+            Error::new(Code::NotOwner, message, "write from there, or start a job of your own")
+        }
         WriteError::NoTerminal => {
             Error::new(Code::InvalidArgument, message, "start the job with pty=true to give it a size")
         }

@@ -30,6 +30,11 @@ impl From<jobs::Error> for Error {
             jobs::Error::TooManyCursors(_) => {
                 Self::new(Code::Capacity, error.to_string(), "keep the cursor yourself, with since_line_no")
             }
+            jobs::Error::Store(_) => {
+                let hint =
+                    "check the state directory (--state-dir, else $XDG_STATE_HOME/sshjobs), and the disk";
+                Self::new(Code::Io, error.to_string(), hint)
+            }
             jobs::Error::Demo(_) => Self::new(Code::Io, error.to_string(), "check the temporary directory"),
         }
     }

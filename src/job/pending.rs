@@ -1,0 +1,140 @@
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::{JobId, Outcome};
+use crate::output::{Checkpoint, Stream, Timestamp};
+
+/// Whoever stores a job's output before it is shown.
+pub trait Keeper: Send + Sync {
+    /// A job has output to be stored: somebody takes it by `Job::take_batch`, and shows it by `Job::show`. Never waits.
+    fn call(&self, job: &JobId);
+
+    /// So many bytes wait now (or no longer, when negative); true when those of all jobs are too many. Never waits.
+    fn weigh(&self, bytes: isize) -> bool;
+}
+
+/// What happens to a job's log, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogEvent {
+    /// Bytes come.
+    Append(Stream, Bytes),
+    /// Nothing more comes on either stream.
+    FinishStreams,
+    /// The job is over.
+    End(Outcome),
+    /// Output is missing: the log goes on here.
+    Gap(Box<Checkpoint>),
+}
+
+/// Events that are stored and shown together.
+#[derive(Debug)]
+pub struct Batch {
+    /// Them, with their times for the store and for the log.
+    pub events: Vec<(LogEvent, Timestamp, Instant)>,
+    /// Where the log stood before them, if that was asked for, or if what came before is not stored.
+    pub checkpoint: Option<Checkpoint>,
+    /// The last event is the end of the job.
+    pub is_end: bool,
+    bytes: usize,
+}
+
+/// Events that wait to be stored.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    waiting: VecDeque<(LogEvent, Instant)>,
+    /// Bytes of these, and of those in flight.
+    pub(super) bytes: usize,
+    in_flight: Option<Arc<Batch>>,
+    /// Somebody was called, and has not found the queue empty since.
+    is_called: bool,
+    /// Events were shown that nobody has stored.
+    has_skipped: bool,
+}
+
+/// Most bytes of one job that wait. What could not be stored by then is shown unstored.
+const MOST_WAITING: usize = 8 << 20;
+/// What an event weighs besides its bytes.
+const EVENT_BYTES: usize = 64;
+
+impl Batch {
+    /// Events to be stored that wait nowhere.
+    pub fn new(events: Vec<(LogEvent, Timestamp, Instant)>, checkpoint: Option<Checkpoint>) -> Self {
+        let is_end = matches!(events.last(), Some((LogEvent::End(_), ..)));
+        Self { events, checkpoint, is_end, bytes: 0 }
+    }
+}
+
+impl LogEvent {
+    fn weight(&self) -> usize {
+        match self {
+            Self::Append(_, bytes) => bytes.len() + EVENT_BYTES,
+            Self::FinishStreams | Self::End(_) | Self::Gap(_) => EVENT_BYTES,
+        }
+    }
+}
+
+impl Pending {
+    /// Takes events in; true when somebody has to be called.
+    pub(super) fn push(&mut self, event: LogEvent, now: Instant) -> bool {
+        self.bytes += event.weight();
+        self.waiting.push_back((event, now));
+        !std::mem::replace(&mut self.is_called, true)
+    }
+
+    pub(super) fn is_too_long(&self) -> bool {
+        self.bytes > MOST_WAITING
+    }
+
+    /// Everything that was not shown, to be shown unstored.
+    pub(super) fn skip(&mut self) -> Vec<(LogEvent, Instant)> {
+        let in_flight = self.in_flight.take();
+        let taken = in_flight.iter().flat_map(|batch| &batch.events);
+        let mut events: Vec<_> = taken.map(|(event, _, now)| (event.clone(), *now)).collect();
+        self.has_skipped |= !self.waiting.is_empty();
+        events.extend(self.waiting.drain(..));
+        self.bytes = 0;
+        events
+    }
+
+    /// The next events, `most` bytes of them, about; none when none wait. One batch must be shown before the next is taken.
+    pub(super) fn take(
+        &mut self,
+        most: usize,
+        at: impl Fn(Instant) -> Timestamp,
+        checkpoint: impl FnOnce(bool) -> Option<Checkpoint>,
+    ) -> Option<Arc<Batch>> {
+        if self.waiting.is_empty() {
+            self.is_called = false;
+            return None;
+        }
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        while bytes < most
+            && let Some((event, now)) = self.waiting.pop_front()
+        {
+            bytes += event.weight();
+            events.push((event, at(now), now));
+        }
+        let checkpoint = checkpoint(std::mem::take(&mut self.has_skipped));
+        let batch = Arc::new(Batch { bytes, ..Batch::new(events, checkpoint) });
+        self.in_flight = Some(Arc::clone(&batch));
+        Some(batch)
+    }
+
+    /// Whether a batch is still to be shown; afterwards it counts as such.
+    pub(super) fn is_to_be_shown(&mut self, batch: &Arc<Batch>) -> bool {
+        let is_ours = self.in_flight.as_ref().is_some_and(|in_flight| Arc::ptr_eq(in_flight, batch));
+        if is_ours {
+            self.in_flight = None;
+            self.bytes = self.bytes.saturating_sub(batch.bytes);
+        }
+        is_ours
+    }
+
+    /// A batch could not be stored: what follows begins behind a gap.
+    pub(super) fn note_unstored(&mut self) {
+        self.has_skipped = true;
+    }
+}

@@ -1,0 +1,168 @@
+//! Reads of a job's output, from its ring or from what is stored of it: a reader can't tell, except by speed.
+
+use std::sync::Arc;
+
+use super::{Archive, Job, Matching, Place, Status, TooSlow};
+use crate::output::{
+    Excerpt, Keep, LineNo, Page, PageQuery, ReadQuery, Reading, Ring, Search, SearchQuery, Selection, Stream,
+    Unit,
+};
+
+/// Bytes of a stored piece that are enough where the reader comes back for more.
+const PIECE: usize = 256 << 10;
+/// The most bytes of a stream that are given out at a time.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// What a search has found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The matches, oldest first.
+    pub matches: Vec<crate::output::Match>,
+    /// How far it has looked: the cursor for the next one.
+    pub last: LineNo,
+    /// Whether the output goes on behind that.
+    pub has_more: bool,
+    /// Lines that were gone before they could be looked at.
+    pub dropped_lines: u64,
+}
+
+impl Job {
+    /// Hands `look` a ring that holds what lies behind `place`: the job's own, or, where that has lost it, a part of what is stored.
+    pub(super) async fn look_behind<T>(
+        &self,
+        (place, selection): (Place, Selection),
+        enough: impl Fn(&Ring) -> bool + Send + 'static,
+        look: impl FnOnce(&Ring) -> T,
+    ) -> T {
+        let lost = |archive: &Arc<dyn Archive>| {
+            let newest =
+                self.read_log(|log| (!place.is_held_by(log.ring(), selection)).then(|| log.ring().newest()))?;
+            Some((Arc::clone(archive), newest))
+        };
+        if let Some((archive, newest)) = self.archive().and_then(lost) {
+            let reading = tokio::task::spawn_blocking(move || {
+                let enough = |ring: &Ring| ring.newest() >= newest || enough(ring);
+                archive.window(place, selection, &enough)
+            });
+            // A runtime that ends has no threads any more.
+            let window = reading.await.ok().flatten();
+            let is_older = |window: &Ring| {
+                self.read_log(|log| window.first_available() < log.ring().first_available())
+                    && place.is_followed_in(window, selection)
+            };
+            if let Some(window) = window.filter(is_older) {
+                return look(&window);
+            }
+        }
+        self.read_log(|log| look(log.ring()))
+    }
+
+    /// The page that a query asks for, when the ring has lost what is behind its cursor.
+    pub(super) async fn stored_page(&self, query: &PageQuery) -> Page {
+        let (place, selection, most) = (Place::Behind(query.cursor), query.selection, *query);
+        let enough = move |ring: &Ring| {
+            let mut lines = ring.lines_after(most.cursor, selection).skip(most.max_lines);
+            lines.next().is_some() || ring.byte_count() > most.max_bytes.saturating_add(PIECE)
+        };
+        self.look_behind((place, selection), enough, |ring| {
+            let mut page = Page::read(ring, &PageQuery { keep: Keep::First, ..*query });
+            let seen = ring.extent(page.last_line_no, selection, (Unit::Lines, query.render));
+            let total = self.read_log(|log| {
+                log.ring().extent(log.ring().newest(), selection, (Unit::Lines, query.render))
+            });
+            page.has_more = total > seen;
+            page
+        })
+        .await
+    }
+
+    /// Reads a part of its output by its position. Past the end there is nothing, and that is no error.
+    pub async fn read(&self, query: &ReadQuery) -> (Reading, Status) {
+        let unit = (query.unit, query.render);
+        let (offset, total) = self.read_log(|log| Reading::place(log.ring(), query));
+        let query = ReadQuery { offset: i64::try_from(offset).unwrap_or(i64::MAX), ..*query };
+        let enough = move |ring: &Ring| {
+            let end = Reading::place(ring, &query).1;
+            end >= offset.saturating_add(query.length as u64)
+                || (query.unit == Unit::Lines && ring.byte_count() > query.max_bytes.saturating_add(PIECE))
+        };
+        let place = (Place::At(offset, unit), query.selection);
+        let mut reading = self.look_behind(place, enough, |ring| Reading::of(ring, &query)).await;
+        reading.total = total.max(reading.offset + reading.returned());
+        if let Some(coverage) = self.coverage() {
+            let wanted = Stream::ALL.into_iter().filter(|&stream| query.selection.contains(stream));
+            reading.available_from = self
+                .read_log(|log| wanted.map(|stream| coverage.available_from(log.ring(), stream, unit)).sum());
+        }
+        (reading, self.status())
+    }
+
+    /// The beginning and the end of the output within `max_bytes`, and the status at that moment.
+    pub async fn excerpt(&self, max_bytes: usize) -> (Excerpt, Status) {
+        let place = (Place::Behind(LineNo::START), Selection::Both);
+        let enough = move |ring: &Ring| ring.byte_count() > max_bytes.saturating_add(PIECE);
+        let (excerpt, status) = self
+            .look_behind(place, enough, |first| {
+                self.read_log(|log| (Excerpt::of(first, log.ring(), max_bytes), log.status(None)))
+            })
+            .await;
+        let Status { dropped_lines, first_available, unstored, .. } = self.status();
+        (excerpt, Status { dropped_lines, first_available, unstored, ..status })
+    }
+
+    /// The newest lines in their clean view, at most `max_lines` and `max_bytes` of them.
+    pub fn last_page(&self, max_lines: usize, max_bytes: usize) -> Page {
+        let query = PageQuery { max_lines, max_bytes, keep: Keep::Last, ..PageQuery::after(LineNo::START) };
+        self.read_log(|log| Page::read(log.ring(), &query))
+    }
+
+    /// Looks through the output in its clean view, a piece at a time: nobody who appends has to wait. Patterns that take too long end
+    /// it with what was found so far, and `has_more`; with an error when nothing could be looked at.
+    pub async fn search(&self, query: SearchQuery, mut matching: Matching<1>) -> Result<Found, TooSlow> {
+        let (selection, before) = (query.selection, Search::begin(&query));
+        let until = self.read_log(|log| log.ring().newest());
+        let enough = |ring: &Ring| ring.byte_count() > PIECE;
+        let place = (Place::Behind(before), selection);
+        let mut search = self.look_behind(place, enough, |ring| Search::new(query, (ring, until))).await;
+        let mut looked = 0;
+        loop {
+            let place = (Place::Behind(search.cursor()), selection);
+            let Some(lines) = self.look_behind(place, enough, |ring| search.fetch(ring)).await else { break };
+            let fetched = lines.len();
+            let texts = lines.iter().map(|fetched| fetched.line.text.clone()).collect();
+            let found = matching.look(texts).await?;
+            looked += found.len();
+            if looked == 0 {
+                return Err(matching.too_slow());
+            }
+            let is_spent = found.len() < fetched;
+            for (fetched, [is_match]) in lines.into_iter().zip(found) {
+                search.take(fetched, is_match == Some(true));
+            }
+            if is_spent {
+                break;
+            }
+        }
+        let dropped_lines = search.dropped_lines();
+        let (matches, last) = search.finish();
+        let place = (Place::Behind(last), selection);
+        let has_more = self.look_behind(place, enough, |ring| place.0.is_followed_in(ring, selection)).await;
+        Ok(Found { matches, last, has_more, dropped_lines })
+    }
+
+    /// The bytes of a stream from `position` on, which moves behind them; what is gone is counted.
+    pub(super) async fn bytes_at(&self, stream: Stream, position: &mut u64, gone: &mut u64) -> Vec<u8> {
+        let (from, selection) = (*position, Selection::Only(stream));
+        let unit = (Unit::Bytes, crate::output::Render::Raw);
+        let enough = move |ring: &Ring| ring.total_bytes(stream) >= from + CHUNK_BYTES as u64;
+        let place = (Place::At(from, unit), selection);
+        let read = |ring: &Ring| {
+            let (from, bytes) = ring.bytes_from(stream, from, CHUNK_BYTES);
+            (from, bytes.into_owned())
+        };
+        let (from, bytes) = self.look_behind(place, enough, read).await;
+        *gone += from - *position;
+        *position = from + bytes.len() as u64;
+        bytes
+    }
+}

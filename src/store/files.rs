@@ -1,0 +1,133 @@
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::media::{Access, Blob, Media, Part};
+use crate::job::JobId;
+
+/// Segments as files: `DIR/9z/JOB.000001.log` and `.idx`, in a folder named after the end of the job's name. Folders are 0700, files
+/// 0600.
+pub(super) struct Files {
+    pub(super) directory: PathBuf,
+}
+
+impl Files {
+    fn folder(&self, job: &JobId) -> io::Result<PathBuf> {
+        let name = job.as_str();
+        let is_name = name.len() > 2 && name.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c));
+        match name.get(name.len().saturating_sub(2)..).filter(|end| is_name && !end.contains('.')) {
+            Some(end) => Ok(self.directory.join(end)),
+            None => Err(io::Error::new(ErrorKind::InvalidInput, "no job has such a name")),
+        }
+    }
+
+    fn path(&self, job: &JobId, part: Part) -> io::Result<PathBuf> {
+        let name = match part {
+            Part::Frames(segment) => format!("{job}.{segment:06}.log"),
+            Part::Index(segment) => format!("{job}.{segment:06}.idx"),
+            Part::Forgotten => format!("{job}.forgotten"),
+        };
+        Ok(self.folder(job)?.join(name))
+    }
+
+    /// What there is of a job.
+    fn parts(&self, job: &JobId) -> io::Result<Vec<Part>> {
+        let entries = match fs::read_dir(self.folder(job)?) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let mut parts = Vec::new();
+        for entry in entries {
+            let name = entry?.file_name();
+            let rest = name.to_str().and_then(|name| name.strip_prefix(job.as_str())?.strip_prefix('.'));
+            parts.extend(rest.and_then(part));
+        }
+        Ok(parts)
+    }
+}
+
+/// The part with this name, without that of its job.
+fn part(name: &str) -> Option<Part> {
+    match name.split_once('.') {
+        Some((segment, "log")) => Some(Part::Frames(segment.parse().ok()?)),
+        Some((segment, "idx")) => Some(Part::Index(segment.parse().ok()?)),
+        _ => (name == "forgotten").then_some(Part::Forgotten),
+    }
+}
+
+impl Media for Files {
+    fn segments(&self, job: &JobId) -> io::Result<Vec<u64>> {
+        let number = |part: &Part| if let Part::Frames(number) = part { Some(*number) } else { None };
+        let mut segments: Vec<u64> = self.parts(job)?.iter().filter_map(number).collect();
+        segments.sort_unstable();
+        Ok(segments)
+    }
+
+    fn open(&self, job: &JobId, part: Part, access: Access) -> io::Result<Arc<dyn Blob>> {
+        let path = self.path(job, part)?;
+        let mut options = OpenOptions::new();
+        options.read(true);
+        if access == Access::Write {
+            options.append(true).create(true).mode(0o600);
+        }
+        let file = match options.open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound && access == Access::Write => {
+                DirBuilder::new().recursive(true).mode(0o700).create(self.folder(job)?)?;
+                options.open(&path)?
+            }
+            file => file?,
+        };
+        Ok(Arc::new(file))
+    }
+
+    fn remove(&self, job: &JobId, segment: u64) -> io::Result<()> {
+        for part in [Part::Index(segment), Part::Frames(segment)] {
+            missing_is_fine(fs::remove_file(self.path(job, part)?))?;
+        }
+        Ok(())
+    }
+
+    fn remove_all(&self, job: &JobId) -> io::Result<()> {
+        for part in self.parts(job)? {
+            missing_is_fine(fs::remove_file(self.path(job, part)?))?;
+        }
+        Ok(())
+    }
+}
+
+fn missing_is_fine(removed: io::Result<()>) -> io::Result<()> {
+    match removed {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+impl Blob for File {
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut file = self;
+        file.write_all(bytes)
+    }
+
+    fn truncate(&self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        loop {
+            match FileExt::read_at(self, buffer, position) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => return read,
+            }
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}

@@ -1,0 +1,221 @@
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use super::StoredEnd;
+use super::frame::{Body, Frame};
+use super::mark::Mark;
+use super::media::{Access, Blob, Part};
+use super::stored_log::StoredLog;
+use crate::job::{Batch, LogEvent};
+use crate::lock::lock;
+use crate::output::{Checkpoint, LineNo};
+
+/// Appends to a job's stored log. There is one for each job, in the process that owns it.
+pub struct LogWriter {
+    log: Arc<StoredLog>,
+    limits: LogLimits,
+    blob: Option<Arc<dyn Blob>>,
+    segment: u64,
+    /// Bytes of whole frames in the segment.
+    length: u64,
+    /// What lies behind these may be torn: it has to be cut off first.
+    is_torn: bool,
+    /// Bytes since the last checkpoint.
+    since_mark: u64,
+    /// Bytes between checkpoints: more where these are long themselves.
+    interval: u64,
+    /// Bytes of the segments before.
+    before: VecDeque<(u64, u64)>,
+    /// The first mark of the segment, until there is a second one.
+    unindexed: Option<Mark>,
+    buffer: Vec<u8>,
+    unsynced: bool,
+}
+
+/// What was written and may not have reached the disk.
+pub struct Unsynced(Arc<dyn Blob>);
+
+impl Unsynced {
+    /// Waits until it has. Blocking.
+    pub fn sync(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+}
+
+/// The bounds of a stored log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogLimits {
+    /// Bytes kept of a job.
+    pub bytes: u64,
+    /// The longest line, which says where lines are cut.
+    pub line_bytes: usize,
+}
+
+/// Bytes between two places where a replay can begin, about.
+const INTERVAL: u64 = 64 << 10;
+/// Segments that a job's bytes are divided into: the oldest goes as a whole.
+const SEGMENTS: u64 = 16;
+const SMALLEST_SEGMENT: u64 = 1 << 20;
+const LARGEST_SEGMENT: u64 = 64 << 20;
+
+impl LogWriter {
+    /// Begins the log of a new job.
+    pub(super) fn new(log: Arc<StoredLog>, limits: LogLimits) -> Self {
+        Self {
+            log,
+            limits,
+            blob: None,
+            segment: 1,
+            length: 0,
+            is_torn: false,
+            since_mark: 0,
+            interval: 0,
+            before: VecDeque::new(),
+            unindexed: None,
+            buffer: Vec::new(),
+            unsynced: false,
+        }
+    }
+
+    /// Goes on with a log that another process has left. A torn end is cut off.
+    pub(super) fn resume(log: Arc<StoredLog>, limits: LogLimits, end: &StoredEnd) -> io::Result<Self> {
+        let (segment, length) = end.replay.position();
+        let mut before = VecDeque::new();
+        for older in log.media.segments(&log.job)?.into_iter().filter(|number| *number < segment) {
+            let bytes = log.media.open(&log.job, Part::Frames(older), Access::Read)?.length()?;
+            before.push_back((older, bytes));
+        }
+        let first = lock(&log.state).marks.iter().find(|mark| mark.segment == segment).copied();
+        let has_index = log.media.open(&log.job, Part::Index(segment), Access::Read).is_ok();
+        let unindexed = first.filter(|_| !has_index);
+        Ok(Self { segment, length, is_torn: true, before, unindexed, ..Self::new(log, limits) })
+    }
+
+    /// Whether the next batch should come with a checkpoint.
+    pub fn wants_checkpoint(&self) -> bool {
+        self.since_mark >= self.interval || self.length >= self.segment_bytes()
+    }
+
+    /// Hands a batch to the operating system. After an error nothing of it counts as stored.
+    pub fn append(&mut self, batch: &Batch) -> io::Result<()> {
+        let at = batch.events.first().map_or(0, |(_, at, _)| *at);
+        self.buffer.clear();
+        if let Some(checkpoint) = &batch.checkpoint {
+            if self.length >= self.segment_bytes() {
+                self.begin_segment()?;
+            }
+            let line_bytes = self.limits.line_bytes as u64;
+            let body = Body::Checkpoint { line_bytes, checkpoint: Box::new(checkpoint.clone()) };
+            Frame { at, body }.write_to(&mut self.buffer);
+        }
+        for (event, at, _) in &batch.events {
+            let outcome;
+            let body = match event {
+                LogEvent::Append(stream, bytes) => Body::Data(*stream, bytes),
+                LogEvent::FinishStreams => Body::FinishStreams,
+                LogEvent::Gap(checkpoint) => {
+                    let line_bytes = self.limits.line_bytes as u64;
+                    Body::Checkpoint { line_bytes, checkpoint: checkpoint.clone() }
+                }
+                LogEvent::End(how) => {
+                    outcome = serde_json::to_vec(how)?;
+                    Body::End(&outcome)
+                }
+            };
+            Frame { at: *at, body }.write_to(&mut self.buffer);
+        }
+        self.write()?;
+        if let Some(checkpoint) = &batch.checkpoint {
+            self.note_mark(checkpoint, at);
+        }
+        let written = self.buffer.len() as u64;
+        self.length += written;
+        self.since_mark += written;
+        Ok(())
+    }
+
+    /// Takes note of the last line stored, once its batch is shown.
+    pub fn note_newest(&self, newest: LineNo) {
+        lock(&self.log.state).newest = newest;
+    }
+
+    /// What was written and may not have reached the disk, if there is any.
+    pub fn take_unsynced(&mut self) -> Option<Unsynced> {
+        let blob = self.blob.clone().filter(|_| self.unsynced)?;
+        self.unsynced = false;
+        Some(Unsynced(blob))
+    }
+
+    /// Closes the file; it is opened again when it is needed.
+    pub fn rest(&mut self) {
+        self.blob = None;
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        let blob = match &self.blob {
+            Some(blob) => Arc::clone(blob),
+            None => {
+                let part = Part::Frames(self.segment);
+                Arc::clone(self.blob.insert(self.log.media.open(&self.log.job, part, Access::Write)?))
+            }
+        };
+        if self.is_torn {
+            blob.truncate(self.length)?;
+        }
+        self.is_torn = true;
+        blob.append(&self.buffer)?;
+        (self.is_torn, self.unsynced) = (false, true);
+        Ok(())
+    }
+
+    /// The checkpoint is where a replay can begin.
+    fn note_mark(&mut self, checkpoint: &Checkpoint, at: u64) {
+        let origin = checkpoint.origin;
+        let unfinished = checkpoint.stdout.bytes.len() + checkpoint.stderr.bytes.len();
+        self.since_mark = 0;
+        self.interval = INTERVAL.max(4 * unfinished as u64);
+        let mark = {
+            let mut state = lock(&self.log.state);
+            let before = if state.marks.is_empty() { origin.newest } else { state.newest.min(origin.newest) };
+            let mark = Mark { segment: self.segment, offset: self.length, at, before, origin };
+            state.marks.push(mark);
+            mark
+        };
+        let first = self.unindexed.take();
+        if mark.offset == 0 {
+            // A segment with one mark needs no index.
+            self.unindexed = Some(mark);
+            return;
+        }
+        let bytes: Vec<u8> = first.into_iter().chain([mark]).flat_map(Mark::to_bytes).collect();
+        let index = self.log.media.open(&self.log.job, Part::Index(self.segment), Access::Write);
+        // Without it the segment is read through when it is opened.
+        if let Err(error) = index.and_then(|index| index.append(&bytes)) {
+            tracing::debug!(job = %self.log.job, %error, "the index could not be written");
+        }
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        (self.limits.bytes / SEGMENTS).clamp(SMALLEST_SEGMENT, LARGEST_SEGMENT)
+    }
+
+    fn begin_segment(&mut self) -> io::Result<()> {
+        self.before.push_back((self.segment, self.length));
+        (self.segment, self.length, self.blob) = (self.segment + 1, 0, None);
+        let mut kept: u64 = self.before.iter().map(|(_, bytes)| bytes).sum();
+        while kept + self.segment_bytes() > self.limits.bytes
+            && let Some((oldest, bytes)) = self.before.pop_front()
+        {
+            self.log.media.remove(&self.log.job, oldest)?;
+            lock(&self.log.state).marks.retain(|mark| mark.segment != oldest);
+            kept -= bytes;
+        }
+        Ok(())
+    }
+
+    /// Bytes that the job takes.
+    pub fn bytes(&self) -> u64 {
+        self.length + self.before.iter().map(|(_, bytes)| bytes).sum::<u64>()
+    }
+}

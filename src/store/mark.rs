@@ -1,0 +1,53 @@
+use super::frame::{Fields, ORIGIN, write_origin};
+use crate::output::{LineNo, Origin, Timestamp};
+
+/// A place in a job's segments where a replay can begin: that of a checkpoint. A segment's index is a list of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mark {
+    /// The segment; not written, for an index is that of one.
+    pub(super) segment: u64,
+    /// Position of the checkpoint's frame.
+    pub(super) offset: u64,
+    /// When it was written.
+    pub(super) at: Timestamp,
+    /// The last line stored before it; with a gap, an earlier one than the origin's newest.
+    pub(super) before: LineNo,
+    /// Where the log stood.
+    pub(super) origin: Origin,
+}
+
+/// Bytes of a mark: offset, time, line before, origin, CRC-32.
+pub(super) const MARK: usize = 3 * 8 + ORIGIN + 4;
+
+impl Mark {
+    pub(super) fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(MARK);
+        for number in [self.offset, self.at, self.before.value()] {
+            bytes.extend(number.to_le_bytes());
+        }
+        write_origin(&self.origin, &mut bytes);
+        bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
+        bytes
+    }
+
+    /// Reads the index of a segment, up to the first mark that is torn.
+    pub(super) fn read_all(segment: u64, index: &[u8]) -> Vec<Self> {
+        index.chunks_exact(MARK).map_while(|bytes| Self::read(segment, bytes)).collect()
+    }
+
+    fn read(segment: u64, bytes: &[u8]) -> Option<Self> {
+        let (body, sum) = bytes.split_at_checked(MARK - 4)?;
+        if Fields(sum).u32()? != crc32fast::hash(body) {
+            return None;
+        }
+        let mut fields = Fields(body);
+        let (offset, at) = (fields.u64()?, fields.u64()?);
+        let before = LineNo::new(fields.u64()?);
+        Some(Self { segment, offset, at, before, origin: fields.origin()? })
+    }
+
+    /// The lines that are not stored before it, if there are any: the last stored one, and the last that is not.
+    pub(super) fn gap(&self) -> Option<(LineNo, LineNo)> {
+        (self.before < self.origin.newest).then_some((self.before, self.origin.newest))
+    }
+}

@@ -1,0 +1,69 @@
+use std::io;
+use std::sync::Arc;
+
+use crate::job::JobId;
+
+/// Where the bytes of stored output lie: segments of each job, each with an index beside it.
+pub(super) trait Media: Send + Sync + 'static {
+    /// The numbers of a job's segments, in ascending order.
+    fn segments(&self, job: &JobId) -> io::Result<Vec<u64>>;
+
+    /// Opens a part of a segment; makes it, if it is not there, when it is to be written.
+    fn open(&self, job: &JobId, part: Part, access: Access) -> io::Result<Arc<dyn Blob>>;
+
+    /// Removes a segment. It is no error when it is not there.
+    fn remove(&self, job: &JobId, segment: u64) -> io::Result<()>;
+
+    /// Removes all of a job.
+    fn remove_all(&self, job: &JobId) -> io::Result<()>;
+}
+
+/// A part of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Part {
+    /// Its frames.
+    Frames(u64),
+    /// Its index.
+    Index(u64),
+    /// Of no segment: what of the job's output was forgotten.
+    Forgotten,
+}
+
+/// What a part is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
+/// Bytes that grow at their end.
+pub(super) trait Blob: Send + Sync {
+    /// Hands bytes to the operating system. After an error some of them may be there.
+    fn append(&self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Cuts off what lies behind `length`.
+    fn truncate(&self, length: u64) -> io::Result<()>;
+
+    /// How many there are.
+    fn length(&self) -> io::Result<u64>;
+
+    /// Reads from a position on; returns how many were read, 0 at the end.
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+
+    /// Waits until what was appended has reached the disk.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// All bytes of a blob from a position on, `most` of them at most.
+pub(super) fn read_from(blob: &dyn Blob, position: u64, most: usize) -> io::Result<Vec<u8>> {
+    let there = usize::try_from(blob.length()?.saturating_sub(position)).unwrap_or(usize::MAX);
+    let (mut bytes, mut read) = (vec![0; there.min(most)], 0);
+    while read < bytes.len() {
+        match blob.read_at(&mut bytes[read..], position + read as u64)? {
+            0 => break,
+            more => read += more,
+        }
+    }
+    bytes.truncate(read);
+    Ok(bytes)
+}

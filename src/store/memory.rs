@@ -1,0 +1,173 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use rand::RngExt;
+
+use super::buffers::Buffers;
+use super::media::Media;
+use super::{Bounds, Filter, LogLimits, LogWriter, Record, Store, StoreError, StoredEnd, StoredLog};
+use crate::job::JobId;
+use crate::lock::lock;
+use crate::output::Timestamp;
+
+/// A store in memory, for tests and for whoever wants nothing on disk. Those that [join](Self::join) it stand for other processes.
+pub struct Memory {
+    shared: Arc<Shared>,
+    name: String,
+}
+
+struct Shared {
+    records: Mutex<BTreeMap<JobId, Record>>,
+    owners: Mutex<BTreeSet<String>>,
+    buffers: Arc<Buffers>,
+    secret: [u8; 32],
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        let (records, owners, buffers) = Default::default();
+        Self::enter(Arc::new(Shared { records, owners, buffers, secret: rand::rng().random() }))
+    }
+}
+
+impl Memory {
+    /// Another process with the same records and output.
+    #[must_use]
+    pub fn join(&self) -> Self {
+        Self::enter(Arc::clone(&self.shared))
+    }
+
+    fn enter(shared: Arc<Shared>) -> Self {
+        let name = format!("{:08x}", rand::rng().random::<u32>());
+        lock(&shared.owners).insert(name.clone());
+        Self { shared, name }
+    }
+
+    fn records(&self) -> MutexGuard<'_, BTreeMap<JobId, Record>> {
+        lock(&self.shared.records)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        lock(&self.shared.owners).remove(&self.name);
+    }
+}
+
+impl Store for Memory {
+    fn admit(&self, record: &Record) -> Result<Option<Record>, StoreError> {
+        let mut records = self.records();
+        let is_same = |known: &&Record| known.caller == record.caller && known.key == record.key;
+        if let Some(known) = records.values().find(|known| record.key.is_some() && is_same(known)) {
+            return Ok(Some(known.clone()));
+        }
+        records.insert(record.id.clone(), record.clone());
+        Ok(None)
+    }
+
+    fn put(&self, records: &[Record]) -> Result<(), StoreError> {
+        let mut known = self.records();
+        for record in records {
+            if let Some(known) = known.get_mut(&record.id).filter(|known| known.owner == record.owner) {
+                *known = record.clone();
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
+        Ok(self.records().get(id).cloned())
+    }
+
+    fn list(&self, filter: &Filter) -> Result<(Vec<Record>, usize), StoreError> {
+        let fits = |record: &&Record| {
+            filter.caller.as_ref().is_none_or(|caller| *caller == record.caller)
+                && filter.host.as_ref().is_none_or(|host| *host == record.host)
+                && filter.label.as_ref().is_none_or(|label| record.label.as_ref() == Some(label))
+                && filter.state.is_none_or(|state| state == record.state())
+        };
+        let mut found: Vec<Record> = self.records().values().filter(fits).cloned().collect();
+        found.sort_by_key(|record| (std::cmp::Reverse(record.started_at), record.id.clone()));
+        let total = found.len();
+        found.truncate(filter.limit);
+        Ok((found, total))
+    }
+
+    fn remove(&self, id: &JobId) -> Result<(), StoreError> {
+        self.records().remove(id);
+        self.shared.buffers.remove_all(id).map_err(failed)
+    }
+
+    fn orphans(&self) -> Result<Vec<Record>, StoreError> {
+        let owners = lock(&self.shared.owners);
+        let is_orphan = |record: &&Record| record.outcome.is_none() && !owners.contains(&record.owner);
+        Ok(self.records().values().filter(is_orphan).cloned().collect())
+    }
+
+    fn claim(&self, record: &Record) -> Result<bool, StoreError> {
+        let mut records = self.records();
+        let known = records.get_mut(&record.id);
+        let known = known.filter(|known| known.owner == record.owner && known.outcome.is_none());
+        Ok(known.map(|known| known.owner.clone_from(&self.name)).is_some())
+    }
+
+    fn owner(&self, owner: &str) -> Option<String> {
+        lock(&self.shared.owners).contains(owner).then(|| format!("process {owner}"))
+    }
+
+    fn own_name(&self) -> &str {
+        &self.name
+    }
+
+    fn log(&self, id: &JobId) -> Arc<StoredLog> {
+        let media = Arc::clone(&self.shared.buffers) as Arc<dyn Media>;
+        Arc::new(StoredLog::new(media, id.clone()))
+    }
+
+    fn write(
+        &self,
+        log: &Arc<StoredLog>,
+        limits: LogLimits,
+        end: Option<&StoredEnd>,
+    ) -> Result<LogWriter, StoreError> {
+        match end {
+            None => Ok(LogWriter::new(Arc::clone(log), limits)),
+            Some(end) => LogWriter::resume(Arc::clone(log), limits, end).map_err(failed),
+        }
+    }
+
+    fn secret(&self) -> [u8; 32] {
+        self.shared.secret
+    }
+
+    fn sweep(&self, bounds: &Bounds, now: Timestamp) -> Result<(), StoreError> {
+        let oldest = now.saturating_sub(bounds.age);
+        self.records().retain(|id, record| {
+            let stays = record.ended_at.is_none_or(|ended_at| ended_at >= oldest);
+            if !stays {
+                // There is nothing that could fail.
+                self.shared.buffers.remove_all(id).ok();
+            }
+            stays
+        });
+        let mut records = self.records();
+        let mut excess =
+            records.values().map(|record| record.stored_bytes).sum::<u64>().saturating_sub(bounds.bytes);
+        let mut finished: Vec<&mut Record> =
+            records.values_mut().filter(|record| record.ended_at.is_some()).collect();
+        finished.sort_by_key(|record| record.ended_at);
+        for record in finished.into_iter().filter(|record| record.stored_bytes > 0) {
+            if excess == 0 {
+                break;
+            }
+            excess = excess.saturating_sub(record.stored_bytes);
+            (record.stored_bytes, record.dropped_lines) = (0, record.total_lines);
+            self.shared.buffers.remove_all(&record.id).map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+fn failed(source: std::io::Error) -> StoreError {
+    StoreError::Io { path: "memory".to_owned(), source: Arc::new(source) }
+}

@@ -1,0 +1,93 @@
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
+
+use super::frame::{Frame, HEADER, Parsed, parse};
+use super::media::{Access, Blob, Media, Part, read_from};
+use crate::job::JobId;
+
+/// Goes through a job's frames in order, from segment to segment; at the end it can be asked again for what has come since.
+pub(super) struct Replay {
+    media: Arc<dyn Media>,
+    job: JobId,
+    segment: u64,
+    blob: Option<Arc<dyn Blob>>,
+    /// Position of `buffer` in the segment.
+    base: u64,
+    buffer: Vec<u8>,
+    /// What of the buffer is read.
+    read: usize,
+}
+
+/// Bytes that are read at a time.
+const PIECE: usize = 256 << 10;
+
+impl Replay {
+    /// From a frame on.
+    pub(super) fn new(media: Arc<dyn Media>, job: JobId, (segment, offset): (u64, u64)) -> Self {
+        Self { media, job, segment, blob: None, base: offset, buffer: Vec::new(), read: 0 }
+    }
+
+    /// Where the next frame is: its segment and the position in it.
+    pub(super) fn position(&self) -> (u64, u64) {
+        (self.segment, self.base + self.read as u64)
+    }
+
+    /// Takes the next frame; none when there is none yet.
+    pub(super) fn step<T>(&mut self, take: impl FnOnce(Frame<'_>, (u64, u64)) -> T) -> io::Result<Option<T>> {
+        let mut needed = HEADER;
+        loop {
+            match parse(&self.buffer[self.read..]) {
+                Parsed::Short(length) => needed = length.max(needed),
+                Parsed::Torn => needed = 0,
+                Parsed::Whole(..) => break,
+            }
+            if needed > 0 && self.fill(needed)? {
+                continue;
+            }
+            if !self.turn_over()? {
+                return Ok(None);
+            }
+            needed = HEADER;
+        }
+        let position = self.position();
+        let Parsed::Whole(frame, length) = parse(&self.buffer[self.read..]) else { return Ok(None) };
+        let taken = take(frame, position);
+        self.read += length;
+        Ok(Some(taken))
+    }
+
+    /// Reads on until `needed` bytes are there; false when they are not.
+    fn fill(&mut self, needed: usize) -> io::Result<bool> {
+        let blob = match &self.blob {
+            Some(blob) => Arc::clone(blob),
+            None => match self.media.open(&self.job, Part::Frames(self.segment), Access::Read) {
+                Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+                opened => Arc::clone(self.blob.insert(opened?)),
+            },
+        };
+        self.buffer.drain(..self.read);
+        self.base += self.read as u64;
+        self.read = 0;
+        let end = self.base + self.buffer.len() as u64;
+        let more = read_from(&*blob, end, needed.saturating_sub(self.buffer.len()).max(PIECE))?;
+        self.buffer.extend_from_slice(&more);
+        Ok(self.buffer.len() >= needed)
+    }
+
+    /// Goes on with the next segment, if there is one and nothing has come to this one meanwhile.
+    fn turn_over(&mut self) -> io::Result<bool> {
+        let next = match self.media.open(&self.job, Part::Frames(self.segment + 1), Access::Read) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            opened => opened?,
+        };
+        if self.fill(self.buffer.len() - self.read + HEADER)?
+            && matches!(parse(&self.buffer), Parsed::Whole(..))
+        {
+            return Ok(true);
+        }
+        self.segment += 1;
+        (self.blob, self.base, self.read) = (Some(next), 0, 0);
+        self.buffer.clear();
+        Ok(true)
+    }
+}

@@ -1,0 +1,252 @@
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, TransactionBehavior, params};
+
+use super::{Filter, Record, StoreError};
+use crate::job::{JobId, Phase};
+use crate::output::Timestamp;
+
+/// The records in a SQLite database (WAL), which several processes use at once.
+pub(super) struct Records {
+    connection: Connection,
+}
+
+/// The version of the tables, in `user_version`.
+pub(super) const SCHEMA: i64 = 1;
+/// Time limit for another process to finish its write.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// What is looked for has a column; the rest is in the document.
+const TABLES: &str = "
+    CREATE TABLE IF NOT EXISTS jobs (
+        id TEXT PRIMARY KEY,
+        caller TEXT NOT NULL,
+        host TEXT NOT NULL,
+        label TEXT,
+        state TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        key TEXT,
+        started_at INTEGER NOT NULL,
+        ended_at INTEGER,
+        bytes INTEGER NOT NULL,
+        document TEXT NOT NULL
+    ) WITHOUT ROWID;
+    CREATE UNIQUE INDEX IF NOT EXISTS by_key ON jobs (caller, key) WHERE key IS NOT NULL;
+    CREATE INDEX IF NOT EXISTS by_start ON jobs (caller, started_at);
+    CREATE INDEX IF NOT EXISTS by_host ON jobs (caller, host, started_at);
+    CREATE INDEX IF NOT EXISTS by_label ON jobs (caller, label, started_at) WHERE label IS NOT NULL;
+    CREATE INDEX IF NOT EXISTS by_state ON jobs (caller, state, started_at);
+    CREATE INDEX IF NOT EXISTS unfinished ON jobs (owner) WHERE ended_at IS NULL;
+    CREATE INDEX IF NOT EXISTS by_end ON jobs (ended_at, bytes) WHERE ended_at IS NOT NULL;
+    CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
+";
+
+impl Records {
+    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+        let connection = Connection::open(path)?;
+        connection.busy_timeout(BUSY)?;
+        connection.pragma_update(None, "auto_vacuum", "full")?;
+        connection.pragma_update(None, "journal_mode", "wal")?;
+        connection.pragma_update(None, "synchronous", "normal")?;
+        let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        if found > SCHEMA {
+            return Err(StoreError::Newer { path: path.display().to_string(), found, known: SCHEMA });
+        }
+        if found < SCHEMA {
+            connection.execute_batch(&format!(
+                "BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {SCHEMA}; COMMIT"
+            ))?;
+        }
+        Ok(Self { connection })
+    }
+
+    /// A random value that all processes share, made by the first that asks.
+    pub(super) fn shared_secret(&self, fresh: [u8; 32]) -> Result<[u8; 32], StoreError> {
+        let insert = "INSERT OR IGNORE INTO settings (name, value) VALUES ('secret', ?)";
+        self.connection.execute(insert, [fresh.as_slice()])?;
+        let select = "SELECT value FROM settings WHERE name = 'secret'";
+        let value: Vec<u8> = self.connection.query_row(select, [], |row| row.get(0))?;
+        value.try_into().map_err(|_| StoreError::Records("the shared secret is damaged".to_owned()))
+    }
+
+    pub(super) fn admit(&mut self, record: &Record) -> Result<Option<Record>, StoreError> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if let Some(key) = &record.key {
+            let select = "SELECT document, owner FROM jobs WHERE caller = ? AND key = ?";
+            let found =
+                transaction.query_row(select, params![record.caller.as_str(), key], document).optional()?;
+            if let Some(found) = found {
+                return read(found).map(Some);
+            }
+        }
+        let insert = "INSERT INTO jobs (id, caller, host, label, state, owner, key, started_at, ended_at, bytes, document)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        transaction.prepare_cached(insert)?.execute(params![
+            record.id.as_str(),
+            record.caller.as_str(),
+            record.host,
+            record.label,
+            record.state(),
+            record.owner,
+            record.key,
+            number(record.started_at),
+            record.ended_at.map(number),
+            number(record.stored_bytes),
+            write(record)?,
+        ])?;
+        transaction.commit()?;
+        Ok(None)
+    }
+
+    /// Brings records up to date that are still their owner's.
+    pub(super) fn put(&mut self, records: &[Record]) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        for record in records {
+            let update = "UPDATE jobs SET state = ?, key = ?, ended_at = ?, bytes = ?, document = ? WHERE id = ? AND owner = ?";
+            transaction.prepare_cached(update)?.execute(params![
+                record.state(),
+                record.key,
+                record.ended_at.map(number),
+                number(record.stored_bytes),
+                write(record)?,
+                record.id.as_str(),
+                record.owner,
+            ])?;
+        }
+        Ok(transaction.commit()?)
+    }
+
+    pub(super) fn get(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
+        let mut select = self.connection.prepare_cached("SELECT document, owner FROM jobs WHERE id = ?")?;
+        select.query_row([id.as_str()], document).optional()?.map(read).transpose()
+    }
+
+    pub(super) fn list(&self, filter: &Filter) -> Result<(Vec<Record>, usize), StoreError> {
+        let columns: [(&str, Option<&str>); 4] = [
+            ("caller", filter.caller.as_ref().map(crate::job::Caller::as_str)),
+            ("host", filter.host.as_deref()),
+            ("label", filter.label.as_deref()),
+            ("state", filter.state),
+        ];
+        let mut condition = "1".to_owned();
+        let mut values: Vec<&dyn ToSql> = Vec::new();
+        for (column, value) in &columns {
+            if let Some(value) = value {
+                condition = format!("{condition} AND {column} = ?");
+                values.push(value);
+            }
+        }
+        let count = format!("SELECT COUNT(*) FROM jobs WHERE {condition}");
+        let total: i64 =
+            self.connection.prepare_cached(&count)?.query_row(values.as_slice(), |row| row.get(0))?;
+        let select = format!(
+            "SELECT document, owner FROM jobs WHERE {condition} ORDER BY started_at DESC, id LIMIT {}",
+            filter.limit
+        );
+        let mut select = self.connection.prepare_cached(&select)?;
+        let texts: Vec<_> = select.query_map(values.as_slice(), document)?.collect::<Result<_, _>>()?;
+        let records = texts.into_iter().map(read).collect::<Result<_, _>>()?;
+        Ok((records, usize::try_from(total).unwrap_or_default()))
+    }
+
+    pub(super) fn remove(&self, id: &JobId) -> Result<(), StoreError> {
+        self.connection.prepare_cached("DELETE FROM jobs WHERE id = ?")?.execute([id.as_str()])?;
+        Ok(())
+    }
+
+    /// The owners of jobs that have not ended.
+    pub(super) fn owners(&self) -> Result<Vec<String>, StoreError> {
+        let mut select =
+            self.connection.prepare_cached("SELECT DISTINCT owner FROM jobs WHERE ended_at IS NULL")?;
+        Ok(select.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
+    }
+
+    /// The jobs of an owner that have not ended.
+    pub(super) fn unfinished(&self, owner: &str) -> Result<Vec<Record>, StoreError> {
+        let select = "SELECT document, owner FROM jobs WHERE owner = ? AND ended_at IS NULL";
+        let mut select = self.connection.prepare_cached(select)?;
+        let texts: Vec<_> = select.query_map([owner], document)?.collect::<Result<_, _>>()?;
+        texts.into_iter().map(read).collect()
+    }
+
+    /// Gives a job to another owner, if it is still the first one's.
+    pub(super) fn claim(&self, id: &JobId, (from, to): (&str, &str)) -> Result<bool, StoreError> {
+        let update = "UPDATE jobs SET owner = ? WHERE id = ? AND owner = ? AND ended_at IS NULL";
+        Ok(self.connection.prepare_cached(update)?.execute(params![to, id.as_str(), from])? == 1)
+    }
+
+    /// The finished jobs that ended before a time.
+    pub(super) fn ended_before(&self, time: Timestamp) -> Result<Vec<JobId>, StoreError> {
+        let mut select = self.connection.prepare_cached("SELECT id FROM jobs WHERE ended_at < ?")?;
+        Ok(select.query_map([number(time)], job_id)?.collect::<Result<_, _>>()?)
+    }
+
+    /// The finished jobs whose output has to go for the rest to take `most` bytes, the oldest first.
+    pub(super) fn in_excess_of(&self, most: u64) -> Result<Vec<JobId>, StoreError> {
+        let total: i64 =
+            self.connection.query_row("SELECT COALESCE(SUM(bytes), 0) FROM jobs", [], |row| row.get(0))?;
+        let mut excess = total.saturating_sub(number(most));
+        if excess <= 0 {
+            return Ok(Vec::new());
+        }
+        let select = "SELECT id, bytes FROM jobs WHERE ended_at IS NOT NULL AND bytes > 0 ORDER BY ended_at";
+        let mut select = self.connection.prepare_cached(select)?;
+        let mut rows = select.query([])?;
+        let mut jobs = Vec::new();
+        while excess > 0
+            && let Some(row) = rows.next()?
+        {
+            excess -= row.get::<_, i64>(1)?;
+            jobs.push(job_id(row)?);
+        }
+        Ok(jobs)
+    }
+
+    /// Takes note that a finished job's output is gone.
+    pub(super) fn note_evicted(&self, id: &JobId) -> Result<(), StoreError> {
+        if let Some(mut record) = self.get(id)? {
+            (record.stored_bytes, record.dropped_lines) = (0, record.total_lines);
+            let update = "UPDATE jobs SET bytes = 0, document = ? WHERE id = ?";
+            self.connection.prepare_cached(update)?.execute(params![write(&record)?, id.as_str()])?;
+        }
+        Ok(())
+    }
+}
+
+fn document(row: &Row<'_>) -> rusqlite::Result<(String, String)> {
+    Ok((row.get(0)?, row.get(1)?))
+}
+
+fn job_id(row: &Row<'_>) -> rusqlite::Result<JobId> {
+    Ok(JobId::from(row.get::<_, String>(0)?.as_str()))
+}
+
+/// Whose a job is says the column, which is changed when another process claims it.
+fn read((document, owner): (String, String)) -> Result<Record, StoreError> {
+    let record: Record =
+        serde_json::from_str(&document).map_err(|error| StoreError::Records(error.to_string()))?;
+    Ok(Record { owner, ..record })
+}
+
+fn write(record: &Record) -> Result<String, StoreError> {
+    serde_json::to_string(record).map_err(|error| StoreError::Records(error.to_string()))
+}
+
+/// SQLite's integers have a sign.
+fn number(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Records(error.to_string())
+    }
+}
+
+impl Record {
+    /// The name of its state on the wire.
+    pub(super) fn state(&self) -> &'static str {
+        Phase::name(&self.phase())
+    }
+}

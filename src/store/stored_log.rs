@@ -1,0 +1,337 @@
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+
+use super::frame::{Body, Frame};
+use super::mark::Mark;
+use super::media::{Access, Media, Part, read_from};
+use super::replay::Replay;
+use crate::job::{Archive, Coverage, JobId, LogEvent, Outcome, Place};
+use crate::lock::lock;
+use crate::output::{Checkpoint, LineNo, Origin, Ring, RingLimits, Selection, Stream, Timestamp, Unit};
+
+/// A job's output as it is stored: where replays of it can begin, and what of it there is.
+pub struct StoredLog {
+    pub(super) media: Arc<dyn Media>,
+    pub(super) job: JobId,
+    pub(super) state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) marks: Vec<Mark>,
+    /// The last line stored.
+    pub(super) newest: LineNo,
+    /// Of each stream, the position behind what was forgotten of it.
+    pub(super) forgotten: Origin,
+}
+
+/// Where a stored log ends.
+pub struct StoredEnd {
+    /// A ring that holds the last part of it.
+    pub ring: Ring,
+    /// What became of the job, if that is stored, and when.
+    pub outcome: Option<(Outcome, Timestamp)>,
+    /// When the last bytes came.
+    pub last_output_at: Option<Timestamp>,
+    /// Behind the last whole frame.
+    pub(super) replay: Replay,
+}
+
+/// The most bytes in a window; whoever needs more comes again.
+const WINDOW: usize = 4 << 20;
+/// Bytes at the end of a log that are read when it is opened: readers of its end need no window.
+const END: u64 = 1 << 20;
+
+impl StoredLog {
+    /// The log of a job of which nothing is stored yet.
+    pub(super) fn new(media: Arc<dyn Media>, job: JobId) -> Self {
+        Self { media, job, state: Mutex::default() }
+    }
+
+    /// Opens a log: reads its index, and its last part into a ring within `limits`. A torn end is not part of it.
+    pub fn open(&self, limits: RingLimits) -> io::Result<StoredEnd> {
+        let mut marks = Vec::new();
+        for segment in self.media.segments(&self.job)? {
+            marks.extend(self.marks_of(segment)?);
+        }
+        let from = self.begin_of_end(&marks);
+        let position = from.map_or((1, 0), |mark| (mark.segment, mark.offset));
+        let mut end = StoredEnd {
+            ring: Ring::new(limits),
+            outcome: None,
+            last_output_at: None,
+            replay: Replay::new(Arc::clone(&self.media), self.job.clone(), position),
+        };
+        *lock(&self.state) = State { marks, newest: LineNo::START, forgotten: self.read_forgotten() };
+        while self.follow(&mut end, limits, |_, _| ())? {}
+        Ok(end)
+    }
+
+    /// The index of a segment; made anew where it is missing.
+    fn marks_of(&self, segment: u64) -> io::Result<Vec<Mark>> {
+        let index = self.media.open(&self.job, Part::Index(segment), Access::Read);
+        let marks = match index.and_then(|index| read_from(&*index, 0, usize::MAX)) {
+            Ok(bytes) => Mark::read_all(segment, &bytes),
+            Err(_) => Vec::new(),
+        };
+        if !marks.is_empty() {
+            return Ok(marks);
+        }
+        let (mut marks, mut newest) = (Vec::new(), LineNo::START);
+        let mut replay = Replay::new(Arc::clone(&self.media), self.job.clone(), (segment, 0));
+        let mut is_here = true;
+        while is_here
+            && replay
+                .step(|frame, position| {
+                    is_here = position.0 == segment;
+                    if let (true, Body::Checkpoint { checkpoint, .. }) = (is_here, frame.body) {
+                        let before = if marks.is_empty() { checkpoint.origin.newest } else { newest };
+                        newest = checkpoint.origin.newest;
+                        marks.push(Mark {
+                            segment,
+                            offset: position.1,
+                            at: frame.at,
+                            before,
+                            origin: checkpoint.origin,
+                        });
+                    }
+                })?
+                .is_some()
+        {}
+        // Lines between checkpoints were not counted: only what stands between segments is known to be a gap.
+        marks.iter_mut().for_each(|mark| mark.before = mark.origin.newest);
+        Ok(marks)
+    }
+
+    /// Where to begin, to have the last part.
+    fn begin_of_end(&self, marks: &[Mark]) -> Option<Mark> {
+        let bytes = |mark: &Mark| mark.origin.stdout.bytes + mark.origin.stderr.bytes;
+        let wanted = bytes(marks.last()?).saturating_sub(END);
+        let index = marks.partition_point(|mark| bytes(mark) <= wanted).saturating_sub(1);
+        // What lies behind a gap can't be reached from before it.
+        let gap = marks.iter().rposition(|mark| mark.gap().is_some()).unwrap_or(0);
+        marks.get(index.max(gap)).copied()
+    }
+
+    /// Takes the next frame of a log into its ring, and tells of events; false when there is none yet.
+    pub fn follow(
+        &self,
+        end: &mut StoredEnd,
+        limits: RingLimits,
+        mut tell: impl FnMut(&LogEvent, Timestamp),
+    ) -> io::Result<bool> {
+        let StoredEnd { ring, outcome, last_output_at, replay } = end;
+        let stepped = replay.step(|Frame { at, body }, position| match body {
+            Body::Checkpoint { line_bytes, checkpoint } => {
+                let before = ring.newest();
+                if ring.checkpoint() != *checkpoint {
+                    let line_bytes = usize::try_from(line_bytes).unwrap_or(limits.line_bytes);
+                    *ring = Ring::resumed(RingLimits { line_bytes, ..ring.limits() }, &checkpoint);
+                    tell(&LogEvent::Gap(checkpoint.clone()), at);
+                }
+                self.add_mark(position, at, (before, &checkpoint));
+            }
+            Body::Data(stream, bytes) => {
+                ring.append(stream, bytes, at);
+                *last_output_at = Some(at);
+                tell(&LogEvent::Append(stream, Bytes::copy_from_slice(bytes)), at);
+            }
+            Body::FinishStreams => {
+                finish(ring, at);
+                tell(&LogEvent::FinishStreams, at);
+            }
+            Body::End(stored) => {
+                finish(ring, at);
+                let known = serde_json::from_slice(stored).unwrap_or(Outcome::Closed);
+                tell(&LogEvent::End(known.clone()), at);
+                outcome.get_or_insert((known, at));
+            }
+        })?;
+        lock(&self.state).newest = ring.newest();
+        Ok(stepped.is_some())
+    }
+
+    fn add_mark(
+        &self,
+        (segment, offset): (u64, u64),
+        at: Timestamp,
+        (newest, checkpoint): (LineNo, &Checkpoint),
+    ) {
+        let mut state = lock(&self.state);
+        let place = (segment, offset);
+        if state.marks.last().is_none_or(|last| (last.segment, last.offset) < place) {
+            let origin = checkpoint.origin;
+            let before = if state.marks.is_empty() { origin.newest } else { newest.min(origin.newest) };
+            state.marks.push(Mark { segment, offset, at, before, origin });
+        }
+    }
+
+    /// Where a window for a place begins: the last mark before it; and behind it, as long as nothing of the selection lies between.
+    fn mark_for(&self, place: Place, selection: Selection) -> Option<Mark> {
+        let state = lock(&self.state);
+        let marks = &state.marks;
+        let extent = |mark: &Mark, unit| {
+            let wanted = Stream::ALL.into_iter().filter(|&stream| selection.contains(stream));
+            wanted.map(|stream| mark.origin.position(stream).extent(unit)).sum::<u64>()
+        };
+        let behind = marks.partition_point(|mark| match place {
+            Place::Behind(line_no) => mark.origin.newest <= line_no,
+            Place::At(position, unit) => extent(mark, unit) <= position,
+        });
+        let first = behind.saturating_sub(1);
+        let lines = (Unit::Lines, crate::output::Render::Raw);
+        let empty = marks.get(first).map(|mark| extent(mark, lines))?;
+        let same = marks[first..].partition_point(|mark| extent(mark, lines) <= empty);
+        match place {
+            Place::Behind(_) => marks.get(first + same.saturating_sub(1)).copied(),
+            Place::At(..) => marks.get(first).copied(),
+        }
+    }
+
+    fn read_window(
+        &self,
+        (place, selection): (Place, Selection),
+        enough: &dyn Fn(&Ring) -> bool,
+    ) -> io::Result<Option<Ring>> {
+        let Some(mark) = self.mark_for(place, selection) else { return Ok(None) };
+        let from = (mark.segment, mark.offset);
+        let mut replay = Replay::new(Arc::clone(&self.media), self.job.clone(), from);
+        let (mut ring, mut bytes, mut is_over) = (None::<Ring>, 0, false);
+        while !is_over {
+            let stepped = replay.step(|Frame { at, body }, _| {
+                match (&mut ring, body) {
+                    (Some(ring), Body::Data(stream, data)) => {
+                        ring.append(stream, data, at);
+                        bytes += data.len();
+                    }
+                    (Some(ring), Body::FinishStreams | Body::End(_)) => finish(ring, at),
+                    (Some(ring), Body::Checkpoint { checkpoint, .. }) if ring.checkpoint() == *checkpoint => {
+                    }
+                    // What lies behind a gap is for the next window, if there is something before it.
+                    (Some(ring), Body::Checkpoint { .. }) if place.is_followed_in(ring, selection) => {
+                        is_over = true
+                    }
+                    (_, Body::Checkpoint { line_bytes, checkpoint }) => {
+                        ring = Some(Ring::resumed(unbounded(line_bytes), &checkpoint));
+                    }
+                    (None, Body::Data(..) | Body::FinishStreams | Body::End(_)) => is_over = true,
+                }
+                is_over |= bytes >= WINDOW || ring.as_ref().is_some_and(enough);
+            })?;
+            is_over |= stepped.is_none();
+        }
+        Ok(ring.map(|mut ring| {
+            let forgotten = lock(&self.state).forgotten;
+            for stream in Stream::ALL {
+                ring.forget_until(stream, forgotten.position(stream).last_line);
+            }
+            ring
+        }))
+    }
+
+    /// Stores what was forgotten, and removes the segments that hold nothing else.
+    fn write_forgotten(&self, forgotten: Origin) -> io::Result<()> {
+        let origin = Mark { segment: 0, offset: 0, at: 0, before: LineNo::START, origin: forgotten };
+        self.media.open(&self.job, Part::Forgotten, Access::Write)?.append(&origin.to_bytes())?;
+        let gone = forgotten.stdout.last_line.min(forgotten.stderr.last_line);
+        let segments = self.media.segments(&self.job)?;
+        for pair in segments.windows(2) {
+            let begins_before = |mark: &Mark| mark.segment == pair[1] && mark.origin.newest <= gone;
+            if lock(&self.state).marks.iter().any(begins_before) {
+                self.media.remove(&self.job, pair[0])?;
+            }
+        }
+        self.drop_missing_segments();
+        Ok(())
+    }
+
+    fn read_forgotten(&self) -> Origin {
+        let bytes = self
+            .media
+            .open(&self.job, Part::Forgotten, Access::Read)
+            .and_then(|blob| read_from(&*blob, 0, usize::MAX));
+        let marks = bytes.map(|bytes| Mark::read_all(0, &bytes)).unwrap_or_default();
+        marks.last().map(|mark| mark.origin).unwrap_or_default()
+    }
+}
+
+/// A window is bounded by what is read into it.
+fn unbounded(line_bytes: u64) -> RingLimits {
+    let line_bytes = usize::try_from(line_bytes).unwrap_or(usize::MAX);
+    RingLimits { lines: usize::MAX, bytes: usize::MAX / 2, line_bytes }
+}
+
+fn finish(ring: &mut Ring, at: Timestamp) {
+    for stream in Stream::ALL {
+        ring.finish(stream, at);
+    }
+}
+
+impl Archive for StoredLog {
+    fn window(&self, place: Place, selection: Selection, enough: &dyn Fn(&Ring) -> bool) -> Option<Ring> {
+        // What is evicted meanwhile is gone for the second look.
+        for _ in 0..2 {
+            match self.read_window((place, selection), enough) {
+                Ok(Some(ring)) => return Some(ring),
+                Ok(None) => self.drop_missing_segments(),
+                Err(error) => {
+                    tracing::warn!(job = %self.job, %error, "stored output can't be read");
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    fn coverage(&self) -> Coverage {
+        let state = lock(&self.state);
+        let Some(first) = state.marks.first() else { return Coverage::default() };
+        let mut begin = first.origin;
+        let mut forgotten = 0;
+        for stream in Stream::ALL {
+            let (known, gone) = (begin.position_mut(stream), state.forgotten.position(stream));
+            if gone.last_line > known.last_line {
+                forgotten += gone.lines.saturating_sub(known.lines);
+                *known = *gone;
+            }
+        }
+        let gaps = state.marks.iter().skip(1).filter_map(Mark::gap).collect();
+        Coverage { begin, last: state.newest, gaps, forgotten }
+    }
+
+    fn forget(&self, selection: Selection, last: LineNo) {
+        let lines = (Place::Behind(last), Selection::Both);
+        let end = self.read_window(lines, &|ring| ring.newest() >= last);
+        let origin = match end {
+            Ok(Some(ring)) => ring.origin(),
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(job = %self.job, %error, "stored output can't be forgotten");
+                return;
+            }
+        };
+        let mut forgotten = lock(&self.state).forgotten;
+        for stream in Stream::ALL.into_iter().filter(|&stream| selection.contains(stream)) {
+            *forgotten.position_mut(stream) = *origin.position(stream);
+        }
+        lock(&self.state).forgotten = forgotten;
+        if let Err(error) = self.write_forgotten(forgotten) {
+            tracing::warn!(job = %self.job, %error, "it can't be stored that output was forgotten");
+        }
+    }
+}
+
+impl StoredLog {
+    fn drop_missing_segments(&self) {
+        let there = self.media.segments(&self.job).unwrap_or_default();
+        lock(&self.state).marks.retain(|mark| there.contains(&mark.segment));
+    }
+}
+
+impl std::fmt::Debug for StoredLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StoredLog").field("job", &self.job).finish_non_exhaustive()
+    }
+}

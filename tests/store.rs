@@ -1,0 +1,230 @@
+//! Stored output, against a private sshd: nothing that was shown is lost or renumbered, whatever becomes of the process.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sshjobs::jobs::{Access, Config, Limits};
+use sshjobs::wire::{
+    Code, Format, JobState, JobsRequest, ReadRequest, SearchRequest, Service, SpawnRequest, StreamArg,
+    TailRequest, UnitArg,
+};
+use support::{HOST, McpClient, Sshd, canonical_loop, eventually, spawn};
+
+/// A service that stores in `state`, with rings of a hundred lines.
+fn service(sshd: &Sshd, state: &Path) -> Service {
+    let limits = Limits { ring_buffer_lines: 100, ..Limits::default() };
+    let config = Config {
+        ssh_config: Some(sshd.ssh_config()),
+        state_dir: Some(state.to_owned()),
+        limits,
+        ..Config::default()
+    };
+    Service::new(config, Access::Listed)
+}
+
+fn all(job_id: &str) -> TailRequest {
+    TailRequest { max_lines: Some(10_000), max_bytes: Some(262_144), ..TailRequest::new(job_id, 0, 0) }
+}
+
+const TWO_STREAMS: &str = "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); echo out $i; [ $((i%7)) = 0 ] && echo err $i >&2; done; exit 3";
+
+#[tokio::test]
+async fn what_the_ring_has_lost_is_read_from_the_store() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, &sshd.path("state"));
+    let job = spawn(&service, TWO_STREAMS).await;
+    let story = canonical_loop(&service, &job).await;
+    assert_eq!((story.dropped, story.status()), (0, Some(3)));
+    assert_eq!(story.numbers, (1..=5714).collect::<Vec<_>>());
+    let again = canonical_loop(&service, &job).await;
+    assert_eq!((again.lines, again.dropped), (story.lines.clone(), 0));
+    let outs: Vec<_> = story.lines.iter().filter(|line| line.starts_with("out")).collect();
+    assert_eq!(outs.len(), 5000);
+    let errors = support::follow(&service, &job, StreamArg::Stderr, 0).await;
+    assert_eq!(errors.lines.len(), 714);
+    assert_eq!(errors.lines[100], "err 707");
+    let read =
+        |unit, offset, length| ReadRequest { unit, offset, length: Some(length), ..ReadRequest::new(&job) };
+    let lines = service.read(read(UnitArg::Lines, 1000, 3)).await.unwrap();
+    assert_eq!(lines.lines.unwrap(), &story.lines[1000..1003]);
+    assert_eq!((lines.offset, lines.total, lines.available_from), (1000, 5714, 0));
+    let from_end = service.read(read(UnitArg::Lines, -3000, 2)).await.unwrap();
+    assert_eq!(from_end.lines.unwrap(), &story.lines[2714..2716]);
+    let text = story.lines.join("\n") + "\n";
+    let chars = service.read(read(UnitArg::Chars, 20_000, 500)).await.unwrap();
+    assert_eq!(chars.content.as_deref(), text.get(20_000..20_500));
+    let bytes = ReadRequest { stream: StreamArg::Stderr, ..read(UnitArg::Bytes, 9, 8) };
+    assert_eq!(service.read(bytes).await.unwrap().content.unwrap(), " 14\nerr ");
+    let search: SearchRequest =
+        serde_json::from_value(json!({"job_id": job, "pattern": "^out 1234$", "context": 1})).unwrap();
+    let found = service.search(search).await.unwrap();
+    assert_eq!((found.matches.len(), found.dropped_lines), (1, 0));
+    let filtered = TailRequest { filter: Some("^out [0-9]00$".into()), ..all(&job) };
+    assert_eq!(service.tail(filtered).await.unwrap().lines.unwrap().len(), 9);
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_finished_job_is_there_after_a_restart() {
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    let first = service(&sshd, &state);
+    let job = spawn(&first, TWO_STREAMS).await;
+    let before = canonical_loop(&first, &job).await;
+    first.shutdown().await;
+    drop(first);
+    let second = service(&sshd, &state);
+    let after = canonical_loop(&second, &job).await;
+    assert_eq!((after.lines, after.numbers, after.dropped), (before.lines, before.numbers, 0));
+    assert_eq!((after.last.as_ref().unwrap().standing.exit_status, after.replies > 5), (Some(3), true));
+    let listed =
+        second.jobs(&JobsRequest { state: Some(JobState::Exited), ..JobsRequest::default() }).await.unwrap();
+    assert_eq!(
+        (listed.total, listed.jobs[0].job_id.as_str(), listed.jobs[0].total_lines),
+        (1, job.as_str(), 5714)
+    );
+    second.forget(sshjobs::wire::ForgetRequest::new(&job)).await.unwrap();
+    assert_eq!(second.jobs(&JobsRequest::default()).await.unwrap().total, 0);
+    second.shutdown().await;
+    drop(second);
+    let third = service(&sshd, &state);
+    assert_eq!(third.tail(all(&job)).await.unwrap_err().code, Code::UnknownJob);
+}
+
+#[tokio::test]
+async fn an_idempotency_key_holds_across_processes_and_restarts() {
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    let (one, two) = (service(&sshd, &state), service(&sshd, &state));
+    let request = |command: &str| {
+        let mut request = SpawnRequest::new(HOST, command);
+        request.idempotency_key = Some("deploy-7".into());
+        request
+    };
+    let job = one.spawn(request("echo once")).await.unwrap().job_id;
+    assert_eq!(two.spawn(request("echo once")).await.unwrap().job_id, job);
+    assert_eq!(two.spawn(request("echo twice")).await.unwrap_err().code, Code::InvalidArgument);
+    one.shutdown().await;
+    drop((one, two));
+    let three = service(&sshd, &state);
+    assert_eq!(three.spawn(request("echo once")).await.unwrap().job_id, job);
+    assert_eq!(canonical_loop(&three, &job).await.lines, ["once"]);
+}
+
+#[tokio::test]
+async fn another_process_reads_a_running_job_within_moments_and_may_signal_it_but_not_write() {
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    let (owner, other) = (service(&sshd, &state), service(&sshd, &state));
+    let job = spawn(&owner, "while read line; do echo got $line; done; sleep 1000").await;
+    owner.library().job(&job).await.unwrap().write(b"one\n", Duration::from_secs(5)).await.unwrap();
+    let tail = other.tail(TailRequest::new(&job, 0, 10_000)).await.unwrap();
+    assert_eq!((tail.lines.unwrap(), tail.still_running), (vec!["got one".to_owned()], true));
+    let waiting = other.tail(TailRequest::new(&job, 1, 10_000));
+    let writing = async {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        owner.library().job(&job).await.unwrap().write(b"two\n", Duration::from_secs(5)).await.unwrap();
+        tokio::time::Instant::now()
+    };
+    let (tail, written) =
+        tokio::join!(async { (waiting.await.unwrap(), tokio::time::Instant::now()) }, writing);
+    assert_eq!(tail.0.lines.unwrap(), ["got two"]);
+    assert!(tail.1 - written < Duration::from_millis(500), "{:?}", tail.1 - written);
+    let mut write = sshjobs::wire::WriteRequest::new(&job);
+    write.data = Some("three\n".into());
+    let error = other.write(write).await.unwrap_err();
+    assert_eq!((error.code, error.message.contains("process")), (Code::NotOwner, true), "{error:?}");
+    eventually("its machine and process group are known to others", async || {
+        let mut signal = sshjobs::wire::SignalRequest::new(&job);
+        signal.signal = Some("KILL".into());
+        other.signal(signal).await.is_ok_and(|reply| reply.confirmed_dead)
+    })
+    .await;
+    let story = canonical_loop(&other, &job).await;
+    assert_eq!((story.lines.len(), story.state()), (2, JobState::Signaled));
+    owner.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_job_of_a_process_that_was_killed_is_lost_with_every_line_that_was_shown() {
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let command = "i=0; while :; do i=$((i+1)); echo line $i; [ $((i%1000)) = 0 ] && sleep 0.05; done";
+    let spawned = client.ok("ssh_spawn", json!({"host": HOST, "command": command}));
+    let job = spawned["job_id"].as_str().unwrap().to_owned();
+    let mut shown: Vec<String> = Vec::new();
+    while shown.len() < 5000 {
+        let arguments = json!({"job_id": job, "since_line_no": shown.len(), "wait_ms": 5000});
+        let reply: Value = client.ok("ssh_tail", arguments);
+        shown.extend(reply["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()));
+    }
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(client.pid().cast_signed()), nix::sys::signal::SIGKILL)
+        .unwrap();
+    let service = service(&sshd, &state.join("sshjobs"));
+    eventually("the job is found to be lost", async || {
+        service.tail(all(&job)).await.unwrap().standing.state == JobState::Lost
+    })
+    .await;
+    let story = canonical_loop(&service, &job).await;
+    assert_eq!((story.dropped, &story.lines[..shown.len()]), (0, &shown[..]));
+    assert_eq!(story.last.unwrap().standing.reason.as_deref(), Some("server_restarted"));
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_state_directory_that_cannot_be_used_stops_no_job_and_is_told() {
+    let sshd = Sshd::start().await;
+    let file = sshd.path("no-directory");
+    std::fs::write(&file, "").unwrap();
+    let service = service(&sshd, &file);
+    let reply = service.spawn(SpawnRequest::new(HOST, "echo here")).await.unwrap();
+    assert!(reply.unstored.unwrap().contains("no-directory"));
+    let story = canonical_loop(&service, &reply.job_id).await;
+    assert_eq!(
+        (story.lines, story.last.unwrap().standing.unstored.is_some()),
+        (vec!["here".to_owned()], true)
+    );
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn what_others_may_enter_is_not_used() {
+    use std::os::unix::fs::PermissionsExt;
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    std::fs::create_dir(&state).unwrap();
+    std::fs::set_permissions(&state, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let service = service(&sshd, &state);
+    let reply = service.spawn(SpawnRequest::new(HOST, "true")).await.unwrap();
+    assert!(reply.unstored.unwrap().contains("chmod 700"));
+}
+
+#[tokio::test]
+async fn output_that_was_forgotten_stays_so_after_a_restart() {
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    let first = Arc::new(service(&sshd, &state));
+    let job = spawn(&first, TWO_STREAMS).await;
+    canonical_loop(&first, &job).await;
+    let request = sshjobs::wire::ForgetRequest {
+        what: sshjobs::wire::ForgetWhat::Output,
+        stream: StreamArg::Stdout,
+        ..sshjobs::wire::ForgetRequest::new(&job)
+    };
+    assert_eq!(first.forget(request).await.unwrap().forgotten_lines, 5000);
+    let story = canonical_loop(&first, &job).await;
+    assert_eq!((story.lines.len() as u64, story.dropped), (714, 5000));
+    first.shutdown().await;
+    drop(first);
+    let second = service(&sshd, &state);
+    let again = canonical_loop(&second, &job).await;
+    assert_eq!((again.lines, again.dropped), (story.lines, 5000));
+    let request = TailRequest { format: Format::Records, ..all(&job) };
+    assert_eq!(second.tail(request).await.unwrap().records.unwrap()[0].line_no, 8);
+}
