@@ -401,7 +401,8 @@ async fn read_output_named_control_keys_and_the_end_of_input() {
     session.tail(&job, json!({"until": "caught", "wait_ms": 10_000}));
     session.write(&job, json!({"close_after": true}));
     let (lines, last) = session.canonical_loop(&job, "both");
-    assert_eq!((lines.last().unwrap().as_str(), &last["exit_status"]), ("end", &json!(0)));
+    // The terminal's echo of the key may come as late as this.
+    assert!(lines.last().unwrap().ends_with("end") && last["exit_status"] == 0, "{lines:?} {last}");
     let piped = session.spawn("wc -l");
     let reply = session.write(&piped, json!({"data": "a\nb\n", "close_after": true}));
     assert_eq!((&reply["bytes_written"], &reply["stdin_closed"]), (&json!(4), &json!(true)));

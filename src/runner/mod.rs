@@ -21,15 +21,19 @@
 //! The tasks that start, record and sweep jobs are in one `JoinSet`, which [`Runner::shutdown`] aborts at its end. Short commands
 //! that must come to their end without their caller (`hosts::run_short`) are spawned separately, with a time limit.
 
+mod adopt;
 mod attached;
 mod elsewhere;
 mod error;
+mod find;
 mod idempotency;
 mod limits;
 mod lookup;
 mod meter;
+mod mirror;
 mod on_machine;
 mod open;
+mod open_stored;
 mod order;
 mod record;
 mod registry;

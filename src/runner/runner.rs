@@ -6,7 +6,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::elsewhere::{Elsewhere, adopt};
+use super::adopt::adopt;
+use super::elsewhere::Elsewhere;
 use super::registry::Registry;
 use super::shared::Shared;
 use super::stdin::Stdin;

@@ -1,0 +1,50 @@
+use std::sync::Arc;
+
+use tokio::task::spawn_blocking;
+
+use super::mirror::{look_at_record, mirror};
+use super::open_stored::{Opened, open};
+use super::{Lookup, Runner};
+use crate::job::{Caller, Job, JobId, Pace};
+
+impl Runner {
+    /// What a caller knows under a job's name: a job of this process, of another, or of an earlier one.
+    pub async fn lookup(&self, caller: &Caller, id: &JobId) -> Lookup {
+        let here = self.shared.registry().lookup(caller, id);
+        if !matches!(here, Lookup::Unknown) {
+            return here;
+        }
+        let Some(storing) = &self.shared.storing else { return Lookup::Unknown };
+        if let Some(job) = self.shared.elsewhere.get(id) {
+            return if job.caller == *caller { Lookup::Found(job) } else { Lookup::Unknown };
+        }
+        let (store, limits, id) = (Arc::clone(&storing.store), self.shared.limits, id.clone());
+        let (ring, log) = (limits.ring(Pace::Free), limits.log());
+        let opened = spawn_blocking(move || open(&*store, &id, (ring, log))).await;
+        match opened.unwrap_or(Ok(None)) {
+            Ok(Some(opened)) if opened.record.caller == *caller => {
+                let Opened { job, record, log, end } = opened;
+                let (job, is_new) = self.shared.elsewhere.take_in(job, record);
+                if is_new && !job.is_over() {
+                    let (of, store) = (Arc::downgrade(&job), Arc::clone(&storing.store));
+                    self.shared.leave(mirror(of, store, (log, end), ring));
+                }
+                Lookup::Found(job)
+            }
+            Ok(_) => Lookup::Unknown,
+            Err(error) => {
+                tracing::warn!(%error, "a stored job can't be read");
+                Lookup::Unknown
+            }
+        }
+    }
+    /// Brings the record of a job that is not ours up to date.
+    pub(super) async fn look_again(&self, job: &Arc<Job>) {
+        let Some(storing) = self.shared.storing.as_ref().filter(|_| self.owner(job).is_some()) else {
+            return;
+        };
+        if let Some(record) = look_at_record(job, &storing.store).await {
+            self.shared.elsewhere.note(record);
+        }
+    }
+}

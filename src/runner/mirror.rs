@@ -1,0 +1,66 @@
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
+
+use crate::job::{Change, Job, Log, Outcome, Phase};
+use crate::output::RingLimits;
+use crate::store::{Record, Store, StoredEnd, StoredLog};
+
+/// Interval at which the output of another process's job is looked at.
+const GLANCE: Duration = Duration::from_millis(20);
+/// Interval at which its record is.
+const LOOK: Duration = Duration::from_secs(1);
+/// Frames that are taken before others have their turn.
+const TURN: usize = 256;
+
+/// Makes what another process stores of its job, as long as somebody knows the job.
+pub(super) async fn mirror(
+    job: Weak<Job>,
+    store: Arc<dyn Store>,
+    (log, mut end): (Arc<StoredLog>, StoredEnd),
+    limits: RingLimits,
+) {
+    let mut looked = Instant::now();
+    loop {
+        let Some(job) = job.upgrade() else { return };
+        let mut frames = 0;
+        while frames < TURN {
+            match log.follow(&mut end, limits, |event, at| job.mirror(event, at)) {
+                Ok(true) => frames += 1,
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!(job = %job.id, %error, "stored output can't be followed");
+                    return;
+                }
+            }
+        }
+        if job.is_over() {
+            return;
+        }
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            look_at_record(&job, &store).await;
+        }
+        drop(job);
+        sleep(if frames == TURN { Duration::ZERO } else { GLANCE }).await;
+    }
+}
+
+/// Makes what the record of another process's job tells besides its output.
+pub(super) async fn look_at_record(job: &Arc<Job>, store: &Arc<dyn Store>) -> Option<Record> {
+    let (store, id) = (Arc::clone(store), job.id.clone());
+    let record = spawn_blocking(move || store.get(&id)).await.ok()?.ok()??;
+    let mut changes = Vec::new();
+    if record.is_running && job.read_log(|log| *log.phase() == Phase::Starting) {
+        changes.push(Change::Started);
+    }
+    changes.extend(record.pgid.filter(|_| job.read_log(Log::pgid).is_none()).map(Change::ProcessGroup));
+    job.record(changes, Instant::now());
+    // A job that could not be started has no log.
+    if let Some(outcome @ Outcome::NotStarted(_)) = &record.outcome {
+        job.end(outcome.clone());
+    }
+    Some(record)
+}

@@ -1,0 +1,95 @@
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::job::{Batch, Identity, Job, JobId, Log, LogEvent, LostWhy, Outcome, Phase, Storage, wall_now};
+use crate::output::{LineNo, Origin, Position, Ring, RingLimits, Stream};
+use crate::store::{LogLimits, Record, Store, StoreError, StoredEnd, StoredLog};
+
+/// A job that was opened from the store.
+pub(super) struct Opened {
+    pub(super) job: Arc<Job>,
+    pub(super) record: Record,
+    pub(super) log: Arc<StoredLog>,
+    pub(super) end: StoredEnd,
+}
+
+/// Opens a job from the store. One whose process has ended is closed first.
+pub(super) fn open(
+    store: &dyn Store,
+    id: &JobId,
+    (limits, log_limits): (RingLimits, LogLimits),
+) -> Result<Option<Opened>, StoreError> {
+    let Some(mut record) = store.get(id)? else { return Ok(None) };
+    let is_orphan =
+        record.outcome.is_none() && record.owner != store.own_name() && store.owner(&record.owner).is_none();
+    if is_orphan {
+        if store.claim(&record)? {
+            close(store, record.clone(), log_limits)?;
+        }
+        record = store.get(id)?.unwrap_or(record);
+    }
+    let log = store.log(id);
+    let mut end = log.open(limits).map_err(|error| StoreError::Records(error.to_string()))?;
+    let Ok(spec) = record.spec() else { return Ok(None) };
+    let small = RingLimits { lines: 1, bytes: 0, ..limits };
+    let follower = Ring::resumed(small, &end.ring.checkpoint());
+    let mut ring = std::mem::replace(&mut end.ring, follower);
+    if ring.newest() == LineNo::START && record.total_lines > 0 {
+        // Its output has gone, and the record alone tells how much there was.
+        ring = Ring::resumed(limits, &evicted(&record).into());
+    }
+    let mut past = record.past();
+    if let (None, Some((outcome, at))) = (&record.outcome, &end.outcome) {
+        (past.phase, past.ended_at) = (Phase::Ended(outcome.clone()), Some(*at));
+    }
+    past.last_output_at = past.last_output_at.max(end.last_output_at);
+    let identity = Identity { id: id.clone(), mark: record.mark.clone(), caller: record.caller.clone() };
+    let job = Arc::new(Job::begun(identity, spec, Log::resumed(ring, past)));
+    job.store_in(Storage::new(Arc::clone(&log) as _, None));
+    Ok(Some(Opened { job, record, log, end }))
+}
+
+/// Where the log of a job ends whose output is gone.
+fn evicted(record: &Record) -> Origin {
+    let (newest, bytes) = (LineNo::new(record.total_lines), record.total_bytes);
+    let stdout = Position {
+        last_line: newest,
+        lines: record.total_lines,
+        bytes,
+        raw_chars: bytes,
+        clean_chars: bytes,
+    };
+    Origin { newest, stdout, ..Origin::default() }
+}
+
+/// Closes an attached job that was claimed: nobody records it any more.
+pub(super) fn close(store: &dyn Store, mut record: Record, limits: LogLimits) -> Result<(), StoreError> {
+    let failed = |error: std::io::Error| StoreError::Records(error.to_string());
+    let log = store.log(&record.id);
+    let ring = RingLimits { line_bytes: limits.line_bytes, ..RingLimits::default() };
+    let mut end = log.open(ring).map_err(failed)?;
+    let (now, at) = (Instant::now(), wall_now());
+    let (outcome, at) = match end.outcome.take() {
+        Some(known) => known,
+        None => {
+            let outcome = Outcome::Lost(LostWhy::ServerRestarted, None);
+            let events = [LogEvent::FinishStreams, LogEvent::End(outcome.clone())];
+            let events = events.map(|event| (event, at, now)).to_vec();
+            let batch = Batch::new(events, Some(end.ring.checkpoint()));
+            store.write(&log, limits, Some(&end))?.append(&batch).map_err(failed)?;
+            for stream in Stream::ALL {
+                end.ring.finish(stream, at);
+            }
+            (outcome, at)
+        }
+    };
+    record.has_leftovers = matches!(outcome, Outcome::Lost(..)) && record.is_running;
+    record.outcome = Some(outcome);
+    record.ended_at = Some(at);
+    record.total_lines = end.ring.newest().value().max(record.total_lines);
+    record.total_bytes = end.ring.total().max(record.total_bytes);
+    record.last_output_at = record.last_output_at.max(end.last_output_at);
+    store.own_name().clone_into(&mut record.owner);
+    store.put(&[record])
+}
