@@ -61,6 +61,8 @@ pub mod output;
 #[doc(hidden)]
 pub mod runner;
 #[doc(hidden)]
+pub mod spool;
+#[doc(hidden)]
 pub mod ssh;
 #[doc(hidden)]
 pub mod store;

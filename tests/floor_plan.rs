@@ -7,14 +7,15 @@ use std::path::Path;
 use regex::Regex;
 
 /// Each folder, from the ground up, and what it may see besides itself.
-const PLAN: [(&str, &[&str]); 10] = [
+const PLAN: [(&str, &[&str]); 11] = [
     ("output", &[]),
     ("job", &["output"]),
     ("ssh", &["output"]),
+    ("spool", &["output"]),
     ("hosts", &["job", "ssh", "output"]),
     ("store", &["job", "output"]),
-    ("runner", &["hosts", "store", "job", "ssh", "output"]),
-    ("jobs", &["runner", "hosts", "store", "job", "ssh", "output"]),
+    ("runner", &["hosts", "store", "spool", "job", "ssh", "output"]),
+    ("jobs", &["runner", "hosts", "store", "spool", "job", "ssh", "output"]),
     ("wire", &["jobs"]),
     ("mcp", &["wire", "jobs"]),
     ("cli", &["wire", "jobs"]),

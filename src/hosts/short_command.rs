@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use secrecy::{ExposeSecret, SecretSlice};
 use tokio::time::timeout;
 
 use crate::ssh::{Channel, ChannelError, ChannelEvent};
@@ -15,9 +16,37 @@ pub async fn run_short(channel: Channel, command: &str, limit: Duration) -> Resu
     asking.await.unwrap_or(Err(ChannelError::ConnectionLost))
 }
 
+/// The same with something to read on its stdin.
+#[expect(clippy::disallowed_methods, reason = "it outlives its caller on purpose, and is bounded in time")]
+pub async fn run_fed(
+    channel: Channel,
+    command: &str,
+    input: SecretSlice<u8>,
+    limit: Duration,
+) -> Result<String, ChannelError> {
+    let asking = tokio::spawn(feed_to_the_end(channel, command.to_owned(), input, limit));
+    asking.await.unwrap_or(Err(ChannelError::ConnectionLost))
+}
+
 async fn run_to_the_end(channel: Channel, command: String, limit: Duration) -> Result<String, ChannelError> {
+    feed_to_the_end(channel, command, Vec::new().into(), limit).await
+}
+
+async fn feed_to_the_end(
+    channel: Channel,
+    command: String,
+    input: SecretSlice<u8>,
+    limit: Duration,
+) -> Result<String, ChannelError> {
     let (mut reader, writer) = channel.exec(&command).await?;
-    writer.eof().await?;
+    let feeding = async {
+        let mut left = input.expose_secret();
+        while !left.is_empty() {
+            let written = writer.write(left).await?;
+            left = &left[written..];
+        }
+        writer.eof().await
+    };
     let mut answer = Vec::new();
     let reading = async {
         while let Some(event) = reader.next().await {
@@ -31,8 +60,9 @@ async fn run_to_the_end(channel: Channel, command: String, limit: Duration) -> R
             }
         }
     };
-    let in_time = timeout(limit, reading).await;
+    // What ends without having read all has said why.
+    let in_time = timeout(limit, async { tokio::join!(feeding, reading) }).await;
     writer.close().await?;
-    in_time.map_err(|_| ChannelError::TimedOut(limit))?;
+    in_time.map_err(|_| ChannelError::TimedOut(limit))?.0?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }

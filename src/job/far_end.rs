@@ -3,7 +3,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
-use super::{Exit, Signal};
+use super::{Exit, Outcome, Signal};
 use crate::output::Stream;
 
 /// Where a job runs. It reports events, and takes commands through its [`Controls`].
@@ -33,6 +33,10 @@ pub enum FarEvent {
     Closed,
     /// The connection to the host is lost, and with it whatever else would have come.
     Lost,
+    /// The host has told the job's process group.
+    ProcessGroup(u32),
+    /// The far end says itself what became of the job. Nothing more will come.
+    Over(Outcome),
     /// The connection to the host is given up; the job goes on there, and can be found again.
     Detached,
 }
@@ -40,7 +44,7 @@ pub enum FarEvent {
 impl FarEvent {
     /// Whether no event follows.
     pub fn is_last(&self) -> bool {
-        matches!(self, Self::Closed | Self::Lost | Self::Detached)
+        matches!(self, Self::Closed | Self::Lost | Self::Over(_) | Self::Detached)
     }
 }
 
@@ -74,6 +78,12 @@ pub enum FarEndError {
     /// The connection is lost.
     #[error("the connection is lost")]
     ConnectionLost,
+    /// It can't do this.
+    #[error("a durable job {0}")]
+    Unsupported(&'static str),
+    /// Its stdin has ended there.
+    #[error("the job's stdin has ended")]
+    StdinEnded,
     /// It did not answer in time.
     #[error("the server did not answer within {0:?}")]
     TimedOut(Duration),

@@ -31,6 +31,8 @@ pub struct Job {
     storage: OnceLock<Storage>,
     /// Why its output is not stored, when it should be.
     trouble: Mutex<Option<String>>,
+    /// Since when the host of a durable job is out of reach.
+    disconnected: Mutex<Option<Instant>>,
 }
 
 /// How a job's output is stored.
@@ -87,8 +89,8 @@ impl Job {
         let Identity { id, mark, caller } = identity;
         let followed = (spec.pace == Pace::OfFollower).then(|| watch::Sender::new(0));
         let log = watch::Sender::new(log);
-        let (cursors, storage, trouble) = Default::default();
-        Self { id, spec, mark, caller, cursors, log, followed, storage, trouble }
+        let (cursors, storage, trouble, disconnected) = Default::default();
+        Self { id, spec, mark, caller, cursors, log, followed, storage, trouble, disconnected }
     }
 
     /// From now on its output is stored. Only the first call counts.
@@ -196,10 +198,21 @@ impl Job {
     pub fn status(&self) -> Status {
         let coverage = self.coverage();
         let status = self.read_log(|log| log.status(coverage.as_ref()));
-        Status { unstored: self.trouble(), ..status }
+        self.with_troubles(status)
     }
 
-    pub(super) fn trouble(&self) -> Option<String> {
+    /// The host of a durable job is out of reach, or no longer.
+    pub fn note_reach(&self, is_reached: bool) {
+        let mut disconnected = lock(&self.disconnected);
+        *disconnected = if is_reached { None } else { Some(disconnected.unwrap_or_else(Instant::now)) };
+    }
+
+    pub(super) fn with_troubles(&self, status: Status) -> Status {
+        let disconnected = lock(&self.disconnected).filter(|_| status.ended_at.is_none());
+        Status { unstored: self.trouble(), disconnected: disconnected.map(|since| since.elapsed()), ..status }
+    }
+
+    fn trouble(&self) -> Option<String> {
         lock(&self.trouble).clone()
     }
 

@@ -89,6 +89,8 @@ pub struct Status {
     pub silent: Duration,
     /// Why its output is not stored, when it should be.
     pub unstored: Option<String>,
+    /// For how long the host of a durable job has been out of reach.
+    pub disconnected: Option<Duration>,
 }
 
 impl Log {
@@ -257,6 +259,7 @@ impl Log {
             first_available,
             silent: self.silent(),
             unstored: None,
+            disconnected: None,
         }
     }
 }

@@ -46,6 +46,7 @@ pub use outcome::{Exit, LostWhy, Outcome};
 pub use pending::{Batch, Keeper, LogEvent};
 pub use signal_script::{KillReport, Left, ProcessGroup, Reach, kill_script};
 
+pub use prelude::from_home;
 pub use reading::Found;
 pub use recorder::{Change, End, Recorded, Recorder};
 pub use shell::LoginShell;

@@ -35,7 +35,7 @@ pub(super) fn prelude(spec: &JobSpec, nonce: &Nonce, header: Option<&SecretStrin
 }
 
 /// A command starts in the home directory, so what `~` stands for is there already.
-fn from_home(directory: &str) -> &str {
+pub fn from_home(directory: &str) -> &str {
     match directory.strip_prefix("~/") {
         Some("") => ".",
         Some(rest) => rest,

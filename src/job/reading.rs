@@ -106,8 +106,8 @@ impl Job {
                 self.read_log(|log| (Excerpt::of(first, log.ring(), max_bytes), log.status(None)))
             })
             .await;
-        let Status { dropped_lines, first_available, unstored, .. } = self.status();
-        (excerpt, Status { dropped_lines, first_available, unstored, ..status })
+        let Status { dropped_lines, first_available, .. } = self.status();
+        (excerpt, self.with_troubles(Status { dropped_lines, first_available, ..status }))
     }
 
     /// The newest lines in their clean view, at most `max_lines` and `max_bytes` of them.

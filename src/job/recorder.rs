@@ -85,6 +85,8 @@ impl Recorder {
             FarEvent::Refused => Recorded::default(),
             FarEvent::Closed => self.drained(),
             FarEvent::Lost => self.lost(),
+            FarEvent::ProcessGroup(id) => Recorded::of(vec![Change::ProcessGroup(id)]),
+            FarEvent::Over(outcome) => self.end(End::Outcome(outcome)),
             FarEvent::Detached => self.end(End::Detached),
         }
     }

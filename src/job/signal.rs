@@ -43,6 +43,12 @@ impl Signal {
         self.0
     }
 
+    /// The signal with this number, where all systems agree on it.
+    pub fn of_number(number: i32) -> Option<Self> {
+        let is_it = |(_, known): &&(_, Option<u8>)| known.map(i32::from) == Some(number);
+        SIGNALS.iter().find(is_it).map(|(name, _)| Self(name))
+    }
+
     /// Every signal's name, for hints.
     pub fn names() -> impl Iterator<Item = &'static str> {
         SIGNALS.iter().map(|(name, _)| *name)

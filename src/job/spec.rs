@@ -30,6 +30,8 @@ pub struct Draft {
     pub terminal: Option<Terminal>,
     /// How fast its output is taken.
     pub pace: Pace,
+    /// Whether it goes on without us: under a supervisor on its host, which keeps its output in files.
+    pub durable: bool,
 }
 
 /// What a job is to be: checked, so that nothing in it is wrong whatever the host is.
@@ -119,6 +121,7 @@ impl Draft {
             timeout: None,
             terminal: None,
             pace: Pace::Free,
+            durable: false,
         }
     }
 }
@@ -201,7 +204,7 @@ impl Terminal {
 impl JobSpec {
     /// Whether both ask for the same, secrets included.
     pub fn is_same(&self, other: &Self) -> bool {
-        let Draft { host, command, cwd, env, label, stdin, timeout, terminal, pace } = &self.0;
+        let Draft { host, command, cwd, env, label, stdin, timeout, terminal, pace, durable } = &self.0;
         let same_env = env.len() == other.env.len()
             && env.iter().zip(&other.env).all(|((name, value), (other_name, other))| {
                 name == other_name && value.expose_secret() == other.expose_secret()
@@ -215,17 +218,19 @@ impl JobSpec {
             && *timeout == other.timeout
             && *terminal == other.terminal
             && *pace == other.pace
+            && *durable == other.durable
     }
 
     /// A keyed hash (HMAC-SHA-256) over all that is asked for, secrets included, to compare it later without keeping it.
     pub fn fingerprint(&self, key: &[u8; 32]) -> String {
-        let Draft { host, command, cwd, env, label, stdin, timeout, terminal, pace } = &self.0;
+        let Draft { host, command, cwd, env, label, stdin, timeout, terminal, pace, durable } = &self.0;
         let (kind, text) = match stdin {
             StdinPlan::Open => ("open", ""),
             StdinPlan::Closed => ("closed", ""),
             StdinPlan::Text(text) => ("text", text.expose_secret()),
         };
-        let plain = format!("{host:?}{command:?}{cwd:?}{label:?}{timeout:?}{terminal:?}{pace:?}{kind}");
+        let plain =
+            format!("{host:?}{command:?}{cwd:?}{label:?}{timeout:?}{terminal:?}{pace:?}{durable}{kind}");
         let secrets = env.iter().flat_map(|(name, value)| [name.as_str(), value.expose_secret()]);
         let mut hash = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length will do");
         for part in [plain.as_str(), text].into_iter().chain(secrets) {
@@ -286,7 +291,7 @@ mod tests {
         };
         let plain = || spec(|_| ());
         assert!(plain().is_same(&plain()));
-        let changes: [fn(&mut Draft); 9] = [
+        let changes: [fn(&mut Draft); 10] = [
             |draft| draft.host.push('x'),
             |draft| draft.command.push('x'),
             |draft| draft.cwd = Some("x".into()),
@@ -296,6 +301,7 @@ mod tests {
             |draft| draft.timeout = Some(Duration::from_secs(1)),
             |draft| draft.terminal = Terminal::new("dumb", (80, 24)).ok(),
             |draft| draft.pace = Pace::OfFollower,
+            |draft| draft.durable = true,
         ];
         let key = [7; 32];
         assert_eq!(plain().fingerprint(&key), plain().fingerprint(&key));

@@ -113,7 +113,7 @@ impl Job {
             let glanced = self.read_log(|log| waiter.glance(log, stored.take(), coverage.as_ref()));
             let wake_at = match glanced {
                 Glanced::Answer(mut tail) => {
-                    tail.status.unstored = self.trouble();
+                    tail.status = self.with_troubles(tail.status);
                     return Ok(*tail);
                 }
                 Glanced::More => continue,

@@ -54,6 +54,13 @@ impl Command {
         self
     }
 
+    /// Lets the job go on without us: a supervisor on its host keeps it and its output, whatever becomes of the connection and of
+    /// this process, and following it goes on by itself. The host needs a POSIX shell and a writable home.
+    pub fn durable(mut self, durable: bool) -> Self {
+        self.draft.durable = durable;
+        self
+    }
+
     /// A word to find the job by, up to 200 characters.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.draft.label = Some(label.into());
@@ -108,7 +115,8 @@ impl Command {
     /// # Errors
     /// As [`spawn`](Self::spawn).
     pub async fn follow(mut self) -> Result<Follow, Error> {
-        self.draft.pace = Pace::OfFollower;
+        // The host's files hold what a follower has not read yet.
+        self.draft.pace = if self.draft.durable { Pace::Free } else { Pace::OfFollower };
         Ok(self.spawn().await?.follow())
     }
 }

@@ -46,6 +46,8 @@ pub struct Defaults {
     pub max_bytes: u32,
     /// Time for which `run` waits for the end of its command, in milliseconds.
     pub run_wait_ms: u32,
+    /// Whether jobs are durable.
+    pub durable: bool,
 }
 
 /// Maximum lines in a reply, and maximum bytes of text.
@@ -63,7 +65,7 @@ impl Defaults {
 
 impl Default for Defaults {
     fn default() -> Self {
-        Self { max_lines: 500, max_bytes: 32 << 10, run_wait_ms: 30_000 }
+        Self { max_lines: 500, max_bytes: 32 << 10, run_wait_ms: 30_000, durable: false }
     }
 }
 

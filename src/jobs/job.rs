@@ -38,6 +38,11 @@ impl Job {
         self.job.spec.label.as_deref()
     }
 
+    /// Whether the job goes on without us.
+    pub fn is_durable(&self) -> bool {
+        self.job.spec.durable
+    }
+
     /// Whether the job runs on a terminal.
     pub fn has_terminal(&self) -> bool {
         self.job.spec.terminal.is_some()

@@ -4,34 +4,80 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::open_stored::close;
+use super::durable::resume_durable;
+use super::open_stored::{Resumed, close, resume};
 use super::shared::Shared;
-use crate::store::{LogLimits, Store, StoreError};
+use super::storing::Storing;
+use crate::job::{JobId, Pace};
+use crate::lock::lock;
+use crate::store::{Record, StoreError};
 
 /// Interval at which jobs are looked for whose process has ended.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Looks for jobs whose process has ended, and closes their records.
+/// Looks for jobs whose process has ended: closes the attached ones, which are lost, and goes on with the durable ones.
 pub(super) async fn adopt(shared: Arc<Shared>) {
-    let Some(store) = shared.storing.as_ref().map(|storing| Arc::clone(&storing.store)) else { return };
+    let Some(storing) = shared.storing.clone() else { return };
     let mut tick = interval(LOOK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        let (store, limits) = (Arc::clone(&store), shared.limits.log());
-        let adopted = spawn_blocking(move || close_orphans(&*store, limits)).await;
-        if let Ok(Err(error)) = adopted {
-            tracing::debug!(%error, "jobs of processes that have ended can't be looked for");
+        let store = Arc::clone(&storing.store);
+        let orphans = spawn_blocking(move || store.orphans()).await;
+        let orphans = match orphans {
+            Ok(Ok(orphans)) => orphans,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "jobs of processes that have ended can't be looked for");
+                continue;
+            }
+            Err(_) => return,
+        };
+        for record in orphans.into_iter().filter(|record| shared.adopts || !record.durable) {
+            take_over(&shared, &storing, record).await;
         }
     }
 }
 
-fn close_orphans(store: &dyn Store, limits: LogLimits) -> Result<(), StoreError> {
-    for record in store.orphans()? {
-        if store.claim(&record)? {
-            tracing::info!(job = %record.id, "its process has ended: the job is lost");
-            close(store, record, limits)?;
-        }
+/// Goes on with a durable job that nobody follows, when somebody asks for it.
+pub(super) async fn adopt_if_orphan(shared: &Arc<Shared>, id: &JobId) {
+    let Some(storing) = shared.storing.clone() else { return };
+    let (store, id) = (Arc::clone(&storing.store), id.clone());
+    let orphan = spawn_blocking(move || {
+        let record = store.get(&id)?;
+        Ok::<_, StoreError>(record.filter(|record| {
+            let is_left = record.owner != store.own_name() && store.owner(&record.owner).is_none();
+            record.durable && record.outcome.is_none() && is_left
+        }))
+    });
+    if let Ok(Ok(Some(record))) = orphan.await {
+        take_over(shared, &storing, record).await;
     }
-    Ok(())
+}
+
+async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record) {
+    let (store, limits) = (Arc::clone(&storing.store), shared.limits);
+    let id = record.id.clone();
+    let taken = spawn_blocking(move || {
+        if !store.claim(&record)? {
+            // Another process was faster.
+            return Ok(None);
+        }
+        if record.durable {
+            return resume(&*store, record, (limits.ring(Pace::Free), limits.log()));
+        }
+        tracing::info!(job = %record.id, "its process has ended: the job is lost");
+        close(&*store, record, limits.log()).map(|()| None)
+    });
+    match taken.await {
+        Ok(Ok(Some(Resumed { job, log, writer, record, positions }))) => {
+            tracing::info!(job = %job.id, "its process has ended: the job is followed from here");
+            let key = record.key.clone().map(|key| (record.caller.clone(), key));
+            lock(&shared.registry).adopt(Arc::clone(&job), key, record.machine.clone());
+            storing.keep_on((&job, log), writer, record);
+            shared.elsewhere.forget(&job.id);
+            resume_durable(shared, &job, positions);
+        }
+        Ok(Ok(None)) | Err(_) => {}
+        Ok(Err(error)) => tracing::warn!(job = %id, %error, "a job can't be taken over"),
+    }
 }

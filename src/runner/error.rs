@@ -4,6 +4,7 @@ use std::time::Duration;
 use super::Tombstone;
 use crate::hosts::PoolError;
 use crate::job::{FarEndError, Job, PlanError};
+use crate::spool::StartError;
 use crate::ssh::{ChannelError, ConnectError};
 
 /// An error and its causes in one line.
@@ -52,6 +53,25 @@ pub enum SpawnError {
     /// The job can't be run as asked.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The host can't run durable jobs.
+    #[error("{host} can't run durable jobs: {why}")]
+    NotDurable {
+        /// The host.
+        host: String,
+        /// Why.
+        why: String,
+    },
+    /// A durable job can't be as asked.
+    #[error(transparent)]
+    Order(#[from] StartError),
+    /// The files of a durable job can't be made on the host.
+    #[error("the files of a durable job can't be made on {host}: {why}")]
+    Spool {
+        /// The host.
+        host: String,
+        /// Why.
+        why: String,
+    },
     /// The key was used for a job that is no longer kept.
     #[error("the idempotency key was used for a job that is no longer kept")]
     Expired(Box<Tombstone>),

@@ -2,6 +2,7 @@ use std::sync::Arc;
 
 use tokio::task::spawn_blocking;
 
+use super::adopt::adopt_if_orphan;
 use super::mirror::{look_at_record, mirror};
 use super::open_stored::{Opened, open};
 use super::{Lookup, Runner};
@@ -15,6 +16,11 @@ impl Runner {
             return here;
         }
         let Some(storing) = &self.shared.storing else { return Lookup::Unknown };
+        adopt_if_orphan(&self.shared, id).await;
+        let here = self.shared.registry().lookup(caller, id);
+        if !matches!(here, Lookup::Unknown) {
+            return here;
+        }
         if let Some(job) = self.shared.elsewhere.get(id) {
             return if job.caller == *caller { Lookup::Found(job) } else { Lookup::Unknown };
         }

@@ -25,6 +25,8 @@ pub struct Limits {
     pub stored_bytes_total: u64,
     /// For how many days a finished job is stored.
     pub keep_stored_days: u64,
+    /// Bytes of output after which a durable job is ended on its host; 0 for no bound.
+    pub spool_bytes_per_job: u64,
     /// Most jobs that run at the same time.
     pub max_jobs: usize,
     /// Most jobs that run on one host at the same time.
@@ -40,6 +42,9 @@ pub struct Limits {
     pub drain_ms: u64,
     /// From TERM to KILL, in milliseconds, when a job is ended by its time limit or with the program.
     pub kill_grace_ms: u64,
+    /// Whether durable jobs that no process follows any more are followed from here. A program that is about to end leaves them alone.
+    #[serde(skip)]
+    pub adopts_jobs: bool,
     /// Seconds for which a connection without jobs is kept.
     pub idle_connection_s: u64,
     /// Most jobs on one connection. OpenSSH's MaxSessions is 10; two places are left for signals.
@@ -67,6 +72,7 @@ impl Default for Limits {
             stored_bytes_per_job: 1 << 30,
             stored_bytes_total: 10 << 30,
             keep_stored_days: 14,
+            spool_bytes_per_job: 4 << 30,
             max_jobs: 1000,
             max_jobs_per_host: 1000,
             max_finished: 1000,
@@ -74,6 +80,7 @@ impl Default for Limits {
             max_wait_ms: 50_000,
             drain_ms: 2000,
             kill_grace_ms: 3000,
+            adopts_jobs: true,
             idle_connection_s: 300,
             jobs_per_connection: 8,
             connections_per_host: 128,

@@ -23,9 +23,12 @@
 
 mod adopt;
 mod attached;
+mod durable;
 mod elsewhere;
 mod error;
 mod find;
+mod follow_host;
+mod followers;
 mod idempotency;
 mod limits;
 mod lookup;
@@ -42,6 +45,7 @@ mod shared;
 mod shutdown;
 mod signal;
 mod signal_tree;
+mod spool_calls;
 mod start;
 mod stdin;
 mod storing;

@@ -2,9 +2,11 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use crate::job::{Batch, Identity, Job, JobId, Log, LogEvent, LostWhy, Outcome, Phase, Storage, wall_now};
+use crate::job::{
+    Batch, Identity, Job, JobId, Log, LogEvent, LostWhy, Outcome, Past, Phase, Storage, wall_now,
+};
 use crate::output::{LineNo, Origin, Position, Ring, RingLimits, Stream};
-use crate::store::{LogLimits, Record, Store, StoreError, StoredEnd, StoredLog};
+use crate::store::{LogLimits, LogWriter, Record, Store, StoreError, StoredEnd, StoredLog};
 
 /// A job that was opened from the store.
 pub(super) struct Opened {
@@ -23,7 +25,7 @@ pub(super) fn open(
     let Some(mut record) = store.get(id)? else { return Ok(None) };
     let is_orphan =
         record.outcome.is_none() && record.owner != store.own_name() && store.owner(&record.owner).is_none();
-    if is_orphan {
+    if is_orphan && !record.durable {
         if store.claim(&record)? {
             close(store, record.clone(), log_limits)?;
         }
@@ -92,4 +94,38 @@ pub(super) fn close(store: &dyn Store, mut record: Record, limits: LogLimits) ->
     record.last_output_at = record.last_output_at.max(end.last_output_at);
     store.own_name().clone_into(&mut record.owner);
     store.put(&[record])
+}
+
+/// A durable job that was claimed, to be followed from here.
+pub(super) struct Resumed {
+    pub(super) job: Arc<Job>,
+    pub(super) log: Arc<StoredLog>,
+    pub(super) writer: LogWriter,
+    pub(super) record: Record,
+    /// Bytes of stdout and stderr that are stored.
+    pub(super) positions: (u64, u64),
+}
+
+/// Opens a durable job that was claimed, where its log ends; none when that says that the job has ended.
+pub(super) fn resume(
+    store: &dyn Store,
+    record: Record,
+    (limits, log_limits): (RingLimits, LogLimits),
+) -> Result<Option<Resumed>, StoreError> {
+    let failed = |error: std::io::Error| StoreError::Records(error.to_string());
+    let log = store.log(&record.id);
+    let mut end = log.open(limits).map_err(failed)?;
+    if end.outcome.is_some() {
+        return close(store, record, log_limits).map(|()| None);
+    }
+    let Ok(spec) = record.spec() else { return Ok(None) };
+    let writer = store.write(&log, log_limits, Some(&end))?;
+    let record = Record { owner: store.own_name().to_owned(), ..record };
+    let past = Past { last_output_at: record.last_output_at.max(end.last_output_at), ..record.past() };
+    let ring = std::mem::replace(&mut end.ring, Ring::new(limits));
+    let positions = (ring.total_bytes(Stream::Stdout), ring.total_bytes(Stream::Stderr));
+    let identity =
+        Identity { id: record.id.clone(), mark: record.mark.clone(), caller: record.caller.clone() };
+    let job = Arc::new(Job::begun(identity, spec, Log::resumed(ring, past)));
+    Ok(Some(Resumed { job, log, writer, record, positions }))
 }

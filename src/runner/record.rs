@@ -147,6 +147,19 @@ pub(super) async fn record<F: FarEnd>(
     link.job_ends().await;
 }
 
+/// Stays with a durable job while it is followed from here.
+pub(super) async fn record_durable<F: FarEnd>(shared: Arc<Shared>, mut recording: Recording<F>) {
+    let job = Arc::clone(&recording.job);
+    match recording.run().await {
+        End::Outcome(outcome) => {
+            tracing::info!(job = %job.id, ?outcome, "durable job ended");
+            job.end(outcome);
+            shared.registry().finish(&job.id);
+        }
+        End::Detached => shared.registry().detach(&job.id),
+    }
+}
+
 /// Holds the far end back while the follower that it is to wait for is behind. A job that is held so has its connection to itself.
 async fn hold_back(job: &Job, link: &Link) -> ! {
     loop {

@@ -118,6 +118,26 @@ impl Registry {
         }
     }
 
+    /// A durable job is followed from here: what it reads from, and where it runs.
+    pub(super) fn start_durable(&mut self, id: &JobId, stdin: Arc<Stdin>, link: Option<&Arc<Link>>) {
+        if let Some(entry) = self.jobs.get_mut(id) {
+            entry.stdin = Some(stdin);
+            if let Some(link) = link {
+                entry.place = Some(Place { link: Arc::downgrade(link), machine: link.machine.clone() });
+            }
+        }
+    }
+
+    /// Takes in a job that another process has left.
+    pub(super) fn adopt(&mut self, job: Arc<Job>, key: Option<Key>, machine: Option<MachineId>) {
+        let id = job.id.clone();
+        self.insert(job, key);
+        if let Some(entry) = self.jobs.get_mut(&id) {
+            (entry.stored, entry.told) = (true, true);
+            entry.place = Some(Place { link: Weak::new(), machine });
+        }
+    }
+
     pub(super) fn stdin(&self, id: &JobId) -> Option<Arc<Stdin>> {
         self.jobs.get(id)?.stdin.clone()
     }

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::adopt::adopt;
 use super::elsewhere::Elsewhere;
+use super::followers::Followers;
 use super::registry::Registry;
 use super::shared::Shared;
 use super::stdin::Stdin;
@@ -47,6 +48,8 @@ impl Runner {
             storing,
             unstored,
             elsewhere: Elsewhere::default(),
+            followers: Followers::default(),
+            adopts: limits.adopts_jobs,
             stopping: CancellationToken::new(),
             growth: Arc::default(),
             became_heavy,

@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Limits;
 use super::elsewhere::Elsewhere;
+use super::followers::Followers;
 use super::meter::Growth;
 use super::registry::Registry;
 use super::storing::Storing;
@@ -23,6 +24,10 @@ pub(super) struct Shared {
     pub(super) unstored: Option<String>,
     /// Jobs that are known from the store.
     pub(super) elsewhere: Elsewhere,
+    /// What follows durable jobs on their hosts.
+    pub(super) followers: Followers,
+    /// Whether durable jobs that no process follows are taken over unasked.
+    pub(super) adopts: bool,
     pub(super) stopping: CancellationToken,
     pub(super) growth: Arc<Growth>,
     pub(super) became_heavy: mpsc::Sender<HostRef>,

@@ -1,9 +1,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::on_machine::run_on_machine;
 use super::signal_tree::{DeliveredVia, SignalReport, end_tree, kill};
 use super::{Runner, SignalError};
 use crate::job::{Job, Phase, Reach, Signal};
+use crate::spool;
+
+/// Time limit for a host to take note of a signal that is about to be sent.
+const NOTE: Duration = Duration::from_secs(5);
 
 impl Runner {
     /// Sends `signal` to every process of a job; with `grace`, what still lives after it gets KILL.
@@ -19,6 +24,14 @@ impl Runner {
         self.look_again(job).await;
         let (is_starting, is_over) =
             job.read_log(|log| (*log.phase() == Phase::Starting, log.outcome().is_some()));
+        if job.spec.durable && !is_over {
+            // Its supervisor sees a status of 128 and more, and can't tell where that comes from.
+            let note = spool::note_signal(job.id.as_str(), signal.name());
+            let noted = run_on_machine(&self.shared, job, |_| note.clone(), NOTE).await;
+            if let Err(error) = noted {
+                tracing::debug!(job = %job.id, %error, "the signal is not noted on the host");
+            }
+        }
         let stdin = self.shared.registry().stdin(&job.id);
         if let Some(stdin) = stdin.filter(|_| !is_over) {
             let report = end_tree(&self.shared, job, (signal, grace), stdin.controls()).await?;

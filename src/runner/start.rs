@@ -8,6 +8,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::attached::{Attached, AttachedControls};
+use super::durable::start_durable;
 use super::meter::Meter;
 use super::open::{OpenChannel, Tries};
 use super::record::{Recording, record};
@@ -183,6 +184,9 @@ async fn start(
     mut reserved: Reserved,
     admission: Option<Admission>,
 ) -> Result<(), SpawnError> {
+    if reserved.job.spec.durable {
+        return start_admitted(shared, reserved, admission).await;
+    }
     match send_command(&shared, &reserved.job, &reserved.abandoned).await {
         Ok(sent) => {
             reserved.unstarted = None;
@@ -204,6 +208,31 @@ async fn start(
             Err(error)
         }
     }
+}
+
+/// Starts a durable job. Its record comes first: whoever finds that can find the job, whatever becomes of us.
+async fn start_admitted(
+    shared: Arc<Shared>,
+    mut reserved: Reserved,
+    admission: Option<Admission>,
+) -> Result<(), SpawnError> {
+    let job = Arc::clone(&reserved.job);
+    if let Some(admission) = admission {
+        match admission.await {
+            Ok(_) => shared.registry().note_stored(&job.id),
+            Err(error) => job.note_trouble(Some(error.to_string())),
+        }
+    }
+    let started = tokio::select! {
+        started = start_durable(&shared, &job, reserved.record.clone()) => started,
+        () = reserved.abandoned.cancelled() => Err(SpawnError::Abandoned),
+        () = shared.stopping.cancelled() => Err(SpawnError::ShuttingDown),
+    };
+    match &started {
+        Ok(()) => (reserved.unstarted, reserved.record) = (None, None),
+        Err(error) => reserved.unstarted = Some(chain(error)),
+    }
+    started
 }
 
 /// A command that the server was asked to run.

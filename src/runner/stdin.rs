@@ -41,6 +41,17 @@ impl Stdin {
         Self { controls, job, announced, state }
     }
 
+    /// That of a durable job, which got on its host what it starts with.
+    pub(super) fn durable(
+        controls: Arc<dyn Controls>,
+        job: Arc<Job>,
+        announced: watch::Receiver<u32>,
+        closed: bool,
+    ) -> Self {
+        let state = Mutex::new(State { header: None, closed, at_line_start: true });
+        Self { controls, job, announced, state }
+    }
+
     /// Sends what a job starts with: the prelude's values, then the text the command is to read, then its end.
     pub(super) async fn begin(&self) -> Result<(), FarEndError> {
         let mut state = self.state.lock().await;

@@ -128,7 +128,13 @@ impl Storing {
         }
     }
 
-    fn keep_on(self: &Arc<Self>, (job, log): (&Arc<Job>, Arc<StoredLog>), writer: LogWriter, record: Record) {
+    /// Goes on storing the output of a job that was taken over.
+    pub(super) fn keep_on(
+        self: &Arc<Self>,
+        (job, log): (&Arc<Job>, Arc<StoredLog>),
+        writer: LogWriter,
+        record: Record,
+    ) {
         let kept = Kept {
             job: Arc::clone(job),
             writer: Mutex::new(writer),

@@ -56,6 +56,7 @@ impl Summary {
             first_available: LineNo::new(record.dropped_lines + 1),
             silent: Duration::from_millis(wall_now().saturating_sub(silent_since)),
             unstored: None,
+            disconnected: None,
         };
         Self {
             id: record.id,

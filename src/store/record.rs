@@ -35,6 +35,8 @@ pub struct Record {
     pub timeout: Option<Duration>,
     /// Its terminal.
     pub terminal: Option<Terminal>,
+    /// Whether it goes on without us.
+    pub durable: bool,
     /// Its idempotency key.
     pub key: Option<String>,
     /// A keyed hash of all that was asked for.
@@ -72,7 +74,7 @@ pub struct Record {
 impl Record {
     /// The record of a job that has just been asked for.
     pub fn new(job: &Job, key: Option<&str>, fingerprint: String) -> Self {
-        let Draft { host, command, cwd, env, label, stdin, timeout, terminal, .. } = &*job.spec;
+        let Draft { host, command, cwd, env, label, stdin, timeout, terminal, durable, .. } = &*job.spec;
         let mut record = Self {
             id: job.id.clone(),
             mark: job.mark.clone(),
@@ -85,6 +87,7 @@ impl Record {
             has_stdin: matches!(stdin, StdinPlan::Open),
             timeout: *timeout,
             terminal: terminal.clone(),
+            durable: *durable,
             key: key.map(str::to_owned),
             fingerprint,
             owner: String::new(),
@@ -155,6 +158,7 @@ impl Record {
             stdin: if self.has_stdin { StdinPlan::Open } else { StdinPlan::Closed },
             timeout: self.timeout,
             terminal: self.terminal.clone(),
+            durable: self.durable,
             ..Draft::new(self.host.clone(), self.command.clone())
         };
         draft.try_into()

@@ -43,6 +43,10 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub term: Option<String>,
+    /// Let it outlive this server and the connection: it goes on on its host, and the same cursor reads on afterwards.
+    #[serde(default)]
+    #[schemars(with = "bool")]
+    pub durable: Option<bool>,
     /// Word to find the job by in ssh_jobs.
     #[serde(default)]
     #[schemars(with = "String")]
@@ -83,6 +87,8 @@ impl CommandRequest {
         if let Some(seconds) = self.timeout_s {
             command = command.timeout(time_limit(seconds)?);
         }
+        let default = jobs.config().defaults.durable;
+        command = command.durable(self.durable.unwrap_or(default));
         if let Some(terminal) = terminal {
             command = command.terminal(terminal);
         }

@@ -3,6 +3,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::leave_out::is_false;
 use super::{CommandRequest, Error, JobState, Service};
 use crate::jobs::Stdin;
 
@@ -20,6 +21,9 @@ pub struct SpawnReply {
     pub state: JobState,
     /// When it was started, in milliseconds since the Unix epoch.
     pub started_at: u64,
+    /// Whether it outlives this server and the connection.
+    #[serde(skip_serializing_if = "is_false")]
+    pub durable: bool,
     /// Why the output is not stored; absent when it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -41,6 +45,7 @@ impl Service {
             host: job.host().to_owned(),
             state: JobState::of(&status.phase),
             started_at: status.started_at,
+            durable: job.is_durable(),
             unstored: status.unstored,
         })
     }

@@ -79,6 +79,10 @@ pub struct Standing {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub reason: Option<String>,
+    /// For how many milliseconds the host of a durable job has been out of reach; the job goes on there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub disconnected_ms: Option<u64>,
     /// Why the output is not stored; absent when it is. Lines that the memory has lost are then gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -104,7 +108,16 @@ impl Standing {
             Phase::Starting | Phase::Running | Phase::Ended(_) => None,
         };
         let unstored = status.unstored.clone();
-        Self { state: JobState::of(phase), exit_status, exit_signal, reason, unstored }
+        let disconnected =
+            status.disconnected.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        Self {
+            state: JobState::of(phase),
+            exit_status,
+            exit_signal,
+            reason,
+            disconnected_ms: disconnected,
+            unstored,
+        }
     }
 }
 

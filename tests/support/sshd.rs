@@ -151,7 +151,7 @@ async fn launch(directory: &Path, port: u16, options: &str) -> Option<Child> {
     let config = format!(
         "{options}\nListenAddress 127.0.0.1\nPort {port}\nHostKey {dir}/host\nPidFile none\nUsePAM no\nStrictModes no\n\
          PermitRootLogin yes\nAuthorizedKeysFile {dir}/authorized_keys\nPasswordAuthentication no\n\
-         KbdInteractiveAuthentication no\nUseDNS no\nSetEnv SHLVL=1\n"
+         KbdInteractiveAuthentication no\nUseDNS no\nSetEnv SHLVL=1 XDG_STATE_HOME={dir}/on-the-host\n"
     );
     std::fs::write(directory.join("sshd_config"), config).expect("written");
     // The privilege separation directory; only root's sshd wants it, and only root can make it.

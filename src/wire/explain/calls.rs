@@ -30,6 +30,9 @@ pub(super) fn spawn(error: SpawnError) -> Error {
             message,
             either("leave cwd and env away for this host", "leave --cwd and --env away for this host"),
         ),
+        SpawnError::NotDurable { .. } => not_durable(Code::Unsupported, message),
+        SpawnError::Order(_) => not_durable(Code::InvalidArgument, message),
+        SpawnError::Spool { .. } => not_durable(Code::Io, message),
         SpawnError::Plan(PlanError::TooLong(_)) => Error::new(
             Code::InvalidArgument,
             message,
@@ -47,6 +50,11 @@ pub(super) fn spawn(error: SpawnError) -> Error {
             Error::new(Code::ShuttingDown, message, "start sshjobs again, then retry").retryable()
         }
     }
+}
+
+fn not_durable(code: Code, message: String) -> Error {
+    let agent = "start it with durable=false, or on another host";
+    Error::new(code, message, either(agent, "start it with `sshjobs spawn --attached`, or on another host"))
 }
 
 fn channel(error: &ChannelError, message: String) -> Error {
@@ -142,6 +150,12 @@ pub(super) fn write(error: WriteError) -> Error {
         }
         WriteError::NoTerminal => {
             Error::new(Code::InvalidArgument, message, "start the job with pty=true to give it a size")
+        }
+        WriteError::FarEnd(FarEndError::StdinEnded) => {
+            Error::new(Code::StdinClosed, message, "start the job again to write to it")
+        }
+        WriteError::FarEnd(FarEndError::Unsupported(_)) => {
+            Error::new(Code::Unsupported, message, "start the job with the size that it is to have")
         }
         WriteError::FarEnd(FarEndError::ConnectionLost) => lost(message),
         WriteError::FarEnd(_) => late(message),

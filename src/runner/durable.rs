@@ -1,0 +1,245 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio::time::sleep;
+
+use super::follow_host::{ask, follow_host};
+use super::record::{Recording, record_durable};
+use super::shared::Shared;
+use super::stdin::Stdin;
+use super::{SpawnError, chain};
+use crate::hosts::{HostRef, Link};
+use crate::job::{
+    Announcements, Controls, FarEnd, FarEndError, FarEvent, Job, LoginShell, Recorder, Signal, StdinPlan,
+};
+use crate::spool::{self, Answer, Order};
+use crate::store::Record;
+
+/// Events of a job that wait for its recorder.
+const QUEUE: usize = 64;
+/// Times that a start is tried: whoever starts a job twice gets the first one.
+const TRIES: usize = 4;
+/// Longest pause between tries to write.
+const WRITE_PAUSE: Duration = Duration::from_millis(500);
+/// Bytes that are written to a job's stdin at a time.
+const PIECE: usize = 32 << 10;
+
+/// The far end of a durable job: what its host's follower says of it.
+pub(super) struct DurableFarEnd(mpsc::Receiver<FarEvent>);
+
+impl FarEnd for DurableFarEnd {
+    async fn next(&mut self) -> FarEvent {
+        // Without a follower the job is left alone.
+        self.0.recv().await.unwrap_or(FarEvent::Detached)
+    }
+}
+
+/// Starts a durable job on its host, and leaves following and recording it to tasks.
+pub(super) async fn start_durable(
+    shared: &Arc<Shared>,
+    job: &Arc<Job>,
+    record: Option<Record>,
+) -> Result<(), SpawnError> {
+    let (host, order) = (HostRef::of(job), order(shared, job));
+    order.check()?;
+    let (follower, is_new) = shared.followers.of(&host);
+    if is_new {
+        shared.leave(follow_host(Arc::clone(shared), host.clone(), Arc::clone(&follower)));
+    }
+    let mut tries = 0;
+    let (told, link) = loop {
+        let told = follower.session_name();
+        tries += 1;
+        match try_start(shared, job, &order, told.as_deref()).await {
+            Ok(link) => break (told, link),
+            Err(SpawnError::Channel { .. }) if tries < TRIES => {}
+            Err(error) => return Err(error),
+        }
+    };
+    if let (Some(storing), Some(record)) = (&shared.storing, record) {
+        storing.keep(job, record, link.machine.clone());
+    }
+    let (events, far_end) = mpsc::channel(QUEUE);
+    // The channel is empty.
+    events.try_send(FarEvent::Started).ok();
+    leave_recording(shared, job, DurableFarEnd(far_end), Some(&link));
+    follower.follow(job, ((0, 0), events), told);
+    Ok(())
+}
+
+async fn try_start(
+    shared: &Shared,
+    job: &Job,
+    order: &Order,
+    told: Option<&str>,
+) -> Result<Arc<Link>, SpawnError> {
+    use secrecy::ExposeSecret;
+    let (host, name) = (HostRef::of(job), job.spec.host.clone());
+    let lease = shared.hosts.pool().lease(&host).await?;
+    let link = Arc::clone(lease.connection());
+    if link.shell == LoginShell::Bare {
+        return Err(SpawnError::NotDurable { host: name, why: "it runs bare commands only".to_owned() });
+    }
+    let command = spool::start(job.id.as_str(), told.unwrap_or("-"), order);
+    let lines = order.lines();
+    let answer = super::spool_calls::run_on(&link, &command, lines.expose_secret().as_bytes()).await;
+    match answer.map_err(|error| SpawnError::channel(job, error))? {
+        Answer::Done => Ok(link),
+        Answer::Unsupported(why) => Err(SpawnError::NotDurable { host: name, why }),
+        Answer::Failed(why) => Err(SpawnError::Spool { host: name, why }),
+        other @ (Answer::Send | Answer::Missing | Answer::At(_) | Answer::Busy | Answer::Closed) => {
+            Err(SpawnError::Spool { host: name, why: format!("it answered {other:?}") })
+        }
+    }
+}
+
+/// Goes on with a durable job that another process has left.
+pub(super) fn resume_durable(shared: &Arc<Shared>, job: &Arc<Job>, positions: (u64, u64)) {
+    let host = HostRef::of(job);
+    let (follower, is_new) = shared.followers.of(&host);
+    if is_new {
+        shared.leave(follow_host(Arc::clone(shared), host, Arc::clone(&follower)));
+    }
+    let (events, far_end) = mpsc::channel(QUEUE);
+    job.note_reach(false);
+    leave_recording(shared, job, DurableFarEnd(far_end), None);
+    follower.follow(job, (positions, events), None);
+}
+
+fn leave_recording(shared: &Arc<Shared>, job: &Arc<Job>, far_end: DurableFarEnd, link: Option<&Arc<Link>>) {
+    // Nothing is announced in its output.
+    let recorder = Recorder::new(Announcements::new(&job.mark, 0), Duration::ZERO);
+    let recording = Recording::new(far_end, Arc::clone(job), recorder);
+    let is_open = matches!(job.spec.stdin, StdinPlan::Open);
+    let controls = Arc::new(DurableControls {
+        shared: Arc::downgrade(shared),
+        job: Arc::clone(job),
+        // Of a job that was begun by another process the host has to tell.
+        position: Mutex::new(Position { known: link.map(|_| 0), in_flight: Vec::new() }),
+    });
+    let stdin =
+        Arc::new(Stdin::durable(controls, Arc::clone(job), watch::Sender::new(0).subscribe(), !is_open));
+    shared.registry().start_durable(&job.id, Arc::clone(&stdin), link);
+    shared.leave(record_durable(Arc::clone(shared), recording));
+}
+
+fn order(shared: &Shared, job: &Job) -> Order {
+    let spec = &job.spec;
+    Order {
+        mark: job.mark.as_str().to_owned(),
+        command: spec.command.clone(),
+        cwd: spec.cwd.as_deref().map(|directory| crate::job::from_home(directory).to_owned()),
+        env: spec.env.iter().map(|(name, value)| (name.clone(), value.clone())).collect(),
+        stdin: match &spec.stdin {
+            StdinPlan::Open => spool::Stdin::Open,
+            StdinPlan::Closed => spool::Stdin::Closed,
+            StdinPlan::Text(text) => spool::Stdin::Text(text.clone()),
+        },
+        timeout: spec.timeout,
+        grace: shared.limits.kill_grace(),
+        quota: shared.limits.spool_bytes_per_job,
+        terminal: spec
+            .terminal
+            .as_ref()
+            .map(|terminal| (terminal.term.clone(), terminal.cols, terminal.rows)),
+        drain: shared.limits.drain(),
+    }
+}
+
+/// The way to a durable job's stdin: each piece is written by a short command that says how far stdin has come, so that a piece
+/// whose answer was lost is sent again, and never doubled.
+struct DurableControls {
+    shared: std::sync::Weak<Shared>,
+    job: Arc<Job>,
+    position: Mutex<Position>,
+}
+
+struct Position {
+    /// Bytes written so far; none when the host has to tell.
+    known: Option<u64>,
+    /// What was sent, and nobody has waited for the answer.
+    in_flight: Vec<u8>,
+}
+
+impl DurableControls {
+    async fn write_piece(&self, data: &[u8]) -> Result<usize, FarEndError> {
+        let mut position = self.position.lock().await;
+        let at = match position.known {
+            Some(at) if position.in_flight.is_empty() => at,
+            _ => {
+                let at = self.ask_until_done(|| spool::write(self.job.id.as_str(), u64::MAX, 0), &[]).await?;
+                let sent = std::mem::take(&mut position.in_flight);
+                let is_there = position.known.is_some_and(|known| at == known + sent.len() as u64);
+                position.known = Some(at);
+                if is_there && data.starts_with(&sent) && !sent.is_empty() {
+                    // Its writer has given up waiting, and writes it again.
+                    return Ok(sent.len());
+                }
+                at
+            }
+        };
+        let piece = &data[..data.len().min(PIECE)];
+        position.in_flight = piece.to_vec();
+        let job = self.job.id.as_str();
+        let after = self.ask_until_done(|| spool::write(job, at, piece.len()), piece).await?;
+        position.in_flight.clear();
+        position.known = Some(after);
+        Ok(usize::try_from(after.saturating_sub(at)).unwrap_or(0).min(piece.len()))
+    }
+
+    /// Asks again until there is an answer: while the host is out of reach, and while what was written before waits to be read.
+    async fn ask_until_done(&self, command: impl Fn() -> String, input: &[u8]) -> Result<u64, FarEndError> {
+        let mut pause = Duration::from_millis(20);
+        loop {
+            let shared = self.shared.upgrade().ok_or(FarEndError::ConnectionLost)?;
+            match ask(&shared, &HostRef::of(&self.job), &command(), input).await {
+                Ok(Answer::At(at)) => return Ok(at),
+                Ok(Answer::Closed) => return Err(FarEndError::StdinEnded),
+                Ok(Answer::Busy) => {}
+                Ok(other) => tracing::debug!(job = %self.job.id, ?other, "stdin was not written"),
+                Err(error) => {
+                    tracing::debug!(job = %self.job.id, error = chain(&error), "stdin can't be written now");
+                }
+            }
+            drop(shared);
+            sleep(pause).await;
+            pause = (pause * 2).min(WRITE_PAUSE);
+        }
+    }
+}
+
+impl Controls for DurableControls {
+    fn write<'a>(&'a self, data: &'a [u8]) -> BoxFuture<'a, Result<usize, FarEndError>> {
+        self.write_piece(data).boxed()
+    }
+
+    fn eof(&self) -> BoxFuture<'_, Result<(), FarEndError>> {
+        async {
+            match self.ask_until_done(|| spool::eof(self.job.id.as_str()), &[]).await {
+                Ok(_) | Err(FarEndError::StdinEnded) => Ok(()),
+                Err(error) => Err(error),
+            }
+        }
+        .boxed()
+    }
+
+    fn signal(&self, _signal: Signal) -> BoxFuture<'_, Result<(), FarEndError>> {
+        // Nobody but the script that knows the job's processes can signal them.
+        async { Ok(()) }.boxed()
+    }
+
+    fn resize(&self, _size: (u32, u32)) -> BoxFuture<'_, Result<(), FarEndError>> {
+        async { Err(FarEndError::Unsupported("has a terminal of the size that it was started with")) }.boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), FarEndError>> {
+        async { Ok(()) }.boxed()
+    }
+
+    fn outlives_us(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,118 @@
+# sshjobs: follows durable jobs. Arguments: spool directory, follower. Lines on stdin: JOB OUT ERR ..., "."
+# Does what `follow` in spool.sh does, and sees growth within some milliseconds.
+use strict;
+my ($S, $F) = @ARGV;
+my (%job, @order);
+$SIG{PIPE} = $SIG{HUP} = $SIG{TERM} = sub { unlink "$S/f/$F"; exit 0 };
+
+sub first_line { my ($file) = @_; open(my $in, '<', $file) or return ''; my $line = <$in>; defined $line ? $line : '' }
+sub start_time {
+  my ($pid) = @_;
+  if (-r '/proc/1/stat') {
+    my $line = first_line("/proc/$pid/stat");
+    $line =~ s/.*\) // or return '';
+    my @field = split / /, $line;
+    return $field[0] =~ /^[ZX]/ ? '' : $field[19];
+  }
+  my $line = `ps -o stat= -o lstart= -p $pid 2>/dev/null`;
+  chomp $line;
+  $line =~ s/\s+/_/g;
+  return $line =~ /^_?Z/ || $line eq '' ? '' : $line =~ s/^[^_]*_//r;
+}
+my $boot = first_line('/proc/sys/kernel/random/boot_id');
+chomp $boot;
+$boot = $boot ne '' ? $boot . '.' . start_time(1) : `sysctl -n kern.bootsessionuuid 2>/dev/null || who -b | tr -s ' ' _`;
+chomp $boot;
+
+my $out = '';
+sub flush_out {
+  while (length $out) {
+    my $n = syswrite(STDOUT, $out);
+    unless (defined $n) { unlink "$S/f/$F"; exit 0 }
+    substr($out, 0, $n) = '';
+  }
+}
+sub add {
+  my ($j, $o, $e) = @_;
+  return if $job{$j} || $j !~ /^[A-Za-z0-9.-]+$/;
+  $job{$j} = { 1 => $o, 2 => $e, looked => 0, told => 0 };
+  push @order, $j;
+}
+sub state_of { # Empty while it runs.
+  my ($j, $now) = @_;
+  my $d = "$S/$j";
+  my $line = first_line("$d/exit");
+  if ($line ne '') { my @f = split ' ', $line; return "exited @f[0..3]" }
+  return '' if $now - $job{$j}{looked} < 1;
+  $job{$j}{looked} = $now;
+  return 'lost spool_gone' unless -d $d;
+  my ($p, $t, $b) = split ' ', first_line("$d/sup");
+  if (defined $b) {
+    return 'lost host_rebooted' if $b ne $boot;
+    return 'lost supervisor_died' if start_time($p) ne $t && !-e "$d/exit";
+  } else {
+    my $made = (stat $d)[9];
+    return 'lost supervisor_died' if defined $made && time - $made > 60 && !-e "$d/sup";
+  }
+  return '';
+}
+sub send_new { # Whether the stream has been sent up to its size.
+  my ($j, $stream, $file) = @_;
+  my $size = (stat $file)[7];
+  my $from = $job{$j}{$stream};
+  return 1 unless defined $size && $size > $from;
+  my $n = $size - $from;
+  $n = 262144 if $n > 262144;
+  open(my $in, '<', $file) or return 1;
+  seek($in, $from, 0);
+  my $got = sysseek($in, $from, 0) && sysread($in, my $data, $n);
+  return 1 unless $got;
+  $out .= "D $j $stream $from $got\n$data";
+  flush_out() if length $out > 262144;
+  $job{$j}{$stream} += $got;
+  return $job{$j}{$stream} >= $size;
+}
+
+mkdir "$S/f";
+open(my $made, '>', "$S/f/$F") or exit 1;
+close $made;
+while (my $line = <STDIN>) {
+  chomp $line;
+  last if $line eq '.';
+  add(split ' ', $line);
+}
+open(my $added, '<', "$S/f/$F") or exit 1;
+my ($beat, $pause) = (time, 0.01);
+$out = "H\n";
+while (1) {
+  my $now = time;
+  seek($added, 0, 1);
+  while (my $line = <$added>) { chomp $line; add(split ' ', $line) }
+  my $moved = 0;
+  for my $j (@order) {
+    unless ($job{$j}{told}) {
+      my ($p, $t) = split ' ', first_line("$S/$j/pid");
+      if (defined $t) { $out .= "P $j $p\n"; $job{$j}{told} = 1 }
+    }
+    # The state first, and the sizes second: nothing slips between.
+    my $state = state_of($j, $now);
+    my ($o, $e) = ($job{$j}{1}, $job{$j}{2});
+    my $all = send_new($j, 1, "$S/$j/out");
+    $all &= send_new($j, 2, "$S/$j/err");
+    $moved = 1 if $job{$j}{1} != $o || $job{$j}{2} != $e;
+    if ($state ne '' && $all) {
+      $out .= "X $j $job{$j}{1} $job{$j}{2} $state\n";
+      delete $job{$j};
+    }
+  }
+  @order = grep { $job{$_} } @order;
+  if ($now - $beat >= 5) { $out .= "H\n"; $beat = $now }
+  flush_out();
+  next if $moved;
+  # The more jobs, the longer: looking must cost next to nothing.
+  $pause = 0.005 + 0.0004 * @order;
+  my $in = '';
+  vec($in, fileno(STDIN), 1) = 1;
+  # Nobody says anything any more; when stdin ends, so do we.
+  if (select($in, undef, undef, $pause) > 0) { unlink "$S/f/$F"; exit 0 }
+}

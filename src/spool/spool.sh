@@ -1,0 +1,349 @@
+# sshjobs: durable jobs. POSIX sh; installed once, under its hash. $1 is the state directory, $2 a verb. What a job could inherit
+# begins with sj_.
+umask 077
+sj_D=$1 sj_V=$2
+shift 2
+{ read -r sj_H </proc/sys/kernel/hostname; } 2>/dev/null || sj_H=$(uname -n)
+sj_S=$sj_D/spool/$sj_H
+sj_nl='
+'
+say() { printf 'sshjobs-spool %s\n' "$*"; }
+
+start_time() { # Of process $1, in $sj_t, and its group in $sj_g; fails when there is none, or a zombie.
+  if { read -r sj_t </proc/"$1"/stat; } 2>/dev/null; then
+    sj_t=${sj_t##*) }
+    case $sj_t in Z*|X*) return 1 ;; esac
+    set -- $sj_t
+    sj_t=${20} sj_g=$3
+  else
+    [ ! -r /proc/1/stat ] || return 1
+    sj_t=$(ps -o stat= -o lstart= -p "$1" 2>/dev/null | tr -s ' ' _)
+    case $sj_t in ''|Z*|_Z*) return 1 ;; esac
+    sj_t=${sj_t#*_}
+  fi
+}
+boot() { # Which start of which machine or container this is, in $b.
+  if { read -r b </proc/sys/kernel/random/boot_id; } 2>/dev/null; then
+    start_time 1
+    b=$b.$sj_t
+  else
+    b=$(sysctl -n kern.bootsessionuuid 2>/dev/null || who -b | tr -s ' ' _)
+  fi
+}
+is_alive() { # Process $1, started at $2.
+  [ -n "$1" ] && start_time "$1" && [ "$sj_t" = "$2" ]
+}
+decode() { # The text that $1 stands for, in $sj_d, ends of lines included.
+  sj_d=$(printf '%b.' "$1")
+  sj_d=${sj_d%.}
+}
+pause() { sleep 0.1 2>/dev/null || sleep 1; }
+
+# A session of its own: what leads a group has to fork for it, and then nothing waits.
+if command -v setsid >/dev/null 2>&1; then
+  session() {
+    start_time $$
+    [ "$sj_g" != $$ ] || exec setsid "$@"
+    setsid "$@" &
+    exit 0
+  }
+  led() { exec setsid "$@"; }
+elif command -v perl >/dev/null 2>&1; then
+  session() { exec perl -MPOSIX -e 'fork and exit; POSIX::setsid(); exec @ARGV' "$@"; }
+  led() { exec perl -MPOSIX -e 'POSIX::setsid(); exec @ARGV' "$@"; }
+elif command -v python3 >/dev/null 2>&1; then
+  session() { exec python3 -c 'import os,sys; os.fork() and os._exit(0); os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
+  led() { exec python3 -c 'import os,sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
+else
+  session() { say error this host has neither setsid nor perl nor python3; exit 1; }
+fi
+
+end_tree() { # Of job $1: TERM, $2 tenths of a second, KILL; also what has left its group.
+  { read -r p t0 <"$sj_S/$1/pid"; } 2>/dev/null || return
+  { read -r mark <"$sj_S/$1/mark"; } 2>/dev/null
+  kill -s TERM -- "-$p" 2>/dev/null || kill -TERM "-$p" 2>/dev/null
+  i=0
+  while [ $i -lt "$2" ] && kill -0 "-$p" 2>/dev/null && is_alive "$p" "$t0"; do pause; i=$((i + 1)); done
+  kill -s KILL -- "-$p" 2>/dev/null || kill -KILL "-$p" 2>/dev/null
+  for e in $(grep -slF "SSHJOBS_JOB=$mark" /proc/[0-9]*/environ 2>/dev/null); do
+    e=${e#/proc/}
+    kill -KILL "${e%/environ}" 2>/dev/null
+  done
+}
+
+case $sj_V in
+start) # JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN. Lines: mark, cwd, command, NAME=VALUE ..., nothing, stdin, "."
+  sj_J=$sj_S/$1
+  IFS= read -r mark && IFS= read -r sj_cwd && IFS= read -r sj_cmd
+  env=
+  while IFS= read -r sj_line && [ -n "$sj_line" ]; do env=$env$sj_line$sj_nl; done
+  IFS= read -r text
+  IFS= read -r dot
+  [ "$dot" = . ] || exit 1
+  case $7 in
+  none) ;;
+  *) command -v script >/dev/null 2>&1 || { say unsupported "script(1) is not installed there, which a terminal needs"; exit 1; } ;;
+  esac
+  if why=$(mkdir "$sj_J" 2>&1); then
+    why=$({
+      printf '%s\n' "$mark" "$sj_cwd" "$sj_cmd" "$env" >"$sj_J/order" && printf '%s\n' "$mark" >"$sj_J/mark" && : >"$sj_J/out" && : >"$sj_J/err" &&
+        printf '%-200s\n' pending >"$sj_J/exit.r" && { [ "$3" != text ] || printf '%b' "$text" >"$sj_J/in.text"; }
+    } 2>&1) || { rm -rf "$sj_J"; say error "${why##*: }"; exit 1; }
+    new=y
+  elif [ -d "$sj_J" ]; then
+    new=
+  else
+    say error "${why##*: }"
+    exit 1
+  fi
+  [ ! -f "$sj_S/f/$2" ] || echo "$1 0 0" >>"$sj_S/f/$2"
+  say ok
+  [ -n "$new" ] || exit 0
+  exec </dev/null >/dev/null 2>&1
+  session /bin/sh "$0" "$sj_D" supervise "$@"
+  ;;
+supervise)
+  sj_J=$sj_S/$1
+  trap : HUP INT TERM
+  boot
+  start_time $$
+  printf '%s %s %s\n' $$ "$sj_t" "$b" >"$sj_J/sup"
+  exec 6<"$sj_J/order"
+  rm -f "$sj_J/order"
+  keeper=
+  case $3 in
+  open)
+    mkfifo "$sj_J/in" "$sj_J/in.ctl"
+    echo 0 >"$sj_J/in.n"
+    exec 3<>"$sj_J/in"
+    # Holds stdin open until it is told that it ends.
+    (exec 4>"$sj_J/in" 3>&- 6<&-; read -r _ <"$sj_J/in.ctl") &
+    keeper=$!
+    exec 5<"$sj_J/in" 3>&-
+    ;;
+  text)
+    exec 5<"$sj_J/in.text"
+    rm -f "$sj_J/in.text"
+    ;;
+  *) exec 5</dev/null ;;
+  esac
+  timer=
+  [ "$4" = 0 ] || {
+    (
+      exec 5<&- 6<&-
+      trap 'kill $s 2>/dev/null; exit' TERM
+      sleep "$4" 2>/dev/null & s=$!
+      wait $s || { sleep "$((${4%.*} + 1))" & s=$!; wait $s; }
+      echo timeout >"$sj_J/why"
+      end_tree "$1" "$5"
+    ) &
+    timer=$!
+  }
+  watch=
+  [ "$6" = 0 ] || {
+    (
+      exec 5<&- 6<&-
+      trap 'kill $s 2>/dev/null; exit' TERM
+      while :; do
+        set -- "$1" "$2" "$3" "$4" "$5" "$6" $(wc -c "$sj_J/out" "$sj_J/err" 2>/dev/null | tail -n 1)
+        [ "${7:-0}" -lt "$6" ] || break
+        # As long as a fast writer takes for what is left.
+        n=$((($6 - ${7:-0}) / 500000000))
+        sleep $((n < 1 ? 1 : n > 60 ? 60 : n)) & s=$!
+        wait $s
+      done
+      echo quota >"$sj_J/why"
+      end_tree "$1" "$5"
+    ) &
+    watch=$!
+  }
+  # In a subshell, so that what this shell says of its end goes nowhere. A Korn shell passes on only the descriptors that are named.
+  (led /bin/sh "$0" "$sj_D" job "$1" "$7") <&5 6<&6 >>"$sj_J/out" 2>>"$sj_J/err"
+  rc=$?
+  exec 5<&- 6<&-
+  # What the command has left in the background may still have something to say.
+  { read -r p _ <"$sj_J/pid"; } 2>/dev/null
+  i=0
+  while [ $i -lt "$8" ] && kill -0 "-$p" 2>/dev/null; do pause; i=$((i + 1)); done
+  [ -z "$timer$watch$keeper" ] || kill $timer $watch $keeper 2>/dev/null
+  { read -r w _ <"$sj_J/in.lock/pid"; } 2>/dev/null && kill "$w" 2>/dev/null
+  k=- why=-
+  { read -r k _ <"$sj_J/killreq"; } 2>/dev/null
+  { read -r why _ <"$sj_J/why"; } 2>/dev/null
+  printf '%s %s %s %s ' $rc "$k" "$why" "$(date +%s)" 1<>"$sj_J/exit.r"
+  mv -f "$sj_J/exit.r" "$sj_J/exit"
+  rm -f "$sj_J/in" "$sj_J/in.ctl"
+  ;;
+job) # JOB PTY. The order is on file descriptor 6.
+  sj_J=$sj_S/$1
+  start_time $$
+  printf '%s %s\n' $$ "$sj_t" >"$sj_J/pid"
+  IFS= read -r SSHJOBS_JOB <&6
+  export SSHJOBS_JOB
+  IFS= read -r sj_cwd <&6
+  IFS= read -r sj_cmd <&6
+  while IFS= read -r sj_line <&6 && [ -n "$sj_line" ]; do
+    decode "${sj_line#*=}"
+    export "${sj_line%%=*}=$sj_d"
+  done
+  exec 6<&- 5<&-
+  if [ -n "$sj_cwd" ]; then
+    decode "$sj_cwd"
+    CDPATH= cd -- "$sj_d" || exit 125
+  fi
+  decode "$sj_cmd"
+  case $2 in
+  none) exec "${SHELL:-/bin/sh}" -c "$sj_d" ;;
+  esac
+  IFS=: read -r TERM cols rows <<X
+$2
+X
+  export TERM
+  SSHJOBS_COMMAND=$sj_d exec script -qefc "stty cols $cols rows $rows; exec \"\${SHELL:-/bin/sh}\" -c \"\$SSHJOBS_COMMAND\"" /dev/null
+  ;;
+write) # JOB OFFSET LENGTH; the bytes on stdin. Whoever repeats it doubles nothing.
+  sj_J=$sj_S/$1
+  trap '' HUP PIPE
+  [ -p "$sj_J/in" ] && [ ! -f "$sj_J/in.eof" ] || { say closed; exit 0; }
+  cat >"$sj_J/in.$$"
+  n=$(($(wc -c <"$sj_J/in.$$")))
+  [ "$n" = "$3" ] || { rm -f "$sj_J/in.$$"; exit 1; }
+  if mkdir "$sj_J/in.lock" 2>/dev/null; then
+    echo $$ >"$sj_J/in.lock/pid"
+    read -r n <"$sj_J/in.n"
+    if [ "$n" = "$2" ]; then
+      # The job's own end of it: without one this would wait for ever when the job has closed it.
+      cat "$sj_J/in.$$" 1<>"$sj_J/in" && n=$(($2 + $3)) && echo $n >"$sj_J/in.n"
+    fi
+    rm -rf "$sj_J/in.lock" "$sj_J/in.$$"
+    say at "$n"
+  else
+    rm -f "$sj_J/in.$$"
+    say busy
+  fi
+  ;;
+killreq) # JOB SIGNAL: tells "ended by us" from a status of 128 and more.
+  [ ! -d "$sj_S/$1" ] || echo "$2" >"$sj_S/$1/killreq"
+  say ok
+  ;;
+eof) # JOB
+  sj_J=$sj_S/$1
+  if [ -d "$sj_J/in.lock" ]; then
+    say busy
+  elif [ -p "$sj_J/in.ctl" ]; then
+    : >"$sj_J/in.eof"
+    echo 1<>"$sj_J/in.ctl"
+    say closed
+  else
+    say closed
+  fi
+  ;;
+forget) # JOB ...
+  for j in "$@"; do
+    if [ -f "$sj_S/$j/exit" ]; then
+      rm -rf "${sj_S:?}/$j"
+    elif { read -r p t0 _ <"$sj_S/$j/sup"; } 2>/dev/null && is_alive "$p" "$t0"; then
+      continue
+    else
+      rm -rf "${sj_S:?}/$j"
+    fi
+  done
+  say ok
+  ;;
+sweep) # DAYS
+  for x in $(find "$sj_S" -name exit -mtime "+$1" 2>/dev/null); do rm -rf "${x%/exit}"; done
+  find "$sj_S/f" -type f -mtime +1 -exec rm -f {} + 2>/dev/null
+  say ok
+  ;;
+follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
+  mkdir -p "$sj_S/f"
+  [ -z "$(command -v perl)" ] || [ "$SSHJOBS_NO_PERL" ] || exec perl "$0.pl" "$sj_S" "$1"
+  LC_ALL=C
+  export LC_ALL
+  F=$sj_S/f/$1
+  : >"$F"
+  trap 'rm -f "$F"' EXIT
+  trap 'exit 0' HUP INT TERM PIPE
+  boot
+  list= told=
+  while read -r j o e && [ "$j" != . ]; do list="$list $j:$o:$e"; done
+  exec 7<"$F"
+  echo H
+  wait_ms=50 beat=0
+  send() { # JOB STREAM FILE OFFSET LENGTH
+    printf 'D %s %s %s %s\n' "$1" "$2" "$4" "$5" || exit 0
+    r=$(($4 % 65536))
+    dd bs=65536 skip=$(($4 / 65536)) count=$((($5 + r + 65535) / 65536)) <"$3" 2>/dev/null | tail -c "+$((r + 1))" | head -c "$5"
+  }
+  look() { # The state of a job, in $x; empty while it runs.
+    x= sj_d=$sj_S/$1
+    if { read -r rc k why at _ <"$sj_d/exit"; } 2>/dev/null; then
+      x="exited $rc $k $why $at"
+    elif [ ! -d "$sj_d" ]; then
+      x="lost spool_gone"
+    elif { read -r p t0 b0 _ <"$sj_d/sup"; } 2>/dev/null && [ -n "$b0" ]; then
+      if [ "$b0" != "$b" ]; then
+        x="lost host_rebooted"
+      elif ! is_alive "$p" "$t0" && [ ! -f "$sj_d/exit" ]; then
+        x="lost supervisor_died"
+      fi
+    elif [ -n "$(find "$sj_d" -prune -mmin +1 2>/dev/null)" ] && [ ! -f "$sj_d/sup" ]; then
+      x="lost supervisor_died"
+    fi
+  }
+  while :; do
+    while read -r j o e <&7; do
+      case " $list" in *" $j:"*) ;; *) list="$list $j:$o:$e" ;; esac
+    done
+    files= states=
+    for entry in $list; do
+      j=${entry%%:*}
+      # The state first, and the sizes second: nothing slips between.
+      look "$j"
+      states="$states$x$sj_nl"
+      files="$files $sj_S/$j/out $sj_S/$j/err"
+    done
+    moved= next=
+    sizes=$(wc -c $files /dev/null 2>/dev/null)
+    for entry in $list; do
+      j=${entry%%:*} rest=${entry#*:}
+      o=${rest%%:*} e=${rest#*:}
+      x=${states%%"$sj_nl"*} states=${states#*"$sj_nl"}
+      so=${sizes%%" $sj_S/$j/out"*} so=${so##*"$sj_nl"}
+      case $sizes in *" $sj_S/$j/out"*) so=$((so)) ;; *) so=$o ;; esac
+      se=${sizes%%" $sj_S/$j/err"*} se=${se##*"$sj_nl"}
+      case $sizes in *" $sj_S/$j/err"*) se=$((se)) ;; *) se=$e ;; esac
+      case $told in *" $j "*) ;; *)
+        if { read -r p t0 <"$sj_S/$j/pid"; } 2>/dev/null && [ -n "$t0" ]; then
+          printf 'P %s %s\n' "$j" "$p" || exit 0
+          told="$told $j "
+        fi ;;
+      esac
+      if [ "$so" -gt "$o" ]; then
+        n=$((so - o)); [ $n -le 4194304 ] || n=4194304
+        send "$j" 1 "$sj_S/$j/out" "$o" $n
+        o=$((o + n)) moved=y
+      fi
+      if [ "$se" -gt "$e" ]; then
+        n=$((se - e)); [ $n -le 4194304 ] || n=4194304
+        send "$j" 2 "$sj_S/$j/err" "$e" $n
+        e=$((e + n)) moved=y
+      fi
+      if [ -n "$x" ] && [ "$o" -ge "$so" ] && [ "$e" -ge "$se" ]; then
+        printf 'X %s %s %s %s\n' "$j" "$so" "$se" "$x" || exit 0
+        moved=y
+      else
+        next="$next $j:$o:$e"
+      fi
+    done
+    list=$next
+    [ -z "$moved" ] || wait_ms=50
+    beat=$((beat + wait_ms))
+    [ $beat -lt 5000 ] || { echo H || exit 0; beat=0; }
+    [ -n "$moved" ] || {
+      sleep "0.$(printf '%03d' $wait_ms)" 2>/dev/null || sleep 1
+      wait_ms=$((wait_ms < 400 ? wait_ms * 3 / 2 : 500))
+    }
+  done
+  ;;
+esac

@@ -1,0 +1,213 @@
+//! Durable jobs against a private sshd: they outlive the connection and the process that started them, exactly.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use sshjobs::jobs::{Access, Config};
+use sshjobs::wire::{
+    Code, JobState, Service, SignalRequest, SpawnRequest, StreamArg, TailRequest, WriteRequest,
+};
+use support::{HOST, McpClient, Sshd, canonical_loop, eventually};
+
+fn service(sshd: &Sshd, state: &Path) -> Service {
+    let config = Config {
+        ssh_config: Some(sshd.ssh_config()),
+        state_dir: Some(state.to_owned()),
+        ..Config::default()
+    };
+    Service::new(config, Access::Listed)
+}
+
+fn durable(command: &str) -> SpawnRequest {
+    let mut request = SpawnRequest::new(HOST, command);
+    request.durable = Some(true);
+    request
+}
+
+const COUNTING: &str = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo out $i; [ $((i%3)) = 0 ] && echo err $i >&2; sleep 0.01; done; exit 5";
+
+/// What `COUNTING` prints, whatever the order of the streams is.
+fn check_counting(lines: &[String]) {
+    let of = |name: &str| lines.iter().filter(|line| line.starts_with(name)).cloned().collect::<Vec<_>>();
+    assert_eq!(of("out"), (1..=300).map(|i| format!("out {i}")).collect::<Vec<_>>());
+    assert_eq!(of("err"), (1..=100).map(|i| format!("err {}", 3 * i)).collect::<Vec<_>>());
+    assert_eq!(lines.len(), 400);
+}
+
+#[tokio::test]
+async fn a_durable_job_is_followed_to_its_end_and_its_variables_and_directory_are_inert() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, &sshd.path("state"));
+    let hostile = "a'b\"c$(echo pwned)`x`\\n\n\\d;*~ \t é";
+    let mut request = durable("pwd; printf '%s' \"$V\"; cat; exit 3");
+    request.env.insert("V".to_owned(), hostile.into());
+    request.cwd = Some("/tmp".into());
+    request.stdin = Some("from\nstdin\\n\n".into());
+    let reply = service.spawn(request).await.unwrap();
+    assert!(reply.durable);
+    let story = canonical_loop(&service, &reply.job_id).await;
+    assert_eq!(story.lines.join("\n"), format!("/tmp\n{hostile}from\nstdin\\n"));
+    assert_eq!((story.state(), story.status()), (JobState::Exited, Some(3)));
+    let both = service.spawn(durable(COUNTING)).await.unwrap().job_id;
+    let story = canonical_loop(&service, &both).await;
+    check_counting(&story.lines);
+    assert_eq!(story.status(), Some(5));
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_durable_job_goes_on_when_its_connection_is_cut_and_when_its_server_is_killed() {
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let spawned = client.ok("ssh_spawn", json!({"host": HOST, "command": COUNTING, "durable": true}));
+    let job = spawned["job_id"].as_str().unwrap().to_owned();
+    let mut shown: Vec<String> = Vec::new();
+    let mut cuts = 0;
+    while shown.len() < 200 {
+        let reply: Value =
+            client.ok("ssh_tail", json!({"job_id": job, "since_line_no": shown.len(), "wait_ms": 5000}));
+        shown.extend(reply["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()));
+        if cuts < 2 && shown.len() > 60 * (cuts + 1) {
+            sshd.cut();
+            cuts += 1;
+        }
+    }
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(client.pid().cast_signed()), nix::sys::signal::SIGKILL)
+        .unwrap();
+    let service = service(&sshd, &state.join("sshjobs"));
+    let story = canonical_loop(&service, &job).await;
+    assert_eq!(&story.lines[..shown.len()], &shown[..], "no number has changed");
+    check_counting(&story.lines);
+    assert_eq!((story.dropped, story.status()), (0, Some(5)));
+    service.shutdown().await;
+}
+
+async fn write(service: &Service, job: &str, text: &str, close: bool) {
+    let mut request = WriteRequest::new(job);
+    request.data = Some(text.into());
+    request.close_after = close;
+    service.write(request).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_written_to_a_durable_job_arrives_once_also_after_a_restart() {
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    let first = service(&sshd, &state);
+    let job = first
+        .spawn(durable("while read -r line; do echo \"got $line\"; done; echo end"))
+        .await
+        .unwrap()
+        .job_id;
+    write(&first, &job, "one\n", false).await;
+    sshd.cut();
+    write(&first, &job, "two\n", false).await;
+    first.shutdown().await;
+    drop(first);
+    let second = service(&sshd, &state);
+    write(&second, &job, "three\n", false).await;
+    write(&second, &job, "four", true).await;
+    let story = canonical_loop(&second, &job).await;
+    assert_eq!(story.lines, ["got one", "got two", "got three", "end"]);
+    second.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_durable_job_is_signalled_and_its_time_limit_is_kept_on_the_host() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, &sshd.path("state"));
+    let sleeping = service.spawn(durable("sleep 1000")).await.unwrap().job_id;
+    eventually("it is verified dead", async || {
+        let request = SignalRequest { signal: Some("KILL".into()), ..SignalRequest::new(&sleeping) };
+        service.signal(request).await.is_ok_and(|reply| reply.confirmed_dead)
+    })
+    .await;
+    let story = canonical_loop(&service, &sleeping).await;
+    assert_eq!((story.state(), story.signal()), (JobState::Signaled, Some("KILL")));
+    let mut limited = durable("echo begun; sleep 1000");
+    limited.timeout_s = Some(0.5);
+    let job = service.spawn(limited).await.unwrap().job_id;
+    let story = canonical_loop(&service, &job).await;
+    assert_eq!((story.state(), story.lines), (JobState::TimedOut, vec!["begun".to_owned()]));
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn two_processes_that_find_an_orphan_do_not_both_take_it() {
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    let first = service(&sshd, &state);
+    let job = first.spawn(durable(COUNTING)).await.unwrap().job_id;
+    first.shutdown().await;
+    drop(first);
+    let (one, two) = (service(&sshd, &state), service(&sshd, &state));
+    let (left, right) = tokio::join!(canonical_loop(&one, &job), canonical_loop(&two, &job));
+    check_counting(&left.lines);
+    assert_eq!((&left.lines, left.status()), (&right.lines, right.status()));
+    one.shutdown().await;
+    two.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_supervisor_that_is_killed_and_a_spool_that_is_removed_are_lost_and_never_exited() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, &sshd.path("state"));
+    let killed = service.spawn(durable("echo begun; sleep 3")).await.unwrap().job_id;
+    let removed = service.spawn(durable("echo begun; sleep 3")).await.unwrap().job_id;
+    for job in [&killed, &removed] {
+        service.tail(TailRequest::new(job, 0, 10_000)).await.unwrap();
+    }
+    let spool = "${XDG_STATE_HOME:-$HOME/.local/state}/sshjobs/spool/$(cat /proc/sys/kernel/hostname)";
+    support::run(
+        &service,
+        &format!("read -r p _ <{spool}/{killed}/sup; kill -9 $p; rm -rf {spool}/{removed}"),
+    )
+    .await
+    .unwrap();
+    for (job, reason) in [(&killed, "supervisor_died"), (&removed, "spool_gone")] {
+        let story = canonical_loop(&service, job).await;
+        let standing = story.last.as_ref().unwrap().standing.clone();
+        assert_eq!((standing.state, standing.reason.as_deref()), (JobState::Lost, Some(reason)));
+        assert_eq!(story.lines, ["begun"]);
+    }
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_durable_job_on_a_terminal_runs_under_script() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, &sshd.path("state"));
+    let mut request = durable("stty size; test -t 0 && test -t 1 && echo terminal; exit 4");
+    (request.pty, request.cols, request.rows) = (true, Some(100), Some(30));
+    match service.spawn(request).await {
+        Ok(reply) => {
+            let story = canonical_loop(&service, &reply.job_id).await;
+            assert_eq!(
+                (story.lines.clone(), story.status()),
+                (vec!["30 100".into(), "terminal".into()], Some(4))
+            );
+        }
+        Err(error) => assert_eq!((error.code, error.message.contains("script")), (Code::Unsupported, true)),
+    }
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_process_that_ends_leaves_its_durable_jobs_to_the_next() {
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    let first = service(&sshd, &state);
+    let job = first.spawn(durable("sleep 1; echo late")).await.unwrap().job_id;
+    first.shutdown().await;
+    drop(first);
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let second = service(&sshd, &state);
+    let story = support::follow(&second, &job, StreamArg::Stdout, 5000).await;
+    assert_eq!((story.lines.clone(), story.status()), (vec!["late".to_owned()], Some(0)));
+    second.shutdown().await;
+}
