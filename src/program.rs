@@ -61,6 +61,7 @@ fn load(cli: &Cli) -> Result<Config, Error> {
         )
     })?;
     config.ssh_config = cli.ssh_config.clone().or(config.ssh_config);
+    config.state_dir = cli.state_dir.clone().or(config.state_dir);
     Ok(config)
 }
 
@@ -84,6 +85,18 @@ fn run(cli: Cli, config: Config) -> Exit {
                 let config = with_options(config, Some(&args.host), &args.ssh);
                 cli::run(&for_a_person(config), args).await
             }
+            Verb::Spawn(args) => {
+                let config = with_options(config, Some(&args.host), &args.ssh);
+                cli::spawn(&for_a_person(config), args).await
+            }
+            Verb::Tail(args) => cli::tail(&for_a_moment(config), args).await,
+            Verb::Read(args) => cli::read(&for_a_moment(config), args).await,
+            Verb::Search(args) => cli::search(&for_a_moment(config), args).await,
+            Verb::Write(args) => cli::write(&for_a_moment(config), args).await,
+            Verb::Signal(args) => cli::signal(&for_a_moment(config), args).await,
+            Verb::Wait(args) => cli::wait(&for_a_moment(config), args).await,
+            Verb::Jobs(args) => cli::jobs(&for_a_moment(config), args).await,
+            Verb::Forget(args) => cli::forget(&for_a_moment(config), args).await,
             Verb::Trust(args) => {
                 let config = with_options(config, Some(&args.host), &args.ssh);
                 cli::trust(&for_a_person(config), args).await
@@ -110,8 +123,16 @@ fn with_options(mut config: Config, host: Option<&String>, options: &SshArgs) ->
     config
 }
 
+/// For a look at jobs that are there.
+fn for_a_moment(config: Config) -> Service {
+    Service::over(for_a_person(config))
+}
+
 /// A person may name any host, and is asked what a login needs: on the terminal, or where there is none as ssh does.
-fn for_a_person(config: Config) -> Jobs {
+///
+/// Durable jobs that nobody follows are left alone, but for those that are asked for: this process may be about to end.
+fn for_a_person(mut config: Config) -> Jobs {
+    config.limits.adopts_jobs = false;
     let at_the_terminal =
         cli::TerminalPrompter::new().map(|prompter| Arc::new(prompter) as Arc<dyn Prompter>);
     match at_the_terminal

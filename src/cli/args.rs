@@ -15,6 +15,9 @@ Examples:
   sshjobs demo                          see it work; nothing has to be set up
   sshjobs run web1 -- make test         run a command; its output and exit code become ours
   sshjobs trust web1                    show a new host's key, and accept it
+  sshjobs spawn web1 -- make test       start a job that goes on without us; prints its id
+  sshjobs jobs                          list jobs: yours, and those that agents of yours have started
+  sshjobs tail -f ID                    watch one
   sshjobs hosts                         list the hosts of ssh_config and of the configuration
   sshjobs serve                         serve MCP on stdin and stdout, for an agent
 
@@ -28,6 +31,9 @@ pub struct Cli {
     /// ssh_config file instead of the user's and the system's.
     #[arg(long, global = true, value_name = "FILE")]
     pub ssh_config: Option<PathBuf>,
+    /// Directory for records and output of jobs instead of $XDG_STATE_HOME/sshjobs (~/.local/state/sshjobs).
+    #[arg(long, global = true, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
     /// What to log to stderr.
     #[arg(long, global = true, value_name = "LEVEL", default_value = "warn", env = "SSHJOBS_LOG")]
     pub log: LogLevel,
@@ -83,6 +89,24 @@ pub enum Verb {
     Serve(ServeArgs),
     /// Run a command on a host; its output, stdin and exit code become ours.
     Run(RunArgs),
+    /// Start a job that goes on without us, and print its id.
+    Spawn(SpawnArgs),
+    /// Show a job's output, and follow it.
+    Tail(TailArgs),
+    /// Show a part of a job's output by its position.
+    Read(ReadArgs),
+    /// Look for a pattern in a job's output.
+    Search(SearchArgs),
+    /// Write to a job's stdin.
+    Write(WriteArgs),
+    /// Signal a job's process tree.
+    Signal(SignalArgs),
+    /// Wait for the end of jobs.
+    Wait(WaitArgs),
+    /// List jobs, of all sshjobs processes of this user.
+    Jobs(JobsArgs),
+    /// Remove jobs that have ended, with their output.
+    Forget(ForgetArgs),
     /// List the hosts that jobs can run on, or try one.
     Hosts(HostsArgs),
     /// Show a host's key and, if you say that it is the right one, write it into known_hosts.
@@ -156,6 +180,9 @@ pub struct RunArgs {
     /// Run it on a terminal there if stdin is one here: keys go through, Ctrl-C too, and the size follows. Enter ~ . ends it.
     #[arg(long, short = 't', conflicts_with = "no_stdin")]
     pub tty: bool,
+    /// Let it go on when we end: after a closed laptop `sshjobs tail -f ID` picks it up.
+    #[arg(long)]
+    pub durable: bool,
     /// Put the time (UTC) before each line.
     #[arg(long)]
     pub timestamps: bool,
@@ -265,4 +292,270 @@ pub struct HostsArgs {
     /// Options as in ssh.
     #[command(flatten)]
     pub ssh: SshArgs,
+}
+
+/// Arguments of `spawn`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The job is durable: it goes on on its host under a supervisor of its own, whatever becomes of the connection and of this machine.
+The host needs a POSIX shell and a writable home, and nothing installed.
+
+Exit codes: 0 it runs; 2 the command line can't be taken; 255 it could not be started. With --attached, as `run`.
+
+Examples:
+  sshjobs spawn web1 -- make test
+  id=$(sshjobs spawn web1 --key nightly-42 -- ./backup) && sshjobs wait $id
+  sshjobs spawn web1 --label deploy --timeout 2h -- ./deploy.sh")]
+pub struct SpawnArgs {
+    /// Host name or alias, as with ssh; USER@HOST too.
+    pub host: String,
+    /// Command; its words are joined with spaces and run by the remote shell, as with ssh.
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+    /// Not durable: the job ends with its connection, and with this program, which stays until then.
+    #[arg(long)]
+    pub attached: bool,
+    /// Directory to run it in; relative to the home directory.
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<String>,
+    /// Set a variable: NAME passes that of this environment on. On the host its value appears in no process list.
+    #[arg(long, short, value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
+    /// End the whole remote process tree after this time: 90, 1.5, 90s, 1m30s.
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
+    pub timeout: Option<Duration>,
+    /// Leave its stdin open, for `sshjobs write`. Without it the command reads nothing.
+    #[arg(long)]
+    pub stdin: bool,
+    /// Run it on a terminal there. All output is then stdout.
+    #[arg(long)]
+    pub pty: bool,
+    /// A word to find it by in `sshjobs jobs`.
+    #[arg(long, value_name = "WORD")]
+    pub label: Option<String>,
+    /// Idempotency key: a second spawn with the same key is the first one's job.
+    #[arg(long, value_name = "KEY")]
+    pub key: Option<String>,
+    /// Write a line of JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Options as in ssh.
+    #[command(flatten)]
+    pub ssh: SshArgs,
+}
+
+/// Arguments of `tail`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Lines of stderr are red on a terminal. Lines that are gone are counted on stderr.
+
+Examples:
+  sshjobs tail web1-7f3k9q2m                     the last ten lines
+  sshjobs tail -f web1-7f3k9q2m                  and those to come, to the end of the job
+  sshjobs tail --since 1200 web1-7f3k9q2m        those behind line 1200
+  sshjobs tail -f --until 'listening on' ID      up to a line that matches
+  sshjobs tail --since 0 --json ID | jq .text    all of them, one object a line")]
+pub struct TailArgs {
+    /// The job, as `spawn` and `jobs` name it.
+    pub job: String,
+    /// Go on to the end of the job.
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Begin behind this line; 0 is the beginning.
+    #[arg(long, value_name = "LINE", conflicts_with = "lines")]
+    pub since: Option<u64>,
+    /// Begin with the last so many lines.
+    #[arg(long, short = 'n', value_name = "LINES", default_value_t = 10)]
+    pub lines: u32,
+    /// End with the first line that matches this regex; with -f wait for it.
+    #[arg(long, value_name = "REGEX")]
+    pub until: Option<String>,
+    /// Show only this stream.
+    #[arg(long, value_name = "STREAM", default_value = "both")]
+    pub stream: StreamChoice,
+    /// Put the time (UTC) before each line.
+    #[arg(long)]
+    pub timestamps: bool,
+    /// Write a line of JSON for each line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `read`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sshjobs read ID --offset -20                        the last 20 lines
+  sshjobs read ID --unit bytes --offset 0 --length 512 --stream stdout")]
+pub struct ReadArgs {
+    /// The job.
+    pub job: String,
+    /// What offset and length count.
+    #[arg(long, value_enum, default_value = "lines")]
+    pub unit: UnitChoice,
+    /// How much to skip; negative counts from the end.
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    pub offset: i64,
+    /// How much to show. Default 1000 lines, or 8000 characters or bytes.
+    #[arg(long)]
+    pub length: Option<i64>,
+    /// Show only this stream.
+    #[arg(long, value_name = "STREAM", default_value = "both")]
+    pub stream: StreamChoice,
+    /// Write a line of JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What positions count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum UnitChoice {
+    /// Finished lines.
+    Lines,
+    /// Characters.
+    Chars,
+    /// Bytes as they came.
+    Bytes,
+}
+
+/// Arguments of `search`.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 something matches; 1 nothing does; 2 and 255 as elsewhere.
+
+Examples:
+  sshjobs search ID 'error|failed'
+  sshjobs search ID -C 5 panic")]
+pub struct SearchArgs {
+    /// The job.
+    pub job: String,
+    /// Regular expression; (?i) ignores case.
+    pub pattern: String,
+    /// Lines to show around each match.
+    #[arg(long, short = 'C', value_name = "LINES", default_value_t = 0)]
+    pub context: u32,
+    /// Most matches to show.
+    #[arg(long, short = 'm', value_name = "MATCHES", default_value_t = 1000)]
+    pub max_matches: u32,
+    /// Look only at this stream.
+    #[arg(long, value_name = "STREAM", default_value = "both")]
+    pub stream: StreamChoice,
+    /// Write a line of JSON for each match.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `write`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sshjobs write ID yes                    the text and a newline
+  sshjobs write ID --close < input        all of our stdin, then its end")]
+pub struct WriteArgs {
+    /// The job.
+    pub job: String,
+    /// Text to write, and a newline behind it. Without it, our stdin is written.
+    pub text: Option<String>,
+    /// Write no newline behind the text.
+    #[arg(long)]
+    pub no_newline: bool,
+    /// Then end its stdin.
+    #[arg(long)]
+    pub close: bool,
+    /// Time for which the command may take to read it.
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
+    pub patience: Duration,
+    /// Write a line of JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `signal`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The signal goes to every process of the job, over a connection of its own, and what came of it is verified on the host.
+
+Examples:
+  sshjobs signal ID                   TERM
+  sshjobs signal ID INT
+  sshjobs signal ID --grace 5s        TERM, and KILL to what still lives after five seconds")]
+pub struct SignalArgs {
+    /// The job.
+    pub job: String,
+    /// Name or number.
+    #[arg(default_value = "TERM")]
+    pub signal: String,
+    /// What still lives after this time gets KILL.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub grace: Option<Duration>,
+    /// Write a line of JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `wait`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: of one job, its own as `run` has it. Of several, 0 when all have exited with 0, else the first other one.
+124 when --timeout is over first; the jobs go on.
+
+Example:
+  sshjobs wait $(sshjobs spawn web1 -- make test) && echo passed")]
+pub struct WaitArgs {
+    /// The jobs.
+    #[arg(required = true)]
+    pub jobs: Vec<String>,
+    /// Wait for the end of any, not of all.
+    #[arg(long)]
+    pub any: bool,
+    /// Wait for so long at most.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub timeout: Option<Duration>,
+    /// Write a line of JSON for each job.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `jobs`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sshjobs jobs --state running
+  sshjobs jobs --host web1 --json | jq -r .job_id")]
+pub struct JobsArgs {
+    /// On this host.
+    #[arg(long)]
+    pub host: Option<String>,
+    /// With this label.
+    #[arg(long)]
+    pub label: Option<String>,
+    /// In this state: starting, running, exited, signaled, lost, closed, refused, timed_out.
+    #[arg(long)]
+    pub state: Option<String>,
+    /// The newest so many.
+    #[arg(long, short = 'n', default_value_t = 30)]
+    pub limit: u32,
+    /// Write a line of JSON for each job.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `forget`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sshjobs forget ID
+  sshjobs jobs --state exited -n 1000 --json | jq -r .job_id | xargs sshjobs forget")]
+pub struct ForgetArgs {
+    /// The jobs.
+    #[arg(required = true)]
+    pub jobs: Vec<String>,
+    /// Kill what still runs first.
+    #[arg(long)]
+    pub force: bool,
+    /// Give up only the output.
+    #[arg(long)]
+    pub output: bool,
+    /// Write a line of JSON for each job.
+    #[arg(long)]
+    pub json: bool,
 }

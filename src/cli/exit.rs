@@ -11,7 +11,7 @@ pub struct Exit(u8);
 impl Exit {
     /// All went well.
     pub const SUCCESS: Self = Self(0);
-    /// A person was asked, and said no.
+    /// A person was asked, and said no; or nothing was found.
     pub(super) const DECLINED: Self = Self(1);
     /// The command line or the configuration can't be taken.
     pub const USAGE: Self = Self(2);
@@ -33,8 +33,8 @@ impl Exit {
         match outcome {
             Outcome::TimedOut(_) => Self::TIMED_OUT,
             Outcome::Ended(ended) => match ended {
-                jobs::Exit::Status(status) => Self(u8::try_from(*status).unwrap_or(Self::CONNECTION.0)),
-                jobs::Exit::Signal(signal) => Self::signaled(signal_number(signal)),
+                jobs::Exit::Status(status) => Self::of_status(*status),
+                jobs::Exit::Signal(signal) => Self::of_signal(signal),
             },
             Outcome::Lost(..) | Outcome::Closed | Outcome::Refused | Outcome::NotStarted(_) => {
                 Self::CONNECTION
@@ -42,9 +42,20 @@ impl Exit {
         }
     }
 
+    /// A status that a command exited with.
+    pub(super) fn of_status(status: u32) -> Self {
+        Self(u8::try_from(status).unwrap_or(Self::CONNECTION.0))
+    }
+
+    /// A signal that ended it.
+    pub(super) fn of_signal(signal: &str) -> Self {
+        Self::signaled(signal_number(signal))
+    }
+
     /// What an error that kept us from the command's end means for our own.
     pub fn of_error(error: &Error) -> Self {
-        if error.code == Code::InvalidArgument { Self::USAGE } else { Self::CONNECTION }
+        let is_usage = matches!(error.code, Code::InvalidArgument | Code::UnknownJob | Code::ExpiredJob);
+        if is_usage { Self::USAGE } else { Self::CONNECTION }
     }
 
     /// The number for the operating system.

@@ -1,26 +1,35 @@
 //! Floor 6: the face for people and CI, and the only home of clap.
 //!
-//! [`Cli`] is the command line; [`run()`], [`demo()`], [`hosts()`] and [`trust()`] are its verbs. Results go to stdout, everything else to
-//! stderr, and remote bytes reach a terminal only through a filter. `serve` is the other face's business.
+//! [`Cli`] is the command line, and each verb a function. Results go to stdout, everything else to stderr, and remote bytes reach a terminal only through a filter. `serve` is the other face's business.
 
 mod args;
 mod demo;
 mod exit;
 mod hosts;
+mod job_verbs;
+mod jobs;
 mod keyboard;
 mod run;
 mod screen;
 mod signals;
+mod spawn;
 mod stdin;
+mod tail;
 mod trust;
 mod tty_prompter;
 
 pub use args::{
-    Cli, DemoArgs, HostsArgs, LogLevel, RunArgs, ServeArgs, SshArgs, StreamChoice, TrustArgs, Verb, parse,
+    Cli, DemoArgs, ForgetArgs, HostsArgs, JobsArgs, LogLevel, ReadArgs, RunArgs, SearchArgs, ServeArgs,
+    SignalArgs, SpawnArgs, SshArgs, StreamChoice, TailArgs, TrustArgs, UnitChoice, Verb, WaitArgs, WriteArgs,
+    parse,
 };
 pub use demo::demo;
 pub use exit::{Exit, note, report};
 pub use hosts::hosts;
+pub use job_verbs::{forget, read, search, signal, wait, write};
+pub use jobs::jobs;
 pub use run::run;
+pub use spawn::spawn;
+pub use tail::tail;
 pub use trust::trust;
 pub use tty_prompter::TerminalPrompter;

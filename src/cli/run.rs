@@ -83,6 +83,9 @@ async fn attempt(
         number = signals.next() => return Ok(Exit::signaled(number).into()),
     };
     let job = started.insert(follow.job().clone()).clone();
+    if job.is_durable() {
+        note(&format!("job {id} goes on without us: `sshjobs tail -f {id}` picks it up", id = job.id()));
+    }
     let mut session = Session { follow, screen, dropped: 0, limit, trouble: None };
     let exit = if tty {
         on_our_terminal(&job, &mut session, signals).await
@@ -177,6 +180,7 @@ fn command(jobs: &Jobs, args: RunArgs) -> Result<Command, Error> {
     if let Some(limit) = args.timeout {
         command = command.timeout(limit);
     }
+    command = command.durable(args.durable);
     if args.pty || args.tty {
         command = command.terminal(remote_terminal()?);
     }
@@ -184,7 +188,7 @@ fn command(jobs: &Jobs, args: RunArgs) -> Result<Command, Error> {
 }
 
 /// `NAME=VALUE`, or the name of a variable of our own.
-fn name_and_value(variable: String) -> Result<(String, SecretString), Error> {
+pub(super) fn name_and_value(variable: String) -> Result<(String, SecretString), Error> {
     if let Some((name, value)) = variable.split_once('=') {
         return Ok((name.to_owned(), value.into()));
     }
@@ -196,7 +200,7 @@ fn name_and_value(variable: String) -> Result<(String, SecretString), Error> {
 }
 
 /// A terminal like ours; what we don't know is not said.
-fn remote_terminal() -> Result<Terminal, Error> {
+pub(super) fn remote_terminal() -> Result<Terminal, Error> {
     let term = std::env::var("TERM").ok().filter(|term| !term.is_empty());
     let (cols, rows) = keyboard::size().unwrap_or((80, 24));
     let terminal =

@@ -113,17 +113,25 @@ fn leave_recording(shared: &Arc<Shared>, job: &Arc<Job>, far_end: DurableFarEnd,
     // Nothing is announced in its output.
     let recorder = Recorder::new(Announcements::new(&job.mark, 0), Duration::ZERO);
     let recording = Recording::new(far_end, Arc::clone(job), recorder);
-    let is_open = matches!(job.spec.stdin, StdinPlan::Open);
+    let stdin = stdin(shared, job, link.map(|_| 0));
+    shared.registry().start_durable(&job.id, Arc::clone(&stdin), link);
+    shared.leave(record_durable(Arc::clone(shared), recording));
+}
+
+/// The stdin of a durable job that another process follows.
+pub(super) fn stdin_on_host(shared: &Arc<Shared>, job: &Arc<Job>) -> Arc<Stdin> {
+    stdin(shared, job, None)
+}
+
+/// A durable job's stdin of which so much is written; of a job that was begun by another process the host has to tell.
+fn stdin(shared: &Arc<Shared>, job: &Arc<Job>, known: Option<u64>) -> Arc<Stdin> {
+    let is_closed = !matches!(job.spec.stdin, StdinPlan::Open);
     let controls = Arc::new(DurableControls {
         shared: Arc::downgrade(shared),
         job: Arc::clone(job),
-        // Of a job that was begun by another process the host has to tell.
-        position: Mutex::new(Position { known: link.map(|_| 0), in_flight: Vec::new() }),
+        position: Mutex::new(Position { known, in_flight: Vec::new() }),
     });
-    let stdin =
-        Arc::new(Stdin::durable(controls, Arc::clone(job), watch::Sender::new(0).subscribe(), !is_open));
-    shared.registry().start_durable(&job.id, Arc::clone(&stdin), link);
-    shared.leave(record_durable(Arc::clone(shared), recording));
+    Arc::new(Stdin::durable(controls, Arc::clone(job), watch::Sender::new(0).subscribe(), is_closed))
 }
 
 fn order(shared: &Shared, job: &Job) -> Order {
@@ -181,13 +189,19 @@ impl DurableControls {
                 at
             }
         };
-        let piece = &data[..data.len().min(PIECE)];
-        position.in_flight = piece.to_vec();
-        let job = self.job.id.as_str();
-        let after = self.ask_until_done(|| spool::write(job, at, piece.len()), piece).await?;
-        position.in_flight.clear();
-        position.known = Some(after);
-        Ok(usize::try_from(after.saturating_sub(at)).unwrap_or(0).min(piece.len()))
+        let (piece, job) = (&data[..data.len().min(PIECE)], self.job.id.as_str());
+        let mut at = at;
+        loop {
+            position.in_flight = piece.to_vec();
+            let after = self.ask_until_done(|| spool::write(job, at, piece.len()), piece).await?;
+            position.in_flight.clear();
+            position.known = Some(after);
+            if after == at + piece.len() as u64 {
+                return Ok(piece.len());
+            }
+            // Another process has written meanwhile.
+            at = after;
+        }
     }
 
     /// Asks again until there is an answer: while the host is out of reach, and while what was written before waits to be read.

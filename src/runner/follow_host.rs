@@ -79,6 +79,9 @@ async fn follow(shared: &Shared, host: &HostRef, follower: &Follower) -> Result<
     let name = format!("f{:016x}", rand::random::<u64>());
     let from = follower.begin(&name);
     let (mut reader, writer) = open(&lease, &name, &from).await.map_err(failed)?;
+    let (link, days) = (Arc::clone(lease.connection()), shared.limits.keep_stored_days);
+    // It is for later, and nobody waits for it.
+    shared.leave(async move { drop(run_on(&link, &spool::sweep(days), &[]).await) });
     let over = read(&mut reader, follower, &lease).await;
     // A connection that is lost needs no closing.
     writer.close().await.ok();

@@ -30,6 +30,7 @@ mod find;
 mod follow_host;
 mod followers;
 mod idempotency;
+mod leftovers;
 mod limits;
 mod lookup;
 mod meter;

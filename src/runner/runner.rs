@@ -4,19 +4,24 @@ use std::time::Duration;
 use rand::RngExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::adopt::adopt;
+use super::durable::stdin_on_host;
 use super::elsewhere::Elsewhere;
+use super::follow_host::ask;
 use super::followers::Followers;
+use super::leftovers::end_leftovers;
 use super::registry::Registry;
 use super::shared::Shared;
 use super::stdin::Stdin;
 use super::storing::Storing;
 use super::sweep::{connect_ahead, sweep};
 use super::{Limits, WriteError};
-use crate::hosts::{Hosts, run_short};
+use crate::hosts::{HostRef, Hosts, run_short};
 use crate::job::{AwaitsStdin, Job, Phase, awaits_stdin_script};
+use crate::spool;
 use crate::store::{Store, StoreError};
 
 /// Runs jobs. Dropping it without [`shutdown`](Self::shutdown) stops its tasks and leaves remote processes alone.
@@ -27,6 +32,8 @@ pub struct Runner {
 
 /// Time limit for a host to say whether a job reads its stdin.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time limit for the removal of a durable job's files from its host.
+const SPOOL_REMOVAL: Duration = Duration::from_secs(10);
 /// Most hosts that wait for a connection to be made ahead.
 const HEAVY_HOSTS: usize = 16;
 
@@ -58,6 +65,7 @@ impl Runner {
         shared.leave(sweep(Arc::clone(&shared)));
         shared.leave(connect_ahead(Arc::clone(&shared), heavy));
         shared.leave(adopt(Arc::clone(&shared)));
+        shared.leave(end_leftovers(Arc::clone(&shared)));
         Self { shared, tasks }
     }
 
@@ -97,7 +105,9 @@ impl Runner {
     fn stdin(&self, job: &Job) -> Result<Arc<Stdin>, WriteError> {
         let is_over = job.is_over();
         if let (false, Some(owner)) = (is_over, self.owner(job)) {
-            return Err(WriteError::NotOwner(owner));
+            // The host itself takes what is for a durable job.
+            let job = self.shared.elsewhere.get(&job.id).filter(|job| job.spec.durable);
+            return job.map(|job| stdin_on_host(&self.shared, &job)).ok_or(WriteError::NotOwner(owner));
         }
         let stdin = self.shared.registry().stdin(&job.id).filter(|_| !is_over);
         stdin.ok_or(if is_over { WriteError::JobEnded } else { WriteError::Starting })
@@ -123,6 +133,13 @@ impl Runner {
     pub async fn forget(&self, job: &Job) {
         self.shared.registry().bury(&job.id);
         self.shared.elsewhere.forget(&job.id);
+        if job.spec.durable {
+            let (host, command) = (HostRef::of(job), spool::forget(&[job.id.as_str()]));
+            let asking = ask(&self.shared, &host, &command, &[]);
+            if !matches!(timeout(SPOOL_REMOVAL, asking).await, Ok(Ok(_))) {
+                tracing::debug!(job = %job.id, "its files stay on the host until they are swept");
+            }
+        }
         if let Some(storing) = &self.shared.storing {
             storing.flush().await;
             let (store, id) = (Arc::clone(&storing.store), job.id.clone());

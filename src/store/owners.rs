@@ -77,7 +77,8 @@ impl Drop for Owners {
 
 /// What people recognize the process by.
 fn about(pid: u32) -> String {
-    let verb = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
-    let verb: String = verb.chars().filter(char::is_ascii_graphic).take(20).collect();
+    let is_verb =
+        |argument: &String| !argument.is_empty() && argument.chars().all(|c| c.is_ascii_lowercase());
+    let verb = std::env::args().skip(1).find(is_verb).unwrap_or_default();
     if verb.is_empty() { format!("process {pid}") } else { format!("process {pid} (sshjobs {verb})") }
 }

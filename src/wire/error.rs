@@ -31,7 +31,8 @@ impl Error {
     }
 
     /// A value that can't be what was given.
-    pub(super) fn invalid(message: impl Into<String>, hint: impl Into<Hint>) -> Self {
+    /// An argument that can't be.
+    pub fn invalid(message: impl Into<String>, hint: impl Into<Hint>) -> Self {
         Self::new(Code::InvalidArgument, message, hint)
     }
 

@@ -127,6 +127,11 @@ impl<C: Connect> Pool<C> {
             .for_each(|slot| look(&slot.connection));
     }
 
+    /// Whether no host has been asked for yet.
+    pub fn is_empty(&self) -> bool {
+        lock(&self.hosts).is_empty()
+    }
+
     /// Gives up what is dead or has been idle for too long, and returns the idle ones.
     pub fn expire(&self) -> Vec<Lease<C::Connection>> {
         let entries: Vec<_> = lock(&self.hosts).values().cloned().collect();

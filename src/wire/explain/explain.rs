@@ -21,10 +21,14 @@ impl From<jobs::Error> for Error {
             jobs::Error::TooSlow(error) => calls::too_slow(error),
             jobs::Error::Trust(error) => trust(&error),
             jobs::Error::UnknownJob(_) => {
-                Self::new(Code::UnknownJob, error.to_string(), "ssh_jobs lists the jobs there are")
+                let hint = Hint::from("ssh_jobs lists the jobs there are");
+                let hint = hint.or_for_a_person("`sshjobs jobs` lists the jobs there are");
+                Self::new(Code::UnknownJob, error.to_string(), hint)
             }
             jobs::Error::StillRunning(_) => {
-                let hint = "end it with ssh_signal first, or use force=true, which kills it";
+                let hint = Hint::from("end it with ssh_signal first, or use force=true, which kills it");
+                let hint = hint
+                    .or_for_a_person("end it with `sshjobs signal` first, or use --force, which kills it");
                 Self::new(Code::StillRunning, error.to_string(), hint)
             }
             jobs::Error::TooManyCursors(_) => {

@@ -1,0 +1,272 @@
+use std::io::{IsTerminal, Read};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::exit::print;
+use super::{
+    Exit, ForgetArgs, ReadArgs, SearchArgs, SignalArgs, StreamChoice, UnitChoice, WaitArgs, WriteArgs, note,
+    report,
+};
+use crate::jobs::printable;
+use crate::wire::{
+    Code, Error, ForgetRequest, ForgetWhat, JobEntry, JobState, MatchEntry, ReadRequest, RenderArg,
+    SearchRequest, Service, SignalRequest, StreamArg, UnitArg, WaitMode, WaitRequest, WriteRequest,
+};
+
+/// Length of one wait; another follows.
+const WAIT_MS: i64 = 50_000;
+const MOST_BYTES: i64 = 262_144;
+/// Bytes that one write takes at most.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Shows a part of a job's output.
+pub async fn read(service: &Service, args: ReadArgs) -> Exit {
+    finish(service, async {
+        let is_json = args.json;
+        let reply = service
+            .read(ReadRequest {
+                unit: args.unit.into(),
+                offset: args.offset,
+                length: args.length,
+                max_bytes: Some(MOST_BYTES),
+                stream: args.stream.into(),
+                render: RenderArg::Clean,
+                ..ReadRequest::new(args.job)
+            })
+            .await?;
+        if is_json {
+            return Ok(print(&json(&reply)));
+        }
+        let lines = reply.lines.as_ref().map(|lines| lines.join("\n"));
+        let text = lines.or(reply.content.clone()).unwrap_or_default();
+        let shown: Vec<String> = text.split('\n').map(printable).collect();
+        Ok(if text.is_empty() { Exit::SUCCESS } else { print(shown.join("\n").trim_end_matches('\n')) })
+    })
+    .await
+}
+
+/// Looks for a pattern.
+pub async fn search(service: &Service, args: SearchArgs) -> Exit {
+    finish(service, async {
+        let (mut since, mut left, mut is_first) = (0, i64::from(args.max_matches), true);
+        while left > 0 {
+            let reply = service
+                .search(SearchRequest {
+                    job_id: args.job.clone(),
+                    pattern: args.pattern.clone(),
+                    stream: args.stream.into(),
+                    since_line_no: since,
+                    context: Some(i64::from(args.context)),
+                    max_matches: Some(left.min(1000)),
+                    max_bytes: Some(MOST_BYTES),
+                })
+                .await?;
+            if reply.dropped_lines > 0 {
+                note(&format!("{} lines are gone, and were not looked at", reply.dropped_lines));
+            }
+            for found in &reply.matches {
+                let text = if args.json { json(found) } else { shown(found, args.context > 0 && !is_first) };
+                is_first = false;
+                match print(&text) {
+                    Exit::SUCCESS => {}
+                    exit => return Ok(exit),
+                }
+            }
+            left -= i64::try_from(reply.matches.len()).unwrap_or(left);
+            let next = i64::try_from(reply.last_line_no).unwrap_or(i64::MAX);
+            if !reply.has_more || next <= since {
+                break;
+            }
+            since = next;
+        }
+        Ok(if is_first { Exit::DECLINED } else { Exit::SUCCESS })
+    })
+    .await
+}
+
+/// A match as grep -n shows it.
+fn shown(found: &MatchEntry, is_apart: bool) -> String {
+    let first = found.line_no.saturating_sub(found.before.len() as u64);
+    let mut lines: Vec<String> = Vec::new();
+    if is_apart {
+        lines.push("--".to_owned());
+    }
+    lines.extend((first..).zip(&found.before).map(|(no, text)| format!("{no}-{}", printable(text))));
+    lines.push(format!("{}:{}", found.line_no, printable(&found.text)));
+    lines.extend(
+        (found.line_no + 1..).zip(&found.after).map(|(no, text)| format!("{no}-{}", printable(text))),
+    );
+    lines.join("\n")
+}
+
+/// Writes to a job's stdin.
+pub async fn write(service: &Service, args: WriteArgs) -> Exit {
+    finish(service, async {
+        if args.text.is_none() && std::io::stdin().is_terminal() && !args.close {
+            return Err(Error::invalid(
+                "there is nothing to write",
+                "give the text, or redirect stdin from it",
+            ));
+        }
+        let from_stdin = args.text.is_none() && !std::io::stdin().is_terminal();
+        let mut written = 0;
+        let job = service.library().job(&args.job).await?;
+        if let Some(text) = &args.text {
+            let end = if args.no_newline { "" } else { "\n" };
+            let data = format!("{text}{end}");
+            job.write(data.as_bytes(), args.patience).await?;
+            written = data.len();
+        }
+        if from_stdin {
+            written = write_stdin(&job, args.patience).await?;
+        }
+        let mut reply = None;
+        if args.close {
+            let request = WriteRequest { close_after: true, ..WriteRequest::new(&args.job) };
+            reply = Some(service.write(request).await?);
+        }
+        if !args.json {
+            return Ok(Exit::SUCCESS);
+        }
+        let closed = reply.is_some();
+        Ok(print(&serde_json::json!({"bytes_written": written, "stdin_closed": closed}).to_string()))
+    })
+    .await
+}
+
+async fn write_stdin(job: &crate::jobs::Job, patience: Duration) -> Result<usize, Error> {
+    let mut written = 0;
+    loop {
+        let reading = tokio::task::spawn_blocking(|| {
+            let mut data = Vec::new();
+            std::io::stdin().lock().take(WRITE_BYTES as u64).read_to_end(&mut data).map(|_| data)
+        });
+        let failed = |message: String| Error::new(Code::Io, message, "check where stdin comes from");
+        let data = reading.await.map_err(|error| failed(error.to_string()))?;
+        let data = data.map_err(|error| failed(format!("stdin can't be read: {error}")))?;
+        if data.is_empty() {
+            return Ok(written);
+        }
+        job.write(&data, patience).await?;
+        written += data.len();
+    }
+}
+
+/// Signals a job.
+pub async fn signal(service: &Service, args: SignalArgs) -> Exit {
+    finish(service, async {
+        let grace_ms = args.grace.map(|grace| i64::try_from(grace.as_millis()).unwrap_or(i64::MAX));
+        let request = SignalRequest { signal: Some(args.signal), grace_ms, ..SignalRequest::new(args.job) };
+        let reply = service.signal(request).await?;
+        if args.json {
+            return Ok(print(&json(&reply)));
+        }
+        match (&reply.unverified, reply.confirmed_dead) {
+            (Some(why), _) => note(why),
+            (None, true) => note("no process of the job is left"),
+            (None, false) => note("the signal was sent; the job still runs"),
+        }
+        Ok(Exit::SUCCESS)
+    })
+    .await
+}
+
+/// Waits for the end of jobs; the exit code is theirs.
+pub async fn wait(service: &Service, args: WaitArgs) -> Exit {
+    finish(service, async {
+        let deadline = args.timeout.map(|limit| Instant::now() + limit);
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let left_ms = left.map_or(WAIT_MS, |left| i64::try_from(left.as_millis()).unwrap_or(WAIT_MS));
+            let reply = service
+                .wait(WaitRequest {
+                    job_ids: args.jobs.clone(),
+                    mode: if args.any { WaitMode::Any } else { WaitMode::All },
+                    wait_ms: Some(left_ms.min(WAIT_MS)),
+                    last_lines: 0,
+                    last_lines_of: crate::wire::LastLinesOf::Failed,
+                })
+                .await?;
+            let is_late = left.is_some_and(|left| left.is_zero());
+            if reply.timed_out && !is_late {
+                continue;
+            }
+            if args.json {
+                let lines: Vec<String> = reply.jobs.iter().map(json).collect();
+                print(&lines.join("\n"));
+            }
+            if reply.timed_out {
+                note("the time is over; the jobs go on");
+                return Ok(Exit::TIMED_OUT);
+            }
+            let ended = reply.jobs.iter().filter(|entry| entry.standing.state.is_final());
+            let mut exits = ended.map(exit_of).filter(|exit| *exit != Exit::SUCCESS);
+            return Ok(exits.next().unwrap_or(Exit::SUCCESS));
+        }
+    })
+    .await
+}
+
+fn exit_of(entry: &JobEntry) -> Exit {
+    match (entry.standing.state, entry.standing.exit_status, &entry.standing.exit_signal) {
+        (JobState::TimedOut, ..) => Exit::TIMED_OUT,
+        (JobState::Exited, Some(status), _) => Exit::of_status(status),
+        (JobState::Signaled, _, Some(signal)) => Exit::of_signal(signal),
+        _ => Exit::CONNECTION,
+    }
+}
+
+/// Removes jobs.
+pub async fn forget(service: &Service, args: ForgetArgs) -> Exit {
+    finish(service, async {
+        let mut exit = Exit::SUCCESS;
+        for job in &args.jobs {
+            let what = if args.output { ForgetWhat::Output } else { ForgetWhat::Job };
+            match service.forget(ForgetRequest { what, force: args.force, ..ForgetRequest::new(job) }).await {
+                Ok(reply) if args.json => exit = print(&json(&reply)),
+                Ok(_) => {}
+                Err(error) => {
+                    report(&error);
+                    exit = Exit::of_error(&error);
+                }
+            }
+        }
+        Ok(exit)
+    })
+    .await
+}
+
+async fn finish(service: &Service, verb: impl Future<Output = Result<Exit, Error>>) -> Exit {
+    let exit = verb.await.unwrap_or_else(|error| {
+        report(&error);
+        Exit::of_error(&error)
+    });
+    service.shutdown().await;
+    exit
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("a reply is plain data")
+}
+
+impl From<StreamChoice> for StreamArg {
+    fn from(choice: StreamChoice) -> Self {
+        match choice {
+            StreamChoice::Both => Self::Both,
+            StreamChoice::Stdout => Self::Stdout,
+            StreamChoice::Stderr => Self::Stderr,
+        }
+    }
+}
+
+impl From<UnitChoice> for UnitArg {
+    fn from(choice: UnitChoice) -> Self {
+        match choice {
+            UnitChoice::Lines => Self::Lines,
+            UnitChoice::Chars => Self::Chars,
+            UnitChoice::Bytes => Self::Bytes,
+        }
+    }
+}

@@ -1,0 +1,109 @@
+use std::io;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::exit::{colours, print};
+use super::{Exit, JobsArgs, report};
+use crate::jobs::printable;
+use crate::wire::{Error, JobEntry, JobState, JobsReply, JobsRequest, Service};
+
+/// Lists jobs.
+pub async fn jobs(service: &Service, args: JobsArgs) -> Exit {
+    let listed = list(service, &args).await;
+    let exit = match listed {
+        Ok(reply) if args.json => {
+            let line = |entry: &JobEntry| serde_json::to_string(entry).expect("a job's entry is plain data");
+            let lines: Vec<String> = reply.jobs.iter().map(line).collect();
+            if lines.is_empty() { Exit::SUCCESS } else { print(&lines.join("\n")) }
+        }
+        Ok(reply) => print(table(&reply).trim_end()),
+        Err(error) => {
+            report(&error);
+            Exit::of_error(&error)
+        }
+    };
+    service.shutdown().await;
+    exit
+}
+
+async fn list(service: &Service, args: &JobsArgs) -> Result<JobsReply, Error> {
+    let state = match &args.state {
+        None => None,
+        Some(name) => {
+            let known = serde_json::from_value::<JobState>(name.as_str().into());
+            Some(known.map_err(|_| {
+                let hint = "use starting, running, exited, signaled, lost, closed, refused or timed_out";
+                Error::invalid(format!("{name:?} is not a state"), hint)
+            })?)
+        }
+    };
+    let limit = Some(i64::from(args.limit));
+    service.jobs(&JobsRequest { host: args.host.clone(), label: args.label.clone(), state, limit }).await
+}
+
+const HEAD: [&str; 7] = ["JOB", "HOST", "STATE", "AGE", "LINES", "PROCESS", "COMMAND"];
+/// Characters of a command that are shown.
+const SHOWN: usize = 60;
+
+fn table(reply: &JobsReply) -> String {
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    rows.extend(reply.jobs.iter().map(row));
+    let widths: Vec<usize> = (0..HEAD.len())
+        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
+        .collect();
+    let is_coloured = colours(&io::stdout());
+    let mut text = String::new();
+    for (index, row) in rows.iter().enumerate() {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let line = cells.collect::<Vec<_>>().join("  ");
+        let entry = index.checked_sub(1).and_then(|index| reply.jobs.get(index));
+        let colour = entry.filter(|_| is_coloured).map_or("", colour);
+        let plain = if colour.is_empty() { "" } else { "\x1b[0m" };
+        text.push_str(&format!("{colour}{}{plain}\n", line.trim_end()));
+    }
+    let more = reply.total.saturating_sub(reply.jobs.len());
+    if more > 0 {
+        text.push_str(&format!("and {more} more (-n, --host, --label, --state)\n"));
+    }
+    text
+}
+
+fn row(entry: &JobEntry) -> [String; 7] {
+    let one_line = entry.command.replace('\n', " ");
+    let shown: String = one_line.chars().take(SHOWN).collect();
+    let process = match &entry.owner {
+        Some(owner) if owner.is_empty() => "nobody".to_owned(),
+        Some(owner) => owner.clone(),
+        None if entry.has_leftovers => "left on host".to_owned(),
+        None => "-".to_owned(),
+    };
+    let label = entry.label.as_ref().map(|label| format!("[{label}] ")).unwrap_or_default();
+    [
+        entry.job_id.clone(),
+        printable(&entry.host),
+        entry.standing.to_string(),
+        age(entry.started_at),
+        entry.total_lines.to_string(),
+        process,
+        printable(&format!("{label}{shown}")),
+    ]
+}
+
+fn colour(entry: &JobEntry) -> &'static str {
+    match (entry.standing.state, entry.standing.exit_status) {
+        (JobState::Running | JobState::Starting, _) => "\x1b[32m",
+        (JobState::Exited, Some(0)) => "",
+        _ => "\x1b[31m",
+    }
+}
+
+/// How long ago, in its largest unit.
+fn age(started_at: u64) -> String {
+    let then = UNIX_EPOCH + Duration::from_millis(started_at);
+    let seconds = SystemTime::now().duration_since(then).unwrap_or_default().as_secs();
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m", seconds / 60),
+        3600..86_400 => format!("{}h", seconds / 3600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}

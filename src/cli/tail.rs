@@ -1,0 +1,91 @@
+use std::io;
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::exit::{colours, print};
+use super::{Exit, TailArgs, note, report};
+use crate::jobs::printable;
+use crate::wire::{Because, Error, Format, KeepArg, Record, Service, StreamName, TailReply, TailRequest};
+
+/// Length of one wait; another follows.
+const WAIT_MS: i64 = 50_000;
+const MOST_LINES: i64 = 10_000;
+const MOST_BYTES: i64 = 262_144;
+
+/// Shows a job's lines, and follows them if that is wanted.
+pub async fn tail(service: &Service, args: TailArgs) -> Exit {
+    let exit = show(service, &args).await.unwrap_or_else(|error| {
+        report(&error);
+        Exit::of_error(&error)
+    });
+    service.shutdown().await;
+    exit
+}
+
+async fn show(service: &Service, args: &TailArgs) -> Result<Exit, Error> {
+    let mut request = TailRequest {
+        max_lines: Some(MOST_LINES),
+        max_bytes: Some(MOST_BYTES),
+        format: Format::Records,
+        stream: args.stream.into(),
+        until: args.until.clone(),
+        ..TailRequest::new(&args.job, args.since.unwrap_or(0), 0)
+    };
+    if args.since.is_none() && args.until.is_none() {
+        (request.keep, request.max_lines) = (KeepArg::Last, Some(i64::from(args.lines.max(1))));
+    }
+    let mut is_first = true;
+    loop {
+        let reply = service.tail(request.clone()).await?;
+        if !(is_first && args.lines == 0 && args.since.is_none()) {
+            match show_page(&reply, args) {
+                Exit::SUCCESS => {}
+                exit => return Ok(exit),
+            }
+        }
+        let is_over = !reply.still_running || reply.returned_because == Because::Matched;
+        if is_over || (!args.follow && !reply.has_more) {
+            say_end(&reply, args);
+            return Ok(Exit::SUCCESS);
+        }
+        is_first = false;
+        request.since_line_no = Some(i64::try_from(reply.last_line_no).unwrap_or(i64::MAX));
+        request.wait_ms = if args.follow { WAIT_MS } else { 0 };
+        (request.keep, request.max_lines) = (KeepArg::First, Some(MOST_LINES));
+    }
+}
+
+fn show_page(reply: &TailReply, args: &TailArgs) -> Exit {
+    if reply.dropped_lines > 0 {
+        note(&format!("{} lines are gone", reply.dropped_lines));
+    }
+    let records = reply.records.iter().flatten();
+    let lines: Vec<String> = records.map(|record| line(record, args)).collect();
+    if lines.is_empty() { Exit::SUCCESS } else { print(&lines.join("\n")) }
+}
+
+fn line(record: &Record, args: &TailArgs) -> String {
+    if args.json {
+        return serde_json::to_string(record).expect("a record is plain data");
+    }
+    let (red, plain) = match record.stream {
+        StreamName::Stderr if colours(&io::stdout()) => ("\x1b[31m", "\x1b[0m"),
+        StreamName::Stdout | StreamName::Stderr => ("", ""),
+    };
+    let time = humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(record.ts));
+    let stamp = if args.timestamps { format!("{time} ") } else { String::new() };
+    format!("{stamp}{red}{}{plain}", printable(&record.text))
+}
+
+/// What a person who watches wants to know at the end.
+fn say_end(reply: &TailReply, args: &TailArgs) {
+    if args.json {
+        return;
+    }
+    if let Some(partial) = &reply.partial {
+        let texts = [&partial.stdout, &partial.stderr].into_iter().flatten();
+        texts.for_each(|text| note(&format!("unfinished: {text}")));
+    }
+    if args.follow && !reply.still_running {
+        note(&format!("the job {}", reply.standing));
+    }
+}
