@@ -236,6 +236,11 @@ impl Job {
         Some(ProcessGroup { pgid, mark: self.mark.clone(), age })
     }
 
+    /// What finds the job's processes by their mark alone.
+    pub fn marked(&self) -> ProcessGroup {
+        ProcessGroup { pgid: 0, mark: self.mark.clone(), age: self.read_log(Log::age) }
+    }
+
     /// Reads the log.
     pub fn read_log<T>(&self, look: impl FnOnce(&Log) -> T) -> T {
         look(&self.log.borrow())

@@ -88,7 +88,8 @@ impl Job {
         };
         let place = (Place::At(offset, unit), query.selection);
         let mut reading = self.look_behind(place, enough, |ring| Reading::of(ring, &query)).await;
-        reading.total = total.max(reading.offset + reading.returned());
+        let returned = reading.returned();
+        reading.total = if returned > 0 { total.max(reading.offset + returned) } else { total };
         if let Some(coverage) = self.coverage() {
             let wanted = Stream::ALL.into_iter().filter(|&stream| query.selection.contains(stream));
             reading.available_from = self

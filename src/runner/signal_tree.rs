@@ -100,7 +100,8 @@ pub(super) async fn kill(
     reach: Reach,
     (signal, grace): (Signal, Option<Duration>),
 ) -> Result<SignalReport, SignalError> {
-    let group = job.process_group().ok_or(SignalError::JobEnded)?;
+    let by_mark = || (reach == Reach::Marked).then(|| job.marked());
+    let group = job.process_group().or_else(by_mark).ok_or(SignalError::JobEnded)?;
     let script = |shell| kill_script(std::slice::from_ref(&group), reach, (signal, grace), shell);
     let answer = run_on_machine(shared, job, script, grace.unwrap_or_default() + REPORT_TIMEOUT).await?;
     Ok(SignalReport::new(KillReport::parse(&answer)))

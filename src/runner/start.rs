@@ -55,7 +55,11 @@ impl Runner {
             },
             admission => admission,
         };
-        self.start((reserved, admission), deadline).await
+        let job = self.start((reserved, admission), deadline).await?;
+        if let Some(storing) = &self.shared.storing {
+            storing.touch(&job.id);
+        }
+        Ok(job)
     }
 
     /// The job that the key was used for before, by another process or in another life.

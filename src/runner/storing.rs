@@ -49,8 +49,10 @@ const ADMISSION: Duration = Duration::from_secs(5);
 enum Task {
     /// Take in a new job.
     Admit(Box<Record>, oneshot::Sender<Result<Option<Record>, StoreError>>),
-    /// A job has changed much: its record is not left for the next round.
+    /// A job has ended: its record is not left for the next round.
     Put,
+    /// The same for a job that runs now.
+    Touch(JobId),
     /// A job could not be started, and nobody knows of it.
     Discard(JobId),
     /// A job could not be started, and somebody knows of it.
@@ -158,6 +160,11 @@ impl Storing {
         lock(&self.kept).clear();
     }
 
+    /// A job runs now: its record says so soon.
+    pub(super) fn touch(&self, id: &JobId) {
+        self.tasks.send(Task::Touch(id.clone())).ok();
+    }
+
     /// Comes when the records say how the jobs stand now.
     pub(super) async fn flush(&self) {
         let (sender, flushed) = oneshot::channel();
@@ -204,14 +211,14 @@ impl Storing {
     }
 
     /// Brings records up to date, and lets go of the jobs that are over.
-    fn put_records(&self, is_round: bool) -> Result<(), StoreError> {
+    fn put_records(&self, is_due: impl Fn(&JobId) -> bool) -> Result<(), StoreError> {
         let kept: Vec<_> = lock(&self.kept).values().cloned().collect();
         let (mut records, mut over) = (Vec::new(), Vec::new());
         for kept in kept {
             let mut record = lock(&kept.record);
             let (status, before) = (kept.job.status(), record.clone());
             let is_over = status.ended_at.is_some();
-            if !is_over && !is_round {
+            if !is_over && !is_due(&kept.job.id) {
                 continue;
             }
             record.update(&status, kept.job.read_log(crate::job::Log::pgid));
@@ -235,18 +242,15 @@ impl Storing {
         match task {
             // Whoever asked may have gone.
             Task::Admit(record, sender) => drop(sender.send(self.store.admit(&record))),
-            Task::Put => self.try_put(false),
+            Task::Put => warn(self.put_records(|_| false)),
+            Task::Touch(id) => warn(self.put_records(|due| *due == id)),
             Task::Discard(id) => warn(self.store.remove(&id)),
             Task::Settle(record) => warn(self.store.put(std::slice::from_ref(&*record))),
             Task::Flush(sender) => {
-                self.try_put(true);
+                warn(self.put_records(|_| true));
                 sender.send(()).ok();
             }
         }
-    }
-
-    fn try_put(&self, is_round: bool) {
-        warn(self.put_records(is_round));
     }
 }
 
@@ -311,7 +315,7 @@ fn keep_records(storing: &Weak<Storing>, asked: &Receiver<Task>) {
             Err(RecvTimeoutError::Disconnected) => return,
         }
         if put.elapsed() >= ROUND {
-            storing.try_put(true);
+            warn(storing.put_records(|_| true));
             put = Instant::now();
         }
         if swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {

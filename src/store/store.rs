@@ -109,3 +109,6 @@ pub enum StoreError {
     #[error("the records can't be used: {0}")]
     Records(String),
 }
+
+#[cfg(test)]
+mod tests;

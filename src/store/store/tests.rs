@@ -1,0 +1,367 @@
+//! One suite for both stores: whatever happens to a log, its readers can't tell it from a plain list of lines.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tokio::time::Instant;
+
+use super::*;
+use crate::job::{
+    Caller, Change, Draft, Exit, Identity, Job, JobId, Keeper, Log, LogEvent, Matching, Outcome, Storage,
+    Wait,
+};
+use crate::output::{
+    Content, LineNo, PageQuery, ReadQuery, Render, Ring, RingLimits, SearchQuery, Selection, Stream, Unit,
+};
+use crate::store::{Memory, StateDir};
+
+/// Nobody is called: the test stores when it wants to.
+struct Idle;
+
+impl Keeper for Idle {
+    fn call(&self, _job: &JobId) {}
+
+    fn weigh(&self, _bytes: isize) -> bool {
+        false
+    }
+}
+
+const RING: RingLimits = RingLimits { lines: 20, bytes: 2048, line_bytes: 64 };
+const LOG: LogLimits = LogLimits { bytes: 64 << 20, line_bytes: 64 };
+
+/// A job whose output is stored, and what it should be.
+struct Kept {
+    store: Box<dyn Store>,
+    record: Record,
+    job: Arc<Job>,
+    writer: LogWriter,
+    /// A ring that loses nothing.
+    model: Ring,
+}
+
+fn record(job: &Job, key: Option<&str>, store: &dyn Store) -> Record {
+    Record { owner: store.own_name().to_owned(), ..Record::new(job, key, "fingerprint".to_owned()) }
+}
+
+fn new_job(command: &str) -> Job {
+    Job::new(Caller::local(), Draft::new("web1", command).try_into().unwrap(), RING)
+}
+
+impl Kept {
+    fn new(store: Box<dyn Store>) -> Self {
+        let job = Arc::new(new_job("make"));
+        let record = record(&job, None, &*store);
+        assert_eq!(store.admit(&record).unwrap(), None);
+        let log = store.log(&job.id);
+        let writer = store.write(&log, LOG, None).unwrap();
+        job.store_in(Storage::new(log, Some(Arc::new(Idle))));
+        let model = Ring::new(RingLimits { lines: usize::MAX, bytes: usize::MAX / 2, line_bytes: 64 });
+        Self { store, record, job, writer, model }
+    }
+
+    fn say(&mut self, stream: Stream, bytes: &[u8]) {
+        self.job.record(vec![Change::Append(stream, bytes.to_vec().into())], Instant::now());
+    }
+
+    /// Stores and shows what waits, `most` bytes at a time.
+    fn store(&mut self, most: usize) {
+        while let Some(batch) = self.job.take_batch(most, self.writer.wants_checkpoint()) {
+            self.writer.append(&batch).unwrap();
+            for (event, ..) in &batch.events {
+                if let LogEvent::Append(stream, bytes) = event {
+                    self.model.append(*stream, bytes, 0);
+                }
+            }
+            if let Some(newest) = self.job.show(&batch, true) {
+                self.writer.note_newest(newest);
+            }
+        }
+    }
+
+    /// Another process goes on where this one was killed: what was not stored was never shown.
+    fn restart(&mut self) {
+        let log = self.store.log(&self.job.id);
+        let end = log.open(RING).unwrap();
+        self.writer = self.store.write(&log, LOG, Some(&end)).unwrap();
+        let identity = Identity {
+            id: self.job.id.clone(),
+            mark: self.job.mark.clone(),
+            caller: self.job.caller.clone(),
+        };
+        let log_of_job = Log::resumed(end.ring, self.record.past());
+        let job = Job::begun(identity, self.record.spec().unwrap(), log_of_job);
+        job.store_in(Storage::new(log, Some(Arc::new(Idle))));
+        self.job = Arc::new(job);
+    }
+
+    fn expected(&self, selection: Selection) -> Vec<(u64, String)> {
+        let lines = self.model.lines_after(LineNo::START, selection);
+        lines.map(|line| (line.line_no.value(), line.render(Render::Raw).into_owned())).collect()
+    }
+
+    /// Reads all lines by cursor, in pages of so many.
+    async fn read(&self, selection: Selection, max_lines: usize) -> Vec<(u64, String)> {
+        let (mut lines, mut cursor) = (Vec::new(), LineNo::START);
+        loop {
+            let query = PageQuery { selection, max_lines, render: Render::Raw, ..PageQuery::after(cursor) };
+            let tail = self.job.tail(&query, &Wait::default()).await.unwrap();
+            assert_eq!(tail.page.dropped_lines, 0);
+            lines.extend(tail.page.lines.into_iter().map(|line| (line.line_no.value(), line.text)));
+            cursor = tail.page.last_line_no;
+            if !tail.page.has_more {
+                return lines;
+            }
+        }
+    }
+
+    async fn check(&self, offset: u64, max_lines: usize) {
+        for selection in [Selection::Both, Selection::Only(Stream::Stdout), Selection::Only(Stream::Stderr)] {
+            let expected = self.expected(selection);
+            assert_eq!(self.read(selection, max_lines).await, expected);
+            let query = ReadQuery {
+                unit: Unit::Lines,
+                offset: i64::try_from(offset).unwrap(),
+                length: 7,
+                max_bytes: 1 << 20,
+                selection,
+                render: Render::Raw,
+            };
+            let (reading, _) = self.job.read(&query).await;
+            let Content::Lines(lines) = reading.content else { panic!("lines were asked for") };
+            let lines: Vec<_> = lines.into_iter().map(|line| (line.line_no.value(), line.text)).collect();
+            let from = usize::try_from(offset).unwrap().min(expected.len());
+            assert_eq!(lines, expected[from..expected.len().min(from + 7)]);
+            assert_eq!(reading.total, expected.len() as u64);
+        }
+        for stream in Stream::ALL {
+            let query = ReadQuery {
+                unit: Unit::Bytes,
+                offset: i64::try_from(offset).unwrap(),
+                length: 100,
+                max_bytes: 1 << 20,
+                selection: Selection::Only(stream),
+                render: Render::Raw,
+            };
+            let (reading, _) = self.job.read(&query).await;
+            let (_, expected) = self.model.bytes_from(stream, offset, 100);
+            assert_eq!(reading.content, Content::Bytes(expected.into_owned()));
+        }
+        let query = SearchQuery {
+            cursor: LineNo::START,
+            selection: Selection::Both,
+            context: 0,
+            max_matches: usize::MAX,
+            max_bytes: usize::MAX,
+        };
+        let found = self.job.search(query, Matching::new([Some(regex::Regex::new("a").unwrap())])).await;
+        let found: Vec<_> = found.unwrap().matches.iter().map(|found| found.line.line_no.value()).collect();
+        // Lines are looked at in their clean view.
+        let lines = self.model.lines_after(LineNo::START, Selection::Both);
+        let expected = lines.filter(|line| line.render(Render::Clean).contains('a'));
+        assert_eq!(found, expected.map(|line| line.line_no.value()).collect::<Vec<_>>());
+        assert_eq!(self.job.status().dropped_lines, 0);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Say(Stream, Vec<u8>),
+    Store(usize),
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let stream = prop_oneof![Just(Stream::Stdout), Just(Stream::Stderr)];
+    let text = prop_oneof![
+        prop::collection::vec(prop_oneof![Just(b'a'), Just(b'b'), Just(b'\n'), Just(b'\r')], 0..200),
+        prop::collection::vec(Just(b'x'), 0..300),
+        Just("é\u{1b}[1mbold\u{1b}[0m\n".as_bytes().to_vec()),
+    ];
+    prop_oneof![
+        6 => (stream, text).prop_map(|(stream, text)| Step::Say(stream, text)),
+        3 => (1..500_usize).prop_map(Step::Store),
+        1 => Just(Step::Restart),
+    ]
+}
+
+async fn play(store: Box<dyn Store>, steps: Vec<Step>, (offset, max_lines): (u64, usize)) {
+    let mut kept = Kept::new(store);
+    for step in steps {
+        match step {
+            Step::Say(stream, bytes) => kept.say(stream, &bytes),
+            Step::Store(most) => kept.store(most),
+            Step::Restart => {
+                kept.restart();
+                kept.check(offset, max_lines).await;
+            }
+        }
+    }
+    kept.store(64);
+    kept.check(offset, max_lines).await;
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Invariants 2, 3, 4 and 9 over ring, store and restarts.
+    #[test]
+    fn a_stored_job_reads_as_a_plain_list_of_lines(
+        steps in prop::collection::vec(step(), 0..60),
+        offset in 0..400_u64,
+        max_lines in 1..30_usize,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            play(Box::new(Memory::default()), steps.clone(), (offset, max_lines)).await;
+            let directory = tempfile::tempdir().unwrap();
+            let store = StateDir::open(&directory.path().join("state")).unwrap();
+            play(Box::new(store), steps, (offset, max_lines)).await;
+        });
+    }
+}
+
+/// Two processes, and what keeps their store.
+type Pair = (Box<dyn Store>, Box<dyn Store>, Option<tempfile::TempDir>);
+
+fn pairs() -> Vec<Pair> {
+    let memory = Memory::default();
+    let other = memory.join();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
+    let (one, two) = (StateDir::open(&path).unwrap(), StateDir::open(&path).unwrap());
+    vec![(Box::new(memory), Box::new(other), None), (Box::new(one), Box::new(two), Some(directory))]
+}
+
+#[tokio::test]
+async fn a_key_is_one_jobs_in_all_processes() {
+    for (one, two, _directory) in pairs() {
+        let first = record(&new_job("make"), Some("k"), &*one);
+        assert_eq!(one.admit(&first).unwrap(), None);
+        let second = record(&new_job("make"), Some("k"), &*two);
+        assert_eq!(two.admit(&second).unwrap().map(|known| known.id), Some(first.id.clone()));
+        assert_eq!(two.get(&second.id).unwrap(), None);
+        one.remove(&first.id).unwrap();
+        assert_eq!(two.admit(&second).unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn an_orphan_is_claimed_once_and_only_when_its_process_has_ended() {
+    for (one, two, directory) in pairs() {
+        let job = record(&new_job("make"), None, &*one);
+        one.admit(&job).unwrap();
+        assert_eq!(two.orphans().unwrap(), []);
+        assert!(two.owner(&job.owner).is_some());
+        drop(one);
+        let orphans = two.orphans().unwrap();
+        assert_eq!(orphans.len(), 1);
+        assert!(two.claim(&orphans[0]).unwrap());
+        assert!(!two.claim(&orphans[0]).unwrap(), "it is not the ended one's any more");
+        assert_eq!(two.get(&job.id).unwrap().unwrap().owner, two.own_name());
+        drop(directory);
+    }
+}
+
+#[tokio::test]
+async fn a_record_of_a_job_that_was_claimed_is_not_overwritten_by_who_had_it() {
+    for (one, two, _directory) in pairs() {
+        let job = record(&new_job("make"), None, &*one);
+        one.admit(&job).unwrap();
+        assert!(two.claim(&job).unwrap());
+        one.put(&[Record { total_lines: 7, ..job.clone() }]).unwrap();
+        assert_eq!(two.get(&job.id).unwrap().unwrap().total_lines, 0);
+    }
+}
+
+#[tokio::test]
+async fn lists_are_filtered_counted_and_newest_first() {
+    for (store, _, _directory) in pairs() {
+        for (number, host) in ["a", "b", "a", "a"].into_iter().enumerate() {
+            let started_at = number as u64;
+            let record = record(&new_job("make"), None, &*store);
+            store.admit(&Record { host: host.to_owned(), started_at, ..record }).unwrap();
+        }
+        let filter = Filter { host: Some("a".into()), limit: 2, ..Filter::default() };
+        let (found, total) = store.list(&filter).unwrap();
+        assert_eq!(
+            (found.iter().map(|record| record.started_at).collect::<Vec<_>>(), total),
+            (vec![3, 2], 3)
+        );
+        let running = Filter { state: Some("running"), ..Filter::default() };
+        assert_eq!(store.list(&running).unwrap().1, 0);
+    }
+}
+
+#[tokio::test]
+async fn what_is_old_or_too_much_goes_and_the_oldest_output_first() {
+    for (store, _, _directory) in pairs() {
+        let ended = |ended_at, stored_bytes| {
+            let outcome = Some(Outcome::Ended(Exit::Status(0)));
+            let record = record(&new_job("make"), None, &*store);
+            Record { ended_at: Some(ended_at), outcome, stored_bytes, total_lines: 5, ..record }
+        };
+        let records = [ended(100, 10), ended(5000, 10), ended(6000, 10)];
+        for record in &records {
+            store.admit(record).unwrap();
+        }
+        store.sweep(&Bounds { bytes: 10, age: 2000 }, 6500).unwrap();
+        let bytes = |index: usize| {
+            store.get(&records[index].id).unwrap().map(|record| (record.stored_bytes, record.dropped_lines))
+        };
+        assert_eq!([bytes(0), bytes(1), bytes(2)], [None, Some((0, 5)), Some((10, 0))]);
+    }
+}
+
+#[test]
+fn a_state_directory_of_a_newer_sshjobs_is_refused_by_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
+    drop(StateDir::open(&path).unwrap());
+    let newer = rusqlite::Connection::open(path.join("jobs.db")).unwrap();
+    newer.pragma_update(None, "user_version", 99).unwrap();
+    let error = StateDir::open(&path).err().unwrap();
+    assert!(matches!(error, StoreError::Newer { found: 99, .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_torn_end_is_cut_off_wherever_it_is_torn() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state");
+    let mut kept = Kept::new(Box::new(StateDir::open(&path).unwrap()));
+    kept.say(Stream::Stdout, b"one\ntwo\nhalf");
+    kept.store(1 << 20);
+    let whole = std::fs::read(segment(&path)).unwrap();
+    kept.say(Stream::Stdout, b" done\n");
+    kept.store(1 << 20);
+    let longer = std::fs::read(segment(&path)).unwrap();
+    for cut in whole.len()..longer.len() {
+        std::fs::write(segment(&path), &longer[..cut]).unwrap();
+        let log = kept.store.log(&kept.job.id);
+        let end = log.open(RING).unwrap();
+        assert_eq!(end.ring.newest().value(), 2, "cut at {cut}");
+        assert_eq!(&*end.ring.partial(Stream::Stdout), b"half");
+    }
+    let waits = Wait { patience: Duration::ZERO, ..Wait::default() };
+    kept.model = Ring::new(RingLimits { lines: 100, ..RING });
+    kept.model.append(Stream::Stdout, b"one\ntwo\nhalf again\n", 0);
+    kept.restart();
+    kept.job.record(vec![Change::Append(Stream::Stdout, " again\n".into())], Instant::now());
+    let batch = kept.job.take_batch(1 << 20, kept.writer.wants_checkpoint()).unwrap();
+    kept.writer.append(&batch).unwrap();
+    kept.job.show(&batch, true);
+    let tail = kept.job.tail(&PageQuery::after(LineNo::START), &waits).await.unwrap();
+    assert_eq!(
+        tail.page.lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>(),
+        ["one", "two", "half again"]
+    );
+}
+
+/// The only segment there is.
+fn segment(state: &std::path::Path) -> std::path::PathBuf {
+    let folders = std::fs::read_dir(state.join("output")).unwrap();
+    let files = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());
+    let mut logs =
+        files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "log"));
+    logs.next().unwrap()
+}

@@ -1,0 +1,165 @@
+//! Many processes, one state: servers that are killed, links that are cut, and a shell beside them.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::process::{Command, Output, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use support::{HOST, McpClient, Sshd, eventually};
+
+/// The program beside the servers that `McpClient` starts: with the same state.
+fn sshjobs(sshd: &Sshd, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sshjobs"))
+        .arg("--ssh-config")
+        .arg(sshd.ssh_config())
+        .args(arguments)
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .env("XDG_STATE_HOME", sshd.path("state"))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn told(output: &Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn lines(reply: &Value) -> Vec<String> {
+    reply["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
+}
+
+const JOBS: usize = 4;
+const LINES: usize = 3000;
+
+#[tokio::test]
+async fn killed_servers_and_cut_links_lose_double_and_renumber_nothing() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let command = format!(
+        "i=0; while [ $i -lt {LINES} ]; do i=$((i+1)); echo out $i; [ $((i%5)) = 0 ] && echo err $i >&2; [ $((i%25)) = 0 ] && sleep 0.03; done; exit 9"
+    );
+    let mut shown: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for _ in 0..JOBS {
+        let spawned = client.ok("ssh_spawn", json!({"host": HOST, "command": command, "durable": true}));
+        shown.insert(spawned["job_id"].as_str().unwrap().to_owned(), Vec::new());
+    }
+    let (mut rounds, mut cuts, mut kills) = (0, 0, 0);
+    while shown.values().any(|lines| lines.len() < LINES + LINES / 5) {
+        for (job, known) in &mut shown {
+            let arguments = json!({"job_id": job, "since_line_no": known.len(), "wait_ms": 300});
+            let reply = client.ok("ssh_tail", arguments);
+            assert!(reply["dropped_lines"].is_null(), "{reply}");
+            known.extend(lines(&reply));
+        }
+        rounds += 1;
+        assert!(rounds < 2000, "it comes to no end");
+        if rounds % 3 == 0 && cuts < 10 {
+            sshd.cut();
+            cuts += 1;
+        }
+        if rounds % 4 == 0 && kills < 5 {
+            kill(Pid::from_raw(client.pid().cast_signed()), Signal::SIGKILL).unwrap();
+            client = McpClient::start(&sshd.ssh_config());
+            kills += 1;
+        }
+    }
+    assert!(cuts >= 3 && kills >= 2, "{cuts} cuts, {kills} kills");
+    for (job, known) in &shown {
+        let of = |name: &str| known.iter().filter(|line| line.starts_with(name)).cloned().collect::<Vec<_>>();
+        assert_eq!(of("out"), (1..=LINES).map(|i| format!("out {i}")).collect::<Vec<_>>());
+        assert_eq!(of("err"), (1..=LINES / 5).map(|i| format!("err {}", 5 * i)).collect::<Vec<_>>());
+        let again = told(&sshjobs(&sshd, &["tail", "--since", "0", job]));
+        assert_eq!(&again.lines().collect::<Vec<_>>(), known, "another reader's numbers are the same");
+        assert_eq!(sshjobs(&sshd, &["wait", job]).status.code(), Some(9));
+    }
+}
+
+#[tokio::test]
+async fn a_shell_sees_reads_and_ends_what_an_agent_does() {
+    let sshd = Sshd::start().await;
+    let mut agent = McpClient::start(&sshd.ssh_config());
+    let command = "echo begun; echo trouble >&2; sleep 1000";
+    let spawned = agent.ok("ssh_spawn", json!({"host": HOST, "command": command, "label": "deploy"}));
+    let job = spawned["job_id"].as_str().unwrap();
+    agent.ok("ssh_tail", json!({"job_id": job, "since_line_no": 1, "wait_ms": 5000}));
+    assert_eq!(told(&sshjobs(&sshd, &["tail", "--since", "0", job])).lines().count(), 2);
+    let listed: Value =
+        serde_json::from_str(&told(&sshjobs(&sshd, &["jobs", "--label", "deploy", "--json"]))).unwrap();
+    assert_eq!((&listed["job_id"], &listed["state"]), (&json!(job), &json!("running")));
+    assert!(listed["owner"].as_str().unwrap().ends_with("(sshjobs serve)"), "{listed}");
+    assert!(told(&sshjobs(&sshd, &["jobs"])).contains("[deploy] echo begun"));
+    let refused = sshjobs(&sshd, &["write", job, "x"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("not_owner"), "{refused:?}");
+    assert_eq!(
+        told(&sshjobs(&sshd, &["search", job, "trou"])),
+        "2:trouble\n".replace('2', &told_line(&sshd, job))
+    );
+    eventually("it is signalled from here", async || {
+        sshjobs(&sshd, &["signal", job, "KILL"]).status.success()
+    })
+    .await;
+    let reply = agent.ok("ssh_wait", json!({"job_ids": [job]}));
+    assert_eq!(reply["jobs"][0]["state"], "signaled");
+    assert_eq!(sshjobs(&sshd, &["wait", job]).status.code(), Some(137));
+    told(&sshjobs(&sshd, &["forget", job]));
+    assert_eq!(sshjobs(&sshd, &["tail", job]).status.code(), Some(2));
+}
+
+/// The number of the line that says `trouble`: the order of two streams is the host's.
+fn told_line(sshd: &Sshd, job: &str) -> String {
+    let text = told(&sshjobs(sshd, &["tail", "--since", "0", "--json", job]));
+    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let found = records.into_iter().find(|record| record["text"] == "trouble").unwrap();
+    found["line_no"].to_string()
+}
+
+#[tokio::test]
+async fn a_durable_job_is_started_written_to_and_waited_for_by_commands_that_come_and_go() {
+    let sshd = Sshd::start().await;
+    let command = "while read -r line; do echo \"got $line\"; done; exit 7";
+    let job = told(&sshjobs(&sshd, &["spawn", "--stdin", HOST, "--", command])).trim().to_owned();
+    told(&sshjobs(&sshd, &["write", &job, "one"]));
+    told(&sshjobs(&sshd, &["tail", "-f", "--since", "0", "--until", "got one", &job]));
+    told(&sshjobs(&sshd, &["write", &job, "two", "--close"]));
+    assert_eq!(sshjobs(&sshd, &["wait", &job]).status.code(), Some(7));
+    let read: Value =
+        serde_json::from_str(&told(&sshjobs(&sshd, &["read", &job, "--offset", "-1", "--json"]))).unwrap();
+    assert_eq!((&read["lines"], &read["total"]), (&json!(["got two"]), &json!(2)));
+    let twice = ["spawn", "--key", "k", HOST, "--", "echo once"];
+    assert_eq!(told(&sshjobs(&sshd, &twice)), told(&sshjobs(&sshd, &twice)));
+    assert_eq!(sshjobs(&sshd, &["wait", "--timeout", "200ms", &job]).status.code(), Some(7));
+    let sleeping = told(&sshjobs(&sshd, &["spawn", HOST, "--", "sleep 1000"])).trim().to_owned();
+    assert_eq!(sshjobs(&sshd, &["wait", "--timeout", "200ms", &sleeping]).status.code(), Some(124));
+    told(&sshjobs(&sshd, &["forget", "--force", &sleeping]));
+}
+
+#[tokio::test]
+async fn what_an_attached_job_of_a_killed_server_left_running_is_ended_when_its_host_is_reached() {
+    let sshd = Sshd::start().await;
+    let mut first = McpClient::start(&sshd.ssh_config());
+    let alive = sshd.path("alive");
+    let command = format!("while :; do date +%s%N > {}; sleep 0.1; done", alive.display());
+    let spawned = first.ok("ssh_spawn", json!({"host": HOST, "command": command}));
+    let job = spawned["job_id"].as_str().unwrap();
+    eventually("the record knows where it runs", async || {
+        let listed: Value = serde_json::from_str(&told(&sshjobs(&sshd, &["jobs", "--json"]))).unwrap();
+        listed["state"] == "running"
+    })
+    .await;
+    kill(Pid::from_raw(first.pid().cast_signed()), Signal::SIGKILL).unwrap();
+    let mut second = McpClient::start(&sshd.ssh_config());
+    second.ok("ssh_run", json!({"host": HOST, "command": "true"}));
+    eventually("its process is gone", async || {
+        let before = std::fs::read(&alive).unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+        std::fs::read(&alive).unwrap() == before
+    })
+    .await;
+    let reply = second.ok("ssh_tail", json!({"job_id": job}));
+    assert_eq!((&reply["state"], &reply["reason"]), (&json!("lost"), &json!("server_restarted")));
+}
