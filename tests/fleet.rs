@@ -429,3 +429,51 @@ async fn whatever_befalls_a_host_its_jobs_end_or_are_told_lost_and_it_is_found_a
     let (story, _) = after(|faulty| docker(&["restart", "-t", "1", faulty]), "echo begun; sleep 1000").await;
     assert_eq!((story.lines.join(""), story.state()), ("begun".to_owned(), JobState::Lost));
 }
+
+/// Prints on both streams, reads twice, and ends on its own terms.
+const DURABLE: &str = "echo begun; echo trouble >&2; read -r one; echo \"got $one\"; read -r two; echo \"got $two\"; printf '%s' \"$V\"; exit 6";
+
+#[tokio::test]
+async fn durable_jobs_run_to_their_end_on_every_host_or_the_host_says_why_not() {
+    let state = tempfile::tempdir().unwrap();
+    let config = Config {
+        ssh_config: Some(ssh_config()),
+        state_dir: Some(state.path().join("sshjobs")),
+        ..Config::default()
+    };
+    let service = Service::new(config, Access::Listed);
+    let mut wrong = Vec::new();
+    for (host, shell) in FLEET {
+        let command = format!("sh -c '{}'", DURABLE.replace('\'', "\"'\"'").replace("\"'\"'", "'\"'\"'"));
+        let mut request = SpawnRequest::new(host, command);
+        request.durable = Some(true);
+        request.env.insert("V".to_owned(), "it's $HOME\n".into());
+        let job = match service.spawn(request).await {
+            Ok(reply) => reply.job_id,
+            Err(error) => {
+                assert_eq!((error.code, shell), (Code::Unsupported, "bare"), "{host}: {error:?}");
+                continue;
+            }
+        };
+        let text = |text: &str, close| {
+            let mut write = WriteRequest::new(&job);
+            (write.data, write.close_after) = (Some(text.into()), close);
+            write
+        };
+        let one = service.write(text("one\n", false)).await.map(|reply| reply.bytes_written);
+        let two = service.write(text("two\n", true)).await.map(|reply| reply.bytes_written);
+        let story = canonical_loop(&service, &job).await;
+        // Startup files may have something to say, as with ssh.
+        let mut lines = story.lines.clone();
+        lines.retain(|line| !line.starts_with("noise"));
+        lines.sort_unstable();
+        let is_right = lines == ["begun", "got one", "got two", "it's $HOME", "trouble"]
+            && (story.state(), story.status()) == (JobState::Exited, Some(6));
+        if !is_right || one.is_err() || two.is_err() {
+            wrong.push(format!("{host}: {one:?}, {two:?}, {lines:?}, {:?}", story.last));
+        }
+        service.forget(ForgetRequest::new(&job)).await.unwrap();
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    service.shutdown().await;
+}

@@ -226,5 +226,5 @@ async fn output_that_was_forgotten_stays_so_after_a_restart() {
     let again = canonical_loop(&second, &job).await;
     assert_eq!((again.lines, again.dropped), (story.lines, 5000));
     let request = TailRequest { format: Format::Records, ..all(&job) };
-    assert_eq!(second.tail(request).await.unwrap().records.unwrap()[0].line_no, 8);
+    assert_eq!(second.tail(request).await.unwrap().records.unwrap()[0].text, "err 7");
 }

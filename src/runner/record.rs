@@ -12,6 +12,8 @@ use crate::job::{End, FarEnd, FarEvent, Job, Outcome, Recorded, Recorder, Signal
 
 /// After the end: time limit for the server to close the channel.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for the end of a job to be stored and shown.
+const END_SHOWN: Duration = Duration::from_secs(2);
 /// Interval of keepalives while output is held back. ClientAliveInterval is a second at least.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
 /// After its tree was killed: time limit for the server to say that the job is over.
@@ -132,6 +134,8 @@ pub(super) async fn record<F: FarEnd>(
         End::Outcome(outcome) => {
             tracing::info!(job = %job.id, ?outcome, "job ended");
             job.end(outcome);
+            // It is over when that is stored and shown.
+            job.over_within(END_SHOWN).await;
             shared.registry().finish(&job.id);
         }
         End::Detached => {
@@ -154,6 +158,8 @@ pub(super) async fn record_durable<F: FarEnd>(shared: Arc<Shared>, mut recording
         End::Outcome(outcome) => {
             tracing::info!(job = %job.id, ?outcome, "durable job ended");
             job.end(outcome);
+            // It is over when that is stored and shown.
+            job.over_within(END_SHOWN).await;
             shared.registry().finish(&job.id);
         }
         End::Detached => shared.registry().detach(&job.id),

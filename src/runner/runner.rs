@@ -110,7 +110,9 @@ impl Runner {
             return job.map(|job| stdin_on_host(&self.shared, &job)).ok_or(WriteError::NotOwner(owner));
         }
         let stdin = self.shared.registry().stdin(&job.id).filter(|_| !is_over);
-        stdin.ok_or(if is_over { WriteError::JobEnded } else { WriteError::Starting })
+        // It may have ended since.
+        let is_starting = job.read_log(|log| *log.phase() == Phase::Starting);
+        stdin.ok_or(if is_starting { WriteError::Starting } else { WriteError::JobEnded })
     }
 
     /// Whether a job waits for its stdin. It takes a look at the host, over the job's own connection; none when the host can't

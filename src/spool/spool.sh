@@ -166,6 +166,9 @@ supervise)
   i=0
   while [ $i -lt "$8" ] && kill -0 "-$p" 2>/dev/null; do pause; i=$((i + 1)); done
   [ -z "$timer$watch$keeper" ] || kill $timer $watch $keeper 2>/dev/null
+  # A write that the command has read is noted in a moment; one that nobody will read any more would wait for ever.
+  i=0
+  while [ $i -lt 5 ] && [ -d "$sj_J/in.lock" ]; do pause; i=$((i + 1)); done
   { read -r w _ <"$sj_J/in.lock/pid"; } 2>/dev/null && kill "$w" 2>/dev/null
   k=- why=-
   { read -r k _ <"$sj_J/killreq"; } 2>/dev/null
@@ -204,7 +207,14 @@ X
 write) # JOB OFFSET LENGTH; the bytes on stdin. Whoever repeats it doubles nothing.
   sj_J=$sj_S/$1
   trap '' HUP PIPE
-  [ -p "$sj_J/in" ] && [ ! -f "$sj_J/in.eof" ] || { say closed; exit 0; }
+  if [ -f "$sj_J/exit" ] || [ -f "$sj_J/in.eof" ]; then
+    # It may have read this, and ended, before anybody was told.
+    { read -r n <"$sj_J/in.n"; } 2>/dev/null
+    [ "$3" != 0 ] && [ "$n" = "$(($2 + $3))" ] && say at "$n" || say closed
+    exit 0
+  fi
+  # The supervisor makes it first of all.
+  [ -f "$sj_J/in.n" ] || { say busy; exit 0; }
   cat >"$sj_J/in.$$"
   n=$(($(wc -c <"$sj_J/in.$$")))
   [ "$n" = "$3" ] || { rm -f "$sj_J/in.$$"; exit 1; }
@@ -228,7 +238,7 @@ killreq) # JOB SIGNAL: tells "ended by us" from a status of 128 and more.
   ;;
 eof) # JOB
   sj_J=$sj_S/$1
-  if [ -d "$sj_J/in.lock" ]; then
+  if [ -d "$sj_J/in.lock" ] || { [ ! -f "$sj_J/in.n" ] && [ ! -f "$sj_J/exit" ] && [ -d "$sj_J" ]; }; then
     say busy
   elif [ -p "$sj_J/in.ctl" ]; then
     : >"$sj_J/in.eof"
