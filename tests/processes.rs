@@ -163,3 +163,75 @@ async fn what_an_attached_job_of_a_killed_server_left_running_is_ended_when_its_
     let reply = second.ok("ssh_tail", json!({"job_id": job}));
     assert_eq!((&reply["state"], &reply["reason"]), (&json!("lost"), &json!("server_restarted")));
 }
+
+#[tokio::test]
+async fn writers_that_write_at_once_lose_nothing_of_each_other() {
+    let sshd = Sshd::start().await;
+    let job = told(&sshjobs(&sshd, &["spawn", "--stdin", HOST, "--", "sort"])).trim().to_owned();
+    let write = |number: usize| {
+        let (sshd, job) = (&sshd, &job);
+        move || told(&sshjobs(sshd, &["write", job, &format!("hello {number}")]))
+    };
+    std::thread::scope(|scope| (0..6).for_each(|number| drop(scope.spawn(write(number)))));
+    told(&sshjobs(&sshd, &["write", &job, "last", "--close"]));
+    assert_eq!(sshjobs(&sshd, &["wait", &job]).status.code(), Some(0));
+    let expected: String =
+        (0..6).map(|number| format!("hello {number}\n")).chain(["last\n".to_owned()]).collect();
+    assert_eq!(told(&sshjobs(&sshd, &["tail", "--since", "0", &job])), expected);
+}
+
+#[tokio::test]
+async fn a_durable_run_whose_stdin_ends_at_once_ends() {
+    let sshd = Sshd::start().await;
+    for _ in 0..8 {
+        let output = sshjobs(&sshd, &["run", "--durable", HOST, "--", "cat; exit 4"]);
+        assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(4), &b""[..]));
+    }
+}
+
+#[tokio::test]
+async fn a_look_at_a_job_that_nobody_follows_shows_what_it_has_printed_meanwhile() {
+    let sshd = Sshd::start().await;
+    let job = told(&sshjobs(&sshd, &["spawn", HOST, "--", "seq 1000; exit 3"])).trim().to_owned();
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    let last = told(&sshjobs(&sshd, &["tail", &job]));
+    assert_eq!(last.lines().collect::<Vec<_>>(), (991..=1000).map(|n| n.to_string()).collect::<Vec<_>>());
+    assert_eq!(told(&sshjobs(&sshd, &["search", &job, "^500$"])), "500:500\n");
+    told(&sshjobs(&sshd, &["forget", "--output", &job]));
+    assert_eq!(told(&sshjobs(&sshd, &["read", &job])), "");
+}
+
+#[tokio::test]
+async fn a_durable_job_that_nobody_could_find_again_is_refused() {
+    let sshd = Sshd::start().await;
+    let file = sshd.path("file");
+    std::fs::write(&file, "").unwrap();
+    let state = ["--state-dir", file.to_str().unwrap()];
+    let output = sshjobs(&sshd, &[&state[..], &["spawn", HOST, "--", "true"]].concat());
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(255), &b""[..]));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("could not be found again"), "{output:?}");
+    assert_eq!(sshjobs(&sshd, &[&state[..], &["jobs"]].concat()).status.code(), Some(255));
+}
+
+#[tokio::test]
+async fn an_attached_job_ends_with_the_program_that_is_told_to_stop() {
+    let sshd = Sshd::start().await;
+    let alive = sshd.path("alive");
+    let command = format!("while :; do date +%s%N > {}; sleep 0.1; done", alive.display());
+    let mut owner = Command::new(env!("CARGO_BIN_EXE_sshjobs"))
+        .arg("--ssh-config")
+        .arg(sshd.ssh_config())
+        .args(["spawn", "--attached", HOST, "--", &command])
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .env("XDG_STATE_HOME", sshd.path("state"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    eventually("it runs", async || alive.exists()).await;
+    kill(Pid::from_raw(owner.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert_eq!(support::exit_of(&mut owner).await, Some(143));
+    let before = std::fs::read(&alive).unwrap();
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    assert_eq!(std::fs::read(&alive).unwrap(), before, "its process is gone");
+}

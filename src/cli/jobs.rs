@@ -71,7 +71,7 @@ fn row(entry: &JobEntry) -> [String; 7] {
     let one_line = entry.command.replace('\n', " ");
     let shown: String = one_line.chars().take(SHOWN).collect();
     let process = match &entry.owner {
-        Some(owner) if owner.is_empty() => "nobody".to_owned(),
+        Some(owner) if owner.is_empty() => "nobody (as last seen)".to_owned(),
         Some(owner) => owner.clone(),
         None if entry.has_leftovers => "left on host".to_owned(),
         None => "-".to_owned(),

@@ -1,5 +1,6 @@
 use super::exit::print;
 use super::run::{name_and_value, remote_terminal};
+use super::signals::Signals;
 use super::{Exit, SpawnArgs, note, report};
 use crate::jobs::{Command, Job, Jobs, Stdin};
 use crate::wire::{Error, JobEntry};
@@ -22,9 +23,24 @@ pub async fn spawn(jobs: &Jobs, args: SpawnArgs) -> Exit {
     let id = entry.job_id.clone();
     let printed =
         print(&if json { serde_json::to_string(&entry).expect("a job's entry is plain data") } else { id });
-    let exit = if attached { Exit::of(&job.wait().await) } else { printed };
+    let exit = if attached { stay(&job).await } else { printed };
     jobs.shutdown().await;
     exit
+}
+
+/// Stays with an attached job to its end, or to ours: then it is ended.
+async fn stay(job: &Job) -> Exit {
+    let mut signals = match Signals::catch() {
+        Ok(signals) => signals,
+        Err(error) => {
+            report(&error);
+            return Exit::of_error(&error);
+        }
+    };
+    tokio::select! {
+        outcome = job.wait() => Exit::of(&outcome),
+        number = signals.next() => Exit::signaled(number),
+    }
 }
 
 async fn start(jobs: &Jobs, args: SpawnArgs) -> Result<Job, Error> {

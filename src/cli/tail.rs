@@ -86,6 +86,6 @@ fn say_end(reply: &TailReply, args: &TailArgs) {
         texts.for_each(|text| note(&format!("unfinished: {text}")));
     }
     if args.follow && !reply.still_running {
-        note(&format!("the job {}", reply.standing));
+        note(&format!("{}: {}", args.job, reply.standing));
     }
 }

@@ -207,6 +207,14 @@ impl Job {
         *disconnected = if is_reached { None } else { Some(disconnected.unwrap_or_else(Instant::now)) };
     }
 
+    /// Waits until the host of a durable job has told all that there was, if it has not been out of reach for `patience` already.
+    pub async fn caught_up(&self, patience: Duration) {
+        let is_behind = || lock(&self.disconnected).is_some_and(|since| since.elapsed() < patience);
+        while is_behind() && !self.is_over() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     pub(super) fn with_troubles(&self, status: Status) -> Status {
         let disconnected = lock(&self.disconnected).filter(|_| status.ended_at.is_none());
         Status { unstored: self.trouble(), disconnected: disconnected.map(|since| since.elapsed()), ..status }

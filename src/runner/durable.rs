@@ -90,9 +90,12 @@ async fn try_start(
         Answer::Done => Ok(link),
         Answer::Unsupported(why) => Err(SpawnError::NotDurable { host: name, why }),
         Answer::Failed(why) => Err(SpawnError::Spool { host: name, why }),
-        other @ (Answer::Send | Answer::Missing | Answer::At(_) | Answer::Busy | Answer::Closed) => {
-            Err(SpawnError::Spool { host: name, why: format!("it answered {other:?}") })
-        }
+        other @ (Answer::Send
+        | Answer::Missing
+        | Answer::At(_)
+        | Answer::Moved(_)
+        | Answer::Busy
+        | Answer::Closed) => Err(SpawnError::Spool { host: name, why: format!("it answered {other:?}") }),
     }
 }
 
@@ -129,6 +132,7 @@ fn stdin(shared: &Arc<Shared>, job: &Arc<Job>, known: Option<u64>) -> Arc<Stdin>
     let controls = Arc::new(DurableControls {
         shared: Arc::downgrade(shared),
         job: Arc::clone(job),
+        writer: format!("{:016x}", rand::random::<u64>()),
         position: Mutex::new(Position { known, in_flight: Vec::new() }),
     });
     Arc::new(Stdin::durable(controls, Arc::clone(job), watch::Sender::new(0).subscribe(), is_closed))
@@ -162,6 +166,8 @@ fn order(shared: &Shared, job: &Job) -> Order {
 struct DurableControls {
     shared: std::sync::Weak<Shared>,
     job: Arc<Job>,
+    /// Tells what was written from here from what others have written.
+    writer: String,
     position: Mutex<Position>,
 }
 
@@ -175,43 +181,61 @@ struct Position {
 impl DurableControls {
     async fn write_piece(&self, data: &[u8]) -> Result<usize, FarEndError> {
         let mut position = self.position.lock().await;
-        let at = match position.known {
-            Some(at) if position.in_flight.is_empty() => at,
-            _ => {
-                let at = self.ask_until_done(|| spool::write(self.job.id.as_str(), u64::MAX, 0), &[]).await?;
-                let sent = std::mem::take(&mut position.in_flight);
-                let is_there = position.known.is_some_and(|known| at == known + sent.len() as u64);
-                position.known = Some(at);
-                if is_there && data.starts_with(&sent) && !sent.is_empty() {
-                    // Its writer has given up waiting, and writes it again.
-                    return Ok(sent.len());
-                }
-                at
-            }
+        let sent = std::mem::take(&mut position.in_flight);
+        let is_repeat = !sent.is_empty() && data.starts_with(&sent);
+        // Whoever has given up waiting for a piece, and writes it again, must write the same one.
+        let length = if is_repeat { sent.len() } else { data.len().min(PIECE) };
+        let piece = &data[..length];
+        let mut at = match position.known {
+            Some(at) if sent.is_empty() || is_repeat => at,
+            _ => self.ask_where().await?,
         };
-        let (piece, job) = (&data[..data.len().min(PIECE)], self.job.id.as_str());
-        let mut at = at;
         loop {
-            position.in_flight = piece.to_vec();
-            let after = self.ask_until_done(|| spool::write(job, at, piece.len()), piece).await?;
-            position.in_flight.clear();
-            position.known = Some(after);
-            if after == at + piece.len() as u64 {
-                return Ok(piece.len());
+            (position.known, position.in_flight) = (Some(at), piece.to_vec());
+            let write = || spool::write(self.job.id.as_str(), (at, length), &self.writer);
+            match self.ask_until_done(write, piece).await? {
+                Answer::Moved(now) => at = now,
+                Answer::At(now) => {
+                    (position.known, position.in_flight) = (Some(now), Vec::new());
+                    return Ok(length);
+                }
+                Answer::Closed
+                | Answer::Done
+                | Answer::Send
+                | Answer::Missing
+                | Answer::Busy
+                | Answer::Unsupported(_)
+                | Answer::Failed(_) => return Err(FarEndError::StdinEnded),
             }
-            // Another process has written meanwhile.
-            at = after;
+        }
+    }
+
+    /// How far stdin has come.
+    async fn ask_where(&self) -> Result<u64, FarEndError> {
+        let ask = || spool::write(self.job.id.as_str(), (u64::MAX, 0), &self.writer);
+        match self.ask_until_done(ask, &[]).await? {
+            Answer::Moved(at) | Answer::At(at) => Ok(at),
+            Answer::Closed
+            | Answer::Done
+            | Answer::Send
+            | Answer::Missing
+            | Answer::Busy
+            | Answer::Unsupported(_)
+            | Answer::Failed(_) => Err(FarEndError::StdinEnded),
         }
     }
 
     /// Asks again until there is an answer: while the host is out of reach, and while what was written before waits to be read.
-    async fn ask_until_done(&self, command: impl Fn() -> String, input: &[u8]) -> Result<u64, FarEndError> {
+    async fn ask_until_done(
+        &self,
+        command: impl Fn() -> String,
+        input: &[u8],
+    ) -> Result<Answer, FarEndError> {
         let mut pause = Duration::from_millis(20);
         loop {
             let shared = self.shared.upgrade().ok_or(FarEndError::ConnectionLost)?;
             match ask(&shared, &HostRef::of(&self.job), &command(), input).await {
-                Ok(Answer::At(at)) => return Ok(at),
-                Ok(Answer::Closed) => return Err(FarEndError::StdinEnded),
+                Ok(answer @ (Answer::At(_) | Answer::Moved(_) | Answer::Closed)) => return Ok(answer),
                 Ok(Answer::Busy) => {}
                 Ok(other) => tracing::debug!(job = %self.job.id, ?other, "stdin was not written"),
                 Err(error) => {
@@ -233,7 +257,7 @@ impl Controls for DurableControls {
     fn eof(&self) -> BoxFuture<'_, Result<(), FarEndError>> {
         async {
             match self.ask_until_done(|| spool::eof(self.job.id.as_str()), &[]).await {
-                Ok(_) | Err(FarEndError::StdinEnded) => Ok(()),
+                Ok(_) => Ok(()),
                 Err(error) => Err(error),
             }
         }

@@ -61,6 +61,9 @@ pub enum SpawnError {
         /// Why.
         why: String,
     },
+    /// Jobs are to be stored, and can't be: nobody would find a durable job again.
+    #[error("a durable job could not be found again: {0}")]
+    Unstored(String),
     /// A durable job can't be as asked.
     #[error(transparent)]
     Order(#[from] StartError),

@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 
@@ -8,16 +9,25 @@ use super::open_stored::{Opened, open};
 use super::{Lookup, Runner};
 use crate::job::{Caller, Job, JobId, Pace};
 
+/// Time for which a durable job that has just been taken over is waited for: its host has more to tell than the store.
+const CATCH_UP: Duration = Duration::from_secs(5);
+
 impl Runner {
     /// What a caller knows under a job's name: a job of this process, of another, or of an earlier one.
     pub async fn lookup(&self, caller: &Caller, id: &JobId) -> Lookup {
         let here = self.shared.registry().lookup(caller, id);
+        if let Lookup::Found(job) = &here {
+            job.caught_up(CATCH_UP).await;
+        }
         if !matches!(here, Lookup::Unknown) {
             return here;
         }
         let Some(storing) = &self.shared.storing else { return Lookup::Unknown };
         adopt_if_orphan(&self.shared, id).await;
         let here = self.shared.registry().lookup(caller, id);
+        if let Lookup::Found(job) = &here {
+            job.caught_up(CATCH_UP).await;
+        }
         if !matches!(here, Lookup::Unknown) {
             return here;
         }

@@ -149,6 +149,10 @@ async fn read(reader: &mut ChannelReader, follower: &Follower, lease: &Lease<Arc
 async fn tell(follower: &Follower, frame: SpoolFrame) {
     let (job, event) = match frame {
         SpoolFrame::Alive => return,
+        SpoolFrame::CaughtUp => {
+            follower.note_reach(true);
+            return;
+        }
         SpoolFrame::ProcessGroup { job, pgid } => (job, FarEvent::ProcessGroup(pgid)),
         SpoolFrame::Data { job, stream, offset, mut bytes } => {
             let mut followed = follower.followed();

@@ -113,7 +113,6 @@ impl Follower {
     /// The session follows.
     pub(super) fn is_up(&self) {
         lock(&self.session).is_up = true;
-        self.note_reach(true);
     }
 
     /// The session is over.

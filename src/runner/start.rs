@@ -152,6 +152,9 @@ fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserve, SpawnError> {
     if shared.stopping.is_cancelled() {
         return Err(SpawnError::ShuttingDown);
     }
+    if let (true, Some(why)) = (order.spec.durable, &shared.unstored) {
+        return Err(SpawnError::Unstored(why.clone()));
+    }
     let mut registry = shared.registry();
     if let Some(job) = registry.by_key(&order)? {
         return Ok(Reserve::Again(job, Box::new(order)));

@@ -87,8 +87,12 @@ impl Runner {
             registry.unstored().filter(|job| job.caller == *caller).cloned().collect()
         };
         let ours = ours.iter().filter(|job| !listed.contains(&job.id)).map(|job| Summary::of(job));
+        let ours: Vec<Summary> = ours.collect();
+        if let (true, Some(why)) = (listed.is_empty() && ours.is_empty(), &self.shared.unstored) {
+            return Err(StoreError::Records(why.clone()));
+        }
         let before = found.len();
-        found.extend(ours.filter(|summary| summary.fits(&filter)));
+        found.extend(ours.into_iter().filter(|summary| summary.fits(&filter)));
         total += found.len() - before;
         found.sort_by_key(|summary| (std::cmp::Reverse(summary.status.started_at), summary.id.clone()));
         found.truncate(filter.limit);

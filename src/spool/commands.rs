@@ -53,12 +53,15 @@ pub fn install() -> String {
 }
 
 /// Runs a verb of the script. Answers `missing` where it is not installed.
+///
+/// What another user has put into /var/tmp is never run: directories and script must be the user's own.
 fn verb(words: &str) -> String {
     let name = name();
     exec(&format!(
         "d=${{XDG_STATE_HOME:-$HOME/.local/state}}/sshjobs; f=$d/spool/{name}; \
          [ -f \"$f\" ] || {{ d=/var/tmp/sshjobs-$(id -u); f=$d/spool/{name}; }}; \
-         [ -f \"$f\" ] || {{ echo {RESULT}missing; exit 1; }}; exec /bin/sh \"$f\" \"$d\" {words}"
+         [ -f \"$f\" ] && [ -O \"$d\" ] && [ -O \"$d/spool\" ] && [ -O \"$f\" ] || {{ echo {RESULT}missing; exit 1; }}; \
+         exec /bin/sh \"$f\" \"$d\" {words}"
     ))
 }
 
@@ -72,9 +75,10 @@ pub fn follow(follower: &str) -> String {
     verb(&format!("follow {follower}"))
 }
 
-/// Writes to a job's stdin the bytes that come on stdin, behind `offset` bytes. Answers `at N`, `busy` or `closed`.
-pub fn write(job: &str, offset: u64, length: usize) -> String {
-    verb(&format!("write {job} {offset} {length}"))
+/// Writes to a job's stdin the bytes that come on stdin, behind `offset` bytes. Answers `at N`, also when this writer has written them
+/// before; `moved N` when stdin has come to another place; `busy` or `closed`.
+pub fn write(job: &str, (offset, length): (u64, usize), writer: &str) -> String {
+    verb(&format!("write {job} {offset} {length} {writer}"))
 }
 
 /// Ends a job's stdin. Answers `closed`, or `busy` while a write waits.
@@ -127,6 +131,8 @@ pub enum Answer {
     Missing,
     /// So many bytes of stdin are written.
     At(u64),
+    /// Nothing was written: stdin has come to this place.
+    Moved(u64),
     /// A write still waits for the job to read.
     Busy,
     /// Stdin has ended.
@@ -147,6 +153,7 @@ impl Answer {
             "send" => Self::Send,
             "missing" => Self::Missing,
             "at" => Self::At(rest.trim().parse().ok()?),
+            "moved" => Self::Moved(rest.trim().parse().ok()?),
             "busy" => Self::Busy,
             "closed" => Self::Closed,
             "unsupported" => Self::Unsupported(rest.to_owned()),

@@ -82,7 +82,7 @@ while (my $line = <STDIN>) {
   add(split ' ', $line);
 }
 open(my $added, '<', "$S/f/$F") or exit 1;
-my ($beat, $pause) = (time, 0.01);
+my ($beat, $pause, $caught) = (time, 0.01, 0);
 $out = "H\n";
 while (1) {
   my $now = time;
@@ -106,6 +106,7 @@ while (1) {
     }
   }
   @order = grep { $job{$_} } @order;
+  if (!$moved && !$caught) { $out .= "C\n"; $caught = 1 }
   if ($now - $beat >= 5) { $out .= "H\n"; $beat = $now }
   flush_out();
   next if $moved;

@@ -32,6 +32,8 @@ pub enum SpoolFrame {
     },
     /// `H`: it still is there.
     Alive,
+    /// `C`: what there was when it began has been sent.
+    CaughtUp,
 }
 
 /// What became of a durable job.
@@ -135,6 +137,7 @@ impl Header {
                 Some(Self::Other(SpoolFrame::End { job: job.to_owned(), end }))
             }
             ["H"] => Some(Self::Other(SpoolFrame::Alive)),
+            ["C"] => Some(Self::Other(SpoolFrame::CaughtUp)),
             _ => None,
         }
     }

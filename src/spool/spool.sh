@@ -61,6 +61,7 @@ fi
 end_tree() { # Of job $1: TERM, $2 tenths of a second, KILL; also what has left its group.
   { read -r p t0 <"$sj_S/$1/pid"; } 2>/dev/null || return
   { read -r mark <"$sj_S/$1/mark"; } 2>/dev/null
+  [ -n "$mark" ] || return
   kill -s TERM -- "-$p" 2>/dev/null || kill -TERM "-$p" 2>/dev/null
   i=0
   while [ $i -lt "$2" ] && kill -0 "-$p" 2>/dev/null && is_alive "$p" "$t0"; do pause; i=$((i + 1)); done
@@ -114,12 +115,12 @@ supervise)
   case $3 in
   open)
     mkfifo "$sj_J/in" "$sj_J/in.ctl"
-    echo 0 >"$sj_J/in.n"
-    exec 3<>"$sj_J/in"
-    # Holds stdin open until it is told that it ends.
-    (exec 4>"$sj_J/in" 3>&- 6<&-; read -r _ <"$sj_J/in.ctl") &
+    exec 3<>"$sj_J/in" 8<>"$sj_J/in.ctl"
+    # Holds stdin open until it is told that it ends. Both pipes are open before anybody may write to them.
+    (exec 6<&-; read -r _ <&8) &
     keeper=$!
-    exec 5<"$sj_J/in" 3>&-
+    exec 5<"$sj_J/in" 3>&- 8>&-
+    echo 0 >"$sj_J/in.n"
     ;;
   text)
     exec 5<"$sj_J/in.text"
@@ -144,16 +145,19 @@ supervise)
     (
       exec 5<&- 6<&-
       trap 'kill $s 2>/dev/null; exit' TERM
-      while :; do
+      while kill -0 $$ 2>/dev/null; do
         set -- "$1" "$2" "$3" "$4" "$5" "$6" $(wc -c "$sj_J/out" "$sj_J/err" 2>/dev/null | tail -n 1)
-        [ "${7:-0}" -lt "$6" ] || break
+        [ "${7:-0}" -lt "$6" ] || {
+          echo quota >"$sj_J/why"
+          echo "sshjobs: this job has printed more than $6 bytes, and is ended" >>"$sj_J/err"
+          end_tree "$1" "$5"
+          exit
+        }
         # As long as a fast writer takes for what is left.
         n=$((($6 - ${7:-0}) / 500000000))
         sleep $((n < 1 ? 1 : n > 60 ? 60 : n)) & s=$!
         wait $s
       done
-      echo quota >"$sj_J/why"
-      end_tree "$1" "$5"
     ) &
     watch=$!
   }
@@ -176,6 +180,8 @@ supervise)
   printf '%s %s %s %s ' $rc "$k" "$why" "$(date +%s)" 1<>"$sj_J/exit.r"
   mv -f "$sj_J/exit.r" "$sj_J/exit"
   rm -f "$sj_J/in" "$sj_J/in.ctl"
+  # One that had just begun may not have heard the first.
+  [ -z "$timer$watch" ] || { pause; kill $timer $watch 2>/dev/null; }
   ;;
 job) # JOB PTY. The order is on file descriptor 6.
   sj_J=$sj_S/$1
@@ -192,7 +198,7 @@ job) # JOB PTY. The order is on file descriptor 6.
   exec 6<&- 5<&-
   if [ -n "$sj_cwd" ]; then
     decode "$sj_cwd"
-    CDPATH= cd -- "$sj_d" || exit 125
+    CDPATH= cd -- "$sj_d" 2>/dev/null || { printf "sshjobs: can't enter %s\n" "$sj_d" >&2; exit 125; }
   fi
   decode "$sj_cmd"
   case $2 in
@@ -204,33 +210,40 @@ X
   export TERM
   SSHJOBS_COMMAND=$sj_d exec script -qefc "stty cols $cols rows $rows; exec \"\${SHELL:-/bin/sh}\" -c \"\$SSHJOBS_COMMAND\"" /dev/null
   ;;
-write) # JOB OFFSET LENGTH; the bytes on stdin. Whoever repeats it doubles nothing.
+write) # JOB OFFSET LENGTH WRITER; the bytes on stdin. A writer that repeats what it has written doubles nothing.
   sj_J=$sj_S/$1
   trap '' HUP PIPE
+  cat >"$sj_J/in.$$" 2>/dev/null || { say closed; exit 0; }
+  n=$(($(wc -c <"$sj_J/in.$$")))
+  [ "$n" = "$3" ] || { rm -f "$sj_J/in.$$"; exit 1; }
+  done_by() { # Whether writer $2 has written the piece at $1 already.
+    { read -r w <"$sj_J/in.w.$2"; } 2>/dev/null && [ "$w" = "$1" ]
+  }
   if [ -f "$sj_J/exit" ] || [ -f "$sj_J/in.eof" ]; then
     # It may have read this, and ended, before anybody was told.
     { read -r n <"$sj_J/in.n"; } 2>/dev/null
-    [ "$3" != 0 ] && [ "$n" = "$(($2 + $3))" ] && say at "$n" || say closed
-    exit 0
-  fi
-  # The supervisor makes it first of all.
-  [ -f "$sj_J/in.n" ] || { say busy; exit 0; }
-  cat >"$sj_J/in.$$"
-  n=$(($(wc -c <"$sj_J/in.$$")))
-  [ "$n" = "$3" ] || { rm -f "$sj_J/in.$$"; exit 1; }
-  if mkdir "$sj_J/in.lock" 2>/dev/null; then
+    done_by "$2" "$4" && say at "$n" || say closed
+  elif [ ! -f "$sj_J/in.n" ]; then
+    # The supervisor makes it first of all.
+    say busy
+  elif mkdir "$sj_J/in.lock" 2>/dev/null; then
     echo $$ >"$sj_J/in.lock/pid"
     read -r n <"$sj_J/in.n"
-    if [ "$n" = "$2" ]; then
-      # The job's own end of it: without one this would wait for ever when the job has closed it.
-      cat "$sj_J/in.$$" 1<>"$sj_J/in" && n=$(($2 + $3)) && echo $n >"$sj_J/in.n"
+    if done_by "$2" "$4"; then
+      a=at
+    elif [ "$n" = "$2" ]; then
+      # Opened for both, so that it need not wait for a reader: the job may have closed its end.
+      cat "$sj_J/in.$$" 1<>"$sj_J/in" && n=$(($2 + $3)) && echo "$2" >"$sj_J/in.w.$4" && echo $n >"$sj_J/in.n"
+      a=at
+    else
+      a=moved
     fi
-    rm -rf "$sj_J/in.lock" "$sj_J/in.$$"
-    say at "$n"
+    rm -rf "$sj_J/in.lock"
+    say $a "$n"
   else
-    rm -f "$sj_J/in.$$"
     say busy
   fi
+  rm -f "$sj_J/in.$$"
   ;;
 killreq) # JOB SIGNAL: tells "ended by us" from a status of 128 and more.
   [ ! -d "$sj_S/$1" ] || echo "$2" >"$sj_S/$1/killreq"
@@ -262,6 +275,13 @@ forget) # JOB ...
   ;;
 sweep) # DAYS
   for x in $(find "$sj_S" -name exit -mtime "+$1" 2>/dev/null); do rm -rf "${x%/exit}"; done
+  # And what has never come to an end that anybody noted.
+  for x in $(find "$sj_S" -name mark -mtime "+$1" 2>/dev/null); do
+    x=${x%/mark}
+    if [ ! -f "$x/exit" ] && ! { { read -r p t0 _ <"$x/sup"; } 2>/dev/null && is_alive "$p" "$t0"; }; then
+      rm -rf "${x:?}"
+    fi
+  done
   find "$sj_S/f" -type f -mtime +1 -exec rm -f {} + 2>/dev/null
   say ok
   ;;
@@ -275,7 +295,7 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
   trap 'rm -f "$F"' EXIT
   trap 'exit 0' HUP INT TERM PIPE
   boot
-  list= told=
+  list= told= caught=
   while read -r j o e && [ "$j" != . ]; do list="$list $j:$o:$e"; done
   exec 7<"$F"
   echo H
@@ -351,6 +371,7 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
     beat=$((beat + wait_ms))
     [ $beat -lt 5000 ] || { echo H || exit 0; beat=0; }
     [ -n "$moved" ] || {
+      [ -n "$caught" ] || { echo C || exit 0; caught=y; }
       sleep "0.$(printf '%03d' $wait_ms)" 2>/dev/null || sleep 1
       wait_ms=$((wait_ms < 400 ? wait_ms * 3 / 2 : 500))
     }

@@ -32,10 +32,13 @@ impl StateDir {
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let failed =
             |source: io::Error| StoreError::Io { path: path.display().to_string(), source: Arc::new(source) };
-        for directory in [path.to_owned(), path.join("output"), path.join("owners")] {
-            DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
-        }
+        let make = |directory: &Path| {
+            DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)
+        };
+        make(path)?;
         check(path).map_err(failed)?;
+        make(&path.join("output"))?;
+        make(&path.join("owners"))?;
         let owners = Owners::enter(&path.join("owners")).map_err(failed)?;
         let records = Records::open(&path.join("jobs.db"))?;
         let secret = records.shared_secret(rand::rng().random())?;

@@ -66,6 +66,10 @@ impl StoredLog {
         };
         *lock(&self.state) = State { marks, newest: LineNo::START, forgotten: self.read_forgotten() };
         while self.follow(&mut end, limits, |_, _| ())? {}
+        let forgotten = lock(&self.state).forgotten;
+        for stream in Stream::ALL {
+            end.ring.forget_until(stream, forgotten.position(stream).last_line);
+        }
         Ok(end)
     }
 

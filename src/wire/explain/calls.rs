@@ -31,6 +31,11 @@ pub(super) fn spawn(error: SpawnError) -> Error {
             either("leave cwd and env away for this host", "leave --cwd and --env away for this host"),
         ),
         SpawnError::NotDurable { .. } => not_durable(Code::Unsupported, message),
+        SpawnError::Unstored(_) => Error::new(
+            Code::Io,
+            message,
+            either("start it with durable=false", "name a state directory of your own with --state-dir"),
+        ),
         SpawnError::Order(_) => not_durable(Code::InvalidArgument, message),
         SpawnError::Spool { .. } => not_durable(Code::Io, message),
         SpawnError::Plan(PlanError::TooLong(_)) => Error::new(
