@@ -30,3 +30,4 @@ test-containers:  ## Run the contract's tests, and one suite over a fleet of hos
 bench:  ## Measure: the ring and its pages, then sshjobs beside ssh
 	cargo bench --bench ring
 	cargo bench --bench side_by_side
+	cargo bench --bench stored

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use super::{Archive, Job, Matching, Place, Status, TooSlow};
 use crate::output::{
-    Excerpt, Keep, LineNo, Page, PageQuery, ReadQuery, Reading, Ring, Search, SearchQuery, Selection, Stream,
-    Unit,
+    Excerpt, Keep, LineNo, Page, PageQuery, ReadQuery, Reading, Render, Ring, Search, SearchQuery, Selection,
+    Stream, Unit,
 };
 
 /// Bytes of a stored piece that are enough where the reader comes back for more.
-const PIECE: usize = 256 << 10;
+const PIECE: usize = 1 << 20;
 /// The most bytes of a stream that are given out at a time.
 const CHUNK_BYTES: usize = 256 << 10;
 
@@ -30,10 +30,25 @@ impl Job {
     /// Hands `look` a ring that holds what lies behind `place`: the job's own, or, where that has lost it, a part of what is stored.
     pub(super) async fn look_behind<T>(
         &self,
-        (place, selection): (Place, Selection),
+        place: (Place, Selection),
         enough: impl Fn(&Ring) -> bool + Send + 'static,
         look: impl FnOnce(&Ring) -> T,
     ) -> T {
+        self.look_on((&mut None, place), enough, look).await
+    }
+
+    /// The same for somebody who goes on from place to place: what was read from the store is kept for the next look.
+    pub(super) async fn look_on<T>(
+        &self,
+        (window, (place, selection)): (&mut Option<Ring>, (Place, Selection)),
+        enough: impl Fn(&Ring) -> bool + Send + 'static,
+        look: impl FnOnce(&Ring) -> T,
+    ) -> T {
+        let is_good =
+            |ring: &&Ring| place.is_held_by(ring, selection) && place.is_followed_in(ring, selection);
+        if let Some(ring) = window.as_ref().filter(is_good) {
+            return look(ring);
+        }
         let lost = |archive: &Arc<dyn Archive>| {
             let newest =
                 self.read_log(|log| (!place.is_held_by(log.ring(), selection)).then(|| log.ring().newest()))?;
@@ -45,13 +60,13 @@ impl Job {
                 archive.window(place, selection, &enough)
             });
             // A runtime that ends has no threads any more.
-            let window = reading.await.ok().flatten();
+            *window = reading.await.ok().flatten();
             let is_older = |window: &Ring| {
                 self.read_log(|log| window.first_available() < log.ring().first_available())
                     && place.is_followed_in(window, selection)
             };
-            if let Some(window) = window.filter(is_older) {
-                return look(&window);
+            if let Some(ring) = window.as_ref().filter(|ring| is_older(ring)) {
+                return look(ring);
             }
         }
         self.read_log(|log| look(log.ring()))
@@ -61,8 +76,11 @@ impl Job {
     pub(super) async fn stored_page(&self, query: &PageQuery) -> Page {
         let (place, selection, most) = (Place::Behind(query.cursor), query.selection, *query);
         let enough = move |ring: &Ring| {
-            let mut lines = ring.lines_after(most.cursor, selection).skip(most.max_lines);
-            lines.next().is_some() || ring.byte_count() > most.max_bytes.saturating_add(PIECE)
+            let behind = |unit| {
+                let extent = |line_no| ring.extent(line_no, selection, (unit, Render::Raw));
+                extent(ring.newest()).saturating_sub(extent(most.cursor))
+            };
+            behind(Unit::Lines) > most.max_lines as u64 || behind(Unit::Bytes) > most.max_bytes as u64
         };
         self.look_behind((place, selection), enough, |ring| {
             let mut page = Page::read(ring, &PageQuery { keep: Keep::First, ..*query });
@@ -125,10 +143,11 @@ impl Job {
         let enough = |ring: &Ring| ring.byte_count() > PIECE;
         let place = (Place::Behind(before), selection);
         let mut search = self.look_behind(place, enough, |ring| Search::new(query, (ring, until))).await;
-        let mut looked = 0;
+        let (mut looked, mut window) = (0, None);
         loop {
             let place = (Place::Behind(search.cursor()), selection);
-            let Some(lines) = self.look_behind(place, enough, |ring| search.fetch(ring)).await else { break };
+            let looking = self.look_on((&mut window, place), enough, |ring| search.fetch(ring));
+            let Some(lines) = looking.await else { break };
             let fetched = lines.len();
             let texts = lines.iter().map(|fetched| fetched.line.text.clone()).collect();
             let found = matching.look(texts).await?;
@@ -154,7 +173,7 @@ impl Job {
     /// The bytes of a stream from `position` on, which moves behind them; what is gone is counted.
     pub(super) async fn bytes_at(&self, stream: Stream, position: &mut u64, gone: &mut u64) -> Vec<u8> {
         let (from, selection) = (*position, Selection::Only(stream));
-        let unit = (Unit::Bytes, crate::output::Render::Raw);
+        let unit = (Unit::Bytes, Render::Raw);
         let enough = move |ring: &Ring| ring.total_bytes(stream) >= from + CHUNK_BYTES as u64;
         let place = (Place::At(from, unit), selection);
         let read = |ring: &Ring| {

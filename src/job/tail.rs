@@ -94,7 +94,7 @@ const LOOK_AT_LEAST: Duration = Duration::from_millis(500);
 pub const PARTIAL_SHOWN: usize = 2048;
 
 /// Bytes of a stored piece that are looked at together.
-const STORED_PIECE: usize = 256 << 10;
+const STORED_PIECE: usize = 1 << 20;
 
 impl Job {
     /// Reads the lines behind the query's cursor; waits for news when there is none.
@@ -154,12 +154,12 @@ impl<'a> Waiter<'a> {
 
     /// Looks for the patterns in what is new. The log is not held up meanwhile.
     async fn look(&mut self, job: &Job) -> Result<(), TooSlow> {
+        let mut window = None;
         while self.matching.looks() && !self.spent {
             let place = (Place::Behind(self.scan.cursor()), self.query.selection);
             let enough = |ring: &Ring| ring.byte_count() > STORED_PIECE;
-            let Some(piece) = job.look_behind(place, enough, |ring| self.scan.fetch(ring)).await else {
-                break;
-            };
+            let looking = job.look_on((&mut window, place), enough, |ring| self.scan.fetch(ring));
+            let Some(piece) = looking.await else { break };
             let before = self.scan.cursor();
             let texts = piece.iter().map(|fetched| fetched.line.text.clone()).collect();
             let found = self.matching.look(texts).await?;

@@ -71,6 +71,7 @@ const TURN: usize = 16;
 const ROUND: Duration = Duration::from_secs(1);
 /// Interval at which what is too old or too much is let go.
 const SWEEP: Duration = Duration::from_secs(30);
+const FIRST_SWEEP: Duration = Duration::from_secs(2);
 /// Most files that are held open.
 const MOST_OPEN: usize = 512;
 
@@ -305,7 +306,8 @@ fn sync(kept: &Kept) {
 }
 
 fn keep_records(storing: &Weak<Storing>, asked: &Receiver<Task>) {
-    let (mut put, mut swept) = (Instant::now(), None::<Instant>);
+    // A program that ends soon leaves sweeping to others, and one that begins has better things to do.
+    let (mut put, mut sweep_at) = (Instant::now(), Instant::now() + FIRST_SWEEP);
     loop {
         let task = asked.recv_timeout(ROUND.saturating_sub(put.elapsed()));
         let Some(storing) = storing.upgrade() else { return };
@@ -318,9 +320,9 @@ fn keep_records(storing: &Weak<Storing>, asked: &Receiver<Task>) {
             warn(storing.put_records(|_| true));
             put = Instant::now();
         }
-        if swept.is_none_or(|swept| swept.elapsed() >= SWEEP) {
+        if Instant::now() >= sweep_at {
             warn(storing.store.sweep(&storing.bounds, crate::job::wall_now()));
-            swept = Some(Instant::now());
+            sweep_at = Instant::now() + SWEEP;
         }
     }
 }

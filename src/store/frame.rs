@@ -83,23 +83,46 @@ impl Frame<'_> {
 /// Reads the frame at the beginning of `bytes`. It believes nothing: whatever the bytes are, it neither panics nor allocates for
 /// more than there are.
 pub fn parse(bytes: &[u8]) -> Parsed<'_> {
-    let Some(header) = bytes.first_chunk::<HEADER>() else { return Parsed::Short(HEADER) };
-    let mut fields = Fields(header);
-    let (sum, length, at, kind) = (fields.u32(), fields.u32(), fields.u64(), header[HEADER - 1]);
-    let (Some(sum), Some(length), Some(at)) = (sum, length, at) else { return Parsed::Torn };
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
-    if length > LONGEST {
-        return Parsed::Torn;
-    }
-    let end = HEADER + length;
-    let Some(whole) = bytes.get(..end) else { return Parsed::Short(end) };
-    if crc32fast::hash(&whole[4..]) != sum {
-        return Parsed::Torn;
-    }
-    match body(kind, &whole[HEADER..]) {
-        Some(body) => Parsed::Whole(Frame { at, body }, end),
+    let length = match measure(bytes) {
+        Measured::Whole(length) => length,
+        Measured::Short(length) => return Parsed::Short(length),
+        Measured::Torn => return Parsed::Torn,
+    };
+    match read(&bytes[..length]) {
+        Some(frame) => Parsed::Whole(frame, length),
         None => Parsed::Torn,
     }
+}
+
+/// How long the frame at the beginning of some bytes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Measured {
+    /// All of its bytes are there, and its checksum is right.
+    Whole(usize),
+    Short(usize),
+    Torn,
+}
+
+pub(super) fn measure(bytes: &[u8]) -> Measured {
+    let mut fields = Fields(bytes);
+    let (Some(sum), Some(length)) = (fields.u32(), fields.u32()) else { return Measured::Short(HEADER) };
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    if length > LONGEST {
+        return Measured::Torn;
+    }
+    let end = HEADER + length;
+    match bytes.get(4..end) {
+        None => Measured::Short(end),
+        Some(summed) if crc32fast::hash(summed) == sum => Measured::Whole(end),
+        Some(_) => Measured::Torn,
+    }
+}
+
+/// Reads a frame that was [measured](measure); none when it makes no sense.
+pub(super) fn read(whole: &[u8]) -> Option<Frame<'_>> {
+    let at = Fields(whole.get(8..)?).u64()?;
+    let body = body(*whole.get(HEADER - 1)?, whole.get(HEADER..)?)?;
+    Some(Frame { at, body })
 }
 
 fn body(kind: u8, payload: &[u8]) -> Option<Body<'_>> {

@@ -1,7 +1,7 @@
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-use super::frame::{Frame, HEADER, Parsed, parse};
+use super::frame::{Frame, HEADER, Measured, measure, read};
 use super::media::{Access, Blob, Media, Part, read_from};
 use crate::job::JobId;
 
@@ -35,11 +35,11 @@ impl Replay {
     /// Takes the next frame; none when there is none yet.
     pub(super) fn step<T>(&mut self, take: impl FnOnce(Frame<'_>, (u64, u64)) -> T) -> io::Result<Option<T>> {
         let mut needed = HEADER;
-        loop {
-            match parse(&self.buffer[self.read..]) {
-                Parsed::Short(length) => needed = length.max(needed),
-                Parsed::Torn => needed = 0,
-                Parsed::Whole(..) => break,
+        let length = loop {
+            match measure(&self.buffer[self.read..]) {
+                Measured::Short(length) => needed = length.max(needed),
+                Measured::Torn => needed = 0,
+                Measured::Whole(length) => break length,
             }
             if needed > 0 && self.fill(needed)? {
                 continue;
@@ -48,9 +48,9 @@ impl Replay {
                 return Ok(None);
             }
             needed = HEADER;
-        }
+        };
         let position = self.position();
-        let Parsed::Whole(frame, length) = parse(&self.buffer[self.read..]) else { return Ok(None) };
+        let Some(frame) = read(&self.buffer[self.read..self.read + length]) else { return Ok(None) };
         let taken = take(frame, position);
         self.read += length;
         Ok(Some(taken))
@@ -81,7 +81,7 @@ impl Replay {
             opened => opened?,
         };
         if self.fill(self.buffer.len() - self.read + HEADER)?
-            && matches!(parse(&self.buffer), Parsed::Whole(..))
+            && matches!(measure(&self.buffer), Measured::Whole(_))
         {
             return Ok(true);
         }
