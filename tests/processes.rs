@@ -5,22 +5,37 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use support::{HOST, McpClient, Sshd, eventually};
 
+/// Time limit for one command: what hangs fails.
+const PATIENCE: Duration = Duration::from_secs(90);
+
 /// The program beside the servers that `McpClient` starts: with the same state.
 fn sshjobs(sshd: &Sshd, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_sshjobs"))
+    let child = Command::new(env!("CARGO_BIN_EXE_sshjobs"))
         .arg("--ssh-config")
         .arg(sshd.ssh_config())
         .args(arguments)
         .env("XDG_CONFIG_HOME", "/nonexistent")
         .env("XDG_STATE_HOME", sshd.path("state"))
         .stdin(Stdio::null())
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (pid, (sender, ended)) = (child.id(), std::sync::mpsc::channel());
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    ended
+        .recv_timeout(PATIENCE)
+        .unwrap_or_else(|_| {
+            kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).ok();
+            panic!("{arguments:?} did not end in time");
+        })
         .unwrap()
 }
 
@@ -156,7 +171,7 @@ async fn what_an_attached_job_of_a_killed_server_left_running_is_ended_when_its_
     second.ok("ssh_run", json!({"host": HOST, "command": "true"}));
     eventually("its process is gone", async || {
         let before = std::fs::read(&alive).unwrap();
-        tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+        tokio::time::sleep(Duration::from_millis(400)).await;
         std::fs::read(&alive).unwrap() == before
     })
     .await;
@@ -193,7 +208,7 @@ async fn a_durable_run_whose_stdin_ends_at_once_ends() {
 async fn a_look_at_a_job_that_nobody_follows_shows_what_it_has_printed_meanwhile() {
     let sshd = Sshd::start().await;
     let job = told(&sshjobs(&sshd, &["spawn", HOST, "--", "seq 1000; exit 3"])).trim().to_owned();
-    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
     let last = told(&sshjobs(&sshd, &["tail", &job]));
     assert_eq!(last.lines().collect::<Vec<_>>(), (991..=1000).map(|n| n.to_string()).collect::<Vec<_>>());
     assert_eq!(told(&sshjobs(&sshd, &["search", &job, "^500$"])), "500:500\n");
@@ -232,6 +247,6 @@ async fn an_attached_job_ends_with_the_program_that_is_told_to_stop() {
     kill(Pid::from_raw(owner.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert_eq!(support::exit_of(&mut owner).await, Some(143));
     let before = std::fs::read(&alive).unwrap();
-    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(std::fs::read(&alive).unwrap(), before, "its process is gone");
 }
