@@ -47,13 +47,13 @@ if command -v setsid >/dev/null 2>&1; then
     setsid "$@" &
     exit 0
   }
-  led() { exec setsid "$@"; }
+  led() { exec setsid "$@" 6<&6; }
 elif command -v perl >/dev/null 2>&1; then
   session() { exec perl -MPOSIX -e 'fork and exit; POSIX::setsid(); exec @ARGV' "$@"; }
-  led() { exec perl -MPOSIX -e 'POSIX::setsid(); exec @ARGV' "$@"; }
+  led() { exec perl -MPOSIX -e 'POSIX::setsid(); exec @ARGV' "$@" 6<&6; }
 elif command -v python3 >/dev/null 2>&1; then
   session() { exec python3 -c 'import os,sys; os.fork() and os._exit(0); os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
-  led() { exec python3 -c 'import os,sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@"; }
+  led() { exec python3 -c 'import os,sys; os.setsid(); os.execvp(sys.argv[1], sys.argv[1:])' "$@" 6<&6; }
 else
   session() { say error this host has neither setsid nor perl nor python3; exit 1; }
 fi
