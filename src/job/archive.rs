@@ -10,6 +10,15 @@ pub trait Archive: Send + Sync + fmt::Debug {
     /// Blocking: it reads files.
     fn window(&self, place: Place, selection: Selection, enough: &dyn Fn(&Ring) -> bool) -> Option<Ring>;
 
+    /// Goes on behind a line, but not beyond `until`, over pieces that are stored as they are shown (printable ASCII, no line cut) and
+    /// of which `is_dull` says that none of their lines is wanted; none when there is no such piece. Blocking.
+    fn skim(
+        &self,
+        lines: (LineNo, LineNo),
+        selection: Selection,
+        is_dull: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Option<Skimmed>;
+
     /// What is stored.
     fn coverage(&self) -> Coverage;
 
@@ -49,6 +58,17 @@ impl Place {
             Self::At(position, unit) => ring.extent(ring.last_gone(selection), selection, unit) <= position,
         }
     }
+}
+
+/// How far somebody has come who skims stored output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skimmed {
+    /// The line behind which they stopped.
+    pub to: LineNo,
+    /// Lines of the selection up to there, or to the beginning of the piece that it lies in.
+    pub lines: u64,
+    /// The last line of the piece behind it, if that is to be looked at line by line.
+    pub look_until: Option<LineNo>,
 }
 
 /// What of a job's output is stored.

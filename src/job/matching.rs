@@ -91,6 +91,32 @@ impl<const N: usize> Matching<N> {
         Ok(std::mem::take(&mut *lock(&found)))
     }
 
+    /// Runs `sift` on such a thread, with what tells of lines of printable ASCII that no pattern matches any of them. It says so of
+    /// nothing once the budget is spent.
+    pub async fn sift<T: Send + 'static>(
+        &mut self,
+        sift: impl FnOnce(&mut dyn FnMut(&[u8]) -> bool) -> T + Send + 'static,
+    ) -> Result<T, TooSlow> {
+        let Ok(Ok(place)) = timeout(PLACE, THREADS.acquire()).await else { return Err(TooSlow::Busy) };
+        let (began, given_up) = (Instant::now(), Arc::new(AtomicBool::new(false)));
+        let _give_up = GiveUp(Arc::clone(&given_up));
+        // Each thread is quickest with a pattern of its own.
+        let (patterns, longest, deadline) = (self.patterns.clone(), self.longest, began + self.time);
+        let sifting = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            sift(&mut |lines| {
+                let fits = |line: &str| {
+                    line.len() <= longest && !patterns.iter().flatten().any(|pattern| pattern.is_match(line))
+                };
+                let is_in_time = !given_up.load(Relaxed) && Instant::now() < deadline;
+                is_in_time && std::str::from_utf8(lines).is_ok_and(|lines| lines.lines().all(fits))
+            })
+        });
+        let sifted = sifting.await.map_err(|_| TooSlow::Busy);
+        self.time = self.time.saturating_sub(began.elapsed());
+        sifted
+    }
+
     /// That it took too long.
     pub fn too_slow(&self) -> TooSlow {
         let patterns: Vec<&str> = self.patterns.iter().flatten().map(Regex::as_str).collect();

@@ -30,7 +30,7 @@ mod spec;
 mod tail;
 
 pub use announcements::Announcements;
-pub use archive::{Archive, Coverage, Place};
+pub use archive::{Archive, Coverage, Place, Skimmed};
 pub use awaits_stdin::{AwaitsStdin, awaits_stdin_script};
 pub use caller::Caller;
 pub use cursors::{CursorName, Cursors, TooManyCursors};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Archive, Job, Matching, Place, Status, TooSlow};
+use super::{Archive, Job, Log, Matching, Place, Skimmed, Status, TooSlow};
 use crate::output::{
     Excerpt, Keep, LineNo, Page, PageQuery, ReadQuery, Reading, Render, Ring, Search, SearchQuery, Selection,
     Stream, Unit,
@@ -50,13 +50,16 @@ impl Job {
             return look(ring);
         }
         let lost = |archive: &Arc<dyn Archive>| {
-            let newest =
-                self.read_log(|log| (!place.is_held_by(log.ring(), selection)).then(|| log.ring().newest()))?;
-            Some((Arc::clone(archive), newest))
+            let end = |log: &Log| (log.ring().newest(), log.ring().total());
+            let shown = self.read_log(|log| (!place.is_held_by(log.ring(), selection)).then(|| end(log)))?;
+            Some((Arc::clone(archive), shown))
         };
-        if let Some((archive, newest)) = self.archive().and_then(lost) {
+        if let Some((archive, (newest, total))) = self.archive().and_then(lost) {
             let reading = tokio::task::spawn_blocking(move || {
-                let enough = |ring: &Ring| ring.newest() >= newest || enough(ring);
+                let enough = |ring: &Ring| {
+                    let has_all = ring.newest() >= newest && ring.total() >= total;
+                    has_all || (place.is_followed_in(ring, selection) && enough(ring))
+                };
                 archive.window(place, selection, &enough)
             });
             // A runtime that ends has no threads any more.
@@ -138,21 +141,35 @@ impl Job {
     /// Looks through the output in its clean view, a piece at a time: nobody who appends has to wait. Patterns that take too long end
     /// it with what was found so far, and `has_more`; with an error when nothing could be looked at.
     pub async fn search(&self, query: SearchQuery, mut matching: Matching<1>) -> Result<Found, TooSlow> {
-        let (selection, before) = (query.selection, Search::begin(&query));
+        let (selection, cursor) = (query.selection, query.cursor);
         let until = self.read_log(|log| log.ring().newest());
+        let lines = (Unit::Lines, Render::Raw);
+        let place = (Place::Behind(cursor), selection);
+        let before = self.look_behind(place, |_| true, |ring| ring.extent(cursor, selection, lines)).await;
+        let context =
+            |before: u64| (Place::At(before.saturating_sub(query.context as u64), lines), selection);
+        let (place, mut window) = (context(before), None);
         let enough = |ring: &Ring| ring.byte_count() > PIECE;
-        let place = (Place::Behind(before), selection);
-        let mut search = self.look_behind(place, enough, |ring| Search::new(query, (ring, until))).await;
-        let (mut looked, mut window) = (0, None);
+        let new = |ring: &Ring| Search::new(query.clone(), (ring, until));
+        let has_context = move |ring: &Ring| ring.newest() >= cursor;
+        let mut search = self.look_on((&mut window, place), has_context, new).await;
+        let mut look_until = cursor;
         loop {
+            if search.cursor() >= look_until
+                && let Some(skimmed) = self.skim(&search, selection, &mut matching).await?
+            {
+                look_until = skimmed.look_until.unwrap_or(skimmed.to);
+                let has_piece = move |ring: &Ring| ring.newest() >= look_until && ring.newest() > skimmed.to;
+                let skip = |ring: &Ring| search.skip(skimmed.to, ring);
+                self.look_on((&mut window, context(skimmed.lines)), has_piece, skip).await;
+            }
             let place = (Place::Behind(search.cursor()), selection);
             let looking = self.look_on((&mut window, place), enough, |ring| search.fetch(ring));
             let Some(lines) = looking.await else { break };
             let fetched = lines.len();
             let texts = lines.iter().map(|fetched| fetched.line.text.clone()).collect();
             let found = matching.look(texts).await?;
-            looked += found.len();
-            if looked == 0 {
+            if found.is_empty() && search.cursor() == cursor {
                 return Err(matching.too_slow());
             }
             let is_spent = found.len() < fetched;
@@ -168,6 +185,19 @@ impl Job {
         let place = (Place::Behind(last), selection);
         let has_more = self.look_behind(place, enough, |ring| place.0.is_followed_in(ring, selection)).await;
         Ok(Found { matches, last, has_more, dropped_lines })
+    }
+
+    /// Looks for stored output without a match behind where a search has come to.
+    async fn skim(
+        &self,
+        search: &Search,
+        selection: Selection,
+        matching: &mut Matching<1>,
+    ) -> Result<Option<Skimmed>, TooSlow> {
+        let is_lost = |cursor| !self.read_log(|log| Place::Behind(cursor).is_held_by(log.ring(), selection));
+        let ahead = search.ahead().filter(|(cursor, _)| is_lost(*cursor));
+        let (Some(ahead), Some(archive)) = (ahead, self.archive().cloned()) else { return Ok(None) };
+        matching.sift(move |is_dull| archive.skim(ahead, selection, is_dull)).await
     }
 
     /// The bytes of a stream from `position` on, which moves behind them; what is gone is counted.

@@ -29,6 +29,7 @@ pub use excerpt::Excerpt;
 pub use line::{Bytes, Line, Timestamp};
 pub use line_no::LineNo;
 pub use origin::{Origin, Position};
+pub use overlong::is_verbatim;
 pub use page::{Fetched, Keep, Looked, Page, PageLine, PageQuery, Scan};
 pub use printable::printable;
 pub use prompt_shape::looks_like_prompt;

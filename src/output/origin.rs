@@ -1,4 +1,4 @@
-use super::{LineNo, Render, Stream, Unit};
+use super::{LineNo, Render, Selection, Stream, Unit};
 
 /// Where a ring begins that goes on with another one's numbers: behind the last finished line of each stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,13 @@ impl Origin {
         }
     }
 
-    /// The same, to be moved.
+    /// Of the selected output, how much has come.
+    pub fn extent(&self, selection: Selection, unit: (Unit, Render)) -> u64 {
+        let wanted = Stream::ALL.into_iter().filter(|&stream| selection.contains(stream));
+        wanted.map(|stream| self.position(stream).extent(unit)).sum()
+    }
+
+    /// The position in a stream, to be moved.
     pub fn position_mut(&mut self, stream: Stream) -> &mut Position {
         match stream {
             Stream::Stdout => &mut self.stdout,

@@ -1,5 +1,20 @@
+use memchr::memrchr;
+
+use super::render::is_plain;
 use super::track::{LineEnd, Track};
 use super::{Ring, Stream, Timestamp};
+
+/// Whether the lines of a text are shown as they came: printable ASCII and tabs, and none so long that it is cut.
+pub fn is_verbatim(text: &[u8], line_bytes: usize) -> bool {
+    let mut rest = text;
+    while let Some(head) = rest.get(..=line_bytes) {
+        match memrchr(b'\n', head) {
+            Some(at) => rest = &rest[at + 1..],
+            None => return false,
+        }
+    }
+    is_plain(text, b'\n')
+}
 
 impl Ring {
     /// Cuts the line that has no end before `until` until what is left is not too long.

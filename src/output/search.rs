@@ -46,26 +46,33 @@ pub struct Search {
 const MATCH_BYTES: usize = 40;
 
 impl Search {
-    /// The line behind which a search begins to read: its cursor, or a little before for the context.
-    pub fn begin(query: &SearchQuery) -> LineNo {
-        LineNo::new(query.cursor.value().saturating_sub(query.context as u64))
-    }
-
-    /// A search up to a line that has looked at nothing yet. The ring is one that holds what lies behind its
-    /// [beginning](Self::begin).
+    /// A search up to a line that has looked at nothing yet. The ring is one that holds what lies behind the cursor, and the
+    /// context before it.
     pub fn new(query: SearchQuery, (ring, until): (&Ring, LineNo)) -> Self {
-        let (walk, budget) = (Walk::new(query.cursor, query.selection), Budget::new(query.max_bytes));
+        let (cursor, budget) = (query.cursor, Budget::new(query.max_bytes));
+        let walk = Walk::new(cursor, query.selection);
         let mut search =
             Self { query, until, matches: Vec::new(), recent: Vec::new(), walk, budget, full: false };
-        search.recall(ring);
+        search.skip(cursor, ring);
         search
     }
 
-    /// The context that a match in the first line would have.
-    fn recall(&mut self, ring: &Ring) {
-        let before = ring.lines_after(Self::begin(&self.query), self.query.selection);
-        let before = before.take_while(|line| line.line_no <= self.walk.cursor);
-        self.recent = before.map(|line| line.render(Render::Clean).into_owned()).collect();
+    /// Goes on behind a line: up to there is no match. The ring holds the context of one that would come next.
+    pub fn skip(&mut self, to: LineNo, ring: &Ring) {
+        self.walk.cursor = to;
+        let context = self.query.context as u64;
+        // Of one stream the lines may lie far apart.
+        let mut span = context;
+        let before = |span: u64| {
+            let from = LineNo::new(to.value().saturating_sub(span));
+            ring.lines_after(from, self.query.selection).take_while(|line| line.line_no <= to)
+        };
+        while span < to.value() && (before(span).count() as u64) < context {
+            span = span.saturating_mul(4);
+        }
+        let count = before(span).count();
+        let newest = before(span).skip(count.saturating_sub(self.query.context));
+        self.recent = newest.map(|line| line.render(Render::Clean).into_owned()).collect();
     }
 
     /// Takes the next lines out of the ring; none when there is nothing more to look at.
@@ -125,6 +132,11 @@ impl Search {
     fn lacks_context(&self) -> bool {
         let last = self.matches.last();
         !self.budget.is_empty() && last.is_some_and(|found| found.after.len() < self.query.context)
+    }
+
+    /// The lines that it still has to look at, one by one or from afar: behind one, up to another. None while context is lacking.
+    pub fn ahead(&self) -> Option<(LineNo, LineNo)> {
+        (!self.full && !self.lacks_context()).then_some((self.walk.cursor, self.until))
     }
 
     /// How far it has looked.

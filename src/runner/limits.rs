@@ -58,6 +58,8 @@ pub struct Limits {
 /// Bytes that are kept of a job whose far end waits for its follower.
 const HELD_BYTES: usize = 16 << 20;
 
+/// Bytes of stored output between two places where reading can begin.
+const MARK_INTERVAL: u64 = 64 << 10;
 /// Fewer bytes of a job are not stored: they lie in segments of a mebibyte at least.
 const LEAST_STORED: u64 = 4 << 20;
 
@@ -134,7 +136,11 @@ impl Limits {
     }
 
     pub(super) fn log(&self) -> LogLimits {
-        LogLimits { bytes: self.stored_bytes_per_job, line_bytes: self.max_line_bytes }
+        LogLimits {
+            bytes: self.stored_bytes_per_job,
+            line_bytes: self.max_line_bytes,
+            interval: MARK_INTERVAL,
+        }
     }
 
     pub(super) fn stored(&self) -> Bounds {

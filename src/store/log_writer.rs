@@ -50,10 +50,10 @@ pub struct LogLimits {
     pub bytes: u64,
     /// The longest line, which says where lines are cut.
     pub line_bytes: usize,
+    /// Bytes between two places where a replay can begin, about.
+    pub interval: u64,
 }
 
-/// Bytes between two places where a replay can begin, about.
-const INTERVAL: u64 = 64 << 10;
 /// Segments that a job's bytes are divided into: the oldest goes as a whole.
 const SEGMENTS: u64 = 16;
 const SMALLEST_SEGMENT: u64 = 1 << 20;
@@ -174,7 +174,7 @@ impl LogWriter {
         let origin = checkpoint.origin;
         let unfinished = checkpoint.stdout.bytes.len() + checkpoint.stderr.bytes.len();
         self.since_mark = 0;
-        self.interval = INTERVAL.max(4 * unfinished as u64);
+        self.interval = self.limits.interval.max(4 * unfinished as u64);
         let mark = {
             let mut state = lock(&self.log.state);
             let before = if state.marks.is_empty() { origin.newest } else { state.newest.min(origin.newest) };
@@ -208,7 +208,7 @@ impl LogWriter {
             && let Some((oldest, bytes)) = self.before.pop_front()
         {
             self.log.media.remove(&self.log.job, oldest)?;
-            lock(&self.log.state).marks.retain(|mark| mark.segment != oldest);
+            lock(&self.log.state).marks.keep(|segment| segment != oldest);
             kept -= bytes;
         }
         Ok(())

@@ -51,3 +51,43 @@ impl Mark {
         (self.before < self.origin.newest).then_some((self.before, self.origin.newest))
     }
 }
+
+/// All marks of a job, in order, and the gaps between them.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    all: Vec<Mark>,
+    /// Those of all marks but the first, so that nobody has to look for them.
+    gaps: Vec<(LineNo, LineNo)>,
+}
+
+impl Marks {
+    pub(super) fn new(all: Vec<Mark>) -> Self {
+        let gaps = all.iter().skip(1).filter_map(Mark::gap).collect();
+        Self { all, gaps }
+    }
+
+    pub(super) fn push(&mut self, mark: Mark) {
+        self.gaps.extend(mark.gap().filter(|_| !self.all.is_empty()));
+        self.all.push(mark);
+    }
+
+    /// Keeps the marks of these segments.
+    pub(super) fn keep(&mut self, is_kept: impl Fn(u64) -> bool) {
+        if self.all.iter().any(|mark| !is_kept(mark.segment)) {
+            self.all.retain(|mark| is_kept(mark.segment));
+            *self = Self::new(std::mem::take(&mut self.all));
+        }
+    }
+
+    pub(super) fn gaps(&self) -> &[(LineNo, LineNo)] {
+        &self.gaps
+    }
+}
+
+impl std::ops::Deref for Marks {
+    type Target = [Mark];
+
+    fn deref(&self) -> &[Mark] {
+        &self.all
+    }
+}

@@ -54,16 +54,23 @@ pub(super) trait Blob: Send + Sync {
     fn sync(&self) -> io::Result<()>;
 }
 
-/// All bytes of a blob from a position on, `most` of them at most.
-pub(super) fn read_from(blob: &dyn Blob, position: u64, most: usize) -> io::Result<Vec<u8>> {
-    let there = usize::try_from(blob.length()?.saturating_sub(position)).unwrap_or(usize::MAX);
-    let (mut bytes, mut read) = (vec![0; there.min(most)], 0);
-    while read < bytes.len() {
-        match blob.read_at(&mut bytes[read..], position + read as u64)? {
+/// All bytes of a blob.
+pub(super) fn read_all(blob: &dyn Blob) -> io::Result<Vec<u8>> {
+    let length = usize::try_from(blob.length()?).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    let mut bytes = vec![0; length];
+    let read = read_into(&mut bytes, blob, 0)?;
+    bytes.truncate(read);
+    Ok(bytes)
+}
+
+/// Fills a buffer with bytes from a position on, as far as there are some; returns how many there were.
+pub(super) fn read_into(buffer: &mut [u8], blob: &dyn Blob, position: u64) -> io::Result<usize> {
+    let mut read = 0;
+    while read < buffer.len() {
+        match blob.read_at(&mut buffer[read..], position + read as u64)? {
             0 => break,
             more => read += more,
         }
     }
-    bytes.truncate(read);
-    Ok(bytes)
+    Ok(read)
 }

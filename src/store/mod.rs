@@ -18,6 +18,7 @@ mod memory;
 mod owners;
 mod record;
 mod replay;
+mod skim;
 mod sqlite;
 mod state_dir;
 mod store;

@@ -2,7 +2,7 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use super::frame::{Frame, HEADER, Measured, measure, read};
-use super::media::{Access, Blob, Media, Part, read_from};
+use super::media::{Access, Blob, Media, Part, read_into};
 use crate::job::JobId;
 
 /// Goes through a job's frames in order, from segment to segment; at the end it can be asked again for what has come since.
@@ -68,10 +68,11 @@ impl Replay {
         self.buffer.drain(..self.read);
         self.base += self.read as u64;
         self.read = 0;
-        let end = self.base + self.buffer.len() as u64;
-        let more = read_from(&*blob, end, needed.saturating_sub(self.buffer.len()).max(PIECE))?;
-        self.buffer.extend_from_slice(&more);
-        Ok(self.buffer.len() >= needed)
+        let there = self.buffer.len();
+        self.buffer.resize(there + needed.saturating_sub(there).max(PIECE), 0);
+        let more = read_into(&mut self.buffer[there..], &*blob, self.base + there as u64);
+        self.buffer.truncate(there + *more.as_ref().unwrap_or(&0));
+        more.map(|_| self.buffer.len() >= needed)
     }
 
     /// Goes on with the next segment, if there is one and nothing has come to this one meanwhile.

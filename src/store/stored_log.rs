@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use super::frame::{Body, Frame};
-use super::mark::Mark;
-use super::media::{Access, Media, Part, read_from};
+use super::mark::{Mark, Marks};
+use super::media::{Access, Media, Part, read_all};
 use super::replay::Replay;
-use crate::job::{Archive, Coverage, JobId, LogEvent, Outcome, Place};
+use crate::job::{Archive, Coverage, JobId, LogEvent, Outcome, Place, Skimmed};
 use crate::lock::lock;
 use crate::output::{Checkpoint, LineNo, Origin, Ring, RingLimits, Selection, Stream, Timestamp, Unit};
 
@@ -20,7 +20,7 @@ pub struct StoredLog {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) marks: Vec<Mark>,
+    pub(super) marks: Marks,
     /// The last line stored.
     pub(super) newest: LineNo,
     /// Of each stream, the position behind what was forgotten of it.
@@ -64,7 +64,8 @@ impl StoredLog {
             last_output_at: None,
             replay: Replay::new(Arc::clone(&self.media), self.job.clone(), position),
         };
-        *lock(&self.state) = State { marks, newest: LineNo::START, forgotten: self.read_forgotten() };
+        *lock(&self.state) =
+            State { marks: Marks::new(marks), newest: LineNo::START, forgotten: self.read_forgotten() };
         while self.follow(&mut end, limits, |_, _| ())? {}
         let forgotten = lock(&self.state).forgotten;
         for stream in Stream::ALL {
@@ -76,7 +77,7 @@ impl StoredLog {
     /// The index of a segment; made anew where it is missing.
     fn marks_of(&self, segment: u64) -> io::Result<Vec<Mark>> {
         let index = self.media.open(&self.job, Part::Index(segment), Access::Read);
-        let marks = match index.and_then(|index| read_from(&*index, 0, usize::MAX)) {
+        let marks = match index.and_then(|index| read_all(&*index)) {
             Ok(bytes) => Mark::read_all(segment, &bytes),
             Err(_) => Vec::new(),
         };
@@ -176,10 +177,7 @@ impl StoredLog {
     fn mark_for(&self, place: Place, selection: Selection) -> Option<Mark> {
         let state = lock(&self.state);
         let marks = &state.marks;
-        let extent = |mark: &Mark, unit| {
-            let wanted = Stream::ALL.into_iter().filter(|&stream| selection.contains(stream));
-            wanted.map(|stream| mark.origin.position(stream).extent(unit)).sum::<u64>()
-        };
+        let extent = |mark: &Mark, unit| mark.origin.extent(selection, unit);
         let behind = marks.partition_point(|mark| match place {
             Place::Behind(line_no) => mark.origin.newest <= line_no,
             Place::At(position, unit) => extent(mark, unit) <= position,
@@ -252,10 +250,8 @@ impl StoredLog {
     }
 
     fn read_forgotten(&self) -> Origin {
-        let bytes = self
-            .media
-            .open(&self.job, Part::Forgotten, Access::Read)
-            .and_then(|blob| read_from(&*blob, 0, usize::MAX));
+        let bytes =
+            self.media.open(&self.job, Part::Forgotten, Access::Read).and_then(|blob| read_all(&*blob));
         let marks = bytes.map(|bytes| Mark::read_all(0, &bytes)).unwrap_or_default();
         marks.last().map(|mark| mark.origin).unwrap_or_default()
     }
@@ -289,6 +285,16 @@ impl Archive for StoredLog {
         None
     }
 
+    fn skim(
+        &self,
+        lines: (LineNo, LineNo),
+        selection: Selection,
+        is_dull: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Option<Skimmed> {
+        // Whoever looks line by line then meets the same error, and says so.
+        self.skim_through(lines, selection, is_dull).ok().flatten()
+    }
+
     fn coverage(&self) -> Coverage {
         let state = lock(&self.state);
         let Some(first) = state.marks.first() else { return Coverage::default() };
@@ -301,8 +307,7 @@ impl Archive for StoredLog {
                 *known = *gone;
             }
         }
-        let gaps = state.marks.iter().skip(1).filter_map(Mark::gap).collect();
-        Coverage { begin, last: state.newest, gaps, forgotten }
+        Coverage { begin, last: state.newest, gaps: state.marks.gaps().to_vec(), forgotten }
     }
 
     fn forget(&self, selection: Selection, last: LineNo) {
@@ -330,7 +335,7 @@ impl Archive for StoredLog {
 impl StoredLog {
     fn drop_missing_segments(&self) {
         let there = self.media.segments(&self.job).unwrap_or_default();
-        lock(&self.state).marks.retain(|mark| there.contains(&mark.segment));
+        lock(&self.state).marks.keep(|segment| there.contains(&segment));
     }
 }
 

@@ -12,7 +12,8 @@ use crate::job::{
     Wait,
 };
 use crate::output::{
-    Content, LineNo, PageQuery, ReadQuery, Render, Ring, RingLimits, SearchQuery, Selection, Stream, Unit,
+    Content, LineNo, Match, PageQuery, ReadQuery, Render, Ring, RingLimits, Search, SearchQuery, Selection,
+    Stream, Unit,
 };
 use crate::store::{Memory, StateDir};
 
@@ -28,7 +29,7 @@ impl Keeper for Idle {
 }
 
 const RING: RingLimits = RingLimits { lines: 20, bytes: 2048, line_bytes: 64 };
-const LOG: LogLimits = LogLimits { bytes: 64 << 20, line_bytes: 64 };
+const LOG: LogLimits = LogLimits { bytes: 64 << 20, line_bytes: 64, interval: 300 };
 
 /// A job whose output is stored, and what it should be.
 struct Kept {
@@ -147,20 +148,44 @@ impl Kept {
             let (_, expected) = self.model.bytes_from(stream, offset, 100);
             assert_eq!(reading.content, Content::Bytes(expected.into_owned()));
         }
-        let query = SearchQuery {
-            cursor: LineNo::START,
-            selection: Selection::Both,
-            context: 0,
-            max_matches: usize::MAX,
-            max_bytes: usize::MAX,
-        };
-        let found = self.job.search(query, Matching::new([Some(regex::Regex::new("a").unwrap())])).await;
-        let found: Vec<_> = found.unwrap().matches.iter().map(|found| found.line.line_no.value()).collect();
-        // Lines are looked at in their clean view.
-        let lines = self.model.lines_after(LineNo::START, Selection::Both);
-        let expected = lines.filter(|line| line.render(Render::Clean).contains('a'));
-        assert_eq!(found, expected.map(|line| line.line_no.value()).collect::<Vec<_>>());
+        let ways = [(0, Selection::Both), (2, Selection::Both), (1, Selection::Only(Stream::Stderr))];
+        let (context, selection) = ways[max_lines % ways.len()];
+        self.check_search(selection, context, max_lines + 20).await;
         assert_eq!(self.job.status().dropped_lines, 0);
+    }
+
+    /// Searches as a reader does who comes again for more, and as a search of the model finds it.
+    async fn check_search(&self, selection: Selection, context: usize, max_matches: usize) {
+        let pattern = regex::Regex::new("aa|^b").unwrap();
+        let query =
+            SearchQuery { cursor: LineNo::START, selection, context, max_matches, max_bytes: 1 << 20 };
+        let (mut cursor, mut found) = (LineNo::START, Vec::new());
+        loop {
+            let matching = Matching::new([Some(pattern.clone())]);
+            let page = self.job.search(SearchQuery { cursor, ..query.clone() }, matching).await.unwrap();
+            assert_eq!(page.dropped_lines, 0);
+            found.extend(page.matches);
+            cursor = page.last;
+            if !page.has_more {
+                break;
+            }
+        }
+        let query = SearchQuery { max_matches: usize::MAX, ..query };
+        let mut search = Search::new(query, (&self.model, self.model.newest()));
+        while let Some(lines) = search.fetch(&self.model) {
+            for fetched in lines {
+                let is_match = pattern.is_match(&fetched.line.text);
+                search.take(fetched, is_match);
+            }
+        }
+        // The model has other times, and what follows the last match of a page is as much as was there.
+        let texts = |found: Vec<Match>| -> Vec<_> {
+            found
+                .into_iter()
+                .map(|found| (found.line.line_no, found.line.text, found.before, found.after))
+                .collect()
+        };
+        assert_eq!(texts(found), texts(search.finish().0));
     }
 }
 
@@ -176,6 +201,7 @@ fn step() -> impl Strategy<Value = Step> {
     let text = prop_oneof![
         prop::collection::vec(prop_oneof![Just(b'a'), Just(b'b'), Just(b'\n'), Just(b'\r')], 0..200),
         prop::collection::vec(Just(b'x'), 0..300),
+        (1..40_usize).prop_map(|lines| "dull\n".repeat(lines).into_bytes()),
         Just("é\u{1b}[1mbold\u{1b}[0m\n".as_bytes().to_vec()),
     ];
     prop_oneof![
@@ -202,7 +228,7 @@ async fn play(store: Box<dyn Store>, steps: Vec<Step>, (offset, max_lines): (u64
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     /// Invariants 2, 3, 4 and 9 over ring, store and restarts.
     #[test]

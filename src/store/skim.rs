@@ -1,0 +1,137 @@
+use std::io;
+use std::sync::Arc;
+
+use super::frame::Body;
+use super::mark::Mark;
+use super::replay::Replay;
+use super::stored_log::StoredLog;
+use crate::job::Skimmed;
+use crate::lock::lock;
+use crate::output::{Checkpoint, LineNo, Render, Selection, Stream, Unit, is_verbatim};
+
+/// Goes through a stored log from mark to mark, without making lines of it.
+struct Skim {
+    replay: Replay,
+    start: Start,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+/// Where a piece begins.
+struct Start {
+    /// Segment and position of the checkpoint.
+    at: (u64, u64),
+    checkpoint: Checkpoint,
+    line_bytes: usize,
+}
+
+impl StoredLog {
+    /// See [`Archive::skim`](crate::job::Archive::skim).
+    pub(super) fn skim_through(
+        &self,
+        (cursor, until): (LineNo, LineNo),
+        selection: Selection,
+        is_dull: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> io::Result<Option<Skimmed>> {
+        let (mut skim, mut skimmed, mut to) = (None, None, cursor);
+        while let Some((begin, end)) = self.piece_behind(to, selection)
+            && end.origin.newest <= until
+        {
+            let skim = match &mut skim {
+                Some(skim) => skim,
+                skim @ None => skim.insert(self.skim_from(begin)?),
+            };
+            let lines = |mark: Mark| mark.origin.extent(selection, (Unit::Lines, Render::Raw));
+            if !skim.is_dull((begin, end), selection, is_dull)? {
+                return Ok(Some(Skimmed { to, lines: lines(begin), look_until: Some(end.origin.newest) }));
+            }
+            to = end.origin.newest;
+            skimmed = Some(Skimmed { to, lines: lines(end), look_until: None });
+        }
+        Ok(skimmed)
+    }
+
+    /// The marks around the line behind a place; none where something between them is missing.
+    fn piece_behind(&self, place: LineNo, selection: Selection) -> Option<(Mark, Mark)> {
+        let state = lock(&self.state);
+        let next = state.marks.partition_point(|mark| mark.origin.newest <= place);
+        let (begin, end) = (*state.marks.get(next.checked_sub(1)?)?, *state.marks.get(next)?);
+        let is_whole = end.gap().is_none()
+            && Stream::ALL
+                .into_iter()
+                .filter(|&stream| selection.contains(stream))
+                .all(|stream| state.forgotten.position(stream).last_line <= begin.origin.newest);
+        is_whole.then_some((begin, end))
+    }
+
+    fn skim_from(&self, mark: Mark) -> io::Result<Skim> {
+        let mut replay = Replay::new(Arc::clone(&self.media), self.job.clone(), (mark.segment, mark.offset));
+        let start = replay.step(|frame, at| Start::of(frame.body, at))?.flatten();
+        let start = start.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Skim { replay, start, stdout: Vec::new(), stderr: Vec::new() })
+    }
+}
+
+impl Start {
+    fn of(body: Body<'_>, at: (u64, u64)) -> Option<Self> {
+        match body {
+            Body::Checkpoint { line_bytes, checkpoint } => {
+                let line_bytes = usize::try_from(line_bytes).unwrap_or(usize::MAX);
+                Some(Self { at, checkpoint: *checkpoint, line_bytes })
+            }
+            Body::Data(..) | Body::FinishStreams | Body::End(_) => None,
+        }
+    }
+}
+
+impl Skim {
+    /// Reads what was printed between two marks, and says whether it is all there and dull. It may be called again for the next piece.
+    fn is_dull(
+        &mut self,
+        (begin, end): (Mark, Mark),
+        selection: Selection,
+        is_dull: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> io::Result<bool> {
+        if self.start.at != (begin.segment, begin.offset) {
+            return Ok(false);
+        }
+        let Some(next) = self.read_piece()? else { return Ok(false) };
+        let Start { checkpoint, line_bytes, .. } = std::mem::replace(&mut self.start, next);
+        let texts = [
+            (Stream::Stdout, &checkpoint.stdout, &self.stdout),
+            (Stream::Stderr, &checkpoint.stderr, &self.stderr),
+        ];
+        let is_whole = self.start.at == (end.segment, end.offset);
+        let mut selected = texts.into_iter().filter(|(stream, ..)| selection.contains(*stream));
+        Ok(is_whole
+            && selected.all(|(_, before, text)| {
+                before.cut.is_none() && is_verbatim(text, line_bytes) && is_dull(text)
+            }))
+    }
+
+    /// Reads up to the next checkpoint; none when there is none yet.
+    fn read_piece(&mut self) -> io::Result<Option<Start>> {
+        let Self { replay, start, stdout, stderr } = self;
+        for (text, unfinished) in
+            [(&mut *stdout, &start.checkpoint.stdout), (&mut *stderr, &start.checkpoint.stderr)]
+        {
+            text.clear();
+            text.extend_from_slice(&unfinished.bytes);
+        }
+        loop {
+            let stepped = replay.step(|frame, at| {
+                match frame.body {
+                    Body::Data(Stream::Stdout, bytes) => stdout.extend_from_slice(bytes),
+                    Body::Data(Stream::Stderr, bytes) => stderr.extend_from_slice(bytes),
+                    Body::Checkpoint { .. } | Body::FinishStreams | Body::End(_) => {}
+                }
+                Start::of(frame.body, at)
+            })?;
+            match stepped {
+                None => return Ok(None),
+                Some(None) => {}
+                Some(next) => return Ok(next),
+            }
+        }
+    }
+}
