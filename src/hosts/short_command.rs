@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretSlice};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::ssh::{Channel, ChannelError, ChannelEvent};
@@ -16,27 +17,41 @@ pub async fn run_short(channel: Channel, command: &str, limit: Duration) -> Resu
     asking.await.unwrap_or(Err(ChannelError::ConnectionLost))
 }
 
-/// The same with something to read on its stdin.
+/// The same with something to read on its stdin. It returns as soon as there is `enough`, and the command comes to its end by itself.
 #[expect(clippy::disallowed_methods, reason = "it outlives its caller on purpose, and is bounded in time")]
 pub async fn run_fed(
     channel: Channel,
     command: &str,
     input: SecretSlice<u8>,
-    limit: Duration,
+    (limit, enough): (Duration, fn(&str) -> bool),
 ) -> Result<String, ChannelError> {
-    let asking = tokio::spawn(feed_to_the_end(channel, command.to_owned(), input, limit));
-    asking.await.unwrap_or(Err(ChannelError::ConnectionLost))
+    let (answered, early) = oneshot::channel();
+    let mut answered = Some(answered);
+    let see = move |printed: &[u8]| {
+        let printed = String::from_utf8_lossy(printed);
+        if enough(&printed)
+            && let Some(answered) = answered.take()
+        {
+            // The caller may have gone.
+            answered.send(printed.into_owned()).ok();
+        }
+    };
+    let asking = tokio::spawn(feed_to_the_end(channel, command.to_owned(), input, (limit, see)));
+    match early.await {
+        Ok(answer) => Ok(answer),
+        Err(_) => asking.await.unwrap_or(Err(ChannelError::ConnectionLost)),
+    }
 }
 
 async fn run_to_the_end(channel: Channel, command: String, limit: Duration) -> Result<String, ChannelError> {
-    feed_to_the_end(channel, command, Vec::new().into(), limit).await
+    feed_to_the_end(channel, command, Vec::new().into(), (limit, |_: &[u8]| ())).await
 }
 
 async fn feed_to_the_end(
     channel: Channel,
     command: String,
     input: SecretSlice<u8>,
-    limit: Duration,
+    (limit, mut see): (Duration, impl FnMut(&[u8])),
 ) -> Result<String, ChannelError> {
     let (mut reader, writer) = channel.exec(&command).await?;
     let feeding = async {
@@ -57,6 +72,7 @@ async fn feed_to_the_end(
                 && answer.len() < ANSWER_LIMIT
             {
                 answer.extend_from_slice(&bytes);
+                see(&answer);
             }
         }
     };

@@ -301,6 +301,20 @@ impl Job {
         }
     }
 
+    /// Waits until most of what has come is stored, for `patience` at most. For output that can wait where it is. Cancel safe.
+    pub async fn stored_up(&self, patience: Duration) {
+        let Some(storage) = self.storage.get() else { return };
+        let mut log = self.log.subscribe();
+        let up = async {
+            log.mark_unchanged();
+            while lock(&storage.pending).is_long() {
+                log.changed().await.expect("a job owns its log");
+            }
+        };
+        // What is not stored by then is shown all the same.
+        drop(tokio::time::timeout(patience, up).await);
+    }
+
     /// The next output to be stored, `most` bytes of it, about; none when none waits. With a checkpoint if it `wants_checkpoint`, or
     /// if something before it was not stored. [`show`](Self::show) it before taking the next.
     pub fn take_batch(&self, most: usize, wants_checkpoint: bool) -> Option<Arc<Batch>> {

@@ -84,6 +84,11 @@ impl Pending {
         !std::mem::replace(&mut self.is_called, true)
     }
 
+    /// Whether output that can wait where it is should do so.
+    pub(super) fn is_long(&self) -> bool {
+        self.bytes > MOST_WAITING / 2
+    }
+
     pub(super) fn is_too_long(&self) -> bool {
         self.bytes > MOST_WAITING
     }

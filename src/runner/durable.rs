@@ -27,13 +27,20 @@ const WRITE_PAUSE: Duration = Duration::from_millis(500);
 /// Bytes that are written to a job's stdin at a time.
 const PIECE: usize = 32 << 10;
 
+/// Time for which output waits on its host for a store that is behind.
+const STORED_UP: Duration = Duration::from_secs(5);
+
 /// The far end of a durable job: what its host's follower says of it.
-pub(super) struct DurableFarEnd(mpsc::Receiver<FarEvent>);
+pub(super) struct DurableFarEnd {
+    events: mpsc::Receiver<FarEvent>,
+    job: Arc<Job>,
+}
 
 impl FarEnd for DurableFarEnd {
     async fn next(&mut self) -> FarEvent {
+        self.job.stored_up(STORED_UP).await;
         // Without a follower the job is left alone.
-        self.0.recv().await.unwrap_or(FarEvent::Detached)
+        self.events.recv().await.unwrap_or(FarEvent::Detached)
     }
 }
 
@@ -62,10 +69,10 @@ pub(super) async fn start_durable(
     if let (Some(storing), Some(record)) = (&shared.storing, record) {
         storing.keep(job, record, link.machine.clone());
     }
-    let (events, far_end) = mpsc::channel(QUEUE);
+    let (events, told_events) = mpsc::channel(QUEUE);
     // The channel is empty.
     events.try_send(FarEvent::Started).ok();
-    leave_recording(shared, job, DurableFarEnd(far_end), Some(&link));
+    leave_recording(shared, job, told_events, Some(&link));
     follower.follow(job, ((0, 0), events), told);
     Ok(())
 }
@@ -106,13 +113,19 @@ pub(super) fn resume_durable(shared: &Arc<Shared>, job: &Arc<Job>, positions: (u
     if is_new {
         shared.leave(follow_host(Arc::clone(shared), host, Arc::clone(&follower)));
     }
-    let (events, far_end) = mpsc::channel(QUEUE);
+    let (events, told_events) = mpsc::channel(QUEUE);
     job.note_reach(false);
-    leave_recording(shared, job, DurableFarEnd(far_end), None);
+    leave_recording(shared, job, told_events, None);
     follower.follow(job, (positions, events), None);
 }
 
-fn leave_recording(shared: &Arc<Shared>, job: &Arc<Job>, far_end: DurableFarEnd, link: Option<&Arc<Link>>) {
+fn leave_recording(
+    shared: &Arc<Shared>,
+    job: &Arc<Job>,
+    events: mpsc::Receiver<FarEvent>,
+    link: Option<&Arc<Link>>,
+) {
+    let far_end = DurableFarEnd { events, job: Arc::clone(job) };
     // Nothing is announced in its output.
     let recorder = Recorder::new(Announcements::new(&job.mark, 0), Duration::ZERO);
     let recording = Recording::new(far_end, Arc::clone(job), recorder);

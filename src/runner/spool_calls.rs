@@ -25,7 +25,12 @@ pub(super) async fn install(link: &Link) -> Result<Answer, ChannelError> {
 }
 
 async fn run(link: &Link, command: &str, input: SecretSlice<u8>) -> Result<Answer, ChannelError> {
-    let printed = run_fed(link.open().await?.channel, command, input, ANSWER).await?;
+    let printed = run_fed(link.open().await?.channel, command, input, (ANSWER, has_answered)).await?;
     let nothing = || Answer::Unsupported("its login shell does not run /bin/sh".to_owned());
     Ok(Answer::parse(&printed).unwrap_or_else(nothing))
+}
+
+/// Whether the script has said all that it will say.
+fn has_answered(printed: &str) -> bool {
+    printed.ends_with('\n') && Answer::parse(printed).is_some_and(|answer| answer != Answer::Send)
 }

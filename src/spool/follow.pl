@@ -2,8 +2,8 @@
 # Does what `follow` in spool.sh does, and sees growth within some milliseconds.
 use strict;
 my ($S, $F) = @ARGV;
-my (%job, @order);
-$SIG{PIPE} = $SIG{HUP} = $SIG{TERM} = sub { unlink "$S/f/$F"; exit 0 };
+my (%job, %hot, @order);
+$SIG{PIPE} = $SIG{HUP} = $SIG{TERM} = sub { unlink "f/$F"; exit 0 };
 
 sub first_line { my ($file) = @_; open(my $in, '<', $file) or return ''; my $line = <$in>; defined $line ? $line : '' }
 sub start_time {
@@ -28,22 +28,22 @@ my $out = '';
 sub flush_out {
   while (length $out) {
     my $n = syswrite(STDOUT, $out);
-    unless (defined $n) { unlink "$S/f/$F"; exit 0 }
+    unless (defined $n) { unlink "f/$F"; exit 0 }
     substr($out, 0, $n) = '';
   }
 }
 sub add {
   my ($j, $o, $e) = @_;
   return if $job{$j} || $j !~ /^[A-Za-z0-9.-]+$/;
-  $job{$j} = { 1 => $o, 2 => $e, looked => 0, told => 0 };
+  $job{$j} = { 1 => $o, 2 => $e, looked => 0, moved => time, told => 0 };
+  $hot{$j} = 1;
   push @order, $j;
 }
 sub state_of { # Empty while it runs.
   my ($j, $now) = @_;
-  my $d = "$S/$j";
-  my $line = first_line("$d/exit");
-  if ($line ne '') { my @f = split ' ', $line; return "exited @f[0..3]" }
-  return '' if $now - $job{$j}{looked} < 1;
+  my $d = $j;
+  if (-e "$d/exit") { my @f = split ' ', first_line("$d/exit"); return "exited @f[0..3]" }
+  return '' if $now - $job{$j}{looked} < 1 + @order / 50;
   $job{$j}{looked} = $now;
   return 'lost spool_gone' unless -d $d;
   my ($p, $t, $b) = split ' ', first_line("$d/sup");
@@ -58,9 +58,9 @@ sub state_of { # Empty while it runs.
 }
 sub send_new { # Whether the stream has been sent up to its size.
   my ($j, $stream, $file) = @_;
-  my $size = (stat $file)[7];
+  my $size = -s $file;
   my $from = $job{$j}{$stream};
-  return 1 unless defined $size && $size > $from;
+  return 1 unless $size && $size > $from;
   my $n = $size - $from;
   $n = 262144 if $n > 262144;
   open(my $in, '<', $file) or return 1;
@@ -73,47 +73,53 @@ sub send_new { # Whether the stream has been sent up to its size.
   return $job{$j}{$stream} >= $size;
 }
 
-mkdir "$S/f";
-open(my $made, '>', "$S/f/$F") or exit 1;
+chdir $S or exit 1;
+mkdir "f";
+open(my $made, '>', "f/$F") or exit 1;
 close $made;
 while (my $line = <STDIN>) {
   chomp $line;
   last if $line eq '.';
   add(split ' ', $line);
 }
-open(my $added, '<', "$S/f/$F") or exit 1;
-my ($beat, $pause, $caught) = (time, 0.01, 0);
+open(my $added, '<', "f/$F") or exit 1;
+my ($beat, $caught, $next, $unmoved) = (time, 0, 0, 0);
 $out = "H\n";
 while (1) {
   my $now = time;
   seek($added, 0, 1);
   while (my $line = <$added>) { chomp $line; add(split ' ', $line) }
-  my $moved = 0;
-  for my $j (@order) {
+  # Those that have just printed, and of the others a few in turn: however many there are, looking costs next to nothing.
+  for (keys %hot) { delete $hot{$_} unless $job{$_} && $now - $job{$_}{moved} < 2 }
+  my %look = %hot;
+  my $turn = @order < 12 ? @order : 12;
+  $look{$order[$next++ % @order]} = 1 for 1 .. $turn;
+  my ($moved, $ended) = (0, 0);
+  for my $j (keys %look) {
     unless ($job{$j}{told}) {
-      my ($p, $t) = split ' ', first_line("$S/$j/pid");
+      my ($p, $t) = split ' ', first_line("$j/pid");
       if (defined $t) { $out .= "P $j $p\n"; $job{$j}{told} = 1 }
     }
     # The state first, and the sizes second: nothing slips between.
     my $state = state_of($j, $now);
     my ($o, $e) = ($job{$j}{1}, $job{$j}{2});
-    my $all = send_new($j, 1, "$S/$j/out");
-    $all &= send_new($j, 2, "$S/$j/err");
-    $moved = 1 if $job{$j}{1} != $o || $job{$j}{2} != $e;
+    my $all = send_new($j, 1, "$j/out");
+    $all &= send_new($j, 2, "$j/err");
+    if ($job{$j}{1} != $o || $job{$j}{2} != $e) { $moved = $hot{$j} = 1; $job{$j}{moved} = $now }
     if ($state ne '' && $all) {
       $out .= "X $j $job{$j}{1} $job{$j}{2} $state\n";
       delete $job{$j};
+      $ended = 1;
     }
   }
-  @order = grep { $job{$_} } @order;
-  if (!$moved && !$caught) { $out .= "C\n"; $caught = 1 }
+  @order = grep { $job{$_} } @order if $ended;
+  $unmoved = $moved ? 0 : $unmoved + $turn;
+  if (!$caught && $unmoved >= @order) { $out .= "C\n"; $caught = 1 }
   if ($now - $beat >= 5) { $out .= "H\n"; $beat = $now }
   flush_out();
   next if $moved;
-  # The more jobs, the longer: looking must cost next to nothing.
-  $pause = 0.005 + 0.0004 * @order;
   my $in = '';
   vec($in, fileno(STDIN), 1) = 1;
   # Nobody says anything any more; when stdin ends, so do we.
-  if (select($in, undef, undef, $pause) > 0) { unlink "$S/f/$F"; exit 0 }
+  if (select($in, undef, undef, @order > $turn ? 0.016 : 0.004 + 0.0005 * $turn) > 0) { unlink "f/$F"; exit 0 }
 }

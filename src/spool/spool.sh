@@ -72,6 +72,19 @@ end_tree() { # Of job $1: TERM, $2 tenths of a second, KILL; also what has left 
   done
 }
 
+lay_down() { # What a job begins with. Arguments: those of start.
+  printf '%s\n' "$mark" "$sj_cwd" "$sj_cmd" "$env" >"$sj_J/order" && printf '%s\n' "$mark" >"$sj_J/mark" &&
+    printf '' >"$sj_J/out" && printf '' >"$sj_J/err" && printf '%-200s\n' pending >"$sj_J/exit.r" &&
+    { [ "$3" != text ] || printf '%b' "$text" >"$sj_J/in.text"; }
+}
+guard() { # Sees to it that one warden watches over the quotas of all jobs of the host.
+  { read -r p t0 <"$sj_S/warden"; } 2>/dev/null && is_alive "$p" "$t0" && return
+  (
+    exec </dev/null >/dev/null 2>&1 3>&- 4>&- 5>&- 6>&- 7>&- 8>&-
+    session /bin/sh "$0" "$sj_D" warden
+  ) &
+}
+
 case $sj_V in
 start) # JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN. Lines: mark, cwd, command, NAME=VALUE ..., nothing, stdin, "."
   sj_J=$sj_S/$1
@@ -85,15 +98,14 @@ start) # JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN. Lines: mark, cwd, com
   none) ;;
   *) command -v script >/dev/null 2>&1 || { say unsupported "script(1) is not installed there, which a terminal needs"; exit 1; } ;;
   esac
-  if why=$(mkdir "$sj_J" 2>&1); then
-    why=$({
-      printf '%s\n' "$mark" "$sj_cwd" "$sj_cmd" "$env" >"$sj_J/order" && printf '%s\n' "$mark" >"$sj_J/mark" && : >"$sj_J/out" && : >"$sj_J/err" &&
-        printf '%-200s\n' pending >"$sj_J/exit.r" && { [ "$3" != text ] || printf '%b' "$text" >"$sj_J/in.text"; }
-    } 2>&1) || { rm -rf "$sj_J"; say error "${why##*: }"; exit 1; }
+  if mkdir "$sj_J" 2>/dev/null; then
+    # Again only to hear what is wrong.
+    lay_down "$@" 2>/dev/null || why=$(lay_down "$@" 2>&1) || { rm -rf "$sj_J"; say error "${why##*: }"; exit 1; }
     new=y
   elif [ -d "$sj_J" ]; then
     new=
   else
+    why=$(mkdir "$sj_J" 2>&1)
     say error "${why##*: }"
     exit 1
   fi
@@ -140,26 +152,10 @@ supervise)
     ) &
     timer=$!
   }
-  watch=
   [ "$6" = 0 ] || {
-    (
-      exec 5<&- 6<&-
-      trap 'kill $s 2>/dev/null; exit' TERM
-      while kill -0 $$ 2>/dev/null; do
-        set -- "$1" "$2" "$3" "$4" "$5" "$6" $(wc -c "$sj_J/out" "$sj_J/err" 2>/dev/null | tail -n 1)
-        [ "${7:-0}" -lt "$6" ] || {
-          echo quota >"$sj_J/why"
-          echo "sshjobs: this job has printed more than $6 bytes, and is ended" >>"$sj_J/err"
-          end_tree "$1" "$5"
-          exit
-        }
-        # As long as a fast writer takes for what is left.
-        n=$((($6 - ${7:-0}) / 500000000))
-        sleep $((n < 1 ? 1 : n > 60 ? 60 : n)) & s=$!
-        wait $s
-      done
-    ) &
-    watch=$!
+    mkdir -p "$sj_S/q"
+    echo "$6 $5" >"$sj_S/q/$1"
+    guard
   }
   # In a subshell, so that what this shell says of its end goes nowhere. A Korn shell passes on only the descriptors that are named.
   (led /bin/sh "$0" "$sj_D" job "$1" "$7") <&5 6<&6 >>"$sj_J/out" 2>>"$sj_J/err"
@@ -169,7 +165,7 @@ supervise)
   { read -r p _ <"$sj_J/pid"; } 2>/dev/null
   i=0
   while [ $i -lt "$8" ] && kill -0 "-$p" 2>/dev/null; do pause; i=$((i + 1)); done
-  [ -z "$timer$watch$keeper" ] || kill $timer $watch $keeper 2>/dev/null
+  [ -z "$timer$keeper" ] || kill $timer $keeper 2>/dev/null
   # A write that the command has read is noted in a moment; one that nobody will read any more would wait for ever.
   i=0
   while [ $i -lt 5 ] && [ -d "$sj_J/in.lock" ]; do pause; i=$((i + 1)); done
@@ -179,9 +175,57 @@ supervise)
   { read -r why _ <"$sj_J/why"; } 2>/dev/null
   printf '%s %s %s %s ' $rc "$k" "$why" "$(date +%s)" 1<>"$sj_J/exit.r"
   mv -f "$sj_J/exit.r" "$sj_J/exit"
-  rm -f "$sj_J/in" "$sj_J/in.ctl"
+  rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_S/q/$1"
   # One that had just begun may not have heard the first.
-  [ -z "$timer$watch" ] || { pause; kill $timer $watch 2>/dev/null; }
+  [ -z "$timer" ] || { pause; kill $timer 2>/dev/null; }
+  ;;
+warden)
+  trap '' HUP INT
+  start_time $$
+  sj_w=$sj_t
+  printf '%s %s\n' $$ "$sj_w" >"$sj_S/warden"
+  cd "$sj_S/q" || exit
+  round=0
+  while :; do
+    # Of several the last one stays.
+    { read -r p t0 <"$sj_S/warden"; } 2>/dev/null && [ "$p $t0" = "$$ $sj_w" ] || exit 0
+    files=
+    for j in *; do
+      [ ! -f "$j" ] || files="$files ../$j/out ../$j/err"
+    done
+    if [ -z "$files" ]; then
+      rm -f "$sj_S/warden"
+      # A job that began in this moment has seen a warden.
+      [ -n "$(ls)" ] || exit 0
+      printf '%s %s\n' $$ "$sj_w" >"$sj_S/warden"
+      continue
+    fi
+    for n in $(wc -c $files /dev/null 2>/dev/null); do
+      case $n in
+      */out) o=$size ;;
+      */err)
+        j=${n#../} j=${j%/err}
+        { read -r quota grace <"$j"; } 2>/dev/null || continue
+        left=$((quota - o - size)) o=0
+        [ $left -gt 0 ] || over="$over $j:$grace:$quota"
+        [ $left -gt $least ] || least=$left
+        # What nobody supervises any more has no quota.
+        [ $((round % 16)) != 0 ] || { { read -r p _ <"../$j/sup"; } 2>/dev/null && kill -0 "$p" 2>/dev/null; } || rm -f "$j"
+        ;;
+      *) size=$n ;;
+      esac
+    done
+    for x in $over; do
+      j=${x%%:*} quota=${x##*:} grace=${x#*:}
+      rm -f "$j"
+      echo quota >"../$j/why"
+      echo "sshjobs: this job has printed more than $quota bytes, and is ended" >>"../$j/err"
+      end_tree "$j" "${grace%:*}" &
+    done
+    # As long as a fast writer takes for what is left.
+    n=$((least / 500000000))
+    sleep $((n < 1 ? 1 : n))
+  done
   ;;
 job) # JOB PTY. The order is on file descriptor 6.
   sj_J=$sj_S/$1
@@ -287,6 +331,8 @@ sweep) # DAYS
   ;;
 follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
   mkdir -p "$sj_S/f"
+  # One that was killed is missed here, and when a job starts.
+  [ -z "$(ls "$sj_S/q" 2>/dev/null)" ] || guard
   [ -z "$(command -v perl)" ] || [ "$SSHJOBS_NO_PERL" ] || exec perl "$0.pl" "$sj_S" "$1"
   LC_ALL=C
   export LC_ALL
