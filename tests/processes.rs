@@ -1,98 +1,16 @@
-//! Many processes, one state: servers that are killed, links that are cut, and a shell beside them.
+//! Many processes, one state: a server, and a shell beside it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod support;
 
-use std::collections::BTreeMap;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use support::command::{sshjobs, told};
 use support::{HOST, McpClient, Sshd, eventually};
-
-/// Time limit for one command: what hangs fails.
-const PATIENCE: Duration = Duration::from_secs(90);
-
-/// The program beside the servers that `McpClient` starts: with the same state.
-fn sshjobs(sshd: &Sshd, arguments: &[&str]) -> Output {
-    let child = Command::new(env!("CARGO_BIN_EXE_sshjobs"))
-        .arg("--ssh-config")
-        .arg(sshd.ssh_config())
-        .args(arguments)
-        .env("XDG_CONFIG_HOME", "/nonexistent")
-        .env("XDG_STATE_HOME", sshd.path("state"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let (pid, (sender, ended)) = (child.id(), std::sync::mpsc::channel());
-    std::thread::spawn(move || sender.send(child.wait_with_output()));
-    ended
-        .recv_timeout(PATIENCE)
-        .unwrap_or_else(|_| {
-            kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).ok();
-            panic!("{arguments:?} did not end in time");
-        })
-        .unwrap()
-}
-
-fn told(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout.clone()).unwrap()
-}
-
-fn lines(reply: &Value) -> Vec<String> {
-    reply["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
-}
-
-const JOBS: usize = 4;
-const LINES: usize = 3000;
-
-#[tokio::test]
-async fn killed_servers_and_cut_links_lose_double_and_renumber_nothing() {
-    let sshd = Sshd::start().await;
-    let mut client = McpClient::start(&sshd.ssh_config());
-    let command = format!(
-        "i=0; while [ $i -lt {LINES} ]; do i=$((i+1)); echo out $i; [ $((i%5)) = 0 ] && echo err $i >&2; [ $((i%25)) = 0 ] && sleep 0.03; done; exit 9"
-    );
-    let mut shown: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for _ in 0..JOBS {
-        let spawned = client.ok("ssh_spawn", json!({"host": HOST, "command": command, "durable": true}));
-        shown.insert(spawned["job_id"].as_str().unwrap().to_owned(), Vec::new());
-    }
-    let (mut rounds, mut cuts, mut kills) = (0, 0, 0);
-    while shown.values().any(|lines| lines.len() < LINES + LINES / 5) {
-        for (job, known) in &mut shown {
-            let arguments = json!({"job_id": job, "since_line_no": known.len(), "wait_ms": 300});
-            let reply = client.ok("ssh_tail", arguments);
-            assert!(reply["dropped_lines"].is_null(), "{reply}");
-            known.extend(lines(&reply));
-        }
-        rounds += 1;
-        assert!(rounds < 2000, "it comes to no end");
-        if rounds % 3 == 0 && cuts < 10 {
-            sshd.cut();
-            cuts += 1;
-        }
-        if rounds % 4 == 0 && kills < 5 {
-            kill(Pid::from_raw(client.pid().cast_signed()), Signal::SIGKILL).unwrap();
-            client = McpClient::start(&sshd.ssh_config());
-            kills += 1;
-        }
-    }
-    assert!(cuts >= 3 && kills >= 2, "{cuts} cuts, {kills} kills");
-    for (job, known) in &shown {
-        let of = |name: &str| known.iter().filter(|line| line.starts_with(name)).cloned().collect::<Vec<_>>();
-        assert_eq!(of("out"), (1..=LINES).map(|i| format!("out {i}")).collect::<Vec<_>>());
-        assert_eq!(of("err"), (1..=LINES / 5).map(|i| format!("err {}", 5 * i)).collect::<Vec<_>>());
-        let again = told(&sshjobs(&sshd, &["tail", "--since", "0", job]));
-        assert_eq!(&again.lines().collect::<Vec<_>>(), known, "another reader's numbers are the same");
-        assert_eq!(sshjobs(&sshd, &["wait", job]).status.code(), Some(9));
-    }
-}
 
 #[tokio::test]
 async fn a_shell_sees_reads_and_ends_what_an_agent_does() {

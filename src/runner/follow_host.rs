@@ -25,7 +25,10 @@ const GOOD: Duration = Duration::from_secs(10);
 /// Why a session is over.
 enum Over {
     /// Its channel or its connection is gone.
-    Lost,
+    Lost {
+        /// It has told of output first.
+        has_told: bool,
+    },
     /// It does not follow all that it should: another is to begin.
     Changed,
     /// There is nothing to follow.
@@ -53,7 +56,9 @@ pub(super) async fn follow_host(shared: Arc<Shared>, host: HostRef, follower: Ar
                 pause = FIRST_PAUSE;
                 continue;
             }
-            Ok(Over::Lost) => {}
+            // Whoever was told something need not fear to ask again.
+            Ok(Over::Lost { has_told: true }) => pause = FIRST_PAUSE,
+            Ok(Over::Lost { has_told: false }) => {}
             Ok(Over::Missing) => {
                 tracing::info!(%host, "the spool's scripts are gone: they are installed again");
             }
@@ -74,7 +79,7 @@ async fn follow(shared: &Shared, host: &HostRef, follower: &Follower) -> Result<
     let lease = shared.hosts.pool().lease(host).await?;
     let failed = |source| super::SpawnError::Channel { host: host.name.clone(), source };
     if !lease.connection().answers().await {
-        return Ok(Over::Lost);
+        return Ok(Over::Lost { has_told: false });
     }
     let name = format!("f{:016x}", rand::random::<u64>());
     let from = follower.begin(&name);
@@ -112,7 +117,7 @@ async fn open(
 
 async fn read(reader: &mut ChannelReader, follower: &Follower, lease: &Lease<Arc<Link>>) -> Over {
     let mut frames = Frames::default();
-    let mut is_up = false;
+    let (mut is_up, mut has_told) = (false, false);
     loop {
         let event = tokio::select! {
             event = timeout(SILENCE, reader.next()) => event,
@@ -128,7 +133,9 @@ async fn read(reader: &mut ChannelReader, follower: &Follower, lease: &Lease<Arc
         };
         let bytes = match event {
             Ok(Some(ChannelEvent::Data(bytes))) => bytes,
-            Ok(None | Some(ChannelEvent::Close | ChannelEvent::Failure)) | Err(_) => return Over::Lost,
+            Ok(None | Some(ChannelEvent::Close | ChannelEvent::Failure)) | Err(_) => {
+                return Over::Lost { has_told };
+            }
             Ok(Some(_)) => continue,
         };
         lease.connection().traffic.note(bytes.len());
@@ -140,6 +147,7 @@ async fn read(reader: &mut ChannelReader, follower: &Follower, lease: &Lease<Arc
             if !std::mem::replace(&mut is_up, true) {
                 follower.is_up();
             }
+            has_told |= matches!(frame, SpoolFrame::Data { .. });
             tell(follower, frame).await;
         }
     }

@@ -8,6 +8,7 @@
     reason = "each test file uses its own part of this"
 )]
 
+pub mod command;
 mod mcp_client;
 mod sshd;
 
