@@ -428,6 +428,31 @@ async fn whatever_befalls_a_host_its_jobs_end_or_are_told_lost_and_it_is_found_a
     // The whole machine is restarted.
     let (story, _) = after(|faulty| docker(&["restart", "-t", "1", faulty]), "echo begun; sleep 1000").await;
     assert_eq!((story.lines.join(""), story.state()), ("begun".to_owned(), JobState::Lost));
+    check_durable_reboot().await;
+}
+
+/// A durable job ends with its host, and is never told to have exited.
+async fn check_durable_reboot() {
+    let state = tempfile::tempdir().unwrap();
+    let config = Config {
+        ssh_config: Some(ssh_config()),
+        state_dir: Some(state.path().join("sshjobs")),
+        ..Config::default()
+    };
+    let service = Service::new(config, Access::Listed);
+    let mut request = SpawnRequest::new("faulty", "echo begun; sleep 1000");
+    request.durable = Some(true);
+    let job = service.spawn(request).await.unwrap().job_id;
+    eventually("it has begun", async || {
+        service.tail(TailRequest::new(&job, 0, 100)).await.unwrap().total_lines > 0
+    })
+    .await;
+    docker(&["restart", "-t", "1", &std::env::var("SSHJOBS_TEST_FAULTY").unwrap()]);
+    let story = canonical_loop(&service, &job).await;
+    let standing = story.last.as_ref().unwrap().standing.clone();
+    assert_eq!((standing.state, standing.reason.as_deref()), (JobState::Lost, Some("host_rebooted")));
+    assert_eq!(story.lines, ["begun"]);
+    service.shutdown().await;
 }
 
 /// Prints on both streams, reads twice, and ends on its own terms.

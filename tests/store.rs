@@ -1,5 +1,5 @@
 //! Stored output, against a private sshd: nothing that was shown is lost or renumbered, whatever becomes of the process.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "tests")]
 
 mod support;
 
@@ -127,7 +127,8 @@ async fn another_process_reads_a_running_job_within_moments_and_may_signal_it_bu
     assert_eq!((tail.lines.unwrap(), tail.still_running), (vec!["got one".to_owned()], true));
     let waiting = other.tail(TailRequest::new(&job, 1, 10_000));
     let writing = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        // The wait has begun when it has looked once: nothing tells when, and one that comes later finds the line at once.
+        tokio::task::yield_now().await;
         owner.library().job(&job).await.unwrap().write(b"two\n", Duration::from_secs(5)).await.unwrap();
         tokio::time::Instant::now()
     };
@@ -227,4 +228,80 @@ async fn output_that_was_forgotten_stays_so_after_a_restart() {
     assert_eq!((again.lines, again.dropped), (story.lines, 5000));
     let request = TailRequest { format: Format::Records, ..all(&job) };
     assert_eq!(second.tail(request).await.unwrap().records.unwrap()[0].text, "err 7");
+}
+
+/// What the record of a job that was killed in the middle of it says is what it said before.
+#[tokio::test]
+async fn a_process_that_is_killed_within_a_transaction_leaves_the_records_whole_and_free() {
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    let service = service(&sshd, &state);
+    let job = spawn(&service, "exit 3").await;
+    canonical_loop(&service, &job).await;
+    let jobs = service.jobs(&JobsRequest::default()).await.unwrap().total;
+    let mut writer = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "writes_records_until_it_is_killed", "--nocapture"])
+        .env("SSHJOBS_TEST_DATABASE", state.join("jobs.db"))
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = std::io::BufReader::new(writer.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("in a transaction") {
+        line.clear();
+        assert!(std::io::BufRead::read_line(&mut told, &mut line).unwrap() > 0, "it says when it is there");
+    }
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    let second = spawn(&service, "exit 4").await;
+    assert_eq!(canonical_loop(&service, &second).await.status(), Some(4));
+    assert_eq!(service.jobs(&JobsRequest::default()).await.unwrap().total, jobs + 1);
+    service.shutdown().await;
+    let database = rusqlite::Connection::open(state.join("jobs.db")).unwrap();
+    let check: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
+    let later = self::service(&sshd, &state);
+    assert_eq!(canonical_loop(&later, &job).await.status(), Some(3));
+    assert_eq!(canonical_loop(&later, &second).await.status(), Some(4));
+}
+
+#[test]
+#[ignore = "the test above runs it, and kills it"]
+fn writes_records_until_it_is_killed() {
+    let Ok(database) = std::env::var("SSHJOBS_TEST_DATABASE") else { return };
+    let connection = rusqlite::Connection::open(database).unwrap();
+    connection
+        .execute_batch("BEGIN IMMEDIATE; UPDATE jobs SET host = 'elsewhere'; DELETE FROM jobs;")
+        .unwrap();
+    println!("in a transaction");
+    std::thread::park();
+}
+
+#[tokio::test]
+async fn a_hundred_thousand_stored_jobs_are_listed_by_what_is_asked_and_hinder_no_new_one() {
+    const JOBS: usize = 100_000;
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    let first = service(&sshd, &state);
+    let job = spawn(&first, "echo one").await;
+    canonical_loop(&first, &job).await;
+    first.shutdown().await;
+    drop(first);
+    let database = rusqlite::Connection::open(state.join("jobs.db")).unwrap();
+    let copies = format!(
+        "INSERT INTO jobs SELECT 'copy-' || n, caller, 'host' || (n % 100), label, state, owner, NULL, started_at + n, ended_at, 0,
+         json_set(document, '$.id', 'copy-' || n, '$.host', 'host' || (n % 100))
+         FROM (SELECT * FROM jobs LIMIT 1), (WITH RECURSIVE count(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM count WHERE n < {JOBS}) SELECT n FROM count)"
+    );
+    assert_eq!(database.execute(&copies, []).unwrap(), JOBS);
+    let service = service(&sshd, &state);
+    let request = JobsRequest { host: Some("host7".into()), limit: Some(3), ..JobsRequest::default() };
+    let listed = service.jobs(&request).await.unwrap();
+    let names: Vec<_> = listed.jobs.iter().map(|job| job.job_id.as_str()).collect();
+    assert_eq!((names, listed.total), (vec!["copy-99707", "copy-99807", "copy-99907"], JOBS / 100));
+    let new = spawn(&service, "echo two").await;
+    assert_eq!(canonical_loop(&service, &new).await.lines, ["two"]);
+    assert_eq!(canonical_loop(&service, &job).await.lines, ["one"]);
+    assert_eq!(service.jobs(&JobsRequest::default()).await.unwrap().total, JOBS + 2);
+    service.shutdown().await;
 }

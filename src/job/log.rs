@@ -335,6 +335,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_job_that_was_begun_in_what_is_the_future_now_is_not_older_than_nothing() {
+        let past = Past {
+            phase: Phase::Running,
+            started_at: wall_now() + 3_600_000,
+            first_output_at: None,
+            last_output_at: None,
+            ended_at: None,
+            pgid: None,
+        };
+        let mut log = Log::resumed(Ring::new(RingLimits::default()), past.clone());
+        assert_eq!(log.age(), Duration::ZERO);
+        log.apply(&Change::Append(Stream::Stdout, "line\n".into()), Instant::now());
+        assert!(log.status(None).last_output_at >= Some(past.started_at));
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn the_first_outcome_counts() {
         let mut log = Log::new(RingLimits::default());
         log.end(Outcome::Closed, (0, Instant::now()));

@@ -201,11 +201,13 @@ impl StoredLog {
         let from = (mark.segment, mark.offset);
         let mut replay = Replay::new(Arc::clone(&self.media), self.job.clone(), from);
         let (mut ring, mut bytes, mut is_over) = (None::<Ring>, 0, false);
+        let forgotten = lock(&self.state).forgotten;
         while !is_over {
             let stepped = replay.step(|Frame { at, body }, _| {
                 match (&mut ring, body) {
                     (Some(ring), Body::Data(stream, data)) => {
                         ring.append(stream, data, at);
+                        ring.forget_until(stream, forgotten.position(stream).last_line);
                         bytes += data.len();
                     }
                     (Some(ring), Body::FinishStreams | Body::End(_)) => finish(ring, at),
@@ -220,17 +222,19 @@ impl StoredLog {
                     }
                     (None, Body::Data(..) | Body::FinishStreams | Body::End(_)) => is_over = true,
                 }
-                is_over |= bytes >= WINDOW || ring.as_ref().is_some_and(enough);
+                // A window with nothing that is wanted would look like the end.
+                let is_full = |ring: &Ring| bytes >= WINDOW && place.is_followed_in(ring, selection);
+                is_over |= ring.as_ref().is_some_and(|ring| is_full(ring) || enough(ring));
             })?;
             is_over |= stepped.is_none();
         }
-        Ok(ring.map(|mut ring| {
-            let forgotten = lock(&self.state).forgotten;
+        // Lines that ended with their stream, too.
+        if let Some(ring) = &mut ring {
             for stream in Stream::ALL {
                 ring.forget_until(stream, forgotten.position(stream).last_line);
             }
-            ring
-        }))
+        }
+        Ok(ring)
     }
 
     /// Stores what was forgotten, and removes the segments that hold nothing else.

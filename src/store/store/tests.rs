@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::job::{
-    Caller, Change, Draft, Exit, Identity, Job, JobId, Keeper, Log, LogEvent, Matching, Outcome, Storage,
-    Wait,
+    Batch, Caller, Change, Draft, Exit, Identity, Job, JobId, Keeper, Log, LogEvent, Matching, Outcome,
+    Storage, Wait,
 };
 use crate::output::{
     Content, LineNo, Match, PageQuery, ReadQuery, Render, Ring, RingLimits, Search, SearchQuery, Selection,
@@ -381,6 +381,120 @@ async fn a_torn_end_is_cut_off_wherever_it_is_torn() {
         tail.page.lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>(),
         ["one", "two", "half again"]
     );
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_stream_is_found_behind_much_that_was_forgotten() {
+    let mut kept = Kept::new(Box::new(Memory::default()));
+    for round in 0..4 {
+        kept.say(Stream::Stdout, &b"forgotten\n".repeat(3000));
+        kept.say(Stream::Stderr, format!("kept {round}\n").as_bytes());
+        kept.store(1 << 20);
+    }
+    assert_eq!(kept.job.forget_output(Selection::Only(Stream::Stdout)).await.0, 12_000);
+    kept.say(Stream::Stdout, &b"new\n".repeat(30));
+    kept.store(1 << 20);
+    let (mut cursor, mut texts, mut dropped) = (LineNo::START, Vec::new(), 0);
+    loop {
+        let query = PageQuery { max_lines: 7, render: Render::Raw, ..PageQuery::after(cursor) };
+        let page = kept.job.tail(&query, &Wait::default()).await.unwrap().page;
+        texts.extend(page.lines.into_iter().map(|line| line.text));
+        (cursor, dropped) = (page.last_line_no, dropped + page.dropped_lines);
+        if !page.has_more {
+            break;
+        }
+    }
+    let expected =
+        (0..4).map(|round| format!("kept {round}")).chain(std::iter::repeat_n("new".to_owned(), 30));
+    assert_eq!((texts, dropped), (expected.collect::<Vec<_>>(), 12_000));
+}
+
+#[test]
+fn records_and_sweeps_survive_a_clock_that_jumps() {
+    let store = Memory::default();
+    let job = record(&new_job("make"), None, &store);
+    let outcome = Some(Outcome::Ended(Exit::Status(0)));
+    // It ended in what is the future, now that the clock was set back.
+    let ended = Record { ended_at: Some(10_000_000), outcome, ..job };
+    store.admit(&ended).unwrap();
+    store.sweep(&Bounds { bytes: 1 << 30, age: 2000 }, 5_000_000).unwrap();
+    assert!(store.get(&ended.id).unwrap().is_some(), "it is not old");
+    store.sweep(&Bounds { bytes: 1 << 30, age: 2000 }, 10_002_001).unwrap();
+    assert!(store.get(&ended.id).unwrap().is_none());
+}
+
+#[tokio::test]
+async fn output_that_came_while_the_clock_jumped_is_read_in_order() {
+    for forth in [false, true] {
+        let mut kept = Kept::new(Box::new(Memory::default()));
+        for round in 0..40_u64 {
+            kept.say(Stream::Stdout, format!("line {round}\n").repeat(20).as_bytes());
+            // As a clock writes that was set back, or ahead, between two batches.
+            let batch = kept.job.take_batch(1 << 20, kept.writer.wants_checkpoint()).unwrap();
+            let at = if forth { 1_000_000 * round } else { 100_000_000 - 1_000_000 * round };
+            let events = batch.events.iter().map(|(event, _, now)| (event.clone(), at, *now)).collect();
+            let jumped = Batch::new(events, batch.checkpoint.clone());
+            kept.writer.append(&jumped).unwrap();
+            let newest = kept.job.show(&batch, true).unwrap();
+            kept.writer.note_newest(newest);
+            kept.model.append(Stream::Stdout, format!("line {round}\n").repeat(20).as_bytes(), 0);
+        }
+        kept.check(333, 7).await;
+        kept.restart();
+        kept.check(333, 7).await;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// A disk that has changed what it was given: what is read is what was written, or missing, and never something else.
+    #[test]
+    fn damaged_files_lose_lines_and_invent_none(
+        damages in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        is_index in any::<bool>(),
+        cut in prop::option::of(any::<prop::sample::Index>()),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("state");
+            let mut kept = Kept::new(Box::new(StateDir::open(&path).unwrap()));
+            for number in 0..200 {
+                kept.say(if number % 3 == 0 { Stream::Stderr } else { Stream::Stdout }, format!("line {number}\n").as_bytes());
+                kept.store(1);
+            }
+            let expected = kept.expected(Selection::Both);
+            let file = segment(&path).with_extension(if is_index { "idx" } else { "log" });
+            let mut bytes = std::fs::read(&file).unwrap();
+            for (place, flip) in damages {
+                let at = place.index(bytes.len());
+                bytes[at] ^= flip;
+            }
+            if let Some(cut) = cut {
+                bytes.truncate(cut.index(bytes.len()));
+            }
+            std::fs::write(&file, bytes).unwrap();
+            // Nobody but its files remembers the job.
+            kept.restart();
+            let (mut cursor, mut lines) = (LineNo::START, 0);
+            loop {
+                let query = PageQuery { max_lines: 50, render: Render::Raw, ..PageQuery::after(cursor) };
+                let page = kept.job.tail(&query, &Wait::default()).await.unwrap().page;
+                for line in &page.lines {
+                    let number = usize::try_from(line.line_no.value()).unwrap();
+                    assert_eq!((line.line_no.value(), line.text.clone()), expected[number - 1]);
+                }
+                lines += page.lines.len();
+                assert!(page.last_line_no > cursor || !page.has_more, "it goes on");
+                cursor = page.last_line_no;
+                if !page.has_more {
+                    break;
+                }
+            }
+            assert!(lines <= 200);
+        });
+    }
 }
 
 /// The only segment there is.
