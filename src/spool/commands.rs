@@ -61,7 +61,7 @@ fn verb(words: &str) -> String {
         "d=${{XDG_STATE_HOME:-$HOME/.local/state}}/sshjobs; f=$d/spool/{name}; \
          [ -f \"$f\" ] || {{ d=/var/tmp/sshjobs-$(id -u); f=$d/spool/{name}; }}; \
          [ -f \"$f\" ] && [ -O \"$d\" ] && [ -O \"$d/spool\" ] && [ -O \"$f\" ] || {{ echo {RESULT}missing; exit 1; }}; \
-         exec /bin/sh \"$f\" \"$d\" {words}"
+         set -- \"$d\" {words}; sj_F=$f; . \"$f\""
     ))
 }
 

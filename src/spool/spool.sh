@@ -1,6 +1,7 @@
 # sshjobs: durable jobs. POSIX sh; installed once, under its hash. $1 is the state directory, $2 a verb. What a job could inherit
-# begins with sj_.
+# begins with sj_. It is run, or read by a shell that has set sj_F to its path: starting one more takes a millisecond.
 umask 077
+case $0 in */spool/*) sj_F=$0 ;; esac
 sj_D=$1 sj_V=$2
 shift 2
 { read -r sj_H </proc/sys/kernel/hostname; } 2>/dev/null || sj_H=$(uname -n)
@@ -81,7 +82,7 @@ guard() { # Sees to it that one warden watches over the quotas of all jobs of th
   { read -r p t0 <"$sj_S/warden"; } 2>/dev/null && is_alive "$p" "$t0" && return
   (
     exec </dev/null >/dev/null 2>&1 3>&- 4>&- 5>&- 6>&- 7>&- 8>&-
-    session /bin/sh "$0" "$sj_D" warden
+    session /bin/sh "$sj_F" "$sj_D" warden
   ) &
 }
 
@@ -113,7 +114,7 @@ start) # JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN. Lines: mark, cwd, com
   say ok
   [ -n "$new" ] || exit 0
   exec </dev/null >/dev/null 2>&1
-  session /bin/sh "$0" "$sj_D" supervise "$@"
+  session /bin/sh "$sj_F" "$sj_D" supervise "$@"
   ;;
 supervise)
   sj_J=$sj_S/$1
@@ -158,7 +159,7 @@ supervise)
     guard
   }
   # In a subshell, so that what this shell says of its end goes nowhere. A Korn shell passes on only the descriptors that are named.
-  (led /bin/sh "$0" "$sj_D" job "$1" "$7") <&5 6<&6 >>"$sj_J/out" 2>>"$sj_J/err"
+  (led /bin/sh "$sj_F" "$sj_D" job "$1" "$7") <&5 6<&6 >>"$sj_J/out" 2>>"$sj_J/err"
   rc=$?
   exec 5<&- 6<&-
   # What the command has left in the background may still have something to say.
@@ -333,7 +334,7 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
   mkdir -p "$sj_S/f"
   # One that was killed is missed here, and when a job starts.
   [ -z "$(ls "$sj_S/q" 2>/dev/null)" ] || guard
-  [ -z "$(command -v perl)" ] || [ "$SSHJOBS_NO_PERL" ] || exec perl "$0.pl" "$sj_S" "$1"
+  [ -z "$(command -v perl)" ] || [ "$SSHJOBS_NO_PERL" ] || exec perl "$sj_F.pl" "$sj_S" "$1"
   LC_ALL=C
   export LC_ALL
   F=$sj_S/f/$1
