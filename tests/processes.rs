@@ -135,6 +135,25 @@ async fn a_look_at_a_job_that_nobody_follows_shows_what_it_has_printed_meanwhile
 }
 
 #[tokio::test]
+async fn the_bytes_of_a_stream_are_written_as_they_came_and_what_is_left_out_is_told() {
+    let sshd = Sshd::start().await;
+    let command = "printf 'caf\\303\\251 \\377\\000\\033[1m\\r\\nend'; echo trouble >&2; seq 3000 >&2";
+    let job = told(&sshjobs(&sshd, &["spawn", HOST, "--", command])).trim().to_owned();
+    assert_eq!(sshjobs(&sshd, &["wait", &job]).status.code(), Some(0));
+    let raw = sshjobs(&sshd, &["read", "--raw", "--stream", "stdout", &job]);
+    assert_eq!(raw.stdout, b"caf\xc3\xa9 \xff\0\x1b[1m\r\nend");
+    assert_eq!(sshjobs(&sshd, &["read", "--raw", "--stream", "both", &job]).status.code(), Some(2));
+    let read = sshjobs(&sshd, &["read", "--stream", "stderr", &job]);
+    assert!(
+        String::from_utf8_lossy(&read.stderr).contains("1000 of 3001 lines; --offset 1000 goes on"),
+        "{read:?}"
+    );
+    let search = sshjobs(&sshd, &["search", "-m", "2", "-C", "1", "--stream", "stderr", &job, "^1"]);
+    assert!(String::from_utf8_lossy(&search.stderr).contains("stopped after 2 matches"), "{search:?}");
+    assert!(told(&search).contains("-trouble\n"), "{search:?}");
+}
+
+#[tokio::test]
 async fn a_durable_job_that_nobody_could_find_again_is_refused() {
     let sshd = Sshd::start().await;
     let file = sshd.path("file");

@@ -402,6 +402,9 @@ pub struct ReadArgs {
     /// Show only this stream.
     #[arg(long, value_name = "STREAM", default_value = "both")]
     pub stream: StreamChoice,
+    /// Write the bytes of one stream as they came, all from --offset on: sshjobs read --raw --stream stdout JOB >FILE
+    #[arg(long, conflicts_with_all = ["unit", "json"], requires = "stream")]
+    pub raw: bool,
     /// Write a line of JSON.
     #[arg(long)]
     pub json: bool,
@@ -416,6 +419,17 @@ pub enum UnitChoice {
     Chars,
     /// Bytes as they came.
     Bytes,
+}
+
+impl UnitChoice {
+    /// Its name in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Lines => "lines",
+            Self::Chars => "characters",
+            Self::Bytes => "bytes",
+        }
+    }
 }
 
 /// Arguments of `search`.

@@ -114,7 +114,12 @@ pub fn note(text: &str) {
 
 /// Writes a result to stdout. A reader that has gone needs none.
 pub(super) fn print(text: &str) -> Exit {
-    match writeln!(io::stdout(), "{text}").and_then(|()| io::stdout().flush()) {
+    write_out(format!("{text}\n").as_bytes())
+}
+
+/// The same for bytes, as they are.
+pub(super) fn write_out(bytes: &[u8]) -> Exit {
+    match io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()) {
         Ok(()) => Exit::SUCCESS,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BROKEN_PIPE,
         Err(error) => {

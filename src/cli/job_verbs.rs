@@ -1,17 +1,18 @@
 use std::io::{IsTerminal, Read};
 use std::time::Duration;
 
+use base64::Engine;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::exit::print;
+use super::exit::{print, write_out};
 use super::{
     Exit, ForgetArgs, ReadArgs, SearchArgs, SignalArgs, StreamChoice, UnitChoice, WaitArgs, WriteArgs, note,
     report,
 };
 use crate::jobs::printable;
 use crate::wire::{
-    Code, Error, ForgetRequest, ForgetWhat, JobEntry, JobState, MatchEntry, ReadRequest, RenderArg,
+    Code, Encoding, Error, ForgetRequest, ForgetWhat, JobEntry, JobState, MatchEntry, ReadRequest, RenderArg,
     SearchRequest, Service, SignalRequest, StreamArg, UnitArg, WaitMode, WaitRequest, WriteRequest,
 };
 
@@ -24,6 +25,9 @@ const WRITE_BYTES: usize = 1 << 20;
 /// Shows a part of a job's output.
 pub async fn read(service: &Service, args: ReadArgs) -> Exit {
     finish(service, async {
+        if args.raw {
+            return read_raw(service, &args).await;
+        }
         let is_json = args.json;
         let reply = service
             .read(ReadRequest {
@@ -39,12 +43,55 @@ pub async fn read(service: &Service, args: ReadArgs) -> Exit {
         if is_json {
             return Ok(print(&json(&reply)));
         }
+        let end = reply.offset + reply.returned;
+        if end < reply.total {
+            let unit = args.unit.name();
+            note(&format!("{} of {} {unit}; --offset {end} goes on", reply.returned, reply.total));
+        }
         let lines = reply.lines.as_ref().map(|lines| lines.join("\n"));
         let text = lines.or(reply.content.clone()).unwrap_or_default();
         let shown: Vec<String> = text.split('\n').map(printable).collect();
         Ok(if text.is_empty() { Exit::SUCCESS } else { print(shown.join("\n").trim_end_matches('\n')) })
     })
     .await
+}
+
+/// Writes the bytes of a stream as they came, piece by piece.
+async fn read_raw(service: &Service, args: &ReadArgs) -> Result<Exit, Error> {
+    let stream = args.stream.into();
+    if stream == StreamArg::Both {
+        return Err(Error::invalid(
+            "exact bytes are those of one stream",
+            "add --stream stdout or --stream stderr",
+        ));
+    }
+    let (mut offset, mut left) = (args.offset, args.length.unwrap_or(i64::MAX));
+    while left > 0 {
+        let request = ReadRequest {
+            unit: UnitArg::Bytes,
+            encoding: Encoding::Base64,
+            offset,
+            length: Some(left.min(MOST_BYTES)),
+            stream,
+            ..ReadRequest::new(&args.job)
+        };
+        let reply = service.read(request).await?;
+        let gone = i64::try_from(reply.offset).unwrap_or(i64::MAX).saturating_sub(offset);
+        if gone > 0 && offset >= 0 {
+            note(&format!("{gone} bytes are gone"));
+        }
+        let bytes = base64::prelude::BASE64_STANDARD.decode(reply.content.unwrap_or_default());
+        match write_out(&bytes.expect("it was encoded here")) {
+            Exit::SUCCESS => {}
+            exit => return Ok(exit),
+        }
+        left = left.saturating_sub_unsigned(reply.returned);
+        offset = i64::try_from(reply.offset + reply.returned).unwrap_or(i64::MAX);
+        if reply.returned == 0 {
+            break;
+        }
+    }
+    Ok(Exit::SUCCESS)
 }
 
 /// Looks for a pattern.
@@ -67,7 +114,8 @@ pub async fn search(service: &Service, args: SearchArgs) -> Exit {
                 note(&format!("{} lines are gone, and were not looked at", reply.dropped_lines));
             }
             for found in &reply.matches {
-                let text = if args.json { json(found) } else { shown(found, args.context > 0 && !is_first) };
+                let is_apart = args.context > 0 && !is_first;
+                let text = if args.json { json(found) } else { shown(found, is_apart, args.stream) };
                 is_first = false;
                 match print(&text) {
                     Exit::SUCCESS => {}
@@ -79,6 +127,9 @@ pub async fn search(service: &Service, args: SearchArgs) -> Exit {
             if !reply.has_more || next <= since {
                 break;
             }
+            if left == 0 {
+                note(&format!("stopped after {} matches; -m takes a larger number", args.max_matches));
+            }
             since = next;
         }
         Ok(if is_first { Exit::DECLINED } else { Exit::SUCCESS })
@@ -87,17 +138,20 @@ pub async fn search(service: &Service, args: SearchArgs) -> Exit {
 }
 
 /// A match as grep -n shows it.
-fn shown(found: &MatchEntry, is_apart: bool) -> String {
+fn shown(found: &MatchEntry, is_apart: bool, stream: StreamChoice) -> String {
     let first = found.line_no.saturating_sub(found.before.len() as u64);
+    // Of one stream only the match is known by its number: lines of the other may lie between.
+    let around = |(no, text): (u64, &String)| match stream {
+        StreamChoice::Both => format!("{no}-{}", printable(text)),
+        StreamChoice::Stdout | StreamChoice::Stderr => format!("-{}", printable(text)),
+    };
     let mut lines: Vec<String> = Vec::new();
     if is_apart {
         lines.push("--".to_owned());
     }
-    lines.extend((first..).zip(&found.before).map(|(no, text)| format!("{no}-{}", printable(text))));
+    lines.extend((first..).zip(&found.before).map(around));
     lines.push(format!("{}:{}", found.line_no, printable(&found.text)));
-    lines.extend(
-        (found.line_no + 1..).zip(&found.after).map(|(no, text)| format!("{no}-{}", printable(text))),
-    );
+    lines.extend((found.line_no + 1..).zip(&found.after).map(around));
     lines.join("\n")
 }
 
