@@ -288,17 +288,34 @@ impl Job {
         let is_first = pending.push(event, now);
         let is_too_much = keeper.weigh(weight(pending.bytes - before));
         if is_too_much || pending.is_too_long() {
-            let freed = weight(pending.bytes);
-            let events = pending.skip();
-            keeper.weigh(-freed);
-            self.write_log(|log| {
-                events.iter().for_each(|(event, now)| log.take(event, (log.time_at(*now), *now)));
-            });
+            self.show_unstored(&mut pending, &**keeper);
         }
         drop(pending);
         if is_first {
             keeper.call(&self.id);
         }
+    }
+
+    /// Shows what has waited for longer than `patience`, unstored: a disk that hangs must not hide what has come. True when there was
+    /// something.
+    pub fn show_overdue(&self, patience: Duration) -> bool {
+        let kept = self.storage.get().and_then(|storage| Some((storage, storage.keeper.as_ref()?)));
+        let Some((storage, keeper)) = kept else { return false };
+        let mut pending = lock(&storage.pending);
+        let is_overdue = pending.oldest().is_some_and(|oldest| oldest.elapsed() > patience);
+        if is_overdue {
+            self.show_unstored(&mut pending, &**keeper);
+        }
+        is_overdue
+    }
+
+    fn show_unstored(&self, pending: &mut Pending, keeper: &dyn Keeper) {
+        let freed = weight(pending.bytes);
+        let events = pending.skip();
+        keeper.weigh(-freed);
+        self.write_log(|log| {
+            events.iter().for_each(|(event, now)| log.take(event, (log.time_at(*now), *now)));
+        });
     }
 
     /// Waits until most of what has come is stored, for `patience` at most. For output that can wait where it is. Cancel safe.

@@ -54,8 +54,9 @@ pub(super) struct Pending {
     has_skipped: bool,
 }
 
-/// Most bytes of one job that wait. What could not be stored by then is shown unstored.
-const MOST_WAITING: usize = 8 << 20;
+/// Most bytes of one job that wait: a sixth of a second of what sshd sends at most. What could not be stored by then is shown
+/// unstored.
+const MOST_WAITING: usize = 32 << 20;
 /// What an event weighs besides its bytes.
 const EVENT_BYTES: usize = 64;
 
@@ -86,7 +87,13 @@ impl Pending {
 
     /// Whether output that can wait where it is should do so.
     pub(super) fn is_long(&self) -> bool {
-        self.bytes > MOST_WAITING / 2
+        self.bytes > MOST_WAITING / 8
+    }
+
+    /// When the oldest event came that is not shown.
+    pub(super) fn oldest(&self) -> Option<Instant> {
+        let in_flight = self.in_flight.as_ref().and_then(|batch| Some(batch.events.first()?.2));
+        in_flight.or_else(|| Some(self.waiting.front()?.1))
     }
 
     pub(super) fn is_too_long(&self) -> bool {

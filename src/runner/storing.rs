@@ -15,7 +15,7 @@ use crate::lock::lock;
 use crate::store::{Bounds, LogLimits, LogWriter, Record, Store, StoreError, StoredLog};
 
 /// Stores what this process's jobs print, and keeps their records up to date, on threads of its own: one writes output, one waits
-/// for the disk, one keeps the records.
+/// for the disk, one keeps the records, and one sees to it that readers need not wait for any of them.
 pub(super) struct Storing {
     pub(super) store: Arc<dyn Store>,
     limits: LogLimits,
@@ -27,7 +27,7 @@ pub(super) struct Storing {
     waiting: AtomicIsize,
     kept: Mutex<HashMap<JobId, Arc<Kept>>>,
     /// Closed when this goes.
-    _is_here: Sender<()>,
+    _is_here: [Sender<()>; 2],
 }
 
 /// A job whose output is stored by this process.
@@ -62,7 +62,9 @@ enum Task {
 }
 
 /// Most bytes of all jobs that wait to be stored; then they are shown unstored.
-const MOST_WAITING: isize = 128 << 20;
+const MOST_WAITING: isize = 256 << 20;
+/// Time after which what waits to be stored is shown unstored.
+const OVERDUE: Duration = Duration::from_secs(3);
 /// Bytes that are written at a time, about.
 const BATCH: usize = 64 << 10;
 /// Batches of one job after which others have their turn.
@@ -81,7 +83,8 @@ impl Storing {
         limits: LogLimits,
         bounds: Bounds,
     ) -> std::io::Result<Arc<Self>> {
-        let ((calls, called), (tasks, asked), (is_here, gone)) = (channel(), channel(), channel());
+        let ((calls, called), (tasks, asked)) = (channel(), channel());
+        let ((sync_on, synced_out), (watch_on, watched_out)) = (channel(), channel());
         let waiting = AtomicIsize::new(0);
         let storing = Arc::new(Self {
             store,
@@ -91,14 +94,18 @@ impl Storing {
             tasks,
             waiting,
             kept: Mutex::default(),
-            _is_here: is_here,
+            _is_here: [sync_on, watch_on],
         });
-        let (for_output, for_disk, for_records) =
-            (Arc::downgrade(&storing), Arc::downgrade(&storing), Arc::downgrade(&storing));
+        let [for_output, for_disk, for_records, for_readers] = [(); 4].map(|()| Arc::downgrade(&storing));
         thread::Builder::new()
             .name("sshjobs-output".into())
             .spawn(move || write_output(&for_output, &called))?;
-        thread::Builder::new().name("sshjobs-sync".into()).spawn(move || sync_output(&for_disk, &gone))?;
+        thread::Builder::new()
+            .name("sshjobs-sync".into())
+            .spawn(move || sync_output(&for_disk, &synced_out))?;
+        thread::Builder::new()
+            .name("sshjobs-overdue".into())
+            .spawn(move || show_overdue(&for_readers, &watched_out))?;
         thread::Builder::new()
             .name("sshjobs-records".into())
             .spawn(move || keep_records(&for_records, &asked))?;
@@ -292,6 +299,19 @@ fn sync_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
             sync(&kept);
             if is_settled {
                 lock(&storing.kept).remove(&kept.job.id);
+            }
+        }
+    }
+}
+
+/// Touches no disk, so that none can hold it up.
+fn show_overdue(storing: &Weak<Storing>, gone: &Receiver<()>) {
+    while gone.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
+        let Some(storing) = storing.upgrade() else { return };
+        let kept: Vec<_> = lock(&storing.kept).values().cloned().collect();
+        for kept in kept {
+            if kept.job.show_overdue(OVERDUE) {
+                kept.job.note_trouble(Some(format!("its output could not be stored within {OVERDUE:?}")));
             }
         }
     }

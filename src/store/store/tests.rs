@@ -394,19 +394,50 @@ async fn what_is_left_of_a_stream_is_found_behind_much_that_was_forgotten() {
     assert_eq!(kept.job.forget_output(Selection::Only(Stream::Stdout)).await.0, 12_000);
     kept.say(Stream::Stdout, &b"new\n".repeat(30));
     kept.store(1 << 20);
-    let (mut cursor, mut texts, mut dropped) = (LineNo::START, Vec::new(), 0);
-    loop {
-        let query = PageQuery { max_lines: 7, render: Render::Raw, ..PageQuery::after(cursor) };
-        let page = kept.job.tail(&query, &Wait::default()).await.unwrap().page;
-        texts.extend(page.lines.into_iter().map(|line| line.text));
-        (cursor, dropped) = (page.last_line_no, dropped + page.dropped_lines);
-        if !page.has_more {
-            break;
-        }
-    }
+    let (texts, dropped) = read_counting(&kept.job, 7).await;
     let expected =
         (0..4).map(|round| format!("kept {round}")).chain(std::iter::repeat_n("new".to_owned(), 30));
     assert_eq!((texts, dropped), (expected.collect::<Vec<_>>(), 12_000));
+}
+
+#[tokio::test]
+async fn what_a_hung_disk_holds_up_is_shown_unstored_in_time_and_storing_goes_on_behind_a_gap() {
+    let mut kept = Kept::new(Box::new(Memory::default()));
+    kept.say(Stream::Stdout, b"one\n");
+    kept.store(1 << 20);
+    kept.say(Stream::Stdout, b"two\n");
+    let hung = kept.job.take_batch(1 << 20, false).unwrap();
+    kept.say(Stream::Stdout, b"three\n");
+    assert!(!kept.job.show_overdue(Duration::from_secs(60)), "it is not time yet");
+    assert_eq!(kept.job.status().total_lines, 1);
+    assert!(kept.job.show_overdue(Duration::ZERO));
+    assert_eq!(kept.job.status().total_lines, 3);
+    // The disk comes back: what was shown is not shown again.
+    kept.writer.append(&hung).unwrap();
+    assert_eq!(kept.job.show(&hung, true), None);
+    kept.say(Stream::Stdout, b"four\n");
+    kept.store(1 << 20);
+    let tail = kept.job.tail(&PageQuery::after(LineNo::START), &Wait::default()).await.unwrap();
+    let lines: Vec<_> =
+        tail.page.lines.iter().map(|line| (line.line_no.value(), line.text.as_str())).collect();
+    assert_eq!(lines, [(1, "one"), (2, "two"), (3, "three"), (4, "four")]);
+    kept.restart();
+    let (lines, dropped) = read_counting(&kept.job, 7).await;
+    assert_eq!((lines, dropped), (vec!["one".to_owned(), "two".to_owned(), "four".to_owned()], 1));
+}
+
+/// Reads all lines in pages of so many, and counts what is gone.
+async fn read_counting(job: &Job, max_lines: usize) -> (Vec<String>, u64) {
+    let (mut cursor, mut texts, mut dropped) = (LineNo::START, Vec::new(), 0);
+    loop {
+        let query = PageQuery { max_lines, render: Render::Raw, ..PageQuery::after(cursor) };
+        let page = job.tail(&query, &Wait::default()).await.unwrap().page;
+        texts.extend(page.lines.into_iter().map(|line| line.text));
+        (cursor, dropped) = (page.last_line_no, dropped + page.dropped_lines);
+        if !page.has_more {
+            return (texts, dropped);
+        }
+    }
 }
 
 #[test]
