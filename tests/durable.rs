@@ -211,3 +211,59 @@ async fn a_process_that_ends_leaves_its_durable_jobs_to_the_next() {
     assert_eq!((story.lines.clone(), story.status()), (vec!["late".to_owned()], Some(0)));
     second.shutdown().await;
 }
+
+/// The spools of all jobs on the host.
+fn spool(sshd: &Sshd, job: &str) -> std::path::PathBuf {
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    sshd.path("on-the-host/sshjobs/spool").join(machine.trim()).join(job)
+}
+
+#[tokio::test]
+async fn what_a_job_without_a_supervisor_left_running_is_ended_when_it_is_forgotten() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, &sshd.path("state"));
+    let alive = sshd.path("alive");
+    let command = format!("while :; do date +%s%N > {}; sleep 0.1; done", alive.display());
+    let job = service.spawn(durable(&command)).await.unwrap().job_id;
+    eventually("it runs", async || alive.exists()).await;
+    let supervisor = std::fs::read_to_string(spool(&sshd, &job).join("sup")).unwrap();
+    let pid = supervisor.split(' ').next().unwrap().parse().unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).unwrap();
+    assert_eq!(canonical_loop(&service, &job).await.state(), JobState::Lost);
+    service.forget(sshjobs::wire::ForgetRequest::new(&job)).await.unwrap();
+    eventually("its process is gone, and its spool", async || {
+        let before = std::fs::read(&alive).unwrap();
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        std::fs::read(&alive).unwrap() == before && !spool(&sshd, &job).exists()
+    })
+    .await;
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_job_that_prints_too_much_is_ended_on_its_host_also_when_the_warden_was_killed() {
+    let sshd = Sshd::start().await;
+    let config = Config {
+        ssh_config: Some(sshd.ssh_config()),
+        state_dir: Some(sshd.path("state")),
+        limits: sshjobs::jobs::Limits { spool_bytes_per_job: 1_000_000, ..Default::default() },
+        ..Config::default()
+    };
+    let service = Service::new(config, Access::Listed);
+    let go = sshd.path("go");
+    let command = format!(
+        "echo begun; while ! [ -e {} ]; do sleep 0.1; done; while :; do seq 2000; sleep 0.01; done",
+        go.display()
+    );
+    let job = service.spawn(durable(&command)).await.unwrap().job_id;
+    service.tail(TailRequest::new(&job, 0, 10_000)).await.unwrap();
+    let warden = spool(&sshd, "warden");
+    eventually("there is a warden", async || warden.exists()).await;
+    let pid = std::fs::read_to_string(&warden).unwrap().split(' ').next().unwrap().parse().unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).unwrap();
+    std::fs::write(&go, "").unwrap();
+    let story = canonical_loop(&service, &job).await;
+    assert_eq!((story.state(), story.signal()), (JobState::Signaled, Some("TERM")));
+    assert!(story.lines.iter().any(|line| line.contains("more than 1000000 bytes")));
+    service.shutdown().await;
+}

@@ -153,6 +153,59 @@ async fn the_bytes_of_a_stream_are_written_as_they_came_and_what_is_left_out_is_
     assert!(told(&search).contains("-trouble\n"), "{search:?}");
 }
 
+/// Whoever is killed while a job starts, and asks again with the same key, has it run once.
+#[tokio::test]
+async fn a_key_of_a_start_that_was_killed_starts_the_job_once() {
+    let sshd = Sshd::start().await;
+    let mut jobs = Vec::new();
+    for round in 0..12_u64 {
+        let (key, mark) = (format!("k{round}"), sshd.path(&format!("ran{round}")));
+        let command = format!("echo ran >> {}", mark.display());
+        let arguments = ["spawn", "--key", &key, HOST, "--", &command];
+        let mut first = Command::new(env!("CARGO_BIN_EXE_sshjobs"))
+            .arg("--ssh-config")
+            .arg(sshd.ssh_config())
+            .args(arguments)
+            .env("XDG_CONFIG_HOME", "/nonexistent")
+            .env("XDG_STATE_HOME", sshd.path("state"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        tokio::time::sleep(Duration::from_millis(20 * round)).await;
+        first.kill().unwrap();
+        first.wait().unwrap();
+        let job = told(&sshjobs(&sshd, &arguments)).trim().to_owned();
+        jobs.push((job, mark));
+    }
+    for (job, mark) in &jobs {
+        assert_eq!(sshjobs(&sshd, &["wait", "--timeout", "20s", job]).status.code(), Some(0), "{job}");
+        assert_eq!(std::fs::read_to_string(mark).unwrap(), "ran\n", "{job} ran once");
+    }
+}
+
+#[tokio::test]
+async fn a_host_out_of_reach_is_told_and_a_signal_that_can_not_be_sent_is_an_error() {
+    let sshd = Sshd::start().await;
+    let job = told(&sshjobs(&sshd, &["spawn", HOST, "--", "echo begun; sleep 1000"])).trim().to_owned();
+    told(&sshjobs(&sshd, &["tail", "-f", "--until", "begun", "--since", "0", &job]));
+    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    std::fs::write(sshd.ssh_config(), config.replace(&format!("Port {}", sshd.port()), "Port 1")).unwrap();
+    let error = |arguments: &[&str]| {
+        let output = sshjobs(&sshd, arguments);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for verb in [&["tail", &job][..], &["read", &job], &["wait", "--timeout", "100ms", &job]] {
+        assert!(error(verb).1.contains("out of reach"), "{verb:?}: {:?}", error(verb));
+    }
+    let (code, told_of) = error(&["search", &job, "nothing of this kind"]);
+    assert!(code == Some(255) && told_of.contains("out of reach"), "{code:?} {told_of}");
+    let (code, told_of) = error(&["signal", &job, "KILL"]);
+    assert!(code == Some(255), "{code:?} {told_of}");
+    std::fs::write(sshd.ssh_config(), config).unwrap();
+    told(&sshjobs(&sshd, &["forget", "--force", &job]));
+}
+
 #[tokio::test]
 async fn a_durable_job_that_nobody_could_find_again_is_refused() {
     let sshd = Sshd::start().await;

@@ -126,7 +126,7 @@ pub struct DemoArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Set it up in an MCP client as the command `sshjobs` with the argument `serve`. stdout is the MCP wire; logs go to stderr.
-Jobs that still run when the client goes away are ended. On a terminal you can type JSON-RPC; Ctrl-D ends it.
+Jobs that still run when the client goes away are ended, but for durable ones. On a terminal you can type JSON-RPC; Ctrl-D ends it.
 
 Examples:
   claude mcp add sshjobs -- sshjobs serve
@@ -442,13 +442,14 @@ Examples:
 pub struct SearchArgs {
     /// The job.
     pub job: String,
-    /// Regular expression; (?i) ignores case.
+    /// Regular expression; (?i) ignores case. Lines are matched without colours and other control sequences, and lines longer than
+    /// max_line_bytes (64 KiB) in pieces of that length.
     pub pattern: String,
-    /// Lines to show around each match.
-    #[arg(long, short = 'C', value_name = "LINES", default_value_t = 0)]
+    /// Lines to show around each match, 20 at most.
+    #[arg(long, short = 'C', value_name = "LINES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=20))]
     pub context: u32,
     /// Most matches to show.
-    #[arg(long, short = 'm', value_name = "MATCHES", default_value_t = 1000)]
+    #[arg(long, short = 'm', value_name = "MATCHES", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_matches: u32,
     /// Look only at this stream.
     #[arg(long, value_name = "STREAM", default_value = "both")]
@@ -546,7 +547,7 @@ pub struct JobsArgs {
     #[arg(long)]
     pub state: Option<String>,
     /// The newest so many.
-    #[arg(long, short = 'n', default_value_t = 30)]
+    #[arg(long, short = 'n', default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
     /// Write a line of JSON for each job.
     #[arg(long)]

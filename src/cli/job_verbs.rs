@@ -28,7 +28,7 @@ pub async fn read(service: &Service, args: ReadArgs) -> Exit {
         if args.raw {
             return read_raw(service, &args).await;
         }
-        let is_json = args.json;
+        let (is_json, reply_of) = (args.json, args.job.clone());
         let reply = service
             .read(ReadRequest {
                 unit: args.unit.into(),
@@ -40,6 +40,7 @@ pub async fn read(service: &Service, args: ReadArgs) -> Exit {
                 ..ReadRequest::new(args.job)
             })
             .await?;
+        is_out_of_reach(service, &reply_of).await;
         if is_json {
             return Ok(print(&json(&reply)));
         }
@@ -132,7 +133,12 @@ pub async fn search(service: &Service, args: SearchArgs) -> Exit {
             }
             since = next;
         }
-        Ok(if is_first { Exit::DECLINED } else { Exit::SUCCESS })
+        let is_behind = is_out_of_reach(service, &args.job).await;
+        Ok(match (is_first, is_behind) {
+            (false, _) => Exit::SUCCESS,
+            (true, false) => Exit::DECLINED,
+            (true, true) => Exit::CONNECTION,
+        })
     })
     .await
 }
@@ -253,9 +259,15 @@ pub async fn wait(service: &Service, args: WaitArgs) -> Exit {
             }
             if reply.timed_out {
                 note("the time is over; the jobs go on");
+                for id in &args.jobs {
+                    is_out_of_reach(service, id).await;
+                }
                 return Ok(Exit::TIMED_OUT);
             }
             let ended = reply.jobs.iter().filter(|entry| entry.standing.state.is_final());
+            for entry in ended.clone().filter(|entry| !args.json && exit_of(entry) == Exit::CONNECTION) {
+                note(&format!("{}: {}", entry.job_id, entry.standing));
+            }
             let mut exits = ended.map(exit_of).filter(|exit| *exit != Exit::SUCCESS);
             return Ok(exits.next().unwrap_or(Exit::SUCCESS));
         }
@@ -299,6 +311,16 @@ async fn finish(service: &Service, verb: impl Future<Output = Result<Exit, Error
     });
     service.shutdown().await;
     exit
+}
+
+/// Says so when a job's host can't be reached, so that what it has printed since is not here; true then.
+pub(super) async fn is_out_of_reach(service: &Service, id: &str) -> bool {
+    let Ok(job) = service.library().job(id).await else { return false };
+    let is_out = job.status().disconnected.is_some();
+    if is_out {
+        note(&format!("{} is out of reach: {id} may have printed more", printable(job.host())));
+    }
+    is_out
 }
 
 fn json(value: &impl Serialize) -> String {

@@ -84,7 +84,7 @@ fn row(entry: &JobEntry) -> [String; 7] {
         age(entry.started_at),
         entry.total_lines.to_string(),
         process,
-        printable(&format!("{label}{shown}")),
+        printable(&format!("{label}{shown}").replace('\n', " ")),
     ]
 }
 

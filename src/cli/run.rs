@@ -84,7 +84,10 @@ async fn attempt(
     };
     let job = started.insert(follow.job().clone()).clone();
     if job.is_durable() {
-        note(&format!("job {id} goes on without us: `sshjobs tail -f {id}` picks it up", id = job.id()));
+        note(&format!(
+            "job {id} outlives this command: `sshjobs tail -f {id}` follows it from elsewhere",
+            id = job.id()
+        ));
     }
     let mut session = Session { follow, screen, dropped: 0, limit, trouble: None };
     let exit = if tty {

@@ -2,6 +2,7 @@ use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::exit::{colours, print};
+use super::job_verbs::is_out_of_reach;
 use super::{Exit, TailArgs, note, report};
 use crate::jobs::printable;
 use crate::wire::{Because, Error, Format, KeepArg, Record, Service, StreamName, TailReply, TailRequest};
@@ -45,7 +46,11 @@ async fn show(service: &Service, args: &TailArgs) -> Result<Exit, Error> {
         let is_over = !reply.still_running || reply.returned_because == Because::Matched;
         if is_over || (!args.follow && !reply.has_more) {
             say_end(&reply, args);
+            is_out_of_reach(service, &args.job).await;
             return Ok(Exit::SUCCESS);
+        }
+        if is_first && reply.standing.disconnected_ms.is_some() {
+            is_out_of_reach(service, &args.job).await;
         }
         is_first = false;
         request.since_line_no = Some(i64::try_from(reply.last_line_no).unwrap_or(i64::MAX));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 /// What a job is to be, unchecked. [`JobSpec`] is checked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Draft {
     /// The host's name, as the user calls it.
     pub host: String,
@@ -35,11 +35,11 @@ pub struct Draft {
 }
 
 /// What a job is to be: checked, so that nothing in it is wrong whatever the host is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct JobSpec(Draft);
 
 /// What a job's stdin is.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum StdinPlan {
     /// Open, for later writes.
     Open,

@@ -18,6 +18,8 @@ use crate::job::{
 use crate::spool::{self, Answer, Order};
 use crate::store::Record;
 
+/// Why a host can't have durable jobs.
+const NO_SHELL: &str = "its login shell does not answer as a POSIX shell does, or did not in time";
 /// Events of a job that wait for its recorder.
 const QUEUE: usize = 64;
 /// Times that a start is tried: whoever starts a job twice gets the first one.
@@ -77,6 +79,13 @@ pub(super) async fn start_durable(
     Ok(())
 }
 
+/// Sees to it that a durable job is started on its host; nobody here follows it yet.
+pub(super) async fn start_on_host(shared: &Arc<Shared>, job: &Job) -> Result<(), SpawnError> {
+    let order = order(shared, job);
+    order.check()?;
+    try_start(shared, job, &order, None).await.map(drop)
+}
+
 async fn try_start(
     shared: &Shared,
     job: &Job,
@@ -88,7 +97,7 @@ async fn try_start(
     let lease = shared.hosts.pool().lease(&host).await?;
     let link = Arc::clone(lease.connection());
     if link.shell == LoginShell::Bare {
-        return Err(SpawnError::NotDurable { host: name, why: "it runs bare commands only".to_owned() });
+        return Err(SpawnError::NotDurable { host: name, why: NO_SHELL.to_owned() });
     }
     let command = spool::start(job.id.as_str(), told.unwrap_or("-"), order);
     let lines = order.lines();

@@ -79,6 +79,10 @@ pub(super) async fn end_tree(
             return Ok(report);
         }
     }
+    if controls.outlives_us() {
+        // It has no channel: either its host is asked, or that can't be done.
+        return kill(shared, job, Reach::Marked, (signal, grace)).await;
+    }
     for signal in [Some(signal), grace.map(|_| Signal::KILL)].into_iter().flatten() {
         // Servers need not answer, nor obey; the job's end will tell.
         controls.signal(signal).await.ok();

@@ -8,16 +8,18 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::attached::{Attached, AttachedControls};
-use super::durable::start_durable;
+use super::durable::{start_durable, start_on_host};
 use super::meter::Meter;
 use super::open::{OpenChannel, Tries};
 use super::record::{Recording, record};
 use super::shared::Shared;
 use super::stdin::Stdin;
-use super::storing::Admission;
+use super::storing::{Admission, Storing};
 use super::{Lookup, Order, Runner, SpawnError, chain};
 use crate::hosts::{HostRef, Lease, Link};
-use crate::job::{Announcements, ExecPlan, Job, LoginShell, Outcome, Pace, Phase, Recorder};
+use crate::job::{
+    Announcements, ExecPlan, Identity, Job, JobSpec, Log, LoginShell, Outcome, Pace, Phase, Recorder,
+};
 use crate::ssh::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
 use crate::store::Record;
 
@@ -65,15 +67,29 @@ impl Runner {
     /// The job that the key was used for before, by another process or in another life.
     async fn known(&self, reserved: Reserved, known: Record) -> Result<Arc<Job>, SpawnError> {
         let fingerprint = reserved.record.as_ref().map(|record| record.fingerprint.clone());
+        let spec = reserved.job.spec.clone();
         reserved.withdraw();
         if fingerprint.as_ref() != Some(&known.fingerprint) {
             return Err(SpawnError::KeyReused);
         }
+        self.finish_start(spec, &known).await?;
         match self.lookup(&known.caller, &known.id).await {
             Lookup::Found(job) => Ok(job),
             Lookup::Expired(tombstone) => Err(SpawnError::Expired(tombstone)),
             Lookup::Unknown => Err(SpawnError::KeyReused),
         }
+    }
+
+    /// Starts a durable job whose process was killed before anybody knew that it runs. Its host starts it once, however often it is asked.
+    async fn finish_start(&self, spec: JobSpec, known: &Record) -> Result<(), SpawnError> {
+        let has_owner = |storing: &Arc<Storing>| storing.store.owner(&known.owner).is_some();
+        let is_open = spec.durable && known.outcome.is_none() && !known.is_running;
+        if !is_open || self.shared.storing.as_ref().is_none_or(has_owner) {
+            return Ok(());
+        }
+        let Record { id, mark, caller, .. } = known.clone();
+        let log = Log::new(self.shared.limits.ring(spec.pace));
+        start_on_host(&self.shared, &Job::begun(Identity { id, mark, caller }, spec, log)).await
     }
 
     /// Starts a job in a task of its own, so that a command that was sent always has somebody who records it.

@@ -1,7 +1,7 @@
-# sshjobs: follows durable jobs. Arguments: spool directory, follower. Lines on stdin: JOB OUT ERR ..., "."
+# sshjobs: follows durable jobs. Arguments: spool directory, follower, a command that misses the warden. Lines on stdin: JOB OUT ERR ..., "."
 # Does what `follow` in spool.sh does, and sees growth within some milliseconds.
 use strict;
-my ($S, $F) = @ARGV;
+my ($S, $F, @guard) = @ARGV;
 my (%job, %hot, @order);
 $SIG{PIPE} = $SIG{HUP} = $SIG{TERM} = sub { unlink "f/$F"; exit 0 };
 
@@ -106,6 +106,8 @@ while (1) {
     my $all = send_new($j, 1, "$j/out");
     $all &= send_new($j, 2, "$j/err");
     if ($job{$j}{1} != $o || $job{$j}{2} != $e) { $moved = $hot{$j} = 1; $job{$j}{moved} = $now }
+    # Nobody will read these any more, and they may hold secrets.
+    unlink "$j/order", "$j/in.text" if $state =~ /^lost/;
     if ($state ne '' && $all) {
       $out .= "X $j $job{$j}{1} $job{$j}{2} $state\n";
       delete $job{$j};
@@ -115,7 +117,12 @@ while (1) {
   @order = grep { $job{$_} } @order if $ended;
   $unmoved = $moved ? 0 : $unmoved + $turn;
   if (!$caught && $unmoved >= @order) { $out .= "C\n"; $caught = 1 }
-  if ($now - $beat >= 5) { $out .= "H\n"; $beat = $now }
+  if ($now - $beat >= 5) {
+    $out .= "H\n";
+    $beat = $now;
+    my ($p) = split ' ', first_line('warden');
+    system(@guard) if @guard && glob('q/*') && !($p && kill(0, $p));
+  }
   flush_out();
   next if $moved;
   my $in = '';

@@ -122,6 +122,8 @@ impl Header {
                 Some(Self::Other(SpoolFrame::ProcessGroup { job: job.to_owned(), pgid: pgid.parse().ok()? }))
             }
             ["X", job, _, _, "exited", status, sent, why, ..] => {
+                // Whoever has printed too much is ended by a signal, too.
+                let sent = if why == "quota" { "TERM" } else { sent };
                 let sent = Some(sent).filter(|sent| *sent != "-").map(str::to_owned);
                 let end =
                     SpoolEnd::Exited { status: status.parse().ok()?, sent, timed_out: why == "timeout" };

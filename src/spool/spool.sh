@@ -67,16 +67,19 @@ end_tree() { # Of job $1: TERM, $2 tenths of a second, KILL; also what has left 
   i=0
   while [ $i -lt "$2" ] && kill -0 "-$p" 2>/dev/null && is_alive "$p" "$t0"; do pause; i=$((i + 1)); done
   kill -s KILL -- "-$p" 2>/dev/null || kill -KILL "-$p" 2>/dev/null
+  end_marked
+}
+end_marked() { # What carries $mark.
   for e in $(grep -slF "SSHJOBS_JOB=$mark" /proc/[0-9]*/environ 2>/dev/null); do
     e=${e#/proc/}
     kill -KILL "${e%/environ}" 2>/dev/null
   done
 }
 
-lay_down() { # What a job begins with. Arguments: those of start.
+lay_down() { # What a job begins with; exit.r comes last. Arguments: those of start.
   printf '%s\n' "$mark" "$sj_cwd" "$sj_cmd" "$env" >"$sj_J/order" && printf '%s\n' "$mark" >"$sj_J/mark" &&
-    printf '' >"$sj_J/out" && printf '' >"$sj_J/err" && printf '%-200s\n' pending >"$sj_J/exit.r" &&
-    { [ "$3" != text ] || printf '%b' "$text" >"$sj_J/in.text"; }
+    printf '' >"$sj_J/out" && printf '' >"$sj_J/err" && { [ "$3" != text ] || printf '%b' "$text" >"$sj_J/in.text"; } &&
+    printf '%-200s\n' pending >"$sj_J/exit.r"
 }
 guard() { # Sees to it that one warden watches over the quotas of all jobs of the host.
   { read -r p t0 <"$sj_S/warden"; } 2>/dev/null && is_alive "$p" "$t0" && return
@@ -99,12 +102,16 @@ start) # JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN. Lines: mark, cwd, com
   none) ;;
   *) command -v script >/dev/null 2>&1 || { say unsupported "script(1) is not installed there, which a terminal needs"; exit 1; } ;;
   esac
+  # Whoever asked may go at any moment, and what has begun comes to its end. (A trap, for what is ignored stays so in the job.)
+  trap : HUP INT TERM PIPE
   if mkdir "$sj_J" 2>/dev/null; then
     # Again only to hear what is wrong.
     lay_down "$@" 2>/dev/null || why=$(lay_down "$@" 2>&1) || { rm -rf "$sj_J"; say error "${why##*: }"; exit 1; }
     new=y
   elif [ -d "$sj_J" ]; then
+    # Asked again: an earlier start may have been killed before it came so far.
     new=
+    [ -f "$sj_J/claim" ] || [ ! -f "$sj_J/exit.r" ] || new=y
   else
     why=$(mkdir "$sj_J" 2>&1)
     say error "${why##*: }"
@@ -118,7 +125,11 @@ start) # JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN. Lines: mark, cwd, com
   ;;
 supervise)
   sj_J=$sj_S/$1
-  trap : HUP INT TERM
+  trap : HUP INT TERM PIPE
+  # A job is started once, however often it is asked for.
+  set -C
+  printf '' 2>/dev/null >"$sj_J/claim" || exit 0
+  set +C
   boot
   start_time $$
   printf '%s %s %s\n' $$ "$sj_t" "$b" >"$sj_J/sup"
@@ -170,7 +181,7 @@ supervise)
   # A write that the command has read is noted in a moment; one that nobody will read any more would wait for ever.
   i=0
   while [ $i -lt 5 ] && [ -d "$sj_J/in.lock" ]; do pause; i=$((i + 1)); done
-  { read -r w _ <"$sj_J/in.lock/pid"; } 2>/dev/null && kill "$w" 2>/dev/null
+  { read -r w <"$sj_J/in.lock/pid"; } 2>/dev/null && kill $w 2>/dev/null
   k=- why=-
   { read -r k _ <"$sj_J/killreq"; } 2>/dev/null
   { read -r why _ <"$sj_J/why"; } 2>/dev/null
@@ -180,6 +191,7 @@ supervise)
   # One that had just begun may not have heard the first.
   [ -z "$timer" ] || { pause; kill $timer 2>/dev/null; }
   ;;
+guard) guard ;;
 warden)
   trap '' HUP INT
   start_time $$
@@ -211,7 +223,7 @@ warden)
         [ $left -gt 0 ] || over="$over $j:$grace:$quota"
         [ $left -gt $least ] || least=$left
         # What nobody supervises any more has no quota.
-        [ $((round % 16)) != 0 ] || { { read -r p _ <"../$j/sup"; } 2>/dev/null && kill -0 "$p" 2>/dev/null; } || rm -f "$j"
+        [ $((round % 4)) != 0 ] || { { read -r p _ <"../$j/sup"; } 2>/dev/null && kill -0 "$p" 2>/dev/null; } || rm -f "$j"
         ;;
       *) size=$n ;;
       esac
@@ -272,13 +284,15 @@ write) # JOB OFFSET LENGTH WRITER; the bytes on stdin. A writer that repeats wha
     # The supervisor makes it first of all.
     say busy
   elif mkdir "$sj_J/in.lock" 2>/dev/null; then
-    echo $$ >"$sj_J/in.lock/pid"
     read -r n <"$sj_J/in.n"
     if done_by "$2" "$4"; then
       a=at
     elif [ "$n" = "$2" ]; then
       # Opened for both, so that it need not wait for a reader: the job may have closed its end.
-      cat "$sj_J/in.$$" 1<>"$sj_J/in" && n=$(($2 + $3)) && echo "$2" >"$sj_J/in.w.$4" && echo $n >"$sj_J/in.n"
+      cat "$sj_J/in.$$" 1<>"$sj_J/in" &
+      c=$!
+      echo "$$ $c" >"$sj_J/in.lock/pid"
+      wait $c && n=$(($2 + $3)) && echo "$2" >"$sj_J/in.w.$4" && echo $n >"$sj_J/in.n"
       a=at
     else
       a=moved
@@ -308,13 +322,13 @@ eof) # JOB
   ;;
 forget) # JOB ...
   for j in "$@"; do
-    if [ -f "$sj_S/$j/exit" ]; then
-      rm -rf "${sj_S:?}/$j"
-    elif { read -r p t0 _ <"$sj_S/$j/sup"; } 2>/dev/null && is_alive "$p" "$t0"; then
-      continue
-    else
-      rm -rf "${sj_S:?}/$j"
+    if [ ! -f "$sj_S/$j/exit" ]; then
+      { read -r p t0 _ <"$sj_S/$j/sup"; } 2>/dev/null && is_alive "$p" "$t0" && continue
+      # Its supervisor was killed, and nobody else would end it.
+      { read -r mark <"$sj_S/$j/mark"; } 2>/dev/null && [ -n "$mark" ] && end_marked
     fi
+    { read -r w <"$sj_S/$j/in.lock/pid"; } 2>/dev/null && kill $w 2>/dev/null
+    rm -rf "${sj_S:?}/$j" "$sj_S/q/$j"
   done
   say ok
   ;;
@@ -334,7 +348,7 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
   mkdir -p "$sj_S/f"
   # One that was killed is missed here, and when a job starts.
   [ -z "$(ls "$sj_S/q" 2>/dev/null)" ] || guard
-  [ -z "$(command -v perl)" ] || [ "$SSHJOBS_NO_PERL" ] || exec perl "$sj_F.pl" "$sj_S" "$1"
+  [ -z "$(command -v perl)" ] || [ "$SSHJOBS_NO_PERL" ] || exec perl "$sj_F.pl" "$sj_S" "$1" /bin/sh "$sj_F" "$sj_D" guard
   LC_ALL=C
   export LC_ALL
   F=$sj_S/f/$1
@@ -367,6 +381,8 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
     elif [ -n "$(find "$sj_d" -prune -mmin +1 2>/dev/null)" ] && [ ! -f "$sj_d/sup" ]; then
       x="lost supervisor_died"
     fi
+    # Nobody will read these any more, and they may hold secrets.
+    case $x in lost*) rm -f "$sj_d/order" "$sj_d/in.text" ;; esac
   }
   while :; do
     while read -r j o e <&7; do
@@ -416,7 +432,7 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
     list=$next
     [ -z "$moved" ] || wait_ms=50
     beat=$((beat + wait_ms))
-    [ $beat -lt 5000 ] || { echo H || exit 0; beat=0; }
+    [ $beat -lt 5000 ] || { echo H || exit 0; beat=0; [ -z "$(ls "$sj_S/q" 2>/dev/null)" ] || guard; }
     [ -n "$moved" ] || {
       [ -n "$caught" ] || { echo C || exit 0; caught=y; }
       sleep "0.$(printf '%03d' $wait_ms)" 2>/dev/null || sleep 1
