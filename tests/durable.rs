@@ -255,6 +255,7 @@ async fn a_job_that_prints_too_much_is_ended_on_its_host_also_when_the_warden_wa
         "echo begun; while ! [ -e {} ]; do sleep 0.1; done; while :; do seq 2000; sleep 0.01; done",
         go.display()
     );
+    let idle = service.spawn(durable("sleep 1000")).await.unwrap().job_id;
     let job = service.spawn(durable(&command)).await.unwrap().job_id;
     service.tail(TailRequest::new(&job, 0, 10_000)).await.unwrap();
     let warden = spool(&sshd, "warden");
@@ -264,6 +265,15 @@ async fn a_job_that_prints_too_much_is_ended_on_its_host_also_when_the_warden_wa
     std::fs::write(&go, "").unwrap();
     let story = canonical_loop(&service, &job).await;
     assert_eq!((story.state(), story.signal()), (JobState::Signaled, Some("TERM")));
-    assert!(story.lines.iter().any(|line| line.contains("more than 1000000 bytes")));
+    // The warden goes on for the other job, and is done with this one.
+    let said = || {
+        let errors = std::fs::read_to_string(spool(&sshd, &job).join("err")).unwrap();
+        errors.matches("more than 1000000 bytes").count()
+    };
+    assert_eq!(said(), 1);
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert_eq!(said(), 1);
+    let request = sshjobs::wire::ForgetRequest { force: true, ..sshjobs::wire::ForgetRequest::new(&idle) };
+    service.forget(request).await.unwrap();
     service.shutdown().await;
 }

@@ -533,6 +533,8 @@ pub struct WaitArgs {
 /// Arguments of `jobs`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+A durable job that no process follows is shown as it was last seen; tail, read, search and wait ask its host.
+
 Examples:
   sshjobs jobs --state running
   sshjobs jobs --host web1 --json | jq -r .job_id")]

@@ -353,6 +353,9 @@ impl Job {
             pending.note_unstored();
         }
         if pending.is_to_be_shown(batch) {
+            if is_stored {
+                self.note_trouble(None);
+            }
             newest = Some(self.write_log(|log| {
                 batch.events.iter().for_each(|(event, at, now)| log.take(event, (*at, *now)));
                 log.ring().newest()

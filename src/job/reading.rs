@@ -161,6 +161,7 @@ impl Job {
                 look_until = skimmed.look_until.unwrap_or(skimmed.to);
                 let has_piece = move |ring: &Ring| ring.newest() >= look_until && ring.newest() > skimmed.to;
                 let skip = |ring: &Ring| search.skip(skimmed.to, ring);
+                window = window.filter(|ring| ring.newest() >= skimmed.to);
                 self.look_on((&mut window, context(skimmed.lines)), has_piece, skip).await;
             }
             let place = (Place::Behind(search.cursor()), selection);

@@ -70,8 +70,9 @@ impl Search {
         while span < to.value() && (before(span).count() as u64) < context {
             span = span.saturating_mul(4);
         }
-        let count = before(span).count();
-        let newest = before(span).skip(count.saturating_sub(self.query.context));
+        // Where the ring ends before, its lines are not those next to a match.
+        let count = if ring.newest() < to { 0 } else { before(span).count() };
+        let newest = before(span).take(count).skip(count.saturating_sub(self.query.context));
         self.recent = newest.map(|line| line.render(Render::Clean).into_owned()).collect();
     }
 

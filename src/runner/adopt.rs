@@ -8,12 +8,14 @@ use super::durable::resume_durable;
 use super::open_stored::{Resumed, close, resume};
 use super::shared::Shared;
 use super::storing::Storing;
-use crate::job::{JobId, Pace};
+use crate::job::{JobId, Pace, wall_now};
 use crate::lock::lock;
 use crate::store::{Record, StoreError};
 
 /// Interval at which jobs are looked for whose process has ended.
 const LOOK: Duration = Duration::from_secs(1);
+/// Time within which a start that was cut off is asked for again.
+const ASKED_AGAIN: Duration = Duration::from_secs(15);
 
 /// Looks for jobs whose process has ended: closes the attached ones, which are lost, and goes on with the durable ones.
 pub(super) async fn adopt(shared: Arc<Shared>) {
@@ -32,10 +34,17 @@ pub(super) async fn adopt(shared: Arc<Shared>) {
             }
             Err(_) => return,
         };
-        for record in orphans.into_iter().filter(|record| shared.adopts || !record.durable) {
+        let is_due = |record: &Record| !record.durable || (shared.adopts && !may_be_finished(record));
+        for record in orphans.into_iter().filter(is_due) {
             take_over(&shared, &storing, record).await;
         }
     }
+}
+
+/// Whether its start was cut off, so that whoever asked for it may ask again with its key: until then it is not looked for in vain.
+fn may_be_finished(record: &Record) -> bool {
+    let age = Duration::from_millis(wall_now().saturating_sub(record.started_at));
+    record.key.is_some() && !record.is_running && age < ASKED_AGAIN
 }
 
 /// Goes on with a durable job that nobody follows, when somebody asks for it.

@@ -196,9 +196,9 @@ impl Storing {
             if let Err(error) = &stored {
                 tracing::debug!(job = %job.id, %error, "output can't be stored");
             }
-            job.note_trouble(
-                stored.as_ref().err().map(|error| format!("its output can't be stored: {error}")),
-            );
+            if let Err(error) = &stored {
+                job.note_trouble(Some(format!("its output can't be stored: {error}")));
+            }
             // First: readers must find what they are shown.
             let newest = job.show(&batch, stored.is_ok());
             if let Some(newest) = newest {

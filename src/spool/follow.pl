@@ -121,7 +121,8 @@ while (1) {
     $out .= "H\n";
     $beat = $now;
     my ($p) = split ' ', first_line('warden');
-    system(@guard) if @guard && glob('q/*') && !($p && kill(0, $p));
+    my @bounded = glob('q/*');
+    system(@guard) if @guard && @bounded && !($p && kill(0, $p));
   }
   flush_out();
   next if $moved;

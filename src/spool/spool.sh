@@ -63,6 +63,8 @@ end_tree() { # Of job $1: TERM, $2 tenths of a second, KILL; also what has left 
   { read -r p t0 <"$sj_S/$1/pid"; } 2>/dev/null || return
   { read -r mark <"$sj_S/$1/mark"; } 2>/dev/null
   [ -n "$mark" ] || return
+  # Its number may be another's by now; what has left its group is found by its mark.
+  is_alive "$p" "$t0" || { end_marked; return; }
   kill -s TERM -- "-$p" 2>/dev/null || kill -TERM "-$p" 2>/dev/null
   i=0
   while [ $i -lt "$2" ] && kill -0 "-$p" 2>/dev/null && is_alive "$p" "$t0"; do pause; i=$((i + 1)); done
@@ -76,6 +78,10 @@ end_marked() { # What carries $mark.
   done
 }
 
+end_writer() { # Of job $1: who waits for it to read.
+  { read -r w t0 c <"$sj_S/$1/in.lock/pid"; } 2>/dev/null && is_alive "$w" "$t0" && kill "$w" "$c" 2>/dev/null
+  rm -rf "$sj_S/$1/in.lock"
+}
 lay_down() { # What a job begins with; exit.r comes last. Arguments: those of start.
   printf '%s\n' "$mark" "$sj_cwd" "$sj_cmd" "$env" >"$sj_J/order" && printf '%s\n' "$mark" >"$sj_J/mark" &&
     printf '' >"$sj_J/out" && printf '' >"$sj_J/err" && { [ "$3" != text ] || printf '%b' "$text" >"$sj_J/in.text"; } &&
@@ -166,7 +172,10 @@ supervise)
   }
   [ "$6" = 0 ] || {
     mkdir -p "$sj_S/q"
-    echo "$6 $5" >"$sj_S/q/$1"
+    # Some shells count no further than 2 GiB.
+    q=$6
+    [ $((4294967296)) = 4294967296 ] || [ ${#q} -lt 10 ] || q=2000000000
+    echo "$q $5" >"$sj_S/q/$1"
     guard
   }
   # In a subshell, so that what this shell says of its end goes nowhere. A Korn shell passes on only the descriptors that are named.
@@ -181,7 +190,7 @@ supervise)
   # A write that the command has read is noted in a moment; one that nobody will read any more would wait for ever.
   i=0
   while [ $i -lt 5 ] && [ -d "$sj_J/in.lock" ]; do pause; i=$((i + 1)); done
-  { read -r w <"$sj_J/in.lock/pid"; } 2>/dev/null && kill $w 2>/dev/null
+  end_writer "$1"
   k=- why=-
   { read -r k _ <"$sj_J/killreq"; } 2>/dev/null
   { read -r why _ <"$sj_J/why"; } 2>/dev/null
@@ -198,7 +207,8 @@ warden)
   sj_w=$sj_t
   printf '%s %s\n' $$ "$sj_w" >"$sj_S/warden"
   cd "$sj_S/q" || exit
-  round=0
+  round=0 most=30000000000
+  [ $((4294967296)) = 4294967296 ] || most=2000000000
   while :; do
     # Of several the last one stays.
     { read -r p t0 <"$sj_S/warden"; } 2>/dev/null && [ "$p $t0" = "$$ $sj_w" ] || exit 0
@@ -213,6 +223,7 @@ warden)
       printf '%s %s\n' $$ "$sj_w" >"$sj_S/warden"
       continue
     fi
+    round=$((round + 1)) least=$most over= o=0 size=0
     for n in $(wc -c $files /dev/null 2>/dev/null); do
       case $n in
       */out) o=$size ;;
@@ -231,6 +242,7 @@ warden)
     for x in $over; do
       j=${x%%:*} quota=${x##*:} grace=${x#*:}
       rm -f "$j"
+      [ ! -f "../$j/exit" ] || continue
       echo quota >"../$j/why"
       echo "sshjobs: this job has printed more than $quota bytes, and is ended" >>"../$j/err"
       end_tree "$j" "${grace%:*}" &
@@ -291,7 +303,8 @@ write) # JOB OFFSET LENGTH WRITER; the bytes on stdin. A writer that repeats wha
       # Opened for both, so that it need not wait for a reader: the job may have closed its end.
       cat "$sj_J/in.$$" 1<>"$sj_J/in" &
       c=$!
-      echo "$$ $c" >"$sj_J/in.lock/pid"
+      start_time $$
+      echo "$$ $sj_t $c" >"$sj_J/in.lock/pid"
       wait $c && n=$(($2 + $3)) && echo "$2" >"$sj_J/in.w.$4" && echo $n >"$sj_J/in.n"
       a=at
     else
@@ -327,7 +340,7 @@ forget) # JOB ...
       # Its supervisor was killed, and nobody else would end it.
       { read -r mark <"$sj_S/$j/mark"; } 2>/dev/null && [ -n "$mark" ] && end_marked
     fi
-    { read -r w <"$sj_S/$j/in.lock/pid"; } 2>/dev/null && kill $w 2>/dev/null
+    end_writer "$j"
     rm -rf "${sj_S:?}/$j" "$sj_S/q/$j"
   done
   say ok

@@ -58,8 +58,15 @@ pub(super) fn spawn(error: SpawnError) -> Error {
 }
 
 fn not_durable(code: Code, message: String) -> Error {
-    let agent = "start it with durable=false, or on another host";
-    Error::new(code, message, either(agent, "start it with `sshjobs spawn --attached`, or on another host"))
+    let agent = "try again if the host is busy; else start it with durable=false, or on another host";
+    Error::new(
+        code,
+        message,
+        either(
+            agent,
+            "try again if the host is busy; else start it with `sshjobs spawn --attached`, or on another host",
+        ),
+    )
 }
 
 fn channel(error: &ChannelError, message: String) -> Error {
