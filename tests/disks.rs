@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
-use sshjobs::jobs::{Access, Config, Limits};
-use sshjobs::wire::{Code, ForgetRequest, JobState, Service, SpawnRequest, TailRequest};
-use support::{HOST, Sshd, canonical_loop, eventually, run, spawn};
+use sshjobs::jobs::Limits;
+use sshjobs::wire::{Code, ForgetRequest, JobState, Service, TailRequest};
+use support::{HOST, Sshd, canonical_loop, durable, eventually, run, spawn, stored_service};
 
 /// A small disk of its own, for as long as the test runs. It takes root, as an sshd with many accounts does.
 struct Disk(PathBuf);
@@ -44,19 +44,11 @@ impl Drop for Disk {
 }
 
 fn service(sshd: &Sshd, state: &Path) -> Service {
-    let config = Config {
-        ssh_config: Some(sshd.ssh_config()),
-        state_dir: Some(state.to_owned()),
-        limits: Limits { ring_buffer_lines: 1000, ..Limits::default() },
-        ..Config::default()
-    };
-    Service::new(config, Access::Listed)
-}
-
-fn durable(command: &str) -> SpawnRequest {
-    let mut request = SpawnRequest::new(HOST, command);
-    request.durable = Some(true);
-    request
+    stored_service(
+        sshd.ssh_config(),
+        state.to_owned(),
+        Limits { ring_buffer_lines: 1000, ..Limits::default() },
+    )
 }
 
 #[tokio::test]

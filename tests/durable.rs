@@ -7,25 +7,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sshjobs::jobs::{Access, Config};
-use sshjobs::wire::{
-    Code, JobState, Service, SignalRequest, SpawnRequest, StreamArg, TailRequest, WriteRequest,
-};
-use support::{HOST, McpClient, Sshd, canonical_loop, eventually};
+use sshjobs::jobs::{Access, Config, Limits};
+use sshjobs::wire::{Code, JobState, Service, SignalRequest, StreamArg, TailRequest, WriteRequest};
+use support::{HOST, McpClient, Sshd, canonical_loop, durable, eventually, stored_service};
 
 fn service(sshd: &Sshd, state: &Path) -> Service {
-    let config = Config {
-        ssh_config: Some(sshd.ssh_config()),
-        state_dir: Some(state.to_owned()),
-        ..Config::default()
-    };
-    Service::new(config, Access::Listed)
-}
-
-fn durable(command: &str) -> SpawnRequest {
-    let mut request = SpawnRequest::new(HOST, command);
-    request.durable = Some(true);
-    request
+    stored_service(sshd.ssh_config(), state.to_owned(), Limits::default())
 }
 
 const COUNTING: &str = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo out $i; [ $((i%3)) = 0 ] && echo err $i >&2; sleep 0.01; done; exit 5";
@@ -246,7 +233,7 @@ async fn a_job_that_prints_too_much_is_ended_on_its_host_also_when_the_warden_wa
     let config = Config {
         ssh_config: Some(sshd.ssh_config()),
         state_dir: Some(sshd.path("state")),
-        limits: sshjobs::jobs::Limits { spool_bytes_per_job: 1_000_000, ..Default::default() },
+        limits: Limits { spool_bytes_per_job: 1_000_000, ..Default::default() },
         ..Config::default()
     };
     let service = Service::new(config, Access::Listed);

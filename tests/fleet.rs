@@ -434,12 +434,7 @@ async fn whatever_befalls_a_host_its_jobs_end_or_are_told_lost_and_it_is_found_a
 /// A durable job ends with its host, and is never told to have exited.
 async fn check_durable_reboot() {
     let state = tempfile::tempdir().unwrap();
-    let config = Config {
-        ssh_config: Some(ssh_config()),
-        state_dir: Some(state.path().join("sshjobs")),
-        ..Config::default()
-    };
-    let service = Service::new(config, Access::Listed);
+    let service = support::stored_service(ssh_config(), state.path().join("sshjobs"), Limits::default());
     let mut request = SpawnRequest::new("faulty", "echo begun; sleep 1000");
     request.durable = Some(true);
     let job = service.spawn(request).await.unwrap().job_id;
@@ -461,12 +456,7 @@ const DURABLE: &str = "echo begun; echo trouble >&2; read -r one; echo \"got $on
 #[tokio::test]
 async fn durable_jobs_run_to_their_end_on_every_host_or_the_host_says_why_not() {
     let state = tempfile::tempdir().unwrap();
-    let config = Config {
-        ssh_config: Some(ssh_config()),
-        state_dir: Some(state.path().join("sshjobs")),
-        ..Config::default()
-    };
-    let service = Service::new(config, Access::Listed);
+    let service = support::stored_service(ssh_config(), state.path().join("sshjobs"), Limits::default());
     let mut wrong = Vec::new();
     for (host, shell) in FLEET {
         let command = format!("sh -c '{}'", DURABLE.replace('\'', "\"'\"'").replace("\"'\"'", "'\"'\"'"));

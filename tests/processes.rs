@@ -3,13 +3,12 @@
 
 mod support;
 
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use support::command::{sshjobs, told};
+use support::command::{command as command_of, sshjobs, told};
 use support::{HOST, McpClient, Sshd, eventually};
 
 #[tokio::test]
@@ -162,16 +161,7 @@ async fn a_key_of_a_start_that_was_killed_starts_the_job_once() {
         let (key, mark) = (format!("k{round}"), sshd.path(&format!("ran{round}")));
         let command = format!("echo ran >> {}", mark.display());
         let arguments = ["spawn", "--key", &key, HOST, "--", &command];
-        let mut first = Command::new(env!("CARGO_BIN_EXE_sshjobs"))
-            .arg("--ssh-config")
-            .arg(sshd.ssh_config())
-            .args(arguments)
-            .env("XDG_CONFIG_HOME", "/nonexistent")
-            .env("XDG_STATE_HOME", sshd.path("state"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut first = command_of(&sshd, &arguments).spawn().unwrap();
         tokio::time::sleep(Duration::from_millis(20 * round)).await;
         first.kill().unwrap();
         first.wait().unwrap();
@@ -223,16 +213,7 @@ async fn an_attached_job_ends_with_the_program_that_is_told_to_stop() {
     let sshd = Sshd::start().await;
     let alive = sshd.path("alive");
     let command = format!("while :; do date +%s%N > {}; sleep 0.1; done", alive.display());
-    let mut owner = Command::new(env!("CARGO_BIN_EXE_sshjobs"))
-        .arg("--ssh-config")
-        .arg(sshd.ssh_config())
-        .args(["spawn", "--attached", HOST, "--", &command])
-        .env("XDG_CONFIG_HOME", "/nonexistent")
-        .env("XDG_STATE_HOME", sshd.path("state"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut owner = command_of(&sshd, &["spawn", "--attached", HOST, "--", &command]).spawn().unwrap();
     eventually("it runs", async || alive.exists()).await;
     kill(Pid::from_raw(owner.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert_eq!(support::exit_of(&mut owner).await, Some(143));

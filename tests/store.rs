@@ -8,23 +8,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use sshjobs::jobs::{Access, Config, Limits};
+use sshjobs::jobs::Limits;
 use sshjobs::wire::{
     Code, Format, JobState, JobsRequest, ReadRequest, SearchRequest, Service, SpawnRequest, StreamArg,
     TailRequest, UnitArg,
 };
-use support::{HOST, McpClient, Sshd, canonical_loop, eventually, spawn};
+use support::{HOST, McpClient, Sshd, canonical_loop, eventually, spawn, stored_service};
 
 /// A service that stores in `state`, with rings of a hundred lines.
 fn service(sshd: &Sshd, state: &Path) -> Service {
-    let limits = Limits { ring_buffer_lines: 100, ..Limits::default() };
-    let config = Config {
-        ssh_config: Some(sshd.ssh_config()),
-        state_dir: Some(state.to_owned()),
-        limits,
-        ..Config::default()
-    };
-    Service::new(config, Access::Listed)
+    stored_service(
+        sshd.ssh_config(),
+        state.to_owned(),
+        Limits { ring_buffer_lines: 100, ..Limits::default() },
+    )
 }
 
 fn all(job_id: &str) -> TailRequest {

@@ -200,6 +200,14 @@ struct Position {
     in_flight: Vec<u8>,
 }
 
+/// How far stdin has come on the host.
+enum Come {
+    /// The piece is written, and ends here.
+    Here(u64),
+    /// It is not written: somebody else has been here.
+    Moved(u64),
+}
+
 impl DurableControls {
     async fn write_piece(&self, data: &[u8]) -> Result<usize, FarEndError> {
         let mut position = self.position.lock().await;
@@ -216,18 +224,11 @@ impl DurableControls {
             (position.known, position.in_flight) = (Some(at), piece.to_vec());
             let write = || spool::write(self.job.id.as_str(), (at, length), &self.writer);
             match self.ask_until_done(write, piece).await? {
-                Answer::Moved(now) => at = now,
-                Answer::At(now) => {
+                Come::Moved(now) => at = now,
+                Come::Here(now) => {
                     (position.known, position.in_flight) = (Some(now), Vec::new());
                     return Ok(length);
                 }
-                Answer::Closed
-                | Answer::Done
-                | Answer::Send
-                | Answer::Missing
-                | Answer::Busy
-                | Answer::Unsupported(_)
-                | Answer::Failed(_) => return Err(FarEndError::StdinEnded),
             }
         }
     }
@@ -235,29 +236,19 @@ impl DurableControls {
     /// How far stdin has come.
     async fn ask_where(&self) -> Result<u64, FarEndError> {
         let ask = || spool::write(self.job.id.as_str(), (u64::MAX, 0), &self.writer);
-        match self.ask_until_done(ask, &[]).await? {
-            Answer::Moved(at) | Answer::At(at) => Ok(at),
-            Answer::Closed
-            | Answer::Done
-            | Answer::Send
-            | Answer::Missing
-            | Answer::Busy
-            | Answer::Unsupported(_)
-            | Answer::Failed(_) => Err(FarEndError::StdinEnded),
-        }
+        let (Come::Here(at) | Come::Moved(at)) = self.ask_until_done(ask, &[]).await?;
+        Ok(at)
     }
 
     /// Asks again until there is an answer: while the host is out of reach, and while what was written before waits to be read.
-    async fn ask_until_done(
-        &self,
-        command: impl Fn() -> String,
-        input: &[u8],
-    ) -> Result<Answer, FarEndError> {
+    async fn ask_until_done(&self, command: impl Fn() -> String, input: &[u8]) -> Result<Come, FarEndError> {
         let mut pause = Duration::from_millis(20);
         loop {
             let shared = self.shared.upgrade().ok_or(FarEndError::ConnectionLost)?;
             match ask(&shared, &HostRef::of(&self.job), &command(), input).await {
-                Ok(answer @ (Answer::At(_) | Answer::Moved(_) | Answer::Closed)) => return Ok(answer),
+                Ok(Answer::At(at)) => return Ok(Come::Here(at)),
+                Ok(Answer::Moved(at)) => return Ok(Come::Moved(at)),
+                Ok(Answer::Closed) => return Err(FarEndError::StdinEnded),
                 Ok(Answer::Busy) => {}
                 Ok(other) => tracing::debug!(job = %self.job.id, ?other, "stdin was not written"),
                 Err(error) => {
@@ -279,7 +270,7 @@ impl Controls for DurableControls {
     fn eof(&self) -> BoxFuture<'_, Result<(), FarEndError>> {
         async {
             match self.ask_until_done(|| spool::eof(self.job.id.as_str()), &[]).await {
-                Ok(_) => Ok(()),
+                Ok(_) | Err(FarEndError::StdinEnded) => Ok(()),
                 Err(error) => Err(error),
             }
         }

@@ -11,19 +11,23 @@ use super::Sshd;
 /// Time limit for one command: what hangs fails.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Runs it to its end.
-pub fn sshjobs(sshd: &Sshd, arguments: &[&str]) -> Output {
-    let child = Command::new(env!("CARGO_BIN_EXE_sshjobs"))
+/// The command, reading and writing nothing yet.
+pub fn command(sshd: &Sshd, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
+    command
         .arg("--ssh-config")
         .arg(sshd.ssh_config())
         .args(arguments)
         .env("XDG_CONFIG_HOME", "/nonexistent")
         .env("XDG_STATE_HOME", sshd.path("state"))
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+        .stdout(Stdio::null());
+    command
+}
+
+/// Runs it to its end.
+pub fn sshjobs(sshd: &Sshd, arguments: &[&str]) -> Output {
+    let child = command(sshd, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (pid, (sender, ended)) = (child.id(), std::sync::mpsc::channel());
     std::thread::spawn(move || sender.send(child.wait_with_output()));
     ended

@@ -70,6 +70,19 @@ pub fn service(ssh_config: &std::path::Path, limits: Limits) -> Service {
     Service::new(config, Access::Listed)
 }
 
+/// A service that stores in `state`.
+pub fn stored_service(ssh_config: PathBuf, state: PathBuf, limits: Limits) -> Service {
+    let config = Config { ssh_config: Some(ssh_config), state_dir: Some(state), limits, ..Config::default() };
+    Service::new(config, Access::Listed)
+}
+
+/// A job that outlives its connection.
+pub fn durable(command: &str) -> SpawnRequest {
+    let mut request = SpawnRequest::new(HOST, command);
+    request.durable = Some(true);
+    request
+}
+
 pub async fn spawn(service: &Service, command: &str) -> String {
     service.spawn(SpawnRequest::new(HOST, command)).await.expect("the job starts").job_id
 }
