@@ -384,6 +384,36 @@ async fn a_torn_end_is_cut_off_wherever_it_is_torn() {
 }
 
 #[tokio::test]
+async fn a_search_of_much_that_is_stored_finds_what_a_search_of_the_lines_does() {
+    let mut kept = Kept::new(Box::new(Memory::default()));
+    for number in 0..3000 {
+        let (stream, text) = match number % 500 {
+            123 => (Stream::Stdout, "aa: a match\n".to_owned()),
+            200 => (Stream::Stderr, "b: on the other stream\n".to_owned()),
+            300 => (Stream::Stdout, "\x1b[1ma\x1b[0ma: found as it is seen\n".to_owned()),
+            // Cut into pieces, of which one begins with what is looked for.
+            400 => (Stream::Stdout, format!("{}b{}\n", "x".repeat(64), "y".repeat(80))),
+            450 => (Stream::Stdout, "a".to_owned()),
+            _ => (Stream::Stdout, format!("dull line {number}\n")),
+        };
+        kept.say(stream, text.as_bytes());
+        kept.store(1 << 20);
+        if number % 25 == 7 {
+            // Cut within an escape sequence, so that what follows is not what it looks like.
+            kept.say(Stream::Stdout, &[&[b'x'; 62][..], b"\x1b[1"].concat());
+            kept.store(1 << 20);
+            kept.say(Stream::Stdout, b"mb: begins with what is looked for\n");
+            kept.store(1 << 20);
+        }
+    }
+    for selection in [Selection::Both, Selection::Only(Stream::Stdout), Selection::Only(Stream::Stderr)] {
+        for (context, max_matches) in [(0, 1000), (2, 3), (20, 5)] {
+            kept.check_search(selection, context, max_matches).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_is_left_of_a_stream_is_found_behind_much_that_was_forgotten() {
     let mut kept = Kept::new(Box::new(Memory::default()));
     for round in 0..4 {
