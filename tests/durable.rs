@@ -192,17 +192,11 @@ async fn a_process_that_ends_leaves_its_durable_jobs_to_the_next() {
     let job = first.spawn(durable("sleep 1; echo late")).await.unwrap().job_id;
     first.shutdown().await;
     drop(first);
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    eventually("it has ended", async || sshd.spool(&job).join("exit").exists()).await;
     let second = service(&sshd, &state);
     let story = support::follow(&second, &job, StreamArg::Stdout, 5000).await;
     assert_eq!((story.lines.clone(), story.status()), (vec!["late".to_owned()], Some(0)));
     second.shutdown().await;
-}
-
-/// The spools of all jobs on the host.
-fn spool(sshd: &Sshd, job: &str) -> std::path::PathBuf {
-    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-    sshd.path("on-the-host/sshjobs/spool").join(machine.trim()).join(job)
 }
 
 #[tokio::test]
@@ -213,7 +207,7 @@ async fn what_a_job_without_a_supervisor_left_running_is_ended_when_it_is_forgot
     let command = format!("while :; do date +%s%N > {}; sleep 0.1; done", alive.display());
     let job = service.spawn(durable(&command)).await.unwrap().job_id;
     eventually("it runs", async || alive.exists()).await;
-    let supervisor = std::fs::read_to_string(spool(&sshd, &job).join("sup")).unwrap();
+    let supervisor = std::fs::read_to_string(sshd.spool(&job).join("sup")).unwrap();
     let pid = supervisor.split(' ').next().unwrap().parse().unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).unwrap();
     assert_eq!(canonical_loop(&service, &job).await.state(), JobState::Lost);
@@ -221,7 +215,7 @@ async fn what_a_job_without_a_supervisor_left_running_is_ended_when_it_is_forgot
     eventually("its process is gone, and its spool", async || {
         let before = std::fs::read(&alive).unwrap();
         tokio::time::sleep(Duration::from_millis(400)).await;
-        std::fs::read(&alive).unwrap() == before && !spool(&sshd, &job).exists()
+        std::fs::read(&alive).unwrap() == before && !sshd.spool(&job).exists()
     })
     .await;
     service.shutdown().await;
@@ -245,7 +239,7 @@ async fn a_job_that_prints_too_much_is_ended_on_its_host_also_when_the_warden_wa
     let idle = service.spawn(durable("sleep 1000")).await.unwrap().job_id;
     let job = service.spawn(durable(&command)).await.unwrap().job_id;
     service.tail(TailRequest::new(&job, 0, 10_000)).await.unwrap();
-    let warden = spool(&sshd, "warden");
+    let warden = sshd.spool("warden");
     eventually("there is a warden", async || warden.exists()).await;
     let pid = std::fs::read_to_string(&warden).unwrap().split(' ').next().unwrap().parse().unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).unwrap();
@@ -254,7 +248,7 @@ async fn a_job_that_prints_too_much_is_ended_on_its_host_also_when_the_warden_wa
     assert_eq!((story.state(), story.signal()), (JobState::Signaled, Some("TERM")));
     // The warden goes on for the other job, and is done with this one.
     let said = || {
-        let errors = std::fs::read_to_string(spool(&sshd, &job).join("err")).unwrap();
+        let errors = std::fs::read_to_string(sshd.spool(&job).join("err")).unwrap();
         errors.matches("more than 1000000 bytes").count()
     };
     assert_eq!(said(), 1);

@@ -125,7 +125,7 @@ async fn a_durable_run_whose_stdin_ends_at_once_ends() {
 async fn a_look_at_a_job_that_nobody_follows_shows_what_it_has_printed_meanwhile() {
     let sshd = Sshd::start().await;
     let job = told(&sshjobs(&sshd, &["spawn", HOST, "--", "seq 1000; exit 3"])).trim().to_owned();
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    eventually("it has ended", async || sshd.spool(&job).join("exit").exists()).await;
     let last = told(&sshjobs(&sshd, &["tail", &job]));
     assert_eq!(last.lines().collect::<Vec<_>>(), (991..=1000).map(|n| n.to_string()).collect::<Vec<_>>());
     assert_eq!(told(&sshjobs(&sshd, &["search", &job, "^500$"])), "500:500\n");

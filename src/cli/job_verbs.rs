@@ -146,7 +146,7 @@ pub async fn search(service: &Service, args: SearchArgs) -> Exit {
 /// A match as grep -n shows it.
 fn shown(found: &MatchEntry, is_apart: bool, stream: StreamChoice) -> String {
     let first = found.line_no.saturating_sub(found.before.len() as u64);
-    // Of one stream only the match is known by its number: lines of the other may lie between.
+    // With one stream selected, lines of the other may lie between a match and its context: only the match's number is known.
     let around = |(no, text): (u64, &String)| match stream {
         StreamChoice::Both => format!("{no}-{}", printable(text)),
         StreamChoice::Stdout | StreamChoice::Stderr => format!("-{}", printable(text)),
@@ -313,7 +313,7 @@ async fn finish(service: &Service, verb: impl Future<Output = Result<Exit, Error
     exit
 }
 
-/// Says so when a job's host can't be reached, so that what it has printed since is not here; true then.
+/// Notes on stderr that a job's host can't be reached, and so that newer output may be missing. Returns whether it is so.
 pub(super) async fn is_out_of_reach(service: &Service, id: &str) -> bool {
     let Ok(job) = service.library().job(id).await else { return false };
     let is_out = job.status().disconnected.is_some();

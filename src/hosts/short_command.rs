@@ -17,7 +17,7 @@ pub async fn run_short(channel: Channel, command: &str, limit: Duration) -> Resu
     asking.await.unwrap_or(Err(ChannelError::ConnectionLost))
 }
 
-/// The same with something to read on its stdin. It returns as soon as there is `enough`, and the command comes to its end by itself.
+/// The same, with input for its stdin. Returns as soon as `enough` accepts what it has printed; the command then ends in its own time.
 #[expect(clippy::disallowed_methods, reason = "it outlives its caller on purpose, and is bounded in time")]
 pub async fn run_fed(
     channel: Channel,
@@ -32,7 +32,7 @@ pub async fn run_fed(
         if enough(&printed)
             && let Some(answered) = answered.take()
         {
-            // The caller may have gone.
+            // The caller may have been cancelled.
             answered.send(printed.into_owned()).ok();
         }
     };

@@ -10,13 +10,14 @@ pub trait Archive: Send + Sync + fmt::Debug {
     /// Blocking: it reads files.
     fn window(&self, place: Place, selection: Selection, enough: &dyn Fn(&Ring) -> bool) -> Option<Ring>;
 
-    /// Goes on behind a line, but not beyond `until`, over pieces that are stored as they are shown (printable ASCII, no line cut) and
-    /// of which `is_dull` says that none of their lines is wanted; none when there is no such piece. Blocking.
+    /// Skips stored pieces in which no line is wanted: from behind the first line, at most up to the second. `has_no_match` is asked
+    /// about the text of each piece that is stored exactly as it is shown (printable ASCII, no overlong line). None when no whole
+    /// piece lies between the lines. Blocking: it reads files.
     fn skim(
         &self,
         lines: (LineNo, LineNo),
         selection: Selection,
-        is_dull: &mut dyn FnMut(&[u8]) -> bool,
+        has_no_match: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Option<Skimmed>;
 
     /// What is stored.
@@ -60,14 +61,14 @@ impl Place {
     }
 }
 
-/// How far somebody has come who skims stored output.
+/// How far [`Archive::skim`] has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skimmed {
-    /// The line behind which they stopped.
+    /// The last line that was skipped, or the line it began behind.
     pub to: LineNo,
-    /// Lines of the selection up to there, or to the beginning of the piece that it lies in.
+    /// Number of selected lines up to there; when nothing was skipped, up to the beginning of its piece.
     pub lines: u64,
-    /// The last line of the piece behind it, if that is to be looked at line by line.
+    /// The last line of the next piece, when that may hold a match and has to be searched line by line.
     pub look_until: Option<LineNo>,
 }
 

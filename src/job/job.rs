@@ -296,8 +296,8 @@ impl Job {
         }
     }
 
-    /// Shows what has waited for longer than `patience`, unstored: a disk that hangs must not hide what has come. True when there was
-    /// something.
+    /// Shows output that has waited for longer than `patience` to be stored, so that a hung disk does not hide it. It counts as not
+    /// stored. Returns whether there was any.
     pub fn show_overdue(&self, patience: Duration) -> bool {
         let kept = self.storage.get().and_then(|storage| Some((storage, storage.keeper.as_ref()?)));
         let Some((storage, keeper)) = kept else { return false };
@@ -318,7 +318,7 @@ impl Job {
         });
     }
 
-    /// Waits until most of what has come is stored, for `patience` at most. For output that can wait where it is. Cancel safe.
+    /// Waits until the store has nearly caught up, for `patience` at most. For far ends that keep their output. Cancel safe.
     pub async fn stored_up(&self, patience: Duration) {
         let Some(storage) = self.storage.get() else { return };
         let mut log = self.log.subscribe();
@@ -328,7 +328,7 @@ impl Job {
                 log.changed().await.expect("a job owns its log");
             }
         };
-        // What is not stored by then is shown all the same.
+        // Output that is still not stored is shown all the same.
         drop(tokio::time::timeout(patience, up).await);
     }
 

@@ -91,8 +91,8 @@ impl<const N: usize> Matching<N> {
         Ok(std::mem::take(&mut *lock(&found)))
     }
 
-    /// Runs `sift` on such a thread, with what tells of lines of printable ASCII that no pattern matches any of them. It says so of
-    /// nothing once the budget is spent.
+    /// Runs `sift` on such a thread. The function that it is given tells whether no line of a text matches any pattern; the text has to
+    /// be printable ASCII. Once the budget is spent it returns false.
     pub async fn sift<T: Send + 'static>(
         &mut self,
         sift: impl FnOnce(&mut dyn FnMut(&[u8]) -> bool) -> T + Send + 'static,
@@ -100,7 +100,7 @@ impl<const N: usize> Matching<N> {
         let Ok(Ok(place)) = timeout(PLACE, THREADS.acquire()).await else { return Err(TooSlow::Busy) };
         let (began, given_up) = (Instant::now(), Arc::new(AtomicBool::new(false)));
         let _give_up = GiveUp(Arc::clone(&given_up));
-        // Each thread is quickest with a pattern of its own.
+        // A clone has caches of its own, so that threads don't contend for them.
         let (patterns, longest, deadline) = (self.patterns.clone(), self.longest, began + self.time);
         let sifting = tokio::task::spawn_blocking(move || {
             let _place = place;

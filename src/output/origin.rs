@@ -35,7 +35,7 @@ impl Origin {
         }
     }
 
-    /// Of the selected output, how much has come.
+    /// Extent of the selected output up to here.
     pub fn extent(&self, selection: Selection, unit: (Unit, Render)) -> u64 {
         let wanted = Stream::ALL.into_iter().filter(|&stream| selection.contains(stream));
         wanted.map(|stream| self.position(stream).extent(unit)).sum()

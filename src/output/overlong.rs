@@ -4,7 +4,7 @@ use super::render::is_plain;
 use super::track::{LineEnd, Track};
 use super::{Ring, Stream, Timestamp};
 
-/// Whether the lines of a text are shown as they came: printable ASCII and tabs, and none so long that it is cut.
+/// Whether a text is shown exactly as it came: printable ASCII and tabs only, and no line longer than `line_bytes`.
 pub fn is_verbatim(text: &[u8], line_bytes: usize) -> bool {
     let mut rest = text;
     while let Some(head) = rest.get(..=line_bytes) {

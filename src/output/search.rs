@@ -46,8 +46,7 @@ pub struct Search {
 const MATCH_BYTES: usize = 40;
 
 impl Search {
-    /// A search up to a line that has looked at nothing yet. The ring is one that holds what lies behind the cursor, and the
-    /// context before it.
+    /// A search from the query's cursor up to the line `until`. `ring` must hold the context before the cursor.
     pub fn new(query: SearchQuery, (ring, until): (&Ring, LineNo)) -> Self {
         let (cursor, budget) = (query.cursor, Budget::new(query.max_bytes));
         let walk = Walk::new(cursor, query.selection);
@@ -57,11 +56,11 @@ impl Search {
         search
     }
 
-    /// Goes on behind a line: up to there is no match. The ring holds the context of one that would come next.
+    /// Skips lines up to `to`, which hold no match. `ring` must hold the context before the next line.
     pub fn skip(&mut self, to: LineNo, ring: &Ring) {
         self.walk.cursor = to;
         let context = self.query.context as u64;
-        // Of one stream the lines may lie far apart.
+        // Lines of one stream may be far apart: look back further until there are enough.
         let mut span = context;
         let before = |span: u64| {
             let from = LineNo::new(to.value().saturating_sub(span));
@@ -70,7 +69,7 @@ impl Search {
         while span < to.value() && (before(span).count() as u64) < context {
             span = span.saturating_mul(4);
         }
-        // Where the ring ends before, its lines are not those next to a match.
+        // A ring that ends earlier does not hold the lines next to a match.
         let count = if ring.newest() < to { 0 } else { before(span).count() };
         let newest = before(span).take(count).skip(count.saturating_sub(self.query.context));
         self.recent = newest.map(|line| line.render(Render::Clean).into_owned()).collect();
@@ -135,7 +134,7 @@ impl Search {
         !self.budget.is_empty() && last.is_some_and(|found| found.after.len() < self.query.context)
     }
 
-    /// The lines that it still has to look at, one by one or from afar: behind one, up to another. None while context is lacking.
+    /// The range still to be searched: behind the first line, up to the second. None while a match lacks context, or when it is full.
     pub fn ahead(&self) -> Option<(LineNo, LineNo)> {
         (!self.full && !self.lacks_context()).then_some((self.walk.cursor, self.until))
     }

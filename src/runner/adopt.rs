@@ -14,7 +14,7 @@ use crate::store::{Record, StoreError};
 
 /// Interval at which jobs are looked for whose process has ended.
 const LOOK: Duration = Duration::from_secs(1);
-/// Time within which a start that was cut off is asked for again.
+/// Time for which an interrupted start is left for a retry with its key.
 const ASKED_AGAIN: Duration = Duration::from_secs(15);
 
 /// Looks for jobs whose process has ended: closes the attached ones, which are lost, and goes on with the durable ones.
@@ -41,7 +41,7 @@ pub(super) async fn adopt(shared: Arc<Shared>) {
     }
 }
 
-/// Whether its start was cut off, so that whoever asked for it may ask again with its key: until then it is not looked for in vain.
+/// Whether its start was interrupted so recently that a retry with its key may still finish it. Adopted now, it would be lost.
 fn may_be_finished(record: &Record) -> bool {
     let age = Duration::from_millis(wall_now().saturating_sub(record.started_at));
     record.key.is_some() && !record.is_running && age < ASKED_AGAIN

@@ -29,7 +29,7 @@ const WRITE_PAUSE: Duration = Duration::from_millis(500);
 /// Bytes that are written to a job's stdin at a time.
 const PIECE: usize = 32 << 10;
 
-/// Time for which output waits on its host for a store that is behind.
+/// Longest time for which output waits on its host while the store is behind.
 const STORED_UP: Duration = Duration::from_secs(5);
 
 /// The far end of a durable job: what its host's follower says of it.
@@ -79,7 +79,7 @@ pub(super) async fn start_durable(
     Ok(())
 }
 
-/// Sees to it that a durable job is started on its host; nobody here follows it yet.
+/// Starts a durable job on its host, if it was not started before. Does not follow it.
 pub(super) async fn start_on_host(shared: &Arc<Shared>, job: &Job) -> Result<(), SpawnError> {
     let order = order(shared, job);
     order.check()?;
@@ -202,9 +202,9 @@ struct Position {
 
 /// How far stdin has come on the host.
 enum Come {
-    /// The piece is written, and ends here.
+    /// The piece is written; this is its end.
     Here(u64),
-    /// It is not written: somebody else has been here.
+    /// The piece is not written, because stdin stands here: another writer was faster.
     Moved(u64),
 }
 

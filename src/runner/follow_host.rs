@@ -26,7 +26,7 @@ const GOOD: Duration = Duration::from_secs(10);
 enum Over {
     /// Its channel or its connection is gone.
     Lost {
-        /// It has told of output first.
+        /// It had delivered output.
         has_told: bool,
     },
     /// It does not follow all that it should: another is to begin.
@@ -56,7 +56,7 @@ pub(super) async fn follow_host(shared: Arc<Shared>, host: HostRef, follower: Ar
                 pause = FIRST_PAUSE;
                 continue;
             }
-            // Whoever was told something need not fear to ask again.
+            // The host works: no backoff.
             Ok(Over::Lost { has_told: true }) => pause = FIRST_PAUSE,
             Ok(Over::Lost { has_told: false }) => {}
             Ok(Over::Missing) => {

@@ -80,7 +80,7 @@ pub(super) async fn end_tree(
         }
     }
     if controls.outlives_us() {
-        // It has no channel: either its host is asked, or that can't be done.
+        // A durable job has no channel to fall back on: an unreachable host is an error.
         return kill(shared, job, Reach::Marked, (signal, grace)).await;
     }
     for signal in [Some(signal), grace.map(|_| Signal::KILL)].into_iter().flatten() {

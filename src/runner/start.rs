@@ -80,7 +80,8 @@ impl Runner {
         }
     }
 
-    /// Starts a durable job whose process was killed before anybody knew that it runs. Its host starts it once, however often it is asked.
+    /// Repeats the start of a durable job whose process was killed before it could record that the job runs. The host starts it at most
+    /// once.
     async fn finish_start(&self, spec: JobSpec, known: &Record) -> Result<(), SpawnError> {
         let has_owner = |storing: &Arc<Storing>| storing.store.owner(&known.owner).is_some();
         let is_open = spec.durable && known.outcome.is_none() && !known.is_running;

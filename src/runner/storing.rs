@@ -15,7 +15,8 @@ use crate::lock::lock;
 use crate::store::{Bounds, LogLimits, LogWriter, Record, Store, StoreError, StoredLog};
 
 /// Stores what this process's jobs print, and keeps their records up to date, on threads of its own: one writes output, one waits
-/// for the disk, one keeps the records, and one sees to it that readers need not wait for any of them.
+/// for the disk, one keeps the records, and one shows output for which
+/// these take too long.
 pub(super) struct Storing {
     pub(super) store: Arc<dyn Store>,
     limits: LogLimits,
@@ -304,7 +305,7 @@ fn sync_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
     }
 }
 
-/// Touches no disk, so that none can hold it up.
+/// Does no I/O, so that a hung disk can't stop it.
 fn show_overdue(storing: &Weak<Storing>, gone: &Receiver<()>) {
     while gone.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
         let Some(storing) = storing.upgrade() else { return };

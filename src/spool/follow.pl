@@ -1,4 +1,4 @@
-# sshjobs: follows durable jobs. Arguments: spool directory, follower, a command that misses the warden. Lines on stdin: JOB OUT ERR ..., "."
+# sshjobs: follows durable jobs. Arguments: spool directory, follower, and the command that starts a missing warden. Lines on stdin: JOB OUT ERR ..., "."
 # Does what `follow` in spool.sh does, and sees growth within some milliseconds.
 use strict;
 my ($S, $F, @guard) = @ARGV;
@@ -89,7 +89,7 @@ while (1) {
   my $now = time;
   seek($added, 0, 1);
   while (my $line = <$added>) { chomp $line; add(split ' ', $line) }
-  # Those that have just printed, and of the others a few in turn: however many there are, looking costs next to nothing.
+  # Jobs that have just printed, and a few of the others in turn, so that the cost does not grow with idle jobs.
   for (keys %hot) { delete $hot{$_} unless $job{$_} && $now - $job{$_}{moved} < 2 }
   my %look = %hot;
   my $turn = @order < 12 ? @order : 12;
@@ -106,7 +106,7 @@ while (1) {
     my $all = send_new($j, 1, "$j/out");
     $all &= send_new($j, 2, "$j/err");
     if ($job{$j}{1} != $o || $job{$j}{2} != $e) { $moved = $hot{$j} = 1; $job{$j}{moved} = $now }
-    # Nobody will read these any more, and they may hold secrets.
+    # Nobody reads these any more, and they may hold secrets.
     unlink "$j/order", "$j/in.text" if $state =~ /^lost/;
     if ($state ne '' && $all) {
       $out .= "X $j $job{$j}{1} $job{$j}{2} $state\n";

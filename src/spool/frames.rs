@@ -122,7 +122,7 @@ impl Header {
                 Some(Self::Other(SpoolFrame::ProcessGroup { job: job.to_owned(), pgid: pgid.parse().ok()? }))
             }
             ["X", job, _, _, "exited", status, sent, why, ..] => {
-                // Whoever has printed too much is ended by a signal, too.
+                // A job over its quota is ended by SIGTERM.
                 let sent = if why == "quota" { "TERM" } else { sent };
                 let sent = Some(sent).filter(|sent| *sent != "-").map(str::to_owned);
                 let end =

@@ -1,5 +1,5 @@
 # sshjobs: durable jobs. POSIX sh; installed once, under its hash. $1 is the state directory, $2 a verb. What a job could inherit
-# begins with sj_. It is run, or read by a shell that has set sj_F to its path: starting one more takes a millisecond.
+# begins with sj_. It is run as a file, or sourced by a shell that has set sj_F to its path, which saves starting a process.
 umask 077
 case $0 in */spool/*) sj_F=$0 ;; esac
 sj_D=$1 sj_V=$2
@@ -63,7 +63,7 @@ end_tree() { # Of job $1: TERM, $2 tenths of a second, KILL; also what has left 
   { read -r p t0 <"$sj_S/$1/pid"; } 2>/dev/null || return
   { read -r mark <"$sj_S/$1/mark"; } 2>/dev/null
   [ -n "$mark" ] || return
-  # Its number may be another's by now; what has left its group is found by its mark.
+  # Without its leader the group's number may have been reused; the job's processes are found by their mark.
   is_alive "$p" "$t0" || { end_marked; return; }
   kill -s TERM -- "-$p" 2>/dev/null || kill -TERM "-$p" 2>/dev/null
   i=0
@@ -108,14 +108,15 @@ start) # JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN. Lines: mark, cwd, com
   none) ;;
   *) command -v script >/dev/null 2>&1 || { say unsupported "script(1) is not installed there, which a terminal needs"; exit 1; } ;;
   esac
-  # Whoever asked may go at any moment, and what has begun comes to its end. (A trap, for what is ignored stays so in the job.)
+  # The connection may be lost at any moment; the start is completed all the same. (Traps, because ignored signals would be
+  # inherited by the job.)
   trap : HUP INT TERM PIPE
   if mkdir "$sj_J" 2>/dev/null; then
-    # Again only to hear what is wrong.
+    # The second attempt captures the error message.
     lay_down "$@" 2>/dev/null || why=$(lay_down "$@" 2>&1) || { rm -rf "$sj_J"; say error "${why##*: }"; exit 1; }
     new=y
   elif [ -d "$sj_J" ]; then
-    # Asked again: an earlier start may have been killed before it came so far.
+    # A repeated start: completes an earlier one that was killed before its supervisor ran.
     new=
     [ -f "$sj_J/claim" ] || [ ! -f "$sj_J/exit.r" ] || new=y
   else
@@ -132,7 +133,7 @@ start) # JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN. Lines: mark, cwd, com
 supervise)
   sj_J=$sj_S/$1
   trap : HUP INT TERM PIPE
-  # A job is started once, however often it is asked for.
+  # At most one supervisor a job.
   set -C
   printf '' 2>/dev/null >"$sj_J/claim" || exit 0
   set +C
@@ -172,7 +173,7 @@ supervise)
   }
   [ "$6" = 0 ] || {
     mkdir -p "$sj_S/q"
-    # Some shells count no further than 2 GiB.
+    # Some shells have 32-bit arithmetic.
     q=$6
     [ $((4294967296)) = 4294967296 ] || [ ${#q} -lt 10 ] || q=2000000000
     echo "$q $5" >"$sj_S/q/$1"
@@ -210,7 +211,7 @@ warden)
   round=0 most=30000000000
   [ $((4294967296)) = 4294967296 ] || most=2000000000
   while :; do
-    # Of several the last one stays.
+    # Of several wardens the last one stays.
     { read -r p t0 <"$sj_S/warden"; } 2>/dev/null && [ "$p $t0" = "$$ $sj_w" ] || exit 0
     files=
     for j in *; do
@@ -218,7 +219,7 @@ warden)
     done
     if [ -z "$files" ]; then
       rm -f "$sj_S/warden"
-      # A job that began in this moment has seen a warden.
+      # A job that began just now saw this warden and started none.
       [ -n "$(ls)" ] || exit 0
       printf '%s %s\n' $$ "$sj_w" >"$sj_S/warden"
       continue
@@ -233,7 +234,7 @@ warden)
         left=$((quota - o - size)) o=0
         [ $left -gt 0 ] || over="$over $j:$grace:$quota"
         [ $left -gt $least ] || least=$left
-        # What nobody supervises any more has no quota.
+        # The quota of a job whose supervisor is gone is dropped.
         [ $((round % 4)) != 0 ] || { { read -r p _ <"../$j/sup"; } 2>/dev/null && kill -0 "$p" 2>/dev/null; } || rm -f "$j"
         ;;
       *) size=$n ;;
@@ -247,7 +248,7 @@ warden)
       echo "sshjobs: this job has printed more than $quota bytes, and is ended" >>"../$j/err"
       end_tree "$j" "${grace%:*}" &
     done
-    # As long as a fast writer takes for what is left.
+    # As long as writing what is left takes at 500 MB/s.
     n=$((least / 500000000))
     sleep $((n < 1 ? 1 : n))
   done
@@ -359,7 +360,7 @@ sweep) # DAYS
   ;;
 follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
   mkdir -p "$sj_S/f"
-  # One that was killed is missed here, and when a job starts.
+  # A warden that was killed is replaced here, and when a job starts.
   [ -z "$(ls "$sj_S/q" 2>/dev/null)" ] || guard
   [ -z "$(command -v perl)" ] || [ "$SSHJOBS_NO_PERL" ] || exec perl "$sj_F.pl" "$sj_S" "$1" /bin/sh "$sj_F" "$sj_D" guard
   LC_ALL=C
@@ -394,7 +395,7 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
     elif [ -n "$(find "$sj_d" -prune -mmin +1 2>/dev/null)" ] && [ ! -f "$sj_d/sup" ]; then
       x="lost supervisor_died"
     fi
-    # Nobody will read these any more, and they may hold secrets.
+    # Nobody reads these any more, and they may hold secrets.
     case $x in lost*) rm -f "$sj_d/order" "$sj_d/in.text" ;; esac
   }
   while :; do

@@ -56,7 +56,7 @@ impl Mark {
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     all: Vec<Mark>,
-    /// Those of all marks but the first, so that nobody has to look for them.
+    /// Gaps before all marks but the first, kept so that reads need not search for them.
     gaps: Vec<(LineNo, LineNo)>,
 }
 

@@ -63,7 +63,7 @@ pub(super) fn read_all(blob: &dyn Blob) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Fills a buffer with bytes from a position on, as far as there are some; returns how many there were.
+/// Reads into a buffer from a position on, until it is full or the blob ends; returns how many bytes were read.
 pub(super) fn read_into(buffer: &mut [u8], blob: &dyn Blob, position: u64) -> io::Result<usize> {
     let mut read = 0;
     while read < buffer.len() {

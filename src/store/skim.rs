@@ -9,7 +9,7 @@ use crate::job::Skimmed;
 use crate::lock::lock;
 use crate::output::{Checkpoint, LineNo, Render, Selection, Stream, Unit, is_verbatim};
 
-/// Goes through a stored log from mark to mark, without making lines of it.
+/// Reads a stored log from mark to mark without dividing it into lines.
 struct Skim {
     replay: Replay,
     start: Start,
@@ -31,7 +31,7 @@ impl StoredLog {
         &self,
         (cursor, until): (LineNo, LineNo),
         selection: Selection,
-        is_dull: &mut dyn FnMut(&[u8]) -> bool,
+        has_no_match: &mut dyn FnMut(&[u8]) -> bool,
     ) -> io::Result<Option<Skimmed>> {
         let (mut skim, mut skimmed, mut to) = (None, None, cursor);
         while let Some((begin, end)) = self.piece_behind(to, selection)
@@ -42,7 +42,7 @@ impl StoredLog {
                 skim @ None => skim.insert(self.skim_from(begin)?),
             };
             let lines = |mark: Mark| mark.origin.extent(selection, (Unit::Lines, Render::Raw));
-            if !skim.is_dull((begin, end), selection, is_dull)? {
+            if !skim.has_no_match((begin, end), selection, has_no_match)? {
                 return Ok(Some(Skimmed { to, lines: lines(begin), look_until: Some(end.origin.newest) }));
             }
             to = end.origin.newest;
@@ -51,7 +51,7 @@ impl StoredLog {
         Ok(skimmed)
     }
 
-    /// The marks around the line behind a place; none where something between them is missing.
+    /// The marks around the line behind `place`; none where output between them is missing.
     fn piece_behind(&self, place: LineNo, selection: Selection) -> Option<(Mark, Mark)> {
         let state = lock(&self.state);
         let next = state.marks.partition_point(|mark| mark.origin.newest <= place);
@@ -85,12 +85,12 @@ impl Start {
 }
 
 impl Skim {
-    /// Reads what was printed between two marks, and says whether it is all there and dull. It may be called again for the next piece.
-    fn is_dull(
+    /// Reads the piece between two marks, and tells whether it is complete and holds no match. The next call reads the next piece.
+    fn has_no_match(
         &mut self,
         (begin, end): (Mark, Mark),
         selection: Selection,
-        is_dull: &mut dyn FnMut(&[u8]) -> bool,
+        has_no_match: &mut dyn FnMut(&[u8]) -> bool,
     ) -> io::Result<bool> {
         if self.start.at != (begin.segment, begin.offset) {
             return Ok(false);
@@ -105,7 +105,7 @@ impl Skim {
         let mut selected = texts.into_iter().filter(|(stream, ..)| selection.contains(*stream));
         Ok(is_whole
             && selected.all(|(_, before, text)| {
-                before.cut.is_none() && is_verbatim(text, line_bytes) && is_dull(text)
+                before.cut.is_none() && is_verbatim(text, line_bytes) && has_no_match(text)
             }))
     }
 

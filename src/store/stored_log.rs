@@ -222,13 +222,13 @@ impl StoredLog {
                     }
                     (None, Body::Data(..) | Body::FinishStreams | Body::End(_)) => is_over = true,
                 }
-                // A window with nothing that is wanted would look like the end.
+                // A window without selected lines would look like the end of the output.
                 let is_full = |ring: &Ring| bytes >= WINDOW && place.is_followed_in(ring, selection);
                 is_over |= ring.as_ref().is_some_and(|ring| is_full(ring) || enough(ring));
             })?;
             is_over |= stepped.is_none();
         }
-        // Lines that ended with their stream, too.
+        // Also unfinished lines that the end of their stream completed.
         if let Some(ring) = &mut ring {
             for stream in Stream::ALL {
                 ring.forget_until(stream, forgotten.position(stream).last_line);
@@ -293,10 +293,10 @@ impl Archive for StoredLog {
         &self,
         lines: (LineNo, LineNo),
         selection: Selection,
-        is_dull: &mut dyn FnMut(&[u8]) -> bool,
+        has_no_match: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Option<Skimmed> {
-        // Whoever looks line by line then meets the same error, and says so.
-        self.skim_through(lines, selection, is_dull).ok().flatten()
+        // The search line by line meets the same error and reports it.
+        self.skim_through(lines, selection, has_no_match).ok().flatten()
     }
 
     fn coverage(&self) -> Coverage {

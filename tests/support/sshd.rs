@@ -59,6 +59,12 @@ impl Sshd {
         self.directory.path().join(file)
     }
 
+    /// What a durable job has on the host.
+    pub fn spool(&self, job: &str) -> PathBuf {
+        let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+        self.path("on-the-host/sshjobs/spool").join(machine.trim()).join(job)
+    }
+
     pub fn ssh_config(&self) -> PathBuf {
         self.path("ssh_config")
     }
