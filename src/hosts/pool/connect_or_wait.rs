@@ -144,10 +144,21 @@ impl<T: Pooled, E> Host<T, E> {
         slots.iter().filter(free).max_by_key(|slot| lock(&slot.state).in_use).map(Lease::take)
     }
 
+    /// A connection that nobody has a place on, for one caller alone.
+    pub(super) fn idle(&self) -> Option<Lease<T>> {
+        let slots = lock(&self.slots);
+        let is_idle = |slot: &&Arc<Slot<T>>| {
+            let state = lock(&slot.state);
+            state.in_use == 0 && state.capacity > 0 && slot.is_usable()
+        };
+        // Nobody else can take it while the slots are locked.
+        slots.iter().find(is_idle).map(Lease::take).filter(Lease::take_all)
+    }
+
     pub(super) fn add(&self, connection: T, capacity: usize) -> Lease<T> {
         let learned = lock(&self.learned).filter(|(_, when)| when.elapsed() < LEARNED_FOR);
         let capacity = learned.map_or(capacity, |(learned, _)| learned.min(capacity));
-        let state = SlotState { in_use: 0, capacity, idle_since: Instant::now() };
+        let state = SlotState { in_use: 0, capacity, afterwards: None, idle_since: Instant::now() };
         let slot = Arc::new(Slot {
             connection,
             state: Mutex::new(state),
@@ -156,6 +167,13 @@ impl<T: Pooled, E> Host<T, E> {
         });
         let lease = Lease::take(&slot);
         lock(&self.slots).push(slot);
+        lease
+    }
+
+    /// The same, for one caller alone.
+    pub(super) fn add_alone(&self, connection: T, capacity: usize) -> Lease<T> {
+        let lease = self.add(connection, 0);
+        lock(&lease.slot.state).afterwards = Some(capacity);
         lease
     }
 

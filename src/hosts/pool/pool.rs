@@ -81,18 +81,21 @@ impl<C: Connect> Pool<C> {
         }
     }
 
-    /// A connection to `host` that nobody else gets a place on: one that is idle, or a new one. It is given up with the lease.
+    /// A connection to `host` that nobody else gets a place on before the lease is given back: one that is idle, or a new one.
     pub async fn lease_alone(&self, host: &HostRef) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
+        let entry = Arc::clone(lock(&self.hosts).entry(host.clone()).or_default());
+        if let Some(lease) = entry.idle() {
+            return Ok(lease);
+        }
         let lease = self.lease(host).await?;
         if lease.take_all() {
             return Ok(lease);
         }
-        let entry = Arc::clone(lock(&self.hosts).entry(host.clone()).or_default());
         let _connecting = Counted::new(&entry, |queue| &mut queue.connecting);
-        let connected = self.connect.connect(host).await;
-        connected
-            .map(|connection| entry.add(connection, 0))
-            .map_err(|error| PoolError::Connect(entry.fail(error)))
+        match self.connect.connect(host).await {
+            Ok(connection) => Ok(entry.add_alone(connection, self.limits.channels_per_connection)),
+            Err(error) => Err(PoolError::Connect(entry.fail(error))),
+        }
     }
 
     /// A host that nobody has reached, and nobody waits for, leaves nothing behind.
@@ -150,7 +153,20 @@ impl<C: Connect> Pool<C> {
 
     /// What the pool holds for `host`.
     pub fn usage(&self, host: &HostRef) -> Usage {
-        let Some(entry) = lock(&self.hosts).get(host).cloned() else { return Usage::default() };
+        let entry = lock(&self.hosts).get(host).cloned();
+        entry.map_or_else(Usage::default, |entry| Self::usage_of(&entry))
+    }
+
+    /// What the pool holds for all hosts.
+    pub fn total_usage(&self) -> Usage {
+        let entries: Vec<_> = lock(&self.hosts).values().cloned().collect();
+        entries.iter().map(|entry| Self::usage_of(entry)).fold(Usage::default(), |one, other| Usage {
+            connections: one.connections + other.connections,
+            channels_in_use: one.channels_in_use + other.channels_in_use,
+        })
+    }
+
+    fn usage_of(entry: &HostOf<C>) -> Usage {
         let slots = lock(&entry.slots);
         let live = slots.iter().filter(|slot| !slot.connection.is_closed());
         live.fold(Usage::default(), |usage, slot| Usage {

@@ -22,6 +22,8 @@ pub(super) struct SlotState {
     pub(super) in_use: usize,
     /// How many channels it takes; less than planned when the server has refused one.
     pub(super) capacity: usize,
+    /// While somebody has it alone: how many channels it takes afterwards.
+    pub(super) afterwards: Option<usize>,
     pub(super) idle_since: Instant,
 }
 
@@ -37,12 +39,12 @@ impl<T: Pooled> Slot<T> {
 }
 
 impl<T> Lease<T> {
-    /// Lets nobody else have a place on the connection any more; false when somebody has one.
+    /// Lets nobody else have a place on the connection until this one is given back; false when somebody has one.
     pub(super) fn take_all(&self) -> bool {
         let mut state = lock(&self.slot.state);
         let is_only = state.in_use == 1;
         if is_only {
-            state.capacity = 0;
+            state.afterwards = Some(std::mem::take(&mut state.capacity));
         }
         is_only
     }
@@ -72,6 +74,7 @@ impl<T> Lease<T> {
     pub fn refused(self) -> bool {
         let mut state = lock(&self.slot.state);
         state.capacity = state.in_use - 1;
+        state.afterwards = None;
         *lock(&self.slot.learned) = Some((state.capacity.max(1), Instant::now()));
         state.capacity == 0
     }
@@ -81,6 +84,11 @@ impl<T> Drop for Lease<T> {
     fn drop(&mut self) {
         let mut state = lock(&self.slot.state);
         state.in_use -= 1;
+        if state.in_use == 0
+            && let Some(capacity) = state.afterwards.take()
+        {
+            state.capacity = capacity;
+        }
         state.idle_since = Instant::now();
         drop(state);
         self.slot.changed.send_modify(|()| ());

@@ -257,8 +257,12 @@ async fn who_leases_alone_stays_alone() {
     let _other = pool.lease(host("web1")).await.unwrap();
     assert!(alone.is_only(), "nobody else gets a place");
     drop(alone);
-    assert_eq!(made.load(Ordering::Relaxed), 2);
-    pool.expire();
+    let again = pool.lease_alone(host("web1")).await.unwrap();
+    assert!(again.is_only());
+    assert_eq!(made.load(Ordering::Relaxed), 2, "what is given back is taken again");
+    drop(again);
+    let _many = futures_util::future::join_all((0..6).map(|_| pool.lease(host("web1")))).await;
+    assert_eq!(made.load(Ordering::Relaxed), 2, "also by those who share it");
     let idle = pool.lease_alone(host("web2")).await.unwrap();
     assert!(idle.is_only());
     assert_eq!(made.load(Ordering::Relaxed), 3, "an idle one, or the first, is taken as it is");
