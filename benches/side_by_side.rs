@@ -494,7 +494,7 @@ async fn thousand_jobs() {
     let took = start.elapsed();
     let each = (rss() - before) / JOBS as f64;
     let running = service
-        .jobs(&JobsRequest { state: Some(JobState::Running), ..JobsRequest::default() })
+        .jobs(JobsRequest { state: Some(JobState::Running), ..JobsRequest::default() })
         .await
         .unwrap()
         .total;

@@ -336,10 +336,10 @@ async fn start() {
     fill(&state.join("jobs.db"), JOBS);
     let request = JobsRequest { host: Some("host7".to_owned()), ..JobsRequest::default() };
     let (service, begun) = first(&empty);
-    service.jobs(&request).await.unwrap();
+    service.jobs(request.clone()).await.unwrap();
     let of_none = begun.elapsed();
     let (service, begun) = first(&state);
-    let reply = service.jobs(&request).await.unwrap();
+    let reply = service.jobs(request.clone()).await.unwrap();
     let of_many = begun.elapsed();
     assert_eq!(reply.total, JOBS / 100);
     row(
@@ -352,7 +352,7 @@ async fn start() {
     let mut times = Vec::new();
     for _ in 0..50 {
         let begun = Instant::now();
-        service.jobs(&request).await.unwrap();
+        service.jobs(request.clone()).await.unwrap();
         times.push(begun.elapsed());
     }
     let median = median(times);

@@ -70,9 +70,17 @@ pub mod store;
 #[cfg(feature = "wire")]
 pub mod wire;
 
+#[cfg(feature = "tokens")]
+pub mod tokens;
+
+#[cfg(feature = "remote")]
+pub mod remote;
+
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "mcp")]
 pub mod mcp;
-#[cfg(all(feature = "cli", feature = "mcp"))]
+#[cfg(all(feature = "cli", feature = "http", feature = "mcp"))]
 pub mod program;

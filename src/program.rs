@@ -1,17 +1,22 @@
 //! The `sshjobs` program: reads the command line and the configuration, then hands over to one of the faces.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use secrecy::SecretString;
+use tokio_util::sync::CancellationToken;
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::cli::{self, Cli, Exit, SshArgs, Verb};
-use crate::jobs::{Access, Askpass, Config, ConfigFileError, Jobs, Prompter};
-use crate::mcp;
+use crate::cli::{self, Cli, Exit, ServeArgs, SshArgs, Verb};
+use crate::jobs::{Access, Askpass, Caller, Config, ConfigFileError, Prompter, Rights, Role, chain};
+use crate::remote::{Api, Client};
+use crate::tokens::Tokens;
 use crate::wire::{Code, Error, Service};
+use crate::{http, mcp};
 
 /// Runs the program to its end. Everything asynchronous is compiled with the library, and nothing of it again in `main`.
 pub fn main() -> ExitCode {
@@ -78,38 +83,83 @@ fn run(cli: Cli, config: Config) -> Exit {
         }
     };
     let exit = runtime.block_on(async {
-        match cli.verb {
-            Verb::Demo(args) => cli::demo(args).await,
-            Verb::Serve(_) => serve(config).await,
-            Verb::Run(args) => {
-                let config = with_options(config, Some(&args.host), &args.ssh);
-                cli::run(&for_a_person(config), args).await
-            }
-            Verb::Spawn(args) => {
-                let config = with_options(config, Some(&args.host), &args.ssh);
-                cli::spawn(&for_a_person(config), args).await
-            }
-            Verb::Tail(args) => cli::tail(&for_a_moment(config), args).await,
-            Verb::Read(args) => cli::read(&for_a_moment(config), args).await,
-            Verb::Search(args) => cli::search(&for_a_moment(config), args).await,
-            Verb::Write(args) => cli::write(&for_a_moment(config), args).await,
-            Verb::Signal(args) => cli::signal(&for_a_moment(config), args).await,
-            Verb::Wait(args) => cli::wait(&for_a_moment(config), args).await,
-            Verb::Jobs(args) => cli::jobs(&for_a_moment(config), args).await,
-            Verb::Forget(args) => cli::forget(&for_a_moment(config), args).await,
-            Verb::Trust(args) => {
-                let config = with_options(config, Some(&args.host), &args.ssh);
-                cli::trust(&for_a_person(config), args).await
-            }
-            Verb::Hosts(args) => {
-                let config = with_options(config, args.host.as_ref(), &args.ssh);
-                cli::hosts(&for_a_person(config), args).await
+        match perform(cli, config).await {
+            Ok(exit) => exit,
+            Err(error) => {
+                cli::report(&error);
+                Exit::of_error(&error)
             }
         }
     });
     // A thread may still be reading stdin or writing to a pipe that nobody reads: don't wait for it.
     runtime.shutdown_background();
     exit
+}
+
+/// Does what the command line says, here or on the server that it names.
+async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
+    let Cli { server, token_file, verb, .. } = cli;
+    let server = match server {
+        Some(address) => Some(Arc::new(Client::new(address, token(token_file.as_deref())?))),
+        None => None,
+    };
+    let api =
+        |config, host: Option<&String>, ssh: Option<&SshArgs>| api(server.as_ref(), config, (host, ssh));
+    Ok(match verb {
+        Verb::Run(args) => cli::run(&api(config, Some(&args.host), Some(&args.ssh))?, args).await,
+        Verb::Spawn(args) => cli::spawn(&api(config, Some(&args.host), Some(&args.ssh))?, args).await,
+        Verb::Hosts(args) => cli::hosts(&api(config, args.host.as_ref(), Some(&args.ssh))?, args).await,
+        Verb::Tail(args) => cli::tail(&api(config, None, None)?, args).await,
+        Verb::Read(args) => cli::read(&api(config, None, None)?, args).await,
+        Verb::Search(args) => cli::search(&api(config, None, None)?, args).await,
+        Verb::Write(args) => cli::write(&api(config, None, None)?, args).await,
+        Verb::Signal(args) => cli::signal(&api(config, None, None)?, args).await,
+        Verb::Wait(args) => cli::wait(&api(config, None, None)?, args).await,
+        Verb::Jobs(args) => cli::jobs(&api(config, None, None)?, args).await,
+        Verb::Forget(args) => cli::forget(&api(config, None, None)?, args).await,
+        Verb::Demo(_) | Verb::Serve(_) | Verb::Token(_) | Verb::Trust(_) if server.is_some() => {
+            let hint = "leave --server (and SSHJOBS_SERVER) away, and run it where the server runs";
+            return Err(Error::invalid("a server does not do this for others", hint));
+        }
+        Verb::Demo(args) => cli::demo(args).await,
+        Verb::Serve(args) if args.http.is_some() || args.socket.is_some() => serve_http(config, args).await,
+        Verb::Serve(args) => serve(config, &args).await,
+        Verb::Token(args) => cli::token(config.state_dir().as_deref(), &args),
+        Verb::Trust(args) => {
+            let config = with_options(config, Some(&args.host), &args.ssh);
+            cli::trust(for_a_person(config).library(), args).await
+        }
+    })
+}
+
+/// The verbs of the server, or of this process.
+fn api(
+    server: Option<&Arc<Client>>,
+    config: Config,
+    (host, ssh): (Option<&String>, Option<&SshArgs>),
+) -> Result<Api, Error> {
+    let Some(client) = server else {
+        let config = match ssh {
+            Some(ssh) => with_options(config, host, ssh),
+            None => config,
+        };
+        return Ok(Api::Here(for_a_person(config)));
+    };
+    if ssh.is_some_and(|ssh| !ssh.to_ssh().is_empty()) {
+        let hint = "leave -p, -l, -i, -J and -o away; the server's ssh_config says how hosts are reached";
+        return Err(Error::invalid("hosts are the server's", hint));
+    }
+    Ok(Api::There(Arc::clone(client)))
+}
+
+/// The token to show to a server.
+fn token(file: Option<&Path>) -> Result<Option<SecretString>, Error> {
+    let Some(file) = file else { return Ok(std::env::var("SSHJOBS_TOKEN").ok().map(SecretString::from)) };
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let message = format!("can't read {}: {error}", file.display());
+        Error::invalid(message, "name the file with the token that `sshjobs token new` printed")
+    })?;
+    Ok(Some(text.trim().into()))
 }
 
 /// Options of the command line go over the configuration.
@@ -123,27 +173,24 @@ fn with_options(mut config: Config, host: Option<&String>, options: &SshArgs) ->
     config
 }
 
-/// For a look at jobs that are there.
-fn for_a_moment(config: Config) -> Service {
-    Service::over(for_a_person(config))
-}
-
-/// A person may name any host, and is asked what a login needs: on the terminal, or where there is none as ssh does.
+/// A person may name any host, sees the jobs of all callers (who could read them in the state directory), and is asked what a login
+/// needs: on the terminal, or where there is none as ssh does.
 ///
 /// Durable jobs that nobody follows are left alone, but for those that are asked for: this process may be about to end.
-fn for_a_person(mut config: Config) -> Jobs {
+fn for_a_person(mut config: Config) -> Service {
     config.limits.adopts_jobs = false;
     let at_the_terminal =
         cli::TerminalPrompter::new().map(|prompter| Arc::new(prompter) as Arc<dyn Prompter>);
-    match at_the_terminal
-        .or_else(|| Askpass::from_env().map(|askpass| Arc::new(askpass) as Arc<dyn Prompter>))
-    {
-        Some(prompter) => Jobs::asking(config, Access::Any, prompter),
-        None => Jobs::new(config, Access::Any),
-    }
+    let prompter =
+        at_the_terminal.or_else(|| Askpass::from_env().map(|askpass| Arc::new(askpass) as Arc<dyn Prompter>));
+    let service = match prompter {
+        Some(prompter) => Service::asking(config, Access::Any, prompter),
+        None => Service::new(config, Access::Any),
+    };
+    service.of(Caller::local(), Rights::everywhere(Role::Admin))
 }
 
-async fn serve(config: Config) -> Exit {
+async fn serve(config: Config, args: &ServeArgs) -> Exit {
     if std::io::stdin().is_terminal() {
         cli::note(
             "this is the MCP server, which speaks JSON-RPC on stdin and stdout. Start it from an MCP client; \
@@ -152,6 +199,7 @@ async fn serve(config: Config) -> Exit {
     }
     let elicitor = Arc::new(mcp::Elicitor::new());
     let service = Service::asking(config, Access::Listed, Arc::clone(&elicitor) as Arc<dyn Prompter>);
+    let service = service.of(Caller::local(), Rights::everywhere(most(args)));
     match mcp::serve_stdio(service, &elicitor).await {
         Ok(()) => Exit::SUCCESS,
         Err(error) => {
@@ -159,4 +207,73 @@ async fn serve(config: Config) -> Exit {
             Exit::CONNECTION
         }
     }
+}
+
+/// The most that anybody may do.
+fn most(args: &ServeArgs) -> Role {
+    if args.read_only { Role::Read } else { Role::Run }
+}
+
+async fn serve_http(config: Config, args: ServeArgs) -> Exit {
+    let options = match options(&config, args) {
+        Ok(options) => options,
+        Err(error) => {
+            cli::report(&error);
+            return Exit::USAGE;
+        }
+    };
+    let (most, closing) = (options.most, CancellationToken::new());
+    let served = async {
+        let stop = cli::told_to_stop()?;
+        let server = http::Server::bind(options).await.map_err(|error| cannot_serve(&error))?;
+        let service = Service::new(config, Access::Listed).of(Caller::local(), Rights::everywhere(most));
+        cli::note(&format!("listening on {}", server.addresses()));
+        let mcp = mcp::OverHttp::new(closing.clone());
+        let mount = http::Mount::new("/mcp", move |request| {
+            let mcp = mcp.clone();
+            async move { mcp.answer(request).await }
+        });
+        server.serve(service, (vec![mount], closing), stop).await.map_err(|error| cannot_serve(&error))
+    };
+    match served.await {
+        Ok(()) => Exit::SUCCESS,
+        Err(error) => {
+            cli::report(&error);
+            Exit::of_error(&error)
+        }
+    }
+}
+
+fn options(config: &Config, args: ServeArgs) -> Result<http::Options, Error> {
+    let is_exposed = args.http.is_some_and(|address| !address.ip().is_loopback());
+    if args.no_auth && is_exposed {
+        let hint = "leave --no-auth away and make tokens with `sshjobs token new`, or listen on 127.0.0.1";
+        return Err(Error::invalid("without tokens everybody in the network could run commands", hint));
+    }
+    if is_exposed && args.tls_cert.is_none() {
+        cli::note(
+            "without --tls-cert tokens cross the network unencrypted; use it, or a proxy that speaks TLS",
+        );
+    }
+    let state_dir = config.state_dir().filter(|_| !args.no_auth);
+    let tokens = state_dir.as_deref().map(Tokens::of);
+    if tokens.is_none() && !args.no_auth {
+        return Err(Error::invalid("there is no state directory for tokens", "name one with --state-dir"));
+    }
+    let most = if args.read_only { Role::Read } else { Role::Admin };
+    Ok(http::Options {
+        address: args.http,
+        socket: args.socket,
+        metrics: args.metrics,
+        tls: args.tls_cert.zip(args.tls_key).map(|(certificate, key)| http::TlsFiles { certificate, key }),
+        names: args.allow_host,
+        origins: args.allow_origin,
+        prefix: args.prefix.unwrap_or_default(),
+        most,
+        tokens,
+    })
+}
+
+fn cannot_serve(error: &http::ServerError) -> Error {
+    Error::new(Code::Io, chain(error), "choose another address or path, or check the files")
 }

@@ -143,7 +143,7 @@ async fn command_cwd_env_and_label_are_inert() {
     let reply = target.service.run(request).await.unwrap();
     assert_eq!(reply.head.join("\n"), format!("{dir}/{HOSTILE}\n[{HOSTILE}]"));
     let request = JobsRequest { label: Some(HOSTILE.to_owned()), ..JobsRequest::default() };
-    assert_eq!(target.service.jobs(&request).await.unwrap().total, 1);
+    assert_eq!(target.service.jobs(request.clone()).await.unwrap().total, 1);
     target.output(&format!("rm -rf {dir}")).await;
 }
 
@@ -235,7 +235,7 @@ async fn a_repeated_key_starts_nothing() {
     ] {
         assert_eq!(target.service.spawn(other).await.unwrap_err().code, Code::InvalidArgument);
     }
-    assert_eq!(target.service.jobs(&JobsRequest::default()).await.unwrap().total, 1);
+    assert_eq!(target.service.jobs(JobsRequest::default()).await.unwrap().total, 1);
 }
 
 #[tokio::test]
@@ -302,7 +302,7 @@ async fn finished_jobs_are_kept_within_bounds() {
         ids.push(run(&target.service, &format!("exit {n}")).await.unwrap().job_id);
     }
     eventually("the oldest are gone", async || {
-        target.service.jobs(&JobsRequest::default()).await.unwrap().total == 2
+        target.service.jobs(JobsRequest::default()).await.unwrap().total == 2
     })
     .await;
     let error = target.service.tail(TailRequest::new(&ids[0], 0, 0)).await.unwrap_err();

@@ -248,7 +248,7 @@ async fn a_failed_spawn_leaves_no_job() {
     let request =
         || SpawnRequest { idempotency_key: Some("k".into()), ..SpawnRequest::new(HOST, "echo now") };
     service.spawn(request()).await.unwrap_err();
-    assert_eq!(service.jobs(&Default::default()).await.unwrap().total, 0);
+    assert_eq!(service.jobs(Default::default()).await.unwrap().total, 0);
     sshd.trust("host");
     let job = service.spawn(request()).await.unwrap().job_id;
     assert_eq!(
@@ -296,7 +296,7 @@ async fn shutdown_ends_a_job_that_has_only_just_started() {
     let found =
         std::process::Command::new("pgrep").args(["-fx", &format!("sleep {duration}")]).output().unwrap();
     assert_eq!(String::from_utf8(found.stdout).unwrap(), "");
-    let jobs = service.jobs(&Default::default()).await.unwrap().jobs;
+    let jobs = service.jobs(Default::default()).await.unwrap().jobs;
     assert_eq!(jobs[0].standing.state, JobState::Signaled, "it was ended by its tree, and seen to end");
 }
 
@@ -361,7 +361,7 @@ async fn two_hundred_jobs_run_at_the_same_time_on_a_default_sshd() {
     let service = std::sync::Arc::new(started(&sshd));
     let jobs = spawn_many(&service, 200, "read line; echo $line").await;
     let running = JobsRequest { state: Some(JobState::Running), limit: Some(1000), ..JobsRequest::default() };
-    assert_eq!(service.jobs(&running).await.unwrap().jobs.len(), 200);
+    assert_eq!(service.jobs(running.clone()).await.unwrap().jobs.len(), 200);
     for job in jobs.iter().flatten() {
         let request = WriteRequest { data: Some("done".into()), newline: true, ..WriteRequest::new(job) };
         service.write(request).await.unwrap();
@@ -476,7 +476,7 @@ async fn a_call_that_is_given_up_leaves_no_channel_behind() {
     // Whatever began is listed, and can be ended.
     let listed = async |state: JobState| {
         let filter = JobsRequest { state: Some(state), limit: Some(1000), ..JobsRequest::default() };
-        service.jobs(&filter).await.unwrap().jobs.into_iter().map(|job| job.job_id).collect::<Vec<_>>()
+        service.jobs(filter.clone()).await.unwrap().jobs.into_iter().map(|job| job.job_id).collect::<Vec<_>>()
     };
     eventually("no job is starting any more", async || listed(JobState::Starting).await.is_empty()).await;
     let jobs = listed(JobState::Running).await;
@@ -612,7 +612,7 @@ async fn a_key_is_remembered_when_its_job_is_forgotten() {
     assert_eq!(error.code, Code::ExpiredJob);
     assert!(error.message.contains("exited with status 3") && error.message.contains(&job), "{error}");
     assert_eq!(service.spawn(request("echo twice")).await.unwrap_err().code, Code::InvalidArgument);
-    assert_eq!(service.jobs(&Default::default()).await.unwrap().total, 0);
+    assert_eq!(service.jobs(Default::default()).await.unwrap().total, 0);
 }
 
 #[tokio::test]
@@ -654,13 +654,13 @@ async fn the_bound_over_all_jobs_is_kept_while_output_comes() {
     let jobs =
         spawn_many(&service, 4, "head -c 10000000 /dev/zero | tr '\\0' x | fold -w 100; sleep 1000").await;
     let kept = async || {
-        let jobs = service.jobs(&Default::default()).await.unwrap().jobs;
+        let jobs = service.jobs(Default::default()).await.unwrap().jobs;
         jobs.iter().map(|job| (job.total_lines - job.dropped_lines) * 101).sum::<u64>()
     };
     let most = std::cell::Cell::new(0);
     eventually("all has come", async || {
         most.set(most.get().max(kept().await));
-        service.jobs(&Default::default()).await.unwrap().jobs.iter().all(|job| job.total_bytes > 10_000_000)
+        service.jobs(Default::default()).await.unwrap().jobs.iter().all(|job| job.total_bytes > 10_000_000)
     })
     .await;
     // What may pass unseen, and what the jobs' own rings take meanwhile.

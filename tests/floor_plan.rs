@@ -7,7 +7,7 @@ use std::path::Path;
 use regex::Regex;
 
 /// Each folder, from the ground up, and what it may see besides itself.
-const PLAN: [(&str, &[&str]); 11] = [
+const PLAN: [(&str, &[&str]); 14] = [
     ("output", &[]),
     ("job", &["output"]),
     ("ssh", &["output"]),
@@ -17,15 +17,19 @@ const PLAN: [(&str, &[&str]); 11] = [
     ("runner", &["hosts", "store", "spool", "job", "ssh", "output"]),
     ("jobs", &["runner", "hosts", "store", "spool", "job", "ssh", "output"]),
     ("wire", &["jobs"]),
+    ("tokens", &["jobs"]),
+    ("remote", &["wire", "jobs"]),
     ("mcp", &["wire", "jobs"]),
-    ("cli", &["wire", "jobs"]),
+    ("http", &["wire", "tokens", "jobs"]),
+    ("cli", &["remote", "wire", "tokens", "jobs"]),
 ];
 
 /// Files beside the folders: two helpers that everybody may use, and what brings the faces together.
 const EVERYBODY: [&str; 2] = ["lock", "nearest"];
 
 /// Foreign crates that have one home.
-const HOMES: [(&str, &str); 4] = [("russh", "ssh"), ("rmcp", "mcp"), ("clap", "cli"), ("rusqlite", "store")];
+const HOMES: [(&str, &str); 5] =
+    [("russh", "ssh"), ("rmcp", "mcp"), ("clap", "cli"), ("rusqlite", "store"), ("axum", "http")];
 
 /// What the pure floor must do without.
 const IMPURE: [&str; 7] =

@@ -174,7 +174,7 @@ async fn call_everything(bytes: &[u8]) {
         SignalRequest => signal, SearchRequest => search, WaitRequest => wait, ForgetRequest => forget
     );
     if let Ok(request) = serde_json::from_slice::<JobsRequest>(bytes) {
-        service.jobs(&request).await.ok();
+        service.jobs(request.clone()).await.ok();
     }
     if let Ok(request) = serde_json::from_slice::<HostsRequest>(bytes) {
         service.hosts(request).await.ok();

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use sshjobs::jobs::{
-    Access, Caller, Config, Error, Exit, Filter, HostError, Jobs, Lagged, Limits, LostWhy, Outcome,
-    SpecError, Stdin, Stream, WriteError,
+    Access, Caller, Config, Error, Exit, Filter, HostError, Jobs, Lagged, Limits, LostWhy, Outcome, Rights,
+    Role, SpecError, Stdin, Stream, WriteError,
 };
 use support::{HOST, Sshd, eventually};
 
@@ -67,7 +67,7 @@ async fn a_reader_that_comes_late_is_told_how_many_lines_are_gone() {
 async fn what_is_one_callers_another_neither_sees_nor_changes() {
     let sshd = Sshd::start().await;
     let mine = jobs(&sshd, Limits::default());
-    let theirs = mine.of(Caller::new("somebody else"));
+    let theirs = mine.of(Caller::new("somebody else"), Rights::everywhere(Role::Run));
     let start = |jobs: &Jobs| jobs.command(HOST, "cat").idempotency_key("the same key").spawn();
     let (my_job, their_job) = (start(&mine).await.unwrap(), start(&theirs).await.unwrap());
     assert_ne!(my_job.id(), their_job.id(), "a key is its caller's");

@@ -80,13 +80,13 @@ async fn a_finished_job_is_there_after_a_restart() {
     assert_eq!((after.lines, after.numbers, after.dropped), (before.lines, before.numbers, 0));
     assert_eq!((after.last.as_ref().unwrap().standing.exit_status, after.replies > 5), (Some(3), true));
     let listed =
-        second.jobs(&JobsRequest { state: Some(JobState::Exited), ..JobsRequest::default() }).await.unwrap();
+        second.jobs(JobsRequest { state: Some(JobState::Exited), ..JobsRequest::default() }).await.unwrap();
     assert_eq!(
         (listed.total, listed.jobs[0].job_id.as_str(), listed.jobs[0].total_lines),
         (1, job.as_str(), 5714)
     );
     second.forget(sshjobs::wire::ForgetRequest::new(&job)).await.unwrap();
-    assert_eq!(second.jobs(&JobsRequest::default()).await.unwrap().total, 0);
+    assert_eq!(second.jobs(JobsRequest::default()).await.unwrap().total, 0);
     second.shutdown().await;
     drop(second);
     let third = service(&sshd, &state);
@@ -235,7 +235,7 @@ async fn a_process_that_is_killed_within_a_transaction_leaves_the_records_whole_
     let service = service(&sshd, &state);
     let job = spawn(&service, "exit 3").await;
     canonical_loop(&service, &job).await;
-    let jobs = service.jobs(&JobsRequest::default()).await.unwrap().total;
+    let jobs = service.jobs(JobsRequest::default()).await.unwrap().total;
     let mut writer = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "writes_records_until_it_is_killed", "--nocapture"])
         .env("SSHJOBS_TEST_DATABASE", state.join("jobs.db"))
@@ -252,7 +252,7 @@ async fn a_process_that_is_killed_within_a_transaction_leaves_the_records_whole_
     writer.wait().unwrap();
     let second = spawn(&service, "exit 4").await;
     assert_eq!(canonical_loop(&service, &second).await.status(), Some(4));
-    assert_eq!(service.jobs(&JobsRequest::default()).await.unwrap().total, jobs + 1);
+    assert_eq!(service.jobs(JobsRequest::default()).await.unwrap().total, jobs + 1);
     service.shutdown().await;
     let database = rusqlite::Connection::open(state.join("jobs.db")).unwrap();
     let check: String = database.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
@@ -293,12 +293,12 @@ async fn a_hundred_thousand_stored_jobs_are_listed_by_what_is_asked_and_hinder_n
     assert_eq!(database.execute(&copies, []).unwrap(), JOBS);
     let service = service(&sshd, &state);
     let request = JobsRequest { host: Some("host7".into()), limit: Some(3), ..JobsRequest::default() };
-    let listed = service.jobs(&request).await.unwrap();
+    let listed = service.jobs(request.clone()).await.unwrap();
     let names: Vec<_> = listed.jobs.iter().map(|job| job.job_id.as_str()).collect();
     assert_eq!((names, listed.total), (vec!["copy-99707", "copy-99807", "copy-99907"], JOBS / 100));
     let new = spawn(&service, "echo two").await;
     assert_eq!(canonical_loop(&service, &new).await.lines, ["two"]);
     assert_eq!(canonical_loop(&service, &job).await.lines, ["one"]);
-    assert_eq!(service.jobs(&JobsRequest::default()).await.unwrap().total, JOBS + 2);
+    assert_eq!(service.jobs(JobsRequest::default()).await.unwrap().total, JOBS + 2);
     service.shutdown().await;
 }

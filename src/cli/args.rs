@@ -1,7 +1,9 @@
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use crate::remote::ServerAddress;
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 /// Run commands on remote hosts over SSH as jobs, and follow their output by cursor.
@@ -34,6 +36,12 @@ pub struct Cli {
     /// Directory for records and output of jobs instead of $XDG_STATE_HOME/sshjobs (~/.local/state/sshjobs).
     #[arg(long, global = true, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
+    /// Let a running server do it: its URL, or the path of its socket. Hosts, jobs and configuration are then the server's.
+    #[arg(long, global = true, value_name = "URL|SOCKET", env = "SSHJOBS_SERVER")]
+    pub server: Option<ServerAddress>,
+    /// File with the token to show there; else the variable SSHJOBS_TOKEN has it.
+    #[arg(long, global = true, value_name = "FILE", requires = "server")]
+    pub token_file: Option<PathBuf>,
     /// What to log to stderr.
     #[arg(long, global = true, value_name = "LEVEL", default_value = "warn", env = "SSHJOBS_LOG")]
     pub log: LogLevel,
@@ -85,8 +93,10 @@ impl LogLevel {
 pub enum Verb {
     /// Run a real job on an SSH server inside this process, and follow its output by cursor.
     Demo(DemoArgs),
-    /// Serve MCP on stdin and stdout.
+    /// Serve MCP on stdin and stdout, or MCP and a JSON API over HTTP.
     Serve(ServeArgs),
+    /// Make, list and revoke the tokens that callers of a server show.
+    Token(TokenArgs),
     /// Run a command on a host; its output, stdin and exit code become ours.
     Run(RunArgs),
     /// Start a job that goes on without us, and print its id.
@@ -124,14 +134,132 @@ pub struct DemoArgs {
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("served").args(["http", "socket"]).multiple(true)))]
 #[command(after_help = "\
-Set it up in an MCP client as the command `sshjobs` with the argument `serve`. stdout is the MCP wire; logs go to stderr.
+Without options: MCP on stdin and stdout, for one agent. Set it up in an MCP client as the command `sshjobs` with the argument `serve`. stdout is the MCP wire; logs go to stderr.
 Jobs that still run when the client goes away are ended, but for durable ones. On a terminal you can type JSON-RPC; Ctrl-D ends it.
+
+With --http or --socket: a server for many. MCP is at /mcp, a JSON API at /v1/ (described by /v1/openapi.json), /healthz and /readyz
+tell how the server is. Callers show a token, which `sshjobs token new NAME` makes, as `Authorization: Bearer TOKEN`; each sees its own
+jobs. TERM ends it: waits are answered, jobs that are not durable are ended. docs/server.md tells more.
 
 Examples:
   claude mcp add sshjobs -- sshjobs serve
-  sshjobs --log info serve")]
-pub struct ServeArgs {}
+  sshjobs --log info serve
+  sshjobs serve --http 127.0.0.1:8022
+  sshjobs serve --http 0.0.0.0:8443 --tls-cert fullchain.pem --tls-key key.pem --allow-host jobs.example.com
+  sshjobs serve --socket $XDG_RUNTIME_DIR/sshjobs.sock --no-auth")]
+pub struct ServeArgs {
+    /// Serve HTTP on this address; port 0 takes a free one.
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub http: Option<SocketAddr>,
+    /// Serve HTTP on a unix socket, which only you may connect to.
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+    /// Certificate chain (PEM); read again when it changes.
+    #[arg(long, value_name = "FILE", requires = "http", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// Its private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Let in everybody who can connect, as you. Only on loopback addresses and the socket.
+    #[arg(long, requires = "served")]
+    pub no_auth: bool,
+    /// A name by which clients call the server; loopback names and ADDR are always taken.
+    #[arg(long, value_name = "NAME", requires = "http")]
+    pub allow_host: Vec<String>,
+    /// An origin whose web pages may call the server, such as https://app.example.com.
+    #[arg(long, value_name = "ORIGIN", requires = "served")]
+    pub allow_origin: Vec<String>,
+    /// Path below which everything lies, for a proxy that does not take it away.
+    #[arg(long, value_name = "/PATH", value_parser = prefix, requires = "served")]
+    pub prefix: Option<String>,
+    /// Show metrics for Prometheus on this address, at /metrics, without tokens.
+    #[arg(long, value_name = "ADDR:PORT", requires = "served")]
+    pub metrics: Option<SocketAddr>,
+    /// Offer only what changes nothing: reading, searching, waiting and listing.
+    #[arg(long)]
+    pub read_only: bool,
+}
+
+/// Reads a path that others are put behind.
+fn prefix(text: &str) -> Result<String, String> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
+    let path = text.trim_end_matches('/');
+    if path.starts_with('/') && !path.contains("//") && path.chars().all(is_plain) {
+        Ok(path.to_owned())
+    } else {
+        Err("use a path such as /sshjobs".to_owned())
+    }
+}
+
+/// Arguments of `token`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Tokens lie in the state directory, as hashes; servers with this state directory see a change at once.
+
+Examples:
+  sshjobs token new ci --hosts 'web*,tag:ci' --expires 30d
+  sshjobs token new dashboard --role read
+  sshjobs token list
+  sshjobs token revoke ci")]
+pub struct TokenArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: TokenVerb,
+}
+
+/// What to do with tokens.
+#[derive(Debug, Subcommand)]
+pub enum TokenVerb {
+    /// Make a token, and print it: it is shown only now.
+    New(NewTokenArgs),
+    /// List the tokens there are.
+    List(ListTokensArgs),
+    /// Revoke a token. Servers refuse it from now on; jobs go on.
+    Revoke {
+        /// The caller whose token it is.
+        name: String,
+    },
+}
+
+/// Arguments of `token new`.
+#[derive(Debug, Args)]
+pub struct NewTokenArgs {
+    /// The caller's name: its jobs belong to it.
+    pub name: String,
+    /// What the caller may do.
+    #[arg(long, value_enum, default_value = "run")]
+    pub role: RoleChoice,
+    /// On which hosts: names with * and ?, and tag:NAME, separated by commas; ! excludes. Without it on all.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    pub hosts: String,
+    /// For how long it is valid: 12h, 30d. Without it until it is revoked.
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    pub expires: Option<Duration>,
+    /// Write a line of JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `token list`.
+#[derive(Debug, Args)]
+pub struct ListTokensArgs {
+    /// Write a line of JSON for each.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What a caller may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RoleChoice {
+    /// See hosts and its own jobs, and read output.
+    Read,
+    /// Also start jobs, write to them, signal and forget them.
+    Run,
+    /// Also see, and end, the jobs of all callers.
+    Admin,
+}
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]

@@ -2,7 +2,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use crate::jobs::{self, Outcome, printable};
-use crate::wire::{Code, Error};
+use crate::wire::{Code, Error, JobEntry, JobState};
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +67,16 @@ impl Exit {
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         Self::from(exit.0)
+    }
+}
+
+/// A job's end as our own.
+pub(super) fn exit_of(entry: &JobEntry) -> Exit {
+    match (entry.standing.state, entry.standing.exit_status, &entry.standing.exit_signal) {
+        (JobState::TimedOut, ..) => Exit::TIMED_OUT,
+        (JobState::Exited, Some(status), _) => Exit::of_status(status),
+        (JobState::Signaled, _, Some(signal)) => Exit::of_signal(signal),
+        _ => Exit::CONNECTION,
     }
 }
 

@@ -1,18 +1,18 @@
 use super::exit::print;
 use super::{Exit, HostsArgs, report};
-use crate::jobs::{Jobs, printable};
-use crate::wire::{Code, Error, HostEntry, HostsRequest, Service};
+use crate::jobs::printable;
+use crate::remote::Api;
+use crate::wire::{Code, Error, HostEntry, HostsRequest};
 
 /// Lists hosts, or tries one. Fails when the one tried can't be reached.
-pub async fn hosts(jobs: &Jobs, args: HostsArgs) -> Exit {
+pub async fn hosts(api: &Api, args: HostsArgs) -> Exit {
     let probed = args.host.is_some();
     if !probed && !args.ssh.to_ssh().is_empty() {
         let hint = "name it: sshjobs hosts HOST -p PORT";
         report(&Error::new(Code::InvalidArgument, "-p, -l, -i, -J and -o are for one host", hint));
         return Exit::USAGE;
     }
-    let service = Service::over(jobs.clone());
-    let reply = match service.hosts(HostsRequest { host: args.host, tag: args.tag }).await {
+    let reply = match api.hosts(HostsRequest { host: args.host, tag: args.tag }).await {
         Ok(reply) => reply,
         Err(error) => {
             report(&error);
@@ -27,7 +27,7 @@ pub async fn hosts(jobs: &Jobs, args: HostsArgs) -> Exit {
         table(&reply.hosts)
     };
     let printed = print(text.trim_end());
-    jobs.shutdown().await;
+    api.shutdown().await;
     let failed = probed && reply.hosts.iter().any(|host| !host.connected);
     match printed {
         Exit::SUCCESS if failed => Exit::CONNECTION,

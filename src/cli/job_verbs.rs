@@ -1,19 +1,19 @@
 use std::io::{IsTerminal, Read};
-use std::time::Duration;
 
 use base64::Engine;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::exit::{print, write_out};
+use super::exit::{exit_of, print, write_out};
 use super::{
     Exit, ForgetArgs, ReadArgs, SearchArgs, SignalArgs, StreamChoice, UnitChoice, WaitArgs, WriteArgs, note,
     report,
 };
 use crate::jobs::printable;
+use crate::remote::Api;
 use crate::wire::{
-    Code, Encoding, Error, ForgetRequest, ForgetWhat, JobEntry, JobState, MatchEntry, ReadRequest, RenderArg,
-    SearchRequest, Service, SignalRequest, StreamArg, UnitArg, WaitMode, WaitRequest, WriteRequest,
+    Code, Encoding, Error, ForgetRequest, ForgetWhat, MatchEntry, ReadRequest, RenderArg, SearchRequest,
+    SignalRequest, StreamArg, UnitArg, WaitMode, WaitRequest, WriteRequest,
 };
 
 /// Length of one wait; another follows.
@@ -23,13 +23,13 @@ const MOST_BYTES: i64 = 262_144;
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Shows a part of a job's output.
-pub async fn read(service: &Service, args: ReadArgs) -> Exit {
-    finish(service, async {
+pub async fn read(api: &Api, args: ReadArgs) -> Exit {
+    finish(api, async {
         if args.raw {
-            return read_raw(service, &args).await;
+            return read_raw(api, &args).await;
         }
         let (is_json, reply_of) = (args.json, args.job.clone());
-        let reply = service
+        let reply = api
             .read(ReadRequest {
                 unit: args.unit.into(),
                 offset: args.offset,
@@ -40,7 +40,7 @@ pub async fn read(service: &Service, args: ReadArgs) -> Exit {
                 ..ReadRequest::new(args.job)
             })
             .await?;
-        is_out_of_reach(service, &reply_of).await;
+        is_out_of_reach(api, &reply_of).await;
         if is_json {
             return Ok(print(&json(&reply)));
         }
@@ -58,7 +58,7 @@ pub async fn read(service: &Service, args: ReadArgs) -> Exit {
 }
 
 /// Writes the bytes of a stream as they came, piece by piece.
-async fn read_raw(service: &Service, args: &ReadArgs) -> Result<Exit, Error> {
+async fn read_raw(api: &Api, args: &ReadArgs) -> Result<Exit, Error> {
     let stream = args.stream.into();
     if stream == StreamArg::Both {
         return Err(Error::invalid(
@@ -76,7 +76,7 @@ async fn read_raw(service: &Service, args: &ReadArgs) -> Result<Exit, Error> {
             stream,
             ..ReadRequest::new(&args.job)
         };
-        let reply = service.read(request).await?;
+        let reply = api.read(request).await?;
         let gone = i64::try_from(reply.offset).unwrap_or(i64::MAX).saturating_sub(offset);
         if gone > 0 && offset >= 0 {
             note(&format!("{gone} bytes are gone"));
@@ -96,11 +96,11 @@ async fn read_raw(service: &Service, args: &ReadArgs) -> Result<Exit, Error> {
 }
 
 /// Looks for a pattern.
-pub async fn search(service: &Service, args: SearchArgs) -> Exit {
-    finish(service, async {
+pub async fn search(api: &Api, args: SearchArgs) -> Exit {
+    finish(api, async {
         let (mut since, mut left, mut is_first) = (0, i64::from(args.max_matches), true);
         while left > 0 {
-            let reply = service
+            let reply = api
                 .search(SearchRequest {
                     job_id: args.job.clone(),
                     pattern: args.pattern.clone(),
@@ -133,7 +133,7 @@ pub async fn search(service: &Service, args: SearchArgs) -> Exit {
             }
             since = next;
         }
-        let is_behind = is_out_of_reach(service, &args.job).await;
+        let is_behind = is_out_of_reach(api, &args.job).await;
         Ok(match (is_first, is_behind) {
             (false, _) => Exit::SUCCESS,
             (true, false) => Exit::DECLINED,
@@ -162,8 +162,8 @@ fn shown(found: &MatchEntry, is_apart: bool, stream: StreamChoice) -> String {
 }
 
 /// Writes to a job's stdin.
-pub async fn write(service: &Service, args: WriteArgs) -> Exit {
-    finish(service, async {
+pub async fn write(api: &Api, args: WriteArgs) -> Exit {
+    finish(api, async {
         if args.text.is_none() && std::io::stdin().is_terminal() && !args.close {
             return Err(Error::invalid(
                 "there is nothing to write",
@@ -172,20 +172,19 @@ pub async fn write(service: &Service, args: WriteArgs) -> Exit {
         }
         let from_stdin = args.text.is_none() && !std::io::stdin().is_terminal();
         let mut written = 0;
-        let job = service.library().job(&args.job).await?;
         if let Some(text) = &args.text {
             let end = if args.no_newline { "" } else { "\n" };
             let data = format!("{text}{end}");
-            job.write(data.as_bytes(), args.patience).await?;
+            api.write_bytes(&args.job, data.as_bytes(), args.patience).await?;
             written = data.len();
         }
         if from_stdin {
-            written = write_stdin(&job, args.patience).await?;
+            written = write_stdin(api, &args).await?;
         }
         let mut reply = None;
         if args.close {
             let request = WriteRequest { close_after: true, ..WriteRequest::new(&args.job) };
-            reply = Some(service.write(request).await?);
+            reply = Some(api.write(request).await?);
         }
         if !args.json {
             return Ok(Exit::SUCCESS);
@@ -196,7 +195,7 @@ pub async fn write(service: &Service, args: WriteArgs) -> Exit {
     .await
 }
 
-async fn write_stdin(job: &crate::jobs::Job, patience: Duration) -> Result<usize, Error> {
+async fn write_stdin(api: &Api, args: &WriteArgs) -> Result<usize, Error> {
     let mut written = 0;
     loop {
         let reading = tokio::task::spawn_blocking(|| {
@@ -209,17 +208,17 @@ async fn write_stdin(job: &crate::jobs::Job, patience: Duration) -> Result<usize
         if data.is_empty() {
             return Ok(written);
         }
-        job.write(&data, patience).await?;
+        api.write_bytes(&args.job, &data, args.patience).await?;
         written += data.len();
     }
 }
 
 /// Signals a job.
-pub async fn signal(service: &Service, args: SignalArgs) -> Exit {
-    finish(service, async {
+pub async fn signal(api: &Api, args: SignalArgs) -> Exit {
+    finish(api, async {
         let grace_ms = args.grace.map(|grace| i64::try_from(grace.as_millis()).unwrap_or(i64::MAX));
         let request = SignalRequest { signal: Some(args.signal), grace_ms, ..SignalRequest::new(args.job) };
-        let reply = service.signal(request).await?;
+        let reply = api.signal(request).await?;
         if args.json {
             return Ok(print(&json(&reply)));
         }
@@ -234,13 +233,13 @@ pub async fn signal(service: &Service, args: SignalArgs) -> Exit {
 }
 
 /// Waits for the end of jobs; the exit code is theirs.
-pub async fn wait(service: &Service, args: WaitArgs) -> Exit {
-    finish(service, async {
+pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
+    finish(api, async {
         let deadline = args.timeout.map(|limit| Instant::now() + limit);
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             let left_ms = left.map_or(WAIT_MS, |left| i64::try_from(left.as_millis()).unwrap_or(WAIT_MS));
-            let reply = service
+            let reply = api
                 .wait(WaitRequest {
                     job_ids: args.jobs.clone(),
                     mode: if args.any { WaitMode::Any } else { WaitMode::All },
@@ -260,7 +259,7 @@ pub async fn wait(service: &Service, args: WaitArgs) -> Exit {
             if reply.timed_out {
                 note("the time is over; the jobs go on");
                 for id in &args.jobs {
-                    is_out_of_reach(service, id).await;
+                    is_out_of_reach(api, id).await;
                 }
                 return Ok(Exit::TIMED_OUT);
             }
@@ -275,22 +274,13 @@ pub async fn wait(service: &Service, args: WaitArgs) -> Exit {
     .await
 }
 
-fn exit_of(entry: &JobEntry) -> Exit {
-    match (entry.standing.state, entry.standing.exit_status, &entry.standing.exit_signal) {
-        (JobState::TimedOut, ..) => Exit::TIMED_OUT,
-        (JobState::Exited, Some(status), _) => Exit::of_status(status),
-        (JobState::Signaled, _, Some(signal)) => Exit::of_signal(signal),
-        _ => Exit::CONNECTION,
-    }
-}
-
 /// Removes jobs.
-pub async fn forget(service: &Service, args: ForgetArgs) -> Exit {
-    finish(service, async {
+pub async fn forget(api: &Api, args: ForgetArgs) -> Exit {
+    finish(api, async {
         let mut exit = Exit::SUCCESS;
         for job in &args.jobs {
             let what = if args.output { ForgetWhat::Output } else { ForgetWhat::Job };
-            match service.forget(ForgetRequest { what, force: args.force, ..ForgetRequest::new(job) }).await {
+            match api.forget(ForgetRequest { what, force: args.force, ..ForgetRequest::new(job) }).await {
                 Ok(reply) if args.json => exit = print(&json(&reply)),
                 Ok(_) => {}
                 Err(error) => {
@@ -304,21 +294,21 @@ pub async fn forget(service: &Service, args: ForgetArgs) -> Exit {
     .await
 }
 
-async fn finish(service: &Service, verb: impl Future<Output = Result<Exit, Error>>) -> Exit {
+async fn finish(api: &Api, verb: impl Future<Output = Result<Exit, Error>>) -> Exit {
     let exit = verb.await.unwrap_or_else(|error| {
         report(&error);
         Exit::of_error(&error)
     });
-    service.shutdown().await;
+    api.shutdown().await;
     exit
 }
 
 /// Notes on stderr that a job's host can't be reached, and so that newer output may be missing. Returns whether it is so.
-pub(super) async fn is_out_of_reach(service: &Service, id: &str) -> bool {
-    let Ok(job) = service.library().job(id).await else { return false };
-    let is_out = job.status().disconnected.is_some();
+pub(super) async fn is_out_of_reach(api: &Api, id: &str) -> bool {
+    let Ok(entry) = api.entry(id).await else { return false };
+    let is_out = entry.standing.disconnected_ms.is_some();
     if is_out {
-        note(&format!("{} is out of reach: {id} may have printed more", printable(job.host())));
+        note(&format!("{} is out of reach: {id} may have printed more", printable(&entry.host)));
     }
     is_out
 }

@@ -4,11 +4,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::exit::{colours, print};
 use super::{Exit, JobsArgs, report};
 use crate::jobs::printable;
-use crate::wire::{Error, JobEntry, JobState, JobsReply, JobsRequest, Service};
+use crate::remote::Api;
+use crate::wire::{Error, JobEntry, JobState, JobsReply, JobsRequest};
 
 /// Lists jobs.
-pub async fn jobs(service: &Service, args: JobsArgs) -> Exit {
-    let listed = list(service, &args).await;
+pub async fn jobs(api: &Api, args: JobsArgs) -> Exit {
+    let listed = list(api, &args).await;
     let exit = match listed {
         Ok(reply) if args.json => {
             let line = |entry: &JobEntry| serde_json::to_string(entry).expect("a job's entry is plain data");
@@ -21,11 +22,11 @@ pub async fn jobs(service: &Service, args: JobsArgs) -> Exit {
             Exit::of_error(&error)
         }
     };
-    service.shutdown().await;
+    api.shutdown().await;
     exit
 }
 
-async fn list(service: &Service, args: &JobsArgs) -> Result<JobsReply, Error> {
+async fn list(api: &Api, args: &JobsArgs) -> Result<JobsReply, Error> {
     let state = match &args.state {
         None => None,
         Some(name) => {
@@ -37,7 +38,7 @@ async fn list(service: &Service, args: &JobsArgs) -> Result<JobsReply, Error> {
         }
     };
     let limit = Some(i64::from(args.limit));
-    service.jobs(&JobsRequest { host: args.host.clone(), label: args.label.clone(), state, limit }).await
+    api.jobs(JobsRequest { host: args.host.clone(), label: args.label.clone(), state, limit }).await
 }
 
 const HEAD: [&str; 7] = ["JOB", "HOST", "STATE", "AGE", "LINES", "PROCESS", "COMMAND"];

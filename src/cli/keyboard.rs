@@ -3,7 +3,7 @@ use std::io::{IsTerminal, stdin};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::jobs::Job;
+use crate::remote::Control;
 use crate::wire::{Code, Error};
 
 /// Our own terminal while its keys belong to a remote program. Dropping it gives it back as it was.
@@ -45,7 +45,7 @@ pub(super) fn size() -> Option<(u16, u16)> {
 }
 
 /// Tells a job's terminal whenever the size of ours has changed; it is for a `select!`.
-pub(super) async fn follow_size(job: &Job) -> ! {
+pub(super) async fn follow_size(job: &Control) -> ! {
     let changes = signal(SignalKind::window_change());
     let mut told = None;
     if let Ok(mut changes) = changes {

@@ -1,8 +1,9 @@
-//! Floor 6: the face for people and CI, and the only home of clap.
+//! Floor 7: the face for people and CI, and the only home of clap.
 //!
 //! [`Cli`] is the command line, and each verb a function. Results go to stdout, everything else to stderr, and remote bytes reach a terminal only through a filter. `serve` is the other face's business.
 
 mod args;
+mod command;
 mod demo;
 mod exit;
 mod hosts;
@@ -15,13 +16,14 @@ mod signals;
 mod spawn;
 mod stdin;
 mod tail;
+mod token;
 mod trust;
 mod tty_prompter;
 
 pub use args::{
-    Cli, DemoArgs, ForgetArgs, HostsArgs, JobsArgs, LogLevel, ReadArgs, RunArgs, SearchArgs, ServeArgs,
-    SignalArgs, SpawnArgs, SshArgs, StreamChoice, TailArgs, TrustArgs, UnitChoice, Verb, WaitArgs, WriteArgs,
-    parse,
+    Cli, DemoArgs, ForgetArgs, HostsArgs, JobsArgs, ListTokensArgs, LogLevel, NewTokenArgs, ReadArgs,
+    RoleChoice, RunArgs, SearchArgs, ServeArgs, SignalArgs, SpawnArgs, SshArgs, StreamChoice, TailArgs,
+    TokenArgs, TokenVerb, TrustArgs, UnitChoice, Verb, WaitArgs, WriteArgs, parse,
 };
 pub use demo::demo;
 pub use exit::{Exit, note, report};
@@ -29,7 +31,9 @@ pub use hosts::hosts;
 pub use job_verbs::{forget, read, search, signal, wait, write};
 pub use jobs::jobs;
 pub use run::run;
+pub use signals::told_to_stop;
 pub use spawn::spawn;
 pub use tail::tail;
+pub use token::token;
 pub use trust::trust;
 pub use tty_prompter::TerminalPrompter;

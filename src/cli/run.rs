@@ -2,29 +2,25 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use secrecy::SecretString;
 use tokio::io;
 
-use super::exit::{output_error, print};
+use super::command::Words;
+use super::exit::{exit_of, output_error, print};
 use super::keyboard::Keyboard;
 use super::screen::Screen;
 use super::signals::Signals;
 use super::{Exit, RunArgs, keyboard, note, report, stdin};
-use crate::jobs::{
-    self, Command, DeliveredVia, Follow, Job, Jobs, Outcome, Output, Signal, SignalError, Terminal,
-};
-use crate::wire::{Code, Error, JobEntry};
+use crate::remote::{Api, Control, Running, Shown};
+use crate::wire::{Code, CommandRequest, DeliveredVia, Error, JobEntry, JobState};
 
-/// Time limit for a host to start the command: a login may ask a person.
-const START: Duration = Duration::from_secs(3600);
 /// Grace between TERM and KILL for what an interrupted command had left running.
 const LEFTOVERS_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs a command on a host and ends as it ended.
-pub async fn run(jobs: &Jobs, args: RunArgs) -> Exit {
+pub async fn run(api: &Api, args: RunArgs) -> Exit {
     let (json, host) = (args.json, args.host.clone());
     let mut started = None;
-    let ended = watched(jobs, args, &mut started).await;
+    let ended = watched(api, args, &mut started).await;
     let (exit, error) = match ended {
         Ok(Ended { exit, trouble }) => (exit, trouble),
         Err(error) => (Exit::of_error(&error), Some(error)),
@@ -44,9 +40,9 @@ struct Ended {
 }
 
 /// All about the run, on one line.
-fn summary(job: Option<&Job>, host: &str, error: Option<&Error>) -> String {
+fn summary(job: Option<&JobEntry>, host: &str, error: Option<&Error>) -> String {
     let mut summary = match job {
-        Some(job) => serde_json::to_value(JobEntry::of(job)).expect("a job's entry is plain data"),
+        Some(job) => serde_json::to_value(job).expect("a job's entry is plain data"),
         None => serde_json::json!({"host": host, "state": "refused"}),
     };
     if let Some(error) = error {
@@ -56,19 +52,19 @@ fn summary(job: Option<&Job>, host: &str, error: Option<&Error>) -> String {
 }
 
 /// Ends what still runs, unless another signal says that there is no time for it.
-async fn watched(jobs: &Jobs, args: RunArgs, started: &mut Option<Job>) -> Result<Ended, Error> {
+async fn watched(api: &Api, args: RunArgs, started: &mut Option<JobEntry>) -> Result<Ended, Error> {
     let mut signals = Signals::catch()?;
-    let exit = attempt(jobs, args, (&mut signals, started)).await;
+    let exit = attempt(api, args, (&mut signals, started)).await;
     tokio::select! {
-        () = jobs.shutdown() => exit,
+        () = api.shutdown() => exit,
         number = signals.next() => Ok(Exit::signaled(number).into()),
     }
 }
 
 async fn attempt(
-    jobs: &Jobs,
+    api: &Api,
     mut args: RunArgs,
-    (signals, started): (&mut Signals, &mut Option<Job>),
+    (signals, started): (&mut Signals, &mut Option<JobEntry>),
 ) -> Result<Ended, Error> {
     let no_stdin = args.no_stdin;
     check(&args)?;
@@ -77,25 +73,25 @@ async fn attempt(
         args.tty = false;
     }
     let (screen, tty, limit) = (Screen::new(&args), args.tty, args.timeout);
-    let command = command(jobs, args)?;
-    let follow = tokio::select! {
-        follow = command.follow() => follow?,
+    let request = request(args)?;
+    let running = tokio::select! {
+        running = api.run(request) => running?,
         number = signals.next() => return Ok(Exit::signaled(number).into()),
     };
-    let job = started.insert(follow.job().clone()).clone();
-    if job.is_durable() {
-        note(&format!(
-            "job {id} outlives this command: `sshjobs tail -f {id}` follows it from elsewhere",
-            id = job.id()
-        ));
+    let job = running.control();
+    let entry = started.insert(job.entry());
+    if entry.durable {
+        let id = &entry.job_id;
+        note(&format!("job {id} outlives this command: `sshjobs tail -f {id}` follows it from elsewhere"));
     }
-    let mut session = Session { follow, screen, dropped: 0, limit, trouble: None };
+    let mut session = Session { running, screen, dropped: 0, limit, ended: None, trouble: None };
     let exit = if tty {
         on_our_terminal(&job, &mut session, signals).await
     } else {
         on_pipes(&job, no_stdin, &mut session, signals).await
     };
     session.screen.restore().await;
+    *started = Some(session.ended.take().map_or_else(|| job.entry(), |entry| *entry));
     if signals.interrupted {
         end_leftovers(&job).await;
     }
@@ -123,8 +119,8 @@ fn check(args: &RunArgs) -> Result<(), Error> {
 }
 
 /// After Ctrl-C: a shell makes its background children ignore INT, so that they outlive the command. They are ended, too.
-async fn end_leftovers(job: &Job) {
-    if let Ok(report) = job.signal(Signal::TERM, Some(LEFTOVERS_GRACE)).await
+async fn end_leftovers(job: &Control) {
+    if let Ok(report) = job.signal("TERM", Some(LEFTOVERS_GRACE)).await
         && report.delivered_via == DeliveredVia::ProcessGroup
     {
         note("what the command had left running in the background was ended, too");
@@ -138,7 +134,7 @@ impl From<Exit> for Ended {
 }
 
 async fn on_pipes(
-    job: &Job,
+    job: &Control,
     no_stdin: bool,
     session: &mut Session,
     signals: &mut Signals,
@@ -159,7 +155,7 @@ async fn on_pipes(
 }
 
 /// The keys of our terminal belong to the job until it ends or they say that all is over.
-async fn on_our_terminal(job: &Job, session: &mut Session, signals: &mut Signals) -> Result<Exit, Error> {
+async fn on_our_terminal(job: &Control, session: &mut Session, signals: &mut Signals) -> Result<Exit, Error> {
     let _keyboard = Keyboard::take()?;
     tokio::select! {
         ended = session.attend() => ended,
@@ -169,54 +165,28 @@ async fn on_our_terminal(job: &Job, session: &mut Session, signals: &mut Signals
     }
 }
 
-fn command(jobs: &Jobs, args: RunArgs) -> Result<Command, Error> {
+fn request(args: RunArgs) -> Result<CommandRequest, Error> {
     // As with ssh: no command is a login shell. Every shell understands this.
-    let line = if args.command.is_empty() { "exec $SHELL -l".to_owned() } else { args.command.join(" ") };
-    let mut command = jobs.command(args.host, line).start_within(START);
-    for variable in args.env {
-        let (name, value) = name_and_value(variable)?;
-        command = command.env(name, value);
-    }
-    if let Some(directory) = args.cwd {
-        command = command.cwd(directory);
-    }
-    if let Some(limit) = args.timeout {
-        command = command.timeout(limit);
-    }
-    command = command.durable(args.durable);
-    if args.pty || args.tty {
-        command = command.terminal(remote_terminal()?);
-    }
-    Ok(command)
-}
-
-/// `NAME=VALUE`, or the name of a variable of our own.
-pub(super) fn name_and_value(variable: String) -> Result<(String, SecretString), Error> {
-    if let Some((name, value)) = variable.split_once('=') {
-        return Ok((name.to_owned(), value.into()));
-    }
-    let value = std::env::var(&variable).map_err(|error| {
-        let hint = "--env NAME passes a variable on that is set here, in UTF-8; --env NAME=VALUE sets one";
-        Error::new(Code::InvalidArgument, format!("--env {variable}: {error}"), hint)
-    })?;
-    Ok((variable, value.into()))
-}
-
-/// A terminal like ours; what we don't know is not said.
-pub(super) fn remote_terminal() -> Result<Terminal, Error> {
-    let term = std::env::var("TERM").ok().filter(|term| !term.is_empty());
-    let (cols, rows) = keyboard::size().unwrap_or((80, 24));
-    let terminal =
-        Terminal::new(term.unwrap_or_else(|| "xterm-256color".to_owned()), (cols.into(), rows.into()));
-    Ok(terminal.map_err(jobs::Error::from)?)
+    let command = if args.command.is_empty() { "exec $SHELL -l".to_owned() } else { args.command.join(" ") };
+    let words = Words {
+        host: args.host,
+        command,
+        cwd: args.cwd,
+        env: args.env,
+        timeout: args.timeout,
+        pty: args.pty || args.tty,
+        durable: args.durable,
+    };
+    words.into_request()
 }
 
 /// One command being watched.
 struct Session {
-    follow: Follow,
+    running: Running,
     screen: Screen,
     dropped: u64,
     limit: Option<Duration>,
+    ended: Option<Box<JobEntry>>,
     /// What is to be told once the terminal is ours again.
     trouble: Option<Error>,
 }
@@ -225,16 +195,16 @@ impl Session {
     /// Shows the output to its end.
     async fn attend(&mut self) -> Result<Exit, Error> {
         loop {
-            let output = self.follow.next().await;
-            if let Some(exit) = self.show(output).await? {
+            let shown = self.running.next().await?;
+            if let Some(exit) = self.show(shown).await? {
                 return Ok(exit);
             }
         }
     }
 
-    async fn show(&mut self, output: Output) -> Result<Option<Exit>, Error> {
-        self.dropped += output.dropped_bytes;
-        match self.screen.show(&output).await {
+    async fn show(&mut self, shown: Shown) -> Result<Option<Exit>, Error> {
+        self.dropped += shown.dropped_bytes;
+        match self.screen.show(&shown).await {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Some(Exit::BROKEN_PIPE)),
             Err(error) => {
@@ -242,44 +212,51 @@ impl Session {
                 return Ok(Some(Exit::OUTPUT));
             }
         }
-        Ok(output.outcome.map(|outcome| self.finish(&outcome)))
+        let exit = shown.ended.as_ref().map(|job| self.finish(job));
+        self.ended = shown.ended;
+        Ok(exit)
     }
 
-    fn finish(&mut self, outcome: &Outcome) -> Exit {
-        self.trouble = match outcome {
-            Outcome::Lost(..) => Some(Error::new(
+    fn finish(&mut self, job: &JobEntry) -> Exit {
+        let standing = &job.standing;
+        self.trouble = match standing.state {
+            JobState::Lost => Some(Error::new(
                 Code::ConnectionLost,
                 "the connection was lost; the command may still run there",
                 "look at the host before running it again",
             )),
-            Outcome::Closed => Some(Error::new(
+            JobState::Closed => Some(Error::new(
                 Code::ConnectionLost,
                 "the host closed the channel without saying how the command ended",
                 "look at the host before running it again",
             )),
-            Outcome::TimedOut(exit) => {
+            JobState::TimedOut => {
                 let limit = self.limit.unwrap_or_default();
-                let end =
-                    if exit.is_some() { "and was ended" } else { "; it is not known whether it has ended" };
+                let has_ended = standing.exit_status.is_some() || standing.exit_signal.is_some();
+                let end = if has_ended { "and was ended" } else { "; it is not known whether it has ended" };
                 let message = format!("the command ran into its time limit of {limit:?} {end}");
                 Some(Error::new(Code::Timeout, message, "give it more time with --timeout"))
             }
-            Outcome::Ended(_) | Outcome::Refused | Outcome::NotStarted(_) => None,
+            JobState::Exited
+            | JobState::Signaled
+            | JobState::Refused
+            | JobState::Starting
+            | JobState::Running => None,
         };
         if self.trouble.is_none() && self.dropped > 0 {
             let message = format!("{} bytes of output were lost when the command was ended", self.dropped);
             let hint = "stdout here was stuck, and no other connection could be made to end it over";
             self.trouble = Some(Error::new(Code::Io, message, hint));
         }
-        Exit::of(outcome)
+        exit_of(job)
     }
 }
 
 /// Passes the first Ctrl-C on as INT to the remote tree and answers the second with KILL; ends at the third, and at any
 /// other signal, with its number. It listens while the host takes its time.
-async fn pass_on(job: &Job, signals: &mut Signals) -> u8 {
+async fn pass_on(job: &Control, signals: &mut Signals) -> u8 {
     let mut number = signals.next().await;
-    for signal in [Signal::INT, Signal::KILL] {
+    for signal in ["INT", "KILL"] {
         if number != Signals::INTERRUPT {
             return number;
         }
@@ -289,9 +266,10 @@ async fn pass_on(job: &Job, signals: &mut Signals) -> u8 {
     number
 }
 
-async fn send(job: &Job, signal: Signal) {
+async fn send(job: &Control, signal: &str) {
     match job.signal(signal, None).await {
-        Ok(_) | Err(jobs::Error::Signal(SignalError::JobEnded)) => {}
-        Err(error) => report(&error.into()),
+        Ok(_) => {}
+        Err(error) if error.code == Code::JobEnded => {}
+        Err(error) => report(&error),
     }
 }

@@ -6,7 +6,8 @@ use tokio::io::{self, AsyncWrite, AsyncWriteExt, Stderr, Stdout};
 use tokio::time::timeout;
 
 use super::{RunArgs, StreamChoice};
-use crate::jobs::{Output, TerminalFilter};
+use crate::jobs::TerminalFilter;
+use crate::remote::Shown;
 
 /// Where a job's output goes: our stdout and stderr. Byte by byte into pipes and files, filtered onto a terminal.
 pub(super) struct Screen {
@@ -46,7 +47,7 @@ impl Screen {
         }
     }
 
-    pub(super) async fn show(&mut self, output: &Output) -> io::Result<()> {
+    pub(super) async fn show(&mut self, output: &Shown) -> io::Result<()> {
         if let Some(stdout) = &mut self.stdout {
             stdout.write(&output.stdout).await?;
         }

@@ -11,6 +11,17 @@ pub(super) struct Signals {
     pub(super) interrupted: bool,
 }
 
+/// Comes when a person or a supervisor ends the program.
+///
+/// # Errors
+/// [`Code::Io`] when the system refuses to tell.
+pub fn told_to_stop() -> Result<impl Future<Output = ()>, Error> {
+    let mut signals = Signals::catch()?;
+    Ok(async move {
+        signals.next().await;
+    })
+}
+
 impl Signals {
     /// SIGINT.
     pub(super) const INTERRUPT: u8 = 2;

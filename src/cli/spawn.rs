@@ -1,75 +1,68 @@
+use super::command::Words;
 use super::exit::print;
-use super::run::{name_and_value, remote_terminal};
 use super::signals::Signals;
 use super::{Exit, SpawnArgs, note, report};
-use crate::jobs::{Command, Job, Jobs, Stdin};
-use crate::wire::{Error, JobEntry};
+use crate::remote::Api;
+use crate::wire::{CommandRequest, Error, JobEntry, Service};
 
-/// Starts a job and prints its id. An attached one is stayed with to its end.
-pub async fn spawn(jobs: &Jobs, args: SpawnArgs) -> Exit {
+/// Starts a job and prints its id. An attached one of this process is stayed with to its end.
+pub async fn spawn(api: &Api, args: SpawnArgs) -> Exit {
     let (json, attached) = (args.json, args.attached);
-    let job = match start(jobs, args).await {
-        Ok(job) => job,
+    let entry = match start(api, args).await {
+        Ok(entry) => entry,
         Err(error) => {
             report(&error);
-            jobs.shutdown().await;
+            api.shutdown().await;
             return Exit::of_error(&error);
         }
     };
-    let entry = JobEntry::of(&job);
     if let Some(why) = &entry.standing.unstored {
         note(&format!("its output is not stored: {why}"));
     }
     let id = entry.job_id.clone();
     let printed =
         print(&if json { serde_json::to_string(&entry).expect("a job's entry is plain data") } else { id });
-    let exit = if attached { stay(&job).await } else { printed };
-    jobs.shutdown().await;
+    let exit = match api {
+        Api::Here(service) if attached => stay(service, &entry.job_id).await,
+        Api::Here(_) | Api::There(_) => printed,
+    };
+    api.shutdown().await;
     exit
 }
 
 /// Stays with an attached job to its end, or to ours: then it is ended.
-async fn stay(job: &Job) -> Exit {
-    let mut signals = match Signals::catch() {
-        Ok(signals) => signals,
-        Err(error) => {
-            report(&error);
-            return Exit::of_error(&error);
-        }
+async fn stay(service: &Service, id: &str) -> Exit {
+    let staying = async {
+        let mut signals = Signals::catch()?;
+        let job = service.library().job(id).await?;
+        Ok::<_, Error>(tokio::select! {
+            outcome = job.wait() => Exit::of(&outcome),
+            number = signals.next() => Exit::signaled(number),
+        })
     };
-    tokio::select! {
-        outcome = job.wait() => Exit::of(&outcome),
-        number = signals.next() => Exit::signaled(number),
-    }
+    staying.await.unwrap_or_else(|error| {
+        report(&error);
+        Exit::of_error(&error)
+    })
 }
 
-async fn start(jobs: &Jobs, args: SpawnArgs) -> Result<Job, Error> {
-    let command = command(jobs, args)?;
-    Ok(command.spawn().await?)
+async fn start(api: &Api, args: SpawnArgs) -> Result<JobEntry, Error> {
+    let reply = api.spawn(request(args)?).await?;
+    api.entry(&reply.job_id).await
 }
 
-fn command(jobs: &Jobs, args: SpawnArgs) -> Result<Command, Error> {
+fn request(args: SpawnArgs) -> Result<CommandRequest, Error> {
     let words = args.command.iter().skip_while(|word| *word == "--").cloned().collect::<Vec<_>>();
-    let mut command = jobs.command(args.host, words.join(" ")).durable(!args.attached);
-    command = command.stdin(if args.stdin { Stdin::Open } else { Stdin::Closed });
-    for variable in args.env {
-        let (name, value) = name_and_value(variable)?;
-        command = command.env(name, value);
-    }
-    if let Some(directory) = args.cwd {
-        command = command.cwd(directory);
-    }
-    if let Some(limit) = args.timeout {
-        command = command.timeout(limit);
-    }
-    if args.pty {
-        command = command.terminal(remote_terminal()?);
-    }
-    if let Some(label) = args.label {
-        command = command.label(label);
-    }
-    if let Some(key) = args.key {
-        command = command.idempotency_key(key);
-    }
-    Ok(command)
+    let stdin = (!args.stdin).then(|| String::new().into());
+    let words = Words {
+        host: args.host,
+        command: words.join(" "),
+        cwd: args.cwd,
+        env: args.env,
+        timeout: args.timeout,
+        pty: args.pty,
+        durable: !args.attached,
+    };
+    let request = words.into_request()?;
+    Ok(CommandRequest { stdin, label: args.label, idempotency_key: args.key, ..request })
 }

@@ -7,19 +7,17 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::mpsc;
 
-use crate::jobs::{self, Job, WriteError};
+use crate::remote::Control;
+use crate::wire::Code;
 
 /// Time limit for one write to a command that does not read; then another follows.
 const PATIENCE: Duration = Duration::from_secs(3600);
-
-/// Time limit for telling the end of stdin.
-const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Most reads of keys that wait for a command that does not take them.
 const KEYS_AHEAD: usize = 256;
 
 /// Passes our stdin on to a job until it ends or the job does.
-pub(super) async fn forward(job: &Job) {
+pub(super) async fn forward(job: &Control) {
     let input = Input::default();
     while let Some(data) = input.read().await {
         if let Err(error) = job.write(&data, PATIENCE).await {
@@ -33,7 +31,7 @@ pub(super) async fn forward(job: &Job) {
 
 /// Passes the keys of our terminal on to a job; returns when those were pressed that end everything. These are seen also
 /// while the command, or the host, takes no others.
-pub(super) async fn forward_keys(job: &Job) {
+pub(super) async fn forward_keys(job: &Control) {
     let (sender, mut keys) = mpsc::channel::<Vec<u8>>(KEYS_AHEAD);
     let passing = async {
         while let Some(keys) = keys.recv().await {
@@ -71,9 +69,9 @@ async fn read_keys(sender: mpsc::Sender<Vec<u8>>) {
 }
 
 /// Ends the job's stdin. It is no mistake when the job is over.
-pub(super) async fn end(job: &Job) {
-    if let Err(error) = job.close_stdin(END_TIMEOUT).await
-        && !matches!(error, jobs::Error::Write(WriteError::JobEnded))
+pub(super) async fn end(job: &Control) {
+    if let Err(error) = job.close_stdin().await
+        && error.code != Code::JobEnded
     {
         tracing::debug!(%error, "stdin could not be ended");
     }

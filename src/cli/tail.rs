@@ -5,7 +5,8 @@ use super::exit::{colours, print};
 use super::job_verbs::is_out_of_reach;
 use super::{Exit, TailArgs, note, report};
 use crate::jobs::printable;
-use crate::wire::{Because, Error, Format, KeepArg, Record, Service, StreamName, TailReply, TailRequest};
+use crate::remote::Api;
+use crate::wire::{Because, Error, Format, KeepArg, Record, StreamName, TailReply, TailRequest};
 
 /// Length of one wait; another follows.
 const WAIT_MS: i64 = 50_000;
@@ -13,16 +14,16 @@ const MOST_LINES: i64 = 10_000;
 const MOST_BYTES: i64 = 262_144;
 
 /// Shows a job's lines, and follows them if that is wanted.
-pub async fn tail(service: &Service, args: TailArgs) -> Exit {
-    let exit = show(service, &args).await.unwrap_or_else(|error| {
+pub async fn tail(api: &Api, args: TailArgs) -> Exit {
+    let exit = show(api, &args).await.unwrap_or_else(|error| {
         report(&error);
         Exit::of_error(&error)
     });
-    service.shutdown().await;
+    api.shutdown().await;
     exit
 }
 
-async fn show(service: &Service, args: &TailArgs) -> Result<Exit, Error> {
+async fn show(api: &Api, args: &TailArgs) -> Result<Exit, Error> {
     let mut request = TailRequest {
         max_lines: Some(MOST_LINES),
         max_bytes: Some(MOST_BYTES),
@@ -36,7 +37,7 @@ async fn show(service: &Service, args: &TailArgs) -> Result<Exit, Error> {
     }
     let mut is_first = true;
     loop {
-        let reply = service.tail(request.clone()).await?;
+        let reply = api.tail(request.clone()).await?;
         if !(is_first && args.lines == 0 && args.since.is_none()) {
             match show_page(&reply, args) {
                 Exit::SUCCESS => {}
@@ -46,11 +47,11 @@ async fn show(service: &Service, args: &TailArgs) -> Result<Exit, Error> {
         let is_over = !reply.still_running || reply.returned_because == Because::Matched;
         if is_over || (!args.follow && !reply.has_more) {
             say_end(&reply, args);
-            is_out_of_reach(service, &args.job).await;
+            is_out_of_reach(api, &args.job).await;
             return Ok(Exit::SUCCESS);
         }
         if is_first && reply.standing.disconnected_ms.is_some() {
-            is_out_of_reach(service, &args.job).await;
+            is_out_of_reach(api, &args.job).await;
         }
         is_first = false;
         request.since_line_no = Some(i64::try_from(reply.last_line_no).unwrap_or(i64::MAX));

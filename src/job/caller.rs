@@ -10,6 +10,25 @@ use serde::{Deserialize, Serialize};
 #[serde(from = "String", into = "String")]
 pub struct Caller(Arc<str>);
 
+/// Whose jobs a call is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Those of one caller.
+    Of(Caller),
+    /// Those of all.
+    All,
+}
+
+impl Scope {
+    /// Whether a caller's jobs are among them.
+    pub fn has(&self, caller: &Caller) -> bool {
+        match self {
+            Self::Of(own) => own == caller,
+            Self::All => true,
+        }
+    }
+}
+
 impl Caller {
     /// The caller with this name.
     pub fn new(name: &str) -> Self {

@@ -74,6 +74,19 @@ pub struct Chunk {
     pub at_end: bool,
 }
 
+/// The next raw bytes of one stream of a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Piece {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// The position behind them.
+    pub end: u64,
+    /// Bytes that were gone before this reader came for them.
+    pub dropped_bytes: u64,
+    /// Whether the job is over and this reaches the end of the stream.
+    pub at_end: bool,
+}
+
 /// Most bytes that the far end may be ahead of a follower that it waits for.
 const AHEAD: u64 = 1 << 20;
 
@@ -160,6 +173,19 @@ impl Job {
                 && log.ring().total_bytes(Stream::Stderr) == positions.stderr
         });
         chunk
+    }
+
+    /// Waits for bytes of one stream behind `position`, or the end of the job, and returns what is there: exact, unfinished lines
+    /// included. No far end waits for whoever reads so. Cancel safe.
+    pub async fn stream_piece(&self, stream: Stream, position: u64) -> Piece {
+        let mut log = self.log.subscribe();
+        let has_news = |log: &Log| log.outcome().is_some() || log.ring().total_bytes(stream) > position;
+        drop(log.wait_for(has_news).await.expect("a job owns its log"));
+        let mut piece = Piece { end: position, ..Piece::default() };
+        piece.bytes = self.bytes_at(stream, &mut piece.end, &mut piece.dropped_bytes).await;
+        piece.at_end =
+            self.read_log(|log| log.outcome().is_some() && log.ring().total_bytes(stream) <= piece.end);
+        piece
     }
 
     /// Waits until the follower of a job [`Pace::OfFollower`] is so far behind that no more output should be taken. Cancel safe.

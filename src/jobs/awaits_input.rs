@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::door::Verb;
+use super::door::Look;
 use super::{Job, Selection};
 use crate::job::AwaitsStdin;
 use crate::output::looks_like_prompt;
@@ -18,7 +18,7 @@ impl Job {
         if self.is_stdin_closed().unwrap_or(true) {
             return false;
         }
-        match self.enter(Verb::Read).runner.awaits_stdin(&self.job).await {
+        match self.look(Look::Read).runner.awaits_stdin(&self.job).await {
             Some(AwaitsStdin::Yes) => true,
             Some(AwaitsStdin::No) => false,
             Some(AwaitsStdin::Perhaps) | None => looks_like_prompt(&text),

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use secrecy::SecretString;
 
-use super::door::{Door, Verb};
+use super::door::{Act, Door};
 use super::{Error, Follow, Job, Pace, Stdin, Terminal};
 use crate::job::{Draft, check_word};
 use crate::runner::Order;
@@ -92,7 +92,7 @@ impl Command {
         check_word("idempotency_key", key.as_deref())?;
         let host = draft.host.clone();
         let spec = draft.try_into()?;
-        let (inside, host) = door.enter_for_host(Verb::Spawn, &host).await?;
+        let (inside, host) = door.act_on_host(Act::Spawn, &host).await?;
         let spawned = inside.runner.spawn(Order::new(door.caller(), spec, key), patience).await;
         let spawned = match spawned {
             Ok(job) => Ok(job),

@@ -2,16 +2,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::last_errors::LastErrors;
-use super::{Config, Error};
+use super::{Config, Error, Rights, Role};
 use crate::hosts::{HostRef, Hosts};
-use crate::job::{self, Caller, JobId};
+use crate::job::{self, Caller, JobId, Scope};
 use crate::runner::{Lookup, Runner};
 
-/// The one way to the runner and the hosts. Every verb of every caller goes through it; jobs of other callers and hosts
-/// that may not be named are refused here.
+/// The one way to the runner and the hosts. Every verb of every caller goes through it: jobs of other callers, hosts that may not be
+/// named and what the caller's role does not allow are refused here.
 #[derive(Clone)]
 pub(super) struct Door {
     caller: Caller,
+    rights: Arc<Rights>,
     inside: Arc<Inside>,
 }
 
@@ -23,68 +24,109 @@ pub(super) struct Inside {
     pub(super) last_errors: LastErrors,
 }
 
-/// What a caller does.
+/// What changes nothing: every role may do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verb {
-    Spawn,
+pub(super) enum Look {
     Tail,
     Read,
     Search,
     Wait,
+    Jobs,
+    Hosts,
+}
+
+/// What changes something, here or on a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Spawn,
     Write,
     Signal,
     Forget,
-    Jobs,
-    Hosts,
+    Probe,
     Trust,
 }
 
+impl Act {
+    /// The least role that may do it.
+    fn needs(self) -> Role {
+        match self {
+            Self::Spawn | Self::Write | Self::Signal | Self::Forget | Self::Probe | Self::Trust => Role::Run,
+        }
+    }
+}
+
 impl Door {
-    pub(super) fn new(caller: Caller, inside: Inside) -> Self {
-        Self { caller, inside: Arc::new(inside) }
+    pub(super) fn new(caller: Caller, rights: Rights, inside: Inside) -> Self {
+        Self { caller, rights: Arc::new(rights), inside: Arc::new(inside) }
     }
 
     /// The same for another caller.
-    pub(super) fn of(&self, caller: Caller) -> Self {
-        Self { caller, inside: Arc::clone(&self.inside) }
+    pub(super) fn of(&self, caller: Caller, rights: Rights) -> Self {
+        Self { caller, rights: Arc::new(rights), inside: Arc::clone(&self.inside) }
     }
 
     pub(super) fn caller(&self) -> &Caller {
         &self.caller
     }
 
+    pub(super) fn rights(&self) -> &Rights {
+        &self.rights
+    }
+
+    /// Whose jobs the caller sees.
+    pub(super) fn scope(&self) -> Scope {
+        if self.rights.role == Role::Admin { Scope::All } else { Scope::Of(self.caller.clone()) }
+    }
+
     pub(super) fn config(&self) -> &Config {
         &self.inside.config
     }
 
-    /// For a verb about no job or host in particular.
-    pub(super) fn enter(&self, verb: Verb) -> &Inside {
-        self.pass(verb, &"everything")
+    /// For the end of the process, which is nobody's verb.
+    pub(super) fn runner(&self) -> &Runner {
+        &self.inside.runner
     }
 
-    /// For a verb about a host that the caller names.
-    pub(super) async fn enter_for_host(&self, verb: Verb, host: &str) -> Result<(&Inside, HostRef), Error> {
-        let inside = self.pass(verb, &host);
+    /// Whether the caller may do something on a host.
+    pub(super) fn has_host(&self, host: &str) -> bool {
+        self.rights.hosts.contain(host, self.inside.hosts.book().tags(host))
+    }
+
+    /// For looking at something.
+    pub(super) fn look(&self, verb: Look, subject: &dyn fmt::Display) -> &Inside {
+        tracing::trace!(caller = %self.caller, ?verb, %subject, "call");
+        &self.inside
+    }
+
+    /// For doing something on a host.
+    ///
+    /// # Errors
+    /// [`Error::Denied`].
+    pub(super) fn act(&self, verb: Act, host: &str) -> Result<&Inside, Error> {
+        let needed = verb.needs();
+        tracing::trace!(caller = %self.caller, ?verb, host, "call");
+        if self.rights.role < needed {
+            return Err(Error::Denied { caller: self.caller.clone(), role: self.rights.role, needed });
+        }
+        if !self.has_host(host) {
+            return Err(Error::DeniedHost { caller: self.caller.clone(), host: host.to_owned() });
+        }
+        Ok(&self.inside)
+    }
+
+    /// For doing something on a host that the caller names.
+    pub(super) async fn act_on_host(&self, verb: Act, host: &str) -> Result<(&Inside, HostRef), Error> {
+        let inside = self.act(verb, host)?;
         inside.hosts.book().check(host).await?;
         Ok((inside, HostRef { caller: self.caller.clone(), name: host.to_owned() }))
     }
 
-    /// For a verb about a job that the caller names.
-    pub(super) async fn enter_for_id(&self, verb: Verb, id: &JobId) -> Result<Arc<job::Job>, Error> {
-        match self.pass(verb, id).runner.lookup(&self.caller, id).await {
+    /// A job that the caller names.
+    pub(super) async fn find(&self, id: &JobId) -> Result<Arc<job::Job>, Error> {
+        match self.look(Look::Jobs, id).runner.lookup(&self.scope(), id).await {
             Lookup::Found(job) => Ok(job),
             Lookup::Expired(tombstone) => Err(Error::Expired(tombstone)),
             Lookup::Unknown => Err(Error::UnknownJob(id.as_str().chars().take(64).collect())),
         }
-    }
-
-    /// For a verb about a job that the caller holds.
-    pub(super) fn enter_for_job(&self, verb: Verb, job: &job::Job) -> &Inside {
-        self.pass(verb, &job.id)
-    }
-
-    fn pass(&self, verb: Verb, subject: &dyn fmt::Display) -> &Inside {
-        tracing::trace!(caller = %self.caller, ?verb, %subject, "call");
-        &self.inside
     }
 }

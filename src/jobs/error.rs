@@ -1,7 +1,8 @@
 use std::sync::Arc;
 
+use super::Role;
 use crate::hosts::HostError;
-use crate::job::{JobId, Phase, SpecError, TooManyCursors, TooSlow};
+use crate::job::{Caller, JobId, Phase, SpecError, TooManyCursors, TooSlow};
 use crate::runner::{SignalError, SpawnError, Tombstone, WriteError};
 use crate::ssh::{ConnectError, TrustError};
 use crate::store::StoreError;
@@ -16,6 +17,24 @@ pub enum Error {
     /// The job is over and no longer kept.
     #[error("job {} on {} {} after {} lines, and is no longer kept", .0.id, .0.host, ended(.0), .0.status.total_lines)]
     Expired(Box<Tombstone>),
+    /// The caller's role does not allow it.
+    #[error("{caller} may not do this: it has the role {role}, and this takes {needed}")]
+    Denied {
+        /// Who.
+        caller: Caller,
+        /// The caller's role.
+        role: Role,
+        /// The role that it takes.
+        needed: Role,
+    },
+    /// The caller may do nothing on this host.
+    #[error("{caller} may not use {host:?}")]
+    DeniedHost {
+        /// Who.
+        caller: Caller,
+        /// The host, as the caller named it.
+        host: String,
+    },
     /// The job must be over for this, but still runs.
     #[error("job {0} still runs")]
     StillRunning(JobId),

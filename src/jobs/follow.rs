@@ -1,5 +1,5 @@
-use super::door::Verb;
-use super::{Job, Outcome};
+use super::door::Look;
+use super::{Job, Outcome, Piece, Stream};
 use crate::job::{Chunk, Positions};
 
 /// Follows a job's output byte by byte, unfinished lines included; for terminals and pipes.
@@ -28,6 +28,14 @@ impl Job {
     }
 }
 
+impl Job {
+    /// Waits for bytes of one stream behind `position`, or the end of the job, and returns what is there. Cancel safe.
+    pub async fn stream_piece(&self, stream: Stream, position: u64) -> Piece {
+        self.look(Look::Tail);
+        self.job.stream_piece(stream, position).await
+    }
+}
+
 impl Follow {
     /// The job.
     pub fn job(&self) -> &Job {
@@ -36,7 +44,7 @@ impl Follow {
 
     /// Waits for the next bytes. Cancel safe: nothing is lost.
     pub async fn next(&mut self) -> Output {
-        self.job.enter(Verb::Tail);
+        self.job.look(Look::Tail);
         let mut positions = self.positions;
         let Chunk { stdout, stderr, dropped_bytes, at_end } = self.job.job.follow(&mut positions).await;
         self.positions = positions;

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 
-use super::door::{Inside, Verb};
+use super::door::{Act, Inside, Look};
 use super::{
     ConfigError, ConnectError, Error, HostError, Jobs, LoginShell, Negotiated, Setting, SpawnError, Usage,
 };
@@ -40,15 +40,16 @@ pub struct Host {
 const AT_A_TIME: usize = 16;
 
 impl Jobs {
-    /// The hosts that jobs can run on, or those with a tag, by name.
+    /// The hosts that the caller's jobs can run on, or those with a tag, by name.
     ///
     /// # Errors
     /// [`Error::Host`] when ssh_config can't be read, or no host has the tag; [`Error::Connect`] when a mistake in ssh_config
     /// keeps all of them from being resolved.
     pub async fn hosts(&self, tag: Option<&str>) -> Result<Vec<Host>, Error> {
-        let inside = self.door.enter(Verb::Hosts);
+        let inside = self.door.look(Look::Hosts, &"all");
         let book = inside.hosts.book();
-        let listed = book.listed().await?;
+        let mut listed = book.listed().await?;
+        listed.retain(|name, _| self.door.has_host(name));
         let total = listed.len();
         let has_tag = |name: &str| tag.is_none_or(|tag| book.tags(name).iter().any(|known| known == tag));
         let wanted: Vec<_> = listed.into_iter().filter(|(name, _)| has_tag(name)).collect();
@@ -73,7 +74,7 @@ impl Jobs {
     /// # Errors
     /// [`Error::Host`] when the host can't be named.
     pub async fn probe(&self, name: &str) -> Result<Host, Error> {
-        let (inside, host) = self.door.enter_for_host(Verb::Hosts, name).await?;
+        let (inside, host) = self.door.act_on_host(Act::Probe, name).await?;
         let failed = |error: PoolError<ConnectError>| {
             let source = SpawnError::from(error);
             Error::Spawn { host: name.to_owned(), nearest: None, source }

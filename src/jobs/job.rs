@@ -2,9 +2,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::door::{Door, Inside, Verb};
+use super::door::{Act, Door, Inside, Look};
 use super::{Error, Excerpt, Outcome, ReadQuery, Reading, Selection, Signal, Status, Summary};
-use crate::job;
+use crate::job::{self, Caller};
 use crate::runner::{SignalError, SignalReport};
 
 /// A job: one run of one command. A cheap handle; dropping it ends nothing.
@@ -21,6 +21,16 @@ impl Job {
     /// The job's id: short, begins with its host, cannot be guessed.
     pub fn id(&self) -> &str {
         self.job.id.as_str()
+    }
+
+    /// Whose it is.
+    pub fn caller(&self) -> &Caller {
+        &self.job.caller
+    }
+
+    /// The caller who holds this handle.
+    pub fn seen_by(&self) -> &Caller {
+        self.door.caller()
     }
 
     /// The host, as the caller called it.
@@ -55,7 +65,7 @@ impl Job {
 
     /// The job as a list shows it.
     pub fn summary(&self) -> Summary {
-        let owner = self.door.enter_for_job(Verb::Jobs, &self.job).runner.owner(&self.job);
+        let owner = self.look(Look::Jobs).runner.owner(&self.job);
         Summary { owner: owner.filter(|_| !self.is_over()), ..Summary::of(&self.job) }
     }
 
@@ -64,25 +74,29 @@ impl Job {
         self.job.is_over()
     }
 
-    pub(super) fn enter(&self, verb: Verb) -> &Inside {
-        self.door.enter_for_job(verb, &self.job)
+    pub(super) fn look(&self, verb: Look) -> &Inside {
+        self.door.look(verb, &self.job.id)
+    }
+
+    fn act(&self, verb: Act) -> Result<&Inside, Error> {
+        self.door.act(verb, &self.job.spec.host)
     }
 
     /// Waits for the end of the job and returns its outcome. Cancel safe: the job goes on.
     pub async fn wait(&self) -> Outcome {
-        self.enter(Verb::Wait);
+        self.look(Look::Wait);
         self.job.outcome().await
     }
 
     /// Waits for the end of the job, and returns whether it came within `patience`. Cancel safe: the job goes on.
     pub async fn wait_within(&self, patience: Duration) -> bool {
-        self.enter(Verb::Wait);
+        self.look(Look::Wait);
         self.job.over_within(patience).await
     }
 
     /// Reads a part of its output by its position, at once. Past the end there is nothing, and that is no error. Cancel safe.
     pub async fn read(&self, query: &ReadQuery) -> (Reading, Status) {
-        self.enter(Verb::Read);
+        self.look(Look::Read);
         self.job.read(query).await
     }
 
@@ -91,20 +105,20 @@ impl Job {
         if max_lines == 0 {
             return Vec::new();
         }
-        self.enter(Verb::Read);
+        self.look(Look::Read);
         let page = self.job.last_page(max_lines, max_bytes);
         page.lines.into_iter().map(|line| line.text).collect()
     }
 
     /// The beginning and the end of the output within `max_bytes`, and the status at that moment. Cancel safe.
     pub async fn excerpt(&self, max_bytes: usize) -> (Excerpt, Status) {
-        self.enter(Verb::Read);
+        self.look(Look::Read);
         self.job.excerpt(max_bytes).await
     }
 
     /// Waits until the host has started the command or failed to, for `patience` at most.
     pub async fn started_within(&self, patience: Duration) {
-        self.enter(Verb::Wait).runner.started(&self.job, patience).await;
+        self.look(Look::Wait).runner.started(&self.job, patience).await;
     }
 
     /// Writes to its stdin. Cancelling may leave a part written.
@@ -112,7 +126,7 @@ impl Job {
     /// # Errors
     /// [`Error::Write`]: a command that does not read for as long as `patience` gives `Backpressure` and how much went.
     pub async fn write(&self, data: &[u8], patience: Duration) -> Result<(), Error> {
-        Ok(self.enter(Verb::Write).runner.write(&self.job, data, patience).await?)
+        Ok(self.act(Act::Write)?.runner.write(&self.job, data, patience).await?)
     }
 
     /// Ends its stdin, behind what is still being written, within `patience`. On a terminal that is a key, and others can be
@@ -121,7 +135,7 @@ impl Job {
     /// # Errors
     /// [`Error::Write`]; it is no error when stdin has ended.
     pub async fn close_stdin(&self, patience: Duration) -> Result<(), Error> {
-        Ok(self.enter(Verb::Write).runner.close_stdin(&self.job, patience).await?)
+        Ok(self.act(Act::Write)?.runner.close_stdin(&self.job, patience).await?)
     }
 
     /// Whether the job's stdin has ended.
@@ -129,7 +143,7 @@ impl Job {
     /// # Errors
     /// [`Error::Write`] when it does not run.
     pub fn is_stdin_closed(&self) -> Result<bool, Error> {
-        Ok(self.enter(Verb::Write).runner.is_stdin_closed(&self.job)?)
+        Ok(self.look(Look::Jobs).runner.is_stdin_closed(&self.job)?)
     }
 
     /// Tells its terminal a new size in columns and rows.
@@ -137,7 +151,7 @@ impl Job {
     /// # Errors
     /// [`Error::Write`] when it has none, or does not run.
     pub async fn resize(&self, size: (u32, u32)) -> Result<(), Error> {
-        Ok(self.enter(Verb::Write).runner.resize(&self.job, size).await?)
+        Ok(self.act(Act::Write)?.runner.resize(&self.job, size).await?)
     }
 
     /// Sends `signal` to every process of the job; with `grace`, what still lives after it gets KILL. Cancelling may leave the
@@ -146,7 +160,7 @@ impl Job {
     /// # Errors
     /// [`Error::Signal`] when nothing is left to signal, or the host can't be reached for it.
     pub async fn signal(&self, signal: Signal, grace: Option<Duration>) -> Result<SignalReport, Error> {
-        Ok(self.enter(Verb::Signal).runner.signal(&self.job, signal, grace).await?)
+        Ok(self.act(Act::Signal)?.runner.signal(&self.job, signal, grace).await?)
     }
 
     /// Kills the job, if it still runs, and waits for its end, five seconds at most.
@@ -167,20 +181,24 @@ impl Job {
     /// Gives up a finished job and its output; returns how many lines and bytes went.
     ///
     /// # Errors
-    /// [`Error::StillRunning`].
+    /// [`Error::StillRunning`]; [`Error::Denied`].
     pub async fn forget(&self) -> Result<(u64, u64), Error> {
+        let inside = self.act(Act::Forget)?;
         if !self.is_over() {
             return Err(Error::StillRunning(self.job.id.clone()));
         }
-        let forgotten = self.forget_output(Selection::Both).await;
-        self.enter(Verb::Forget).runner.forget(&self.job).await;
+        let forgotten = self.forget_output(Selection::Both).await?;
+        inside.runner.forget(&self.job).await;
         Ok(forgotten)
     }
 
     /// Gives up the finished lines of the selected streams; returns how many lines and bytes went. Numbers never return.
-    pub async fn forget_output(&self, selection: Selection) -> (u64, u64) {
-        self.enter(Verb::Forget);
-        self.job.forget_output(selection).await
+    ///
+    /// # Errors
+    /// [`Error::Denied`].
+    pub async fn forget_output(&self, selection: Selection) -> Result<(u64, u64), Error> {
+        self.act(Act::Forget)?;
+        Ok(self.job.forget_output(selection).await)
     }
 }
 

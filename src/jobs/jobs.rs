@@ -1,11 +1,11 @@
 use std::sync::Arc;
 
-use super::door::{Door, Inside, Verb};
+use super::door::{Door, Inside, Look};
 use super::last_errors::LastErrors;
-use super::{Access, Command, Config, Error, Filter, Job, Summary};
+use super::{Access, Command, Config, Error, Filter, Job, Rights, Role, Summary};
 use crate::hosts::{HostBook, Hosts};
 use crate::job::{Caller, JobId};
-use crate::runner::Runner;
+use crate::runner::{Runner, Stats};
 use crate::ssh::{HostConfig, Prompter, Resolver};
 
 /// Jobs on remote hosts, as one caller sees them: start them, find them again, end them.
@@ -41,18 +41,24 @@ impl Jobs {
         let hosts = Arc::new(Hosts::new(book, config.limits.pool(), prompter));
         let runner = Runner::new(Arc::clone(&hosts), config.limits, config.open_store());
         let inside = Inside { runner, hosts, config, last_errors: LastErrors::default() };
-        Self { door: Door::new(Caller::local(), inside) }
+        Self { door: Door::new(Caller::local(), Rights::everywhere(Role::Run), inside) }
     }
 
-    /// The same hosts and bounds for another caller, who sees neither jobs nor keys, cursors or secrets of this one's.
+    /// The same hosts and bounds for another caller, who sees neither keys, cursors nor secrets of this one's, and its jobs only as
+    /// [`Role::Admin`].
     #[must_use]
-    pub fn of(&self, caller: Caller) -> Self {
-        Self { door: self.door.of(caller) }
+    pub fn of(&self, caller: Caller, rights: Rights) -> Self {
+        Self { door: self.door.of(caller, rights) }
     }
 
     /// The caller whose jobs these are.
     pub fn caller(&self) -> &Caller {
         self.door.caller()
+    }
+
+    /// What the caller may do.
+    pub fn rights(&self) -> &Rights {
+        self.door.rights()
     }
 
     /// A command to be run on `host` by its login shell, as `ssh HOST COMMAND` would; nothing is started yet.
@@ -63,20 +69,20 @@ impl Jobs {
     /// A job by its id.
     ///
     /// # Errors
-    /// [`Error::UnknownJob`] when there is none of the caller's, [`Error::Expired`] when it is over and no longer kept.
+    /// [`Error::UnknownJob`] when the caller sees none, [`Error::Expired`] when it is over and no longer kept.
     pub async fn job(&self, id: &str) -> Result<Job, Error> {
-        let job = self.door.enter_for_id(Verb::Jobs, &JobId::from(id)).await?;
+        let job = self.door.find(&JobId::from(id)).await?;
         Ok(Job { door: self.door.clone(), job })
     }
 
-    /// The caller's jobs that fit a filter, the newest first, and how many do: those of this process, and those that the state
+    /// The jobs that the caller sees and that fit a filter, the newest first, and how many do: those of this process, and those that the state
     /// directory knows of other processes.
     ///
     /// # Errors
     /// [`Error::Store`] when the state directory can't be read.
     pub async fn list(&self, filter: Filter) -> Result<(Vec<Summary>, usize), Error> {
-        let inside = self.door.enter(Verb::Jobs);
-        Ok(inside.runner.list(self.caller(), filter).await?)
+        let inside = self.door.look(Look::Jobs, &"all");
+        Ok(inside.runner.list(&self.door.scope(), filter).await?)
     }
 
     /// The configuration.
@@ -84,9 +90,14 @@ impl Jobs {
         self.door.config()
     }
 
+    /// What this process is doing, in numbers, for all callers.
+    pub fn stats(&self) -> Stats {
+        self.door.runner().stats()
+    }
+
     /// Ends every caller's jobs that still run (TERM, a grace, KILL) and closes all connections; takes seconds at most.
     pub async fn shutdown(&self) {
-        self.door.enter(Verb::Signal).runner.shutdown().await;
+        self.door.runner().shutdown().await;
     }
 }
 

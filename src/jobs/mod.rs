@@ -25,8 +25,8 @@
 //! pattern or silence; [`Job::read`] reads a range by position, and [`Job::search`] finds the lines that match a pattern. Dropping
 //! a future never stops a job that has started; [`Jobs::shutdown`] ends every caller's jobs and closes all connections.
 //!
-//! Every verb passes through one place (`door.rs`), which looks up only the [`Caller`]'s own jobs and rejects hosts that may not be
-//! named.
+//! Every verb passes through one place (`door.rs`), which looks up only jobs that the [`Caller`] may see, and rejects hosts that may
+//! not be named and what the caller's [`Rights`] do not allow.
 
 mod awaits_input;
 mod command;
@@ -40,6 +40,7 @@ mod job;
 mod jobs;
 mod last_errors;
 mod lines;
+mod rights;
 mod search;
 mod tail;
 mod trust;
@@ -53,11 +54,12 @@ pub use hosts::Host;
 pub use job::Job;
 pub use jobs::Jobs;
 pub use lines::{Lagged, Lines};
+pub use rights::{HostPatterns, Rights, Role};
 pub use trust::HostKey;
 
 pub use crate::hosts::{Access, HostError, Usage};
 pub use crate::job::{
-    Caller, Exit, FarEndError, Found, JobId, LoginShell, LostWhy, Outcome, Pace, Phase, PlanError,
+    Caller, Exit, FarEndError, Found, JobId, LoginShell, LostWhy, Outcome, Pace, Phase, Piece, PlanError,
     ReturnedBecause, Signal, SpecError, Status, StdinPlan as Stdin, Tail, Terminal, TooManyCursors, TooSlow,
     UnknownSignal, Wait, key_bytes, shown_end,
 };
@@ -67,8 +69,8 @@ pub use crate::output::{
     SearchQuery, Selection, Stream, TerminalFilter, Unit, clean, printable, render,
 };
 pub use crate::runner::{
-    DeliveredVia, Limits, SignalError, SignalReport, SpawnError, Summary, Tombstone, Unverified, WriteError,
-    chain,
+    DeliveredVia, Limits, SignalError, SignalReport, SpawnError, Stats, Summary, Tombstone, Unverified,
+    WriteError, chain,
 };
 pub use crate::store::{Filter, StoreError};
 

@@ -1,6 +1,6 @@
 use regex::Regex;
 
-use super::door::Verb;
+use super::door::Look;
 use super::{Error, Found, Job, SearchQuery};
 use crate::job::Matching;
 
@@ -11,7 +11,7 @@ impl Job {
     /// # Errors
     /// [`Error::TooSlow`] when nothing could be looked at.
     pub async fn search(&self, query: SearchQuery, pattern: Regex) -> Result<Found, Error> {
-        self.enter(Verb::Search);
+        self.look(Look::Search);
         Ok(self.job.search(query, Matching::new([Some(pattern)])).await?)
     }
 }

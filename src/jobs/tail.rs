@@ -1,6 +1,6 @@
 use tokio::time::Instant;
 
-use super::door::Verb;
+use super::door::Look;
 use super::{Error, Job, LineNo, PageQuery, Tail, Wait};
 
 impl Job {
@@ -11,7 +11,7 @@ impl Job {
     /// # Errors
     /// [`Error::TooSlow`] when a pattern takes too long to tell anything.
     pub async fn tail(&self, query: &PageQuery, wait: &Wait) -> Result<Tail, Error> {
-        self.enter(Verb::Tail);
+        self.look(Look::Tail);
         Ok(self.job.tail(query, wait).await?)
     }
 
@@ -28,7 +28,7 @@ impl Job {
         from: Option<LineNo>,
         (query, wait): (&PageQuery, &Wait),
     ) -> Result<(Tail, bool), Error> {
-        self.enter(Verb::Tail);
+        self.look(Look::Tail);
         let (name, cursors) = ((self.door.caller().clone(), reader.to_owned()), &self.job.cursors);
         if let Some(from) = from {
             cursors.put(&name, from)?;

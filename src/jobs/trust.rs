@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::door::Verb;
+use super::door::Act;
 use super::{Error, Jobs};
 use crate::ssh::{PresentedKey, Verdict};
 
@@ -25,7 +25,7 @@ impl Jobs {
     /// [`Error::Connect`]: also for a key that known_hosts speaks against, because it lists another one or marks this one as
     /// revoked.
     pub async fn host_key(&self, host: &str) -> Result<HostKey, Error> {
-        let (inside, reference) = self.door.enter_for_host(Verb::Trust, host).await?;
+        let (inside, reference) = self.door.act_on_host(Act::Trust, host).await?;
         let presented = inside.hosts.look_at_key(&reference).await;
         let presented =
             presented.map_err(|error| Error::Connect { host: host.to_owned(), source: Arc::new(error) })?;
@@ -44,7 +44,7 @@ impl Jobs {
     /// # Errors
     /// [`Error::Trust`] when known_hosts speaks against the key by now, or can't be written.
     pub async fn trust(&self, key: &HostKey) -> Result<PathBuf, Error> {
-        self.door.enter(Verb::Trust);
+        self.door.act(Act::Trust, &key.presented.host.name)?;
         Arc::clone(&key.presented).trust().await.map_err(|error| Error::Trust(Arc::new(error)))
     }
 }

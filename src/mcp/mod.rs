@@ -5,6 +5,7 @@
 
 mod answer_form;
 mod elicitor;
+mod over_http;
 mod progress;
 mod serve;
 mod server;
@@ -13,4 +14,5 @@ mod text;
 mod tool_call;
 
 pub use elicitor::Elicitor;
+pub use over_http::OverHttp;
 pub use serve::{ServeError, serve_stdio};

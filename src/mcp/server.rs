@@ -5,24 +5,27 @@ use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::tool::ToolCallContext;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation, JsonObject,
-    ProtocolVersion, ServerCapabilities, ServerConfig,
+    ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler, tool, tool_handler, tool_router};
 
 use super::tool_call::{answer, input, output};
-use crate::jobs::nearest;
+use crate::jobs::{Role, nearest};
 use crate::wire::{
     ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobsReply, JobsRequest, ReadReply, ReadRequest,
     RunReply, RunRequest, SearchReply, SearchRequest, Service, SignalReply, SignalRequest, SpawnReply,
     SpawnRequest, TailReply, TailRequest, WaitReply, WaitRequest, WriteReply, WriteRequest,
 };
 
-/// What a model is told before its first call.
-const INSTRUCTIONS: &str = r#"Runs commands on remote hosts over SSH as jobs, and follows their output by cursor.
+const HEAD: &str = "Runs commands on remote hosts over SSH as jobs, and follows their output by cursor.";
 
-ssh_hosts lists the hosts. For a quick command use ssh_run. For anything longer start a job with ssh_spawn and follow it:
+const START: &str = "ssh_hosts lists the hosts. For a quick command use ssh_run. For anything longer start a job with ssh_spawn and \
+                     follow it:";
 
+const START_NOT: &str = "You may look and not act: ssh_jobs lists the jobs, and a job is followed so:";
+
+const FOLLOW: &str = r#"
     cursor = 0
     while True:
         r = ssh_tail(job_id, since_line_no=cursor, wait_ms=5000, max_lines=500, stream="both")
@@ -32,11 +35,16 @@ ssh_hosts lists the hosts. For a quick command use ssh_run. For anything longer 
 
 No line is lost or repeated: line numbers never change, and dropped_lines counts exactly what was evicted before you read
 it. still_running is false only when the job has ended and you have read everything. Reading changes nothing, so a call
-can be repeated (but with reader="name", whose cursor the server keeps). `until` waits for a pattern, e.g. "Listening on"; quiet_ms for silence. ssh_read looks back by position,
-ssh_search by pattern, ssh_wait waits for many jobs. For programs that ask questions use pty=true: awaiting_input and partial
-show the prompt, ssh_write answers it, keys=["ctrl+c"] interrupts. A job goes on when a call times out or is
-cancelled; ssh_signal ends its whole process tree. state tells exited, signaled, lost (connection gone), closed, refused and
-timed_out apart; a command that fails is not an error. Errors read `code: message (hint)`; do what the hint says."#;
+can be repeated (but with reader="name", whose cursor the server keeps). `until` waits for a pattern, e.g. "Listening on";
+quiet_ms for silence. ssh_read looks back by position, ssh_search by pattern, ssh_wait waits for many jobs."#;
+
+const ACT: &str = r#" For programs that
+ask questions use pty=true: awaiting_input and partial show the prompt, ssh_write answers it, keys=["ctrl+c"] interrupts. A job
+goes on when a call times out or is cancelled; ssh_signal ends its whole process tree."#;
+
+const LAST: &str = " state tells exited, signaled, lost \
+    (connection gone), closed, refused and timed_out apart; a command that fails is not an error. Errors read \
+    `code: message (hint)`; do what the hint says.";
 
 /// The MCP server: a thin face over the service.
 #[derive(Clone)]
@@ -48,7 +56,23 @@ pub(super) struct Server {
 #[tool_router]
 impl Server {
     pub(super) fn new(service: Arc<Service>) -> Self {
-        Self { service, tool_router: Self::tool_router() }
+        let mut tool_router = Self::tool_router();
+        if service.library().rights().role < Role::Run {
+            let tools = tool_router.list_all();
+            let is_acting = |tool: &&Tool| {
+                tool.annotations.as_ref().is_none_or(|hints| hints.read_only_hint != Some(true))
+            };
+            tools.iter().filter(is_acting).for_each(|tool| tool_router.remove_route(&tool.name));
+        }
+        Self { service, tool_router }
+    }
+
+    /// What a model is told before its first call, as far as it may act.
+    fn instructions(&self) -> String {
+        let acts = self.tool_router.has_route("ssh_spawn");
+        let start = if acts { START } else { START_NOT };
+        let act = if acts { ACT } else { "" };
+        format!("{HEAD}\n\n{start}\n{FOLLOW}{act}{LAST}")
     }
 
     /// Start a command on a remote host as a job and return its job_id at once; follow it with ssh_tail. Use it for anything
@@ -166,10 +190,7 @@ impl Server {
         annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
     )]
     async fn ssh_jobs(&self, arguments: JsonObject, context: RequestContext<RoleServer>) -> CallToolResult {
-        answer(&self.service, arguments, context, async |request: JobsRequest| {
-            self.service.jobs(&request).await
-        })
-        .await
+        answer(&self.service, arguments, context, async |request| self.service.jobs(request).await).await
     }
 
     /// List the hosts that jobs can run on; call it first when you don't know a name. With host, connect to it and report.
@@ -204,7 +225,7 @@ impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
             .with_server_info(Implementation::new("sshjobs", env!("CARGO_PKG_VERSION")).with_title("sshjobs"))
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(self.instructions())
     }
 
     async fn call_tool(
@@ -230,9 +251,30 @@ impl ServerHandler for Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::jobs::{Access, Caller, Config, Rights};
 
-    #[test]
-    fn every_tool_keeps_to_the_form_that_all_clients_take() {
+    fn server(role: Role) -> Server {
+        let config = Config { store: false, ..Config::default() };
+        let service = Service::new(config, Access::Listed).of(Caller::local(), Rights::everywhere(role));
+        Server::new(Arc::new(service))
+    }
+
+    #[tokio::test]
+    async fn who_may_only_look_is_shown_no_tool_that_acts() {
+        let names = |role| {
+            let tools = server(role).tool_router.list_all();
+            tools.into_iter().map(|tool| tool.name.into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names(Role::Read),
+            ["ssh_hosts", "ssh_jobs", "ssh_read", "ssh_search", "ssh_tail", "ssh_wait"]
+        );
+        assert_eq!(names(Role::Run).len(), 11);
+        assert_eq!(names(Role::Admin), names(Role::Run));
+    }
+
+    #[tokio::test]
+    async fn every_tool_keeps_to_the_form_that_all_clients_take() {
         let tools = Server::tool_router().list_all();
         assert_eq!(tools.len(), 11);
         for tool in tools {
@@ -256,7 +298,11 @@ mod tests {
             let output = serde_json::to_string(tool.output_schema.as_ref().expect("output schema")).unwrap();
             assert!(!output.contains("$ref") && output.contains("\"type\":\"object\""), "{name}: {output}");
         }
-        assert!(INSTRUCTIONS.len() < 2048);
+        for role in [Role::Read, Role::Run] {
+            let instructions = server(role).instructions();
+            assert!(instructions.len() < 2048, "{}", instructions.len());
+            assert_eq!(instructions.contains("ssh_spawn"), role == Role::Run);
+        }
     }
 
     #[test]

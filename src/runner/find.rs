@@ -7,15 +7,15 @@ use super::adopt::adopt_if_orphan;
 use super::mirror::{look_at_record, mirror};
 use super::open_stored::{Opened, open};
 use super::{Lookup, Runner};
-use crate::job::{Caller, Job, JobId, Pace};
+use crate::job::{Job, JobId, Pace, Scope};
 
 /// Time for which a durable job that has just been taken over is waited for: its host has more to tell than the store.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
 impl Runner {
-    /// What a caller knows under a job's name: a job of this process, of another, or of an earlier one.
-    pub async fn lookup(&self, caller: &Caller, id: &JobId) -> Lookup {
-        let here = self.shared.registry().lookup(caller, id);
+    /// What is known under a job's name: a job of this process, of another, or of an earlier one. A job out of scope is unknown.
+    pub async fn lookup(&self, scope: &Scope, id: &JobId) -> Lookup {
+        let here = self.shared.registry().lookup(scope, id);
         if let Lookup::Found(job) = &here {
             job.caught_up(CATCH_UP).await;
         }
@@ -24,7 +24,7 @@ impl Runner {
         }
         let Some(storing) = &self.shared.storing else { return Lookup::Unknown };
         adopt_if_orphan(&self.shared, id).await;
-        let here = self.shared.registry().lookup(caller, id);
+        let here = self.shared.registry().lookup(scope, id);
         if let Lookup::Found(job) = &here {
             job.caught_up(CATCH_UP).await;
         }
@@ -32,13 +32,13 @@ impl Runner {
             return here;
         }
         if let Some(job) = self.shared.elsewhere.get(id) {
-            return if job.caller == *caller { Lookup::Found(job) } else { Lookup::Unknown };
+            return if scope.has(&job.caller) { Lookup::Found(job) } else { Lookup::Unknown };
         }
         let (store, limits, id) = (Arc::clone(&storing.store), self.shared.limits, id.clone());
         let (ring, log) = (limits.ring(Pace::Free), limits.log());
         let opened = spawn_blocking(move || open(&*store, &id, (ring, log))).await;
         match opened.unwrap_or(Ok(None)) {
-            Ok(Some(opened)) if opened.record.caller == *caller => {
+            Ok(Some(opened)) if scope.has(&opened.record.caller) => {
                 let Opened { job, record, log, end } = opened;
                 let (job, is_new) = self.shared.elsewhere.take_in(job, record);
                 if is_new && !job.is_over() {

@@ -1,5 +1,5 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 use tokio::sync::{mpsc, watch};
 
@@ -20,6 +20,8 @@ pub(super) struct Meter {
 #[derive(Debug, Default)]
 pub(super) struct Growth {
     bytes: AtomicUsize,
+    /// Bytes since this process began.
+    total: AtomicU64,
     /// Told when it is more than may pass unseen.
     much: watch::Sender<()>,
 }
@@ -36,10 +38,16 @@ impl Meter {
 
 impl Growth {
     fn note(&self, bytes: usize, unseen: usize) {
+        self.total.fetch_add(bytes as u64, Relaxed);
         if self.bytes.fetch_add(bytes, Relaxed) + bytes >= unseen {
             self.bytes.store(0, Relaxed);
             self.much.send_replace(());
         }
+    }
+
+    /// Bytes of output since this process began.
+    pub(super) fn total(&self) -> u64 {
+        self.total.load(Relaxed)
     }
 
     pub(super) fn watch(&self) -> watch::Receiver<()> {

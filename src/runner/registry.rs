@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::stdin::Stdin;
 use super::{Key, Limits, Lookup, SpawnError, Tombstone};
 use crate::hosts::Link;
-use crate::job::{Caller, Job, JobId, MachineId};
+use crate::job::{Job, JobId, MachineId, Scope};
 
 /// Every job the runner knows: running, finished and kept, or finished and gone.
 #[derive(Default)]
@@ -21,6 +21,8 @@ pub(super) struct Registry {
     grave_order: VecDeque<JobId>,
     /// What fingerprints of specs are keyed with.
     pub(super) secret: [u8; 32],
+    /// Jobs that were taken in to be started.
+    taken_in: u64,
 }
 
 pub(super) struct Entry {
@@ -66,11 +68,11 @@ impl Registry {
         Self { secret, ..Self::default() }
     }
 
-    /// What a caller knows under a job's name. What is another's is unknown.
-    pub(super) fn lookup(&self, caller: &Caller, id: &JobId) -> Lookup {
+    /// What is known under a job's name. A job out of scope is unknown.
+    pub(super) fn lookup(&self, scope: &Scope, id: &JobId) -> Lookup {
         match (self.jobs.get(id), self.graves.get(id)) {
-            (Some(entry), _) if entry.job.caller == *caller => Lookup::Found(Arc::clone(&entry.job)),
-            (None, Some(grave)) if grave.tombstone.caller == *caller => {
+            (Some(entry), _) if scope.has(&entry.job.caller) => Lookup::Found(Arc::clone(&entry.job)),
+            (None, Some(grave)) if scope.has(&grave.tombstone.caller) => {
                 Lookup::Expired(Box::new(grave.tombstone.clone()))
             }
             _ => Lookup::Unknown,
@@ -107,6 +109,7 @@ impl Registry {
             stored: false,
         };
         self.jobs.insert(id, entry);
+        self.taken_in += 1;
         token
     }
 
@@ -260,6 +263,11 @@ impl Registry {
     /// The jobs that the store does not have.
     pub(super) fn unstored(&self) -> impl Iterator<Item = &Arc<Job>> {
         self.jobs.values().filter(|entry| !entry.stored).map(|entry| &entry.job)
+    }
+
+    /// Jobs that run, those that are finished and kept, and all that were taken in.
+    pub(super) fn counts(&self) -> (usize, usize, u64) {
+        (self.jobs.len() - self.finished.len(), self.finished.len(), self.taken_in)
     }
 
     pub(super) fn running(&self) -> impl Iterator<Item = &Arc<Job>> {

@@ -18,7 +18,7 @@ use super::storing::{Admission, Storing};
 use super::{Lookup, Order, Runner, SpawnError, chain};
 use crate::hosts::{HostRef, Lease, Link};
 use crate::job::{
-    Announcements, ExecPlan, Identity, Job, JobSpec, Log, LoginShell, Outcome, Pace, Phase, Recorder,
+    Announcements, ExecPlan, Identity, Job, JobSpec, Log, LoginShell, Outcome, Pace, Phase, Recorder, Scope,
 };
 use crate::ssh::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
 use crate::store::Record;
@@ -73,7 +73,7 @@ impl Runner {
             return Err(SpawnError::KeyReused);
         }
         self.finish_start(spec, &known).await?;
-        match self.lookup(&known.caller, &known.id).await {
+        match self.lookup(&Scope::Of(known.caller.clone()), &known.id).await {
             Lookup::Found(job) => Ok(job),
             Lookup::Expired(tombstone) => Err(SpawnError::Expired(tombstone)),
             Lookup::Unknown => Err(SpawnError::KeyReused),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 
 use super::Runner;
-use crate::job::{Caller, Job, JobId, Status, wall_now};
+use crate::job::{Caller, Job, JobId, Scope, Status, wall_now};
 use crate::output::LineNo;
 use crate::store::{Filter, Record, StoreError};
 
@@ -14,12 +14,16 @@ use crate::store::{Filter, Record, StoreError};
 pub struct Summary {
     /// Its name.
     pub id: JobId,
+    /// Whose it is.
+    pub caller: Caller,
     /// The host it runs on.
     pub host: String,
     /// The command line.
     pub command: String,
     /// The caller's word for it.
     pub label: Option<String>,
+    /// Whether it outlives its process and the connection.
+    pub durable: bool,
     /// State, times and counts.
     pub status: Status,
     /// The process that records it, when that is another one.
@@ -33,9 +37,11 @@ impl Summary {
     pub fn of(job: &Job) -> Self {
         Self {
             id: job.id.clone(),
+            caller: job.caller.clone(),
             host: job.spec.host.clone(),
             command: job.spec.command.clone(),
             label: job.spec.label.clone(),
+            durable: job.spec.durable,
             status: job.status(),
             owner: None,
             has_leftovers: false,
@@ -60,9 +66,11 @@ impl Summary {
         };
         Self {
             id: record.id,
+            caller: record.caller,
             host: record.host,
             command: record.command,
             label: record.label,
+            durable: record.durable,
             status,
             owner,
             has_leftovers: record.has_leftovers,
@@ -77,14 +85,18 @@ impl Summary {
 }
 
 impl Runner {
-    /// The caller's jobs that fit a filter, of this process and of all others, the newest first; and how many do.
-    pub async fn list(&self, caller: &Caller, filter: Filter) -> Result<(Vec<Summary>, usize), StoreError> {
-        let filter = Filter { caller: Some(caller.clone()), ..filter };
+    /// The jobs in scope that fit a filter, of this process and of all others, the newest first; and how many do.
+    pub async fn list(&self, scope: &Scope, filter: Filter) -> Result<(Vec<Summary>, usize), StoreError> {
+        let caller = match scope {
+            Scope::Of(caller) => Some(caller.clone()),
+            Scope::All => None,
+        };
+        let filter = Filter { caller, ..filter };
         let (mut found, mut total) = self.list_stored(filter.clone()).await?;
         let listed: HashSet<JobId> = found.iter().map(|summary| summary.id.clone()).collect();
         let ours: Vec<Arc<Job>> = {
             let registry = self.shared.registry();
-            registry.unstored().filter(|job| job.caller == *caller).cloned().collect()
+            registry.unstored().filter(|job| scope.has(&job.caller)).cloned().collect()
         };
         let ours = ours.iter().filter(|job| !listed.contains(&job.id)).map(|job| Summary::of(job));
         let ours: Vec<Summary> = ours.collect();

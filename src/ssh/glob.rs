@@ -6,7 +6,7 @@ pub(super) fn matches_list(patterns: &[String], name: &str) -> bool {
 
 /// Whether `name` matches `pattern`, in which `*` stands for any text and `?` for any character. Linear in practice:
 /// only the last `*` is ever gone back to.
-fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
     let (mut p, mut n) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

@@ -27,6 +27,7 @@ pub use config::{
 pub use connection::{Channel, ChannelEvent, ChannelReader, ChannelWriter, Connection, connect, look_at_key};
 pub use error::{ChannelError, ConnectError};
 pub use files::off_runtime;
+pub use glob::matches;
 pub use loopback::LoopbackServer;
 pub use trust::{
     CertificateFault, CertificateRules, HostKeyError, HostName, KnownHosts, KnownHostsError, Negotiated,

@@ -1,12 +1,12 @@
 use std::ops::RangeInclusive;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Error;
 
 /// A value that was out of its range, and what was used instead.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Clamped {
     /// The argument's name.

@@ -1,8 +1,8 @@
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What went wrong, by a name that does not change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum Code {
@@ -58,6 +58,12 @@ pub enum Code {
     Unsupported,
     /// The rules forbid it.
     PolicyDenied,
+    /// The caller has not shown a token that is valid.
+    Unauthenticated,
+    /// The caller asks too much at a time.
+    RateLimited,
+    /// There is nothing at this address.
+    NotFound,
     /// The program is shutting down.
     ShuttingDown,
     /// It took too long.
@@ -96,6 +102,9 @@ impl Code {
             Self::JobEnded => "job_ended",
             Self::Unsupported => "unsupported",
             Self::PolicyDenied => "policy_denied",
+            Self::Unauthenticated => "unauthenticated",
+            Self::RateLimited => "rate_limited",
+            Self::NotFound => "not_found",
             Self::ShuttingDown => "shutting_down",
             Self::Timeout => "timeout",
             Self::Io => "io",
@@ -109,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Code; 29] = [
+    const ALL: [Code; 32] = [
         Code::UnknownJob,
         Code::ExpiredJob,
         Code::InvalidArgument,
@@ -136,6 +145,9 @@ mod tests {
         Code::JobEnded,
         Code::Unsupported,
         Code::PolicyDenied,
+        Code::Unauthenticated,
+        Code::RateLimited,
+        Code::NotFound,
         Code::ShuttingDown,
         Code::Timeout,
         Code::Io,

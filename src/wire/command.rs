@@ -3,13 +3,14 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use secrecy::SecretString;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Error;
+use super::secret::{reveal, reveal_values};
 use crate::jobs::{Command, Jobs, SpecError, Stdin, Terminal};
 
 /// What a command is to be: the arguments that ssh_spawn and ssh_run share.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommandRequest {
     /// Host name from ssh_hosts.
@@ -21,11 +22,11 @@ pub struct CommandRequest {
     #[schemars(with = "String")]
     pub cwd: Option<String>,
     /// Variables to set; kept out of the process list.
-    #[serde(default)]
+    #[serde(default, serialize_with = "reveal_values")]
     #[schemars(with = "BTreeMap<String, String>")]
     pub env: BTreeMap<String, SecretString>,
     /// Text for stdin, then its end. Without it ssh_spawn leaves stdin open, and ssh_run has it empty.
-    #[serde(default)]
+    #[serde(default, serialize_with = "reveal")]
     #[schemars(with = "String")]
     pub stdin: Option<SecretString>,
     /// Run on a terminal, for programs that prompt. All output is then stdout.

@@ -1,12 +1,12 @@
 use std::fmt;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Code, Hint};
 
 /// Why a call failed, and what to do next. A command that fails is not an error.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Error {
     /// What went wrong, by a name that does not change.
@@ -19,7 +19,7 @@ pub struct Error {
     /// Whether the same call may succeed later.
     pub retryable: bool,
     /// Of a write that was given up: how many bytes had gone.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub bytes_written: Option<usize>,
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use super::{Error, Service, StreamArg};
 
 /// Give up a job's output, or the job itself.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ForgetRequest {
     /// Job from ssh_spawn.
@@ -28,7 +28,7 @@ impl ForgetRequest {
 }
 
 /// What to give up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum ForgetWhat {
@@ -40,7 +40,7 @@ pub enum ForgetWhat {
 }
 
 /// What is gone.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ForgetReply {
     /// Lines that were kept until now.
     pub forgotten_lines: u64,
@@ -57,7 +57,7 @@ impl Service {
             return Err(Error::invalid("a job can't be forgotten by stream", hint));
         }
         if request.what == ForgetWhat::Output {
-            let (forgotten_lines, forgotten_bytes) = job.forget_output(request.stream.into()).await;
+            let (forgotten_lines, forgotten_bytes) = job.forget_output(request.stream.into()).await?;
             return Ok(ForgetReply { forgotten_lines, forgotten_bytes });
         }
         if request.force {

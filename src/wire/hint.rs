@@ -1,10 +1,11 @@
 use std::fmt;
 use std::ops::Deref;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// What to do next, in the words of an agent's tools; and, where a person at the command line has other words, in those.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
 pub struct Hint {
     agent: String,
     person: Option<String>,

@@ -5,7 +5,7 @@ use super::{Error, Service};
 use crate::jobs::{Host, Negotiated, Setting, Source};
 
 /// List the hosts there are, or try one.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostsRequest {
     /// Connect to this one and report.
@@ -19,78 +19,78 @@ pub struct HostsRequest {
 }
 
 /// The hosts.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HostsReply {
     /// The hosts, by name.
     pub hosts: Vec<HostEntry>,
 }
 
 /// One host at this moment.
-#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct HostEntry {
     /// What to call it.
     pub name: String,
     /// Words of its configuration to find it by.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
     /// Where it is listed: lines of ssh_config, or a table of the configuration.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listed_in: Vec<String>,
     /// Of the host asked about: what is set for it, and where.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub settings: Vec<SettingEntry>,
     /// Address and port that name stands for; known once it was looked up.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub address: Option<String>,
     /// The hosts it is reached through, the nearest to it first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub via: Vec<String>,
     /// The account.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub user: Option<String>,
     /// Whether there is a live connection.
     pub connected: bool,
     /// Live connections to this host.
-    #[serde(skip_serializing_if = "is_none_of_it")]
+    #[serde(default, skip_serializing_if = "is_none_of_it")]
     pub connections: usize,
     /// Channels in use on live connections.
-    #[serde(skip_serializing_if = "is_none_of_it")]
+    #[serde(default, skip_serializing_if = "is_none_of_it")]
     pub channels_in_use: usize,
     /// How the server names itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub server: Option<String>,
     /// Whether the key exchange is strict: nobody could have dropped messages of it.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
     pub strict_kex: Option<bool>,
     /// The key exchange method in use.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub kex: Option<String>,
     /// The cipher in use.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub cipher: Option<String>,
     /// Type and SHA-256 fingerprint of the host key.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub host_key: Option<String>,
     /// What runs commands there: posix, foreign (another shell) or bare (commands only: no cwd, env or tree signals).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub login_shell: Option<String>,
     /// Why it could not be reached last time.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub last_error: Option<String>,
 }
 
 /// One thing that is set for a host.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct SettingEntry {
     /// The option, as ssh_config calls it.

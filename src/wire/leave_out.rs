@@ -10,6 +10,11 @@ pub(super) fn is_one(number: &u64) -> bool {
     *number == 1
 }
 
+/// What a number that is left out for being one was.
+pub(super) fn one() -> u64 {
+    1
+}
+
 pub(super) fn is_false(truth: &bool) -> bool {
     !*truth
 }

@@ -10,7 +10,7 @@ use super::{Clamped, Error, RenderArg, Service, Standing, StreamArg};
 use crate::jobs::{Content, Line, ReadQuery, Render, Stream, Unit, render};
 
 /// Read a part of a job's output by its position.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadRequest {
     /// Job from ssh_spawn.
@@ -66,7 +66,7 @@ pub enum UnitArg {
 }
 
 /// How bytes are written in a reply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum Encoding {
@@ -78,15 +78,15 @@ pub enum Encoding {
 }
 
 /// A part of the output. Positions count the unit, within the streams asked for, since the job began.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct ReadReply {
     /// The lines (unit lines).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<String>")]
     pub lines: Option<Vec<String>>,
     /// The text (unit chars), or the bytes in the encoding asked for.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub content: Option<String>,
     /// What positions count here.
@@ -98,23 +98,23 @@ pub struct ReadReply {
     /// How much there is in all, so far. A running job's unfinished line counts only in bytes of one stream.
     pub total: u64,
     /// How much comes behind this part.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub remaining: u64,
     /// Whether there is more behind this part already.
     pub has_more: bool,
     /// Where the part that is still kept begins.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub available_from: u64,
     /// Number of the first line here, as ssh_tail counts; absent when there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub first_line_no: Option<u64>,
     /// Number of the last line here.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub last_line_no: Option<u64>,
     /// Numbers of the lines here that are stderr; absent when none is.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stderr_lines: Vec<u64>,
     /// Whether the job still runs.
     pub still_running: bool,
@@ -122,10 +122,10 @@ pub struct ReadReply {
     #[serde(flatten)]
     pub standing: Standing,
     /// Whether the job seems to wait for input.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub awaiting_input: bool,
     /// Arguments that were out of range, and what was used.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clamped: Vec<Clamped>,
 }
 

@@ -11,14 +11,16 @@ use super::request::parse;
 use super::schema::{merged, schema_of};
 use super::tail::{MOST_BYTES, MOST_LINES};
 use super::{Clamped, CommandRequest, Error, Request, Service, Standing};
-use crate::jobs::{Job, Stdin};
+use crate::jobs::{Follow, Job, Stdin};
 
 /// Run a command and wait for its end.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct RunRequest {
     /// What to run.
+    #[serde(flatten)]
     pub start: CommandRequest,
     /// How to wait for it.
+    #[serde(flatten)]
     pub options: RunOptions,
 }
 
@@ -31,7 +33,7 @@ fn with_own_names(mut error: Error) -> Error {
 }
 
 /// How to wait for a command that is run.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunOptions {
     /// How long to wait for the end; the job then goes on. Default 30000.
@@ -63,7 +65,7 @@ impl Request for RunRequest {
 }
 
 /// The outcome, or the job that still runs.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunReply {
     /// The job; follow it with ssh_tail when it still runs.
     pub job_id: String,
@@ -77,34 +79,36 @@ pub struct RunReply {
     /// The first lines of the output; all of them when nothing is left out, none when the first ones are no longer kept.
     pub head: Vec<String>,
     /// How many lines between head and tail are left out.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_lines: u64,
     /// The last lines of the output, when some are left out before them.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tail: Vec<String>,
     /// Numbers of the lines here that are stderr; head begins with line 1, and tail ends with line total_lines.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stderr_lines: Vec<u64>,
     /// How many of the lines left out are no longer kept.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped_lines: u64,
     /// Lines printed, which is the number of the newest.
     pub total_lines: u64,
     /// The call that reads the lines left out, as far as they are kept.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub read_omitted: Option<String>,
     /// The call that follows the job, when it goes on.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub next: Option<String>,
     /// Arguments that were out of range, and what was used.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clamped: Vec<Clamped>,
 }
 
 /// Least time for a start, however short the wait is.
 const START: Duration = Duration::from_secs(3);
+/// Time limit for a host to start a command that is followed: a login may ask a person.
+const FOLLOW_START: Duration = Duration::from_secs(3600);
 
 impl Service {
     /// Starts a job with empty stdin and waits for its end. When the wait is over first, the job goes on.
@@ -120,8 +124,18 @@ impl Service {
         let deadline = Instant::now() + wait;
         let command = start.into_command(&self.jobs, Stdin::Closed)?;
         let job = command.start_within(wait.max(START)).spawn().await?;
-        job.wait_within(deadline.saturating_duration_since(Instant::now())).await;
+        self.unless_closed(job.wait_within(deadline.saturating_duration_since(Instant::now()))).await;
         Ok(RunReply::of(&job, bytes, clamps.0).await)
+    }
+}
+
+impl Service {
+    /// Starts a job whose output goes to one reader, byte by byte, on a connection that it has alone: while the reader is behind, the
+    /// host waits. Its stdin is open.
+    ///
+    /// Cancelling starts nothing, or leaves a job that [`jobs`](Self::jobs) lists.
+    pub async fn follow(&self, request: CommandRequest) -> Result<Follow, Error> {
+        Ok(request.into_command(&self.jobs, Stdin::Open)?.start_within(FOLLOW_START).follow().await?)
     }
 }
 

@@ -21,6 +21,12 @@ pub(super) fn merged(mut one: Map<String, Value>, other: Map<String, Value>) -> 
     one
 }
 
+/// The whole schema of a reply, with what its fields mean; for people.
+pub fn document_schema<Reply: JsonSchema>() -> Map<String, Value> {
+    let settings = SchemaSettings::draft2020_12().for_serialize();
+    plain(settings.into_generator().into_root_schema_for::<Reply>(), &[])
+}
+
 /// The schema of a tool's structured content: names and types. What they mean the names say, and every word here is one that
 /// each model has to read.
 pub fn reply_schema<Reply: JsonSchema>() -> Map<String, Value> {

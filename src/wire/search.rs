@@ -8,7 +8,7 @@ use super::{Clamped, Error, Service, StreamArg, StreamName};
 use crate::jobs::{Found, LineNo, Match, SearchQuery};
 
 /// Look for a pattern in a job's output.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchRequest {
     /// Job from ssh_spawn.
@@ -36,7 +36,7 @@ pub struct SearchRequest {
 }
 
 /// The lines that match.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SearchReply {
     /// The matches, oldest first.
     pub matches: Vec<MatchEntry>,
@@ -45,19 +45,19 @@ pub struct SearchReply {
     /// Whether the job's output goes on behind last_line_no.
     pub has_more: bool,
     /// How many lines behind since_line_no were evicted before they could be looked at.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped_lines: u64,
     /// What that means, in words.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub note: Option<String>,
     /// Arguments that were out of range, and what was used.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clamped: Vec<Clamped>,
 }
 
 /// A line that matches.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct MatchEntry {
     /// Its number.
@@ -67,10 +67,10 @@ pub struct MatchEntry {
     /// Its text.
     pub text: String,
     /// The lines before it, oldest first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub before: Vec<String>,
     /// The lines after it.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<String>,
 }
 

@@ -1,7 +1,9 @@
 use std::sync::Arc;
 
+use tokio_util::sync::CancellationToken;
+
 use super::Error;
-use crate::jobs::{Access, Config, Defaults, Job, Jobs, Limits, Prompter};
+use crate::jobs::{Access, Caller, Config, Defaults, Job, Jobs, Limits, Prompter, Rights};
 
 /// The contract over [`Jobs`]: one method a verb, with its request, its reply and one [`Error`] type.
 ///
@@ -9,6 +11,7 @@ use crate::jobs::{Access, Config, Defaults, Job, Jobs, Limits, Prompter};
 #[derive(Clone)]
 pub struct Service {
     pub(super) jobs: Jobs,
+    closing: CancellationToken,
 }
 
 impl Service {
@@ -24,7 +27,28 @@ impl Service {
 
     /// A service over jobs that there are.
     pub fn over(jobs: Jobs) -> Self {
-        Self { jobs }
+        Self { jobs, closing: CancellationToken::new() }
+    }
+
+    /// The same for another caller.
+    #[must_use]
+    pub fn of(&self, caller: Caller, rights: Rights) -> Self {
+        Self { jobs: self.jobs.of(caller, rights), closing: self.closing.clone() }
+    }
+
+    /// From here on no call waits any longer, of whichever caller: it answers with what there is. For a server that is about to end.
+    pub fn close(&self) {
+        self.closing.cancel();
+    }
+
+    /// Comes when the service is closed.
+    pub async fn closed(&self) {
+        self.closing.cancelled().await;
+    }
+
+    /// What comes of a wait; none when the service is closed meanwhile.
+    pub(super) async fn unless_closed<T>(&self, waiting: impl Future<Output = T>) -> Option<T> {
+        self.closing.run_until_cancelled(waiting).await
     }
 
     /// The jobs that it is over.

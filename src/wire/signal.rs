@@ -8,7 +8,7 @@ use super::{Clamped, Error, Service, Standing};
 use crate::jobs::{self, Signal, UnknownSignal, Unverified};
 
 /// Send a signal to a job's whole process tree.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignalRequest {
     /// Job from ssh_spawn.
@@ -31,26 +31,26 @@ impl SignalRequest {
 }
 
 /// What came of a signal.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SignalReply {
     /// The way it took.
     pub delivered_via: DeliveredVia,
     /// Whether it was verified on the host that no process of the job's group, and none that carries its mark, is left.
     pub confirmed_dead: bool,
     /// What could not be verified, and why.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub unverified: Option<String>,
     /// State, exit_status and exit_signal.
     #[serde(flatten)]
     pub standing: Standing,
     /// Arguments that were out of range, and what was used.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clamped: Vec<Clamped>,
 }
 
 /// The way a signal took.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum DeliveredVia {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::leave_out::is_false;
 use super::{CommandRequest, Error, JobState, Service};
@@ -11,7 +11,7 @@ use crate::jobs::Stdin;
 pub type SpawnRequest = CommandRequest;
 
 /// A job that was started.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct SpawnReply {
     /// The handle for ssh_tail and the other tools.
     pub job_id: String,
@@ -22,10 +22,10 @@ pub struct SpawnReply {
     /// When it was started, in milliseconds since the Unix epoch.
     pub started_at: u64,
     /// Whether it outlives this server and the connection.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub durable: bool,
     /// Why the output is not stored; absent when it is.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub unstored: Option<String>,
 }

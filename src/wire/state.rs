@@ -61,30 +61,30 @@ impl JobState {
 }
 
 /// A job's state and how its command ended; part of most replies.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Standing {
     /// How far the job has come, or what became of it.
     pub state: JobState,
     /// The command's exit status, once it has exited.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32")]
     pub exit_status: Option<u32>,
     /// The signal that ended the command, without SIG.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub exit_signal: Option<String>,
     /// Why the command was not started, or what the job was lost with: connection, server_restarted, host_rebooted,
     /// supervisor_died or spool_gone.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub reason: Option<String>,
     /// For how many milliseconds the host of a durable job has been out of reach; the job goes on there.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub disconnected_ms: Option<u64>,
     /// Why the output is not stored; absent when it is. Lines that the memory has lost are then gone.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub unstored: Option<String>,
 }

@@ -2,14 +2,14 @@ use std::time::Duration;
 
 use regex::{Regex, RegexBuilder};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::clamp::Clamps;
 use super::{Error, Format, KeepArg, RenderArg, Service, StreamArg, TailReply};
 use crate::jobs::{LineNo, PageQuery, Wait};
 
 /// Read a job's output behind a cursor, waiting for news if there is none.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TailRequest {
     /// Job from ssh_spawn.
@@ -111,9 +111,22 @@ impl Service {
             Some(reader) => {
                 check_name(reader)?;
                 let from = request.since_line_no.map(|_| query.cursor);
-                job.tail_as(reader, from, (&query, &wait)).await?
+                match self.unless_closed(job.tail_as(reader, from, (&query, &wait))).await {
+                    Some(tail) => tail?,
+                    // The cursor has not moved.
+                    None => {
+                        let wait = Wait { patience: Duration::ZERO, ..wait };
+                        job.tail_as(reader, from, (&query, &wait)).await?
+                    }
+                }
             }
-            None => (job.tail(&query, &wait).await?, job.awaits_input(query.selection).await),
+            None => {
+                let tail = match self.unless_closed(job.tail(&query, &wait)).await {
+                    Some(tail) => tail?,
+                    None => job.tail(&query, &Wait { patience: Duration::ZERO, ..wait }).await?,
+                };
+                (tail, job.awaits_input(query.selection).await)
+            }
         };
         Ok(TailReply::new(tail, request.format, awaiting_input, clamps.0))
     }

@@ -1,33 +1,33 @@
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::leave_out::{is_false, is_one, is_zero};
+use super::leave_out::{is_false, is_one, is_zero, one};
 use super::{Clamped, Format, Standing};
 use crate::jobs::{Line, LineNo, ReturnedBecause, Stream, Tail, shown_end};
 
 /// The lines behind the cursor, and how the job stands.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct TailReply {
     /// The lines, oldest first (format lean).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<String>")]
     pub lines: Option<Vec<String>>,
     /// The lines as records, oldest first (format records).
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<Record>")]
     pub records: Option<Vec<Record>>,
     /// Number of the first line here; absent when there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub first_line_no: Option<u64>,
     /// The cursor for the next call: the last line here, or the last that is gone.
     pub last_line_no: u64,
     /// Numbers of the lines here that are stderr; absent when none is.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stderr_lines: Vec<u64>,
     /// Numbers of the lines here that continue a line too long to keep in one piece; absent when none does.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub continuation_lines: Vec<u64>,
     /// False only when the job has ended and this reply reaches the end of its output.
     pub still_running: bool,
@@ -37,43 +37,43 @@ pub struct TailReply {
     /// Whether lines between the cursor and last_line_no are gone.
     pub buffer_truncated: bool,
     /// Lines that are gone between the cursor and last_line_no. Of one stream it may count lines of the other that went with them.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub dropped_lines: u64,
     /// Lines between the cursor and last_line_no that keep or filter left out.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub skipped_lines: u64,
     /// The oldest line still kept, or the next to come; absent when it is the first.
-    #[serde(skip_serializing_if = "is_one")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub first_available_line_no: u64,
     /// How many lines the job has printed, which is the number of the newest.
     pub total_lines: u64,
     /// Whether more lines are there already: read on without waiting.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub has_more: bool,
     /// Unfinished last lines, such as prompts: shown, not consumed. Of a long one the last 2048 bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Partial")]
     pub partial: Option<Partial>,
     /// Whether the job seems to wait for input: its line is unfinished, it is silent, and a process of it reads its stdin (or
     /// may, and the line has the shape of a prompt).
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub awaiting_input: bool,
     /// Milliseconds since the job last printed anything.
-    #[serde(skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub silent_ms: u64,
     /// What ended the wait.
     pub returned_because: Because,
     /// The line that matched `until`; absent when the unfinished line did.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub matched_line_no: Option<u64>,
     /// Arguments that were out of range, and what was used.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clamped: Vec<Clamped>,
 }
 
 /// One line.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Record {
     /// Its number.
@@ -85,12 +85,12 @@ pub struct Record {
     /// Its text.
     pub text: String,
     /// Whether it continues the line before it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub continuation: bool,
 }
 
 /// The name of an output stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum StreamName {
@@ -101,21 +101,21 @@ pub enum StreamName {
 }
 
 /// Unfinished last lines.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Partial {
     /// Of standard output.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub stdout: Option<String>,
     /// Of standard error.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub stderr: Option<String>,
 }
 
 /// What ended a wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum Because {

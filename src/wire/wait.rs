@@ -14,7 +14,7 @@ use super::{Clamped, Error, JobEntry, Service, Standing};
 use crate::jobs::Job;
 
 /// Wait for the end of jobs.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WaitRequest {
     /// Jobs from ssh_spawn.
@@ -35,7 +35,7 @@ pub struct WaitRequest {
 }
 
 /// Whose last lines to return.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum LastLinesOf {
@@ -47,7 +47,7 @@ pub enum LastLinesOf {
 }
 
 /// What to wait for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum WaitMode {
@@ -59,17 +59,17 @@ pub enum WaitMode {
 }
 
 /// How the jobs stand.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WaitReply {
     /// One summary per job, in the order asked for.
     pub jobs: Vec<JobEntry>,
     /// How many of them have ended.
     pub ended: usize,
     /// Whether the wait was over before what was waited for.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub timed_out: bool,
     /// Arguments that were out of range, and what was used.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clamped: Vec<Clamped>,
 }
 
@@ -96,10 +96,14 @@ impl Service {
         let mut clamps = Clamps::default();
         let wait = clamps.wait_ms("wait_ms", request.wait_ms.unwrap_or(WAIT_MS), self.limits().max_wait_ms);
         let deadline = Instant::now() + Duration::from_millis(wait);
-        match request.mode {
-            WaitMode::All => all_ended(&jobs, deadline).await,
-            WaitMode::Any => any_ended(&jobs, deadline).await,
-        }
+        let waiting = async {
+            match request.mode {
+                WaitMode::All => all_ended(&jobs, deadline).await,
+                WaitMode::Any => any_ended(&jobs, deadline).await,
+            }
+        };
+        // However the wait ends, the logs hold the answer.
+        self.unless_closed(waiting).await;
         let last_lines = clamps.size("last_lines", request.last_lines, 0..=MOST_LAST_LINES)?;
         let entry = |job: &Job| {
             let entry = JobEntry::of(job);

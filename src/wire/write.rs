@@ -8,21 +8,22 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
 use super::leave_out::is_false;
+use super::secret::reveal;
 use super::{Error, KeepArg, Service, TailReply, TailRequest};
 use crate::jobs::{Terminal, key_bytes};
 
 /// Write to a job's stdin, or end it.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WriteRequest {
     /// Job from ssh_spawn.
     pub job_id: String,
     /// Text to write, up to 1 MiB. Never logged.
-    #[serde(default)]
+    #[serde(default, serialize_with = "reveal")]
     #[schemars(with = "String")]
     pub data: Option<SecretString>,
     /// Bytes to write after data.
-    #[serde(default)]
+    #[serde(default, serialize_with = "reveal")]
     #[schemars(with = "String")]
     pub data_base64: Option<SecretString>,
     /// Keys to press then, with pty: ctrl+a to ctrl+z, esc, tab, enter, backspace, delete, arrows, home, end, pageup, pagedown,
@@ -70,15 +71,15 @@ impl WriteRequest {
 }
 
 /// What was written.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WriteReply {
     /// How many bytes the command's side has taken.
     pub bytes_written: usize,
     /// Whether stdin has ended.
-    #[serde(skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "is_false")]
     pub stdin_closed: bool,
     /// What the job printed since, when wait_ms was given.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TailReply")]
     pub tail: Option<Box<TailReply>>,
 }

@@ -12,6 +12,10 @@ fn spec(command: &str) -> JobSpec {
     Draft::new("web1", command).try_into().unwrap()
 }
 
+fn of(caller: &str) -> Scope {
+    Scope::Of(Caller::new(caller))
+}
+
 fn order(caller: &str, command: &str, key: &str) -> Order {
     Order::new(&Caller::new(caller), spec(command), Some(key.to_owned()))
 }
@@ -42,26 +46,26 @@ async fn a_key_stands_for_one_job_of_one_caller() {
 async fn a_job_is_unknown_to_other_callers_even_when_it_is_gone() {
     let mut registry = Registry::default();
     let job = insert(&mut registry, order("me", "make", "k"));
-    let (me, you) = (Caller::new("me"), Caller::new("you"));
-    assert!(matches!(registry.lookup(&me, &job.id), Lookup::Found(_)));
-    assert!(matches!(registry.lookup(&you, &job.id), Lookup::Unknown));
+    assert!(matches!(registry.lookup(&of("me"), &job.id), Lookup::Found(_)));
+    assert!(matches!(registry.lookup(&of("you"), &job.id), Lookup::Unknown));
     end(&mut registry, &job);
     registry.bury(&job.id);
-    assert!(matches!(registry.lookup(&me, &job.id), Lookup::Expired(_)));
-    assert!(matches!(registry.lookup(&you, &job.id), Lookup::Unknown));
+    assert!(matches!(registry.lookup(&of("me"), &job.id), Lookup::Expired(_)));
+    assert!(matches!(registry.lookup(&of("you"), &job.id), Lookup::Unknown));
 }
 
 #[tokio::test]
 async fn a_start_that_fails_leaves_nothing_but_what_somebody_was_told() {
     let mut registry = Registry::default();
-    let me = Caller::new("me");
     let untold = insert(&mut registry, order("me", "make", "k"));
     registry.fail(&untold.id);
-    assert!(matches!(registry.lookup(&me, &untold.id), Lookup::Unknown) && !registry.is_known(&untold.id));
+    assert!(
+        matches!(registry.lookup(&of("me"), &untold.id), Lookup::Unknown) && !registry.is_known(&untold.id)
+    );
     let told = insert(&mut registry, order("me", "make", "k"));
     assert!(registry.tell(&told.id));
     registry.fail(&told.id);
-    assert!(matches!(registry.lookup(&me, &told.id), Lookup::Found(_)));
+    assert!(matches!(registry.lookup(&of("me"), &told.id), Lookup::Found(_)));
     assert!(registry.by_key(&order("me", "make", "k")).unwrap().is_none(), "the key is free again");
 }
 
@@ -76,7 +80,7 @@ async fn a_forgotten_job_keeps_its_key_for_a_day() {
     advance(GRAVE_KEPT).await;
     registry.clear_graves();
     assert!(registry.by_key(&order("me", "make clean", "k")).unwrap().is_none());
-    assert!(matches!(registry.lookup(&Caller::new("me"), &job.id), Lookup::Unknown));
+    assert!(matches!(registry.lookup(&of("me"), &job.id), Lookup::Unknown));
 }
 
 #[tokio::test]
@@ -140,5 +144,5 @@ async fn a_shutdown_leaves_jobs_alone_that_outlive_us_or_were_detached() {
     let to_end: Vec<JobId> = registry.to_end().iter().map(|job| job.id.clone()).collect();
     assert_eq!(to_end, std::slice::from_ref(&attached.id));
     assert!(registry.place(&detached.id).is_none() && registry.stdin(&durable.id).is_some());
-    assert!(matches!(registry.lookup(&Caller::new("me"), &detached.id), Lookup::Found(_)));
+    assert!(matches!(registry.lookup(&of("me"), &detached.id), Lookup::Found(_)));
 }

@@ -20,6 +20,16 @@ impl From<jobs::Error> for Error {
             jobs::Error::Write(error) => calls::write(error),
             jobs::Error::TooSlow(error) => calls::too_slow(error),
             jobs::Error::Trust(error) => trust(&error),
+            jobs::Error::Denied { .. } => Self::new(
+                Code::PolicyDenied,
+                error.to_string(),
+                "ask the operator for a token with that role",
+            ),
+            jobs::Error::DeniedHost { .. } => {
+                let hint = Hint::from("ssh_hosts lists the hosts that it may use");
+                let hint = hint.or_for_a_person("`sshjobs hosts` lists the hosts that it may use");
+                Self::new(Code::PolicyDenied, error.to_string(), hint)
+            }
             jobs::Error::UnknownJob(_) => {
                 let hint = Hint::from("ssh_jobs lists the jobs there are");
                 let hint = hint.or_for_a_person("`sshjobs jobs` lists the jobs there are");

@@ -1,0 +1,128 @@
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::extract::{Path, Query};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{Stream, unfold};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::status::Failure;
+use crate::wire::{Error, Format, RenderArg, Service, StreamArg, TailReply, TailRequest};
+
+/// What a stream of events shows.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Shown {
+    since: Option<i64>,
+    stream: StreamArg,
+    render: RenderArg,
+}
+
+/// Length of one wait; another follows.
+const WAIT_MS: u64 = 30_000;
+/// Interval of comments that keep proxies from closing the connection.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Pause of a client before it connects again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// `GET /jobs/ID/stream`: a job's lines as server-sent events, to the end of the job.
+///
+/// The id of an event is the number of its line, so that a client that was cut off goes on behind the last one it has seen
+/// (Last-Event-ID). One that has seen the end is told not to come again.
+pub(super) async fn stream(
+    Extension(service): Extension<Service>,
+    Path(id): Path<String>,
+    shown: Result<Query<Shown>, axum::extract::rejection::QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let Query(shown) = shown.map_err(|error| bad_query(&error.body_text()))?;
+    let resumed = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let request = TailRequest {
+        since_line_no: resumed.or(shown.since),
+        stream: shown.stream,
+        render: shown.render,
+        format: Format::Records,
+        ..TailRequest::new(id, 0, 0)
+    };
+    // Whoever asks for a job that there is not gets an error, and no stream.
+    let first = service.tail(request.clone()).await?;
+    let has_nothing = first.records.as_ref().is_none_or(Vec::is_empty) && first.dropped_lines == 0;
+    if resumed.is_some() && has_nothing && !first.still_running {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let events = Events { service, request, ready: VecDeque::new(), is_over: false };
+    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
+    let mut response = Sse::new(events.into_stream(first)).keep_alive(keep_alive).into_response();
+    // nginx would gather events otherwise.
+    response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+pub(super) fn bad_query(message: &str) -> Error {
+    Error::invalid(message.to_owned(), "v1/openapi.json describes the parameters")
+}
+
+struct Events {
+    service: Service,
+    request: TailRequest,
+    ready: VecDeque<Event>,
+    is_over: bool,
+}
+
+impl Events {
+    fn into_stream(mut self, first: TailReply) -> impl Stream<Item = Result<Event, Infallible>> {
+        self.ready.push_back(Event::default().retry(RETRY));
+        self.take(first);
+        unfold(self, |mut events| async {
+            let event = events.next().await?;
+            Some((Ok(event), events))
+        })
+    }
+
+    async fn next(&mut self) -> Option<Event> {
+        while self.ready.is_empty() && !self.is_over {
+            let request =
+                TailRequest { wait_ms: i64::try_from(WAIT_MS).unwrap_or(i64::MAX), ..self.request.clone() };
+            tokio::select! {
+                biased;
+                reply = self.service.tail(request) => match reply {
+                    Ok(reply) => self.take(reply),
+                    Err(error) => self.end("error", &json!(error)),
+                },
+                // The client comes again, perhaps to another server.
+                () = self.service.closed() => return None,
+            }
+        }
+        self.ready.pop_front()
+    }
+
+    fn take(&mut self, reply: TailReply) {
+        let TailReply { records, last_line_no, dropped_lines, still_running, standing, .. } = reply;
+        let records = records.unwrap_or_default();
+        if dropped_lines > 0 {
+            let gap = Event::default().event("dropped").json_data(json!({"dropped_lines": dropped_lines}));
+            let before = records.first().map_or(last_line_no, |record| record.line_no - 1);
+            self.ready.extend(gap.map(|gap| gap.id(before.to_string())));
+        }
+        for record in records {
+            let event = Event::default().id(record.line_no.to_string()).json_data(&record);
+            self.ready.extend(event);
+        }
+        self.request.since_line_no = Some(i64::try_from(last_line_no).unwrap_or(i64::MAX));
+        if !still_running {
+            let mut end = json!(standing);
+            end["last_line_no"] = last_line_no.into();
+            self.end("end", &end);
+        }
+    }
+
+    fn end(&mut self, name: &str, data: &serde_json::Value) {
+        self.ready.extend(Event::default().event(name).json_data(data));
+        self.is_over = true;
+    }
+}

@@ -1,0 +1,34 @@
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::Request;
+use axum::response::Response;
+use futures_util::future::BoxFuture;
+
+/// Something that answers the requests below a path. The caller's [`Service`](crate::wire::Service) is among a request's extensions.
+#[derive(Clone)]
+pub struct Mount {
+    /// The path.
+    pub(super) path: &'static str,
+    answer: Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>,
+}
+
+impl Mount {
+    /// Lets `answer` take what is asked for at `path`.
+    pub fn new<B, F>(path: &'static str, answer: impl Fn(Request) -> F + Send + Sync + 'static) -> Self
+    where
+        B: HttpBody<Data = Bytes> + Send + 'static,
+        B::Error: Into<axum::BoxError>,
+        F: Future<Output = axum::http::Response<B>> + Send + 'static,
+    {
+        let answer = move |request| {
+            let answered = answer(request);
+            Box::pin(async move { answered.await.map(Body::new) }) as BoxFuture<'static, Response>
+        };
+        Self { path, answer: Arc::new(answer) }
+    }
+
+    pub(super) async fn answer(&self, request: Request) -> Response {
+        (self.answer)(request).await
+    }
+}

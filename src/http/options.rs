@@ -1,0 +1,36 @@
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::jobs::Role;
+use crate::tokens::Tokens;
+
+/// Where a server listens, and whom it lets in.
+pub struct Options {
+    /// Address to listen on.
+    pub address: Option<SocketAddr>,
+    /// Path of a unix socket to listen on; only its owner may connect.
+    pub socket: Option<PathBuf>,
+    /// Address for metrics, which need no token.
+    pub metrics: Option<SocketAddr>,
+    /// Certificate and key; without them the address speaks plain HTTP.
+    pub tls: Option<TlsFiles>,
+    /// Names by which clients may call the server, beside loopback ones and its own address: what the Host header may say.
+    pub names: Vec<String>,
+    /// Origins of web pages that may call the server, beside its own.
+    pub origins: Vec<String>,
+    /// Path below which everything lies, such as `/sshjobs`; for a proxy that does not take it away.
+    pub prefix: String,
+    /// The most that anybody may do.
+    pub most: Role,
+    /// Who may call; without tokens everybody who can connect is whoever started the server.
+    pub tokens: Option<Tokens>,
+}
+
+/// PEM files for TLS, read again when they change.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// The certificate, with those that lead to its authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}

@@ -1,0 +1,62 @@
+//! What is refused before it reaches a verb.
+
+use crate::tokens::Refused;
+use crate::wire::{Code, Error};
+
+pub(super) fn wrong_host() -> Error {
+    let hint = "call it by its own name, or start the server with --allow-host NAME";
+    Error::new(Code::PolicyDenied, "the Host header names another server", hint)
+}
+
+pub(super) fn wrong_origin() -> Error {
+    let hint = "start the server with --allow-origin ORIGIN to let this page in";
+    Error::new(Code::PolicyDenied, "pages of this origin may not call this server", hint)
+}
+
+pub(super) fn without_token() -> Error {
+    let hint = "send the header `Authorization: Bearer TOKEN`; `sshjobs token new` makes one";
+    Error::new(Code::Unauthenticated, "there is no token", hint)
+}
+
+pub(super) fn refused(why: Refused) -> Error {
+    let hint = "ask the operator for a new one; `sshjobs token list` shows which there are";
+    Error::new(Code::Unauthenticated, why.to_string(), hint)
+}
+
+pub(super) fn too_many_failures() -> Error {
+    let hint = "wait a second, and use a token that is valid";
+    Error::new(Code::RateLimited, "too many tokens that are not valid", hint).retryable()
+}
+
+pub(super) fn too_many_calls() -> Error {
+    let hint = "wait for answers before sending more";
+    Error::new(Code::RateLimited, "too many calls at a time", hint).retryable()
+}
+
+pub(super) fn tokens_unreadable(error: &crate::tokens::TokensError) -> Error {
+    tracing::error!(%error, "nobody is let in");
+    Error::new(Code::Io, "the tokens can't be read", "the server's log says why")
+}
+
+pub(super) fn body_too_large(most: usize) -> Error {
+    let message = format!("the body has more than {most} bytes");
+    Error::invalid(message, "send less at a time")
+}
+
+pub(super) fn body_too_slow() -> Error {
+    Error::new(Code::Timeout, "the body took too long to arrive", "send it again").retryable()
+}
+
+pub(super) fn not_json() -> Error {
+    let hint = "send the header `Content-Type: application/json`, and a JSON object";
+    Error::invalid("the body is not declared as JSON", hint)
+}
+
+pub(super) fn nothing_here() -> Error {
+    Error::new(Code::NotFound, "there is nothing here", "GET v1/openapi.json describes what there is")
+}
+
+pub(super) fn wrong_method() -> Error {
+    let hint = "verbs are called with POST, streams with GET; v1/openapi.json describes them";
+    Error::new(Code::NotFound, "there is nothing here for this method", hint)
+}

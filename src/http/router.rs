@@ -1,0 +1,70 @@
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use axum::{Json, Router};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::guard::{Guard, guard};
+use super::status::Failure;
+use super::{Mount, attach, calls, events, metrics, openapi, raw, reject};
+
+/// Everything that is served on the address and the socket.
+pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix: &str) -> Router {
+    let Ends { stopping, sessions } = ends;
+    let api = calls::routes()
+        .route("/jobs/{id}/stream", get(events::stream))
+        .route("/jobs/{id}/raw", get(raw::raw))
+        .route("/session", get(attach::session).with_state(Arc::new(sessions)))
+        .route("/openapi.json", get(async || Json(openapi::document())))
+        .fallback(async || Failure(reject::nothing_here()))
+        .method_not_allowed_fallback(async || wrong_method());
+    let mut app = Router::new().nest("/v1", api);
+    for mount in mounts {
+        let path = mount.path;
+        app = app.route(path, any(async move |request: Request| mount.answer(request).await));
+    }
+    let metrics = Arc::clone(&guarded.metrics);
+    let app = app
+        .fallback(async || Failure(reject::nothing_here()))
+        .layer(from_fn_with_state(guarded, guard))
+        .layer(from_fn(without_sniffing))
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready).with_state(stopping))
+        .layer(from_fn_with_state(metrics, metrics::count));
+    if prefix.is_empty() { app } else { Router::new().nest(prefix, app) }
+}
+
+/// What tells that the server ends, and what it waits for then.
+pub(super) struct Ends {
+    pub(super) stopping: CancellationToken,
+    pub(super) sessions: TaskTracker,
+}
+
+fn wrong_method() -> Response {
+    let mut response = Failure(reject::wrong_method()).into_response();
+    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
+    response
+}
+
+/// A server that is about to end takes no more work.
+async fn ready(State(stopping): State<CancellationToken>) -> (StatusCode, &'static str) {
+    if stopping.is_cancelled() {
+        (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n")
+    } else {
+        (StatusCode::OK, "ready\n")
+    }
+}
+
+/// What jobs print is no page, whatever a browser makes of it.
+async fn without_sniffing(request: Request, next: axum::middleware::Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.insert("x-content-type-options", axum::http::HeaderValue::from_static("nosniff"));
+    headers.insert("cache-control", axum::http::HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,62 @@
+use axum::Json;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use crate::wire::{Code, Error};
+
+/// An error as the body of a response.
+pub(super) struct Failure(pub(super) Error);
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self(error)
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let status = status_of(self.0.code);
+        let mut response = (status, Json(self.0)).into_response();
+        let headers = response.headers_mut();
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+        }
+        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+/// The status that a code is told with (RFC 9110, section 15).
+pub(super) fn status_of(code: Code) -> StatusCode {
+    match code {
+        Code::InvalidArgument => StatusCode::BAD_REQUEST,
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::PolicyDenied => StatusCode::FORBIDDEN,
+        Code::UnknownJob | Code::UnknownHost | Code::NotFound => StatusCode::NOT_FOUND,
+        Code::StdinClosed | Code::Backpressure | Code::NotOwner | Code::StillRunning | Code::JobEnded => {
+            StatusCode::CONFLICT
+        }
+        Code::ExpiredJob => StatusCode::GONE,
+        Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        Code::Io => StatusCode::INTERNAL_SERVER_ERROR,
+        Code::Unsupported => StatusCode::NOT_IMPLEMENTED,
+        // The host is the server behind us.
+        Code::HostKeyUnknown
+        | Code::HostKeyChanged
+        | Code::HostKeyTypeChanged
+        | Code::HostKeyRevoked
+        | Code::HostKeyWeak
+        | Code::HostCertExpired
+        | Code::HostCertUntrusted
+        | Code::HostCertInvalid
+        | Code::JumpHostKeyChanged
+        | Code::Unreachable
+        | Code::AuthFailed
+        | Code::ConnectionLost
+        | Code::ExecRefused => StatusCode::BAD_GATEWAY,
+        Code::ChannelLimit | Code::Capacity | Code::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Timeout => StatusCode::GATEWAY_TIMEOUT,
+    }
+}

@@ -1,0 +1,104 @@
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use url::Url;
+
+/// Where a server is: `http://HOST:PORT/PREFIX`, `https://…`, or the path of its unix socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServerAddress {
+    /// Over the network.
+    Network {
+        /// Whether TLS is spoken.
+        is_secure: bool,
+        /// Name or address.
+        host: String,
+        /// Port.
+        port: u16,
+        /// Path that everything lies below; without a slash at its end.
+        prefix: String,
+    },
+    /// On this machine.
+    Socket(PathBuf),
+}
+
+/// Why a text is no address of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("use http://HOST:PORT, https://HOST, or the path of a socket, such as ./sshjobs.sock")]
+pub struct BadAddress;
+
+impl FromStr for ServerAddress {
+    type Err = BadAddress;
+
+    fn from_str(text: &str) -> Result<Self, BadAddress> {
+        if let Some(path) = text.strip_prefix("unix:") {
+            return Ok(Self::Socket(path.into()));
+        }
+        if text.starts_with(['/', '.']) {
+            return Ok(Self::Socket(text.into()));
+        }
+        let url = Url::parse(text).map_err(|_| BadAddress)?;
+        // What a URL may say of a user is a secret in the process list.
+        let is_plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+        let is_secure = url.scheme() == "https";
+        let (true, true, Some(host)) = (is_plain, is_secure || url.scheme() == "http", url.host_str()) else {
+            return Err(BadAddress);
+        };
+        let port = url.port_or_known_default().ok_or(BadAddress)?;
+        let prefix = url.path().trim_end_matches('/').to_owned();
+        Ok(Self::Network { is_secure, host: host.trim_matches(['[', ']']).to_owned(), port, prefix })
+    }
+}
+
+impl ServerAddress {
+    /// What the Host header says.
+    pub(super) fn authority(&self) -> String {
+        match self {
+            Self::Network { host, port, .. } if host.contains(':') => format!("[{host}]:{port}"),
+            Self::Network { host, port, .. } => format!("{host}:{port}"),
+            Self::Socket(_) => "localhost".to_owned(),
+        }
+    }
+
+    /// A path on the server.
+    pub(super) fn path(&self, path: &str) -> String {
+        match self {
+            Self::Network { prefix, .. } => format!("{prefix}/v1/{path}"),
+            Self::Socket(_) => format!("/v1/{path}"),
+        }
+    }
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network { is_secure, prefix, .. } => {
+                let scheme = if *is_secure { "https" } else { "http" };
+                write!(f, "{scheme}://{}{prefix}", self.authority())
+            }
+            Self::Socket(path) => write!(f, "{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_url_or_a_path() {
+        for (text, shown) in [
+            ("http://127.0.0.1:8022", "http://127.0.0.1:8022"),
+            ("https://jobs.example.com/team/", "https://jobs.example.com:443/team"),
+            ("http://[::1]:8022/", "http://[::1]:8022"),
+            ("/run/sshjobs.sock", "/run/sshjobs.sock"),
+            ("./s.sock", "./s.sock"),
+            ("unix:s.sock", "s.sock"),
+        ] {
+            assert_eq!(text.parse::<ServerAddress>().unwrap().to_string(), shown);
+        }
+        for text in ["", "web1", "ftp://web1", "http://", "http://user:secret@web1", "http://web1?x=1"] {
+            assert_eq!(text.parse::<ServerAddress>(), Err(BadAddress), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use tokio::time::Instant;
+
+use super::client::{Client, Repeat};
+use super::running::Running;
+use super::session::Session;
+use crate::wire::{
+    Code, CommandRequest, Error, ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobEntry, JobsReply,
+    JobsRequest, LastLinesOf, ReadReply, ReadRequest, SearchReply, SearchRequest, Service, SignalReply,
+    SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest, WaitMode, WaitReply, WaitRequest,
+    WriteReply, WriteRequest,
+};
+
+/// The verbs, in this process or on a server.
+#[derive(Clone)]
+pub enum Api {
+    /// In this process.
+    Here(Service),
+    /// On a server.
+    There(Arc<Client>),
+}
+
+macro_rules! verbs {
+    ($($(#[$doc:meta])* $name:ident: $request:ty => $reply:ty, $repeat:ident;)*) => {
+        impl Api {
+            $($(#[$doc])*
+            pub async fn $name(&self, request: $request) -> Result<$reply, Error> {
+                match self {
+                    Self::Here(service) => service.$name(request).await,
+                    Self::There(client) => client.call(stringify!($name), &request, Repeat::$repeat).await,
+                }
+            })*
+        }
+    };
+}
+
+verbs! {
+    /// Starts a job.
+    spawn: SpawnRequest => SpawnReply, Never;
+    /// Reads the lines behind a cursor.
+    tail: TailRequest => TailReply, Safe;
+    /// Reads a part of the output by position.
+    read: ReadRequest => ReadReply, Safe;
+    /// Finds lines by pattern.
+    search: SearchRequest => SearchReply, Safe;
+    /// Writes to a job's stdin.
+    write: WriteRequest => WriteReply, Never;
+    /// Signals a job's process tree.
+    signal: SignalRequest => SignalReply, Never;
+    /// Waits for the end of jobs.
+    wait: WaitRequest => WaitReply, Safe;
+    /// Lists jobs.
+    jobs: JobsRequest => JobsReply, Safe;
+    /// Gives up a finished job.
+    forget: ForgetRequest => ForgetReply, Never;
+    /// Lists hosts, or tries one.
+    hosts: HostsRequest => HostsReply, Safe;
+}
+
+/// Bytes that one call writes.
+const WRITE_BYTES: usize = 512 << 10;
+
+impl Api {
+    /// Starts a command whose output is followed byte by byte; its stdin is open.
+    pub async fn run(&self, request: CommandRequest) -> Result<Running, Error> {
+        match self {
+            Self::Here(service) => Ok(Running::Here(service.clone(), service.follow(request).await?)),
+            Self::There(client) => Ok(Running::There(Session::start(client, &request).await?)),
+        }
+    }
+
+    /// A job as it stands.
+    pub async fn entry(&self, id: &str) -> Result<JobEntry, Error> {
+        let request = WaitRequest {
+            job_ids: vec![id.to_owned()],
+            mode: WaitMode::All,
+            wait_ms: Some(0),
+            last_lines: 0,
+            last_lines_of: LastLinesOf::Failed,
+        };
+        let mut reply = self.wait(request).await?;
+        reply.jobs.pop().ok_or_else(|| {
+            Error::new(Code::UnknownJob, format!("there is no job {id:?}"), "look with `sshjobs jobs`")
+        })
+    }
+
+    /// Writes bytes to a job's stdin; a command that does not read is waited for, `patience` about.
+    pub async fn write_bytes(&self, id: &str, mut data: &[u8], patience: Duration) -> Result<(), Error> {
+        if let Self::Here(service) = self {
+            return Ok(service.library().job(id).await?.write(data, patience).await?);
+        }
+        let deadline = Instant::now() + patience;
+        while !data.is_empty() {
+            let (piece, _) = data.split_at(data.len().min(WRITE_BYTES));
+            let encoded = BASE64_STANDARD.encode(piece);
+            let request = WriteRequest { data_base64: Some(encoded.into()), ..WriteRequest::new(id) };
+            let written = match self.write(request).await {
+                Ok(_) => piece.len(),
+                Err(error) if error.code == Code::Backpressure && Instant::now() < deadline => {
+                    error.bytes_written.unwrap_or(0)
+                }
+                Err(error) => return Err(error),
+            };
+            data = data.get(written..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Ends what this process has started; a server goes on.
+    pub async fn shutdown(&self) {
+        if let Self::Here(service) = self {
+            service.shutdown().await;
+        }
+    }
+}

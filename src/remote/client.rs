@@ -1,0 +1,192 @@
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Request, Response, body::Incoming};
+use hyper_util::rt::TokioIo;
+use rand::RngExt;
+use secrecy::{ExposeSecret, SecretString};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::ServerAddress;
+use super::dial::dial;
+use crate::wire::{Code, Error};
+
+/// Calls a server. Calls go one after the other over one connection, which is made when it is first needed.
+pub struct Client {
+    pub(super) address: ServerAddress,
+    token: Option<SecretString>,
+    connection: Mutex<Connection>,
+}
+
+#[derive(Default)]
+struct Connection {
+    sender: Option<SendRequest<Full<Bytes>>>,
+    /// What moves its bytes.
+    moving: JoinSet<()>,
+    /// The server has answered before.
+    was_reached: bool,
+}
+
+/// A verb that changes nothing may be called again when the server has gone; whether it had been heard does not matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// It changes nothing.
+    Safe,
+    /// It does something.
+    Never,
+}
+
+/// Why there was no answer.
+enum Failed {
+    /// There is no connection: the server has heard nothing.
+    Unheard(String),
+    /// The connection broke.
+    Broken(String),
+    /// The server says so.
+    Answered(Error),
+}
+
+/// Time for which a server that has gone is waited for, as while it is restarted.
+const AWAY: Duration = Duration::from_secs(60);
+/// First pause before it is tried again; each further one is twice as long, up to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LAST_PAUSE: Duration = Duration::from_secs(2);
+/// Time limit for an answer: the longest wait of a call, and some more.
+const ANSWER: Duration = Duration::from_secs(180);
+
+impl Client {
+    /// A client of the server at `address`, with the token it shows there.
+    pub fn new(address: ServerAddress, token: Option<SecretString>) -> Self {
+        Self { address, token, connection: Mutex::default() }
+    }
+
+    /// Makes a call. A server that has gone meanwhile is waited for, when the call may be repeated. Cancel safe: the next call begins
+    /// with a new connection.
+    pub(super) async fn call<Reply: DeserializeOwned>(
+        &self,
+        verb: &str,
+        request: &(impl Serialize + Sync),
+        repeat: Repeat,
+    ) -> Result<Reply, Error> {
+        let body = Bytes::from(serde_json::to_vec(request).expect("a request is plain data"));
+        let (mut pause, mut lost_at) = (FIRST_PAUSE, None);
+        loop {
+            let (failed, is_safe) = match self.attempt(verb, body.clone()).await {
+                Ok(reply) => return Ok(reply),
+                Err(Failed::Answered(error)) if error.code == Code::ShuttingDown => {
+                    (error, repeat == Repeat::Safe)
+                }
+                Err(Failed::Answered(error)) => return Err(error),
+                Err(Failed::Unheard(why)) => (self.unreachable(&why), true),
+                Err(Failed::Broken(why)) => (self.broken(&why), repeat == Repeat::Safe),
+            };
+            let since = *lost_at.get_or_insert_with(Instant::now);
+            let was_reached = self.connection.lock().await.was_reached;
+            if !is_safe || !was_reached || since.elapsed() >= AWAY {
+                return Err(failed);
+            }
+            tracing::info!("{}; trying again", failed.message);
+            sleep(pause.mul_f64(rand::rng().random_range(0.5..1.5))).await;
+            pause = (pause * 2).min(LAST_PAUSE);
+        }
+    }
+
+    async fn attempt<Reply: DeserializeOwned>(&self, verb: &str, body: Bytes) -> Result<Reply, Failed> {
+        let mut connection = self.connection.lock().await;
+        // Taken out meanwhile: a call that is cancelled leaves no half-read answer to the next one.
+        let sender = match connection.sender.take().filter(|sender| !sender.is_closed()) {
+            Some(sender) => sender,
+            None => self.connect(&mut connection).await?,
+        };
+        let (sender, answered) = timeout(ANSWER, self.send(sender, verb, body))
+            .await
+            .unwrap_or_else(|_| Err(Failed::Broken("it does not answer".to_owned())))?;
+        connection.sender = Some(sender);
+        connection.was_reached = true;
+        drop(connection);
+        let (is_success, body) = answered;
+        if is_success {
+            return serde_json::from_slice(&body).map_err(|_| Failed::Answered(self.foreign()));
+        }
+        Err(Failed::Answered(serde_json::from_slice(&body).unwrap_or_else(|_| self.foreign())))
+    }
+
+    async fn connect(&self, connection: &mut Connection) -> Result<SendRequest<Full<Bytes>>, Failed> {
+        let stream = dial(&self.address).await.map_err(|error| Failed::Unheard(error.to_string()))?;
+        let (mut sender, moving) =
+            handshake(TokioIo::new(stream)).await.map_err(|error| Failed::Unheard(error.to_string()))?;
+        connection.moving.abort_all();
+        connection.moving.spawn(async {
+            if let Err(error) = moving.await {
+                tracing::debug!(%error, "the connection to the server broke");
+            }
+        });
+        sender.ready().await.map_err(|error| Failed::Unheard(error.to_string()))?;
+        Ok(sender)
+    }
+
+    /// Sends a request and takes the whole answer: whether it is a good one, and its body.
+    async fn send(
+        &self,
+        mut sender: SendRequest<Full<Bytes>>,
+        verb: &str,
+        body: Bytes,
+    ) -> Result<(SendRequest<Full<Bytes>>, (bool, Bytes)), Failed> {
+        let request = self.request(verb, body);
+        sender.ready().await.map_err(|error| Failed::Unheard(error.to_string()))?;
+        let response: Response<Incoming> = sender.send_request(request).await.map_err(|error| {
+            if error.is_canceled() {
+                Failed::Unheard(error.to_string())
+            } else {
+                Failed::Broken(error.to_string())
+            }
+        })?;
+        let is_success = response.status().is_success();
+        let body = response.into_body().collect().await.map_err(|error| Failed::Broken(error.to_string()))?;
+        Ok((sender, (is_success, body.to_bytes())))
+    }
+
+    fn request(&self, verb: &str, body: Bytes) -> Request<Full<Bytes>> {
+        let builder = Request::post(self.address.path(verb))
+            .header(HOST, self.address.authority())
+            .header(CONTENT_TYPE, "application/json");
+        let mut request = builder.body(Full::new(body)).expect("the address was checked");
+        if let Some(token) = self.authorization() {
+            request.headers_mut().insert(AUTHORIZATION, token);
+        }
+        request
+    }
+
+    /// The header that shows the token.
+    pub(super) fn authorization(&self) -> Option<HeaderValue> {
+        let token = self.token.as_ref()?.expose_secret();
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+
+    pub(super) fn unreachable(&self, why: &str) -> Error {
+        let message = format!("the server at {} can't be reached: {why}", self.address);
+        Error::new(Code::Unreachable, message, "check --server, and that it runs: sshjobs serve --http")
+            .retryable()
+    }
+
+    pub(super) fn broken(&self, why: &str) -> Error {
+        let message = format!("the connection to the server at {} broke: {why}", self.address);
+        let hint = "it may have done what it was asked for: look with `sshjobs jobs` before repeating it";
+        Error::new(Code::ConnectionLost, message, hint)
+    }
+
+    /// For an answer that no server of ours gives.
+    pub(super) fn foreign(&self) -> Error {
+        let message = format!("what answers at {} is no sshjobs server of this version", self.address);
+        Error::new(Code::Unsupported, message, "check --server, and the versions of both")
+    }
+}

@@ -1,0 +1,19 @@
+//! Floor 6: the verbs, here or on a running server.
+//!
+//! [`Api`] is the same for both: a [`Service`](crate::wire::Service) of this process, or a [`Client`] that calls a server over HTTP,
+//! on an address or a unix socket. A command that is followed byte by byte is [`Running`] in either.
+
+mod address;
+mod api;
+mod client;
+mod dial;
+mod running;
+mod session;
+mod shown;
+
+pub use address::{BadAddress, ServerAddress};
+pub use api::Api;
+pub use client::Client;
+pub use running::{Control, Running};
+pub use session::{Handle, Session};
+pub use shown::Shown;

@@ -1,0 +1,158 @@
+use std::sync::Arc;
+
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use hyper::header::AUTHORIZATION;
+use tokio::sync::{Mutex, Semaphore};
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+use super::client::{Client, Repeat};
+use super::dial::{Io, dial};
+use super::shown::Shown;
+use crate::wire::{
+    Code, CommandRequest, Error, JobEntry, SessionChannel, SessionEvent, SignalReply, SignalRequest,
+    WriteReply, WriteRequest,
+};
+
+type Socket = WebSocketStream<Box<dyn Io>>;
+
+/// A command on a server, followed byte by byte.
+pub struct Session {
+    incoming: SplitStream<Socket>,
+    pub(super) handle: Arc<Handle>,
+}
+
+/// What a session's command is told.
+pub struct Handle {
+    client: Arc<Client>,
+    outgoing: Mutex<SplitSink<Socket, Message>>,
+    /// How many more messages of stdin the server takes.
+    room: Semaphore,
+    pub(super) job: JobEntry,
+}
+
+/// Bytes of stdin in one message.
+const PIECE: usize = 32 << 10;
+
+impl Session {
+    /// Starts a command on the server; comes when it runs.
+    pub(super) async fn start(client: &Arc<Client>, request: &CommandRequest) -> Result<Self, Error> {
+        let stream = dial(&client.address).await.map_err(|error| client.unreachable(&error.to_string()))?;
+        let (authority, path) = (client.address.authority(), client.address.path("session"));
+        let mut hello = format!("ws://{authority}{path}")
+            .into_client_request()
+            .map_err(|error| client.unreachable(&error.to_string()))?;
+        if let Some(token) = client.authorization() {
+            hello.headers_mut().insert(AUTHORIZATION, token);
+        }
+        let (mut socket, _) = client_async(hello, stream).await.map_err(|error| refused(client, error))?;
+        let text = serde_json::to_string(request).expect("a request is plain data");
+        socket.send(Message::text(text)).await.map_err(|error| client.broken(&error.to_string()))?;
+        let (outgoing, mut incoming) = socket.split();
+        let job = loop {
+            match incoming.next().await {
+                Some(Ok(Message::Text(text))) => match serde_json::from_str(text.as_str()) {
+                    Ok(SessionEvent::Started(job)) => break *job,
+                    Ok(SessionEvent::Failed(error)) => return Err(error),
+                    Ok(SessionEvent::Taken | SessionEvent::Ended { .. }) | Err(_) => {
+                        return Err(client.foreign());
+                    }
+                },
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
+                Some(Ok(Message::Binary(_) | Message::Frame(_))) => return Err(client.foreign()),
+                Some(Ok(Message::Close(_))) | None => return Err(client.broken("it was closed")),
+                Some(Err(error)) => return Err(client.broken(&error.to_string())),
+            }
+        };
+        let handle = Handle {
+            client: Arc::clone(client),
+            outgoing: Mutex::new(outgoing),
+            room: Semaphore::new(SessionChannel::STDIN_AHEAD),
+            job,
+        };
+        Ok(Self { incoming, handle: Arc::new(handle) })
+    }
+
+    /// The next bytes, or the end. Cancel safe.
+    pub(super) async fn next(&mut self) -> Result<Shown, Error> {
+        loop {
+            let broken = |why: &str| {
+                let mut error = self.handle.client.broken(why);
+                if self.handle.is_durable() {
+                    error.hint =
+                        format!("the job goes on: `sshjobs tail -f {}` follows it", self.handle.job.job_id)
+                            .into();
+                }
+                error
+            };
+            match self.incoming.next().await {
+                Some(Ok(Message::Binary(frame))) => match SessionChannel::of(&frame) {
+                    Some((SessionChannel::Stdout, bytes)) => {
+                        return Ok(Shown { stdout: bytes.to_vec(), ..Shown::default() });
+                    }
+                    Some((SessionChannel::Stderr, bytes)) => {
+                        return Ok(Shown { stderr: bytes.to_vec(), ..Shown::default() });
+                    }
+                    Some((SessionChannel::Stdin, _)) | None => {}
+                },
+                Some(Ok(Message::Text(text))) => match serde_json::from_str(text.as_str()) {
+                    Ok(SessionEvent::Taken) => self.handle.room.add_permits(1),
+                    Ok(SessionEvent::Ended { job, dropped_bytes }) => {
+                        return Ok(Shown { dropped_bytes, ended: Some(job), ..Shown::default() });
+                    }
+                    Ok(SessionEvent::Failed(error)) => return Err(error),
+                    Ok(SessionEvent::Started(_)) | Err(_) => return Err(self.handle.client.foreign()),
+                },
+                Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
+                Some(Ok(Message::Close(_))) | None => return Err(broken("it was closed")),
+                Some(Err(error)) => return Err(broken(&error.to_string())),
+            }
+        }
+    }
+}
+
+impl Handle {
+    pub(super) fn is_durable(&self) -> bool {
+        self.job.durable
+    }
+
+    /// Passes stdin on, as fast as the command takes it. Cancelling may leave a part sent.
+    pub(super) async fn write(&self, data: &[u8]) -> Result<(), Error> {
+        for piece in data.chunks(PIECE) {
+            self.send(piece).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn close_stdin(&self) -> Result<(), Error> {
+        self.send(&[]).await
+    }
+
+    async fn send(&self, bytes: &[u8]) -> Result<(), Error> {
+        self.room.acquire().await.expect("it is never closed").forget();
+        let sent = self.outgoing.lock().await.send(Message::binary(SessionChannel::Stdin.frame(bytes))).await;
+        sent.map_err(|error| self.client.broken(&error.to_string()))
+    }
+
+    pub(super) async fn resize(&self, (cols, rows): (u32, u32)) -> Result<(), Error> {
+        let size = (Some(i64::from(cols)), Some(i64::from(rows)));
+        let request = WriteRequest { cols: size.0, rows: size.1, ..WriteRequest::new(&self.job.job_id) };
+        self.client.call::<WriteReply>("write", &request, Repeat::Safe).await.map(drop)
+    }
+
+    pub(super) async fn signal(&self, request: &SignalRequest) -> Result<SignalReply, Error> {
+        self.client.call("signal", request, Repeat::Never).await
+    }
+}
+
+/// Why a server did not open a session.
+fn refused(client: &Client, error: tungstenite::Error) -> Error {
+    let tungstenite::Error::Http(response) = error else { return client.broken(&error.to_string()) };
+    let body = response.body().as_deref().unwrap_or_default();
+    serde_json::from_slice(body).unwrap_or_else(|_| {
+        let message = format!("the server at {} answers {}", client.address, response.status());
+        Error::new(Code::Unsupported, message, "a proxy on the way must let WebSockets pass")
+    })
+}

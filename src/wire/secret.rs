@@ -1,0 +1,19 @@
+//! Secrets in requests, as a client of ours sends them: the one place that writes them out.
+
+use std::collections::BTreeMap;
+
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Serialize, Serializer};
+
+/// Writes a secret out.
+pub(super) fn reveal<S: Serializer>(secret: &Option<SecretString>, serializer: S) -> Result<S::Ok, S::Error> {
+    secret.as_ref().map(ExposeSecret::expose_secret).serialize(serializer)
+}
+
+/// Writes the values of variables out.
+pub(super) fn reveal_values<S: Serializer>(
+    variables: &BTreeMap<String, SecretString>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(variables.iter().map(|(name, value)| (name, value.expose_secret())))
+}
