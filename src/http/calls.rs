@@ -66,15 +66,15 @@ async fn answer<R: Request, Reply: Serialize>(
     body: &[u8],
     call: impl AsyncFnOnce(R) -> Result<Reply, Error>,
 ) -> Response {
-    let answered = async { call(R::parse(arguments(headers, body)?)?).await }.await;
+    let answered = async { Ok::<_, Failure>(call(R::parse(arguments(headers, body)?)?).await?) }.await;
     match answered {
         Ok(reply) => Json(reply).into_response(),
-        Err(error) => Failure(error).into_response(),
+        Err(failure) => failure.into_response(),
     }
 }
 
 /// The arguments of a call. A form of a web page can't declare its body as JSON.
-fn arguments(headers: &HeaderMap, body: &[u8]) -> Result<Map<String, Value>, Error> {
+fn arguments(headers: &HeaderMap, body: &[u8]) -> Result<Map<String, Value>, Failure> {
     let declared = headers.get(header::CONTENT_TYPE).and_then(|declared| declared.to_str().ok());
     let essence = declared.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") {
@@ -84,6 +84,6 @@ fn arguments(headers: &HeaderMap, body: &[u8]) -> Result<Map<String, Value>, Err
     serde_json::from_slice(body).map_err(|error| {
         let message =
             format!("the body is no JSON object: {:?} error at column {}", error.classify(), error.column());
-        Error::invalid(message, "send a JSON object; v1/openapi.json describes it")
+        Error::invalid(message, "send a JSON object; v1/openapi.json describes it").into()
     })
 }

@@ -90,12 +90,12 @@ impl Events {
                 TailRequest { wait_ms: i64::try_from(WAIT_MS).unwrap_or(i64::MAX), ..self.request.clone() };
             tokio::select! {
                 biased;
+                // The client comes again, perhaps to another server.
+                () = self.service.closed() => return None,
                 reply = self.service.tail(request) => match reply {
                     Ok(reply) => self.take(reply),
                     Err(error) => self.end("error", &json!(error)),
                 },
-                // The client comes again, perhaps to another server.
-                () = self.service.closed() => return None,
             }
         }
         self.ready.pop_front()

@@ -47,12 +47,12 @@ pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
                 None => response,
             }
         }
-        Err(error) => Failure(error).into_response(),
+        Err(failure) => failure.into_response(),
     }
 }
 
 impl Guard {
-    async fn admit(&self, request: Request) -> Result<(Request, Option<Ticket>), Error> {
+    async fn admit(&self, request: Request) -> Result<(Request, Option<Ticket>), Failure> {
         let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Socket);
         self.check_names(&request, peer)?;
         let service = self.service_of(request.headers(), peer)?;
@@ -120,7 +120,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Takes a whole body in, within bounds of size and time.
-async fn read(body: Body) -> Result<Body, Error> {
+async fn read(body: Body) -> Result<Body, Failure> {
     match timeout(BODY_TIME, to_bytes(body, MOST_BODY)).await {
         Ok(Ok(bytes)) => Ok(Body::from(bytes)),
         Ok(Err(_)) => Err(reject::body_too_large(MOST_BODY)),

@@ -1,5 +1,8 @@
 //! What is refused before it reaches a verb.
 
+use axum::http::StatusCode;
+
+use super::status::Failure;
 use crate::tokens::Refused;
 use crate::wire::{Code, Error};
 
@@ -38,25 +41,28 @@ pub(super) fn tokens_unreadable(error: &crate::tokens::TokensError) -> Error {
     Error::new(Code::Io, "the tokens can't be read", "the server's log says why")
 }
 
-pub(super) fn body_too_large(most: usize) -> Error {
+pub(super) fn body_too_large(most: usize) -> Failure {
     let message = format!("the body has more than {most} bytes");
-    Error::invalid(message, "send less at a time")
+    Failure::with(StatusCode::PAYLOAD_TOO_LARGE, Error::invalid(message, "send less at a time"))
 }
 
-pub(super) fn body_too_slow() -> Error {
-    Error::new(Code::Timeout, "the body took too long to arrive", "send it again").retryable()
+pub(super) fn body_too_slow() -> Failure {
+    let error = Error::new(Code::Timeout, "the body took too long to arrive", "send it again").retryable();
+    Failure::with(StatusCode::REQUEST_TIMEOUT, error)
 }
 
-pub(super) fn not_json() -> Error {
+pub(super) fn not_json() -> Failure {
     let hint = "send the header `Content-Type: application/json`, and a JSON object";
-    Error::invalid("the body is not declared as JSON", hint)
+    let error = Error::invalid("the body is not declared as JSON", hint);
+    Failure::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, error)
 }
 
-pub(super) fn nothing_here() -> Error {
-    Error::new(Code::NotFound, "there is nothing here", "GET v1/openapi.json describes what there is")
+pub(super) fn nothing_here() -> Failure {
+    Error::new(Code::NotFound, "there is nothing here", "GET v1/openapi.json describes what there is").into()
 }
 
-pub(super) fn wrong_method() -> Error {
+pub(super) fn wrong_method() -> Failure {
     let hint = "verbs are called with POST, streams with GET; v1/openapi.json describes them";
-    Error::new(Code::NotFound, "there is nothing here for this method", hint)
+    let error = Error::new(Code::NotFound, "there is nothing here for this method", hint);
+    Failure::with(StatusCode::METHOD_NOT_ALLOWED, error)
 }

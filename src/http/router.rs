@@ -3,14 +3,13 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{any, get};
 use axum::{Json, Router};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::guard::{Guard, guard};
-use super::status::Failure;
 use super::{Mount, attach, calls, events, metrics, openapi, raw, reject};
 
 /// Everything that is served on the address and the socket.
@@ -21,8 +20,8 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
         .route("/jobs/{id}/raw", get(raw::raw))
         .route("/session", get(attach::session).with_state(Arc::new(sessions)))
         .route("/openapi.json", get(async || Json(openapi::document())))
-        .fallback(async || Failure(reject::nothing_here()))
-        .method_not_allowed_fallback(async || wrong_method());
+        .fallback(async || reject::nothing_here())
+        .method_not_allowed_fallback(async || reject::wrong_method());
     let mut app = Router::new().nest("/v1", api);
     for mount in mounts {
         let path = mount.path;
@@ -30,7 +29,7 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
     }
     let metrics = Arc::clone(&guarded.metrics);
     let app = app
-        .fallback(async || Failure(reject::nothing_here()))
+        .fallback(async || reject::nothing_here())
         .layer(from_fn_with_state(guarded, guard))
         .layer(from_fn(without_sniffing))
         .route("/healthz", get(async || "ok\n"))
@@ -43,12 +42,6 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
 pub(super) struct Ends {
     pub(super) stopping: CancellationToken,
     pub(super) sessions: TaskTracker,
-}
-
-fn wrong_method() -> Response {
-    let mut response = Failure(reject::wrong_method()).into_response();
-    *response.status_mut() = StatusCode::METHOD_NOT_ALLOWED;
-    response
 }
 
 /// A server that is about to end takes no more work.

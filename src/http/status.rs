@@ -5,18 +5,28 @@ use axum::response::{IntoResponse, Response};
 use crate::wire::{Code, Error};
 
 /// An error as the body of a response.
-pub(super) struct Failure(pub(super) Error);
+pub(super) struct Failure {
+    status: StatusCode,
+    error: Error,
+}
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self(error)
+        Self { status: status_of(error.code), error }
+    }
+}
+
+impl Failure {
+    /// With a status that says more than the code does.
+    pub(super) fn with(status: StatusCode, error: Error) -> Self {
+        Self { status, error }
     }
 }
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let status = status_of(self.0.code);
-        let mut response = (status, Json(self.0)).into_response();
+        let Self { status, error } = self;
+        let mut response = (status, Json(error)).into_response();
         let headers = response.headers_mut();
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::pacing::Pacing;
 use super::pending::Pending;
 use super::{
     Archive, Batch, Caller, Change, Coverage, Cursors, JobId, JobSpec, Keeper, Log, LogEvent, Nonce, Outcome,
@@ -26,8 +27,8 @@ pub struct Job {
     /// The cursors of readers that keep none.
     pub cursors: Cursors,
     log: watch::Sender<Log>,
-    /// Bytes that its follower has taken, when the far end waits for it.
-    followed: Option<watch::Sender<u64>>,
+    /// Lets the far end wait for the follower, if it should.
+    pacing: Option<Pacing>,
     storage: OnceLock<Storage>,
     /// Why its output is not stored, when it should be.
     trouble: Mutex<Option<String>>,
@@ -87,9 +88,6 @@ pub struct Piece {
     pub at_end: bool,
 }
 
-/// Most bytes that the far end may be ahead of a follower that it waits for.
-const AHEAD: u64 = 1 << 20;
-
 impl Job {
     /// A job that starts now.
     pub fn new(caller: Caller, spec: JobSpec, limits: RingLimits) -> Self {
@@ -100,10 +98,10 @@ impl Job {
     /// A job that was begun earlier.
     pub fn begun(identity: Identity, spec: JobSpec, log: Log) -> Self {
         let Identity { id, mark, caller } = identity;
-        let followed = (spec.pace == Pace::OfFollower).then(|| watch::Sender::new(0));
+        let pacing = (spec.pace == Pace::OfFollower).then(Pacing::default);
         let log = watch::Sender::new(log);
         let (cursors, storage, trouble, disconnected) = Default::default();
-        Self { id, spec, mark, caller, cursors, log, followed, storage, trouble, disconnected }
+        Self { id, spec, mark, caller, cursors, log, pacing, storage, trouble, disconnected }
     }
 
     /// From now on its output is stored. Only the first call counts.
@@ -151,11 +149,8 @@ impl Job {
     ///
     /// Cancelling loses nothing.
     pub async fn follow(&self, positions: &mut Positions) -> Chunk {
-        if let Some(followed) = &self.followed {
-            followed.send_if_modified(|taken| {
-                let before = std::mem::replace(taken, (*taken).max(positions.stdout + positions.stderr));
-                before != *taken
-            });
+        if let Some(pacing) = &self.pacing {
+            pacing.note_taken(positions.stdout + positions.stderr);
         }
         let mut log = self.log.subscribe();
         let waited = log.wait_for(|log| {
@@ -190,33 +185,28 @@ impl Job {
 
     /// Waits until the follower of a job [`Pace::OfFollower`] is so far behind that no more output should be taken. Cancel safe.
     pub async fn runs_ahead(&self) {
-        let Some(followed) = &self.followed else { return std::future::pending().await };
-        let mut log = self.log.subscribe();
-        let ahead =
-            log.wait_for(|log| log.ring().total() >= followed.borrow().saturating_add(AHEAD)).await.is_ok();
-        debug_assert!(ahead, "the job owns its sender");
+        match &self.pacing {
+            Some(pacing) => pacing.runs_ahead().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// Waits until the follower of a job [`Pace::OfFollower`] is near enough that more output can be taken. Cancel safe.
     pub async fn has_room(&self) {
-        if let Some(followed) = &self.followed {
-            let total = self.log.borrow().ring().total();
-            let near =
-                followed.subscribe().wait_for(|taken| total < taken.saturating_add(AHEAD)).await.is_ok();
-            debug_assert!(near, "the job owns its sender");
+        if let Some(pacing) = &self.pacing {
+            pacing.has_room().await;
         }
     }
 
     /// Whether the far end is to be held back now.
     pub fn is_held(&self) -> bool {
-        let total = self.log.borrow().ring().total();
-        self.followed.as_ref().is_some_and(|taken| total >= taken.borrow().saturating_add(AHEAD))
+        self.pacing.as_ref().is_some_and(Pacing::is_ahead)
     }
 
     /// Stops waiting for the follower: from here on output is taken as it comes.
     pub fn let_go(&self) {
-        if let Some(followed) = &self.followed {
-            followed.send_replace(u64::MAX);
+        if let Some(pacing) = &self.pacing {
+            pacing.let_go();
         }
     }
 
@@ -284,6 +274,9 @@ impl Job {
     pub fn record(&self, changes: Vec<Change>, now: Instant) {
         let mut at_once = Vec::new();
         for change in changes {
+            if let (Some(pacing), Change::Append(_, bytes)) = (&self.pacing, &change) {
+                pacing.note_arrived(bytes.len());
+            }
             match (change, self.storage.get()) {
                 (Change::Append(stream, bytes), Some(_)) => {
                     self.keep(LogEvent::Append(stream, bytes), now);

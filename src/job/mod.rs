@@ -19,6 +19,7 @@ mod log;
 mod machine_id;
 mod matching;
 mod outcome;
+mod pacing;
 mod pending;
 mod prelude;
 mod reading;

@@ -10,6 +10,7 @@
 
 pub mod command;
 mod mcp_client;
+pub mod server;
 mod sshd;
 
 pub use mcp_client::McpClient;

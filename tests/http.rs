@@ -1,0 +1,596 @@
+//! One server, many callers: the JSON API, streams and sessions over HTTP, with a client that is not ours.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use support::command::{command, sshjobs, told};
+use support::server::{Caller, Server, answer, events, token};
+use support::{HOST, Sshd, eventually};
+
+/// A host, a server for it, and a caller who may run commands.
+async fn served() -> (Sshd, Server, Caller) {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "ci", &[]);
+    (sshd, server, caller)
+}
+
+fn loop_of(caller: &Caller, id: &str) -> (Vec<String>, Value) {
+    let (mut lines, mut cursor) = (Vec::new(), json!(0));
+    loop {
+        let reply = caller.ok("tail", json!({"job_id": id, "since_line_no": cursor, "wait_ms": 5000}));
+        lines.extend(reply["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()));
+        cursor = reply["last_line_no"].clone();
+        if reply["still_running"] == false {
+            return (lines, reply);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_verb_answers_as_its_tool_does() {
+    let (_sshd, _server, caller) = served().await;
+    assert_eq!(caller.ok("hosts", json!({}))["hosts"][0]["name"], HOST);
+    let id = caller.spawn("read line; echo \"got $line\"; echo oops >&2; exit 3");
+    assert_eq!(caller.ok("write", json!({"job_id": id, "data": "it", "newline": true}))["bytes_written"], 3);
+    let (lines, last) = loop_of(&caller, &id);
+    assert_eq!((lines.len(), &last["state"], &last["exit_status"]), (2, &json!("exited"), &json!(3)));
+    assert_eq!(
+        caller.ok("read", json!({"job_id": id, "offset": 0, "stream": "stdout"}))["lines"][0],
+        "got it"
+    );
+    assert_eq!(caller.ok("search", json!({"job_id": id, "pattern": "oops"}))["matches"][0]["text"], "oops");
+    assert_eq!(caller.ok("wait", json!({"job_ids": [id]}))["ended"], 1);
+    assert_eq!(caller.ok("jobs", json!({}))["total"], 1);
+    assert_eq!(caller.ok("run", json!({"host": HOST, "command": "echo hi"}))["head"][0], "hi");
+    assert_eq!(caller.ok("forget", json!({"job_id": id}))["forgotten_lines"], 2);
+    let sleeper = caller.spawn("sleep 100");
+    assert_eq!(caller.ok("signal", json!({"job_id": sleeper}))["confirmed_dead"], true);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_means_what_it_says() {
+    let (sshd, server, caller) = served().await;
+    let code = |(status, body): (u16, Value)| (status, body["code"].as_str().unwrap_or("none").to_owned());
+    let told = |status: u16, name: &str| (status, name.to_owned());
+    assert_eq!(code(caller.call("tail", json!({"job_id": "nobody-00000000"}))), told(404, "unknown_job"));
+    assert_eq!(code(caller.call("tail", json!({"job": 1}))), told(400, "invalid_argument"));
+    assert_eq!(
+        code(caller.call("spawn", json!({"host": "wbe1", "command": "x"}))),
+        told(404, "unknown_host")
+    );
+    let id = caller.spawn("true");
+    caller.ok("wait", json!({"job_ids": [id]}));
+    caller.ok("forget", json!({"job_id": id}));
+    assert_eq!(code(caller.call("tail", json!({"job_id": id}))), told(410, "expired_job"));
+    let running = caller.spawn("sleep 100");
+    assert_eq!(code(caller.call("forget", json!({"job_id": running}))), told(409, "still_running"));
+    sshd.trust("other");
+    caller.ok("forget", json!({"job_id": running, "force": true}));
+    let fresh = server.caller(&sshd, "other", &[]);
+    let refused = fresh.call("spawn", json!({"host": HOST, "command": "true"}));
+    assert_eq!(code(refused), told(502, "host_key_changed"), "{}", "the host is behind us");
+    assert_eq!(code(caller.call("dance", json!({}))), told(404, "not_found"));
+    assert_eq!(code(answer(caller.get("/v1/spawn"))), told(405, "not_found"));
+    assert_eq!(
+        code(caller.call("search", json!({"job_id": "x".repeat(5 << 20)}))),
+        told(413, "invalid_argument")
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_events_goes_on_behind_the_last_one_seen() {
+    let (_sshd, _server, caller) = served().await;
+    let id = caller.spawn("for i in $(seq 1 200); do echo line $i; echo e$i >&2; sleep 0.01; done; exit 4");
+    let path = format!("/v1/jobs/{id}/stream");
+    let (mut seen, mut last, mut end) = (Vec::new(), String::from("0"), Value::Null);
+    while end.is_null() {
+        // Cut off again and again, as a browser on a train.
+        for event in events(caller.get_with(&path, &[("Last-Event-ID", &last)])).take(37) {
+            if event.name == "end" {
+                end = event.data;
+                break;
+            }
+            let number = event.id.unwrap();
+            assert_eq!(event.data["line_no"], number);
+            last = number.to_string();
+            seen.push(number);
+        }
+    }
+    assert_eq!(seen, (1..=400).collect::<Vec<_>>(), "no line is lost or doubled");
+    assert_eq!(
+        (&end["state"], &end["exit_status"], &end["last_line_no"]),
+        (&json!("exited"), &json!(4), &json!(400))
+    );
+    assert_eq!(
+        caller.get_with(&path, &[("Last-Event-ID", "400")]).status(),
+        204,
+        "who has seen all need not come again"
+    );
+    let errors: Vec<_> = events(caller.get(&format!("{path}?stream=stderr&since=390"))).collect();
+    assert_eq!(errors.len(), 6, "five lines and the end: {errors:?}");
+    assert_eq!(caller.get(&format!("{path}?stream=none")).status(), 400);
+    assert_eq!(caller.get("/v1/jobs/nobody-00000000/stream").status(), 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn raw_gives_every_byte_and_any_part() {
+    let (_sshd, _server, caller) = served().await;
+    let id = caller.spawn("head -c 3000000 /dev/urandom | tee /dev/stderr; sleep 0.2; printf unfinished");
+    let path = format!("/v1/jobs/{id}/raw");
+    let body = |query: &str, range: Option<&str>| {
+        let headers: Vec<(&str, &str)> = range.iter().map(|range| ("Range", *range)).collect();
+        let response = caller.get_with(&format!("{path}?{query}"), &headers);
+        let (status, shown) = (response.status().as_u16(), response.headers().get("content-range").cloned());
+        let mut bytes = Vec::new();
+        response.into_body().into_reader().read_to_end(&mut bytes).unwrap();
+        (status, bytes, shown.map(|range| range.to_str().unwrap().to_owned()))
+    };
+    let (_, followed, _) = body("stream=stdout&follow=true", None);
+    let (_, errors, _) = body("stream=stderr", None);
+    assert_eq!((followed.len(), errors.len()), (3_000_010, 3_000_000));
+    assert!(
+        followed.ends_with(b"unfinished") && followed.starts_with(&errors),
+        "the same bytes came on both"
+    );
+    let (status, part, range) = body("stream=stdout", Some("bytes=1000000-1999999"));
+    assert_eq!((status, range.as_deref()), (206, Some("bytes 1000000-1999999/3000010")));
+    assert_eq!(part, followed[1_000_000..2_000_000]);
+    assert_eq!(body("stream=stdout", Some("bytes=-10")).1, b"unfinished");
+    assert_eq!(body("stream=stdout", Some("bytes=3000010-")).0, 416);
+    assert_eq!(body("stream=stdout", Some("nonsense")).0, 200);
+    assert_eq!(body("follow=true", None).0, 400, "which stream?");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_who_shows_a_valid_token_is_let_in_and_a_revoked_one_is_refused_at_once() {
+    let (sshd, server, caller) = served().await;
+    caller.ok("jobs", json!({}));
+    for wrong in ["", "sshjobs_nothing", "x y", &caller.token.to_uppercase(), &caller.token[..20]] {
+        let (status, body) = Caller::new(&server.url, wrong).call("jobs", json!({}));
+        assert_eq!((status, &body["code"]), (401, &json!("unauthenticated")), "{wrong:?}");
+    }
+    let brief = server.caller(&sshd, "brief", &["--expires", "1s"]);
+    eventually("a token expires", async || brief.call("jobs", json!({})).0 == 401).await;
+    told(&sshjobs(&sshd, &["token", "revoke", "ci"]));
+    assert_eq!(caller.call("jobs", json!({})).0, 401, "effective at once");
+    assert!(!sshjobs(&sshd, &["token", "revoke", "ci"]).status.success());
+    let again = server.caller(&sshd, "ci", &[]);
+    again.ok("jobs", json!({}));
+    let listed = told(&sshjobs(&sshd, &["token", "list", "--json"]));
+    assert!(!listed.contains(&again.token) && listed.contains("\"ci\""), "{listed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_logins_are_bounded_and_those_with_a_token_go_on() {
+    let (_sshd, server, caller) = served().await;
+    let guesser = Caller::new(&server.url, "sshjobs_guess");
+    let statuses: Vec<u16> = (0..60).map(|_| guesser.call("jobs", json!({})).0).collect();
+    assert!(statuses.contains(&429) && statuses[0] == 401, "{statuses:?}");
+    caller.ok("jobs", json!({}));
+    let shown = ureq::get(&server.metrics).call().unwrap().into_body().read_to_string().unwrap();
+    assert!(shown.contains("sshjobs_refused_logins_total 60"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_calls_by_another_name_or_from_another_page_is_refused() {
+    let sshd = Sshd::start().await;
+    let server = Server::with(
+        &sshd,
+        &["--allow-host", "jobs.example.com", "--allow-origin", "https://app.example.com"],
+    );
+    let caller = server.caller(&sshd, "ci", &[]);
+    let status = |headers: &[(&str, &str)]| caller.get_with("/v1/openapi.json", headers).status().as_u16();
+    assert_eq!(status(&[]), 200);
+    assert_eq!(status(&[("Host", "jobs.example.com")]), 200);
+    assert_eq!(status(&[("Host", "evil.example")]), 403);
+    assert_eq!(status(&[("Origin", "http://evil.example")]), 403);
+    assert_eq!(status(&[("Origin", "null")]), 403);
+    assert_eq!(status(&[("Origin", "https://app.example.com")]), 200);
+    assert_eq!(status(&[("Origin", &server.url)]), 200, "a page of its own");
+    let form = ureq::post(format!("{}/v1/jobs", server.url));
+    let form =
+        form.header("Authorization", format!("Bearer {}", caller.token)).header("Content-Type", "text/plain");
+    assert!(
+        matches!(form.send("{}"), Err(ureq::Error::StatusCode(415))),
+        "as a form of a page would be sent"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_socket_is_its_owners_and_needs_a_token_too() {
+    let (_sshd, server, caller) = served().await;
+    let mode = std::fs::metadata(&server.socket).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let curl = |headers: &[&str]| {
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "-o", "/dev/null", "-w", "%{http_code}", "--unix-socket"]).arg(&server.socket);
+        for header in headers {
+            curl.args(["-H", header]);
+        }
+        String::from_utf8(curl.arg("http://any.name/v1/openapi.json").output().unwrap().stdout).unwrap()
+    };
+    let bearer = format!("Authorization: Bearer {}", caller.token);
+    assert_eq!((curl(&[]).as_str(), curl(&[&bearer]).as_str()), ("401", "200"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_tokens_a_server_listens_on_loopback_only() {
+    let sshd = Sshd::start().await;
+    let refused = sshjobs(&sshd, &["serve", "--http", "0.0.0.0:0", "--no-auth"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("make tokens"));
+    let server = Server::with(&sshd, &["--no-auth", "--read-only"]);
+    let anybody = Caller::new(&server.url, "");
+    anybody.ok("hosts", json!({}));
+    assert_eq!(anybody.call("spawn", json!({"host": HOST, "command": "true"})).0, 403, "read-only");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_lies_below_a_prefix_and_tells_how_it_is() {
+    let sshd = Sshd::start().await;
+    let server = Server::with(&sshd, &["--prefix", "/team/"]);
+    assert!(server.url.ends_with("/team"), "{}", server.url);
+    let caller = server.caller(&sshd, "ci", &[]);
+    caller.ok("run", json!({"host": HOST, "command": "true"}));
+    for (path, body) in [("/healthz", "ok\n"), ("/readyz", "ready\n")] {
+        let answer =
+            ureq::get(format!("{}{path}", server.url)).call().unwrap().into_body().read_to_string().unwrap();
+        assert_eq!(answer, body, "without a token");
+    }
+    let shown = ureq::get(&server.metrics).call().unwrap().into_body().read_to_string().unwrap();
+    for line in [
+        "sshjobs_jobs{state=\"finished\"} 1",
+        "sshjobs_jobs_started_total 1",
+        "sshjobs_ssh_connections 1",
+        "# EOF",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
+    assert!(!shown.contains(&caller.token));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_response_ends_the_wait_and_nothing_else() {
+    let (_sshd, server, caller) = served().await;
+    let id = caller.spawn("sleep 2; echo still here");
+    let body = json!({"job_id": id, "wait_ms": 50_000}).to_string();
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    write!(
+        stream,
+        "POST /v1/tail HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        caller.token,
+        body.len()
+    )
+    .unwrap();
+    let calls = || {
+        let shown = ureq::get(&server.metrics).call().unwrap().into_body().read_to_string().unwrap();
+        let line =
+            shown.lines().find(|line| line.starts_with("sshjobs_calls_in_flight ")).unwrap().to_owned();
+        line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()
+    };
+    eventually("the call waits", async || calls() == 1).await;
+    drop(stream);
+    eventually("the wait has ended", async || calls() == 0).await;
+    assert_eq!(loop_of(&caller, &id).0, ["still here"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_its_end_a_server_answers_those_who_wait() {
+    let (_sshd, server, caller) = served().await;
+    let id = caller.spawn("echo first; sleep 100");
+    let waiting = std::thread::spawn({
+        let (caller, id) = (caller.clone(), id.clone());
+        move || {
+            let began = Instant::now();
+            (
+                caller.call("tail", json!({"job_id": id, "since_line_no": 1, "wait_ms": 50_000})),
+                began.elapsed(),
+            )
+        }
+    });
+    let streaming = std::thread::spawn({
+        let (caller, path) = (caller.clone(), format!("/v1/jobs/{id}/stream"));
+        move || events(caller.get(&path)).count()
+    });
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(server.stop().await, Some(0));
+    let ((status, reply), took) = waiting.join().unwrap();
+    assert_eq!((status, &reply["still_running"]), (200, &json!(true)), "{reply}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    assert_eq!(streaming.join().unwrap(), 1, "the line, and a clean end");
+}
+
+/// The verbs that are tried on a job, and what they take besides its id.
+fn verbs_on_jobs() -> Vec<(&'static str, Value, &'static str)> {
+    vec![
+        ("tail", json!({}), "read"),
+        ("read", json!({}), "read"),
+        ("search", json!({"pattern": "x"}), "read"),
+        ("wait", json!({"wait_ms": 0}), "read"),
+        ("write", json!({"data": "x"}), "run"),
+        ("signal", json!({"signal": "CONT"}), "run"),
+        ("forget", json!({"what": "output"}), "run"),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_role_may_do_what_it_may_on_its_own_jobs_and_only_an_admin_on_those_of_others() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let owner = server.caller(&sshd, "owner", &[]);
+    let foreign = owner.spawn("cat");
+    for role in ["read", "run", "admin"] {
+        let first = server.caller(&sshd, role, &[]);
+        let own = first.spawn("cat");
+        told(&sshjobs(&sshd, &["token", "revoke", role]));
+        let caller = server.caller(&sshd, role, &["--role", role]);
+        for (verb, arguments, needed) in verbs_on_jobs() {
+            for (id, is_own) in [(&own, true), (&foreign, false)] {
+                let mut request = arguments.clone();
+                request["job_id"] = json!(id);
+                if verb == "wait" {
+                    request = json!({"job_ids": [id], "wait_ms": 0});
+                }
+                let expected = match (role, is_own) {
+                    ("admin", _) => 200,
+                    (_, false) => 404,
+                    ("read", true) if needed == "run" => 403,
+                    _ => 200,
+                };
+                let (status, body) = caller.call(verb, request.clone());
+                assert_eq!(status, expected, "{role} {verb} own={is_own}: {body}");
+                let text = caller.tool(&format!("ssh_{verb}"), request);
+                let is_refused = text.contains("\"isError\":true") || text.contains("\"error\":");
+                assert_eq!(is_refused, expected != 200, "{role} ssh_{verb} own={is_own}: {text}");
+            }
+        }
+        for (id, is_own) in [(&own, true), (&foreign, false)] {
+            let expected = if is_own || role == "admin" { 200 } else { 404 };
+            for path in ["raw?stream=stdout", "stream"] {
+                let status = caller.get(&format!("/v1/jobs/{id}/{path}")).status();
+                assert_eq!(status, expected, "{role} {path} own={is_own}");
+            }
+        }
+        let listed = caller.ok("jobs", json!({}))["total"].as_u64().unwrap();
+        assert!(if role == "admin" { listed > 1 } else { listed == 1 }, "{role} sees {listed}");
+        let started = caller.call("spawn", json!({"host": HOST, "command": "true"})).0;
+        assert_eq!(started, if role == "read" { 403 } else { 200 }, "{role}");
+        let probed = caller.call("hosts", json!({"host": HOST})).0;
+        assert_eq!(probed, if role == "read" { 403 } else { 200 }, "{role}: a look at a host is a login");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_uses_the_hosts_of_its_token_and_knows_no_others() {
+    let sshd = Sshd::start().await;
+    sshd.append("Host db1\n  HostName 127.0.0.1\n");
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "web", &["--hosts", "web*"]);
+    let names: Vec<Value> = caller.ok("hosts", json!({}))["hosts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|host| host["name"].clone())
+        .collect();
+    assert_eq!(names, [HOST]);
+    for verb in ["spawn", "run"] {
+        let (status, body) = caller.call(verb, json!({"host": "db1", "command": "true"}));
+        assert_eq!((status, &body["code"]), (403, &json!("policy_denied")));
+    }
+    assert_eq!(caller.call("hosts", json!({"host": "db1"})).0, 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_of_mcp_is_its_callers() {
+    let (sshd, server, caller) = served().await;
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
+        "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}}});
+    let begun = caller.mcp(hello, &[]);
+    let session = begun.headers().get("mcp-session-id").unwrap().to_str().unwrap().to_owned();
+    let list = || json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    assert_eq!(caller.mcp(ready, &[("Mcp-Session-Id", &session)]).status(), 202);
+    let tools = caller.mcp(list(), &[("Mcp-Session-Id", &session)]).into_body().read_to_string().unwrap();
+    assert!(tools.contains("ssh_spawn"));
+    let other = server.caller(&sshd, "other", &["--role", "read"]);
+    assert_eq!(other.mcp(list(), &[("Mcp-Session-Id", &session)]).status(), 404);
+    told(&sshjobs(&sshd, &["token", "revoke", "ci"]));
+    assert_eq!(caller.mcp(list(), &[("Mcp-Session-Id", &session)]).status(), 401);
+    let less = server.caller(&sshd, "ci", &["--role", "read"]);
+    assert_eq!(
+        less.mcp(list(), &[("Mcp-Session-Id", &session)]).status(),
+        404,
+        "with other rights it begins anew"
+    );
+    let tools = other.modern("tools/list", json!({}));
+    let has = |name: &str| tools.contains(&format!("\"name\":\"{name}\""));
+    assert!(has("ssh_tail") && !has("ssh_spawn"), "{tools}");
+}
+
+fn remote(sshd: &Sshd, server: &Server, token: &str) -> Command {
+    let mut client = command(sshd, &["--server", &server.socket.display().to_string()]);
+    client.env("SSHJOBS_TOKEN", token).stderr(Stdio::piped()).stdout(Stdio::piped());
+    client
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_on_a_server_has_its_bytes_its_stdin_and_its_exit_code() {
+    let (sshd, server, caller) = served().await;
+    let mut child = remote(&sshd, &server, &caller.token)
+        .args(["run", HOST, "--", "cat; echo oops >&2; exit 7"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let input: Vec<u8> =
+        (0..3_000_000_u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut stdin = child.stdin.take().unwrap();
+    let feeding = std::thread::spawn({
+        let input = input.clone();
+        move || stdin.write_all(&input)
+    });
+    let output = child.wait_with_output().unwrap();
+    feeding.join().unwrap().unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    assert!(output.stdout == input, "{} of {} bytes", output.stdout.len(), input.len());
+    assert_eq!(output.stderr, b"oops\n");
+    let flood = remote(&sshd, &server, &caller.token)
+        .args(["run", "-n", HOST, "--", "yes | head -c 20000000"])
+        .output();
+    assert_eq!(flood.unwrap().stdout.len(), 20_000_000, "a host that is faster than all waits");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_ends_with_the_client_that_has_run_it() {
+    let (sshd, server, caller) = served().await;
+    let run = |command: &str| {
+        let mut child =
+            remote(&sshd, &server, &caller.token).args(["run", "-n", HOST, "--", command]).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        (child, line.trim().to_owned())
+    };
+    let is_alive = |pid: &str| std::path::Path::new("/proc").join(pid).exists();
+    let (mut killed, pid) = run("echo $$; sleep 100");
+    assert!(is_alive(&pid));
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    eventually("the command is ended", async || !is_alive(&pid)).await;
+    let (mut interrupted, pid) = run("trap 'exit 9' INT; echo $$; sleep 100 & wait");
+    kill(Pid::from_raw(interrupted.id().cast_signed()), Signal::SIGINT).unwrap();
+    assert_eq!(support::exit_of(&mut interrupted).await, Some(9), "INT was passed on");
+    eventually("nothing is left", async || !is_alive(&pid)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_go_on_through_a_restart_without_a_lost_or_doubled_line() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "ci", &[]);
+    let command = "for i in $(seq 1 600); do echo $i; sleep 0.01; done";
+    let spawned = caller.ok("spawn", json!({"host": HOST, "command": command, "durable": true}));
+    let id = spawned["job_id"].as_str().unwrap().to_owned();
+    let address = server.address().to_owned();
+    let url = format!("http://{address}");
+    let tailing: Vec<_> = (0..3)
+        .map(|_| {
+            let mut client = command_at(&sshd, &url, &caller.token);
+            std::thread::spawn({
+                let id = id.clone();
+                move || client.args(["tail", "-f", "--since", "0", &id]).output().unwrap()
+            })
+        })
+        .collect();
+    let streaming: Vec<_> = (0..5)
+        .map(|_| {
+            let (caller, path) = (caller.clone(), format!("/v1/jobs/{id}/stream"));
+            std::thread::spawn(move || follow_events(&caller, &path))
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    assert_eq!(server.stop().await, Some(0));
+    let _server = Server::at(&sshd, &address, &[]);
+    for reader in streaming {
+        assert_eq!(reader.join().unwrap(), (1..=600).collect::<Vec<_>>());
+    }
+    let all: String = (1..=600).map(|number| format!("{number}\n")).collect();
+    for reader in tailing {
+        let output = reader.join().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            all,
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+}
+
+fn command_at(sshd: &Sshd, url: &str, token: &str) -> Command {
+    let mut client = command(sshd, &["--server", url]);
+    client.env("SSHJOBS_TOKEN", token).stderr(Stdio::piped()).stdout(Stdio::piped());
+    client
+}
+
+/// Reads a stream of events to its end as a browser does: it connects again behind the last id.
+fn follow_events(caller: &Caller, path: &str) -> Vec<u64> {
+    let (mut seen, mut last) = (Vec::new(), "0".to_owned());
+    let deadline = Instant::now() + Duration::from_secs(90);
+    while Instant::now() < deadline {
+        let response = caller.try_get(path, &[("Last-Event-ID", &last)]);
+        let Some(response) = response.ok().filter(|response| response.status() == 200) else {
+            std::thread::sleep(Duration::from_millis(100));
+            continue;
+        };
+        for event in events(response) {
+            if event.name == "end" {
+                return seen;
+            }
+            last = event.id.unwrap().to_string();
+            seen.push(event.id.unwrap());
+        }
+    }
+    panic!("no end came; {} lines", seen.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_speaks_tls_with_the_certificate_that_its_file_has_now() {
+    let sshd = Sshd::start().await;
+    let certify = |name: &str| {
+        let (cert, key) = (sshd.path("cert.pem"), sshd.path("key.pem"));
+        let status = Command::new("openssl")
+            .args([
+                "req",
+                "-x509",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+                "-nodes",
+                "-days",
+                "2",
+            ])
+            .args([
+                "-subj",
+                &format!("/CN={name}"),
+                "-addext",
+                "subjectAltName=DNS:localhost,IP:127.0.0.1",
+                "-addext",
+                "basicConstraints=critical,CA:FALSE",
+            ])
+            .arg("-keyout")
+            .arg(&key)
+            .arg("-out")
+            .arg(&cert)
+            .stderr(Stdio::null())
+            .status();
+        assert!(status.unwrap().success());
+        (cert.display().to_string(), key.display().to_string())
+    };
+    let (cert, key) = certify("one");
+    let server = Server::with(&sshd, &["--tls-cert", &cert, "--tls-key", &key]);
+    assert!(server.url.starts_with("https://"), "{}", server.url);
+    let token = token(&sshd, "ci", &[]);
+    let url = server.url.replace("127.0.0.1", "localhost");
+    let hosts = || command_at(&sshd, &url, &token).env("SSL_CERT_FILE", &cert).arg("hosts").output().unwrap();
+    assert!(told(&hosts()).contains(HOST));
+    let strange =
+        command_at(&sshd, &url, &token).env("SSL_CERT_FILE", "/dev/null").arg("hosts").output().unwrap();
+    assert_eq!(strange.status.code(), Some(255), "nobody vouches for it");
+    certify("two");
+    eventually("the new certificate is shown", async || hosts().status.success()).await;
+    let run = command_at(&sshd, &url, &token)
+        .env("SSL_CERT_FILE", &cert)
+        .args(["run", HOST, "echo over TLS"])
+        .output();
+    assert_eq!(told(&run.unwrap()), "over TLS\n");
+}

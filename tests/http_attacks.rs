@@ -1,0 +1,185 @@
+//! What the network throws at a server: floods, garbage, clients that stall. It answers, stays small, and starves nobody.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
+
+mod support;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use support::server::{Caller, Server};
+use support::{HOST, Sshd};
+
+/// Sends bytes, and returns what comes back until the server closes, or has said nothing for a moment.
+fn throw(server: &Server, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(2000))).unwrap();
+    // A server that has seen enough closes while we still write.
+    if stream.write_all(bytes).is_err() {
+        return Vec::new();
+    }
+    stream.shutdown(std::net::Shutdown::Write).ok();
+    let (mut answer, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return answer,
+            Ok(read) => answer.extend_from_slice(&buffer[..read]),
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return answer,
+            Err(error) => panic!("the server neither answers nor closes: {error}"),
+        }
+    }
+}
+
+/// Pseudo-random bytes that are the same in each run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound as u64).unwrap()
+    }
+}
+
+/// A request that was once a good one.
+fn mangled(random: &mut Random, token: &str) -> Vec<u8> {
+    let body = r#"{"job_id":"web1-00000000","wait_ms":0}"#;
+    let heads =
+        ["POST /v1/tail", "GET /v1/jobs/x/stream", "POST /mcp", "GET /v1/jobs/x/raw?stream=stdout", "PRI *"];
+    let head = heads[random.below(heads.len())];
+    let mut request = format!(
+        "{head} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes();
+    for _ in 0..=random.below(8) {
+        let place = random.below(request.len());
+        match random.below(4) {
+            0 => request[place] = random.next().to_le_bytes()[0],
+            1 => drop(request.splice(place..place, vec![b'A'; random.below(200)])),
+            2 => request.truncate(place.max(1)),
+            _ => drop(request.splice(place..place, b"\r\n".to_vec())),
+        }
+    }
+    request
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_requests_of_garbage_change_nothing() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "ci", &[]);
+    caller.ok("run", json!({"host": HOST, "command": "true"}));
+    let round = |seed: u64, count: usize| {
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (server, token) = (&server, &caller.token);
+                scope.spawn(move || {
+                    let mut random = Random(seed + thread);
+                    (0..count / 4).for_each(|_| drop(throw(server, &mangled(&mut random, token))));
+                });
+            }
+        });
+    };
+    round(1, 2000);
+    let before = server.memory();
+    round(1000, 8000);
+    let grown = server.memory().saturating_sub(before);
+    assert!(grown < 16 << 10, "{grown} kB more than before");
+    caller.ok("run", json!({"host": HOST, "command": "true"}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heads_without_end_are_cut_off() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let flood = |request: String| {
+        let answer = throw(&server, request.as_bytes());
+        String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned()
+    };
+    let one = flood(format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(1 << 20)));
+    assert!(one.is_empty() || one.contains(" 431 "), "{one}");
+    let many = flood(format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "X: y\r\n".repeat(1000)));
+    assert!(many.is_empty() || many.contains(" 431 "), "{many}");
+    let path = flood(format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(100_000)));
+    assert!(path.is_empty() || path.contains(" 414 ") || path.contains(" 431 "), "{path}");
+    assert!(server.memory() < 200 << 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_say_nothing_leave_room_for_those_that_do_and_end() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "ci", &[]);
+    let mut stalled: Vec<TcpStream> =
+        (0..1000).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    for stream in &mut stalled {
+        stream.write_all(b"POST /v1/tail HTTP/1.1\r\nHost: loc").unwrap();
+    }
+    let began = Instant::now();
+    caller.ok("run", json!({"host": HOST, "command": "true"}));
+    assert!(began.elapsed() < Duration::from_secs(5));
+    let mut last = stalled.pop().unwrap();
+    last.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let mut rest = Vec::new();
+    last.read_to_end(&mut rest).unwrap();
+    assert!(began.elapsed() < Duration::from_secs(50), "the server closes it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_hundred_long_polls_are_answered_while_one_caller_floods() {
+    const CALLERS: usize = 30;
+    const POLLS: usize = 10;
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let callers: Vec<Caller> =
+        (0..CALLERS).map(|number| server.caller(&sshd, &format!("c{number}"), &[])).collect();
+    let flooder = server.caller(&sshd, "flooder", &[]);
+    let go = sshd.path("go");
+    let command = format!("while [ ! -e {} ]; do sleep 0.05; done; echo now", go.display());
+    let jobs: Vec<String> = callers.iter().map(|caller| caller.spawn(&command)).collect();
+    let (is_over, ready) = (AtomicBool::new(false), Barrier::new(CALLERS * POLLS + 1));
+    let mut took: Vec<Duration> = std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    flooder.call("jobs", json!({"limit": 1000}));
+                }
+            });
+        }
+        let polls: Vec<_> = callers
+            .iter()
+            .zip(&jobs)
+            .flat_map(|pair| std::iter::repeat_n(pair, POLLS))
+            .map(|(caller, job)| {
+                let ready = &ready;
+                scope.spawn(move || {
+                    ready.wait();
+                    let reply = caller.ok("tail", json!({"job_id": job, "wait_ms": 50_000}));
+                    assert_eq!(reply["lines"], json!(["now"]), "{reply}");
+                    Instant::now()
+                })
+            })
+            .collect();
+        ready.wait();
+        std::thread::sleep(Duration::from_secs(2));
+        std::fs::write(&go, "").unwrap();
+        let began = Instant::now();
+        let took = polls.into_iter().map(|poll| poll.join().unwrap().duration_since(began)).collect();
+        is_over.store(true, Relaxed);
+        took
+    });
+    took.sort();
+    assert_eq!(took.len(), CALLERS * POLLS);
+    assert!(took[took.len() - 1] < Duration::from_secs(10), "the last waited {:?}", took[took.len() - 1]);
+    assert!(server.memory() < 500 << 10);
+}

@@ -1,0 +1,221 @@
+//! `sshjobs serve --http`, and a client for it that is not ours (ureq).
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use ureq::http::Response;
+use ureq::{Agent, Body};
+
+use super::Sshd;
+use super::command::{command, sshjobs, told};
+
+/// A server of the built binary, on a random port and a socket. Killed when dropped.
+pub struct Server {
+    child: Child,
+    pub url: String,
+    pub socket: PathBuf,
+    pub metrics: String,
+}
+
+/// What a caller gets: the status, and the body as JSON (null when it is none).
+pub type Answer = (u16, Value);
+
+/// Somebody who calls a server with a token.
+#[derive(Clone)]
+pub struct Caller {
+    pub url: String,
+    pub token: String,
+    agent: Agent,
+}
+
+impl Server {
+    pub fn start(sshd: &Sshd) -> Self {
+        Self::with(sshd, &[])
+    }
+
+    pub fn with(sshd: &Sshd, arguments: &[&str]) -> Self {
+        Self::at(sshd, "127.0.0.1:0", arguments)
+    }
+
+    /// On an address that is known.
+    pub fn at(sshd: &Sshd, address: &str, arguments: &[&str]) -> Self {
+        let socket = sshd.path(&format!("server-{}.sock", rand_name()));
+        let path = socket.display().to_string();
+        let own = ["serve", "--http", address, "--socket", &path, "--metrics", "127.0.0.1:0"];
+        let mut child = command(sshd, &[&own, arguments].concat())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary starts");
+        let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
+        let mut line = String::new();
+        while !line.contains("listening on") {
+            line.clear();
+            assert!(stderr.read_line(&mut line).expect("stderr") > 0, "the server does not start");
+        }
+        // So that it never waits for a reader.
+        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::stderr()));
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let url = words.iter().find(|word| word.starts_with("http")).expect("a URL");
+        let metrics = words.iter().find(|word| word.ends_with("/metrics")).expect("metrics");
+        Self { url: (*url).to_owned(), metrics: (*metrics).to_owned(), socket, child }
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The address, as `HOST:PORT`.
+    pub fn address(&self) -> &str {
+        self.url.split_once("://").expect("a URL").1
+    }
+
+    /// Tells it to end, as a supervisor does, and waits; its exit code.
+    pub async fn stop(mut self) -> Option<i32> {
+        kill(Pid::from_raw(self.pid().cast_signed()), Signal::SIGTERM).expect("it runs");
+        super::exit_of(&mut self.child).await
+    }
+
+    /// Kilobytes that it has in memory.
+    pub fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its size");
+        line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
+    }
+
+    /// A new caller.
+    pub fn caller(&self, sshd: &Sshd, name: &str, options: &[&str]) -> Caller {
+        Caller::new(&self.url, &token(sshd, name, options))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn rand_name() -> String {
+    use std::hash::{BuildHasher, RandomState};
+    format!("{:x}", RandomState::new().hash_one(0))
+}
+
+/// Makes a token.
+pub fn token(sshd: &Sshd, name: &str, options: &[&str]) -> String {
+    told(&sshjobs(sshd, &[&["token", "new", name], options].concat())).trim().to_owned()
+}
+
+impl Caller {
+    pub fn new(url: &str, token: &str) -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .timeout_global(Some(Duration::from_secs(120)));
+        Self { url: url.to_owned(), token: token.to_owned(), agent: config.build().into() }
+    }
+
+    /// `POST /v1/VERB`.
+    pub fn call(&self, verb: &str, request: Value) -> Answer {
+        let path = format!("{}/v1/{verb}", self.url);
+        let sent = self.agent.post(path).header("Authorization", format!("Bearer {}", self.token));
+        let sent = sent.header("Content-Type", "application/json").send(request.to_string());
+        answer(sent.expect("an answer"))
+    }
+
+    /// The same; it must succeed.
+    pub fn ok(&self, verb: &str, request: Value) -> Value {
+        let (status, reply) = self.call(verb, request);
+        assert_eq!(status, 200, "{reply}");
+        reply
+    }
+
+    /// Starts a job and returns its id.
+    pub fn spawn(&self, command: &str) -> String {
+        let reply = self.ok("spawn", json!({"host": super::HOST, "command": command}));
+        reply["job_id"].as_str().expect("an id").to_owned()
+    }
+
+    pub fn get(&self, path: &str) -> Response<Body> {
+        self.get_with(path, &[])
+    }
+
+    pub fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Response<Body> {
+        self.try_get(path, headers).expect("an answer")
+    }
+
+    pub fn try_get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Response<Body>, ureq::Error> {
+        let request = self.agent.get(format!("{}{path}", self.url));
+        let request = request.header("Authorization", format!("Bearer {}", self.token));
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        request.call()
+    }
+
+    /// A request of the newest revision of MCP, which knows no sessions; the body of its answer.
+    pub fn modern(&self, method: &str, mut params: Value) -> String {
+        const REVISION: &str = "2026-07-28";
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": REVISION,
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let name = params["name"].as_str().unwrap_or_default().to_owned();
+        let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+        let mut headers = vec![("MCP-Protocol-Version", REVISION), ("Mcp-Method", method)];
+        if !name.is_empty() {
+            headers.push(("Mcp-Name", &name));
+        }
+        self.mcp(message, &headers).into_body().read_to_string().expect("a body")
+    }
+
+    /// Calls a tool so.
+    pub fn tool(&self, name: &str, arguments: Value) -> String {
+        self.modern("tools/call", json!({"name": name, "arguments": arguments}))
+    }
+
+    /// A message to `/mcp`; its answer.
+    pub fn mcp(&self, message: Value, headers: &[(&str, &str)]) -> Response<Body> {
+        let request = self.agent.post(format!("{}/mcp", self.url));
+        let request = request
+            .header("Authorization", format!("Bearer {}", self.token))
+            .header("Content-Type", "application/json")
+            .header("Accept", "application/json, text/event-stream");
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        request.send(message.to_string()).expect("an answer")
+    }
+}
+
+pub fn answer(mut response: Response<Body>) -> Answer {
+    let status = response.status().as_u16();
+    let body = response.body_mut().read_to_string().unwrap_or_default();
+    (status, serde_json::from_str(&body).unwrap_or(Value::Null))
+}
+
+/// One server-sent event.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Event {
+    pub id: Option<u64>,
+    pub name: String,
+    pub data: Value,
+}
+
+/// The events of a response, as they come, to its end or break.
+pub fn events(response: Response<Body>) -> impl Iterator<Item = Event> {
+    let mut lines = BufReader::new(response.into_body().into_reader()).lines();
+    std::iter::from_fn(move || {
+        let mut event = Event::default();
+        loop {
+            let line = lines.next()?.ok()?;
+            match line.split_once(':').map(|(field, value)| (field, value.trim_start())) {
+                Some(("id", id)) => event.id = id.parse().ok(),
+                Some(("event", name)) => event.name = name.to_owned(),
+                Some(("data", data)) => event.data = serde_json::from_str(data).expect("JSON"),
+                _ if line.is_empty() && event != Event::default() => return Some(event),
+                _ => {}
+            }
+        }
+    })
+}
