@@ -410,3 +410,68 @@ async fn the_servers_memory_goes_into_no_core_file() {
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     assert_eq!(core.split_whitespace().collect::<Vec<_>>()[4..6], ["0", "0"], "{core}");
 }
+
+#[tokio::test]
+async fn logs_are_resources_that_can_be_listed_read_and_completed() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let spawned =
+        client.ok("ssh_spawn", json!({"host": HOST, "command": "echo one; sleep 0.2; echo two >&2; sleep 0.2; echo three"}));
+    let id = spawned["job_id"].as_str().unwrap().to_owned();
+    client.ok("ssh_wait", json!({"job_ids": [id]}));
+    let uri = format!("ssh-job://{id}/log");
+    let listed = client.request("resources/list", json!({}))["result"]["resources"][0].clone();
+    assert_eq!((&listed["uri"], &listed["mimeType"]), (&json!(uri), &json!("text/plain")));
+    let templates =
+        client.request("resources/templates/list", json!({}))["result"]["resourceTemplates"].clone();
+    assert_eq!(templates[0]["uriTemplate"], "ssh-job://{job_id}/log{?since,stream}");
+    let mut read = |uri: &str| client.request("resources/read", json!({"uri": uri}));
+    let whole = read(&uri)["result"]["contents"][0].clone();
+    assert_eq!(whole["text"], "one\ntwo\nthree\n");
+    assert_eq!(whole["_meta"]["sshjobs/log"]["last_line_no"], 3);
+    assert_eq!(read(&format!("{uri}?since=1&stream=stdout"))["result"]["contents"][0]["text"], "three\n");
+    assert!(read("ssh-host://web1")["result"]["contents"][0]["text"].as_str().unwrap().contains("127.0.0.1"));
+    for strange in
+        ["ssh-job://nobody-00000000/log", "ssh-job://x/y", "file:///etc/passwd", "ssh-host://nobody"]
+    {
+        assert_eq!(read(strange)["error"]["code"], -32002, "{strange}");
+    }
+    let mut complete = |uri: &str, name: &str, value: &str| {
+        let argument =
+            json!({"ref": {"type": "ref/resource", "uri": uri}, "argument": {"name": name, "value": value}});
+        client.request("completion/complete", argument)["result"]["completion"]["values"].clone()
+    };
+    let log = "ssh-job://{job_id}/log{?since,stream}";
+    assert_eq!(complete(log, "job_id", "web1-"), json!([id]));
+    assert_eq!(complete(log, "stream", "std"), json!(["stdout", "stderr"]));
+    assert_eq!(complete("ssh-host://{host}", "host", "w"), json!([HOST]));
+    assert_eq!(complete("ssh-tag://{tag}", "tag", ""), json!([]));
+}
+
+#[tokio::test]
+async fn who_subscribes_to_a_log_is_told_of_news_at_most_twice_a_second_and_of_the_end() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let command = "for i in $(seq 1 200); do echo $i; sleep 0.01; done; read end";
+    let spawned = client.ok("ssh_spawn", json!({"host": HOST, "command": command}));
+    let id = spawned["job_id"].as_str().unwrap().to_owned();
+    let uri = format!("ssh-job://{id}/log");
+    let told = client.request("resources/subscribe", json!({"uri": uri}));
+    assert!(told["error"].is_null(), "{told}");
+    let began = std::time::Instant::now();
+    client.ok("ssh_tail", json!({"job_id": id, "until": "^200$", "wait_ms": 20_000}));
+    let updates = |client: &McpClient| {
+        let of_uri = |message: &&serde_json::Value| message["params"]["uri"] == uri;
+        client.notifications.iter().filter(of_uri).count()
+    };
+    let (seen, most) = (updates(&client), began.elapsed().as_millis() / 500 + 1);
+    assert!(seen >= 2 && seen as u128 <= most, "{seen} of at most {most}");
+    client.ok("ssh_write", json!({"job_id": id, "newline": true}));
+    client.ok("ssh_wait", json!({"job_ids": [id]}));
+    if updates(&client) == seen {
+        client.asked("notifications/resources/updated");
+    }
+    let refused = client.request("resources/subscribe", json!({"uri": "ssh-job://nobody-00000000/log"}));
+    assert_eq!(refused["error"]["code"], -32002);
+    assert!(client.request("resources/unsubscribe", json!({"uri": uri}))["error"].is_null());
+}

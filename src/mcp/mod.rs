@@ -7,11 +7,14 @@ mod answer_form;
 mod elicitor;
 mod over_http;
 mod progress;
+mod resource_uri;
+mod resources;
 mod serve;
 mod server;
 mod stdio;
 mod text;
 mod tool_call;
+mod updates;
 
 pub use elicitor::Elicitor;
 pub use over_http::OverHttp;

@@ -4,13 +4,18 @@ use std::sync::Arc;
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::tool::ToolCallContext;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation, JsonObject,
-    ProtocolVersion, ServerCapabilities, ServerConfig, Tool,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams,
+    CompleteResult, ErrorData, Icon, Implementation, JsonObject, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
+    UnsubscribeRequestParams,
 };
-use rmcp::service::RequestContext;
+use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler, tool, tool_handler, tool_router};
 
 use super::tool_call::{answer, input, output};
+use super::updates::Subscriptions;
+use super::{resources, updates};
 use crate::jobs::{Role, nearest};
 use crate::wire::{
     ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobsReply, JobsRequest, ReadReply, ReadRequest,
@@ -46,11 +51,16 @@ const LAST: &str = " state tells exited, signaled, lost \
     (connection gone), closed, refused and timed_out apart; a command that fails is not an error. Errors read \
     `code: message (hint)`; do what the hint says.";
 
+/// A prompt behind an arrow, as a picture.
+const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'%3E%3Crect width='24' height='24' \
+    rx='5' fill='%23123'/%3E%3Cpath d='M5 7l5 5-5 5M12 18h7' fill='none' stroke='%237fd' stroke-width='2.4'/%3E%3C/svg%3E";
+
 /// The MCP server: a thin face over the service.
 #[derive(Clone)]
 pub(super) struct Server {
     service: Arc<Service>,
     tool_router: ToolRouter<Self>,
+    subscriptions: Arc<Subscriptions>,
 }
 
 #[tool_router]
@@ -64,7 +74,7 @@ impl Server {
             };
             tools.iter().filter(is_acting).for_each(|tool| tool_router.remove_route(&tool.name));
         }
-        Self { service, tool_router }
+        Self { service, tool_router, subscriptions: Arc::default() }
     }
 
     /// What a model is told before its first call, as far as it may act.
@@ -223,8 +233,15 @@ impl Server {
 #[tool_handler(router = self.tool_router)]
 impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_server_info(Implementation::new("sshjobs", env!("CARGO_PKG_VERSION")).with_title("sshjobs"))
+        let can = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .enable_completions();
+        let icon = Icon::new(ICON).with_mime_type("image/svg+xml").with_sizes(vec!["any".to_owned()]);
+        let own = Implementation::new("sshjobs", env!("CARGO_PKG_VERSION")).with_title("sshjobs");
+        ServerConfig::new(can.build())
+            .with_server_info(own.with_icons(vec![icon]))
             .with_instructions(self.instructions())
     }
 
@@ -241,6 +258,78 @@ impl ServerHandler for Server {
             return Err(ErrorData::invalid_params(format!("there is no tool {name:?}{hint}"), None));
         };
         self.tool_router.call(ToolCallContext::new(self, request, context)).await
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let mut listed = ListToolsResult::with_all_items(self.tool_router.list_all());
+        if context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28) {
+            // What a caller may call is its own.
+            (listed.ttl_ms, listed.cache_scope) = (Some(0), Some(CacheScope::Private));
+        }
+        Ok(listed)
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        resources::list(&self.service).await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(resources::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        Ok(resources::read(&self.service, &request.uri).await?.into())
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        resources::complete(&self.service, request).await
+    }
+
+    /// Clients of revisions before 2026-07-28 subscribe so.
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscriptions.add(Arc::clone(&self.service), request.uri, context.peer).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.subscriptions.remove(&request.uri);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let uris = requested.resource_subscriptions.iter().flatten().cloned();
+        Some(SubscriptionFilter::builder().resource_subscriptions(uris).build())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        updates::listen(&self.service, context).await
     }
 
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
@@ -271,6 +360,13 @@ mod tests {
         );
         assert_eq!(names(Role::Run).len(), 11);
         assert_eq!(names(Role::Admin), names(Role::Run));
+    }
+
+    #[tokio::test]
+    async fn the_schemas_of_the_tools_are_what_they_were() {
+        for tool in server(Role::Run).tool_router.list_all() {
+            insta::assert_json_snapshot!(tool.name.to_string(), tool);
+        }
     }
 
     #[tokio::test]

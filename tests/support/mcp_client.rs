@@ -1,9 +1,11 @@
+use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use jsonschema::Validator;
 use serde_json::{Value, json};
 
 /// The built binary, spoken to over its stdio as an MCP client does.
@@ -16,6 +18,8 @@ pub struct McpClient {
     early: Vec<Value>,
     /// What came that was no response.
     pub notifications: Vec<Value>,
+    /// What each tool has promised its replies to be, once it was asked.
+    promised: HashMap<String, Validator>,
 }
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -79,8 +83,15 @@ impl McpClient {
             }
         });
         let stdin = child.stdin.take();
-        let mut client =
-            Self { child, stdin, messages, next_id: 1, early: Vec::new(), notifications: Vec::new() };
+        let mut client = Self {
+            child,
+            stdin,
+            messages,
+            next_id: 1,
+            early: Vec::new(),
+            notifications: Vec::new(),
+            promised: HashMap::new(),
+        };
         let hello = json!({
             "protocolVersion": "2025-06-18", "capabilities": capabilities, "clientInfo": {"name": "test", "version": "0"}
         });
@@ -146,9 +157,31 @@ impl McpClient {
         self.response(id)
     }
 
-    /// Calls a tool and returns its result.
+    /// Calls a tool and returns its result, which is what the tool's schemas promise.
     pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
-        self.request("tools/call", json!({"name": tool, "arguments": arguments}))["result"].clone()
+        let result =
+            self.request("tools/call", json!({"name": tool, "arguments": arguments}))["result"].clone();
+        self.check(tool, &result);
+        result
+    }
+
+    fn check(&mut self, tool: &str, result: &Value) {
+        if self.promised.is_empty() {
+            let listed = self.request("tools/list", json!({}));
+            for tool in listed["result"]["tools"].as_array().expect("tools") {
+                let schema = jsonschema::validator_for(&tool["outputSchema"]).expect("a schema");
+                self.promised.insert(tool["name"].as_str().expect("a name").to_owned(), schema);
+            }
+            let error = Value::Object(sshjobs::wire::document_schema::<sshjobs::wire::Error>());
+            self.promised.insert("error".to_owned(), jsonschema::validator_for(&error).expect("a schema"));
+        }
+        let (schema, value) = match result["isError"] == true {
+            true => (&self.promised["error"], &result["_meta"]["sshjobs/error"]),
+            false => (&self.promised[tool], &result["structuredContent"]),
+        };
+        if let Err(error) = schema.validate(value) {
+            panic!("{tool} breaks its promise: {error}: {value}");
+        }
     }
 
     /// Calls a tool that must succeed and returns its structured content.
