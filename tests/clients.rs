@@ -1,15 +1,16 @@
-//! Clients and servers that are not ours: MCP's own SDKs and its Inspector call every tool, and a server in Python proves its host
-//! key as none should. `make test-clients` installs them, and says where they are in CLIENTS.
+//! Clients and servers that are not ours: MCP's own SDKs and its Inspector call every tool on stdio and over HTTP, its conformance
+//! suite tries both revisions, and a server in Python proves its host key as none should. `make test-clients` installs them, and says where they are in CLIENTS.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
 
 mod support;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use sshjobs::jobs::Limits;
 use sshjobs::wire::{Code, HostsRequest, SpawnRequest};
+use support::server::{Caller, Server};
 use support::{HOST, Sshd, keygen, service};
 
 fn clients() -> PathBuf {
@@ -30,6 +31,13 @@ fn program(sshd: &Sshd, interpreter: &str) -> Command {
     command
 }
 
+/// The same for a server that is called over HTTP.
+fn over_http(sshd: &Sshd, server: &Server, caller: &Caller, interpreter: &str) -> Command {
+    let mut command = program(sshd, interpreter);
+    command.env("SSHJOBS_URL", format!("{}/mcp", server.url)).env("SSHJOBS_TOKEN", &caller.token);
+    command
+}
+
 /// Runs it to its end, which must be a good one, without a word on stderr; returns what it printed.
 fn told(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -39,22 +47,81 @@ fn told(command: &mut Command) -> String {
     stdout.into_owned()
 }
 
+/// How a client and a server come together: as before 2026-07-28, as they both can, and as since then.
+const ERAS: [&str; 3] = ["legacy", "auto", "2026-07-28"];
+
 #[tokio::test]
 async fn the_python_sdk_makes_every_call() {
     let sshd = Sshd::start().await;
-    assert!(told(program(&sshd, "python").arg("python.py")).contains("27 calls"));
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "python", &[]);
+    for era in ERAS {
+        assert!(told(program(&sshd, "python").args(["python.py", era])).contains("27 calls"));
+        let mut client = over_http(&sshd, &server, &caller, "python");
+        assert!(told(client.args(["python.py", era])).contains("27 calls"));
+    }
+}
+
+#[tokio::test]
+async fn fastmcp_follows_a_job_from_its_start_to_its_end() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "fastmcp", &[]);
+    told(over_http(&sshd, &server, &caller, "python").arg("fastmcp_client.py"));
 }
 
 #[tokio::test]
 async fn version_1_of_the_typescript_sdk_makes_every_call() {
     let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "typescript1", &[]);
     assert!(told(program(&sshd, "node").arg("typescript1.mjs")).contains("27 calls"));
+    assert!(told(over_http(&sshd, &server, &caller, "node").arg("typescript1.mjs")).contains("27 calls"));
 }
 
 #[tokio::test]
 async fn version_2_of_the_typescript_sdk_makes_every_call() {
     let sshd = Sshd::start().await;
-    assert!(told(program(&sshd, "node").arg("typescript2.mjs")).contains("27 calls"));
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "typescript2", &[]);
+    for era in ERAS {
+        assert!(told(program(&sshd, "node").args(["typescript2.mjs", era])).contains("27 calls"));
+        let mut client = over_http(&sshd, &server, &caller, "node");
+        assert!(told(client.args(["typescript2.mjs", era])).contains("27 calls"));
+    }
+}
+
+#[tokio::test]
+async fn the_conformance_suite_of_both_revisions_finds_only_what_is_expected() {
+    let sshd = Sshd::start().await;
+    let server = Server::with(&sshd, &["--no-auth"]);
+    for revision in ["2025-11-25", "2026-07-28"] {
+        let output = program(&sshd, "node")
+            .args(["node_modules/.bin/conformance", "server", "--requirements", revision])
+            .args(["--url", &format!("{}/mcp", server.url)])
+            .args(["--expected-failures", &format!("expected-failures-{revision}.yml")])
+            .output()
+            .unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout);
+        let summary = shown.split("=== SUMMARY").last().unwrap();
+        assert!(output.status.success(), "{revision}: {summary}");
+    }
+}
+
+#[tokio::test]
+async fn a_public_validator_finds_nothing_wrong_with_the_description_of_the_api() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let document = server.caller(&sshd, "ci", &[]).get("/v1/openapi.json").into_body().read_to_vec().unwrap();
+    let mut validator = program(&sshd, "python")
+        .arg("openapi.py")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    validator.stdin.take().unwrap().write_all(&document).unwrap();
+    let output = validator.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn inspector(sshd: &Sshd) -> Command {
@@ -72,8 +139,17 @@ fn server(sshd: &Sshd) -> [String; 5] {
 #[tokio::test]
 async fn the_inspector_finds_nothing_wrong_with_a_schema() {
     let sshd = Sshd::start().await;
-    let tools = told(inspector(&sshd).args(["--strict", "--method", "tools/list"]).args(server(&sshd)));
-    assert!(tools.contains("ssh_forget"), "{tools}");
+    let http = Server::start(&sshd);
+    let caller = http.caller(&sshd, "inspector", &[]);
+    let (token, url) = (format!("Authorization: Bearer {}", caller.token), format!("{}/mcp", http.url));
+    for era in ["legacy", "modern"] {
+        let strict = ["--strict", "--protocol-era", era, "--method", "tools/list"];
+        let tools = told(inspector(&sshd).args(strict).args(server(&sshd)));
+        assert!(tools.contains("ssh_forget"), "{tools}");
+        let over_http = ["--transport", "http", "--header", &token, "--server-url", &url];
+        let tools = told(inspector(&sshd).args(strict).args(over_http));
+        assert!(tools.contains("ssh_forget"), "{tools}");
+    }
 }
 
 #[tokio::test]

@@ -155,7 +155,7 @@ async fn raw_gives_every_byte_and_any_part() {
 async fn only_who_shows_a_valid_token_is_let_in_and_a_revoked_one_is_refused_at_once() {
     let (sshd, server, caller) = served().await;
     caller.ok("jobs", json!({}));
-    for wrong in ["", "sshjobs_nothing", "x y", &caller.token.to_uppercase(), &caller.token[..20]] {
+    for wrong in ["", "sshjobs_nothing", "x y", &caller.token.to_uppercase(), caller.token.split_at(20).0] {
         let (status, body) = Caller::new(&server.url, wrong).call("jobs", json!({}));
         assert_eq!((status, &body["code"]), (401, &json!("unauthenticated")), "{wrong:?}");
     }

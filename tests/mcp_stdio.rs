@@ -415,8 +415,10 @@ async fn the_servers_memory_goes_into_no_core_file() {
 async fn logs_are_resources_that_can_be_listed_read_and_completed() {
     let sshd = Sshd::start().await;
     let mut client = McpClient::start(&sshd.ssh_config());
-    let spawned =
-        client.ok("ssh_spawn", json!({"host": HOST, "command": "echo one; sleep 0.2; echo two >&2; sleep 0.2; echo three"}));
+    let spawned = client.ok(
+        "ssh_spawn",
+        json!({"host": HOST, "command": "echo one; sleep 0.2; echo two >&2; sleep 0.2; echo three"}),
+    );
     let id = spawned["job_id"].as_str().unwrap().to_owned();
     client.ok("ssh_wait", json!({"job_ids": [id]}));
     let uri = format!("ssh-job://{id}/log");

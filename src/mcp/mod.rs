@@ -7,6 +7,7 @@ mod answer_form;
 mod elicitor;
 mod over_http;
 mod progress;
+mod prompts;
 mod resource_uri;
 mod resources;
 mod serve;

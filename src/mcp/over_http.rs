@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::combinators::BoxBody;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -56,8 +56,13 @@ impl OverHttp {
     {
         let service =
             request.extensions().get::<Service>().expect("whoever calls this has found out who calls");
-        let transport = self.transport(service);
-        transport.handle(request).await
+        let (transport, ends_session) = (self.transport(service), request.method() == Method::DELETE);
+        let mut response = transport.handle(request).await;
+        // The Python SDK takes 202 for a failure here.
+        if ends_session && response.status() == StatusCode::ACCEPTED {
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
+        response
     }
 
     fn transport(&self, service: &Service) -> StreamableHttpService<Server, LocalSessionManager> {

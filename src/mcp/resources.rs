@@ -2,7 +2,7 @@
 
 use rmcp::model::{
     Annotations, CacheScope, CompleteRequestParams, CompleteResult, CompletionInfo, ErrorData, JsonObject,
-    ListResourceTemplatesResult, ListResourcesResult, MetaObject, ReadResourceResult, Reference, Resource,
+    ListResourceTemplatesResult, ListResourcesResult, MetaObject, ReadResourceResult, Resource,
     ResourceContents, ResourceTemplate, Role,
 };
 use serde_json::{Value, json};
@@ -53,7 +53,14 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
 
 /// Reads a resource.
 pub(super) async fn read(service: &Service, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let contents = match ResourceUri::parse(uri).map_err(|error| told(&error))? {
+    let contents = contents(service, uri).await.map_err(|error| told_of(&error, uri))?;
+    let mut read = ReadResourceResult::new(vec![contents]);
+    read.cache_scope = CacheScope::Private.into();
+    Ok(read)
+}
+
+async fn contents(service: &Service, uri: &str) -> Result<ResourceContents, Error> {
+    Ok(match ResourceUri::parse(uri)? {
         ResourceUri::Log { job_id, since, stream } => {
             let request = TailRequest {
                 since_line_no: Some(since),
@@ -62,7 +69,7 @@ pub(super) async fn read(service: &Service, uri: &str) -> Result<ReadResourceRes
                 max_bytes: Some(MOST_BYTES),
                 ..TailRequest::new(job_id, 0, 0)
             };
-            let mut reply = service.tail(request).await.map_err(|error| told(&error))?;
+            let mut reply = service.tail(request).await?;
             let mut text = reply.lines.take().unwrap_or_default().join("\n");
             if !text.is_empty() {
                 text.push('\n');
@@ -70,19 +77,21 @@ pub(super) async fn read(service: &Service, uri: &str) -> Result<ReadResourceRes
             ResourceContents::text(text, uri).with_mime_type(TEXT).with_meta(meta(json!(reply)))
         }
         ResourceUri::Host(name) => {
-            let hosts = service.hosts(HostsRequest::default()).await.map_err(|error| told(&error))?.hosts;
-            let host = hosts.into_iter().find(|host| host.name == name).ok_or_else(|| no_such(uri))?;
+            let hosts = service.hosts(HostsRequest::default()).await?.hosts;
+            let host = hosts.into_iter().find(|host| host.name == name).ok_or_else(|| {
+                Error::new(
+                    Code::NotFound,
+                    format!("there is no host {name:?}"),
+                    "ssh_hosts lists the hosts there are",
+                )
+            })?;
             ResourceContents::text(json!(host).to_string(), uri).with_mime_type(JSON)
         }
         ResourceUri::Tag(tag) => {
             let request = HostsRequest { tag: Some(tag), ..HostsRequest::default() };
-            let hosts = service.hosts(request).await.map_err(|error| told(&error))?;
-            ResourceContents::text(json!(hosts).to_string(), uri).with_mime_type(JSON)
+            ResourceContents::text(json!(service.hosts(request).await?).to_string(), uri).with_mime_type(JSON)
         }
-    };
-    let mut read = ReadResourceResult::new(vec![contents]);
-    read.cache_scope = CacheScope::Private.into();
-    Ok(read)
+    })
 }
 
 /// How a log stands: what a reader needs to go on.
@@ -90,33 +99,36 @@ fn meta(reply: Value) -> MetaObject {
     MetaObject(JsonObject::from_iter([("sshjobs/log".to_owned(), reply)]))
 }
 
-fn no_such(uri: &str) -> ErrorData {
-    ErrorData::resource_not_found(format!("there is no resource {uri}"), None)
-}
-
 /// An error in the form that this part of MCP has for it.
 pub(super) fn told(error: &Error) -> ErrorData {
-    let data = serde_json::to_value(error).ok();
-    let is_unknown = [Code::UnknownJob, Code::ExpiredJob, Code::NotFound].contains(&error.code);
-    let told = if is_unknown { ErrorData::resource_not_found } else { ErrorData::invalid_params };
-    told(error.to_string(), data)
+    told_of(error, None)
 }
 
-/// Completes a variable of a template: ids of jobs, names of hosts, tags, streams.
+/// The same about a resource, which the error names.
+pub(super) fn told_of<'a>(error: &Error, uri: impl Into<Option<&'a str>>) -> ErrorData {
+    let mut data = json!(error);
+    if let Some(uri) = uri.into() {
+        data["uri"] = uri.into();
+    }
+    let is_unknown = [Code::UnknownJob, Code::ExpiredJob, Code::NotFound].contains(&error.code);
+    let told = if is_unknown { ErrorData::resource_not_found } else { ErrorData::invalid_params };
+    told(error.to_string(), Some(data))
+}
+
+/// Completes a variable of a template, or an argument of a prompt, by its name: ids of jobs, names of hosts, tags, streams.
 pub(super) async fn complete(
     service: &Service,
     request: CompleteRequestParams,
 ) -> Result<CompleteResult, ErrorData> {
-    let Reference::Resource(template) = request.r#ref else { return Ok(CompleteResult::default()) };
-    let known: Vec<String> = match (template.uri.as_str(), request.argument.name.as_str()) {
-        (LOG, "job_id") => {
+    let known: Vec<String> = match request.argument.name.as_str() {
+        "job_id" => {
             let request = JobsRequest { limit: Some(1000), ..JobsRequest::default() };
             let jobs = service.jobs(request).await.map_err(|error| told(&error))?.jobs;
             jobs.into_iter().map(|job| job.job_id).collect()
         }
-        (LOG, "stream") => ["both", "stdout", "stderr"].map(str::to_owned).into(),
-        (HOST, "host") => hosts(service).await?.into_iter().map(|(name, _)| name).collect(),
-        (TAG, "tag") => {
+        "stream" => ["both", "stdout", "stderr"].map(str::to_owned).into(),
+        "host" => hosts(service).await?.into_iter().map(|(name, _)| name).collect(),
+        "tag" => {
             let mut tags: Vec<String> =
                 hosts(service).await?.into_iter().flat_map(|(_, tags)| tags).collect();
             tags.sort_unstable();

@@ -5,9 +5,10 @@ use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::tool::ToolCallContext;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams,
-    CompleteResult, ErrorData, Icon, Implementation, JsonObject, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
-    ReadResourceResponse, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
+    CompleteResult, ErrorData, GetPromptRequestParams, GetPromptResponse, Icon, Implementation, JsonObject,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
     UnsubscribeRequestParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
@@ -15,7 +16,7 @@ use rmcp::{RoleServer, ServerHandler, tool, tool_handler, tool_router};
 
 use super::tool_call::{answer, input, output};
 use super::updates::Subscriptions;
-use super::{resources, updates};
+use super::{prompts, resources, updates};
 use crate::jobs::{Role, nearest};
 use crate::wire::{
     ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobsReply, JobsRequest, ReadReply, ReadRequest,
@@ -51,9 +52,11 @@ const LAST: &str = " state tells exited, signaled, lost \
     (connection gone), closed, refused and timed_out apart; a command that fails is not an error. Errors read \
     `code: message (hint)`; do what the hint says.";
 
-/// A prompt behind an arrow, as a picture.
-const ICON: &str = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'%3E%3Crect width='24' height='24' \
-    rx='5' fill='%23123'/%3E%3Cpath d='M5 7l5 5-5 5M12 18h7' fill='none' stroke='%237fd' stroke-width='2.4'/%3E%3C/svg%3E";
+/// A prompt, as a picture.
+const ICON: &str = "data:image/svg+xml;base64,\
+    PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCAyNCAyNCc+PHJlY3Qgd2lkdGg9JzI0JyBoZWlnaH\
+    Q9JzI0JyByeD0nNScgZmlsbD0nIzEyMycvPjxwYXRoIGQ9J001IDdsNSA1LTUgNU0xMiAxOGg3JyBmaWxsPSdub25lJyBzdHJva2U9JyM3ZmQn\
+    IHN0cm9rZS13aWR0aD0nMi40Jy8+PC9zdmc+";
 
 /// The MCP server: a thin face over the service.
 #[derive(Clone)]
@@ -75,6 +78,11 @@ impl Server {
             tools.iter().filter(is_acting).for_each(|tool| tool_router.remove_route(&tool.name));
         }
         Self { service, tool_router, subscriptions: Arc::default() }
+    }
+
+    /// What the caller may do.
+    fn role(&self) -> Role {
+        self.service.library().rights().role
     }
 
     /// What a model is told before its first call, as far as it may act.
@@ -235,6 +243,7 @@ impl ServerHandler for Server {
     fn get_info(&self) -> ServerConfig {
         let can = ServerCapabilities::builder()
             .enable_tools()
+            .enable_prompts()
             .enable_resources()
             .enable_resources_subscribe()
             .enable_completions();
@@ -271,6 +280,22 @@ impl ServerHandler for Server {
             (listed.ttl_ms, listed.cache_scope) = (Some(0), Some(CacheScope::Private));
         }
         Ok(listed)
+    }
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Ok(prompts::list(self.role()))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        Ok(prompts::get(self.role(), &request)?.into())
     }
 
     async fn list_resources(
