@@ -594,3 +594,57 @@ async fn a_server_speaks_tls_with_the_certificate_that_its_file_has_now() {
         .output();
     assert_eq!(told(&run.unwrap()), "over TLS\n");
 }
+
+/// Asks for a task until it has come to its end.
+async fn end_of(caller: &Caller, task: &Value) -> Value {
+    let asked = || caller.result("tasks/get", json!({"taskId": task}));
+    eventually("the task ends", async || asked()["status"] != "working").await;
+    asked()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_call_becomes_a_task_that_survives_a_restart_and_is_its_callers() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "ci", &[]);
+    let run =
+        |arguments: Value| caller.result("tools/call", json!({"name": "ssh_run", "arguments": arguments}));
+    let quick = run(json!({"host": HOST, "command": "echo quick"}));
+    assert_eq!(
+        (&quick["resultType"], &quick["structuredContent"]["head"][0]),
+        (&json!("complete"), &json!("quick"))
+    );
+    let command = "sleep 5; echo done; exit 4";
+    let begun = run(json!({"host": HOST, "command": command, "durable": true}));
+    assert_eq!((&begun["resultType"], &begun["status"]), (&json!("task"), &json!("working")), "{begun}");
+    let task = begun["taskId"].clone();
+    assert_eq!(caller.result("tasks/get", json!({"taskId": task}))["status"], "working");
+    let waiting = json!({"name": "ssh_wait", "arguments": {"job_ids": [caller.ok("jobs", json!({}))["jobs"][0]["job_id"]]}});
+    let waited = caller.result("tools/call", waiting)["taskId"].clone();
+    let given_up = run(json!({"host": HOST, "command": "sleep 100", "wait_ms": 1500}));
+    let given_up = end_of(&caller, &given_up["taskId"]).await;
+    assert_eq!(
+        given_up["result"]["structuredContent"]["still_running"], true,
+        "its time was over: {given_up}"
+    );
+
+    let address = server.address().to_owned();
+    assert_eq!(server.stop().await, Some(0));
+    let server = Server::at(&sshd, &address, &[]);
+    let ended = end_of(&caller, &task).await;
+    let reply = &ended["result"]["structuredContent"];
+    assert_eq!((&ended["status"], &reply["exit_status"]), (&json!("completed"), &json!(4)), "{ended}");
+    assert_eq!(reply["head"], json!(["done"]));
+    assert_eq!(end_of(&caller, &waited).await["result"]["structuredContent"]["ended"], 1);
+    let other = server.caller(&sshd, "other", &[]);
+    assert_eq!(other.result("tasks/get", json!({"taskId": task}))["result"]["isError"], true);
+    let cancelled = caller.result(
+        "tools/call",
+        json!({"name": "ssh_run", "arguments": {"host": HOST, "command": "sleep 100"}}),
+    );
+    let task = &cancelled["taskId"];
+    caller.modern("tasks/cancel", json!({"taskId": task}));
+    assert_eq!(caller.result("tasks/get", json!({"taskId": task}))["status"], "cancelled");
+    assert_eq!(caller.ok("jobs", json!({"state": "running"}))["total"], 1, "the job goes on");
+    assert!(caller.modern("tasks/get", json!({"taskId": "e30"})).contains("no such task"));
+}

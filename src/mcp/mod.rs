@@ -13,6 +13,7 @@ mod resources;
 mod serve;
 mod server;
 mod stdio;
+mod tasks;
 mod text;
 mod tool_call;
 mod updates;

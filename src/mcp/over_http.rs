@@ -12,6 +12,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio_util::sync::CancellationToken;
 
 use super::server::Server;
+use super::tasks::Tasks;
 use crate::jobs::{Caller, Rights};
 use crate::lock::lock;
 use crate::wire::Service;
@@ -72,9 +73,9 @@ impl OverHttp {
             return end.transport.clone();
         }
         let closing = self.closing.child_token();
-        let (service, rights) = (Arc::new(service.clone()), rights.clone());
+        let (service, rights, tasks) = (Arc::new(service.clone()), rights.clone(), Arc::<Tasks>::default());
         let transport = StreamableHttpService::new(
-            move || Ok(Server::new(Arc::clone(&service))),
+            move || Ok(Server::new(Arc::clone(&service), Arc::clone(&tasks))),
             Arc::new(sessions()),
             config(closing.clone()),
         );

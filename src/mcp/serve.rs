@@ -77,7 +77,7 @@ async fn serve(service: Arc<Service>, elicitor: &Elicitor) -> Result<(), ServeEr
         sleep(LAST_ANSWERS).await;
     };
     let serving = async {
-        let running = match Server::new(service).serve(server_ends).await {
+        let running = match Server::new(service, Arc::default()).serve(server_ends).await {
             Ok(running) => running,
             // A client that has asked what there is, and gone, has made no mistake.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),

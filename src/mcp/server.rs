@@ -4,16 +4,17 @@ use std::sync::Arc;
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::tool::ToolCallContext;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestParams,
-    CompleteResult, ErrorData, GetPromptRequestParams, GetPromptResponse, Icon, Implementation, JsonObject,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse,
-    ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool,
-    UnsubscribeRequestParams,
+    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
+    CompleteRequestParams, CompleteResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
+    GetTaskParams, GetTaskResult, Icon, Implementation, JsonObject, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler, tool, tool_handler, tool_router};
 
+use super::tasks::{self, Tasks};
 use super::tool_call::{answer, input, output};
 use super::updates::Subscriptions;
 use super::{prompts, resources, updates};
@@ -64,11 +65,12 @@ pub(super) struct Server {
     service: Arc<Service>,
     tool_router: ToolRouter<Self>,
     subscriptions: Arc<Subscriptions>,
+    tasks: Arc<Tasks>,
 }
 
 #[tool_router]
 impl Server {
-    pub(super) fn new(service: Arc<Service>) -> Self {
+    pub(super) fn new(service: Arc<Service>, tasks: Arc<Tasks>) -> Self {
         let mut tool_router = Self::tool_router();
         if service.library().rights().role < Role::Run {
             let tools = tool_router.list_all();
@@ -77,7 +79,7 @@ impl Server {
             };
             tools.iter().filter(is_acting).for_each(|tool| tool_router.remove_route(&tool.name));
         }
-        Self { service, tool_router, subscriptions: Arc::default() }
+        Self { service, tool_router, subscriptions: Arc::default(), tasks }
     }
 
     /// What the caller may do.
@@ -246,7 +248,8 @@ impl ServerHandler for Server {
             .enable_prompts()
             .enable_resources()
             .enable_resources_subscribe()
-            .enable_completions();
+            .enable_completions()
+            .enable_tasks();
         let icon = Icon::new(ICON).with_mime_type("image/svg+xml").with_sizes(vec!["any".to_owned()]);
         let own = Implementation::new("sshjobs", env!("CARGO_PKG_VERSION")).with_title("sshjobs");
         ServerConfig::new(can.build())
@@ -266,6 +269,15 @@ impl ServerHandler for Server {
             let name: String = request.name.chars().take(64).collect();
             return Err(ErrorData::invalid_params(format!("there is no tool {name:?}{hint}"), None));
         };
+        let knows_tasks = context.client_capabilities().is_some_and(|can| can.supports_tasks());
+        if knows_tasks && matches!(&*request.name, tasks::RUN | tasks::WAIT) {
+            let arguments = request.arguments.unwrap_or_default();
+            let called = self.tasks.call(&self.service, &request.name, arguments);
+            return match context.ct.run_until_cancelled(called).await {
+                Some(answer) => Ok(answer),
+                None => Err(ErrorData::internal_error("the call was cancelled", None)),
+            };
+        }
         self.tool_router.call(ToolCallContext::new(self, request, context)).await
     }
 
@@ -348,6 +360,30 @@ impl ServerHandler for Server {
         Ok(())
     }
 
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.tasks.get(&self.service, &request.task_id).await
+    }
+
+    async fn update_task(
+        &self,
+        _request: UpdateTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        Err(ErrorData::invalid_params("no task here asks for input", None))
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.tasks.cancel(&request.task_id)
+    }
+
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let uris = requested.resource_subscriptions.iter().flatten().cloned();
         Some(SubscriptionFilter::builder().resource_subscriptions(uris).build())
@@ -370,7 +406,7 @@ mod tests {
     fn server(role: Role) -> Server {
         let config = Config { store: false, ..Config::default() };
         let service = Service::new(config, Access::Listed).of(Caller::local(), Rights::everywhere(role));
-        Server::new(Arc::new(service))
+        Server::new(Arc::new(service), Arc::default())
     }
 
     #[tokio::test]

@@ -46,13 +46,13 @@ where
 /// Under which key of `_meta` programs find an error as an object.
 const ERROR_KEY: &str = "sshjobs/error";
 
-fn success(reply: &(impl Serialize + Text)) -> CallToolResult {
+pub(super) fn success(reply: &(impl Serialize + Text)) -> CallToolResult {
     let mut result = CallToolResult::success(vec![ContentBlock::text(reply.text())]);
     result.structured_content = Some(to_value(reply));
     result
 }
 
-fn failure(error: &Error) -> CallToolResult {
+pub(super) fn failure(error: &Error) -> CallToolResult {
     // Not as structured content: clients check that against the tool's output schema, which is for replies.
     let meta = JsonObject::from_iter([(ERROR_KEY.to_owned(), to_value(error))]);
     let mut result = CallToolResult::error(vec![ContentBlock::text(error.to_string())]);

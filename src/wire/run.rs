@@ -130,6 +130,14 @@ impl Service {
 }
 
 impl Service {
+    /// What came of a command that was run, or what there is of it so far.
+    pub async fn ran(&self, job_id: &str, max_bytes: Option<i64>) -> Result<RunReply, Error> {
+        let mut clamps = Clamps::default();
+        let bytes = max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
+        let bytes = clamps.size("max_bytes", bytes, 1..=MOST_BYTES)?;
+        Ok(RunReply::of(&self.job(job_id).await?, bytes, clamps.0).await)
+    }
+
     /// Starts a job whose output goes to one reader, byte by byte, on a connection that it has alone: while the reader is behind, the
     /// host waits. Its stdin is open.
     ///

@@ -154,21 +154,30 @@ impl Caller {
         request.call()
     }
 
-    /// A request of the newest revision of MCP, which knows no sessions; the body of its answer.
+    /// A request of the newest revision of MCP, which knows no sessions, from a client that knows tasks; the body of its answer.
     pub fn modern(&self, method: &str, mut params: Value) -> String {
         const REVISION: &str = "2026-07-28";
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": REVISION,
             "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
-            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
         });
-        let name = params["name"].as_str().unwrap_or_default().to_owned();
+        let named = ["name", "taskId"].into_iter().find_map(|key| params[key].as_str());
+        let name = named.unwrap_or_default().to_owned();
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let mut headers = vec![("MCP-Protocol-Version", REVISION), ("Mcp-Method", method)];
         if !name.is_empty() {
             headers.push(("Mcp-Name", &name));
         }
         self.mcp(message, &headers).into_body().read_to_string().expect("a body")
+    }
+
+    /// The result of such a request; null when there was an error.
+    pub fn result(&self, method: &str, params: Value) -> Value {
+        let body = self.modern(method, params);
+        let messages = body.lines().map(|line| line.strip_prefix("data:").unwrap_or(line).trim());
+        let mut messages = messages.filter_map(|text| serde_json::from_str::<Value>(text).ok());
+        messages.find(|message| message["id"] == 1).map_or(Value::Null, |message| message["result"].clone())
     }
 
     /// Calls a tool so.
