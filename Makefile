@@ -31,3 +31,4 @@ bench:  ## Measure: the ring and its pages, then sshjobs beside ssh
 	cargo bench --bench ring
 	cargo bench --bench side_by_side
 	cargo bench --bench stored
+	cargo bench --bench server

@@ -63,10 +63,12 @@ async fn attend(service: Service, mut sink: Sink, mut stream: SplitStream<WebSoc
     let (said, says) = mpsc::channel(SessionChannel::STDIN_AHEAD);
     let is_ended = tokio::select! {
         is_ended = tell(&mut follow, &mut sink, says) => is_ended,
-        () = listen(&job, stream, said) => false,
+        () = listen(&job, &mut stream, said) => false,
     };
     if is_ended {
         sink.close().await.ok();
+        // What the client still writes must not break the connection before it has read the end.
+        drop(timeout(HELLO, async { while let Some(Ok(_)) = stream.next().await {} }).await);
     } else if !job.is_durable() {
         let request = SignalRequest { grace_ms: Some(GRACE_MS), ..SignalRequest::new(job.id()) };
         if let Err(error) = service.signal(request).await {
@@ -125,7 +127,7 @@ async fn say(sink: &mut Sink, event: &SessionEvent) -> bool {
 }
 
 /// Passes on what the client writes, until it goes away.
-async fn listen(job: &Job, mut stream: SplitStream<WebSocket>, said: mpsc::Sender<SessionEvent>) {
+async fn listen(job: &Job, stream: &mut SplitStream<WebSocket>, said: mpsc::Sender<SessionEvent>) {
     let (stdin, mut waiting) = mpsc::channel::<Bytes>(SessionChannel::STDIN_AHEAD);
     let writing = async {
         while let Some(bytes) = waiting.recv().await {

@@ -12,7 +12,6 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use tokio_util::sync::CancellationToken;
 
 use super::server::Server;
-use super::tasks::Tasks;
 use crate::jobs::{Caller, Rights};
 use crate::lock::lock;
 use crate::wire::Service;
@@ -73,9 +72,9 @@ impl OverHttp {
             return end.transport.clone();
         }
         let closing = self.closing.child_token();
-        let (service, rights, tasks) = (Arc::new(service.clone()), rights.clone(), Arc::<Tasks>::default());
+        let (server, rights) = (Server::new(Arc::new(service.clone()), Arc::default()), rights.clone());
         let transport = StreamableHttpService::new(
-            move || Ok(Server::new(Arc::clone(&service), Arc::clone(&tasks))),
+            move || Ok(server.again()),
             Arc::new(sessions()),
             config(closing.clone()),
         );

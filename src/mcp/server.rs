@@ -63,7 +63,7 @@ const ICON: &str = "data:image/svg+xml;base64,\
 #[derive(Clone)]
 pub(super) struct Server {
     service: Arc<Service>,
-    tool_router: ToolRouter<Self>,
+    tool_router: Arc<ToolRouter<Self>>,
     subscriptions: Arc<Subscriptions>,
     tasks: Arc<Tasks>,
 }
@@ -79,7 +79,12 @@ impl Server {
             };
             tools.iter().filter(is_acting).for_each(|tool| tool_router.remove_route(&tool.name));
         }
-        Self { service, tool_router, subscriptions: Arc::default(), tasks }
+        Self { service, tool_router: Arc::new(tool_router), subscriptions: Arc::default(), tasks }
+    }
+
+    /// The same for another session.
+    pub(super) fn again(&self) -> Self {
+        Self { subscriptions: Arc::default(), ..self.clone() }
     }
 
     /// What the caller may do.

@@ -1,4 +1,4 @@
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -103,24 +103,28 @@ impl Tokens {
     /// # Errors
     /// [`TokensError::Io`], [`TokensError::Damaged`], [`TokensError::Exposed`].
     pub fn list(&self) -> Result<Arc<[TokenEntry]>, TokensError> {
-        let file = match File::open(&self.file) {
-            Ok(file) => file,
+        let stamp = match std::fs::metadata(&self.file) {
+            Ok(metadata) => self.stamp(&metadata)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Arc::default()),
             Err(error) => return Err(self.failed(error)),
         };
-        let metadata = file.metadata().map_err(|error| self.failed(error))?;
-        if metadata.mode() & 0o022 != 0 {
-            return Err(TokensError::Exposed(self.file.clone()));
-        }
-        let stamp = (metadata.ino(), metadata.mtime(), metadata.mtime_nsec(), metadata.size());
         if let Some((_, entries)) = lock(&self.read).as_ref().filter(|(read, _)| *read == stamp) {
             return Ok(Arc::clone(entries));
         }
+        let file = File::open(&self.file).map_err(|error| self.failed(error))?;
+        let stamp = self.stamp(&file.metadata().map_err(|error| self.failed(error))?)?;
         let contents: Contents = serde_json::from_reader(io::BufReader::new(file))
             .map_err(|source| TokensError::Damaged { file: self.file.clone(), source })?;
         let entries: Arc<[TokenEntry]> = contents.tokens.into();
         *lock(&self.read) = Some((stamp, Arc::clone(&entries)));
         Ok(entries)
+    }
+
+    fn stamp(&self, metadata: &Metadata) -> Result<Stamp, TokensError> {
+        if metadata.mode() & 0o022 != 0 {
+            return Err(TokensError::Exposed(self.file.clone()));
+        }
+        Ok((metadata.ino(), metadata.ctime(), metadata.ctime_nsec(), metadata.size()))
     }
 
     /// Makes a token for a caller, who has none that is valid.

@@ -1,0 +1,318 @@
+//! A server over HTTP beside the same on stdio, beside `ssh`, and beside itself without tokens. Prints a table of ratios; asserts
+//! nothing.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::cast_precision_loss,
+    reason = "a bench"
+)]
+
+#[path = "../tests/support/mod.rs"]
+#[allow(dead_code, unreachable_pub, reason = "shared with the tests")]
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use support::command::command;
+use support::server::{Caller, Server};
+use support::{HOST, McpClient, Sshd};
+
+#[tokio::main]
+async fn main() {
+    // `cargo test` runs benches too; there is nothing to test here.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let only = std::env::args().skip(1).find(|argument| !argument.starts_with('-'));
+    let wanted = |name: &str| only.as_deref().is_none_or(|only| name.contains(only));
+    println!("| what | over HTTP | peer | ratio | bar |\n|---|---|---|---|---|");
+    let sshd = Sshd::start().await;
+    if wanted("polls") {
+        polls(&sshd);
+    }
+    if wanted("page") {
+        page(&sshd);
+    }
+    if wanted("auth") {
+        auth(&sshd);
+    }
+    if wanted("raw") {
+        raw(&sshd);
+    }
+    if wanted("run") {
+        run(&sshd);
+    }
+    if wanted("idle") {
+        idle(&sshd);
+    }
+}
+
+fn row(what: &str, ours: &str, peer: &str, ratio: Option<f64>, bar: &str) {
+    let ratio = ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
+    println!("| {what} | {ours} | {peer} | {ratio} | {bar} |");
+}
+
+fn shown(duration: Duration) -> String {
+    format!("{:.2} ms", duration.as_secs_f64() * 1e3)
+}
+
+fn percentile(times: &mut [Duration], percent: usize) -> Duration {
+    times.sort_unstable();
+    times[(times.len() - 1) * percent / 100]
+}
+
+fn ratio(ours: Duration, peer: Duration) -> Option<f64> {
+    Some(ours.as_secs_f64() / peer.as_secs_f64())
+}
+
+/// From writing a line to a job's stdin until each of those who wait for it has it.
+fn polls(sshd: &Sshd) {
+    const ON_STDIO: usize = 120;
+    let server = Server::start(sshd);
+    let caller = server.caller(sshd, "polls", &[]);
+    let over_http = |count: usize| {
+        let (id, mut times) = (caller.spawn("cat"), Vec::new());
+        for line in 0..20 {
+            let ready = Barrier::new(count + 1);
+            std::thread::scope(|scope| {
+                let request = json!({"job_id": id, "since_line_no": line, "wait_ms": 50_000});
+                let polls: Vec<_> = (0..count)
+                    .map(|_| {
+                        let (caller, request, ready) = (caller.clone(), request.clone(), &ready);
+                        scope.spawn(move || {
+                            ready.wait();
+                            caller.ok("tail", request);
+                            Instant::now()
+                        })
+                    })
+                    .collect();
+                ready.wait();
+                std::thread::sleep(Duration::from_millis(700));
+                let began = Instant::now();
+                caller.ok("write", json!({"job_id": id, "data": "news", "newline": true}));
+                times.extend(polls.into_iter().map(|poll| poll.join().unwrap().duration_since(began)));
+            });
+        }
+        percentile(&mut times, 99)
+    };
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let id = client.ok("ssh_spawn", json!({"host": HOST, "command": "cat"}))["job_id"].clone();
+    let mut times = Vec::new();
+    for line in 0..20 {
+        let tail = json!({"name": "ssh_tail", "arguments": {"job_id": id, "since_line_no": line, "wait_ms": 50_000}});
+        let calls: Vec<u64> = (0..ON_STDIO).map(|_| client.begin("tools/call", tail.clone())).collect();
+        std::thread::sleep(Duration::from_millis(700));
+        let began = Instant::now();
+        client.ok("ssh_write", json!({"job_id": id, "data": "news", "newline": true}));
+        for call in calls {
+            client.response(call);
+            times.push(began.elapsed());
+        }
+    }
+    let on_stdio = percentile(&mut times, 99);
+    let few = over_http(ON_STDIO);
+    let what = "a line to the last of 120 long polls, p99, against 120 on stdio";
+    row(what, &shown(few), &shown(on_stdio), ratio(few, on_stdio), "≤ 2");
+    let many = over_http(300);
+    row(
+        "the same with 300, a line a poll",
+        &shown(many),
+        &shown(on_stdio * 300 / 120),
+        ratio(many, on_stdio * 300 / 120),
+        "≤ 2",
+    );
+}
+
+/// A page of 500 lines, as the tool and as the verb.
+fn page(sshd: &Sshd) {
+    let server = Server::start(sshd);
+    let caller = server.caller(sshd, "page", &[]);
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let command = "seq -f 'line %09g of a log that is as long as such lines are in the wild' 1 1000";
+    let spawned = client.ok("ssh_spawn", json!({"host": HOST, "command": command}));
+    let here =
+        json!({"job_id": spawned["job_id"], "since_line_no": 100, "max_lines": 500, "max_bytes": 262_144});
+    client.ok("ssh_wait", json!({"job_ids": [spawned["job_id"]]}));
+    let id = caller.spawn(command);
+    let there = json!({"job_id": id, "since_line_no": 100, "max_lines": 500, "max_bytes": 262_144});
+    caller.ok("wait", json!({"job_ids": [id]}));
+    let time = |call: &mut dyn FnMut()| {
+        let mut times: Vec<Duration> = (0..300)
+            .map(|_| {
+                let began = Instant::now();
+                call();
+                began.elapsed()
+            })
+            .collect();
+        percentile(&mut times, 50)
+    };
+    let over_http = time(&mut || drop(caller.ok("tail", there.clone())));
+    let tool = time(&mut || drop(caller.tool("ssh_tail", there.clone())));
+    let request = json!({"name": "ssh_tail", "arguments": here});
+    let on_stdio = time(&mut || drop(client.request("tools/call", request.clone())));
+    row(
+        "500 lines, POST /v1/tail, against ssh_tail on stdio, p50",
+        &shown(over_http),
+        &shown(on_stdio),
+        ratio(over_http, on_stdio),
+        "≤ 2",
+    );
+    row(
+        "500 lines, ssh_tail at /mcp, against it on stdio, p50",
+        &shown(tool),
+        &shown(on_stdio),
+        ratio(tool, on_stdio),
+        "≤ 2",
+    );
+}
+
+/// A call with a token against one without.
+fn auth(sshd: &Sshd) {
+    let (with, without) = (Server::start(sshd), Server::with(sshd, &["--no-auth"]));
+    let callers = [with.caller(sshd, "auth", &[]), Caller::new(&without.url, "")];
+    let jobs = callers.each_ref().map(|caller| {
+        let id = caller.spawn("seq 1 100");
+        caller.ok("wait", json!({"job_ids": [id]}));
+        id
+    });
+    let mut times = [Vec::new(), Vec::new()];
+    // Turn by turn, so that the machine treats both alike.
+    for _ in 0..3000 {
+        for ((caller, job), times) in callers.iter().zip(&jobs).zip(&mut times) {
+            let began = Instant::now();
+            caller.ok("tail", json!({"job_id": job}));
+            times.push(began.elapsed());
+        }
+    }
+    let [with, without] = times.each_mut().map(|times| percentile(times, 50));
+    row(
+        "a call with a token, against one to a server without, p50",
+        &shown(with),
+        &shown(without),
+        ratio(with, without),
+        "≤ 1.05",
+    );
+}
+
+/// Bytes of a running job, against ssh's.
+fn raw(sshd: &Sshd) {
+    const BYTES: usize = 500_000_000;
+    let server = Server::start(sshd);
+    let caller = server.caller(sshd, "raw", &[]);
+    let command = format!(
+        "yes 'a line of output as programs print it, of about eighty bytes, all in all' | head -c {BYTES}"
+    );
+    let began = Instant::now();
+    let id = caller.spawn(&command);
+    let mut body =
+        caller.get(&format!("/v1/jobs/{id}/raw?stream=stdout&follow=true")).into_body().into_reader();
+    let (mut buffer, mut got) = (vec![0; 256 << 10], 0);
+    loop {
+        match body.read(&mut buffer).unwrap() {
+            0 => break,
+            read => got += read,
+        }
+    }
+    let ours = began.elapsed();
+    assert_eq!(got, BYTES);
+    let began = Instant::now();
+    let status = Command::new("ssh")
+        .arg("-F")
+        .arg(sshd.ssh_config())
+        .args([HOST, &command])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .unwrap();
+    let peer = began.elapsed();
+    assert!(status.success());
+    let speed = |time: Duration| format!("{:.0} MB/s", BYTES as f64 / time.as_secs_f64() / 1e6);
+    let ratio = peer.as_secs_f64() / ours.as_secs_f64();
+    row(
+        "raw bytes of a running job, stored, against ssh > /dev/null",
+        &speed(ours),
+        &speed(peer),
+        Some(ratio),
+        "≥ 0.7",
+    );
+}
+
+/// `sshjobs --server SOCKET run web1 -- true`, process start and all, against ssh over a ControlMaster.
+fn run(sshd: &Sshd) {
+    let server = Server::start(sshd);
+    let caller = server.caller(sshd, "run", &[]);
+    let socket = server.socket.display().to_string();
+    let control = sshd.path("control").display().to_string();
+    let ssh = |arguments: &[&str]| {
+        let mut ssh = Command::new("ssh");
+        ssh.arg("-F").arg(sshd.ssh_config()).args(["-o", &format!("ControlPath={control}")]).args(arguments);
+        ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        ssh
+    };
+    assert!(ssh(&["-fNM", HOST]).status().unwrap().success());
+    let ours = || {
+        let mut ours = command(sshd, &["--server", &socket, "run", HOST, "--", "true"]);
+        ours.env("SSHJOBS_TOKEN", &caller.token);
+        ours
+    };
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..200 {
+        for (mut command, times) in [ours(), ssh(&[HOST, "true"])].into_iter().zip(&mut times) {
+            let began = Instant::now();
+            assert!(command.status().unwrap().success());
+            times.push(began.elapsed());
+        }
+    }
+    ssh(&["-O", "exit", HOST]).status().unwrap();
+    let [ours, peer] = times.each_mut().map(|times| percentile(times, 50));
+    row(
+        "--server SOCKET run web1 -- true, against ssh over a ControlMaster, p50",
+        &shown(ours),
+        &shown(peer),
+        ratio(ours, peer),
+        "≤ 0.5",
+    );
+}
+
+/// What idle clients cost.
+fn idle(sshd: &Sshd) {
+    const CLIENTS: u64 = 1000;
+    let server = Server::start(sshd);
+    let caller = server.caller(sshd, "idle", &[]);
+    caller.ok("run", json!({"host": HOST, "command": "true"}));
+    let before = server.memory();
+    let clients: Vec<TcpStream> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = TcpStream::connect(server.address()).unwrap();
+            let bearer = format!("Authorization: Bearer {}", caller.token);
+            write!(client, "GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n{bearer}\r\n\r\n").unwrap();
+            let mut answer = [0; 1024];
+            assert!(client.read(&mut answer).unwrap() > 0);
+            client
+        })
+        .collect();
+    std::thread::sleep(Duration::from_secs(1));
+    let after = server.memory();
+    row(
+        "RSS with 1000 idle clients, against before",
+        &format!("{:.1} MiB", after as f64 / 1024.0),
+        &format!("{:.1} MiB", before as f64 / 1024.0),
+        None,
+        "–",
+    );
+    row(
+        "memory of an idle client",
+        &format!("{:.1} KiB", (after - before) as f64 / CLIENTS as f64),
+        "–",
+        None,
+        "–",
+    );
+    drop(clients);
+}
