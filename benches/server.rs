@@ -10,7 +10,6 @@
 )]
 
 #[path = "../tests/support/mod.rs"]
-#[allow(dead_code, unreachable_pub, reason = "shared with the tests")]
 mod support;
 
 use std::io::{Read, Write};

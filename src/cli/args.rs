@@ -168,7 +168,7 @@ pub struct ServeArgs {
     /// A name by which clients call the server; loopback names and ADDR are always taken.
     #[arg(long, value_name = "NAME", requires = "http")]
     pub allow_host: Vec<String>,
-    /// An origin whose web pages may call the server, such as https://app.example.com.
+    /// An origin whose web pages may call the server, such as `https://app.example.com`.
     #[arg(long, value_name = "ORIGIN", requires = "served")]
     pub allow_origin: Vec<String>,
     /// Path below which everything lies, for a proxy that does not take it away.

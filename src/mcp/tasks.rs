@@ -82,9 +82,8 @@ impl Tasks {
             Ok(None) => return Ok(task.told(id, TaskPayload::Working)),
             Err(error) => failure(&error),
         };
-        let result = match serde_json::to_value(result) {
-            Ok(Value::Object(result)) => result,
-            _ => return Err(ErrorData::internal_error("the result is no object", None)),
+        let Ok(Value::Object(result)) = serde_json::to_value(result) else {
+            return Err(ErrorData::internal_error("the result is no object", None));
         };
         Ok(task.told(id, TaskPayload::Completed { result }))
     }
