@@ -53,7 +53,7 @@ async fn main() {
     }
 }
 
-fn row(what: &str, ours: &str, peer: &str, ratio: Option<f64>, bar: &str) {
+fn row(what: &str, (ours, peer): (&str, &str), ratio: Option<f64>, bar: &str) {
     let ratio = ratio.map_or_else(|| "–".to_owned(), |ratio| format!("{ratio:.2}"));
     println!("| {what} | {ours} | {peer} | {ratio} | {bar} |");
 }
@@ -101,12 +101,26 @@ fn polls(sshd: &Sshd) {
         }
         percentile(&mut times, 99)
     };
+    let on_stdio = polls_on_stdio(sshd, ON_STDIO);
+    let few = over_http(ON_STDIO);
+    let what = "a line to the last of 120 long polls, p99, against 120 on stdio";
+    row(what, (&shown(few), &shown(on_stdio)), ratio(few, on_stdio), "≤ 2");
+    let many = over_http(300);
+    row(
+        "the same with 300, a line a poll",
+        (&shown(many), &shown(on_stdio * 300 / 120)),
+        ratio(many, on_stdio * 300 / 120),
+        "≤ 2",
+    );
+}
+
+fn polls_on_stdio(sshd: &Sshd, count: usize) -> Duration {
     let mut client = McpClient::start(&sshd.ssh_config());
     let id = client.ok("ssh_spawn", json!({"host": HOST, "command": "cat"}))["job_id"].clone();
     let mut times = Vec::new();
     for line in 0..20 {
         let tail = json!({"name": "ssh_tail", "arguments": {"job_id": id, "since_line_no": line, "wait_ms": 50_000}});
-        let calls: Vec<u64> = (0..ON_STDIO).map(|_| client.begin("tools/call", tail.clone())).collect();
+        let calls: Vec<u64> = (0..count).map(|_| client.begin("tools/call", tail.clone())).collect();
         std::thread::sleep(Duration::from_millis(700));
         let began = Instant::now();
         client.ok("ssh_write", json!({"job_id": id, "data": "news", "newline": true}));
@@ -115,18 +129,7 @@ fn polls(sshd: &Sshd) {
             times.push(began.elapsed());
         }
     }
-    let on_stdio = percentile(&mut times, 99);
-    let few = over_http(ON_STDIO);
-    let what = "a line to the last of 120 long polls, p99, against 120 on stdio";
-    row(what, &shown(few), &shown(on_stdio), ratio(few, on_stdio), "≤ 2");
-    let many = over_http(300);
-    row(
-        "the same with 300, a line a poll",
-        &shown(many),
-        &shown(on_stdio * 300 / 120),
-        ratio(many, on_stdio * 300 / 120),
-        "≤ 2",
-    );
+    percentile(&mut times, 99)
 }
 
 /// A page of 500 lines, as the tool and as the verb.
@@ -158,15 +161,13 @@ fn page(sshd: &Sshd) {
     let on_stdio = time(&mut || drop(client.request("tools/call", request.clone())));
     row(
         "500 lines, POST /v1/tail, against ssh_tail on stdio, p50",
-        &shown(over_http),
-        &shown(on_stdio),
+        (&shown(over_http), &shown(on_stdio)),
         ratio(over_http, on_stdio),
         "≤ 2",
     );
     row(
         "500 lines, ssh_tail at /mcp, against it on stdio, p50",
-        &shown(tool),
-        &shown(on_stdio),
+        (&shown(tool), &shown(on_stdio)),
         ratio(tool, on_stdio),
         "≤ 2",
     );
@@ -193,8 +194,7 @@ fn auth(sshd: &Sshd) {
     let [with, without] = times.each_mut().map(|times| percentile(times, 50));
     row(
         "a call with a token, against one to a server without, p50",
-        &shown(with),
-        &shown(without),
+        (&shown(with), &shown(without)),
         ratio(with, without),
         "≤ 1.05",
     );
@@ -236,8 +236,7 @@ fn raw(sshd: &Sshd) {
     let ratio = peer.as_secs_f64() / ours.as_secs_f64();
     row(
         "raw bytes of a running job, stored, against ssh > /dev/null",
-        &speed(ours),
-        &speed(peer),
+        (&speed(ours), &speed(peer)),
         Some(ratio),
         "≥ 0.7",
     );
@@ -273,8 +272,7 @@ fn run(sshd: &Sshd) {
     let [ours, peer] = times.each_mut().map(|times| percentile(times, 50));
     row(
         "--server SOCKET run web1 -- true, against ssh over a ControlMaster, p50",
-        &shown(ours),
-        &shown(peer),
+        (&shown(ours), &shown(peer)),
         ratio(ours, peer),
         "≤ 0.5",
     );
@@ -301,15 +299,13 @@ fn idle(sshd: &Sshd) {
     let after = server.memory();
     row(
         "RSS with 1000 idle clients, against before",
-        &format!("{:.1} MiB", after as f64 / 1024.0),
-        &format!("{:.1} MiB", before as f64 / 1024.0),
+        (&format!("{:.1} MiB", after as f64 / 1024.0), &format!("{:.1} MiB", before as f64 / 1024.0)),
         None,
         "–",
     );
     row(
         "memory of an idle client",
-        &format!("{:.1} KiB", (after - before) as f64 / CLIENTS as f64),
-        "–",
+        (&format!("{:.1} KiB", (after - before) as f64 / CLIENTS as f64), "–"),
         None,
         "–",
     );
