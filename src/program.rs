@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use secrecy::SecretString;
+use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
@@ -71,7 +72,10 @@ fn load(cli: &Cli) -> Result<Config, Error> {
 }
 
 fn run(cli: Cli, config: Config) -> Exit {
-    let runtime = match tokio::runtime::Runtime::new() {
+    // Who only calls a server needs no threads for it: they would cost more than the call.
+    let mut runtime =
+        if cli.server.is_some() { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    let runtime = match runtime.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             cli::report(&Error::new(

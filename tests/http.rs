@@ -389,6 +389,13 @@ async fn a_caller_uses_the_hosts_of_its_token_and_knows_no_others() {
         assert_eq!((status, &body["code"]), (403, &json!("policy_denied")));
     }
     assert_eq!(caller.call("hosts", json!({"host": "db1"})).0, 403);
+    let (_, misspelt) = caller.call("spawn", json!({"host": "wbe1", "command": "true"}));
+    assert!(misspelt["hint"].as_str().unwrap().contains("did you mean \"web1\"?"), "{misspelt}");
+    let (_, near_another) = caller.call("spawn", json!({"host": "db2", "command": "true"}));
+    assert!(
+        !near_another.to_string().contains("db1"),
+        "what it may not use it does not learn of: {near_another}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

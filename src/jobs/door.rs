@@ -5,6 +5,7 @@ use super::last_errors::LastErrors;
 use super::{Config, Error, Rights, Role};
 use crate::hosts::{HostRef, Hosts};
 use crate::job::{self, Caller, JobId, Scope};
+use crate::nearest::nearest;
 use crate::runner::{Lookup, Runner};
 
 /// The one way to the runner and the hosts. Every verb of every caller goes through it: jobs of other callers, hosts that may not be
@@ -109,16 +110,29 @@ impl Door {
             return Err(Error::Denied { caller: self.caller.clone(), role: self.rights.role, needed });
         }
         if !self.has_host(host) {
-            return Err(Error::DeniedHost { caller: self.caller.clone(), host: host.to_owned() });
+            let (caller, host) = (self.caller.clone(), host.to_owned());
+            return Err(Error::DeniedHost { caller, host, nearest: None });
         }
         Ok(&self.inside)
     }
 
     /// For doing something on a host that the caller names.
     pub(super) async fn act_on_host(&self, verb: Act, host: &str) -> Result<(&Inside, HostRef), Error> {
-        let inside = self.act(verb, host)?;
+        let inside = match self.act(verb, host) {
+            Err(Error::DeniedHost { caller, host, .. }) => {
+                let nearest = self.nearest(&host).await;
+                return Err(Error::DeniedHost { caller, host, nearest });
+            }
+            allowed => allowed?,
+        };
         inside.hosts.book().check(host).await?;
         Ok((inside, HostRef { caller: self.caller.clone(), name: host.to_owned() }))
+    }
+
+    /// The host that was most likely meant, among those that the caller may use: of others it learns nothing.
+    async fn nearest(&self, host: &str) -> Option<String> {
+        let listed = self.inside.hosts.book().listed().await.ok()?;
+        nearest(host, listed.keys().map(String::as_str).filter(|name| self.has_host(name))).map(str::to_owned)
     }
 
     /// A job that the caller names.

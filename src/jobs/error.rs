@@ -34,6 +34,8 @@ pub enum Error {
         caller: Caller,
         /// The host, as the caller named it.
         host: String,
+        /// The host that it may use and most likely meant.
+        nearest: Option<String>,
     },
     /// The job must be over for this, but still runs.
     #[error("job {0} still runs")]

@@ -25,9 +25,12 @@ impl From<jobs::Error> for Error {
                 error.to_string(),
                 "ask the operator for a token with that role",
             ),
-            jobs::Error::DeniedHost { .. } => {
-                let hint = Hint::from("ssh_hosts lists the hosts that it may use");
-                let hint = hint.or_for_a_person("`sshjobs hosts` lists the hosts that it may use");
+            jobs::Error::DeniedHost { ref nearest, .. } => {
+                let meant =
+                    nearest.as_ref().map_or_else(String::new, |name| format!("did you mean {name:?}? "));
+                let hint = Hint::from(format!("{meant}ssh_hosts lists the hosts that it may use"));
+                let hint =
+                    hint.or_for_a_person(format!("{meant}`sshjobs hosts` lists the hosts that it may use"));
                 Self::new(Code::PolicyDenied, error.to_string(), hint)
             }
             jobs::Error::UnknownJob(_) => {
