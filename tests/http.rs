@@ -655,3 +655,45 @@ async fn a_long_call_becomes_a_task_that_survives_a_restart_and_is_its_callers()
     assert_eq!(caller.ok("jobs", json!({"state": "running"}))["total"], 1, "the job goes on");
     assert!(caller.modern("tasks/get", json!({"taskId": "e30"})).contains("no such task"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_server_has_left_is_ended_when_any_caller_reaches_the_host() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let pid = sshd.path("pid");
+    let caller = server.caller(&sshd, "ci", &[]);
+    caller.spawn(&format!("echo $$ > {}; sleep 300; true", pid.display()));
+    let read = || std::fs::read_to_string(&pid).ok().filter(|pid| pid.ends_with('\n'));
+    eventually("the job runs", async || read().is_some()).await;
+    let process = std::path::Path::new("/proc").join(read().unwrap().trim());
+    // Killed, not told.
+    drop(server);
+    assert!(process.exists());
+    let server = Server::start(&sshd);
+    server.caller(&sshd, "other", &[]).ok("run", json!({"host": HOST, "command": "true"}));
+    eventually("it is ended", async || !process.exists()).await;
+}
+
+#[test]
+fn a_token_that_would_be_a_mistake_is_not_made() {
+    let directory = tempfile::tempdir().unwrap();
+    let token = |options: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
+        command.arg("--state-dir").arg(directory.path()).args(["token", "new", "ci"]).args(options);
+        command.output().unwrap().status.code()
+    };
+    for hosts in ["", " ", ",", "web1,", "!", "tag:", "web1 web2", "web1\ndb1"] {
+        assert_eq!(token(&["--hosts", hosts]), Some(2), "{hosts:?}");
+    }
+    for expires in ["0s", "99999999d", "soon"] {
+        assert_eq!(token(&["--expires", expires]), Some(2), "{expires}");
+    }
+    assert_eq!(token(&["--hosts", "web*,!web2,tag:ci", "--expires", "30d"]), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_loses_nothing_where_the_disk_is_slower_than_the_host() {
+    let sshd = Sshd::start().await;
+    let output = sshjobs(&sshd, &["run", "-n", HOST, "--", "yes | head -c 20000000"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 20_000_000));
+}

@@ -122,7 +122,8 @@ async fn connections_that_say_nothing_leave_room_for_those_that_do_and_end() {
     let caller = server.caller(&sshd, "ci", &[]);
     let mut stalled: Vec<TcpStream> =
         (0..1000).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
-    for stream in &mut stalled {
+    // The last one says nothing at all, the others half a head.
+    for stream in &mut stalled[..999] {
         stream.write_all(b"POST /v1/tail HTTP/1.1\r\nHost: loc").unwrap();
     }
     let began = Instant::now();

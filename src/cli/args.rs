@@ -232,14 +232,33 @@ pub struct NewTokenArgs {
     #[arg(long, value_enum, default_value = "run")]
     pub role: RoleChoice,
     /// On which hosts: names with * and ?, and tag:NAME, separated by commas; ! excludes. Without it on all.
-    #[arg(long, value_name = "LIST", default_value = "")]
-    pub hosts: String,
+    #[arg(long, value_name = "LIST", value_parser = host_list)]
+    pub hosts: Option<String>,
     /// For how long it is valid: 12h, 30d. Without it until it is revoked.
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = lifetime)]
     pub expires: Option<Duration>,
     /// Write a line of JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Reads a list of hosts; an empty one is most likely a variable that is not set.
+fn host_list(text: &str) -> Result<String, String> {
+    let is_pattern = |pattern: &str| {
+        let name = pattern.trim().trim_start_matches('!').trim_start_matches("tag:");
+        !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c.is_control())
+    };
+    if text.split(',').all(is_pattern) {
+        return Ok(text.to_owned());
+    }
+    Err("use names, patterns and tag:NAME, separated by commas; leave --hosts away for all hosts".to_owned())
+}
+
+/// Reads for how long a token is valid.
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let (least, most) = (Duration::from_secs(1), Duration::from_secs(100 * 365 * 24 * 3600));
+    let lifetime = humantime::parse_duration(text).ok().filter(|lifetime| (least..=most).contains(lifetime));
+    lifetime.ok_or_else(|| "use 1s to 100years, as 12h or 30d".to_owned())
 }
 
 /// Arguments of `token list`.

@@ -25,7 +25,7 @@ pub fn token(state_dir: Option<&Path>, args: &TokenArgs) -> Exit {
 }
 
 fn new(tokens: &Tokens, args: &NewTokenArgs) -> Result<Exit, Error> {
-    let rights = Rights { role: args.role.into(), hosts: args.hosts.clone().into() };
+    let rights = Rights { role: args.role.into(), hosts: args.hosts.clone().unwrap_or_default().into() };
     let token = tokens.add(&args.name, rights, args.expires).map_err(told)?;
     if !args.json {
         note(

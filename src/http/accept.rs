@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, BufReader};
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
@@ -92,6 +92,11 @@ impl Acceptor {
     async fn serve(&self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, peer: Peer) {
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(WRITE_TIME));
+        let mut stream = BufReader::new(Box::pin(stream));
+        // hyper waits for a first byte without end.
+        if !matches!(timeout(HEAD_TIME, stream.fill_buf()).await, Ok(Ok(_))) {
+            return;
+        }
         let app = self.app.clone();
         let service = service_fn(move |request: Request<Incoming>| {
             let mut request = request.map(Body::new);
@@ -111,7 +116,7 @@ impl Acceptor {
             .max_concurrent_streams(STREAMS)
             .max_header_list_size(HEAD_BYTES.try_into().unwrap_or(u32::MAX))
             .keep_alive_interval(HEAD_TIME);
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(Box::pin(stream)), service);
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         let served = tokio::select! {
             served = connection.as_mut() => served,

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::failures::Failures;
 use super::in_flight::{InFlight, Ticket};
@@ -30,6 +31,8 @@ pub(super) struct Guard {
     pub(super) failures: Failures,
     pub(super) in_flight: Arc<InFlight>,
     pub(super) metrics: Arc<Metrics>,
+    /// The server is about to end: calls that come now are for the next one.
+    pub(super) closing: CancellationToken,
 }
 
 /// Bytes of a body: more than a write of a mebibyte takes.
@@ -53,6 +56,9 @@ pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
 
 impl Guard {
     async fn admit(&self, request: Request) -> Result<(Request, Option<Ticket>), Failure> {
+        if self.closing.is_cancelled() {
+            return Err(reject::closing().into());
+        }
         let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Socket);
         self.check_names(&request, peer)?;
         let service = self.service_of(request.headers(), peer)?;
@@ -115,6 +121,10 @@ impl Guard {
 
 /// The token of a request (RFC 6750, section 2.1).
 fn bearer(headers: &HeaderMap) -> Option<&str> {
+    // Two of them: it is not said who calls.
+    if headers.get_all(header::AUTHORIZATION).iter().count() > 1 {
+        return None;
+    }
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }

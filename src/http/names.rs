@@ -25,6 +25,8 @@ impl Names {
         // HTTP/2 has it in the URI.
         let authority = match uri.authority() {
             Some(authority) => authority.clone(),
+            // Two of them: it is not said which one counts.
+            None if headers.get_all(header::HOST).iter().count() > 1 => return None,
             None => headers.get(header::HOST)?.to_str().ok()?.parse().ok()?,
         };
         let name = authority.host().trim_matches(['[', ']']).to_ascii_lowercase();

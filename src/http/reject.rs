@@ -36,6 +36,10 @@ pub(super) fn too_many_calls() -> Error {
     Error::new(Code::RateLimited, "too many calls at a time", hint).retryable()
 }
 
+pub(super) fn closing() -> Error {
+    Error::new(Code::ShuttingDown, "the server shuts down", "call the next one, in a moment").retryable()
+}
+
 pub(super) fn tokens_unreadable(error: &crate::tokens::TokensError) -> Error {
     tracing::error!(%error, "nobody is let in");
     Error::new(Code::Io, "the tokens can't be read", "the server's log says why")

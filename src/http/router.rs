@@ -14,7 +14,7 @@ use super::{Mount, attach, calls, events, metrics, openapi, raw, reject};
 
 /// Everything that is served on the address and the socket.
 pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix: &str) -> Router {
-    let Ends { stopping, sessions } = ends;
+    let Ends { closing, sessions } = ends;
     let api = calls::routes()
         .route("/jobs/{id}/stream", get(events::stream))
         .route("/jobs/{id}/raw", get(raw::raw))
@@ -33,20 +33,21 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
         .layer(from_fn_with_state(guarded, guard))
         .layer(from_fn(without_sniffing))
         .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(ready).with_state(stopping))
+        .route("/readyz", get(ready).with_state(closing))
         .layer(from_fn_with_state(metrics, metrics::count));
     if prefix.is_empty() { app } else { Router::new().nest(prefix, app) }
 }
 
 /// What tells that the server ends, and what it waits for then.
 pub(super) struct Ends {
-    pub(super) stopping: CancellationToken,
+    /// Nothing more is taken in.
+    pub(super) closing: CancellationToken,
     pub(super) sessions: TaskTracker,
 }
 
 /// A server that is about to end takes no more work.
-async fn ready(State(stopping): State<CancellationToken>) -> (StatusCode, &'static str) {
-    if stopping.is_cancelled() {
+async fn ready(State(closing): State<CancellationToken>) -> (StatusCode, &'static str) {
+    if closing.is_cancelled() {
         (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n")
     } else {
         (StatusCode::OK, "ready\n")

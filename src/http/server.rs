@@ -107,10 +107,11 @@ impl Server {
             failures: Failures::new(),
             in_flight: Arc::new(InFlight::new()),
             metrics: Arc::new(Metrics::new()),
+            closing: CancellationToken::new(),
         });
         let (stopping, sessions, connections, room) =
             (CancellationToken::new(), TaskTracker::new(), TaskTracker::new(), Room::new());
-        let ends = Ends { stopping: stopping.clone(), sessions: sessions.clone() };
+        let ends = Ends { closing: guard.closing.clone(), sessions: sessions.clone() };
         let acceptor = |app, tls| {
             let (stopping, connections, room) = (stopping.clone(), connections.clone(), room.clone());
             Arc::new(Acceptor { app, tls, stopping, connections, room })
@@ -131,9 +132,10 @@ impl Server {
             tasks.spawn(async move { certificate.follow().await });
         }
         stop.await;
+        guard.closing.cancel();
         service.close();
-        stopping.cancel();
         drop(timeout(LAST_ANSWERS, answered(&guard.in_flight)).await);
+        stopping.cancel();
         service.shutdown().await;
         closing.cancel();
         sessions.close();

@@ -98,6 +98,9 @@ pub enum SpecError {
     /// A variable's name is not one.
     #[error("{0:?} is not a name for an environment variable")]
     EnvName(String),
+    /// The variable that marks a job's processes is set by sshjobs alone: else nothing could end them.
+    #[error("SSHJOBS_JOB marks the job's processes and can't be set")]
+    Mark,
     /// A NUL can't be part of a command line, a path or an environment.
     #[error("{0} contains a NUL character")]
     Nul(&'static str),
@@ -169,9 +172,15 @@ pub fn check_word(what: &'static str, word: Option<&str>) -> Result<(), SpecErro
     }
 }
 
+/// The variable that marks a job's processes on its host.
+const MARK: &str = "SSHJOBS_JOB";
+
 fn check_env(env: &BTreeMap<String, SecretString>) -> Result<(), SpecError> {
     for name in env.keys() {
         let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if name == MARK {
+            return Err(SpecError::Mark);
+        }
         if name.is_empty() || !plain || name.starts_with(|c: char| c.is_ascii_digit()) {
             return Err(SpecError::EnvName(name.clone()));
         }
@@ -268,6 +277,8 @@ mod tests {
         let long = LONGEST_TIMEOUT + SHORTEST_TIMEOUT;
         assert_eq!(error(Draft { timeout: Some(long), ..draft() }), SpecError::Timeout(long));
         assert_eq!(error(Draft { label: Some("x".repeat(201)), ..draft() }), SpecError::LongWord("label"));
+        let env = BTreeMap::from([("SSHJOBS_JOB".to_owned(), "".into())]);
+        assert_eq!(error(Draft { env, ..draft() }), SpecError::Mark);
         for name in ["", "1A", "A-B", "A=B", "A B", "A;x", "É"] {
             let env = BTreeMap::from([(name.to_owned(), "v".into())]);
             assert_eq!(error(Draft { env, ..draft() }), SpecError::EnvName(name.into()));

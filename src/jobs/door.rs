@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::last_errors::LastErrors;
 use super::{Config, Error, Rights, Role};
-use crate::hosts::{HostRef, Hosts};
+use crate::hosts::{HostError, HostRef, Hosts};
 use crate::job::{self, Caller, JobId, Scope};
 use crate::nearest::nearest;
 use crate::runner::{Lookup, Runner};
@@ -95,7 +95,7 @@ impl Door {
 
     /// For looking at something.
     pub(super) fn look(&self, verb: Look, subject: &dyn fmt::Display) -> &Inside {
-        tracing::trace!(caller = %self.caller, ?verb, %subject, "call");
+        tracing::trace!(caller = %self.caller, ?verb, subject = ?subject.to_string(), "call");
         &self.inside
     }
 
@@ -105,7 +105,6 @@ impl Door {
     /// [`Error::Denied`].
     pub(super) fn act(&self, verb: Act, host: &str) -> Result<&Inside, Error> {
         let needed = verb.needs();
-        tracing::trace!(caller = %self.caller, ?verb, host, "call");
         if self.rights.role < needed {
             return Err(Error::Denied { caller: self.caller.clone(), role: self.rights.role, needed });
         }
@@ -113,6 +112,7 @@ impl Door {
             let (caller, host) = (self.caller.clone(), host.to_owned());
             return Err(Error::DeniedHost { caller, host, nearest: None });
         }
+        tracing::info!(caller = %self.caller, ?verb, host, "call");
         Ok(&self.inside)
     }
 
@@ -125,7 +125,12 @@ impl Door {
             }
             allowed => allowed?,
         };
-        inside.hosts.book().check(host).await?;
+        let checked = inside.hosts.book().check(host).await;
+        if let Err(HostError::Unknown { name, .. }) = checked {
+            let nearest = self.nearest(&name).await;
+            return Err(HostError::Unknown { name, nearest }.into());
+        }
+        checked?;
         Ok((inside, HostRef { caller: self.caller.clone(), name: host.to_owned() }))
     }
 

@@ -30,7 +30,7 @@ struct Connection {
     sender: Option<SendRequest<Full<Bytes>>>,
     /// What moves its bytes.
     moving: JoinSet<()>,
-    /// The server has answered before.
+    /// The server was there before.
     was_reached: bool,
 }
 
@@ -109,7 +109,6 @@ impl Client {
             .await
             .unwrap_or_else(|_| Err(Failed::Broken("it does not answer".to_owned())))?;
         connection.sender = Some(sender);
-        connection.was_reached = true;
         drop(connection);
         let (is_success, body) = answered;
         if is_success {
@@ -129,6 +128,7 @@ impl Client {
             }
         });
         sender.ready().await.map_err(|error| Failed::Unheard(error.to_string()))?;
+        connection.was_reached = true;
         Ok(sender)
     }
 

@@ -8,8 +8,7 @@ use super::open_stored::{Opened, open};
 use super::shared::Shared;
 use super::signal_tree::{SignalReport, kill};
 use super::storing::Storing;
-use crate::hosts::HostRef;
-use crate::job::{Caller, JobId, Pace, Reach, Signal};
+use crate::job::{JobId, Pace, Reach, Signal};
 use crate::store::{Filter, Record, StoreError};
 
 /// Interval at which lost jobs are looked for that may still run.
@@ -17,7 +16,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Most lost jobs that are looked at.
 const MOST: usize = 1000;
 
-/// Ends what attached jobs of processes that were killed have left running, once their host is reached for something else. It is
+/// Ends what attached jobs of processes that were killed have left running, once their host is reached, by whichever caller. It is
 /// found by the jobs' mark, and only on the machine on which they ran.
 pub(super) async fn end_leftovers(shared: Arc<Shared>) {
     let Some(storing) = shared.storing.clone() else { return };
@@ -29,8 +28,7 @@ pub(super) async fn end_leftovers(shared: Arc<Shared>) {
             continue;
         }
         for record in lost(&storing).await {
-            let host = HostRef { caller: record.caller.clone(), name: record.host.clone() };
-            if shared.hosts.live(&host).is_some() {
+            if shared.hosts.pool().is_reached(&record.host) {
                 end(&shared, &storing, record).await;
             }
         }
@@ -38,7 +36,7 @@ pub(super) async fn end_leftovers(shared: Arc<Shared>) {
 }
 
 fn filter() -> Filter {
-    Filter { caller: Some(Caller::local()), state: Some("lost"), limit: MOST, ..Filter::default() }
+    Filter { state: Some("lost"), limit: MOST, ..Filter::default() }
 }
 
 async fn lost(storing: &Storing) -> Vec<Record> {

@@ -130,6 +130,14 @@ impl<C: Connect> Pool<C> {
             .for_each(|slot| look(&slot.connection));
     }
 
+    /// Whether some caller has a live connection to the host of this name.
+    pub fn is_reached(&self, name: &str) -> bool {
+        let of_name =
+            |(host, entry): (&HostRef, &Arc<HostOf<C>>)| (host.name == name).then(|| Arc::clone(entry));
+        let entries: Vec<_> = lock(&self.hosts).iter().filter_map(of_name).collect();
+        entries.iter().any(|entry| lock(&entry.slots).iter().any(|slot| slot.is_usable()))
+    }
+
     /// Whether no host has been asked for yet.
     pub fn is_empty(&self) -> bool {
         lock(&self.hosts).is_empty()

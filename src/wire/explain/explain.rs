@@ -23,7 +23,7 @@ impl From<jobs::Error> for Error {
             jobs::Error::Denied { .. } => Self::new(
                 Code::PolicyDenied,
                 error.to_string(),
-                "ask the operator for a token with that role",
+                "ask the operator for a token with that role, or for a server that is not read-only",
             ),
             jobs::Error::DeniedHost { ref nearest, .. } => {
                 let meant =
@@ -93,6 +93,7 @@ fn spec(error: &SpecError) -> Error {
         SpecError::Term => "use a name such as xterm-256color or dumb",
         SpecError::TerminalSize { .. } => "use 1 to 1000 for each",
         SpecError::EnvName(_) => "a name has letters, digits and _, and does not begin with a digit",
+        SpecError::Mark => "leave it away",
         SpecError::Nul(_) => "take the NUL out",
     };
     Error::invalid(error.to_string(), hint)
