@@ -59,7 +59,7 @@ async fn elsewhere(
             Some(lease) if tries == 0 => lease,
             // One that is there may be used, if there is a place on it; then others are made.
             _ if tries <= 1 => shared.hosts.pool().lease(host).await.map_err(unreachable)?,
-            _ => shared.hosts.pool().lease_alone(host).await.map_err(unreachable)?,
+            _ => shared.hosts.pool().lease_new(host).await.map_err(unreachable)?,
         };
         if !is_there(lease.connection()) || !lease.connection().answers_after(BRIEF).await {
             continue;

@@ -98,6 +98,17 @@ impl<C: Connect> Pool<C> {
         }
     }
 
+    /// A new connection to `host`, which nobody else gets a place on; given up with the lease. A name may lead to several machines:
+    /// each time perhaps to another one.
+    pub async fn lease_new(&self, host: &HostRef) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
+        let entry = Arc::clone(lock(&self.hosts).entry(host.clone()).or_default());
+        let _connecting = Counted::new(&entry, |queue| &mut queue.connecting);
+        let connected = self.connect.connect(host).await;
+        connected
+            .map(|connection| entry.add(connection, 0))
+            .map_err(|error| PoolError::Connect(entry.fail(error)))
+    }
+
     /// A host that nobody has reached, and nobody waits for, leaves nothing behind.
     fn forget_if_unused(&self, host: &HostRef, entry: Arc<HostOf<C>>) {
         let mut hosts = lock(&self.hosts);

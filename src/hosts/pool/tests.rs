@@ -261,11 +261,13 @@ async fn who_leases_alone_stays_alone() {
     assert!(again.is_only());
     assert_eq!(made.load(Ordering::Relaxed), 2, "what is given back is taken again");
     drop(again);
+    drop(pool.lease_new(host("web1")).await.unwrap());
+    assert_eq!(made.load(Ordering::Relaxed), 3, "who wants a new one gets a new one");
     let _many = futures_util::future::join_all((0..6).map(|_| pool.lease(host("web1")))).await;
-    assert_eq!(made.load(Ordering::Relaxed), 2, "also by those who share it");
+    assert_eq!(made.load(Ordering::Relaxed), 3, "also by those who share it, and a new one is given up");
     let idle = pool.lease_alone(host("web2")).await.unwrap();
     assert!(idle.is_only());
-    assert_eq!(made.load(Ordering::Relaxed), 3, "an idle one, or the first, is taken as it is");
+    assert_eq!(made.load(Ordering::Relaxed), 4, "an idle one, or the first, is taken as it is");
 }
 
 #[tokio::test(start_paused = true)]
