@@ -13,6 +13,7 @@ check:  ## Format, lints and docs, warnings as errors
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
 	cargo clippy --lib --no-default-features --locked -- -D warnings
+	cargo check --lib --no-default-features --features cli --locked
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
 
 test:  ## Install OpenSSH if it is missing, then run all tests but those that need containers or foreign clients
