@@ -299,16 +299,22 @@ async fn at_its_end_a_server_answers_those_who_wait() {
             )
         }
     });
+    let (saw, seen) = std::sync::mpsc::channel();
     let streaming = std::thread::spawn({
         let (caller, path) = (caller.clone(), format!("/v1/jobs/{id}/stream"));
-        move || events(caller.get(&path)).count()
+        move || {
+            let mut events = events(caller.get(&path));
+            saw.send(events.next()).unwrap();
+            events.count()
+        }
     });
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(seen.recv().unwrap().unwrap().data["text"], "first");
+    eventually("the call waits", async || server.calls() == 1).await;
     assert_eq!(server.stop().await, Some(0));
     let ((status, reply), took) = waiting.join().unwrap();
     assert_eq!((status, &reply["still_running"]), (200, &json!(true)), "{reply}");
     assert!(took < Duration::from_secs(20), "{took:?}");
-    assert_eq!(streaming.join().unwrap(), 1, "the line, and a clean end");
+    assert_eq!(streaming.join().unwrap(), 0, "a clean end, and no word of the job's");
 }
 
 /// The verbs that are tried on a job, and what they take besides its id.
@@ -504,7 +510,7 @@ async fn readers_go_on_through_a_restart_without_a_lost_or_doubled_line() {
             std::thread::spawn(move || follow_events(&caller, &path))
         })
         .collect();
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    caller.ok("tail", json!({"job_id": id, "until": "^100$", "wait_ms": 50_000}));
     assert_eq!(server.stop().await, Some(0));
     let _server = Server::at(&sshd, &address, &[]);
     for reader in streaming {
@@ -696,4 +702,22 @@ async fn a_run_loses_nothing_where_the_disk_is_slower_than_the_host() {
     let sshd = Sshd::start().await;
     let output = sshjobs(&sshd, &["run", "-n", HOST, "--", "yes | head -c 20000000"]);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 20_000_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_about_to_end_says_so_while_it_answers_what_it_has_begun() {
+    let (_sshd, server, caller) = served().await;
+    let id = caller.spawn("trap '' TERM; echo ready; while :; do sleep 0.1; done");
+    caller.ok("tail", json!({"job_id": id, "until": "ready", "wait_ms": 10_000}));
+    let signaling = std::thread::spawn({
+        let caller = caller.clone();
+        move || caller.call("signal", json!({"job_id": id, "grace_ms": 3000}))
+    });
+    eventually("the call is being answered", async || server.calls() == 1).await;
+    kill(Pid::from_raw(server.pid().cast_signed()), Signal::SIGTERM).unwrap();
+    eventually("it says so", async || caller.get("/readyz").status() == 503).await;
+    let (status, body) = caller.call("jobs", json!({}));
+    assert_eq!((status, &body["code"]), (503, &json!("shutting_down")));
+    let (status, reply) = signaling.join().unwrap();
+    assert_eq!((status, &reply["confirmed_dead"]), (200, &json!(true)), "{reply}");
 }

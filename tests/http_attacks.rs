@@ -172,7 +172,11 @@ async fn three_hundred_long_polls_are_answered_while_one_caller_floods() {
             })
             .collect();
         ready.wait();
-        std::thread::sleep(Duration::from_secs(2));
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while server.calls() < (CALLERS * POLLS) as u64 {
+            assert!(Instant::now() < deadline, "not all polls wait");
+            std::thread::sleep(Duration::from_millis(20));
+        }
         std::fs::write(&go, "").unwrap();
         let began = Instant::now();
         let took = polls.into_iter().map(|poll| poll.join().unwrap().duration_since(began)).collect();

@@ -87,6 +87,14 @@ impl Server {
         line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
     }
 
+    /// Calls that are being answered.
+    pub fn calls(&self) -> u64 {
+        let shown = ureq::get(&self.metrics).call().expect("metrics").into_body().read_to_string();
+        let shown = shown.expect("text");
+        let line = shown.lines().find(|line| line.starts_with("sshjobs_calls_in_flight ")).expect("a gauge");
+        line.rsplit(' ').next().expect("a value").parse().expect("a number")
+    }
+
     /// A new caller.
     pub fn caller(&self, sshd: &Sshd, name: &str, options: &[&str]) -> Caller {
         Caller::new(&self.url, &token(sshd, name, options))
