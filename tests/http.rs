@@ -120,6 +120,12 @@ async fn a_stream_of_events_goes_on_behind_the_last_one_seen() {
     assert_eq!(errors.len(), 6, "five lines and the end: {errors:?}");
     assert_eq!(caller.get(&format!("{path}?stream=none")).status(), 400);
     assert_eq!(caller.get("/v1/jobs/nobody-00000000/stream").status(), 404);
+    for strange in ["abc", "-1", "18446744073709551616"] {
+        let status = caller.get_with(&path, &[("Last-Event-ID", strange)]).status();
+        assert_eq!(status, 400, "{strange}: from the beginning it would get every line again");
+    }
+    let (status, told) = answer(caller.get("/v1/jobs/%ff/stream"));
+    assert_eq!((status, &told["code"]), (400, &json!("invalid_argument")));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,14 +3,16 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::Extension;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{Stream, unfold};
 use serde::Deserialize;
 use serde_json::json;
 
+use super::reject;
 use super::status::Failure;
 use crate::wire::{Error, Format, RenderArg, Service, StreamArg, TailReply, TailRequest};
 
@@ -36,12 +38,13 @@ const RETRY: Duration = Duration::from_secs(1);
 /// (Last-Event-ID). One that has seen the end is told not to come again.
 pub(super) async fn stream(
     Extension(service): Extension<Service>,
-    Path(id): Path<String>,
-    shown: Result<Query<Shown>, axum::extract::rejection::QueryRejection>,
+    id: Result<Path<String>, PathRejection>,
+    shown: Result<Query<Shown>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let Query(shown) = shown.map_err(|error| bad_query(&error.body_text()))?;
-    let resumed = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
+    let Path(id) = id.map_err(|error| reject::bad_address(&error.body_text()))?;
+    let Query(shown) = shown.map_err(|error| reject::bad_address(&error.body_text()))?;
+    let resumed = headers.get("last-event-id").map(last_event_id).transpose()?;
     let request = TailRequest {
         since_line_no: resumed.or(shown.since),
         stream: shown.stream,
@@ -59,12 +62,15 @@ pub(super) async fn stream(
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     let mut response = Sse::new(events.into_stream(first)).keep_alive(keep_alive).into_response();
     // nginx would gather events otherwise.
-    response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
+    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
     Ok(response)
 }
 
-pub(super) fn bad_query(message: &str) -> Error {
-    Error::invalid(message.to_owned(), "v1/openapi.json describes the parameters")
+/// The last event that a client has seen. One that can't be read is an error: the client would get lines that it has.
+fn last_event_id(id: &HeaderValue) -> Result<i64, Error> {
+    id.to_str().ok().and_then(|id| id.trim().parse().ok()).filter(|id| *id >= 0).ok_or_else(|| {
+        Error::invalid("Last-Event-ID is no line number", "send the id of the last event, or leave it away")
+    })
 }
 
 struct Events {

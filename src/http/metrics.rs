@@ -6,8 +6,8 @@ use axum::http::header;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -41,21 +41,14 @@ struct Called {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Which {
-    state: State_,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelValue)]
-#[expect(non_camel_case_types, reason = "the names of labels")]
-enum State_ {
-    running,
-    finished,
+struct InState {
+    state: &'static str,
 }
 
 /// What is looked up when somebody asks.
 #[derive(Default)]
 struct Gauges {
-    jobs: Family<Which, Gauge>,
+    jobs: Family<InState, Gauge>,
     output: Counter,
     started: Counter,
     queued: Gauge,
@@ -112,8 +105,8 @@ impl Metrics {
         let gauges = &self.gauges;
         let set = |gauge: &Gauge, value: usize| _ = gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
         let raise = |counter: &Counter, total: u64| _ = counter.inc_by(total.saturating_sub(counter.get()));
-        set(&gauges.jobs.get_or_create(&Which { state: State_::running }), stats.running);
-        set(&gauges.jobs.get_or_create(&Which { state: State_::finished }), stats.finished);
+        set(&gauges.jobs.get_or_create(&InState { state: "running" }), stats.running);
+        set(&gauges.jobs.get_or_create(&InState { state: "finished" }), stats.finished);
         raise(&gauges.output, stats.output_bytes);
         raise(&gauges.started, stats.started);
         set(&gauges.queued, stats.store_queue_bytes);

@@ -1,12 +1,13 @@
 use axum::Extension;
 use axum::body::{Body, Bytes};
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{Stream, unfold};
 use serde::Deserialize;
 
-use super::events::bad_query;
+use super::reject;
 use super::status::Failure;
 use crate::jobs::{Job, ReadQuery, Render, Selection, Stream as Output, Unit};
 use crate::wire::{Error, Service};
@@ -38,11 +39,12 @@ struct Span {
 /// the job. A Range (RFC 9110, section 14) gives a part.
 pub(super) async fn raw(
     Extension(service): Extension<Service>,
-    Path(id): Path<String>,
-    wanted: Result<Query<Wanted>, axum::extract::rejection::QueryRejection>,
+    id: Result<Path<String>, PathRejection>,
+    wanted: Result<Query<Wanted>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
-    let Query(wanted) = wanted.map_err(|error| bad_query(&error.body_text()))?;
+    let Path(id) = id.map_err(|error| reject::bad_address(&error.body_text()))?;
+    let Query(wanted) = wanted.map_err(|error| reject::bad_address(&error.body_text()))?;
     let stream = match wanted.stream {
         OneStream::Stdout => Output::Stdout,
         OneStream::Stderr => Output::Stderr,
@@ -66,7 +68,7 @@ pub(super) async fn raw(
     }
     if let (true, Some(end)) = (is_part, span.end) {
         let range = format!("bytes {}-{}/{total}", span.start, end.saturating_sub(1));
-        headers.insert(header::CONTENT_RANGE, range.parse().map_err(|_| bad_query("Range"))?);
+        headers.insert(header::CONTENT_RANGE, range.parse().map_err(|_| reject::bad_address("Range"))?);
     }
     if !is_part && span.start > 0 {
         headers.insert("sshjobs-dropped-bytes", span.start.into());

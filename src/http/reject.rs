@@ -61,6 +61,11 @@ pub(super) fn not_json() -> Failure {
     Failure::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, error)
 }
 
+/// A path or a query that can't be read.
+pub(super) fn bad_address(message: &str) -> Error {
+    Error::invalid(message, "v1/openapi.json describes paths and parameters")
+}
+
 pub(super) fn nothing_here() -> Failure {
     Error::new(Code::NotFound, "there is nothing here", "GET v1/openapi.json describes what there is").into()
 }
