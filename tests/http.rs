@@ -706,8 +706,8 @@ fn a_token_that_would_be_a_mistake_is_not_made() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_loses_nothing_where_the_disk_is_slower_than_the_host() {
     let sshd = Sshd::start().await;
-    let output = sshjobs(&sshd, &["run", "-n", HOST, "--", "yes | head -c 20000000"]);
-    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 20_000_000));
+    let output = sshjobs(&sshd, &["run", "-n", HOST, "--", "yes | head -c 60000000"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 60_000_000));
 }
 
 #[tokio::test(flavor = "multi_thread")]
