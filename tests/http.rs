@@ -295,16 +295,6 @@ async fn a_closed_response_ends_the_wait_and_nothing_else() {
 async fn at_its_end_a_server_answers_those_who_wait() {
     let (_sshd, server, caller) = served().await;
     let id = caller.spawn("echo first; sleep 100");
-    let waiting = std::thread::spawn({
-        let (caller, id) = (caller.clone(), id.clone());
-        move || {
-            let began = Instant::now();
-            (
-                caller.call("tail", json!({"job_id": id, "since_line_no": 1, "wait_ms": 50_000})),
-                began.elapsed(),
-            )
-        }
-    });
     let (saw, seen) = std::sync::mpsc::channel();
     let streaming = std::thread::spawn({
         let (caller, path) = (caller.clone(), format!("/v1/jobs/{id}/stream"));
@@ -315,6 +305,16 @@ async fn at_its_end_a_server_answers_those_who_wait() {
         }
     });
     assert_eq!(seen.recv().unwrap().unwrap().data["text"], "first");
+    let waiting = std::thread::spawn({
+        let (caller, id) = (caller.clone(), id.clone());
+        move || {
+            let began = Instant::now();
+            (
+                caller.call("tail", json!({"job_id": id, "since_line_no": 1, "wait_ms": 50_000})),
+                began.elapsed(),
+            )
+        }
+    });
     eventually("the call waits", async || server.calls() == 1).await;
     assert_eq!(server.stop().await, Some(0));
     let ((status, reply), took) = waiting.join().unwrap();
