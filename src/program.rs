@@ -204,7 +204,7 @@ async fn serve(config: Config, args: &ServeArgs) -> Exit {
     let elicitor = Arc::new(mcp::Elicitor::new());
     let service = Service::asking(config, Access::Listed, Arc::clone(&elicitor) as Arc<dyn Prompter>);
     let service = service.of(Caller::local(), Rights::everywhere(most(args)));
-    match mcp::serve_stdio(service, &elicitor).await {
+    match mcp::serve_stdio(service, elicitor).await {
         Ok(()) => Exit::SUCCESS,
         Err(error) => {
             cli::report(&Error::new(Code::Io, error.to_string(), "start it from an MCP client"));
@@ -230,14 +230,21 @@ async fn serve_http(config: Config, args: ServeArgs) -> Exit {
     let served = async {
         let stop = cli::told_to_stop()?;
         let server = http::Server::bind(options).await.map_err(|error| cannot_serve(&error))?;
-        let service = Service::new(config, Access::Listed).of(Caller::local(), Rights::everywhere(most));
+        let elicitors = mcp::Elicitors::default();
+        let service = Service::asking_callers(config, Access::Listed, elicitors.prompters());
+        let service = service.of(Caller::local(), Rights::everywhere(most));
         cli::note(&format!("listening on {}", server.addresses()));
-        let mcp = mcp::OverHttp::new(closing.clone());
-        let mount = http::Mount::new("/mcp", move |request| {
+        let mcp = mcp::OverHttp::new(closing.clone(), elicitors.clone());
+        let mcp = http::Mount::new("/mcp", move |request| {
             let mcp = mcp.clone();
             async move { mcp.answer(request).await }
         });
-        server.serve(service, (vec![mount], closing), stop).await.map_err(|error| cannot_serve(&error))
+        let answers = http::Mount::new(mcp::AnswerDesk::PATH, move |request| {
+            let desk = elicitors.desk();
+            async move { desk.answer(request).await }
+        });
+        let mounts = vec![mcp, answers.for_anybody()];
+        server.serve(service, (mounts, closing), stop).await.map_err(|error| cannot_serve(&error))
     };
     match served.await {
         Ok(()) => Exit::SUCCESS,

@@ -16,9 +16,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Time after which it is not tried again, in ConnectTimeouts.
 const TRIES_FACTOR: u32 = 3;
 
+/// Whom a caller's logins ask, if anybody.
+pub type Prompters = Box<dyn Fn(&Caller) -> Option<Arc<dyn Prompter>> + Send + Sync>;
+
 /// Makes connections. Hosts that lie behind the same jump host share one connection to it.
 pub(super) struct Connector {
     secrets: Mutex<HashMap<Caller, Arc<Secrets>>>,
+    prompters: Prompters,
     breaker: Breaker,
     jumps: Mutex<HashMap<(Caller, HostConfig), Arc<JumpHost>>>,
 }
@@ -43,18 +47,19 @@ impl Known {
 }
 
 impl Connector {
-    /// A connector on which the local caller's logins ask `prompter`.
-    pub(super) fn asking(prompter: Option<Arc<dyn Prompter>>) -> Self {
-        let local = (Caller::local(), Arc::new(Secrets::asking(prompter)));
-        Self {
-            secrets: Mutex::new(HashMap::from([local])),
-            breaker: Breaker::default(),
-            jumps: Mutex::default(),
-        }
+    pub(super) fn asking(prompters: Prompters) -> Self {
+        Self { secrets: Mutex::default(), prompters, breaker: Breaker::default(), jumps: Mutex::default() }
     }
 
     fn secrets(&self, caller: &Caller) -> Arc<Secrets> {
-        Arc::clone(lock(&self.secrets).entry(caller.clone()).or_default())
+        let mut secrets = lock(&self.secrets);
+        let new = || Arc::new(Secrets::asking((self.prompters)(caller)));
+        Arc::clone(secrets.entry(caller.clone()).or_insert_with(new))
+    }
+
+    /// Whether there is somebody to ask when a login of the caller's needs it.
+    pub(super) fn can_ask(&self, caller: &Caller) -> bool {
+        self.secrets(caller).can_ask()
     }
 
     /// Reaches the host, through others if it is configured so, checks the key of each, and logs in.

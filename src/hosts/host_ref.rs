@@ -2,8 +2,8 @@ use std::fmt;
 
 use crate::job::{Caller, Job};
 
-/// A host as one caller reaches it: over connections of its own, with what it answered when a login asked. What the
-/// configuration says of logins holds for all callers.
+/// A host as one caller reaches it: over connections that all callers share where the operator's own credentials open it, else
+/// over the caller's, with what it answered when a login asked.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostRef {
     /// Who.

@@ -4,9 +4,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::connector::Connector;
+use super::connector::{Connector, Prompters};
 use super::{HostBook, HostRef, Lease, Link, Linker, Pool, PoolError, PoolLimits, Pooled};
-use crate::ssh::{ConnectError, PresentedKey, Prompter};
+use crate::ssh::{ConnectError, PresentedKey};
 
 /// Hosts and the connections to them, for jobs, for `trust` and for probing.
 pub struct Hosts {
@@ -18,10 +18,10 @@ pub struct Hosts {
 const GOODBYE: Duration = Duration::from_secs(2);
 
 impl Hosts {
-    /// Hosts to which there are no connections yet. The local caller's logins ask `prompter`; those of others, nobody.
-    pub fn new(book: HostBook, limits: PoolLimits, prompter: Option<Arc<dyn Prompter>>) -> Self {
+    /// Hosts to which there are no connections yet.
+    pub fn new(book: HostBook, limits: PoolLimits, prompters: Prompters) -> Self {
         let book = Arc::new(book);
-        let linker = Linker { book: Arc::clone(&book), connector: Connector::asking(prompter) };
+        let linker = Linker::new(Arc::clone(&book), Connector::asking(prompters));
         Self { book, pool: Pool::new(linker, limits) }
     }
 

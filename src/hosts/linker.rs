@@ -1,17 +1,35 @@
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 
 use tokio::time::timeout;
 
 use super::connector::Connector;
 use super::login_shell::login_shell;
 use super::{Connect, HostBook, HostRef, Link};
-use crate::job::LoginShell;
+use crate::job::{Caller, LoginShell};
+use crate::lock::lock;
 use crate::ssh::ConnectError;
 
 /// Makes links: resolve, connect, log in, find out about the login shell.
 pub struct Linker {
     pub(super) book: Arc<HostBook>,
     pub(super) connector: Connector,
+    logins: Mutex<Logins>,
+}
+
+/// Which logins are a caller's own.
+#[derive(Default)]
+struct Logins {
+    /// Hosts that do not let the operator in.
+    refused: HashSet<String>,
+    /// Hosts that a caller has answered for, or may.
+    own: HashSet<HostRef>,
+}
+
+impl Linker {
+    pub(super) fn new(book: Arc<HostBook>, connector: Connector) -> Self {
+        Self { book, connector, logins: Mutex::default() }
+    }
 }
 
 impl Connect for Linker {
@@ -28,5 +46,26 @@ impl Connect for Linker {
             timeout(limit, login_shell(&connection)).await.unwrap_or((LoginShell::Bare, None));
         tracing::info!(host = host.name, ?shell, negotiated = ?connection.negotiated(), "connected");
         Ok(Arc::new(Link::new(connection, shell, machine)))
+    }
+
+    /// What the operator's own credentials open is shared by all; what a caller has to answer for, is that caller's.
+    fn shared(&self, host: &HostRef) -> HostRef {
+        let mut logins = lock(&self.logins);
+        if logins.refused.contains(&host.name) && self.connector.can_ask(&host.caller) {
+            logins.own.insert(host.clone());
+        }
+        if logins.own.contains(host) {
+            return host.clone();
+        }
+        HostRef { caller: Caller::local(), name: host.name.clone() }
+    }
+
+    fn separate(&self, host: &HostRef, error: &ConnectError) -> bool {
+        if !error.is_refused_login() || host.caller == Caller::local() {
+            return false;
+        }
+        let mut logins = lock(&self.logins);
+        logins.refused.insert(host.name.clone());
+        self.connector.can_ask(&host.caller) && logins.own.insert(host.clone())
     }
 }

@@ -19,6 +19,7 @@ mod spare_channel;
 mod traffic;
 
 pub use book::{Access, HostBook};
+pub use connector::Prompters;
 pub use error::HostError;
 pub use host_ref::HostRef;
 pub use hosts::Hosts;

@@ -18,12 +18,15 @@ use super::reject;
 use super::status::Failure;
 use crate::jobs::{Caller, Rights, Role};
 use crate::tokens::Tokens;
-use crate::wire::{Code, Error, Service};
+use crate::wire::{Code, Error, ReachedAt, Service};
 
 /// Stands before everything that needs a caller.
 pub(super) struct Guard {
     pub(super) service: Service,
     pub(super) names: Names,
+    pub(super) speaks_tls: bool,
+    /// Path below which everything lies.
+    pub(super) prefix: String,
     /// None: everybody who can connect is the operator.
     pub(super) tokens: Option<Tokens>,
     /// The most that anybody may do.
@@ -60,12 +63,15 @@ impl Guard {
             return Err(reject::closing().into());
         }
         let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Socket);
-        self.check_names(&request, peer)?;
+        let reached_at = self.check_names(&request, peer)?;
         let service = self.service_of(request.headers(), peer)?;
         let is_call = request.method() == Method::POST;
         let caller = service.library().caller().clone();
         let (mut parts, body) = request.into_parts();
         parts.extensions.insert(service);
+        if let Some(reached_at) = reached_at {
+            parts.extensions.insert(reached_at);
+        }
         // Streams are bounded with their connections.
         if !is_call {
             return Ok((Request::from_parts(parts, body), None));
@@ -75,7 +81,8 @@ impl Guard {
         Ok((Request::from_parts(parts, body), Some(ticket)))
     }
 
-    fn check_names(&self, request: &Request, peer: Peer) -> Result<(), Error> {
+    /// Where the client has found the server; nowhere that a browser could go, when over the socket.
+    fn check_names(&self, request: &Request, peer: Peer) -> Result<Option<ReachedAt>, Error> {
         let host = self.names.host(request.uri(), request.headers());
         if peer != Peer::Socket && host.is_none() {
             return Err(reject::wrong_host());
@@ -83,7 +90,11 @@ impl Guard {
         if !self.names.allow_origin(request.headers(), host.as_ref()) {
             return Err(reject::wrong_origin());
         }
-        Ok(())
+        let is_forwarded_tls =
+            request.headers().get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+        let scheme = if self.speaks_tls || is_forwarded_tls { "https" } else { "http" };
+        let host = host.filter(|_| peer != Peer::Socket);
+        Ok(host.map(|host| ReachedAt(format!("{scheme}://{host}{}", self.prefix))))
     }
 
     /// The service as the caller may use it.

@@ -10,6 +10,8 @@ use futures_util::future::BoxFuture;
 pub struct Mount {
     /// The path.
     pub(super) path: &'static str,
+    /// It needs no caller.
+    pub(super) is_for_anybody: bool,
     answer: Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>,
 }
 
@@ -25,7 +27,13 @@ impl Mount {
             let answered = answer(request);
             Box::pin(async move { answered.await.map(Body::new) }) as BoxFuture<'static, Response>
         };
-        Self { path, answer: Arc::new(answer) }
+        Self { path, is_for_anybody: false, answer: Arc::new(answer) }
+    }
+
+    /// The same for whoever asks, with or without a token; no caller is among the extensions then.
+    #[must_use]
+    pub fn for_anybody(self) -> Self {
+        Self { is_for_anybody: true, ..self }
     }
 
     pub(super) async fn answer(&self, request: Request) -> Response {

@@ -23,19 +23,27 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
         .fallback(async || reject::nothing_here())
         .method_not_allowed_fallback(async || reject::wrong_method());
     let mut app = Router::new().nest("/v1", api);
+    let (for_anybody, mounts): (Vec<_>, _) = mounts.into_iter().partition(|mount| mount.is_for_anybody);
     for mount in mounts {
-        let path = mount.path;
-        app = app.route(path, any(async move |request: Request| mount.answer(request).await));
+        app = mounted(app, mount);
     }
     let metrics = Arc::clone(&guarded.metrics);
     let app = app
         .fallback(async || reject::nothing_here())
         .layer(from_fn_with_state(guarded, guard))
-        .layer(from_fn(without_sniffing))
+        .layer(from_fn(without_sniffing));
+    let app = for_anybody
+        .into_iter()
+        .fold(app, mounted)
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready).with_state(closing))
         .layer(from_fn_with_state(metrics, metrics::count));
     if prefix.is_empty() { app } else { Router::new().nest(prefix, app) }
+}
+
+fn mounted(app: Router, mount: Mount) -> Router {
+    let path = mount.path;
+    app.route(path, any(async move |request: Request| mount.answer(request).await))
 }
 
 /// What tells that the server ends, and what it waits for then.

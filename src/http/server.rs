@@ -102,6 +102,8 @@ impl Server {
         let guard = Arc::new(Guard {
             service: service.clone(),
             names: Names::new(own, &options.names, &options.origins),
+            speaks_tls: certificate.is_some(),
+            prefix: options.prefix.clone(),
             tokens: options.tokens,
             most: options.most,
             failures: Failures::new(),

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use super::door::{Door, Inside, Look};
 use super::last_errors::LastErrors;
 use super::{Access, Command, Config, Error, Filter, Job, Rights, Role, Summary};
-use crate::hosts::{HostBook, Hosts};
+use crate::hosts::{HostBook, Hosts, Prompters};
 use crate::job::{Caller, JobId};
 use crate::runner::{Runner, Stats};
 use crate::ssh::{HostConfig, Prompter, Resolver};
@@ -21,24 +21,29 @@ impl Jobs {
     /// Jobs of whoever started the process. Records and output lie in the state directory, with those of the user's other sshjobs
     /// processes; if that can't be used, jobs run nevertheless and say so ([`Status::unstored`](super::Status)). Must be called within a tokio runtime.
     pub fn new(config: Config, access: Access) -> Self {
-        let book = book(&config, access);
-        Self::with(config, book, None)
+        Self::asking_callers(config, access, nobody())
     }
 
-    /// The same, with somebody to ask when a login needs a passphrase, a password or a code.
+    /// The same, with somebody to ask when a login of [`Caller::local`] needs a passphrase, a password or a code.
     pub fn asking(config: Config, access: Access, prompter: Arc<dyn Prompter>) -> Self {
+        let of_local = move |caller: &Caller| (*caller == Caller::local()).then(|| Arc::clone(&prompter));
+        Self::asking_callers(config, access, Box::new(of_local))
+    }
+
+    /// The same, with somebody to ask for each caller who has one.
+    pub fn asking_callers(config: Config, access: Access, prompters: Prompters) -> Self {
         let book = book(&config, access);
-        Self::with(config, book, Some(prompter))
+        Self::with(config, book, prompters)
     }
 
     /// Jobs that know one more host than their configuration.
     pub(super) fn with_host(config: Config, host: HostConfig) -> Self {
         let book = book(&config, Access::Listed).with_given(host);
-        Self::with(config, book, None)
+        Self::with(config, book, nobody())
     }
 
-    fn with(config: Config, book: HostBook, prompter: Option<Arc<dyn Prompter>>) -> Self {
-        let hosts = Arc::new(Hosts::new(book, config.limits.pool(), prompter));
+    fn with(config: Config, book: HostBook, prompters: Prompters) -> Self {
+        let hosts = Arc::new(Hosts::new(book, config.limits.pool(), prompters));
         let runner = Runner::new(Arc::clone(&hosts), config.limits, config.open_store());
         let inside = Inside { runner, hosts, config, last_errors: LastErrors::default() };
         Self { door: Door::new(Caller::local(), Rights::everywhere(Role::Run), inside) }
@@ -99,6 +104,10 @@ impl Jobs {
     pub async fn shutdown(&self) {
         self.door.runner().shutdown().await;
     }
+}
+
+fn nobody() -> Prompters {
+    Box::new(|_| None)
 }
 
 fn book(config: &Config, access: Access) -> HostBook {

@@ -57,7 +57,7 @@ pub use lines::{Lagged, Lines};
 pub use rights::{HostPatterns, Rights, Role};
 pub use trust::HostKey;
 
-pub use crate::hosts::{Access, HostError, Usage};
+pub use crate::hosts::{Access, HostError, Prompters, Usage};
 pub use crate::job::{
     Caller, Exit, FarEndError, Found, JobId, LoginShell, LostWhy, Outcome, Pace, Phase, Piece, PlanError,
     ReturnedBecause, Signal, SpecError, Status, StdinPlan as Stdin, Tail, Terminal, TooManyCursors, TooSlow,

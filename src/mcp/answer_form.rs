@@ -1,172 +1,71 @@
-use std::io;
-use std::net::SocketAddr;
-use std::time::Duration;
-
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use secrecy::SecretString;
-use secrecy::zeroize::Zeroizing;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::time::timeout;
 use url::form_urlencoded;
 
 use crate::jobs::{Question, printable};
 
-/// A page on this machine's loopback that takes one answer from a person. It has an address that cannot be guessed, is there
-/// only while a login waits for the answer, and gives nothing away.
+/// A form that takes one answer from a person, as HTML.
 pub(super) struct AnswerForm {
-    listener: TcpListener,
-    address: SocketAddr,
-    token: String,
     /// A value in the form that only this process knows: an answer typed into a form of somebody else's is none.
-    form: String,
+    nonce: String,
 }
 
-/// How long the head of a request may take; who has it has shown whether he knows the address.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a whole request may take.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
-/// How many connections are served side by side.
-const CONNECTIONS: usize = 64;
-/// After so many seconds a browser leaves the form by itself: the login has given up, and the port may be somebody else's.
+/// Seconds after which a browser leaves the form by itself: the login has given up, and the address may be somebody else's.
 const FORM_SECONDS: u64 = 100;
-const LONGEST_REQUEST: usize = 16 << 10;
+/// Maximum bytes of a request with an answer.
+pub(super) const LONGEST_REQUEST: usize = 16 << 10;
 
-/// What a browser asks for.
-#[derive(Debug, PartialEq, Eq)]
-enum Asked {
-    Page,
-    /// The answer is in the body, of which so many bytes must come from this place on.
-    Answer {
-        body: usize,
-        length: usize,
-    },
-    SomethingElse,
-}
+pub(super) const THANKS: &str = "<p>Thank you. You can close this page.</p>";
+pub(super) const OTHER_QUESTION: &str = "This answer is to another question.";
+pub(super) const NOTHING_HERE: &str = "There is nothing here.";
+
+/// Headers of every page.
+pub(super) const HEADERS: [(&str, &str); 5] = [
+    ("Content-Type", "text/html; charset=utf-8"),
+    ("Cache-Control", "no-store"),
+    ("Content-Security-Policy", "default-src 'none'; form-action 'self'; frame-ancestors 'none'"),
+    ("Referrer-Policy", "same-origin"),
+    ("X-Content-Type-Options", "nosniff"),
+];
 
 impl AnswerForm {
-    /// Opens a page on a random port of 127.0.0.1. Dropping it closes it.
-    pub(super) async fn open() -> io::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let address = listener.local_addr()?;
-        let random = || format!("{:032x}", rand::random::<u128>());
-        Ok(Self { listener, address, token: random(), form: random() })
+    pub(super) fn new() -> Self {
+        Self { nonce: unguessable() }
     }
 
-    pub(super) fn url(&self) -> String {
-        format!("http://{}/{}", self.address, self.token)
+    #[cfg(test)]
+    pub(super) fn nonce(&self) -> &str {
+        &self.nonce
     }
 
-    /// Shows the question to whoever has the address, until it is answered. Cancel safe.
-    pub(super) async fn answer(&self, question: &Question) -> io::Result<SecretString> {
-        let mut serving = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                accepted = self.listener.accept(), if serving.len() < CONNECTIONS => {
-                    let (stream, _) = accepted?;
-                    serving.push(timeout(REQUEST_TIMEOUT, self.serve(stream, question)));
-                }
-                // A browser that stalls, or goes away, may come again.
-                Some(served) = serving.next() => {
-                    if let Ok(Ok(Some(answer))) = served {
-                        return Ok(answer);
-                    }
-                }
-            }
-        }
-    }
-
-    async fn serve(&self, mut stream: TcpStream, question: &Question) -> io::Result<Option<SecretString>> {
-        let mut request = Zeroizing::new(Vec::with_capacity(LONGEST_REQUEST));
-        let head = async {
-            loop {
-                if request.len() >= LONGEST_REQUEST || stream.read_buf(&mut *request).await? == 0 {
-                    return Ok::<_, io::Error>(Asked::SomethingElse);
-                }
-                if let Some(asked) = self.parse(&request) {
-                    return Ok(asked);
-                }
-            }
-        };
-        match timeout(HEAD_TIMEOUT, head).await?? {
-            Asked::Page => respond(&mut stream, "200 OK", &self.form(question)).await?,
-            Asked::SomethingElse => respond(&mut stream, "404 Not Found", "There is nothing here.").await?,
-            Asked::Answer { body, length } => {
-                while request.len() < body + length {
-                    if stream.read_buf(&mut *request).await? == 0 {
-                        return Ok(None);
-                    }
-                }
-                let Some(answer) = self.answer_in(&request[body..body + length]) else {
-                    respond(&mut stream, "403 Forbidden", "This answer is to another question.").await?;
-                    return Ok(None);
-                };
-                respond(&mut stream, "200 OK", "<p>Thank you. You can close this page.</p>").await?;
-                return Ok(Some(answer));
-            }
-        }
-        Ok(None)
-    }
-
-    /// What was typed into our form.
-    fn answer_in(&self, body: &[u8]) -> Option<SecretString> {
-        let field = |wanted: &str| form_urlencoded::parse(body).find(|(name, _)| name == wanted);
-        field("form").filter(|(_, value)| *value == self.form)?;
-        field("answer").map(|(_, answer)| SecretString::from(answer.into_owned()))
-    }
-
-    fn form(&self, question: &Question) -> String {
+    /// The form for a question.
+    pub(super) fn page(&self, question: &Question) -> String {
         let kind = if question.echo { "text" } else { "password" };
         format!(
             "<meta http-equiv=refresh content=\"{FORM_SECONDS};url=about:blank\"><form method=post><p>To log in to \
              <b>{}</b>:</p><input type=hidden name=form value={}><label>{} <input name=answer type={kind} autofocus \
              autocomplete=off></label> <button>Answer</button></form>",
             escape(&question.host),
-            self.form,
+            self.nonce,
             escape(&question.text)
         )
     }
 
-    /// None while the head of the request is not complete. Whoever does not know the path, or has been led here by another name
-    /// or another page, gets nothing.
-    fn parse(&self, request: &[u8]) -> Option<Asked> {
-        let mut headers = [httparse::EMPTY_HEADER; 64];
-        let mut parsed = httparse::Request::new(&mut headers);
-        let head = match parsed.parse(request) {
-            Ok(httparse::Status::Complete(head)) => head,
-            Ok(httparse::Status::Partial) => return None,
-            Err(_) => return Some(Asked::SomethingElse),
-        };
-        let header = |name: &str| {
-            let found = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
-            found.and_then(|header| std::str::from_utf8(header.value).ok())
-        };
-        let here = self.address.to_string();
-        let own_origin = format!("http://{here}");
-        let is_ours = parsed.path.and_then(|path| path.strip_prefix('/')) == Some(self.token.as_str())
-            && header("host") == Some(here.as_str())
-            && header("origin").is_none_or(|origin| origin == own_origin);
-        let length = header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
-        Some(match parsed.method {
-            Some("GET") if is_ours => Asked::Page,
-            Some("POST") if is_ours && length <= LONGEST_REQUEST => Asked::Answer { body: head, length },
-            _ => Asked::SomethingElse,
-        })
+    /// What was typed into our form.
+    pub(super) fn answer_in(&self, body: &[u8]) -> Option<SecretString> {
+        let field = |wanted: &str| form_urlencoded::parse(body).find(|(name, _)| name == wanted);
+        field("form").filter(|(_, value)| *value == self.nonce)?;
+        field("answer").map(|(_, answer)| SecretString::from(answer.into_owned()))
     }
 }
 
-async fn respond(stream: &mut TcpStream, status: &str, body: &str) -> io::Result<()> {
-    let page = format!("<!doctype html><meta charset=utf-8><title>sshjobs</title>{body}\n");
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\nCache-Control: no-store\r\n\
-         Content-Security-Policy: default-src 'none'; form-action 'self'; frame-ancestors 'none'\r\n\
-         Referrer-Policy: same-origin\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n",
-        page.len()
-    );
-    stream.write_all(head.as_bytes()).await?;
-    stream.write_all(page.as_bytes()).await?;
-    stream.shutdown().await
+/// A whole page.
+pub(super) fn document(body: &str) -> String {
+    format!("<!doctype html><meta charset=utf-8><title>sshjobs</title>{body}\n")
+}
+
+/// A word of 128 random bits.
+pub(super) fn unguessable() -> String {
+    format!("{:032x}", rand::random::<u128>())
 }
 
 /// The server's own words must not become part of the page.
@@ -182,111 +81,4 @@ fn escape(text: &str) -> String {
             c => c.to_string(),
         })
         .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use secrecy::ExposeSecret;
-
-    use super::*;
-
-    fn question() -> Question {
-        Question { host: "web1".into(), text: "<b>Password</b>: ".into(), echo: false }
-    }
-
-    async fn send(page: &AnswerForm, request: &str) -> String {
-        let mut stream = TcpStream::connect(page.address).await.unwrap();
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.unwrap();
-        answer
-    }
-
-    #[tokio::test]
-    async fn a_person_answers_on_the_page() {
-        let page = AnswerForm::open().await.unwrap();
-        let (path, host) = (page.token.clone(), page.address);
-        let asking = async {
-            let shown = send(&page, &format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n")).await;
-            assert!(
-                shown.contains("&lt;b&gt;Password&lt;/b&gt;") && shown.contains("type=password"),
-                "{shown}"
-            );
-            assert!(shown.contains("http-equiv=refresh") && !shown.contains("<script"), "{shown}");
-            let body = format!("form={}&answer=p%26ss+w%C3%B6rd", page.form);
-            let head = format!("POST /{path} HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n");
-            send(&page, &format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())).await
-        };
-        let question = question();
-        let (answer, thanks) = tokio::join!(page.answer(&question), asking);
-        assert_eq!(answer.unwrap().expose_secret(), "p&ss wörd");
-        assert!(thanks.contains("Thank you"));
-    }
-
-    #[tokio::test]
-    async fn an_answer_to_a_form_of_somebody_elses_is_none() {
-        let page = AnswerForm::open().await.unwrap();
-        let (path, host) = (page.token.clone(), page.address);
-        let asking = async {
-            for body in ["answer=x", "form=0&answer=x"] {
-                let head = format!("POST /{path} HTTP/1.1\r\nHost: {host}\r\n");
-                let told = send(&page, &format!("{head}Content-Length: {}\r\n\r\n{body}", body.len())).await;
-                assert!(told.starts_with("HTTP/1.1 403"), "{told}");
-            }
-        };
-        let question = question();
-        tokio::select! {
-            answer = page.answer(&question) => panic!("answered: {answer:?}"),
-            () = asking => {}
-        }
-    }
-
-    #[tokio::test]
-    async fn connections_that_ask_nothing_do_not_keep_a_person_waiting() {
-        let page = AnswerForm::open().await.unwrap();
-        let (path, host) = (page.token.clone(), page.address);
-        let asking = async {
-            let mut idle = Vec::new();
-            for _ in 0..30 {
-                idle.push(TcpStream::connect(host).await.unwrap());
-            }
-            let get = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\n\r\n");
-            let shown = timeout(HEAD_TIMEOUT / 2, send(&page, &get)).await.expect("an answer at once");
-            assert!(shown.contains("<form"), "{shown}");
-        };
-        let question = question();
-        tokio::select! {
-            answer = page.answer(&question) => panic!("answered: {answer:?}"),
-            () = asking => {}
-        }
-    }
-
-    #[tokio::test]
-    async fn nobody_else_gets_anything() {
-        let page = AnswerForm::open().await.unwrap();
-        let (path, host) = (page.token.clone(), page.address);
-        let asking = async {
-            for request in [
-                format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"),
-                format!("GET /{path}x HTTP/1.1\r\nHost: {host}\r\n\r\n"),
-                format!("GET /{path} HTTP/1.1\r\nHost: evil.example\r\n\r\n"),
-                format!(
-                    "POST /{path} HTTP/1.1\r\nHost: {host}\r\nOrigin: http://evil\r\nContent-Length: 8\r\n\r\nanswer=x"
-                ),
-                format!(
-                    "POST /{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 99999999999\r\n\r\nanswer=x"
-                ),
-                format!("POST /{path}x HTTP/1.1\r\nHost: {host}\r\nContent-Length: 8\r\n\r\nanswer=x"),
-                "\0\r\n\r\n".to_owned(),
-            ] {
-                let answer = send(&page, &request).await;
-                assert!(answer.starts_with("HTTP/1.1 404"), "{request:?}: {answer:?}");
-            }
-        };
-        let question = question();
-        tokio::select! {
-            answer = page.answer(&question) => panic!("answered: {answer:?}"),
-            () = asking => {}
-        }
-    }
 }

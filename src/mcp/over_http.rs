@@ -11,6 +11,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
+use super::elicitor::Elicitors;
 use super::server::Server;
 use crate::jobs::{Caller, Rights};
 use crate::lock::lock;
@@ -23,6 +24,7 @@ use crate::wire::Service;
 pub struct OverHttp {
     ends: Arc<Mutex<HashMap<Caller, End>>>,
     closing: CancellationToken,
+    elicitors: Elicitors,
 }
 
 /// Where one caller's requests go, while it has these rights.
@@ -41,9 +43,9 @@ const IDLE_SESSION: Duration = Duration::from_secs(1800);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 impl OverHttp {
-    /// A transport whose sessions end with `closing`.
-    pub fn new(closing: CancellationToken) -> Self {
-        Self { ends: Arc::default(), closing }
+    /// A transport whose sessions end with `closing`. The `elicitors` are those that the service asks.
+    pub fn new(closing: CancellationToken, elicitors: Elicitors) -> Self {
+        Self { ends: Arc::default(), closing, elicitors }
     }
 
     /// Answers a request, among whose extensions is its caller's [`Service`].
@@ -72,7 +74,8 @@ impl OverHttp {
             return end.transport.clone();
         }
         let closing = self.closing.child_token();
-        let (server, rights) = (Server::new(Arc::new(service.clone()), Arc::default()), rights.clone());
+        let (server, rights) =
+            (Server::new(Arc::new(service.clone()), self.elicitors.of(caller)), rights.clone());
         let transport = StreamableHttpService::new(
             move || Ok(server.again()),
             Arc::new(sessions()),

@@ -37,7 +37,7 @@ const LOOK_AT_STDOUT: Duration = Duration::from_secs(1);
 
 /// Serves MCP on stdin and stdout until the client closes stdin or the process is told to stop (TERM, INT, HUP); then ends
 /// the jobs that still run. The `elicitor` is the one that the service asks.
-pub async fn serve_stdio(service: Service, elicitor: &Elicitor) -> Result<(), ServeError> {
+pub async fn serve_stdio(service: Service, elicitor: Arc<Elicitor>) -> Result<(), ServeError> {
     let service = Arc::new(service);
     let served = serve(Arc::clone(&service), elicitor).await;
     service.shutdown().await;
@@ -66,7 +66,7 @@ async fn stdout_is_closed() {
     }
 }
 
-async fn serve(service: Arc<Service>, elicitor: &Elicitor) -> Result<(), ServeError> {
+async fn serve(service: Arc<Service>, elicitor: Arc<Elicitor>) -> Result<(), ServeError> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -77,13 +77,12 @@ async fn serve(service: Arc<Service>, elicitor: &Elicitor) -> Result<(), ServeEr
         sleep(LAST_ANSWERS).await;
     };
     let serving = async {
-        let running = match Server::new(service, Arc::default()).serve(server_ends).await {
+        let running = match Server::new(service, elicitor).serve(server_ends).await {
             Ok(running) => running,
             // A client that has asked what there is, and gone, has made no mistake.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
             Err(error) => return Err(ServeError::Initialize(Box::new(error))),
         };
-        elicitor.meet(running.peer().clone());
         running.waiting().await?;
         Ok(())
     };

@@ -14,6 +14,8 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler, tool, tool_handler, tool_router};
 
+use super::call::{self, Call};
+use super::elicitor::Elicitor;
 use super::tasks::{self, Tasks};
 use super::tool_call::{answer, input, output};
 use super::updates::Subscriptions;
@@ -66,11 +68,12 @@ pub(super) struct Server {
     tool_router: Arc<ToolRouter<Self>>,
     subscriptions: Arc<Subscriptions>,
     tasks: Arc<Tasks>,
+    elicitor: Arc<Elicitor>,
 }
 
 #[tool_router]
 impl Server {
-    pub(super) fn new(service: Arc<Service>, tasks: Arc<Tasks>) -> Self {
+    pub(super) fn new(service: Arc<Service>, elicitor: Arc<Elicitor>) -> Self {
         let mut tool_router = Self::tool_router();
         if service.library().rights().role < Role::Run {
             let tools = tool_router.list_all();
@@ -79,7 +82,13 @@ impl Server {
             };
             tools.iter().filter(is_acting).for_each(|tool| tool_router.remove_route(&tool.name));
         }
-        Self { service, tool_router: Arc::new(tool_router), subscriptions: Arc::default(), tasks }
+        Self {
+            service,
+            tool_router: Arc::new(tool_router),
+            subscriptions: Arc::default(),
+            tasks: Arc::default(),
+            elicitor,
+        }
     }
 
     /// The same for another session.
@@ -90,6 +99,23 @@ impl Server {
     /// What the caller may do.
     fn role(&self) -> Role {
         self.service.library().rights().role
+    }
+
+    /// Calls a tool that there is.
+    async fn call_known(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let knows_tasks = context.client_capabilities().is_some_and(|can| can.supports_tasks());
+        if !knows_tasks || !matches!(&*request.name, tasks::RUN | tasks::WAIT) {
+            return self.tool_router.call(ToolCallContext::new(self, request, context)).await;
+        }
+        let called = self.tasks.call(&self.service, &request.name, request.arguments.unwrap_or_default());
+        match context.ct.run_until_cancelled(called).await {
+            Some(answer) => Ok(answer),
+            None => Err(ErrorData::internal_error("the call was cancelled", None)),
+        }
     }
 
     /// What a model is told before its first call, as far as it may act.
@@ -274,16 +300,15 @@ impl ServerHandler for Server {
             let name: String = request.name.chars().take(64).collect();
             return Err(ErrorData::invalid_params(format!("there is no tool {name:?}{hint}"), None));
         };
-        let knows_tasks = context.client_capabilities().is_some_and(|can| can.supports_tasks());
-        if knows_tasks && matches!(&*request.name, tasks::RUN | tasks::WAIT) {
-            let arguments = request.arguments.unwrap_or_default();
-            let called = self.tasks.call(&self.service, &request.name, arguments);
-            return match context.ct.run_until_cancelled(called).await {
-                Some(answer) => Ok(answer),
-                None => Err(ErrorData::internal_error("the call was cancelled", None)),
-            };
+        if let Some(call) = Call::resume(&self.elicitor, &request)? {
+            return call.attend(&self.elicitor, &context).await;
         }
-        self.tool_router.call(ToolCallContext::new(self, request, context)).await
+        if !call::can_ask(&request.name, &context) {
+            return self.call_known(request, context).await;
+        }
+        let server = self.clone();
+        let made = |context| async move { server.call_known(request, context).await };
+        Call::begin(&self.elicitor, &context, made).attend(&self.elicitor, &context).await
     }
 
     async fn list_tools(

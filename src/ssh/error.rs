@@ -85,6 +85,15 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
+    /// Whether the account is not let in, at the host or at one on the way there.
+    pub fn is_refused_login(&self) -> bool {
+        let mut error = self;
+        while let Self::JumpHost { source, .. } = error {
+            error = source;
+        }
+        matches!(error, Self::Auth { .. })
+    }
+
     /// Whether nobody answers, at the host or at one on the way there.
     pub fn is_unreachable(&self) -> bool {
         match self {

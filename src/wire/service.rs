@@ -3,7 +3,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::Error;
-use crate::jobs::{Access, Caller, Config, Defaults, Job, Jobs, Limits, Prompter, Rights};
+use crate::jobs::{Access, Caller, Config, Defaults, Job, Jobs, Limits, Prompter, Prompters, Rights};
 
 /// The contract over [`Jobs`]: one method a verb, with its request, its reply and one [`Error`] type.
 ///
@@ -23,6 +23,11 @@ impl Service {
     /// The same, with somebody to ask when a login needs a passphrase, a password or a code.
     pub fn asking(config: Config, access: Access, prompter: Arc<dyn Prompter>) -> Self {
         Self::over(Jobs::asking(config, access, prompter))
+    }
+
+    /// The same, with somebody to ask for each caller who has one.
+    pub fn asking_callers(config: Config, access: Access, prompters: Prompters) -> Self {
+        Self::over(Jobs::asking_callers(config, access, prompters))
     }
 
     /// A service over jobs that there are.

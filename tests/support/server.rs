@@ -163,12 +163,17 @@ impl Caller {
     }
 
     /// A request of the newest revision of MCP, which knows no sessions, from a client that knows tasks; the body of its answer.
-    pub fn modern(&self, method: &str, mut params: Value) -> String {
+    pub fn modern(&self, method: &str, params: Value) -> String {
+        self.modern_as(json!({"extensions": {"io.modelcontextprotocol/tasks": {}}}), method, params)
+    }
+
+    /// The same from a client that can do what it says.
+    pub fn modern_as(&self, capabilities: Value, method: &str, mut params: Value) -> String {
         const REVISION: &str = "2026-07-28";
         params["_meta"] = json!({
             "io.modelcontextprotocol/protocolVersion": REVISION,
             "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
-            "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}},
+            "io.modelcontextprotocol/clientCapabilities": capabilities,
         });
         let named = ["name", "taskId"].into_iter().find_map(|key| params[key].as_str());
         let name = named.unwrap_or_default().to_owned();
@@ -182,10 +187,7 @@ impl Caller {
 
     /// The result of such a request; null when there was an error.
     pub fn result(&self, method: &str, params: Value) -> Value {
-        let body = self.modern(method, params);
-        let messages = body.lines().map(|line| line.strip_prefix("data:").unwrap_or(line).trim());
-        let mut messages = messages.filter_map(|text| serde_json::from_str::<Value>(text).ok());
-        messages.find(|message| message["id"] == 1).map_or(Value::Null, |message| message["result"].clone())
+        result_in(&self.modern(method, params))
     }
 
     /// Calls a tool so.
@@ -203,6 +205,13 @@ impl Caller {
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         request.send(message.to_string()).expect("an answer")
     }
+}
+
+/// The result in the body of an answer to such a request; null when there was an error.
+pub fn result_in(body: &str) -> Value {
+    let messages = body.lines().map(|line| line.strip_prefix("data:").unwrap_or(line).trim());
+    let mut messages = messages.filter_map(|text| serde_json::from_str::<Value>(text).ok());
+    messages.find(|message| message["id"] == 1).map_or(Value::Null, |message| message["result"].clone())
 }
 
 pub fn answer(mut response: Response<Body>) -> Answer {

@@ -9,6 +9,16 @@ pub trait Connect: Send + Sync + 'static {
 
     /// Makes a connection to `host`, in bounded time.
     fn connect(&self, host: &HostRef) -> impl Future<Output = Result<Self::Connection, Self::Error>> + Send;
+
+    /// Whose connections a caller uses to reach a host: those of everybody who logs in with the same credentials are shared.
+    fn shared(&self, host: &HostRef) -> HostRef {
+        host.clone()
+    }
+
+    /// Whether `host` is from now on reached over connections of the caller's own, since sharing has failed.
+    fn separate(&self, _host: &HostRef, _error: &Self::Error) -> bool {
+        false
+    }
 }
 
 /// What a pool must know of a connection.

@@ -40,7 +40,26 @@ impl<C: Connect> Pool<C> {
     ///
     /// Cancelling abandons a connection that is being made; another waiter then makes its own.
     pub async fn lease(&self, host: &HostRef) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
-        let entry = Arc::clone(lock(&self.hosts).entry(host.clone()).or_default());
+        let leased = self.lease_from(&self.connect.shared(host)).await;
+        if self.separates(host, &leased) { self.lease_from(host).await } else { leased }
+    }
+
+    /// Whether it is to be tried again over connections of the caller's own, since those that are shared can't be made.
+    fn separates(&self, host: &HostRef, leased: &Result<Lease<C::Connection>, PoolError<C::Error>>) -> bool {
+        matches!(leased, Err(PoolError::Connect(error)) if self.connect.separate(host, error))
+    }
+
+    fn entry(&self, host: &HostRef) -> Arc<HostOf<C>> {
+        Arc::clone(lock(&self.hosts).entry(host.clone()).or_default())
+    }
+
+    /// What there is for the host as the caller reaches it.
+    fn known(&self, host: &HostRef) -> Option<Arc<HostOf<C>>> {
+        lock(&self.hosts).get(&self.connect.shared(host)).cloned()
+    }
+
+    async fn lease_from(&self, host: &HostRef) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
+        let entry = self.entry(host);
         let began = Instant::now();
         let failures = lock(&entry.queue).failures;
         let waiting = Counted::new(&entry, |queue| &mut queue.waiting);
@@ -83,11 +102,16 @@ impl<C: Connect> Pool<C> {
 
     /// A connection to `host` that nobody else gets a place on before the lease is given back: one that is idle, or a new one.
     pub async fn lease_alone(&self, host: &HostRef) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
-        let entry = Arc::clone(lock(&self.hosts).entry(host.clone()).or_default());
+        let leased = self.lease_alone_from(&self.connect.shared(host)).await;
+        if self.separates(host, &leased) { self.lease_alone_from(host).await } else { leased }
+    }
+
+    async fn lease_alone_from(&self, host: &HostRef) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
+        let entry = self.entry(host);
         if let Some(lease) = entry.idle() {
             return Ok(lease);
         }
-        let lease = self.lease(host).await?;
+        let lease = self.lease_from(host).await?;
         if lease.take_all() {
             return Ok(lease);
         }
@@ -101,9 +125,10 @@ impl<C: Connect> Pool<C> {
     /// A new connection to `host`, which nobody else gets a place on; given up with the lease. A name may lead to several machines:
     /// each time perhaps to another one.
     pub async fn lease_new(&self, host: &HostRef) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
-        let entry = Arc::clone(lock(&self.hosts).entry(host.clone()).or_default());
+        let host = self.connect.shared(host);
+        let entry = self.entry(&host);
         let _connecting = Counted::new(&entry, |queue| &mut queue.connecting);
-        let connected = self.connect.connect(host).await;
+        let connected = self.connect.connect(&host).await;
         connected
             .map(|connection| entry.add(connection, 0))
             .map_err(|error| PoolError::Connect(entry.fail(error)))
@@ -126,7 +151,7 @@ impl<C: Connect> Pool<C> {
         host: &HostRef,
         will_do: impl Fn(&C::Connection) -> bool,
     ) -> Option<Lease<C::Connection>> {
-        let entry = Arc::clone(lock(&self.hosts).get(host)?);
+        let entry = self.known(host)?;
         let slots = lock(&entry.slots);
         let live = slots.iter().filter(|slot| slot.is_usable() && will_do(&slot.connection));
         live.min_by_key(|slot| (slot.connection.is_heavy(), lock(&slot.state).in_use)).map(Lease::take)
@@ -134,7 +159,7 @@ impl<C: Connect> Pool<C> {
 
     /// Looks at every live connection to `host`.
     pub fn each(&self, host: &HostRef, look: impl Fn(&C::Connection)) {
-        let Some(entry) = lock(&self.hosts).get(host).cloned() else { return };
+        let Some(entry) = self.known(host) else { return };
         lock(&entry.slots)
             .iter()
             .filter(|slot| !slot.connection.is_closed())
@@ -172,8 +197,7 @@ impl<C: Connect> Pool<C> {
 
     /// What the pool holds for `host`.
     pub fn usage(&self, host: &HostRef) -> Usage {
-        let entry = lock(&self.hosts).get(host).cloned();
-        entry.map_or_else(Usage::default, |entry| Self::usage_of(&entry))
+        self.known(host).map_or_else(Usage::default, |entry| Self::usage_of(&entry))
     }
 
     /// What the pool holds for all hosts.

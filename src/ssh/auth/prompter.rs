@@ -26,6 +26,11 @@ pub type Answer<'a> = Pin<Box<dyn Future<Output = Option<SecretString>> + Send +
 pub trait Prompter: Send + Sync {
     /// Puts a question. Dropping the future takes it back.
     fn ask<'a>(&'a self, question: &'a Question) -> Answer<'a>;
+
+    /// Whether somebody may be there to be asked now.
+    fn is_there(&self) -> bool {
+        true
+    }
 }
 
 /// Asks through the program that `SSH_ASKPASS` names, as ssh does where it has no terminal.

@@ -31,8 +31,8 @@ impl Secrets {
     }
 
     /// Whether there is somebody to ask.
-    pub(super) fn can_ask(&self) -> bool {
-        self.prompter.is_some()
+    pub fn can_ask(&self) -> bool {
+        self.prompter.as_ref().is_some_and(|prompter| prompter.is_there())
     }
 
     pub(super) async fn ask(&self, question: &Question) -> Option<SecretString> {
