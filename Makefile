@@ -17,7 +17,7 @@ check:  ## Format, lints and docs, warnings as errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
 
 test:  ## Install OpenSSH if it is missing, then run all tests but those that need containers or foreign clients
-	@fixtures/need sshd:openssh-server ssh:openssh-client curl:curl openssl:openssl
+	@fixtures/need sshd:openssh-server ssh:openssh-client curl:curl openssl:openssl nginx:nginx-light
 	cargo test --locked
 
 test-clients:  ## Let MCP's own SDKs and Inspector call every tool, and a hostile SSH server try its luck
@@ -26,7 +26,7 @@ test-clients:  ## Let MCP's own SDKs and Inspector call every tool, and a hostil
 
 test-containers:  ## Run the contract's tests, and one suite over a fleet of hosts, in containers (docker-compose.yml)
 	@fixtures/need ssh-keygen:openssh-client
-	fixtures/sshd/with-containers cargo test --locked --test contract --test terminal --test fleet
+	fixtures/sshd/with-containers cargo test --locked --test contract --test terminal --test fleet --test image
 
 bench:  ## Measure: the ring and its pages, then sshjobs beside ssh
 	cargo bench --bench ring

@@ -280,6 +280,7 @@ fn options(config: &Config, args: ServeArgs) -> Result<http::Options, Error> {
         names: args.allow_host,
         origins: args.allow_origin,
         prefix: args.prefix.unwrap_or_default(),
+        public_url: args.public_url,
         most,
         tokens,
     })

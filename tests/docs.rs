@@ -3,14 +3,75 @@
 
 mod support;
 
-use std::process::Command;
+use std::process::{Child, Command};
 
-use support::Sshd;
-use support::server::Server;
+use serde_json::json;
+use support::command::sshjobs;
+use support::server::{Caller, Server, events};
+use support::{HOST, Sshd, eventually};
 
-/// The blocks of a page that are shell scripts.
-fn scripts(page: &str) -> Vec<&str> {
-    page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect()
+const PAGE: &str = include_str!("../docs/server.md");
+
+/// The blocks of the page that are in a language.
+fn blocks(language: &str) -> Vec<&'static str> {
+    PAGE.split(&format!("```{language}\n")).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+}
+
+/// A port that is free just now.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// A running nginx. Killed when dropped.
+struct Nginx(Child);
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+/// nginx with what the page says, before a server.
+async fn nginx(sshd: &Sshd, server: &Server) -> (Nginx, String) {
+    let (locations, port) = (blocks("nginx"), free_port());
+    assert_eq!(locations.len(), 1);
+    let place = sshd.path("").display().to_string();
+    let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let paths: String = paths.iter().map(|path| format!("{path}_temp_path {place}/{path};\n")).collect();
+    let upgrade = PAGE.split('`').find(|code| code.starts_with("map ")).unwrap();
+    let config = format!(
+        "daemon off; master_process off; pid {place}/nginx.pid; error_log stderr; events {{}}\nhttp {{ access_log off;\n{paths}{upgrade}\n\
+         server {{ listen 127.0.0.1:{port};\n{} }} }}",
+        locations[0].replace("127.0.0.1:8022", server.address())
+    );
+    std::fs::write(sshd.path("nginx.conf"), config).unwrap();
+    let mut command = Command::new("/usr/sbin/nginx");
+    command.arg("-c").arg(sshd.path("nginx.conf")).arg("-p").arg(&place).args(["-e", "stderr"]);
+    let running = Nginx(command.spawn().expect("nginx"));
+    eventually("nginx listens", async || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()).await;
+    (running, format!("http://127.0.0.1:{port}/sshjobs"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_nginx_streams_and_sessions_work_as_the_page_says() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let (_nginx, url) = nginx(&sshd, &server).await;
+    let caller = Caller::new(&url, &server.caller(&sshd, "proxied", &[]).token);
+    let id = caller.spawn("for i in 1 2 3; do echo line $i; read go; done");
+    let mut seen = events(caller.get(&format!("/v1/jobs/{id}/stream")));
+    for line in 1..=3 {
+        // Each comes before the job goes on.
+        assert_eq!(seen.next().unwrap().data["text"], format!("line {line}"));
+        caller.ok("write", json!({"job_id": id, "newline": true}));
+    }
+    assert_eq!(seen.next().unwrap().name, "end");
+    std::fs::write(sshd.path("token"), &caller.token).unwrap();
+    let token = sshd.path("token").display().to_string();
+    let ran =
+        sshjobs(&sshd, &["--server", &url, "--token-file", &token, "run", HOST, "--", "echo here; exit 3"]);
+    assert_eq!((ran.status.code(), String::from_utf8_lossy(&ran.stdout).as_ref()), (Some(3), "here\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -18,7 +79,7 @@ async fn the_curl_examples_of_the_server_run_as_they_stand() {
     let sshd = Sshd::start().await;
     let server = Server::start(&sshd);
     let caller = server.caller(&sshd, "reader-of-the-docs", &[]);
-    let scripts = scripts(include_str!("../docs/server.md"));
+    let scripts = blocks("sh");
     assert_eq!(scripts.len(), 1);
     let output = Command::new("sh")
         .args(["-eu", "-c", scripts[0]])

@@ -59,7 +59,7 @@ async fn every_verb_answers_as_its_tool_does() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_status_means_what_it_says() {
-    let (sshd, server, caller) = served().await;
+    let (sshd, _server, caller) = served().await;
     let code = |(status, body): (u16, Value)| (status, body["code"].as_str().unwrap_or("none").to_owned());
     let told = |status: u16, name: &str| (status, name.to_owned());
     assert_eq!(code(caller.call("tail", json!({"job_id": "nobody-00000000"}))), told(404, "unknown_job"));
@@ -76,6 +76,8 @@ async fn a_status_means_what_it_says() {
     assert_eq!(code(caller.call("forget", json!({"job_id": running}))), told(409, "still_running"));
     sshd.trust("other");
     caller.ok("forget", json!({"job_id": running, "force": true}));
+    // Another server has no connection yet.
+    let server = Server::start(&sshd);
     let fresh = server.caller(&sshd, "other", &[]);
     let refused = fresh.call("spawn", json!({"host": HOST, "command": "true"}));
     assert_eq!(code(refused), told(502, "host_key_changed"), "{}", "the host is behind us");

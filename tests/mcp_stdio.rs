@@ -451,6 +451,14 @@ async fn logs_are_resources_that_can_be_listed_read_and_completed() {
 }
 
 #[tokio::test]
+async fn a_client_is_told_when_other_logs_are_listed() {
+    let sshd = Sshd::start().await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    client.ok("ssh_spawn", json!({"host": HOST, "command": "true"}));
+    client.asked("notifications/resources/list_changed");
+}
+
+#[tokio::test]
 async fn who_subscribes_to_a_log_is_told_of_news_at_most_twice_a_second_and_of_the_end() {
     let sshd = Sshd::start().await;
     let mut client = McpClient::start(&sshd.ssh_config());

@@ -174,6 +174,9 @@ pub struct ServeArgs {
     /// Path below which everything lies, for a proxy that does not take it away.
     #[arg(long, value_name = "/PATH", value_parser = prefix, requires = "served")]
     pub prefix: Option<String>,
+    /// Address at which browsers reach the server through a proxy: for the pages that ask people what a login needs.
+    #[arg(long, value_name = "URL", value_parser = public_url, requires = "http")]
+    pub public_url: Option<String>,
     /// Show metrics for Prometheus on this address, at /metrics, without tokens.
     #[arg(long, value_name = "ADDR:PORT", requires = "served")]
     pub metrics: Option<SocketAddr>,
@@ -190,6 +193,17 @@ fn prefix(text: &str) -> Result<String, String> {
         Ok(path.to_owned())
     } else {
         Err("use a path such as /sshjobs".to_owned())
+    }
+}
+
+/// Reads an address that paths are put behind.
+fn public_url(text: &str) -> Result<String, String> {
+    let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '?' | '#');
+    let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    if rest.is_some_and(|rest| !rest.is_empty() && rest.chars().all(is_plain)) {
+        Ok(text.trim_end_matches('/').to_owned())
+    } else {
+        Err("use a URL such as https://jobs.example.com/sshjobs".to_owned())
     }
 }
 

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -24,9 +25,7 @@ use crate::wire::{Code, Error, ReachedAt, Service};
 pub(super) struct Guard {
     pub(super) service: Service,
     pub(super) names: Names,
-    pub(super) speaks_tls: bool,
-    /// Path below which everything lies.
-    pub(super) prefix: String,
+    pub(super) base: Base,
     /// None: everybody who can connect is the operator.
     pub(super) tokens: Option<Tokens>,
     /// The most that anybody may do.
@@ -36,6 +35,22 @@ pub(super) struct Guard {
     pub(super) metrics: Arc<Metrics>,
     /// The server is about to end: calls that come now are for the next one.
     pub(super) closing: CancellationToken,
+}
+
+/// What stands before every path.
+pub(super) struct Base {
+    pub(super) tls: bool,
+    pub(super) prefix: String,
+    /// All of it, as browsers have to name it.
+    pub(super) public: Option<String>,
+}
+
+impl Base {
+    fn reached_at(&self, host: Option<Authority>) -> Option<ReachedAt> {
+        let scheme = if self.tls { "https" } else { "http" };
+        let seen = || host.map(|host| format!("{scheme}://{host}{}", self.prefix));
+        self.public.clone().or_else(seen).map(ReachedAt)
+    }
 }
 
 /// Bytes of a body: more than a write of a mebibyte takes.
@@ -90,11 +105,7 @@ impl Guard {
         if !self.names.allow_origin(request.headers(), host.as_ref()) {
             return Err(reject::wrong_origin());
         }
-        let is_forwarded_tls =
-            request.headers().get("x-forwarded-proto").is_some_and(|proto| proto == "https");
-        let scheme = if self.speaks_tls || is_forwarded_tls { "https" } else { "http" };
-        let host = host.filter(|_| peer != Peer::Socket);
-        Ok(host.map(|host| ReachedAt(format!("{scheme}://{host}{}", self.prefix))))
+        Ok(self.base.reached_at(host.filter(|_| peer != Peer::Socket)))
     }
 
     /// The service as the caller may use it.

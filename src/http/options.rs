@@ -20,6 +20,8 @@ pub struct Options {
     pub origins: Vec<String>,
     /// Path below which everything lies, such as `/sshjobs`; for a proxy that does not take it away.
     pub prefix: String,
+    /// Address at which browsers reach the server, without a slash at its end; none when it is the one that a client has used.
+    pub public_url: Option<String>,
     /// The most that anybody may do.
     pub most: Role,
     /// Who may call; without tokens everybody who can connect is whoever started the server.

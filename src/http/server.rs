@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::accept::Acceptor;
 use super::failures::Failures;
-use super::guard::Guard;
+use super::guard::{Base, Guard};
 use super::in_flight::InFlight;
 use super::listen::Listener;
 use super::metrics::Metrics;
@@ -98,19 +98,8 @@ impl Server {
         stop: impl Future<Output = ()>,
     ) -> Result<(), ServerError> {
         let Self { listeners, metrics, certificate, options, .. } = self;
-        let own = options.address.map(|address| address.ip().to_string());
-        let guard = Arc::new(Guard {
-            service: service.clone(),
-            names: Names::new(own, &options.names, &options.origins),
-            speaks_tls: certificate.is_some(),
-            prefix: options.prefix.clone(),
-            tokens: options.tokens,
-            most: options.most,
-            failures: Failures::new(),
-            in_flight: Arc::new(InFlight::new()),
-            metrics: Arc::new(Metrics::new()),
-            closing: CancellationToken::new(),
-        });
+        let prefix = options.prefix.clone();
+        let guard = Arc::new(guard(service.clone(), options, certificate.is_some()));
         let (stopping, sessions, connections, room) =
             (CancellationToken::new(), TaskTracker::new(), TaskTracker::new(), Room::new());
         let ends = Ends { closing: guard.closing.clone(), sessions: sessions.clone() };
@@ -119,7 +108,7 @@ impl Server {
             Arc::new(Acceptor { app, tls, stopping, connections, room })
         };
         let tls = certificate.as_ref().map(Certificate::config).transpose()?;
-        let app = router(Arc::clone(&guard), mounts, ends, &options.prefix);
+        let app = router(Arc::clone(&guard), mounts, ends, &prefix);
         let serving = acceptor(app, tls.map(TlsAcceptor::from));
         let mut tasks = JoinSet::new();
         for listener in listeners {
@@ -144,6 +133,21 @@ impl Server {
         connections.close();
         drop(timeout(LAST_WORDS, async { tokio::join!(sessions.wait(), connections.wait()) }).await);
         Ok(())
+    }
+}
+
+fn guard(service: Service, options: Options, tls: bool) -> Guard {
+    let own = options.address.map(|address| address.ip().to_string());
+    Guard {
+        service,
+        names: Names::new(own, &options.names, &options.origins),
+        base: Base { tls, prefix: options.prefix, public: options.public_url },
+        tokens: options.tokens,
+        most: options.most,
+        failures: Failures::new(),
+        in_flight: Arc::new(InFlight::new()),
+        metrics: Arc::new(Metrics::new()),
+        closing: CancellationToken::new(),
     }
 }
 

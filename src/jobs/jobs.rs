@@ -95,6 +95,11 @@ impl Jobs {
         self.door.config()
     }
 
+    /// How often jobs of this process that the caller sees were taken in, ended or went. Waits until that is not `known`. Cancel safe.
+    pub async fn changes(&self, known: Option<u64>) -> u64 {
+        self.door.runner().changes(&self.door.scope(), known).await
+    }
+
     /// What this process is doing, in numbers, for all callers.
     pub fn stats(&self) -> Stats {
         self.door.runner().stats()

@@ -11,7 +11,7 @@ use rmcp::model::{
     ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
     SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams, UpdateTaskParams,
 };
-use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler, tool, tool_handler, tool_router};
 
 use super::call::{self, Call};
@@ -279,6 +279,7 @@ impl ServerHandler for Server {
             .enable_prompts()
             .enable_resources()
             .enable_resources_subscribe()
+            .enable_resources_list_changed()
             .enable_completions()
             .enable_tasks();
         let icon = Icon::new(ICON).with_mime_type("image/svg+xml").with_sizes(vec!["any".to_owned()]);
@@ -381,6 +382,10 @@ impl ServerHandler for Server {
         self.subscriptions.add(Arc::clone(&self.service), request.uri, context.peer).await
     }
 
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.subscriptions.watch_list(Arc::clone(&self.service), context.peer);
+    }
+
     async fn unsubscribe(
         &self,
         request: UnsubscribeRequestParams,
@@ -416,7 +421,9 @@ impl ServerHandler for Server {
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let uris = requested.resource_subscriptions.iter().flatten().cloned();
-        Some(SubscriptionFilter::builder().resource_subscriptions(uris).build())
+        let accepted = SubscriptionFilter::builder().resource_subscriptions(uris);
+        let is_about_list = requested.resources_list_changed == Some(true);
+        Some(if is_about_list { accepted.resources_list_changed() } else { accepted }.build())
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {

@@ -23,6 +23,7 @@ pub(super) struct Subscriptions(Mutex<Watched>);
 struct Watched {
     tasks: JoinSet<()>,
     by_uri: HashMap<String, AbortHandle>,
+    of_list: Option<AbortHandle>,
 }
 
 /// Least time between two notifications about one resource.
@@ -65,6 +66,23 @@ impl Subscriptions {
         Ok(())
     }
 
+    /// Tells `peer` from now on when other resources are listed.
+    pub(super) fn watch_list(&self, service: Arc<Service>, peer: Peer<RoleServer>) {
+        let mut watched = lock(&self.0);
+        let task = watched.tasks.spawn(async move {
+            let mut list = List::default();
+            loop {
+                list.changed(&service).await;
+                if peer.notify_resource_list_changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+        if let Some(before) = watched.of_list.replace(task) {
+            before.abort();
+        }
+    }
+
     /// Tells no more about a log.
     pub(super) fn remove(&self, uri: &str) {
         if let Some(task) = lock(&self.0).by_uri.remove(uri) {
@@ -73,8 +91,9 @@ impl Subscriptions {
     }
 }
 
-/// Serves a subscription of revision 2026-07-28 until it is cancelled or all of its jobs have ended.
+/// Serves a subscription of revision 2026-07-28 until it is cancelled, or all of its jobs have ended and it is not about the list.
 pub(super) async fn listen(service: &Service, context: SubscriptionContext) -> Result<(), ErrorData> {
+    let is_about_list = context.accepted().resources_list_changed == Some(true);
     let uris = context.accepted().resource_subscriptions.clone().unwrap_or_default();
     let mut followed = FuturesUnordered::new();
     for uri in uris.into_iter().take(MOST) {
@@ -90,12 +109,40 @@ pub(super) async fn listen(service: &Service, context: SubscriptionContext) -> R
             }
         });
     }
+    let watched = async {
+        let mut list = List::default();
+        if !is_about_list {
+            return;
+        }
+        loop {
+            list.changed(service).await;
+            if context.sink().notify_resource_list_changed().await.is_err() {
+                return;
+            }
+        }
+    };
     tokio::select! {
         () = context.cancelled() => {}
         () = service.closed() => {}
-        () = async { while followed.next().await.is_some() {} } => {}
+        ((), ()) = async { tokio::join!(watched, async { while followed.next().await.is_some() {} }) } => {}
     }
     Ok(())
+}
+
+/// The list of resources, as far as it is known to have changed.
+#[derive(Default)]
+struct List(Option<u64>);
+
+impl List {
+    /// Waits until others are listed, and a while after the last time.
+    async fn changed(&mut self, service: &Service) {
+        if self.0.is_none() {
+            self.0 = Some(service.library().changes(None).await);
+        } else {
+            sleep(PAUSE).await;
+        }
+        self.0 = Some(service.library().changes(self.0).await);
+    }
 }
 
 /// A job's log, and how much of it is no news.

@@ -2,13 +2,14 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::stdin::Stdin;
 use super::{Key, Limits, Lookup, SpawnError, Tombstone};
 use crate::hosts::Link;
-use crate::job::{Job, JobId, MachineId, Scope};
+use crate::job::{Caller, Job, JobId, MachineId, Scope};
 
 /// Every job the runner knows: running, finished and kept, or finished and gone.
 #[derive(Default)]
@@ -23,6 +24,8 @@ pub(super) struct Registry {
     pub(super) secret: [u8; 32],
     /// Jobs that were taken in to be started.
     taken_in: u64,
+    /// How often jobs of a caller were taken in, ended or went.
+    pub(super) changes: watch::Sender<HashMap<Caller, u64>>,
 }
 
 pub(super) struct Entry {
@@ -98,6 +101,7 @@ impl Registry {
         }
         let abandon = CancellationToken::new();
         let (id, token) = (job.id.clone(), abandon.clone());
+        self.note_change(&job.caller);
         let entry = Entry {
             job,
             stdin: None,
@@ -187,7 +191,13 @@ impl Registry {
             entry.finished = true;
             entry.stdin = None;
             self.finished.push_back(id.clone());
+            let caller = entry.job.caller.clone();
+            self.note_change(&caller);
         }
+    }
+
+    fn note_change(&self, caller: &Caller) {
+        self.changes.send_modify(|counts| *counts.entry(caller.clone()).or_default() += 1);
     }
 
     /// Notes that the store has a job.
@@ -224,6 +234,7 @@ impl Registry {
     /// Takes a job away without a trace.
     fn remove(&mut self, id: &JobId) {
         let Some(entry) = self.jobs.remove(id) else { return };
+        self.note_change(&entry.job.caller);
         self.finished.retain(|finished| finished != id);
         if let Some(key) = entry.key {
             self.by_key.remove(&key);
@@ -233,6 +244,7 @@ impl Registry {
     /// Takes a finished job away; its outcome stays on a tombstone, and its key is not free again before that goes.
     pub(super) fn bury(&mut self, id: &JobId) {
         let Some(entry) = self.jobs.remove(id) else { return };
+        self.note_change(&entry.job.caller);
         self.finished.retain(|finished| finished != id);
         let Entry { job, key, .. } = entry;
         let (caller, host) = (job.caller.clone(), job.spec.host.clone());

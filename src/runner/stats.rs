@@ -1,5 +1,8 @@
+use std::collections::HashMap;
+
 use super::Runner;
 use crate::hosts::Usage;
+use crate::job::{Caller, Scope};
 
 /// What this process is doing, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +24,17 @@ pub struct Stats {
 }
 
 impl Runner {
+    /// How often jobs of this process that are in scope were taken in, ended or went. Waits until that is not `known`. Cancel safe.
+    pub async fn changes(&self, scope: &Scope, known: Option<u64>) -> u64 {
+        let mut changes = self.shared.registry().changes.subscribe();
+        let count = |counts: &HashMap<Caller, u64>| {
+            counts.iter().filter(|(caller, _)| scope.has(caller)).map(|(_, count)| count).sum::<u64>()
+        };
+        // It lives as long as the runner.
+        let changed = changes.wait_for(|counts| Some(count(counts)) != known).await;
+        changed.map_or(u64::MAX, |counts| count(&counts))
+    }
+
     /// What this process is doing now.
     pub fn stats(&self) -> Stats {
         let (running, finished, started) = self.shared.registry().counts();
