@@ -2,6 +2,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::jobs::StopAfter;
 use crate::remote::ServerAddress;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -97,7 +98,7 @@ pub enum Verb {
     Serve(ServeArgs),
     /// Make, list and revoke the tokens that callers of a server show.
     Token(TokenArgs),
-    /// Run a command on a host; its output, stdin and exit code become ours.
+    /// Run a command on a host, or on many; its output, stdin and exit code become ours.
     Run(RunArgs),
     /// Start a job that goes on without us, and print its id.
     Spawn(SpawnArgs),
@@ -310,14 +311,22 @@ Exit codes:
 A command's own 255 and connection trouble are told apart by --json, whose last line is an object with state, exit, times and
 bytes. Ctrl-C is forwarded as INT to the whole remote process tree; a second one kills it.
 
+Many hosts: names, patterns over the hosts that `sshjobs hosts` lists, tag:NAME, @FILE with a host a line; !NAME leaves one out. The command
+gets an empty stdin on each; each line stands behind its host's name; at the end hosts with the same result are shown together. Then the exit
+code is the number of hosts on which the command failed or could not be started: 0 none, 1 to 100 so many, 101 more.
+
 Examples:
   sshjobs run web1 -- make test
+  sshjobs run web1,web2,tag:db -- uptime
+  sshjobs run 'web*,!web7' --canary 1 --stop-after-failures 10% -- systemctl restart nginx
+  sshjobs run @hosts.txt --joblog log --resume-failed -- ./update.sh
   sshjobs run web1 --cwd app --env CI -- ./deploy.sh < input
   sshjobs run -n --timestamps web1 -- tail -f /var/log/syslog
   sshjobs run -p 2222 -J bastion deploy@10.0.0.7 -- uptime
   sshjobs run -t web1                       a login shell")]
 pub struct RunArgs {
-    /// Host name or alias, as with ssh; USER@HOST too.
+    /// Host name or alias, as with ssh; USER@HOST too. Or many: web1,web2,tag:db, 'web*', @FILE, !NAME.
+    #[arg(value_name = "HOST[,HOST…]")]
     pub host: String,
     /// Command; its words are joined with spaces and run by the remote shell, as with ssh. Options go before it. Without one, -t
     /// gives a login shell.
@@ -329,6 +338,9 @@ pub struct RunArgs {
     /// Set a variable: NAME passes that of this environment on. On the host its value appears in no process list.
     #[arg(long, short, value_name = "NAME[=VALUE]")]
     pub env: Vec<String>,
+    /// Set the variables of this file: NAME=VALUE or NAME a line; # begins a comment.
+    #[arg(long, value_name = "FILE")]
+    pub env_file: Vec<PathBuf>,
     /// End the whole remote process tree after this time: 90, 1.5, 90s, 1m30s.
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub timeout: Option<Duration>,
@@ -356,9 +368,45 @@ pub struct RunArgs {
     /// After the output, write a line of JSON to stdout: state, exit, times, bytes, and the error if there is one.
     #[arg(long)]
     pub json: bool,
+    /// On many hosts.
+    #[command(flatten)]
+    pub fleet: FleetArgs,
     /// Options as in ssh.
     #[command(flatten)]
     pub ssh: SshArgs,
+}
+
+/// How a command is rolled out to many hosts.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Many hosts")]
+pub struct FleetArgs {
+    /// Hosts at a time.
+    #[arg(long, short = 'j', value_name = "N")]
+    pub max_parallel: Option<usize>,
+    /// So many hosts first; the others when all of these have succeeded.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub canary: usize,
+    /// Start no further host after so many failures, or such a share of all: 3, 10%.
+    #[arg(long, value_name = "N|N%")]
+    pub stop_after_failures: Option<StopAfter>,
+    /// Try hosts where the command could not be started so many times more.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub retries: u32,
+    /// Show the output of each host in one piece, when it has ended.
+    #[arg(long)]
+    pub group: bool,
+    /// Write a line for each host to this file, in the columns of GNU parallel.
+    #[arg(long, value_name = "FILE")]
+    pub joblog: Option<PathBuf>,
+    /// Leave out the hosts that the joblog has; lines are added to it.
+    #[arg(long, requires = "joblog")]
+    pub resume: bool,
+    /// Leave out the hosts on which the command has succeeded, as the joblog says.
+    #[arg(long, requires = "joblog")]
+    pub resume_failed: bool,
+    /// Write the results as JUnit XML, for CI: a test case for each host.
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
 }
 
 /// Options that mean what they mean to ssh, for the host that is named.
@@ -706,6 +754,9 @@ pub struct JobsArgs {
     /// With this label.
     #[arg(long)]
     pub label: Option<String>,
+    /// The hosts of this fleet.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["host", "label", "state"])]
+    pub fleet: Option<String>,
     /// In this state: starting, running, exited, signaled, lost, closed, refused, timed_out.
     #[arg(long)]
     pub state: Option<String>,

@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use secrecy::SecretString;
 
-use super::keyboard;
+use super::{RunArgs, keyboard};
 use crate::wire::{Code, CommandRequest, Error};
 
 /// What `run` and `spawn` say of a command alike.
@@ -12,16 +13,36 @@ pub(super) struct Words {
     pub(super) command: String,
     pub(super) cwd: Option<String>,
     pub(super) env: Vec<String>,
+    pub(super) env_files: Vec<PathBuf>,
     pub(super) timeout: Option<Duration>,
     /// On a terminal like ours.
     pub(super) pty: bool,
     pub(super) durable: bool,
 }
 
+/// What `run` says.
+pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
+    // As with ssh: no command is a login shell. Every shell understands this.
+    let command = if args.command.is_empty() { "exec $SHELL -l".to_owned() } else { args.command.join(" ") };
+    let words = Words {
+        host: args.host,
+        command,
+        cwd: args.cwd,
+        env: args.env,
+        env_files: args.env_file,
+        timeout: args.timeout,
+        pty: args.pty || args.tty,
+        durable: args.durable,
+    };
+    words.into_request()
+}
+
 impl Words {
     pub(super) fn into_request(self) -> Result<CommandRequest, Error> {
-        let env: BTreeMap<String, SecretString> =
-            self.env.into_iter().map(name_and_value).collect::<Result<_, _>>()?;
+        let env: BTreeMap<String, SecretString> = variables(&self.env_files, self.env)?
+            .into_iter()
+            .map(name_and_value)
+            .collect::<Result<_, _>>()?;
         let mut request = CommandRequest {
             cwd: self.cwd,
             env,
@@ -34,6 +55,21 @@ impl Words {
         }
         Ok(request)
     }
+}
+
+/// The lines of files that set variables, and what the command line says, which goes over them.
+fn variables(files: &[PathBuf], own: Vec<String>) -> Result<Vec<String>, Error> {
+    let mut variables = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(file).map_err(|error| {
+            let message = format!("can't read {}: {error}", file.display());
+            Error::invalid(message, "--env-file takes a file with a line NAME=VALUE for each variable")
+        })?;
+        let lines = text.lines().map(str::trim_start);
+        variables.extend(lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned));
+    }
+    variables.extend(own);
+    Ok(variables)
 }
 
 /// `NAME=VALUE`, or the name of a variable of our own.

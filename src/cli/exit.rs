@@ -81,7 +81,7 @@ pub(super) fn exit_of(entry: &JobEntry) -> Exit {
 }
 
 /// Linux's numbers; where they differ elsewhere nobody can tell them apart by exit code anyway.
-fn signal_number(name: &str) -> u8 {
+pub(super) fn signal_number(name: &str) -> u8 {
     match name {
         "HUP" => 1,
         "INT" => 2,

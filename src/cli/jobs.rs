@@ -38,7 +38,8 @@ async fn list(api: &Api, args: &JobsArgs) -> Result<JobsReply, Error> {
         }
     };
     let limit = Some(i64::from(args.limit));
-    api.jobs(JobsRequest { host: args.host.clone(), label: args.label.clone(), state, limit }).await
+    let (host, label, fleet) = (args.host.clone(), args.label.clone(), args.fleet.clone());
+    api.jobs(JobsRequest { host, label, state, fleet, limit }).await
 }
 
 const HEAD: [&str; 7] = ["JOB", "HOST", "STATE", "AGE", "LINES", "PROCESS", "COMMAND"];

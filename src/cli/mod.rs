@@ -6,6 +6,7 @@ mod args;
 mod command;
 mod demo;
 mod exit;
+mod fleet;
 mod hosts;
 mod job_verbs;
 mod jobs;
@@ -21,9 +22,9 @@ mod trust;
 mod tty_prompter;
 
 pub use args::{
-    Cli, DemoArgs, ForgetArgs, HostsArgs, JobsArgs, ListTokensArgs, LogLevel, NewTokenArgs, ReadArgs,
-    RoleChoice, RunArgs, SearchArgs, ServeArgs, SignalArgs, SpawnArgs, SshArgs, StreamChoice, TailArgs,
-    TokenArgs, TokenVerb, TrustArgs, UnitChoice, Verb, WaitArgs, WriteArgs, parse,
+    Cli, DemoArgs, FleetArgs, ForgetArgs, HostsArgs, JobsArgs, ListTokensArgs, LogLevel, NewTokenArgs,
+    ReadArgs, RoleChoice, RunArgs, SearchArgs, ServeArgs, SignalArgs, SpawnArgs, SshArgs, StreamChoice,
+    TailArgs, TokenArgs, TokenVerb, TrustArgs, UnitChoice, Verb, WaitArgs, WriteArgs, parse,
 };
 pub use demo::demo;
 pub use exit::{Exit, note, report};

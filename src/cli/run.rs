@@ -4,20 +4,23 @@ use std::time::Duration;
 
 use tokio::io;
 
-use super::command::Words;
+use super::command::of_run;
 use super::exit::{exit_of, output_error, print};
 use super::keyboard::Keyboard;
 use super::screen::Screen;
 use super::signals::Signals;
-use super::{Exit, RunArgs, keyboard, note, report, stdin};
+use super::{Exit, RunArgs, fleet, keyboard, note, report, stdin};
 use crate::remote::{Api, Control, Running, Shown};
-use crate::wire::{Code, CommandRequest, DeliveredVia, Error, JobEntry, JobState};
+use crate::wire::{Code, DeliveredVia, Error, JobEntry, JobState};
 
 /// Grace between TERM and KILL for what an interrupted command had left running.
 const LEFTOVERS_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs a command on a host and ends as it ended.
 pub async fn run(api: &Api, args: RunArgs) -> Exit {
+    if fleet::is_meant(&args.host) {
+        return fleet::run(api, args).await;
+    }
     let (json, host) = (args.json, args.host.clone());
     let mut started = None;
     let ended = watched(api, args, &mut started).await;
@@ -73,7 +76,7 @@ async fn attempt(
         args.tty = false;
     }
     let (screen, tty, limit) = (Screen::new(&args), args.tty, args.timeout);
-    let request = request(args)?;
+    let request = of_run(args)?;
     let running = tokio::select! {
         running = api.run(request) => running?,
         number = signals.next() => return Ok(Exit::signaled(number).into()),
@@ -114,7 +117,8 @@ fn check(args: &RunArgs) -> Result<(), Error> {
     };
     let (before, command) = (args.command[..index].join(" "), args.command[index + 1..].join(" "));
     let message = format!("{before:?} stands between the host and --");
-    let hint = format!("run it on one host at a time: sshjobs run {} -- {command}", args.host);
+    let hosts = args.command[..index].join(",");
+    let hint = format!("for many hosts: sshjobs run {},{hosts} -- {command}", args.host);
     Err(Error::new(Code::InvalidArgument, message, hint))
 }
 
@@ -163,21 +167,6 @@ async fn on_our_terminal(job: &Control, session: &mut Session, signals: &mut Sig
         () = stdin::forward_keys(job) => Ok(Exit::CONNECTION),
         never = keyboard::follow_size(job) => never,
     }
-}
-
-fn request(args: RunArgs) -> Result<CommandRequest, Error> {
-    // As with ssh: no command is a login shell. Every shell understands this.
-    let command = if args.command.is_empty() { "exec $SHELL -l".to_owned() } else { args.command.join(" ") };
-    let words = Words {
-        host: args.host,
-        command,
-        cwd: args.cwd,
-        env: args.env,
-        timeout: args.timeout,
-        pty: args.pty || args.tty,
-        durable: args.durable,
-    };
-    words.into_request()
 }
 
 /// One command being watched.

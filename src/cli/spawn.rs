@@ -1,7 +1,7 @@
 use super::command::Words;
 use super::exit::print;
 use super::signals::Signals;
-use super::{Exit, SpawnArgs, note, report};
+use super::{Exit, SpawnArgs, fleet, note, report};
 use crate::remote::Api;
 use crate::wire::{CommandRequest, Error, JobEntry, Service};
 
@@ -59,10 +59,12 @@ fn request(args: SpawnArgs) -> Result<CommandRequest, Error> {
         command: words.join(" "),
         cwd: args.cwd,
         env: args.env,
+        env_files: Vec::new(),
         timeout: args.timeout,
         pty: args.pty,
         durable: !args.attached,
     };
     let request = words.into_request()?;
+    let request = fleet::on_hosts(request)?;
     Ok(CommandRequest { stdin, label: args.label, idempotency_key: args.key, ..request })
 }

@@ -102,6 +102,15 @@ impl HostBook {
         Err(HostError::Unknown { name: name.to_owned(), nearest })
     }
 
+    /// Refuses the first host that callers may not name.
+    pub async fn check_all(&self, names: &[String]) -> Result<(), HostError> {
+        let listed = if self.access == Access::Any { BTreeMap::new() } else { self.listed().await? };
+        for name in names.iter().filter(|name| self.access == Access::Any || !listed.contains_key(*name)) {
+            self.check(name).await?;
+        }
+        Ok(())
+    }
+
     /// The listed host that a name which is not listed was most likely meant to be.
     pub async fn nearest(&self, name: &str) -> Option<String> {
         let names = self.listed().await.ok().filter(|names| !names.contains_key(name))?;

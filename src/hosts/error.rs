@@ -24,6 +24,14 @@ pub enum HostError {
         /// Hosts that are listed.
         total: usize,
     },
+    /// No listed host is meant.
+    #[error("{pattern:?} matches none of the {total} hosts")]
+    NoMatch {
+        /// What was asked for.
+        pattern: String,
+        /// Hosts that are listed.
+        total: usize,
+    },
     /// ssh_config, which lists hosts, can't be read.
     #[error("can't read ssh_config: {0}")]
     Unreadable(Arc<io::Error>),

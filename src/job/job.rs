@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::pacing::Pacing;
 use super::pending::Pending;
 use super::{
-    Archive, Batch, Caller, Change, Coverage, Cursors, JobId, JobSpec, Keeper, Log, LogEvent, Nonce, Outcome,
-    Pace, ProcessGroup, Status,
+    Archive, Batch, Caller, Change, Coverage, Cursors, Fleet, JobId, JobSpec, Keeper, Log, LogEvent, Nonce,
+    Outcome, Pace, ProcessGroup, Status,
 };
 use crate::lock::lock;
 use crate::output::{LineNo, Render, RingLimits, Selection, Stream, Timestamp, Unit};
@@ -26,6 +26,8 @@ pub struct Job {
     pub caller: Caller,
     /// The cursors of readers that keep none.
     pub cursors: Cursors,
+    /// Its members, when it is a fleet.
+    pub fleet: Option<Fleet>,
     log: watch::Sender<Log>,
     /// Lets the far end wait for the follower, if it should.
     pacing: Option<Pacing>,
@@ -35,6 +37,9 @@ pub struct Job {
     /// Since when the host of a durable job is out of reach.
     disconnected: Mutex<Option<Instant>>,
 }
+
+/// What the id of a fleet begins with.
+const FLEET: &str = "fleet";
 
 /// How a job's output is stored.
 #[derive(Clone)]
@@ -91,7 +96,8 @@ pub struct Piece {
 impl Job {
     /// A job that starts now.
     pub fn new(caller: Caller, spec: JobSpec, limits: RingLimits) -> Self {
-        let (id, log) = (JobId::new(&spec.host), Log::new(limits));
+        let named = if spec.fleet.is_some() { FLEET } else { &spec.host };
+        let (id, log) = (JobId::new(named), Log::new(limits));
         Self::begun(Identity { id, mark: Nonce::new(), caller }, spec, log)
     }
 
@@ -101,7 +107,8 @@ impl Job {
         let pacing = (spec.pace == Pace::OfFollower).then(Pacing::default);
         let log = watch::Sender::new(log);
         let (cursors, storage, trouble, disconnected) = Default::default();
-        Self { id, spec, mark, caller, cursors, log, pacing, storage, trouble, disconnected }
+        let fleet = spec.fleet.as_ref().map(Fleet::new);
+        Self { id, spec, mark, caller, cursors, fleet, log, pacing, storage, trouble, disconnected }
     }
 
     /// From now on its output is stored. Only the first call counts.

@@ -12,6 +12,7 @@ mod cursors;
 mod drain;
 mod exec_plan;
 mod far_end;
+mod fleet;
 mod id;
 mod job;
 mod key_presses;
@@ -37,6 +38,10 @@ pub use caller::{Caller, Scope};
 pub use cursors::{CursorName, Cursors, TooManyCursors};
 pub use exec_plan::{ExecPlan, PlanError, shell_probes};
 pub use far_end::{Controls, FarEnd, FarEndError, FarEvent};
+pub use fleet::{
+    Fleet, FleetCounts, FleetPlan, FleetSummary, Member, MemberEnd, MemberGroup, Printed, Rollout, StopAfter,
+    fold, member_of, prefixed,
+};
 pub use id::{JobId, Nonce};
 pub use job::{Chunk, Identity, Job, Piece, Positions, Storage};
 pub use key_presses::key_bytes;

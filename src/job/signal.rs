@@ -43,6 +43,11 @@ impl Signal {
         self.0
     }
 
+    /// Whether it is sent to end a command.
+    pub fn ends(self) -> bool {
+        ["HUP", "INT", "QUIT", "ABRT", "KILL", "TERM"].contains(&self.0)
+    }
+
     /// The signal with this number, where all systems agree on it.
     pub fn of_number(number: i32) -> Option<Self> {
         let is_it = |(_, known): &&(_, Option<u8>)| known.map(i32::from) == Some(number);

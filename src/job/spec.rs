@@ -9,6 +9,8 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
+use super::{FleetPlan, JobId};
+
 /// What a job is to be, unchecked. [`JobSpec`] is checked.
 #[derive(Clone, Debug)]
 pub struct Draft {
@@ -32,6 +34,10 @@ pub struct Draft {
     pub pace: Pace,
     /// Whether it goes on without us: under a supervisor on its host, which keeps its output in files.
     pub durable: bool,
+    /// The hosts, where there are many: a job for each, and this one for all. `host` is then what the fleet is called.
+    pub fleet: Option<FleetPlan>,
+    /// The fleet that it is a member of.
+    pub member_of: Option<JobId>,
 }
 
 /// What a job is to be: checked, so that nothing in it is wrong whatever the host is.
@@ -101,6 +107,18 @@ pub enum SpecError {
     /// The variable that marks a job's processes is set by sshjobs alone: else nothing could end them.
     #[error("SSHJOBS_JOB marks the job's processes and can't be set")]
     Mark,
+    /// A fleet has no terminal.
+    #[error("a command that runs on many hosts can't run on a terminal")]
+    FleetTerminal,
+    /// So many hosts can't be a fleet.
+    #[error("a fleet of {0} hosts can't be; 1 to {MOST_MEMBERS} can")]
+    Members(usize),
+    /// The roll-out can't be.
+    #[error("max_parallel is at least 1, canary at most the number of hosts, retry at most {MOST_RETRIES}")]
+    Rollout,
+    /// No host is called so.
+    #[error("{0:?} is no name of a host")]
+    MemberName(String),
     /// A NUL can't be part of a command line, a path or an environment.
     #[error("{0} contains a NUL character")]
     Nul(&'static str),
@@ -110,6 +128,8 @@ const SHORTEST_TIMEOUT: Duration = Duration::from_millis(1);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(31_536_000);
 const LONGEST_WORD: usize = 200;
 const LONGEST_TERM: usize = 64;
+const MOST_MEMBERS: usize = 10_000;
+const MOST_RETRIES: u32 = 100;
 
 impl Draft {
     /// `command` on `host`, with its stdin open.
@@ -125,6 +145,8 @@ impl Draft {
             terminal: None,
             pace: Pace::Free,
             durable: false,
+            fleet: None,
+            member_of: None,
         }
     }
 }
@@ -135,6 +157,9 @@ impl TryFrom<Draft> for JobSpec {
     fn try_from(draft: Draft) -> Result<Self, SpecError> {
         if draft.command.trim().is_empty() {
             return Err(SpecError::NoCommand);
+        }
+        if let Some(fleet) = &draft.fleet {
+            check_fleet(fleet, draft.terminal.is_some())?;
         }
         let is_possible = |timeout: &Duration| (SHORTEST_TIMEOUT..=LONGEST_TIMEOUT).contains(timeout);
         if let Some(timeout) = draft.timeout.filter(|timeout| !is_possible(timeout)) {
@@ -169,6 +194,24 @@ pub fn check_word(what: &'static str, word: Option<&str>) -> Result<(), SpecErro
     match word {
         Some(word) if word.chars().count() > LONGEST_WORD => Err(SpecError::LongWord(what)),
         _ => Ok(()),
+    }
+}
+
+fn check_fleet(fleet: &FleetPlan, has_terminal: bool) -> Result<(), SpecError> {
+    let count = fleet.members.len();
+    if has_terminal {
+        return Err(SpecError::FleetTerminal);
+    }
+    if !(1..=MOST_MEMBERS).contains(&count) {
+        return Err(SpecError::Members(count));
+    }
+    if fleet.max_parallel == 0 || fleet.canary > count || fleet.retries > MOST_RETRIES {
+        return Err(SpecError::Rollout);
+    }
+    // Else the names before the lines would not tell whose they are.
+    match fleet.members.iter().find(|name| name.contains(char::is_whitespace)) {
+        Some(name) => Err(SpecError::MemberName(name.clone())),
+        None => Ok(()),
     }
 }
 
@@ -213,7 +256,20 @@ impl Terminal {
 impl JobSpec {
     /// Whether both ask for the same, secrets included.
     pub fn is_same(&self, other: &Self) -> bool {
-        let Draft { host, command, cwd, env, label, stdin, timeout, terminal, pace, durable } = &self.0;
+        let Draft {
+            host,
+            command,
+            cwd,
+            env,
+            label,
+            stdin,
+            timeout,
+            terminal,
+            pace,
+            durable,
+            fleet,
+            member_of,
+        } = &self.0;
         let same_env = env.len() == other.env.len()
             && env.iter().zip(&other.env).all(|((name, value), (other_name, other))| {
                 name == other_name && value.expose_secret() == other.expose_secret()
@@ -228,11 +284,26 @@ impl JobSpec {
             && *terminal == other.terminal
             && *pace == other.pace
             && *durable == other.durable
+            && *fleet == other.fleet
+            && *member_of == other.member_of
     }
 
     /// A keyed hash (HMAC-SHA-256) over all that is asked for, secrets included, to compare it later without keeping it.
     pub fn fingerprint(&self, key: &[u8; 32]) -> String {
-        let Draft { host, command, cwd, env, label, stdin, timeout, terminal, pace, durable } = &self.0;
+        let Draft {
+            host,
+            command,
+            cwd,
+            env,
+            label,
+            stdin,
+            timeout,
+            terminal,
+            pace,
+            durable,
+            fleet,
+            member_of,
+        } = &self.0;
         let (kind, text) = match stdin {
             StdinPlan::Open => ("open", ""),
             StdinPlan::Closed => ("closed", ""),
@@ -240,6 +311,11 @@ impl JobSpec {
         };
         let plain =
             format!("{host:?}{command:?}{cwd:?}{label:?}{timeout:?}{terminal:?}{pace:?}{durable}{kind}");
+        // What was stored before there were fleets has the same fingerprint as before.
+        let plain = match (fleet, member_of) {
+            (None, None) => plain,
+            (fleet, member_of) => format!("{plain}{fleet:?}{member_of:?}"),
+        };
         let secrets = env.iter().flat_map(|(name, value)| [name.as_str(), value.expose_secret()]);
         let mut hash = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length will do");
         for part in [plain.as_str(), text].into_iter().chain(secrets) {
@@ -302,7 +378,7 @@ mod tests {
         };
         let plain = || spec(|_| ());
         assert!(plain().is_same(&plain()));
-        let changes: [fn(&mut Draft); 10] = [
+        let changes: [fn(&mut Draft); 12] = [
             |draft| draft.host.push('x'),
             |draft| draft.command.push('x'),
             |draft| draft.cwd = Some("x".into()),
@@ -313,6 +389,8 @@ mod tests {
             |draft| draft.terminal = Terminal::new("dumb", (80, 24)).ok(),
             |draft| draft.pace = Pace::OfFollower,
             |draft| draft.durable = true,
+            |draft| draft.fleet = Some(FleetPlan::new(vec!["x".into()])),
+            |draft| draft.member_of = Some(JobId::from("x")),
         ];
         let key = [7; 32];
         assert_eq!(plain().fingerprint(&key), plain().fingerprint(&key));

@@ -3,8 +3,8 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use super::door::{Act, Door};
-use super::{Error, Follow, Job, Pace, Stdin, Terminal};
-use crate::job::{Draft, check_word};
+use super::{Error, FleetSpec, Follow, Job, Pace, Stdin, Terminal, fleet};
+use crate::job::{Draft, JobSpec, check_word};
 use crate::runner::Order;
 
 /// A command to be run as a job, built step by step and started with [`spawn`](Self::spawn).
@@ -12,6 +12,7 @@ use crate::runner::Order;
 pub struct Command {
     door: Door,
     draft: Draft,
+    fleet: Option<FleetSpec>,
     key: Option<String>,
     patience: Duration,
 }
@@ -21,7 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Command {
     pub(super) fn new(door: Door, host: String, command: String) -> Self {
-        Self { door, draft: Draft::new(host, command), key: None, patience: PATIENCE }
+        Self { door, draft: Draft::new(host, command), fleet: None, key: None, patience: PATIENCE }
+    }
+
+    /// Runs it on many hosts: a job for each, and this one for all, whose lines are theirs, each behind its host's name.
+    pub(super) fn on(mut self, fleet: FleetSpec) -> Self {
+        self.fleet = Some(fleet);
+        self
     }
 
     /// Runs it in this directory; relative to the home directory, where `~` leads too. When there is none, the job exits with 125.
@@ -88,8 +95,19 @@ impl Command {
     /// [`Error::Spec`] when it can't be, whatever the host is; [`Error::Host`] when the host can't be named; [`Error::Spawn`] when
     /// the host can't be reached or does not run it.
     pub async fn spawn(self) -> Result<Job, Error> {
-        let Self { door, draft, key, patience } = self;
+        let Self { door, mut draft, fleet, key, patience } = self;
         check_word("idempotency_key", key.as_deref())?;
+        if let Some(fleet) = fleet {
+            let plan = fleet.plan(&door).await?;
+            draft.host = fleet::name(&plan);
+            draft.fleet = Some(plan);
+            let spec: JobSpec = draft.try_into()?;
+            let members = spec.fleet.as_ref().map(|plan| plan.members.clone()).unwrap_or_default();
+            let inside = door.act_on_hosts(Act::Spawn, &members).await?;
+            let failed = |source| Error::Spawn { host: spec.host.clone(), nearest: None, source };
+            let job = inside.runner.spawn(Order::new(door.caller(), spec.clone(), key), patience).await;
+            return job.map(|job| Job { door: door.clone(), job }).map_err(failed);
+        }
         let host = draft.host.clone();
         let spec = draft.try_into()?;
         let (inside, host) = door.act_on_host(Act::Spawn, &host).await?;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use super::last_errors::LastErrors;
 use super::{Config, Error, Rights, Role};
-use crate::hosts::{HostError, HostRef, Hosts};
+use crate::hosts::{HostBook, HostError, HostRef, Hosts};
 use crate::job::{self, Caller, JobId, Scope};
 use crate::nearest::nearest;
 use crate::runner::{Lookup, Runner};
@@ -132,6 +132,27 @@ impl Door {
         }
         checked?;
         Ok((inside, HostRef { caller: self.caller.clone(), name: host.to_owned() }))
+    }
+
+    /// For doing something on many hosts that the caller names.
+    pub(super) async fn act_on_hosts(&self, verb: Act, hosts: &[String]) -> Result<&Inside, Error> {
+        for host in hosts {
+            if self.act(verb, host).is_err() {
+                self.act_on_host(verb, host).await?;
+            }
+        }
+        match self.inside.hosts.book().check_all(hosts).await {
+            Err(HostError::Unknown { name, .. }) => {
+                let nearest = self.nearest(&name).await;
+                Err(HostError::Unknown { name, nearest }.into())
+            }
+            checked => checked.map(|()| &*self.inside).map_err(Error::from),
+        }
+    }
+
+    /// The hosts by name.
+    pub(super) fn book(&self) -> &HostBook {
+        self.inside.hosts.book()
     }
 
     /// The host that was most likely meant, among those that the caller may use: of others it learns nothing.

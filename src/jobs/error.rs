@@ -14,6 +14,24 @@ pub enum Error {
     /// No job of the caller's has this id.
     #[error("there is no job {0:?}")]
     UnknownJob(String),
+    /// The fleet has no such member.
+    #[error("{fleet} has no member {name:?}")]
+    NoMember {
+        /// The fleet.
+        fleet: JobId,
+        /// Who was asked for.
+        name: String,
+        /// The member that was most likely meant.
+        nearest: Option<String>,
+    },
+    /// The member of a fleet has no job.
+    #[error("{name} has not started in {fleet}")]
+    MemberNotStarted {
+        /// The fleet.
+        fleet: JobId,
+        /// The member.
+        name: String,
+    },
     /// The job is over and no longer kept.
     #[error("job {} on {} {} after {} lines, and is no longer kept", .0.id, .0.host, ended(.0), .0.status.total_lines)]
     Expired(Box<Tombstone>),

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::door::{Act, Door, Inside, Look};
 use super::{Error, Excerpt, Outcome, ReadQuery, Reading, Selection, Signal, Status, Summary};
-use crate::job::{self, Caller};
+use crate::job::{self, Caller, Fleet};
+use crate::nearest::nearest;
 use crate::runner::{SignalError, SignalReport};
 
 /// A job: one run of one command. A cheap handle; dropping it ends nothing.
@@ -46,6 +47,32 @@ impl Job {
     /// The word to find it by, if it has one.
     pub fn label(&self) -> Option<&str> {
         self.job.spec.label.as_deref()
+    }
+
+    /// Its members, when it is a fleet.
+    pub fn fleet(&self) -> Option<&Fleet> {
+        self.job.fleet.as_ref()
+    }
+
+    /// The job of a member.
+    ///
+    /// # Errors
+    /// [`Error::NoMember`]; [`Error::MemberNotStarted`] when it has no job; as [`Jobs::job`](super::Jobs::job).
+    pub async fn member(&self, name: &str) -> Result<Self, Error> {
+        let fleet = self.job.id.clone();
+        let known = self.fleet().map(|fleet| {
+            let members = fleet.members();
+            members.iter().map(|member| (member.name.clone(), member.job.clone())).collect::<Vec<_>>()
+        });
+        let known = known.unwrap_or_default();
+        match known.iter().find(|(known, _)| known == name) {
+            Some((_, Some(id))) => Ok(Self { door: self.door.clone(), job: self.door.find(id).await? }),
+            Some((_, None)) => Err(Error::MemberNotStarted { fleet, name: name.to_owned() }),
+            None => {
+                let nearest = nearest(name, known.iter().map(|(name, _)| name.as_str())).map(str::to_owned);
+                Err(Error::NoMember { fleet, name: name.to_owned(), nearest })
+            }
+        }
     }
 
     /// Whether the job goes on without us.

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::door::{Door, Inside, Look};
 use super::last_errors::LastErrors;
-use super::{Access, Command, Config, Error, Filter, Job, Rights, Role, Summary};
+use super::{Access, Command, Config, Error, Filter, FleetSpec, Job, Rights, Role, Summary};
 use crate::hosts::{HostBook, Hosts, Prompters};
 use crate::job::{Caller, JobId};
 use crate::runner::{Runner, Stats};
@@ -71,13 +71,23 @@ impl Jobs {
         Command::new(self.door.clone(), host.into(), command.into())
     }
 
-    /// A job by its id.
+    /// A command to be run on many hosts as one job; nothing is started yet. [`Job::fleet`] tells how its members stand.
+    pub fn fleet(&self, fleet: FleetSpec, command: impl Into<String>) -> Command {
+        Command::new(self.door.clone(), String::new(), command.into()).on(fleet)
+    }
+
+    /// A job by its id; a member of a fleet by the fleet's id, a slash and the member's host.
     ///
     /// # Errors
     /// [`Error::UnknownJob`] when the caller sees none, [`Error::Expired`] when it is over and no longer kept.
     pub async fn job(&self, id: &str) -> Result<Job, Error> {
+        let (id, member) = id.split_once('/').map_or((id, None), |(id, member)| (id, Some(member)));
         let job = self.door.find(&JobId::from(id)).await?;
-        Ok(Job { door: self.door.clone(), job })
+        let job = Job { door: self.door.clone(), job };
+        match member {
+            Some(name) => job.member(name).await,
+            None => Ok(job),
+        }
     }
 
     /// The jobs that the caller sees and that fit a filter, the newest first, and how many do: those of this process, and those that the state

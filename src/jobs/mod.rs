@@ -34,6 +34,7 @@ mod config;
 mod demo;
 mod door;
 mod error;
+mod fleet;
 mod follow;
 mod hosts;
 mod job;
@@ -49,6 +50,7 @@ pub use command::Command;
 pub use config::{Config, ConfigFileError, Defaults};
 pub use demo::Demo;
 pub use error::Error;
+pub use fleet::FleetSpec;
 pub use follow::{Follow, Output};
 pub use hosts::Host;
 pub use job::Job;
@@ -59,9 +61,10 @@ pub use trust::HostKey;
 
 pub use crate::hosts::{Access, HostError, Prompters, Usage};
 pub use crate::job::{
-    Caller, Exit, FarEndError, Found, JobId, LoginShell, LostWhy, Outcome, Pace, Phase, Piece, PlanError,
-    ReturnedBecause, Signal, SpecError, Status, StdinPlan as Stdin, Tail, Terminal, TooManyCursors, TooSlow,
-    UnknownSignal, Wait, key_bytes, shown_end,
+    Caller, Exit, FarEndError, Fleet, FleetCounts, FleetPlan, FleetSummary, Found, JobId, LoginShell,
+    LostWhy, Member, MemberEnd, MemberGroup, Outcome, Pace, Phase, Piece, PlanError, ReturnedBecause, Signal,
+    SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, Terminal, TooManyCursors, TooSlow, UnknownSignal,
+    Wait, fold, key_bytes, member_of, shown_end,
 };
 pub use crate::nearest::nearest;
 pub use crate::output::{

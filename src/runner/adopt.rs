@@ -5,6 +5,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::durable::resume_durable;
+use super::fleet::resume_fleet;
 use super::open_stored::{Resumed, close, resume};
 use super::shared::Shared;
 use super::storing::Storing;
@@ -84,7 +85,11 @@ async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record)
             lock(&shared.registry).adopt(Arc::clone(&job), key, record.machine.clone());
             storing.keep_on((&job, log), writer, record);
             shared.elsewhere.forget(&job.id);
-            resume_durable(shared, &job, positions);
+            if job.fleet.is_some() {
+                resume_fleet(shared, &job);
+            } else {
+                resume_durable(shared, &job, positions);
+            }
         }
         Ok(Ok(None)) | Err(_) => {}
         Ok(Err(error)) => tracing::warn!(job = %id, %error, "a job can't be taken over"),

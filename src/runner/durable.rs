@@ -134,12 +134,15 @@ fn leave_recording(
     events: mpsc::Receiver<FarEvent>,
     link: Option<&Arc<Link>>,
 ) {
-    let far_end = DurableFarEnd { events, job: Arc::clone(job) };
-    // Nothing is announced in its output.
-    let recorder = Recorder::new(Announcements::new(&job.mark, 0), Duration::ZERO);
-    let recording = Recording::new(far_end, Arc::clone(job), recorder);
     let stdin = stdin(shared, job, link.map(|_| 0));
     shared.registry().start_durable(&job.id, Arc::clone(&stdin), link);
+    leave_recording_from(shared, job, DurableFarEnd { events, job: Arc::clone(job) });
+}
+
+/// Leaves a job whose far end announces nothing in its output to a task that records it.
+pub(super) fn leave_recording_from(shared: &Arc<Shared>, job: &Arc<Job>, far_end: impl FarEnd + 'static) {
+    let recorder = Recorder::new(Announcements::new(&job.mark, 0), Duration::ZERO);
+    let recording = Recording::new(far_end, Arc::clone(job), recorder);
     shared.leave(record_durable(Arc::clone(shared), recording));
 }
 

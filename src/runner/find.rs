@@ -6,6 +6,7 @@ use tokio::task::spawn_blocking;
 use super::adopt::adopt_if_orphan;
 use super::mirror::{look_at_record, mirror};
 use super::open_stored::{Opened, open};
+use super::shared::Shared;
 use super::{Lookup, Runner};
 use crate::job::{Job, JobId, Pace, Scope};
 
@@ -15,45 +16,9 @@ const CATCH_UP: Duration = Duration::from_secs(5);
 impl Runner {
     /// What is known under a job's name: a job of this process, of another, or of an earlier one. A job out of scope is unknown.
     pub async fn lookup(&self, scope: &Scope, id: &JobId) -> Lookup {
-        let here = self.shared.registry().lookup(scope, id);
-        if let Lookup::Found(job) = &here {
-            job.caught_up(CATCH_UP).await;
-        }
-        if !matches!(here, Lookup::Unknown) {
-            return here;
-        }
-        let Some(storing) = &self.shared.storing else { return Lookup::Unknown };
-        adopt_if_orphan(&self.shared, id).await;
-        let here = self.shared.registry().lookup(scope, id);
-        if let Lookup::Found(job) = &here {
-            job.caught_up(CATCH_UP).await;
-        }
-        if !matches!(here, Lookup::Unknown) {
-            return here;
-        }
-        if let Some(job) = self.shared.elsewhere.get(id) {
-            return if scope.has(&job.caller) { Lookup::Found(job) } else { Lookup::Unknown };
-        }
-        let (store, limits, id) = (Arc::clone(&storing.store), self.shared.limits, id.clone());
-        let (ring, log) = (limits.ring(Pace::Free), limits.log());
-        let opened = spawn_blocking(move || open(&*store, &id, (ring, log))).await;
-        match opened.unwrap_or(Ok(None)) {
-            Ok(Some(opened)) if scope.has(&opened.record.caller) => {
-                let Opened { job, record, log, end } = opened;
-                let (job, is_new) = self.shared.elsewhere.take_in(job, record);
-                if is_new && !job.is_over() {
-                    let (of, store) = (Arc::downgrade(&job), Arc::clone(&storing.store));
-                    self.shared.leave(mirror(of, store, (log, end), ring));
-                }
-                Lookup::Found(job)
-            }
-            Ok(_) => Lookup::Unknown,
-            Err(error) => {
-                tracing::warn!(%error, "a stored job can't be read");
-                Lookup::Unknown
-            }
-        }
+        lookup(&self.shared, scope, id).await
     }
+
     /// Brings the record of a job that is not ours up to date.
     pub(super) async fn look_again(&self, job: &Arc<Job>) {
         let Some(storing) = self.shared.storing.as_ref().filter(|_| self.owner(job).is_some()) else {
@@ -61,6 +26,48 @@ impl Runner {
         };
         if let Some(record) = look_at_record(job, &storing.store).await {
             self.shared.elsewhere.note(record);
+        }
+    }
+}
+
+/// What is known under a job's name, as [`Runner::lookup`] tells.
+pub(super) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> Lookup {
+    let here = shared.registry().lookup(scope, id);
+    if let Lookup::Found(job) = &here {
+        job.caught_up(CATCH_UP).await;
+    }
+    if !matches!(here, Lookup::Unknown) {
+        return here;
+    }
+    let Some(storing) = &shared.storing else { return Lookup::Unknown };
+    adopt_if_orphan(shared, id).await;
+    let here = shared.registry().lookup(scope, id);
+    if let Lookup::Found(job) = &here {
+        job.caught_up(CATCH_UP).await;
+    }
+    if !matches!(here, Lookup::Unknown) {
+        return here;
+    }
+    if let Some(job) = shared.elsewhere.get(id) {
+        return if scope.has(&job.caller) { Lookup::Found(job) } else { Lookup::Unknown };
+    }
+    let (store, limits, id) = (Arc::clone(&storing.store), shared.limits, id.clone());
+    let (ring, log) = (limits.ring(Pace::Free), limits.log());
+    let opened = spawn_blocking(move || open(&*store, &id, (ring, log))).await;
+    match opened.unwrap_or(Ok(None)) {
+        Ok(Some(opened)) if scope.has(&opened.record.caller) => {
+            let Opened { job, record, log, end } = opened;
+            let (job, is_new) = shared.elsewhere.take_in(job, record);
+            if is_new && !job.is_over() {
+                let (of, store) = (Arc::downgrade(&job), Arc::clone(&storing.store));
+                shared.leave(mirror(of, store, (log, end), ring));
+            }
+            Lookup::Found(job)
+        }
+        Ok(_) => Lookup::Unknown,
+        Err(error) => {
+            tracing::warn!(%error, "a stored job can't be read");
+            Lookup::Unknown
         }
     }
 }

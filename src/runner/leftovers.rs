@@ -36,7 +36,7 @@ pub(super) async fn end_leftovers(shared: Arc<Shared>) {
 }
 
 fn filter() -> Filter {
-    Filter { state: Some("lost"), limit: MOST, ..Filter::default() }
+    Filter { state: Some("lost"), limit: MOST, members: true, ..Filter::default() }
 }
 
 async fn lost(storing: &Storing) -> Vec<Record> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
+use super::open_stored::note_members;
 use crate::job::{Change, Job, Log, Outcome, Phase};
 use crate::output::RingLimits;
 use crate::store::{Record, Store, StoredEnd, StoredLog};
@@ -52,6 +53,7 @@ pub(super) async fn mirror(
 pub(super) async fn look_at_record(job: &Arc<Job>, store: &Arc<dyn Store>) -> Option<Record> {
     let (store, id) = (Arc::clone(store), job.id.clone());
     let record = spawn_blocking(move || store.get(&id)).await.ok()?.ok()??;
+    note_members(job, &record);
     let mut changes = Vec::new();
     if record.is_running && job.read_log(|log| *log.phase() == Phase::Starting) {
         changes.push(Change::Started);

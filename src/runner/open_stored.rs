@@ -48,8 +48,16 @@ pub(super) fn open(
     past.last_output_at = past.last_output_at.max(end.last_output_at);
     let identity = Identity { id: id.clone(), mark: record.mark.clone(), caller: record.caller.clone() };
     let job = Arc::new(Job::begun(identity, spec, Log::resumed(ring, past)));
+    note_members(&job, &record);
     job.store_in(Storage::new(Arc::clone(&log) as _, None));
     Ok(Some(Opened { job, record, log, end }))
+}
+
+/// Takes note of what a record says of a fleet's members.
+pub(super) fn note_members(job: &Job, record: &Record) {
+    if let Some(fleet) = job.fleet.as_ref().filter(|_| !record.members.is_empty()) {
+        fleet.members().clone_from(&record.members);
+    }
 }
 
 /// Where the log of a job ends whose output is gone.
@@ -127,5 +135,6 @@ pub(super) fn resume(
     let identity =
         Identity { id: record.id.clone(), mark: record.mark.clone(), caller: record.caller.clone() };
     let job = Arc::new(Job::begun(identity, spec, Log::resumed(ring, past)));
+    note_members(&job, &record);
     Ok(Some(Resumed { job, log, writer, record, positions }))
 }

@@ -35,7 +35,9 @@ impl Runner {
         for (link, jobs) in self.by_link(&running) {
             ending.spawn(end_all(Arc::clone(&self.shared), link, jobs));
         }
-        let told: Vec<Arc<Job>> = ending.join_all().await.concat();
+        let mut told: Vec<Arc<Job>> = ending.join_all().await.concat();
+        // They end with their members.
+        told.extend(running.into_iter().filter(|job| job.fleet.is_some()));
         let over = async {
             for job in &told {
                 job.over_within(LAST_WORDS).await;

@@ -21,6 +21,9 @@ impl Runner {
         signal: Signal,
         grace: Option<Duration>,
     ) -> Result<SignalReport, SignalError> {
+        if let Some(fleet) = job.fleet.as_ref().filter(|_| !job.is_over()) {
+            return self.signal_members(fleet, signal, grace).await;
+        }
         self.look_again(job).await;
         let (is_starting, is_over) =
             job.read_log(|log| (*log.phase() == Phase::Starting, log.outcome().is_some()));

@@ -9,6 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::attached::{Attached, AttachedControls};
 use super::durable::{start_durable, start_on_host};
+use super::find::lookup;
+use super::fleet::start_fleet;
 use super::meter::Meter;
 use super::open::{OpenChannel, Tries};
 use super::record::{Recording, record};
@@ -32,90 +34,103 @@ impl Runner {
     ///
     /// With a key that was used before, returns the job it was used for and starts nothing. Cancelling before the
     /// command was sent starts nothing; afterwards the job goes on and is listed.
-    pub async fn spawn(&self, mut order: Order, patience: Duration) -> Result<Arc<Job>, SpawnError> {
-        ExecPlan::check(&order.spec)?;
-        let deadline = Instant::now() + patience;
-        let reserved = loop {
-            match reserve(&self.shared, order)? {
-                Reserve::New(reserved) => break *reserved,
-                Reserve::Again(job, unused) => {
-                    let answer = started(&job, deadline).await;
-                    // The first call may have failed before its job began; then it is our turn.
-                    if self.shared.registry().is_known(&job.id) {
-                        return answer.map(|()| job);
-                    }
-                    order = *unused;
+    pub async fn spawn(&self, order: Order, patience: Duration) -> Result<Arc<Job>, SpawnError> {
+        Box::pin(spawn(&self.shared, order, patience)).await
+    }
+}
+
+/// Starts a job, as [`Runner::spawn`] does.
+pub(super) async fn spawn(
+    shared: &Arc<Shared>,
+    mut order: Order,
+    patience: Duration,
+) -> Result<Arc<Job>, SpawnError> {
+    ExecPlan::check(&order.spec)?;
+    let deadline = Instant::now() + patience;
+    let reserved = loop {
+        match reserve(shared, order)? {
+            Reserve::New(reserved) => break *reserved,
+            Reserve::Again(job, unused) => {
+                let answer = started(&job, deadline).await;
+                // The first call may have failed before its job began; then it is our turn.
+                if shared.registry().is_known(&job.id) {
+                    return answer.map(|()| job);
                 }
+                order = *unused;
             }
-        };
-        let admission = reserved.admit();
-        let admission = match admission {
-            // Other processes may have used the key.
-            Some(admission) if reserved.has_key() => match admission.await {
-                Ok(Some(known)) => return self.known(reserved, known).await,
-                admitted => Some(ready(admitted).boxed()),
-            },
-            admission => admission,
-        };
-        let job = self.start((reserved, admission), deadline).await?;
-        if let Some(storing) = &self.shared.storing {
-            storing.touch(&job.id);
         }
-        Ok(job)
+    };
+    let admission = reserved.admit();
+    let admission = match admission {
+        // Other processes may have used the key.
+        Some(admission) if reserved.has_key() => match admission.await {
+            Ok(Some(known)) => return known_by_key(shared, reserved, known).await,
+            admitted => Some(ready(admitted).boxed()),
+        },
+        admission => admission,
+    };
+    let job = start_in_task(shared, (reserved, admission), deadline).await?;
+    if let Some(storing) = &shared.storing {
+        storing.touch(&job.id);
     }
+    Ok(job)
+}
 
-    /// The job that the key was used for before, by another process or in another life.
-    async fn known(&self, reserved: Reserved, known: Record) -> Result<Arc<Job>, SpawnError> {
-        let fingerprint = reserved.record.as_ref().map(|record| record.fingerprint.clone());
-        let spec = reserved.job.spec.clone();
-        reserved.withdraw();
-        if fingerprint.as_ref() != Some(&known.fingerprint) {
-            return Err(SpawnError::KeyReused);
-        }
-        self.finish_start(spec, &known).await?;
-        match self.lookup(&Scope::Of(known.caller.clone()), &known.id).await {
-            Lookup::Found(job) => Ok(job),
-            Lookup::Expired(tombstone) => Err(SpawnError::Expired(tombstone)),
-            Lookup::Unknown => Err(SpawnError::KeyReused),
-        }
+/// The job that the key was used for before, by another process or in another life.
+async fn known_by_key(
+    shared: &Arc<Shared>,
+    reserved: Reserved,
+    known: Record,
+) -> Result<Arc<Job>, SpawnError> {
+    let fingerprint = reserved.record.as_ref().map(|record| record.fingerprint.clone());
+    let spec = reserved.job.spec.clone();
+    reserved.withdraw();
+    if fingerprint.as_ref() != Some(&known.fingerprint) {
+        return Err(SpawnError::KeyReused);
     }
+    finish_start(shared, spec, &known).await?;
+    match lookup(shared, &Scope::Of(known.caller.clone()), &known.id).await {
+        Lookup::Found(job) => Ok(job),
+        Lookup::Expired(tombstone) => Err(SpawnError::Expired(tombstone)),
+        Lookup::Unknown => Err(SpawnError::KeyReused),
+    }
+}
 
-    /// Repeats the start of a durable job whose process was killed before it could record that the job runs. The host starts it at most
-    /// once.
-    async fn finish_start(&self, spec: JobSpec, known: &Record) -> Result<(), SpawnError> {
-        let has_owner = |storing: &Arc<Storing>| storing.store.owner(&known.owner).is_some();
-        let is_open = spec.durable && known.outcome.is_none() && !known.is_running;
-        if !is_open || self.shared.storing.as_ref().is_none_or(has_owner) {
-            return Ok(());
-        }
-        let Record { id, mark, caller, .. } = known.clone();
-        let log = Log::new(self.shared.limits.ring(spec.pace));
-        start_on_host(&self.shared, &Job::begun(Identity { id, mark, caller }, spec, log)).await
+/// Repeats the start of a durable job whose process was killed before it could record that the job runs. The host starts it at most
+/// once.
+async fn finish_start(shared: &Arc<Shared>, spec: JobSpec, known: &Record) -> Result<(), SpawnError> {
+    let has_owner = |storing: &Arc<Storing>| storing.store.owner(&known.owner).is_some();
+    let is_open = spec.durable && known.outcome.is_none() && !known.is_running;
+    if !is_open || shared.storing.as_ref().is_none_or(has_owner) {
+        return Ok(());
     }
+    let Record { id, mark, caller, .. } = known.clone();
+    let log = Log::new(shared.limits.ring(spec.pace));
+    start_on_host(shared, &Job::begun(Identity { id, mark, caller }, spec, log)).await
+}
 
-    /// Starts a job in a task of its own, so that a command that was sent always has somebody who records it.
-    async fn start(
-        &self,
-        (reserved, admission): (Reserved, Option<Admission>),
-        deadline: Instant,
-    ) -> Result<Arc<Job>, SpawnError> {
-        let job = Arc::clone(&reserved.job);
-        let cancel = reserved.abandoned.clone().drop_guard();
-        let (sender, mut begun) = oneshot::channel();
-        let starting = start(Arc::clone(&self.shared), reserved, admission);
-        // Whoever asked may have gone; then nobody is told.
-        self.shared.leave(async move { drop(sender.send(starting.await)) });
-        if let Ok(begun) = timeout_at(deadline, &mut begun).await {
-            begun.unwrap_or(Err(SpawnError::ShuttingDown))?;
-        } else if self.shared.registry().tell(&job.id) {
-            cancel.disarm();
-            return Ok(job);
-        } else {
-            // It has just failed.
-            begun.await.unwrap_or(Err(SpawnError::ShuttingDown))?;
-        }
-        started(&job, deadline).await.map(|()| job)
+/// Starts a job in a task of its own, so that a command that was sent always has somebody who records it.
+async fn start_in_task(
+    shared: &Arc<Shared>,
+    (reserved, admission): (Reserved, Option<Admission>),
+    deadline: Instant,
+) -> Result<Arc<Job>, SpawnError> {
+    let job = Arc::clone(&reserved.job);
+    let cancel = reserved.abandoned.clone().drop_guard();
+    let (sender, mut begun) = oneshot::channel();
+    let starting = start(Arc::clone(shared), reserved, admission);
+    // Whoever asked may have gone; then nobody is told.
+    shared.leave(async move { drop(sender.send(starting.await)) });
+    if let Ok(begun) = timeout_at(deadline, &mut begun).await {
+        begun.unwrap_or(Err(SpawnError::ShuttingDown))?;
+    } else if shared.registry().tell(&job.id) {
+        cancel.disarm();
+        return Ok(job);
+    } else {
+        // It has just failed.
+        begun.await.unwrap_or(Err(SpawnError::ShuttingDown))?;
     }
+    started(&job, deadline).await.map(|()| job)
 }
 
 /// Waits until the server has said that it runs the job, or time is up.
@@ -208,7 +223,7 @@ async fn start(
     mut reserved: Reserved,
     admission: Option<Admission>,
 ) -> Result<(), SpawnError> {
-    if reserved.job.spec.durable {
+    if reserved.job.spec.durable || reserved.job.fleet.is_some() {
         return start_admitted(shared, reserved, admission).await;
     }
     match send_command(&shared, &reserved.job, &reserved.abandoned).await {
@@ -234,7 +249,7 @@ async fn start(
     }
 }
 
-/// Starts a durable job. Its record comes first: whoever finds that can find the job, whatever becomes of us.
+/// Starts a durable job, or a fleet. Its record comes first: whoever finds that can find the job, whatever becomes of us.
 async fn start_admitted(
     shared: Arc<Shared>,
     mut reserved: Reserved,
@@ -246,6 +261,11 @@ async fn start_admitted(
             Ok(_) => shared.registry().note_stored(&job.id),
             Err(error) => job.note_trouble(Some(error.to_string())),
         }
+    }
+    if job.fleet.is_some() {
+        start_fleet(&shared, &job, reserved.record.take());
+        reserved.unstarted = None;
+        return Ok(());
     }
     let started = tokio::select! {
         started = start_durable(&shared, &job, reserved.record.clone()) => started,

@@ -236,6 +236,9 @@ impl Storing {
                 continue;
             }
             record.update(&status, kept.job.read_log(crate::job::Log::pgid));
+            if let Some(fleet) = &kept.job.fleet {
+                record.members.clone_from(&fleet.members());
+            }
             // Whoever writes may be waiting for a disk.
             record.stored_bytes = kept.writer.try_lock().map_or(record.stored_bytes, |writer| writer.bytes());
             if *record != before {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 
 use super::Runner;
-use crate::job::{Caller, Job, JobId, Scope, Status, wall_now};
+use crate::job::{Caller, Fleet, FleetCounts, Job, JobId, Scope, Status, wall_now};
 use crate::output::LineNo;
 use crate::store::{Filter, Record, StoreError};
 
@@ -30,6 +30,8 @@ pub struct Summary {
     pub owner: Option<String>,
     /// It was lost, and something of it may still run on its host.
     pub has_leftovers: bool,
+    /// How its members stand, when it is a fleet.
+    pub members: Option<FleetCounts>,
 }
 
 impl Summary {
@@ -45,6 +47,7 @@ impl Summary {
             status: job.status(),
             owner: None,
             has_leftovers: false,
+            members: job.fleet.as_ref().map(Fleet::counts),
         }
     }
 
@@ -74,6 +77,7 @@ impl Summary {
             status,
             owner,
             has_leftovers: record.has_leftovers,
+            members: record.fleet.is_some().then(|| FleetCounts::of(&record.members)),
         }
     }
 
@@ -94,9 +98,11 @@ impl Runner {
         let filter = Filter { caller, ..filter };
         let (mut found, mut total) = self.list_stored(filter.clone()).await?;
         let listed: HashSet<JobId> = found.iter().map(|summary| summary.id.clone()).collect();
+        let is_listed =
+            |job: &&Arc<Job>| scope.has(&job.caller) && (filter.members || job.spec.member_of.is_none());
         let ours: Vec<Arc<Job>> = {
             let registry = self.shared.registry();
-            registry.unstored().filter(|job| scope.has(&job.caller)).cloned().collect()
+            registry.unstored().filter(is_listed).cloned().collect()
         };
         let ours = ours.iter().filter(|job| !listed.contains(&job.id)).map(|job| Summary::of(job));
         let ours: Vec<Summary> = ours.collect();

@@ -84,6 +84,7 @@ impl Store for Memory {
             filter.caller.as_ref().is_none_or(|caller| *caller == record.caller)
                 && filter.host.as_ref().is_none_or(|host| *host == record.host)
                 && filter.label.as_ref().is_none_or(|label| record.label.as_ref() == Some(label))
+                && (filter.members || record.member_of.is_none())
                 && filter.state.is_none_or(|state| state == record.state())
         };
         let mut found: Vec<Record> = self.records().values().filter(fits).cloned().collect();

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::job::{
-    Caller, Draft, Job, JobId, JobSpec, MachineId, Nonce, Outcome, Past, Phase, SpecError, Status, StdinPlan,
-    Terminal,
+    Caller, Draft, FleetPlan, Job, JobId, JobSpec, MachineId, Member, Nonce, Outcome, Past, Phase, SpecError,
+    Status, StdinPlan, Terminal,
 };
 use crate::output::Timestamp;
 
@@ -67,6 +67,15 @@ pub struct Record {
     pub dropped_lines: u64,
     /// Bytes that its output takes.
     pub stored_bytes: u64,
+    /// What was to run where, when it is a fleet.
+    #[serde(default)]
+    pub fleet: Option<FleetPlan>,
+    /// What has become of its members, when it has ended.
+    #[serde(default)]
+    pub members: Vec<Member>,
+    /// The fleet that it is a member of.
+    #[serde(default)]
+    pub member_of: Option<JobId>,
     /// Something of it may still run on its host, and is to be ended when that is next reached.
     pub has_leftovers: bool,
 }
@@ -74,7 +83,9 @@ pub struct Record {
 impl Record {
     /// The record of a job that has just been asked for.
     pub fn new(job: &Job, key: Option<&str>, fingerprint: String) -> Self {
-        let Draft { host, command, cwd, env, label, stdin, timeout, terminal, durable, .. } = &*job.spec;
+        let Draft {
+            host, command, cwd, env, label, stdin, timeout, terminal, durable, fleet, member_of, ..
+        } = &*job.spec;
         let mut record = Self {
             id: job.id.clone(),
             mark: job.mark.clone(),
@@ -103,6 +114,9 @@ impl Record {
             total_bytes: 0,
             dropped_lines: 0,
             stored_bytes: 0,
+            fleet: fleet.clone(),
+            members: Vec::new(),
+            member_of: member_of.clone(),
             has_leftovers: false,
         };
         record.update(&job.status(), job.read_log(crate::job::Log::pgid));
@@ -159,6 +173,8 @@ impl Record {
             timeout: self.timeout,
             terminal: self.terminal.clone(),
             durable: self.durable,
+            fleet: self.fleet.clone(),
+            member_of: self.member_of.clone(),
             ..Draft::new(self.host.clone(), self.command.clone())
         };
         draft.try_into()

@@ -13,7 +13,7 @@ pub(super) struct Records {
 }
 
 /// The version of the tables, in `user_version`.
-pub(super) const SCHEMA: i64 = 1;
+pub(super) const SCHEMA: i64 = 2;
 /// Time limit for another process to finish its write.
 const BUSY: Duration = Duration::from_secs(5);
 
@@ -30,7 +30,8 @@ const TABLES: &str = "
         started_at INTEGER NOT NULL,
         ended_at INTEGER,
         bytes INTEGER NOT NULL,
-        document TEXT NOT NULL
+        document TEXT NOT NULL,
+        fleet TEXT
     ) WITHOUT ROWID;
     CREATE UNIQUE INDEX IF NOT EXISTS by_key ON jobs (caller, key) WHERE key IS NOT NULL;
     CREATE INDEX IF NOT EXISTS by_start ON jobs (caller, started_at);
@@ -41,6 +42,9 @@ const TABLES: &str = "
     CREATE INDEX IF NOT EXISTS by_end ON jobs (ended_at, bytes) WHERE ended_at IS NOT NULL;
     CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 ";
+
+/// From schema 1, which knew no fleets.
+const ADD_FLEETS: &str = "ALTER TABLE jobs ADD COLUMN fleet TEXT;";
 
 impl Records {
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
@@ -53,12 +57,23 @@ impl Records {
         if found > SCHEMA {
             return Err(StoreError::Newer { path: path.display().to_string(), found, known: SCHEMA });
         }
+        let mut records = Self { connection };
         if found < SCHEMA {
-            connection.execute_batch(&format!(
-                "BEGIN IMMEDIATE; {TABLES} PRAGMA user_version = {SCHEMA}; COMMIT"
-            ))?;
+            records.migrate()?;
         }
-        Ok(Self { connection })
+        Ok(records)
+    }
+
+    /// Makes the tables what they are now. Another process may be faster.
+    fn migrate(&mut self) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+        if found == 1 {
+            transaction.execute_batch(ADD_FLEETS)?;
+        }
+        transaction.execute_batch(TABLES)?;
+        transaction.pragma_update(None, "user_version", SCHEMA)?;
+        Ok(transaction.commit()?)
     }
 
     /// A random value that all processes share, made by the first that asks.
@@ -80,8 +95,8 @@ impl Records {
                 return read(found).map(Some);
             }
         }
-        let insert = "INSERT INTO jobs (id, caller, host, label, state, owner, key, started_at, ended_at, bytes, document)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        let insert = "INSERT INTO jobs (id, caller, host, label, state, owner, key, started_at, ended_at, bytes, document, fleet)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
         transaction.prepare_cached(insert)?.execute(params![
             record.id.as_str(),
             record.caller.as_str(),
@@ -94,6 +109,7 @@ impl Records {
             record.ended_at.map(number),
             number(record.stored_bytes),
             write(record)?,
+            record.member_of.as_ref().map(JobId::as_str),
         ])?;
         transaction.commit()?;
         Ok(None)
@@ -129,7 +145,7 @@ impl Records {
             ("label", filter.label.as_deref()),
             ("state", filter.state),
         ];
-        let mut condition = "1".to_owned();
+        let mut condition = if filter.members { "1" } else { "fleet IS NULL" }.to_owned();
         let mut values: Vec<&dyn ToSql> = Vec::new();
         for (column, value) in &columns {
             if let Some(value) = value {

@@ -63,6 +63,8 @@ pub struct Filter {
     pub label: Option<String>,
     /// In this state, by its name on the wire.
     pub state: Option<&'static str>,
+    /// Also members of fleets, which the job of their fleet stands for otherwise.
+    pub members: bool,
     /// At most so many.
     pub limit: usize,
 }
@@ -70,7 +72,7 @@ pub struct Filter {
 impl Default for Filter {
     /// The newest hundred.
     fn default() -> Self {
-        Self { caller: None, host: None, label: None, state: None, limit: 100 }
+        Self { caller: None, host: None, label: None, state: None, members: false, limit: 100 }
     }
 }
 

@@ -3,8 +3,8 @@ use serde::{Deserialize, Serialize};
 
 use super::clamp::Clamps;
 use super::leave_out::{is_false, is_zero};
-use super::{Clamped, Error, JobState, Service, Standing};
-use crate::jobs::{Caller, Filter, Job, Summary};
+use super::{Clamped, Error, JobState, Members, Service, Standing};
+use crate::jobs::{Caller, Filter, Job, Member, Phase, Summary};
 
 /// List jobs, the newest first.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +22,10 @@ pub struct JobsRequest {
     #[serde(default)]
     #[schemars(with = "JobState")]
     pub state: Option<JobState>,
+    /// The members of this fleet.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub fleet: Option<String>,
     /// Default 100.
     #[serde(default)]
     #[schemars(with = "i64")]
@@ -97,6 +101,10 @@ pub struct JobEntry {
     /// Milliseconds since it last printed anything.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub silent_ms: u64,
+    /// How the members of a fleet stand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub members: Option<Members>,
     /// The last lines it has printed, where they were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
@@ -108,11 +116,22 @@ impl Service {
     /// Lists jobs, the newest first.
     pub async fn jobs(&self, request: JobsRequest) -> Result<JobsReply, Error> {
         let mut clamps = Clamps::default();
-        let limit = clamps.size("limit", request.limit.unwrap_or(100), 1..=1000)?;
+        let limit = clamps.size("limit", request.limit.unwrap_or(100), 1..=10_000)?;
+        if let Some(id) = &request.fleet {
+            let members = self.members_of(&self.job(id).await?)?;
+            let total = members.len();
+            return Ok(JobsReply {
+                jobs: members.into_iter().take(limit).collect(),
+                total,
+                clamped: clamps.0,
+            });
+        }
         let filter = Filter {
-            host: request.host,
             label: request.label,
             state: request.state.map(JobState::as_str),
+            // Who asks for a host means what runs there, whichever way.
+            members: request.host.is_some(),
+            host: request.host,
             limit,
             ..Filter::default()
         };
@@ -124,6 +143,16 @@ impl Service {
 }
 
 impl Service {
+    /// The members of a fleet, those that have not started, too.
+    fn members_of(&self, job: &Job) -> Result<Vec<JobEntry>, Error> {
+        let Some(fleet) = job.fleet() else {
+            let message = format!("{} is no fleet", job.id());
+            return Err(Error::invalid(message, "name a job that was started with hosts"));
+        };
+        let members = fleet.members();
+        Ok(members.iter().map(|member| JobEntry::of_member(member, job)).collect())
+    }
+
     /// How a job stands, in a few words; none when there is no such job.
     pub async fn standing(&self, job_id: &str) -> Option<String> {
         let status = self.job(job_id).await.ok()?.status();
@@ -138,9 +167,40 @@ impl JobEntry {
         Self::of_summary(job.summary(), job.seen_by())
     }
 
+    /// A member of a fleet, as the fleet knows it.
+    fn of_member(member: &Member, fleet: &Job) -> Self {
+        let phase = match &member.outcome {
+            Some(outcome) => Phase::Ended(outcome.clone()),
+            None if member.job.is_some() => Phase::Running,
+            None => Phase::Starting,
+        };
+        Self {
+            job_id: format!("{}/{}", fleet.id(), member.name),
+            caller: None,
+            host: member.name.clone(),
+            command: shortened(fleet.command(), SHOWN_OF_COMMAND),
+            label: None,
+            standing: Standing::of_phase(&phase),
+            owner: None,
+            durable: fleet.is_durable(),
+            has_leftovers: false,
+            started_at: member.started_at,
+            first_output_at: None,
+            last_output_at: None,
+            ended_at: (member.ended_at > 0).then_some(member.ended_at),
+            total_lines: member.lines,
+            total_bytes: member.bytes,
+            dropped_lines: 0,
+            silent_ms: 0,
+            members: None,
+            last_lines: member.last.clone(),
+        }
+    }
+
     /// A job in a list, as `reader` sees it.
     fn of_summary(summary: Summary, reader: &Caller) -> Self {
-        let Summary { id, caller, host, command, label, durable, status, owner, has_leftovers } = summary;
+        let Summary { id, caller, host, command, label, durable, status, owner, has_leftovers, members } =
+            summary;
         Self {
             job_id: id.as_str().to_owned(),
             caller: (caller != *reader).then(|| caller.as_str().to_owned()),
@@ -159,6 +219,7 @@ impl JobEntry {
             total_bytes: status.total_bytes,
             dropped_lines: status.dropped_lines,
             silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
+            members: members.map(Members::from),
             last_lines: Vec::new(),
         }
     }

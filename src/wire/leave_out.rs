@@ -6,6 +6,10 @@ pub(super) fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+pub(super) fn is_none_left(count: &usize) -> bool {
+    *count == 0
+}
+
 pub(super) fn is_one(number: &u64) -> bool {
     *number == 1
 }

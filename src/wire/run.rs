@@ -10,7 +10,7 @@ use super::leave_out::is_zero;
 use super::request::parse;
 use super::schema::{merged, schema_of};
 use super::tail::{MOST_BYTES, MOST_LINES};
-use super::{Clamped, CommandRequest, Error, Request, Service, Standing};
+use super::{Clamped, CommandRequest, Error, Group, Members, Request, Service, Standing};
 use crate::jobs::{Follow, Job, Stdin};
 
 /// Run a command and wait for its end.
@@ -92,6 +92,14 @@ pub struct RunReply {
     pub dropped_lines: u64,
     /// Lines printed, which is the number of the newest.
     pub total_lines: u64,
+    /// How the members of a fleet stand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub members: Option<Members>,
+    /// The members of a fleet that has ended, by how they ended and what they printed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    pub groups: Vec<Group>,
     /// The call that reads the lines left out, as far as they are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -168,6 +176,12 @@ impl RunReply {
             stderr_lines: excerpt.stderr_lines,
             dropped_lines: status.dropped_lines,
             total_lines: status.total_lines,
+            members: job.fleet().map(|fleet| fleet.counts().into()),
+            groups: job
+                .fleet()
+                .filter(|_| !still_running)
+                .map(|fleet| Group::all(fleet.summary()))
+                .unwrap_or_default(),
             read_omitted: (kept > 0)
                 .then(|| format!("ssh_read(job_id=\"{id}\", offset={offset}, length={kept})")),
             next: still_running

@@ -93,6 +93,14 @@ impl Standing {
     /// How a job with this status stands.
     pub fn of(status: &Status) -> Self {
         let phase = &status.phase;
+        let unstored = status.unstored.clone();
+        let disconnected =
+            status.disconnected.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        Self { disconnected_ms: disconnected, unstored, ..Self::of_phase(phase) }
+    }
+
+    /// How a job stands that has come so far.
+    pub(super) fn of_phase(phase: &Phase) -> Self {
         let exit = match phase {
             Phase::Starting | Phase::Running => None,
             Phase::Ended(outcome) => outcome.exit(),
@@ -107,17 +115,8 @@ impl Standing {
             Phase::Ended(Outcome::Lost(why, _)) => Some(why.as_str().to_owned()),
             Phase::Starting | Phase::Running | Phase::Ended(_) => None,
         };
-        let unstored = status.unstored.clone();
-        let disconnected =
-            status.disconnected.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        Self {
-            state: JobState::of(phase),
-            exit_status,
-            exit_signal,
-            reason,
-            disconnected_ms: disconnected,
-            unstored,
-        }
+        let state = JobState::of(phase);
+        Self { state, exit_status, exit_signal, reason, disconnected_ms: None, unstored: None }
     }
 }
 

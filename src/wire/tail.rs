@@ -128,7 +128,7 @@ impl Service {
                 (tail, job.awaits_input(query.selection).await)
             }
         };
-        Ok(TailReply::new(tail, request.format, awaiting_input, clamps.0))
+        Ok(TailReply::new(tail, (request.format, job.fleet().is_some()), awaiting_input, clamps.0))
     }
 
     fn wait_of(&self, request: &TailRequest, known_bytes: u64, clamps: &mut Clamps) -> Result<Wait, Error> {

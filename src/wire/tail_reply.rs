@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 
 use super::leave_out::{is_false, is_one, is_zero, one};
 use super::{Clamped, Format, Standing};
-use crate::jobs::{Line, LineNo, ReturnedBecause, Stream, Tail, shown_end};
+use crate::jobs::{Line, LineNo, ReturnedBecause, Stream, Tail, member_of, shown_end};
 
 /// The lines behind the cursor, and how the job stands.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -78,6 +78,10 @@ pub struct TailReply {
 pub struct Record {
     /// Its number.
     pub line_no: u64,
+    /// The host it came from, of a fleet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub member: Option<String>,
     /// The stream it came on.
     pub stream: StreamName,
     /// When its end arrived, in milliseconds since the Unix epoch.
@@ -132,7 +136,12 @@ pub enum Because {
 }
 
 impl TailReply {
-    pub(super) fn new(tail: Tail, format: Format, awaiting_input: bool, clamped: Vec<Clamped>) -> Self {
+    pub(super) fn new(
+        tail: Tail,
+        (format, is_fleet): (Format, bool),
+        awaiting_input: bool,
+        clamped: Vec<Clamped>,
+    ) -> Self {
         let still_running = tail.still_running();
         let last_line_no = tail.page.last_line_no.value();
         let Tail { page, partial, status, because, .. } = tail;
@@ -160,7 +169,7 @@ impl TailReply {
             matched_line_no: because.matched_line().map(LineNo::value),
             clamped,
             records: (format == Format::Records)
-                .then(|| page.lines.iter().cloned().map(Record::from).collect()),
+                .then(|| page.lines.iter().cloned().map(|line| Record::of(line, is_fleet)).collect()),
             lines: (format == Format::Lean).then(|| page.lines.into_iter().map(text).collect()),
         }
     }
@@ -186,13 +195,19 @@ fn shown(text: String) -> String {
     if end.len() == text.len() { text } else { format!("…{end}") }
 }
 
-impl From<Line> for Record {
-    fn from(line: Line) -> Self {
+impl Record {
+    fn of(line: Line, is_fleet: bool) -> Self {
+        let of_member = member_of(&line.text).filter(|_| is_fleet);
+        let (member, text) = match of_member {
+            Some((member, text)) => (Some(member.to_owned()), text.to_owned()),
+            None => (None, line.text),
+        };
         Self {
             line_no: line.line_no.value(),
+            member,
             stream: line.stream.into(),
             ts: line.at,
-            text: line.text,
+            text,
             continuation: line.continuation,
         }
     }

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 use super::clamp::Clamps;
 use super::jobs::shortened;
 use super::leave_out::is_false;
-use super::{Clamped, Error, JobEntry, Service, Standing};
+use super::{Clamped, Error, Group, JobEntry, Service, Standing};
 use crate::jobs::Job;
 
 /// Wait for the end of jobs.
@@ -63,6 +63,10 @@ pub enum WaitMode {
 pub struct WaitReply {
     /// One summary per job, in the order asked for.
     pub jobs: Vec<JobEntry>,
+    /// Of a single fleet that has ended: its members, by how they ended and what they printed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    pub groups: Vec<Group>,
     /// How many of them have ended.
     pub ended: usize,
     /// Whether the wait was over before what was waited for.
@@ -114,7 +118,20 @@ impl Service {
         let entries: Vec<JobEntry> = jobs.iter().map(entry).collect();
         let ended = entries.iter().filter(|entry| entry.standing.state.is_final()).count();
         let wanted = if request.mode == WaitMode::All { jobs.len() } else { 1 };
-        Ok(WaitReply { jobs: entries, ended, timed_out: ended < wanted, clamped: clamps.0 })
+        Ok(WaitReply {
+            jobs: entries,
+            groups: groups(&jobs),
+            ended,
+            timed_out: ended < wanted,
+            clamped: clamps.0,
+        })
+    }
+}
+
+fn groups(jobs: &[Job]) -> Vec<Group> {
+    match jobs {
+        [job] if job.is_over() => job.fleet().map(|fleet| Group::all(fleet.summary())).unwrap_or_default(),
+        _ => Vec::new(),
     }
 }
 

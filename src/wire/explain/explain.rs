@@ -33,10 +33,10 @@ impl From<jobs::Error> for Error {
                     hint.or_for_a_person(format!("{meant}`sshjobs hosts` lists the hosts that it may use"));
                 Self::new(Code::PolicyDenied, error.to_string(), hint)
             }
-            jobs::Error::UnknownJob(_) => {
-                let hint = Hint::from("ssh_jobs lists the jobs there are");
-                let hint = hint.or_for_a_person("`sshjobs jobs` lists the jobs there are");
-                Self::new(Code::UnknownJob, error.to_string(), hint)
+            jobs::Error::UnknownJob(_)
+            | jobs::Error::NoMember { .. }
+            | jobs::Error::MemberNotStarted { .. } => {
+                Self::new(Code::UnknownJob, error.to_string(), where_to_look(&error))
             }
             jobs::Error::StillRunning(_) => {
                 let hint = Hint::from("end it with ssh_signal first, or use force=true, which kills it");
@@ -55,6 +55,21 @@ impl From<jobs::Error> for Error {
             jobs::Error::Demo(_) => Self::new(Code::Io, error.to_string(), "check the temporary directory"),
         }
     }
+}
+
+/// What to do when there is no such job.
+fn where_to_look(error: &jobs::Error) -> Hint {
+    if let jobs::Error::NoMember { nearest, .. } = error {
+        return match nearest {
+            Some(name) => format!("did you mean {name:?}?").into(),
+            None => "name a host of the fleet behind the slash".into(),
+        };
+    }
+    if let jobs::Error::MemberNotStarted { .. } = error {
+        return "read the fleet itself, or ask again later".into();
+    }
+    let hint = Hint::from("ssh_jobs lists the jobs there are");
+    hint.or_for_a_person("`sshjobs jobs` lists the jobs there are")
 }
 
 fn host(error: HostError) -> Error {
@@ -81,6 +96,11 @@ fn host(error: HostError) -> Error {
         HostError::UnknownTag { .. } => {
             Error::new(Code::UnknownHost, message, "tags stand in the [hosts.NAME] tables")
         }
+        HostError::NoMatch { .. } => {
+            let hint = Hint::from("patterns match the names that ssh_hosts lists");
+            let person = "patterns match the names that `sshjobs hosts` lists";
+            Error::new(Code::UnknownHost, message, hint.or_for_a_person(person))
+        }
         HostError::Unreadable(_) => Error::new(Code::Io, message, "make the file readable"),
     }
 }
@@ -95,6 +115,10 @@ fn spec(error: &SpecError) -> Error {
         SpecError::EnvName(_) => "a name has letters, digits and _, and does not begin with a digit",
         SpecError::Mark => "leave it away",
         SpecError::Nul(_) => "take the NUL out",
+        SpecError::FleetTerminal => "leave pty away, or run it on one host at a time",
+        SpecError::Members(_) => "name hosts that there are; ssh_hosts lists them",
+        SpecError::Rollout => "correct the number",
+        SpecError::MemberName(_) => "name each host by itself",
     };
     Error::invalid(error.to_string(), hint)
 }

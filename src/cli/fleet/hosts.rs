@@ -1,0 +1,71 @@
+use crate::jobs::FleetSpec;
+use crate::wire::{CommandRequest, Error};
+
+/// Whether a word of the command line names more than one host, or may.
+pub(crate) fn is_meant(word: &str) -> bool {
+    word.contains(',') || word.starts_with('@') || !FleetSpec::is_plain(word)
+}
+
+/// The hosts of a word: separated by commas, `@FILE` for those in a file, a line each.
+pub(super) fn split(word: &str) -> Result<Vec<String>, Error> {
+    let mut hosts = Vec::new();
+    for part in word.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        match part.strip_prefix('@') {
+            Some(file) => hosts.extend(listed_in(file)?),
+            None => hosts.push(part.to_owned()),
+        }
+    }
+    if hosts.is_empty() {
+        return Err(Error::invalid(format!("{word:?} names no host"), "name hosts with commas between them"));
+    }
+    Ok(hosts)
+}
+
+fn listed_in(file: &str) -> Result<Vec<String>, Error> {
+    let read =
+        if file == "-" { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(file) };
+    let text = read.map_err(|error| {
+        let message = format!("can't read the hosts in {file}: {error}");
+        Error::invalid(message, "@FILE takes a file with a host on each line; @- reads them from stdin")
+    })?;
+    let lines = text.lines().map(|line| line.split_once('#').map_or(line, |(host, _)| host).trim());
+    Ok(lines.filter(|line| !line.is_empty()).map(str::to_owned).collect())
+}
+
+/// The same request for all the hosts that its host names, if these may be many.
+pub(crate) fn on_hosts(request: CommandRequest) -> Result<CommandRequest, Error> {
+    if !is_meant(&request.host) {
+        return Ok(request);
+    }
+    Ok(CommandRequest { hosts: split(&request.host)?, host: String::new(), ..request })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_may_name_many_hosts() {
+        for (word, is_many) in [
+            ("web1", false),
+            ("root@web1", false),
+            ("::1", false),
+            ("web1,web2", true),
+            ("web*", true),
+            ("tag:db", true),
+            ("@hosts", true),
+        ] {
+            assert_eq!(is_meant(word), is_many, "{word}");
+        }
+        assert_eq!(split("a, b,,tag:c,!d").unwrap(), ["a", "b", "tag:c", "!d"]);
+        assert!(split(",").is_err() && split("@/nonexistent").is_err());
+    }
+
+    #[test]
+    fn a_file_has_a_host_on_each_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("hosts");
+        std::fs::write(&file, "# all\nweb1\n\n web2 # the second\n").unwrap();
+        assert_eq!(split(&format!("@{},web3", file.display())).unwrap(), ["web1", "web2", "web3"]);
+    }
+}

@@ -1,0 +1,46 @@
+use std::path::Path;
+use std::time::Duration;
+
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use crate::wire::{Error, JobEntry, JobState};
+
+/// Writes a test case for each member.
+pub(super) fn write(file: &Path, fleet: &JobEntry, members: &[JobEntry]) -> Result<(), Error> {
+    let mut suite = TestSuite::new(&fleet.command);
+    for member in members {
+        let took = member.ended_at.map_or(0, |end| end.saturating_sub(member.started_at));
+        let mut case = TestCase::new(member.host.as_str(), status(member));
+        case.set_classname("sshjobs").set_time(Duration::from_millis(took));
+        if !member.last_lines.is_empty() {
+            case.set_system_out(member.last_lines.join("\n"));
+        }
+        suite.add_test_case(case);
+    }
+    let mut report = Report::new("sshjobs");
+    report.add_test_suite(suite);
+    let text = report.to_string().map_err(|error| {
+        Error::invalid(format!("no JUnit report can be made: {error}"), "leave --junit away")
+    })?;
+    std::fs::write(file, text).map_err(|error| {
+        let message = format!("can't write {}: {error}", file.display());
+        Error::invalid(message, "name a file that you may write")
+    })
+}
+
+fn status(member: &JobEntry) -> TestCaseStatus {
+    let standing = &member.standing;
+    if standing.exit_status == Some(0) && standing.state == JobState::Exited {
+        return TestCaseStatus::success();
+    }
+    if !standing.state.is_final() {
+        let mut skipped = TestCaseStatus::skipped();
+        skipped.set_message("not started");
+        return skipped;
+    }
+    let has_run = standing.state != JobState::Refused;
+    let kind = if has_run { NonSuccessKind::Failure } else { NonSuccessKind::Error };
+    let mut status = TestCaseStatus::non_success(kind);
+    status.set_message(standing.to_string()).set_description(member.last_lines.join("\n"));
+    status
+}

@@ -1,0 +1,44 @@
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::wire::Members;
+
+/// A line at the bottom of the terminal that says how far a fleet has come. There is none where stderr is no terminal.
+pub(super) struct Progress(ProgressBar);
+
+impl Progress {
+    pub(super) fn new() -> Self {
+        let is_shown = std::io::stderr().is_terminal();
+        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        let style = ProgressStyle::with_template("{pos}/{len} {msg} {elapsed} {per_sec} ETA {eta}");
+        bar.set_style(style.expect("the template is constant"));
+        bar.enable_steady_tick(Duration::from_millis(500));
+        Self(bar)
+    }
+
+    /// Whether anybody sees it.
+    pub(super) fn is_shown(&self) -> bool {
+        !self.0.is_hidden()
+    }
+
+    pub(super) fn show(&self, members: &Members) {
+        let Members { ok, failed, unreachable, running, not_started } = *members;
+        let ended = ok + failed + unreachable;
+        self.0.set_length((ended + running + not_started) as u64);
+        self.0.set_position(ended as u64);
+        let unreachable = if unreachable > 0 { format!(" {unreachable} unreachable") } else { String::new() };
+        self.0.set_message(format!("running {running} ok {ok} failed {failed}{unreachable}"));
+    }
+
+    /// Writes something above it.
+    pub(super) fn above<T>(&self, write: impl FnOnce() -> T) -> T {
+        self.0.suspend(write)
+    }
+
+    pub(super) fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}

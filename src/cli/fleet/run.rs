@@ -1,0 +1,255 @@
+use std::collections::HashSet;
+use std::io;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::colours::are_wanted;
+use super::hosts::split;
+use super::progress::Progress;
+use super::summary::summary;
+use super::view::View;
+use super::{joblog, junit};
+use crate::cli::command::of_run;
+use crate::cli::exit::{exit_of, print};
+use crate::cli::signals::Signals;
+use crate::cli::{Exit, FleetArgs, RunArgs, note, report};
+use crate::jobs::FleetSpec;
+use crate::remote::Api;
+use crate::wire::{
+    Code, CommandRequest, Error, Format, Group, JobEntry, JobsRequest, LastLinesOf, SignalRequest,
+    TailRequest, WaitMode, WaitRequest,
+};
+
+/// Length of one wait for lines; another follows.
+const WAIT_MS: u64 = 1000;
+const MOST_LINES: i64 = 10_000;
+const MOST_BYTES: i64 = 262_144;
+/// Interval at which it is looked how the members stand.
+const LOOK: Duration = Duration::from_millis(400);
+
+/// Runs a command on many hosts, and ends with how many it failed on.
+pub(crate) async fn run(api: &Api, args: RunArgs) -> Exit {
+    let exit = attempt(api, args).await.unwrap_or_else(|error| {
+        report(&error);
+        Exit::of_error(&error)
+    });
+    api.shutdown().await;
+    exit
+}
+
+/// What is wanted besides the command itself.
+struct Wanted {
+    fleet: FleetArgs,
+    timestamps: bool,
+    json: bool,
+}
+
+async fn attempt(api: &Api, args: RunArgs) -> Result<Exit, Error> {
+    if args.tty || args.pty || args.command.is_empty() {
+        let hint = "name one host for a terminal, and a command for many";
+        return Err(Error::invalid("many hosts share no terminal", hint));
+    }
+    let mut signals = Signals::catch()?;
+    let wanted = Wanted { fleet: args.fleet.clone(), timestamps: args.timestamps, json: args.json };
+    let stream = args.stream;
+    let Some(request) = request(args)? else {
+        note("the joblog has all hosts already: nothing is left to do");
+        return Ok(Exit::SUCCESS);
+    };
+    let names: Vec<String> = request.hosts.iter().filter(|word| FleetSpec::is_plain(word)).cloned().collect();
+    let started = tokio::select! {
+        started = api.spawn(request) => started?,
+        number = signals.next() => return Ok(Exit::signaled(number)),
+    };
+    if started.durable {
+        let id = &started.job_id;
+        note(&format!("fleet {id} outlives this command: `sshjobs tail -f {id}` follows it from elsewhere"));
+    }
+    let mut watch = Watch {
+        api,
+        id: started.job_id,
+        view: View::new(&names, (wanted.timestamps, wanted.fleet.group)),
+        progress: Progress::new(),
+        looked: Instant::now(),
+        ended: HashSet::new(),
+    };
+    let request = TailRequest {
+        max_lines: Some(MOST_LINES),
+        max_bytes: Some(MOST_BYTES),
+        format: Format::Records,
+        stream: stream.into(),
+        ..TailRequest::new(&watch.id, 0, WAIT_MS)
+    };
+    let id = watch.id.clone();
+    let ended = tokio::select! {
+        ended = watch.follow(request) => ended,
+        number = pass_on(api, &id, &mut signals) => return Ok(Exit::signaled(number)),
+    };
+    watch.progress.end();
+    match ended? {
+        Exit::SUCCESS => finish(api, &id, &wanted).await,
+        exit => Ok(exit),
+    }
+}
+
+/// The command for the hosts that are to be done; none when the joblog has them all.
+fn request(args: RunArgs) -> Result<Option<CommandRequest>, Error> {
+    let (fleet, mut hosts) = (args.fleet.clone(), split(&args.host)?);
+    if let Some(file) = fleet.joblog.as_ref().filter(|_| fleet.resume || fleet.resume_failed) {
+        let known = joblog::read(file)?;
+        let done = known.into_iter().filter(|(_, is_ok)| *is_ok || !fleet.resume_failed);
+        let done: Vec<String> = done.map(|(host, _)| host).collect();
+        hosts.retain(|host| !done.contains(host));
+        let is_all = hosts.is_empty() || hosts.iter().all(|host| host.starts_with('!'));
+        if is_all {
+            return Ok(None);
+        }
+        if hosts.iter().any(|word| !FleetSpec::is_plain(word)) {
+            hosts.extend(done.into_iter().map(|host| format!("!{host}")));
+        }
+    }
+    let request = of_run(RunArgs { host: String::new(), ..args })?;
+    Ok(Some(CommandRequest {
+        hosts,
+        max_parallel: fleet.max_parallel,
+        canary: fleet.canary,
+        stop_after_failures: fleet.stop_after_failures.map(String::from),
+        retry: fleet.retries,
+        stdin: Some(String::new().into()),
+        ..request
+    }))
+}
+
+/// A fleet being watched.
+struct Watch<'a> {
+    api: &'a Api,
+    id: String,
+    view: View,
+    progress: Progress,
+    looked: Instant,
+    /// Members whose output has been shown in one piece.
+    ended: HashSet<String>,
+}
+
+impl Watch<'_> {
+    async fn follow(&mut self, mut request: TailRequest) -> Result<Exit, Error> {
+        loop {
+            let reply = self.api.tail(request.clone()).await?;
+            if reply.dropped_lines > 0 {
+                self.progress.above(|| note(&format!("{} lines are gone", reply.dropped_lines)));
+            }
+            let mut lines = self.view.lines(reply.records.as_deref().unwrap_or_default());
+            if !reply.still_running {
+                lines.extend(self.view.rest());
+            }
+            match self.write(&lines) {
+                Exit::SUCCESS => {}
+                exit => return Ok(exit),
+            }
+            if !reply.still_running {
+                return Ok(Exit::SUCCESS);
+            }
+            if !reply.has_more && self.looked.elapsed() >= LOOK {
+                self.looked = Instant::now();
+                match self.look().await? {
+                    Exit::SUCCESS => {}
+                    exit => return Ok(exit),
+                }
+            }
+            request.since_line_no = Some(i64::try_from(reply.last_line_no).unwrap_or(i64::MAX));
+        }
+    }
+
+    fn write(&self, lines: &[String]) -> Exit {
+        if lines.is_empty() { Exit::SUCCESS } else { self.progress.above(|| print(&lines.join("\n"))) }
+    }
+
+    /// Looks how the members stand, for the progress and for those that are shown in one piece.
+    async fn look(&mut self) -> Result<Exit, Error> {
+        if self.progress.is_shown() {
+            let entry = self.api.entry(&self.id).await?;
+            entry.members.iter().for_each(|members| self.progress.show(members));
+        }
+        if !self.view.is_grouped() {
+            return Ok(Exit::SUCCESS);
+        }
+        let mut lines = Vec::new();
+        for member in members(self.api, &self.id).await? {
+            if member.standing.state.is_final() && self.ended.insert(member.host.clone()) {
+                lines.extend(self.view.ended(&member.host));
+            }
+        }
+        Ok(self.write(&lines))
+    }
+}
+
+async fn members(api: &Api, id: &str) -> Result<Vec<JobEntry>, Error> {
+    let request = JobsRequest { fleet: Some(id.to_owned()), limit: Some(10_000), ..JobsRequest::default() };
+    Ok(api.jobs(request).await?.jobs)
+}
+
+/// Tells how a fleet has ended: to a person, a script, a joblog, CI.
+async fn finish(api: &Api, id: &str, wanted: &Wanted) -> Result<Exit, Error> {
+    let request = WaitRequest {
+        job_ids: vec![id.to_owned()],
+        mode: WaitMode::All,
+        wait_ms: Some(0),
+        last_lines: 0,
+        last_lines_of: LastLinesOf::Failed,
+    };
+    let mut reply = api.wait(request).await?;
+    let Some(entry) = reply.jobs.pop() else {
+        return Err(Error::new(Code::UnknownJob, format!("{id} is gone"), "look with `sshjobs jobs`"));
+    };
+    let fleet = &wanted.fleet;
+    if fleet.joblog.is_some() || fleet.junit.is_some() {
+        let members = members(api, id).await?;
+        if let Some(file) = &fleet.joblog {
+            joblog::write(file, &members, fleet.resume || fleet.resume_failed)?;
+        }
+        if let Some(file) = &fleet.junit {
+            junit::write(file, &entry, &members)?;
+        }
+    }
+    let told = if wanted.json { print(&as_json(&entry, &reply.groups)) } else { Exit::SUCCESS };
+    if !wanted.json {
+        let counts = entry.members.unwrap_or_default();
+        eprintln_lines(&summary(&reply.groups, &counts, are_wanted(&io::stderr())));
+    }
+    let exit = exit_of(&entry);
+    Ok(if exit == Exit::SUCCESS { told } else { exit })
+}
+
+fn as_json(entry: &JobEntry, groups: &[Group]) -> String {
+    let mut value = serde_json::to_value(entry).expect("a job's entry is plain data");
+    value["groups"] = serde_json::to_value(groups).expect("groups are plain data");
+    value.to_string()
+}
+
+fn eprintln_lines(text: &str) {
+    use std::io::Write;
+    // Whoever does not read it has chosen not to.
+    writeln!(io::stderr(), "{text}").ok();
+}
+
+/// Passes the first Ctrl-C on to all members as INT, so that no further one starts, and answers the second with KILL; ends at the
+/// third, and at any other signal.
+async fn pass_on(api: &Api, id: &str, signals: &mut Signals) -> u8 {
+    let mut number = signals.next().await;
+    for signal in ["INT", "KILL"] {
+        if number != Signals::INTERRUPT {
+            return number;
+        }
+        let sending = async {
+            let request = SignalRequest { signal: Some(signal.to_owned()), ..SignalRequest::new(id) };
+            if let Err(error) = api.signal(request).await.map(drop)
+                && error.code != Code::JobEnded
+            {
+                report(&error);
+            }
+        };
+        number = signals.next_while(sending).await;
+    }
+    number
+}

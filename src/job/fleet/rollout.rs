@@ -1,0 +1,215 @@
+use std::collections::VecDeque;
+
+use super::{FleetPlan, StopAfter};
+use crate::job::{Exit, Outcome};
+
+/// Which member of a fleet may start when. Pure: it is told what happens, and starts nothing itself.
+#[derive(Debug)]
+pub struct Rollout {
+    members: usize,
+    max_parallel: usize,
+    canary: usize,
+    stop_after: Option<StopAfter>,
+    retries: u32,
+    waiting: VecDeque<usize>,
+    tries: Vec<u32>,
+    running: usize,
+    /// Members that have ended well.
+    ok: usize,
+    failed: usize,
+    is_stopped: bool,
+}
+
+/// What a member's end means for the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberEnd {
+    /// The command has exited with 0.
+    Ok,
+    /// It has ended otherwise, or was lost.
+    Failed,
+    /// It was never started: the host could not be reached, or refused.
+    NotStarted,
+}
+
+impl MemberEnd {
+    /// What an outcome means.
+    pub fn of(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Ended(Exit::Status(0)) => Self::Ok,
+            Outcome::NotStarted(_) | Outcome::Refused => Self::NotStarted,
+            Outcome::Ended(_) | Outcome::Lost(..) | Outcome::Closed | Outcome::TimedOut(_) => Self::Failed,
+        }
+    }
+}
+
+impl Rollout {
+    /// No member has started.
+    pub fn new(plan: &FleetPlan) -> Self {
+        let members = plan.members.len();
+        Self {
+            members,
+            max_parallel: plan.max_parallel.max(1),
+            canary: plan.canary.min(members),
+            stop_after: plan.stop_after,
+            retries: plan.retries,
+            waiting: (0..members).collect(),
+            tries: vec![0; members],
+            running: 0,
+            ok: 0,
+            failed: 0,
+            is_stopped: false,
+        }
+    }
+
+    /// The next member to start, if one may; it runs then.
+    pub fn start(&mut self) -> Option<usize> {
+        if self.is_stopped || self.running >= self.max_parallel {
+            return None;
+        }
+        let is_canary = |member: &usize| *member < self.canary;
+        let next = *self.waiting.front()?;
+        // All canaries have to end well before another member starts.
+        if !is_canary(&next) && self.ok < self.canary {
+            return None;
+        }
+        self.waiting.pop_front();
+        self.running += 1;
+        if let Some(tries) = self.tries.get_mut(next) {
+            *tries += 1;
+        }
+        Some(next)
+    }
+
+    /// A member that ran has ended. Returns whether it is to be started once more, after a while.
+    pub fn end(&mut self, member: usize, end: MemberEnd) -> bool {
+        self.running = self.running.saturating_sub(1);
+        let tries = self.tries.get(member).copied().unwrap_or_default();
+        if end == MemberEnd::NotStarted && tries <= self.retries && !self.is_stopped {
+            return true;
+        }
+        if end == MemberEnd::Ok {
+            self.ok += 1;
+            return false;
+        }
+        self.failed += 1;
+        let is_enough = self.stop_after.is_some_and(|stop| stop.is_met(self.failed, self.members));
+        self.is_stopped |= is_enough || member < self.canary;
+        false
+    }
+
+    /// A member that could not be started is to start again, before those that have not been tried.
+    pub fn again(&mut self, member: usize) {
+        self.waiting.push_front(member);
+    }
+
+    /// No further member starts.
+    pub fn stop(&mut self) {
+        self.is_stopped = true;
+    }
+
+    /// Whether no further member starts.
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped
+    }
+
+    /// Whether nothing runs and nothing may start.
+    pub fn is_over(&self) -> bool {
+        self.running == 0 && (self.is_stopped || self.waiting.is_empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn plan(members: usize) -> FleetPlan {
+        FleetPlan::new((0..members).map(|member| format!("h{member}")).collect())
+    }
+
+    fn all(rollout: &mut Rollout) -> Vec<usize> {
+        std::iter::from_fn(|| rollout.start()).collect()
+    }
+
+    #[test]
+    fn so_many_run_at_a_time() {
+        let mut rollout = Rollout::new(&FleetPlan { max_parallel: 2, ..plan(3) });
+        assert_eq!(all(&mut rollout), [0, 1]);
+        rollout.end(1, MemberEnd::Failed);
+        assert_eq!(all(&mut rollout), [2]);
+        rollout.end(0, MemberEnd::Ok);
+        assert!(!rollout.is_over());
+        rollout.end(2, MemberEnd::Ok);
+        assert!(rollout.is_over());
+    }
+
+    #[test]
+    fn the_others_start_when_all_canaries_have_succeeded() {
+        let mut rollout = Rollout::new(&FleetPlan { canary: 2, ..plan(4) });
+        assert_eq!(all(&mut rollout), [0, 1]);
+        rollout.end(0, MemberEnd::Ok);
+        assert!(all(&mut rollout).is_empty());
+        rollout.end(1, MemberEnd::Ok);
+        assert_eq!(all(&mut rollout), [2, 3]);
+    }
+
+    #[test]
+    fn a_canary_that_fails_stops_all() {
+        let mut rollout = Rollout::new(&FleetPlan { canary: 1, ..plan(3) });
+        assert_eq!(all(&mut rollout), [0]);
+        rollout.end(0, MemberEnd::Failed);
+        assert!(rollout.is_over() && rollout.is_stopped());
+    }
+
+    #[test]
+    fn failures_stop_the_rollout_and_those_that_run_go_on() {
+        let stop_after = Some(StopAfter::Count(1));
+        let mut rollout = Rollout::new(&FleetPlan { max_parallel: 2, stop_after, ..plan(4) });
+        all(&mut rollout);
+        rollout.end(0, MemberEnd::Failed);
+        assert!(rollout.start().is_none() && !rollout.is_over());
+        rollout.end(1, MemberEnd::Ok);
+        assert!(rollout.is_over());
+    }
+
+    #[test]
+    fn only_what_never_started_is_tried_again() {
+        let mut rollout = Rollout::new(&FleetPlan { retries: 1, ..plan(2) });
+        all(&mut rollout);
+        assert!(!rollout.end(0, MemberEnd::Failed));
+        assert!(rollout.end(1, MemberEnd::NotStarted));
+        rollout.again(1);
+        assert_eq!(all(&mut rollout), [1]);
+        assert!(!rollout.end(1, MemberEnd::NotStarted), "one retry");
+        assert!(rollout.is_over());
+    }
+
+    proptest! {
+        #[test]
+        fn every_rollout_comes_to_its_end_and_starts_no_member_twice(
+            (members, max_parallel, canary) in (1usize..30, 1usize..8, 0usize..4),
+            stop in prop::option::of(1usize..10),
+            ends in prop::collection::vec(0u8..3, 30),
+        ) {
+            let stop_after = stop.map(StopAfter::Count);
+            let mut rollout = Rollout::new(&FleetPlan { max_parallel, canary, stop_after, ..plan(members) });
+            let (mut running, mut started) = (VecDeque::new(), Vec::new());
+            loop {
+                while let Some(member) = rollout.start() {
+                    running.push_back(member);
+                    started.push(member);
+                }
+                prop_assert!(running.len() <= max_parallel);
+                let Some(member) = running.pop_front() else { break };
+                let end = [MemberEnd::Ok, MemberEnd::Failed, MemberEnd::NotStarted][usize::from(ends[member])];
+                prop_assert!(!rollout.end(member, end));
+            }
+            prop_assert!(rollout.is_over());
+            let count = started.len();
+            started.sort_unstable();
+            started.dedup();
+            prop_assert_eq!(started.len(), count);
+        }
+    }
+}

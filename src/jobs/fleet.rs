@@ -1,0 +1,75 @@
+use super::door::Door;
+use super::{Error, FleetPlan, HostError, StopAfter};
+use crate::job::fold;
+use crate::ssh::matches;
+
+/// On which hosts a command is to run, as a caller names them, and how it is rolled out.
+#[derive(Clone, Debug, Default)]
+pub struct FleetSpec {
+    /// Names, patterns with `*` and `?` and `tag:NAME` over the listed hosts; `!` excludes what follows it.
+    pub hosts: Vec<String>,
+    /// Maximum members at a time; by default 64.
+    pub max_parallel: Option<usize>,
+    /// Members that start first; the others start when all of these have succeeded.
+    pub canary: usize,
+    /// Failures after which no further member starts.
+    pub stop_after: Option<StopAfter>,
+    /// How often a member that could not be started is tried again.
+    pub retries: u32,
+}
+
+/// Characters of a fleet's name: enough for a list.
+const LONGEST_NAME: usize = 60;
+
+impl FleetSpec {
+    /// Whether a word names one host and nothing else.
+    pub fn is_plain(word: &str) -> bool {
+        !word.contains(['*', '?', '!']) && !word.starts_with("tag:")
+    }
+
+    /// The hosts that are meant, each once, in the order asked for.
+    pub(super) async fn plan(&self, door: &Door) -> Result<FleetPlan, Error> {
+        let book = door.book();
+        let listed = if self.hosts.iter().all(|word| Self::is_plain(word)) {
+            Vec::new()
+        } else {
+            book.listed().await?.into_keys().filter(|name| door.has_host(name)).collect()
+        };
+        let meant = |word: &str, name: &str| match word.strip_prefix("tag:") {
+            Some(tag) => book.tags(name).iter().any(|known| known == tag),
+            None => matches(word, name),
+        };
+        let mut members: Vec<String> = Vec::new();
+        for word in self.hosts.iter().filter(|word| !word.starts_with('!')) {
+            let found: Vec<String> = if Self::is_plain(word) {
+                vec![word.clone()]
+            } else {
+                listed.iter().filter(|name| meant(word, name)).cloned().collect()
+            };
+            if found.is_empty() {
+                let total = listed.len();
+                return Err(match word.strip_prefix("tag:") {
+                    Some(tag) => HostError::UnknownTag { tag: tag.to_owned(), total }.into(),
+                    None => HostError::NoMatch { pattern: word.clone(), total }.into(),
+                });
+            }
+            members.extend(found);
+        }
+        let excluded: Vec<&str> = self.hosts.iter().filter_map(|word| word.strip_prefix('!')).collect();
+        let mut seen = std::collections::HashSet::new();
+        members.retain(|name| !excluded.iter().any(|word| meant(word, name)) && seen.insert(name.clone()));
+        let Self { max_parallel, canary, stop_after, retries, .. } = *self;
+        let plan = FleetPlan::new(members);
+        let max_parallel = max_parallel.unwrap_or(plan.max_parallel);
+        Ok(FleetPlan { max_parallel, canary, stop_after, retries, ..plan })
+    }
+}
+
+/// What a fleet is called in a list of jobs.
+pub(super) fn name(plan: &FleetPlan) -> String {
+    let folded = fold(plan.members.iter().map(String::as_str));
+    match folded.char_indices().nth(LONGEST_NAME) {
+        Some((end, _)) => format!("{}…", folded.split_at(end).0),
+        None => folded,
+    }
+}

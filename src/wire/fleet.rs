@@ -1,0 +1,76 @@
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::Standing;
+use super::leave_out::{is_none_left, is_zero};
+use crate::jobs::{FleetCounts, FleetSummary, MemberGroup, Outcome, Phase};
+
+/// How many members of a fleet stand how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct Members {
+    /// Exited with 0.
+    #[serde(default, skip_serializing_if = "is_none_left")]
+    pub ok: usize,
+    /// Ended otherwise.
+    #[serde(default, skip_serializing_if = "is_none_left")]
+    pub failed: usize,
+    /// Could not be started.
+    #[serde(default, skip_serializing_if = "is_none_left")]
+    pub unreachable: usize,
+    /// Still going.
+    #[serde(default, skip_serializing_if = "is_none_left")]
+    pub running: usize,
+    /// Not begun.
+    #[serde(default, skip_serializing_if = "is_none_left")]
+    pub not_started: usize,
+}
+
+/// Members that have ended with the same outcome and the same output.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct Group {
+    /// Their names, folded: web[1-3,7].
+    pub members: String,
+    /// How many.
+    pub count: usize,
+    /// Their state, in words.
+    pub end: String,
+    /// Lines that each has printed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub lines: u64,
+    /// The last of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
+}
+
+impl From<FleetCounts> for Members {
+    fn from(counts: FleetCounts) -> Self {
+        let FleetCounts { ok, failed, unreachable, running, not_started } = counts;
+        Self { ok, failed, unreachable, running, not_started }
+    }
+}
+
+impl Group {
+    /// The groups of a fleet; none while nothing has ended.
+    pub(super) fn all(summary: FleetSummary) -> Vec<Self> {
+        summary.groups.into_iter().map(Self::from).collect()
+    }
+}
+
+impl From<MemberGroup> for Group {
+    fn from(group: MemberGroup) -> Self {
+        let end = match &group.outcome {
+            None => "not started".to_owned(),
+            Some(Outcome::NotStarted(why)) => why.clone(),
+            Some(outcome) => Standing::of_phase(&Phase::Ended(outcome.clone())).to_string(),
+        };
+        Self {
+            members: group.folded(),
+            count: group.members.len(),
+            end,
+            lines: group.lines,
+            last_lines: group.last,
+        }
+    }
+}
