@@ -573,7 +573,7 @@ async fn options_mean_what_they_mean_to_ssh() {
 async fn likely_mistakes_are_told_with_what_to_write() {
     let sshd = Sshd::start().await;
     let (_, stderr, code) = told(sshjobs(&sshd).args(["run", HOST, "web2", "--", "uptime"]));
-    assert!(stderr.contains("sshjobs run web1 -- uptime") && code == Some(2), "{stderr}");
+    assert!(stderr.contains("sshjobs run web1,web2 -- uptime") && code == Some(2), "{stderr}");
     let (_, stderr, code) = told(sshjobs(&sshd).args(["run", "wbe1", "--", "true"]));
     assert!(stderr.contains("did you mean \"web1\"") && code == Some(255), "{stderr}");
     let (_, stderr, code) = told(sshjobs(&sshd).args(["hosts", "--tag", "nope"]));

@@ -125,6 +125,11 @@ impl Limits {
         RingLimits { lines, bytes, line_bytes: self.max_line_bytes }
     }
 
+    /// The least that a ring of these lines takes.
+    pub(super) fn small(ring: RingLimits) -> RingLimits {
+        RingLimits { bytes: ring.bytes.min(4 * ring.line_bytes), ..ring }
+    }
+
     /// What a host's connections are bound by.
     pub fn pool(&self) -> PoolLimits {
         PoolLimits {

@@ -17,7 +17,7 @@ use super::record::{Recording, record};
 use super::shared::Shared;
 use super::stdin::Stdin;
 use super::storing::{Admission, Storing};
-use super::{Lookup, Order, Runner, SpawnError, chain};
+use super::{Limits, Lookup, Order, Runner, SpawnError, chain};
 use crate::hosts::{HostRef, Lease, Link};
 use crate::job::{
     Announcements, ExecPlan, Identity, Job, JobSpec, Log, LoginShell, Outcome, Pace, Phase, Recorder, Scope,
@@ -193,6 +193,9 @@ fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserve, SpawnError> {
     }
     registry.check_room(&order.spec.host, &shared.limits)?;
     let ring = shared.limits.ring(order.spec.pace);
+    // The fleet's log has its lines, too, and the store has all of them.
+    let is_member = order.spec.member_of.is_some() && shared.storing.is_some();
+    let ring = if is_member { Limits::small(ring) } else { ring };
     let job = Arc::new(Job::new(order.caller, order.spec, ring));
     job.note_trouble(shared.unstored.clone());
     let record = shared.storing.as_ref().map(|_| {

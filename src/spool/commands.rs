@@ -36,6 +36,8 @@ fn exec(text: &str) -> String {
 
 /// Makes the spool ready on a host. Answers `ready`; or `send` first, when it wants the [`scripts`] on stdin.
 ///
+/// Several may do so at once: each file is complete before it has its name.
+///
 /// The directory is `$XDG_STATE_HOME/sshjobs/spool` or, where the home can't be written, one of the user's own in /var/tmp.
 pub fn install() -> String {
     let (name, script, follower) = (name(), SCRIPT.len(), FOLLOWER.len());
@@ -45,8 +47,9 @@ pub fn install() -> String {
          for d in \"${{XDG_STATE_HOME:-$HOME/.local/state}}/sshjobs\" \"/var/tmp/sshjobs-$(id -u)\"; do \
          why=$(mkdir -p \"$d/spool/$H/f\" 2>&1) && [ -O \"$d\" ] && [ -d \"$d/spool\" ] && why=$(touch \"$d/spool/$H/try\" 2>&1) || continue; \
          f=\"$d/spool/{name}\"; [ -f \"$f\" ] || {{ echo {RESULT}send; \
-         dd bs=1 count={script} of=\"$f.$$\" 2>/dev/null && dd bs=1 count={follower} of=\"$f.pl\" 2>/dev/null; \
-         [ $(($(wc -c <\"$f.$$\") + $(wc -c <\"$f.pl\"))) = {} ] && mv \"$f.$$\" \"$f\" || {{ rm -f \"$f.$$\"; echo {RESULT}error it could not be written; exit; }}; }}; \
+         dd bs=1 count={script} of=\"$f.$$\" 2>/dev/null && dd bs=1 count={follower} of=\"$f.pl.$$\" 2>/dev/null; \
+         [ $(($(wc -c <\"$f.$$\") + $(wc -c <\"$f.pl.$$\"))) = {} ] && mv \"$f.pl.$$\" \"$f.pl\" && mv \"$f.$$\" \"$f\" || \
+         {{ rm -f \"$f.$$\" \"$f.pl.$$\"; echo {RESULT}error it could not be written; exit; }}; }}; \
          echo {RESULT}ready; exit; done; echo \"{RESULT}error ${{why##*: }}\"",
         script + follower
     ))

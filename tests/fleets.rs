@@ -1,0 +1,290 @@
+//! One command on many hosts as one job: names that all lead to a few private sshds.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use support::command::{command, sshjobs, told};
+use support::{McpClient, Sshd, eventually};
+
+/// An sshd that answers to `names`, and to some that it does not answer to: `dead` refuses connections, `changed` has another key.
+async fn fleet(names: impl IntoIterator<Item = String>) -> Sshd {
+    let sshd = Sshd::with("MaxStartups 1000:30:2000\nMaxSessions 10\n").await;
+    let (port, dir) = (sshd.port(), sshd.path("").display().to_string());
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).unwrap().unwrap().name;
+    let mut config = String::new();
+    for name in names {
+        writeln!(config, "Host {name}").unwrap();
+    }
+    writeln!(
+        config,
+        "Host dead\n  Port 1\nHost changed\n  UserKnownHostsFile {dir}/changed_hosts\nHost *\n  HostName 127.0.0.1\n  Port {port}\n  \
+         User {user}\n  IdentityFile {dir}/id\n  IdentitiesOnly yes\n  IdentityAgent none\n  HostKeyAlias fleet\n  \
+         UserKnownHostsFile {dir}/known_hosts\n  GlobalKnownHostsFile none\n  ConnectTimeout 10"
+    )
+    .unwrap();
+    std::fs::write(sshd.ssh_config(), config).unwrap();
+    let key = |file: &str| std::fs::read_to_string(sshd.path(file)).unwrap();
+    sshd.write_known_hosts(&format!("fleet {}", key("host.pub")));
+    std::fs::write(sshd.path("changed_hosts"), format!("fleet {}", key("other.pub"))).unwrap();
+    sshd
+}
+
+fn web(count: usize) -> impl Iterator<Item = String> {
+    (1..=count).map(|n| format!("web{n}"))
+}
+
+/// All lines of a job as records.
+fn records(client: &mut McpClient, id: &str) -> Vec<Value> {
+    let (mut records, mut cursor) = (Vec::new(), json!(0));
+    loop {
+        let arguments = json!({"job_id": id, "since_line_no": cursor, "wait_ms": 20_000, "format": "records", "max_lines": 10_000});
+        let reply = client.ok("ssh_tail", arguments);
+        assert!(reply["dropped_lines"].is_null(), "{reply}");
+        records.extend(reply["records"].as_array().unwrap().iter().cloned());
+        cursor = reply["last_line_no"].clone();
+        if reply["still_running"] == false {
+            return records;
+        }
+    }
+}
+
+fn by_member(records: &[Value]) -> BTreeMap<String, Vec<String>> {
+    let mut by_member: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for record in records {
+        let text = record["text"].as_str().unwrap().to_owned();
+        by_member.entry(record["member"].as_str().unwrap().to_owned()).or_default().push(text);
+    }
+    by_member
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_hosts_are_one_job_whatever_becomes_of_each() {
+    let sshd = fleet(web(100)).await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    // The number of a member's process tells it apart: each has another.
+    let command = "echo one; echo two >&2; [ $(($$ % 2)) = 0 ] && exit 7; echo three";
+    let hosts = json!(["web*", "dead", "changed", "!web13"]);
+    let spawned = client.ok("ssh_spawn", json!({"hosts": hosts, "command": command}));
+    let id = spawned["job_id"].as_str().unwrap().to_owned();
+    assert!(id.starts_with("fleet-"), "{spawned}");
+    let lines = by_member(&records(&mut client, &id));
+    assert_eq!(lines.len(), 99);
+    let reply = client.ok("ssh_wait", json!({"job_ids": [id], "wait_ms": 20_000}));
+    let entry = &reply["jobs"][0];
+    let failed = lines.values().filter(|lines| lines.len() == 2).count();
+    let members = json!({"ok": 99 - failed, "failed": failed, "unreachable": 2});
+    assert_eq!(entry["members"], members, "{entry}");
+    assert_eq!((&entry["state"], &entry["exit_status"]), (&json!("exited"), &json!(failed + 2)));
+    let groups = reply["groups"].as_array().unwrap();
+    let ends: Vec<_> = groups.iter().map(|group| group["end"].as_str().unwrap()).collect();
+    assert_eq!(&ends[..2], ["exited with status 0", "exited with status 7"]);
+    assert!(ends[2..].iter().any(|end| end.contains("Connection refused")), "{ends:?}");
+    assert!(ends[2..].iter().any(|end| end.contains("key")), "{ends:?}");
+    assert_eq!(groups[1]["count"], failed);
+    assert_eq!(groups[1]["last_lines"], json!(["one", "two"]));
+    // A member is a job of its own, under the fleet's name; it is not listed among the others.
+    let alone = client.ok("ssh_tail", json!({"job_id": format!("{id}/web1")}));
+    assert_eq!(alone["lines"][0], "one");
+    assert_eq!(client.ok("ssh_jobs", json!({}))["total"], 1);
+    assert_eq!(client.ok("ssh_jobs", json!({"fleet": id, "limit": 1000}))["total"], 101);
+    assert_eq!(
+        client.ok("ssh_search", json!({"job_id": id, "pattern": "^web1: three|^web1: two"}))["matches"]
+            .as_array()
+            .unwrap()
+            .len(),
+        lines["web1"].len() - 1
+    );
+    for (member, code) in [("web13", "unknown_job"), ("wbe1", "unknown_job"), ("dead", "unknown_job")] {
+        let error = client.call("ssh_tail", json!({"job_id": format!("{id}/{member}")}));
+        assert_eq!(error["_meta"]["sshjobs/error"]["code"], code, "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_loses_no_line_of_members_that_print_much_at_once() {
+    let sshd = fleet(web(8)).await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let command = "seq 1 100000; seq 1 1000 >&2";
+    let spawned = client.ok("ssh_spawn", json!({"hosts": ["web*"], "command": command}));
+    let id = spawned["job_id"].as_str().unwrap().to_owned();
+    let records = records(&mut client, &id);
+    let (mut out, mut err): (BTreeMap<String, u64>, BTreeMap<String, u64>) = Default::default();
+    for record in &records {
+        let of = if record["stream"] == "stderr" { &mut err } else { &mut out };
+        let last = of.entry(record["member"].as_str().unwrap().to_owned()).or_default();
+        *last += 1;
+        assert_eq!(record["text"], last.to_string(), "in order, none twice");
+    }
+    assert!(out.len() == 8 && out.values().all(|last| *last == 100_000), "{out:?}");
+    assert!(err.len() == 8 && err.values().all(|last| *last == 1000), "{err:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_roll_out_is_bounded_begins_with_canaries_and_stops() {
+    let sshd = fleet(web(12)).await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let start = |client: &mut McpClient, arguments: Value| {
+        let mut all = json!({"hosts": ["web*"], "wait_ms": 30_000});
+        all.as_object_mut().unwrap().extend(arguments.as_object().unwrap().clone());
+        client.ok("ssh_run", all)
+    };
+    let marks = sshd.path("marks");
+    let at_most =
+        format!("mkdir -p {0}; mkdir {0}/$$; ls {0} | wc -l; sleep 0.3; rmdir {0}/$$", marks.display());
+    let bounded = start(&mut client, json!({"command": at_most, "max_parallel": 3, "max_bytes": 100_000}));
+    let counts: Vec<u32> = bounded["head"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line.as_str().unwrap().rsplit(' ').next().unwrap().parse().unwrap())
+        .collect();
+    assert_eq!((counts.len(), counts.iter().max()), (12, Some(&3)), "{counts:?}");
+    let canary = start(&mut client, json!({"command": "exit 1", "canary": 2}));
+    let members = &canary["members"];
+    assert_eq!(
+        members["failed"].as_u64().unwrap() + members["not_started"].as_u64().unwrap(),
+        12,
+        "{canary}"
+    );
+    assert!(members["failed"].as_u64().unwrap() <= 2, "{canary}");
+    let stopped =
+        start(&mut client, json!({"command": "exit 1", "stop_after_failures": "25%", "max_parallel": 1}));
+    assert_eq!(stopped["members"], json!({"failed": 3, "not_started": 9}), "{stopped}");
+    assert_eq!(stopped["exit_status"], 12);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_goes_to_all_and_a_signal_ends_all() {
+    let sshd = fleet(web(5)).await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let command = "read line; echo got $line; sleep 100 & sleep 100";
+    let spawned = client.ok("ssh_spawn", json!({"hosts": ["web*"], "command": command}));
+    let id = spawned["job_id"].as_str().unwrap().to_owned();
+    let running = |client: &mut McpClient| {
+        client.ok("ssh_wait", json!({"job_ids": [id], "wait_ms": 0}))["jobs"][0]["members"]["running"].clone()
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while client.ok("ssh_jobs", json!({"fleet": id}))["jobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|job| job["state"] != "running")
+    {
+        assert!(Instant::now() < deadline, "they start");
+    }
+    client.ok("ssh_write", json!({"job_id": format!("{id}/web1"), "data": "alone", "newline": true}));
+    client.ok("ssh_tail", json!({"job_id": id, "until": "got alone", "wait_ms": 20_000}));
+    assert_eq!(running(&mut client), 5);
+    client.ok("ssh_write", json!({"job_id": id, "data": "all", "newline": true}));
+    let ended = client.ok("ssh_signal", json!({"job_id": id}));
+    assert_eq!(ended["confirmed_dead"], true, "{ended}");
+    let records = records(&mut client, &id);
+    let got: BTreeSet<_> = records.iter().filter_map(|record| record["text"].as_str()).collect();
+    assert!(got.contains("got alone"), "{got:?}");
+    let reply = client.ok("ssh_wait", json!({"job_ids": [id], "wait_ms": 20_000}));
+    assert_eq!(reply["jobs"][0]["members"], json!({"failed": 5}), "{reply}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_durable_fleet_goes_on_when_its_server_is_killed_and_runs_no_member_twice() {
+    let sshd = fleet(web(12)).await;
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let ran = sshd.path("ran");
+    std::fs::create_dir(&ran).unwrap();
+    let command = format!(
+        "mktemp {}/XXXXXXXX > /dev/null; for i in 1 2 3 4; do echo line $i; sleep 0.3; done",
+        ran.display()
+    );
+    let spawned = client
+        .ok("ssh_spawn", json!({"hosts": ["web*"], "command": command, "durable": true, "max_parallel": 3}));
+    let id = spawned["job_id"].as_str().unwrap().to_owned();
+    let mut known = Vec::new();
+    for _ in 0..3 {
+        let deadline = Instant::now() + Duration::from_millis(900);
+        while Instant::now() < deadline {
+            let arguments =
+                json!({"job_id": id, "since_line_no": known.len(), "wait_ms": 100, "max_lines": 10_000});
+            let reply = client.ok("ssh_tail", arguments);
+            known.extend(
+                reply["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()),
+            );
+        }
+        kill(Pid::from_raw(client.pid().cast_signed()), Signal::SIGKILL).unwrap();
+        client = McpClient::start(&sshd.ssh_config());
+    }
+    let all = records(&mut client, &id);
+    let texts: Vec<String> = all
+        .iter()
+        .map(|record| format!("{}: {}", record["member"].as_str().unwrap(), record["text"].as_str().unwrap()))
+        .collect();
+    assert_eq!(texts.get(..known.len()).unwrap(), &known[..], "no line that was shown has changed");
+    let lines = by_member(&all);
+    let reply = client.ok("ssh_wait", json!({"job_ids": [id], "wait_ms": 20_000}));
+    assert_eq!(reply["jobs"][0]["members"], json!({"ok": 12}), "{reply}");
+    assert_eq!(lines.len(), 12);
+    for (member, lines) in lines {
+        assert_eq!(lines, ["line 1", "line 2", "line 3", "line 4"], "{member}");
+    }
+    assert_eq!(std::fs::read_dir(&ran).unwrap().count(), 12, "each has run once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_line_shows_who_says_what_and_ends_with_the_number_of_failures() {
+    let sshd = fleet(web(4)).await;
+    let log = sshd.path("joblog").display().to_string();
+    let junit = sshd.path("junit.xml").display().to_string();
+    let command =
+        "echo hello; echo 東京 >&2; test ! -e DIR/bad".replace("DIR", &sshd.path("").display().to_string());
+    std::fs::write(sshd.path("bad"), "").unwrap();
+    let run = |extra: &[&str]| {
+        let own = ["run", "web1,web2,dead", "--joblog", &log, "--junit", &junit];
+        sshjobs(&sshd, &[&own, extra, &["--", &command]].concat())
+    };
+    let output = run(&[]);
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(3), "{stderr}");
+    let lines: BTreeSet<&str> = stdout.lines().collect();
+    assert_eq!(lines, BTreeSet::from(["web1 | hello", "web1 | 東京", "web2 | hello", "web2 | 東京"]));
+    assert!(
+        stderr.contains("web[1-2] (2): exited with status 1, 2 lines\n    hello\n    東京\n"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("3 hosts: 2 failed, 1 could not be started"), "{stderr}");
+    let junit_text = std::fs::read_to_string(&junit).unwrap();
+    assert!(junit_text.contains("tests=\"3\"") && junit_text.contains("failures=\"2\""), "{junit_text}");
+    let columns = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(columns.lines().count(), 4, "{columns}");
+    // What has failed is done again, and then nothing is left but the dead one.
+    std::fs::remove_file(sshd.path("bad")).unwrap();
+    let again = run(&["--resume-failed"]);
+    assert_eq!(again.status.code(), Some(1), "{}", String::from_utf8_lossy(&again.stderr));
+    let rest = run(&["--resume-failed"]);
+    assert!(String::from_utf8_lossy(&rest.stderr).contains("1 hosts: 1 could not be started"));
+    let grouped = told(&sshjobs(&sshd, &["run", "--group", "web*", "--", "echo a; sleep 0.2; echo b"]));
+    let names: Vec<_> = grouped.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert!(names.chunks(2).all(|pair| pair[0] == pair[1]), "{grouped}");
+    let json = sshjobs(&sshd, &["run", "--json", "web*", "--", "true"]);
+    let told: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((&told["members"], &told["groups"][0]["members"]), (&json!({"ok": 4}), &json!("web[1-4]")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_ends_a_fleet_everywhere_and_starts_no_more() {
+    let sshd = fleet(web(6)).await;
+    let marks = sshd.path("marks");
+    std::fs::create_dir(&marks).unwrap();
+    let remote = format!("mktemp {}/XXXXXX > /dev/null; sleep 100", marks.display());
+    let mut child = command(&sshd, &["run", "web*", "-j", "2", "--", &remote]).spawn().unwrap();
+    let begun = || std::fs::read_dir(&marks).unwrap().count();
+    eventually("two have begun", async || begun() == 2).await;
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    let ended = support::exit_of(&mut child).await;
+    assert_eq!((ended, begun()), (Some(6), 2), "two failed, four never started");
+}
