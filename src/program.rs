@@ -21,6 +21,7 @@ use crate::{http, mcp};
 
 /// Runs the program to its end. Everything asynchronous is compiled with the library, and nothing of it again in `main`.
 pub fn main() -> ExitCode {
+    cli::answer_shell();
     let cli = cli::parse();
     let to_stderr = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
     tracing_subscriber::registry().with(to_stderr).with(cli.log.filter()).init();
@@ -121,6 +122,10 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Wait(args) => cli::wait(&api(config, None, None)?, args).await,
         Verb::Jobs(args) => cli::jobs(&api(config, None, None)?, args).await,
         Verb::Forget(args) => cli::forget(&api(config, None, None)?, args).await,
+        Verb::Ping(args) => cli::ping(&api(config, None, None)?, args).await,
+        Verb::Completions(args) => cli::completions(&args),
+        Verb::Man(args) => cli::man(&args),
+        Verb::Help(args) => cli::help(&args),
         Verb::Demo(_) | Verb::Serve(_) | Verb::Token(_) | Verb::Trust(_) if server.is_some() => {
             let hint = "leave --server (and SSHJOBS_SERVER) away, and run it where the server runs";
             return Err(Error::invalid("a server does not do this for others", hint));

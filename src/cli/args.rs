@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::jobs::StopAfter;
 use crate::remote::ServerAddress;
+use clap_complete::engine::ArgValueCandidates;
+
+use super::candidates;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
@@ -13,6 +16,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
     version,
     max_term_width = 100,
     arg_required_else_help = true,
+    disable_help_subcommand = true,
     after_help = "\
 Examples:
   sshjobs demo                          see it work; nothing has to be set up
@@ -22,7 +26,9 @@ Examples:
   sshjobs jobs                          list jobs: yours, and those that agents of yours have started
   sshjobs tail -f ID                    watch one
   sshjobs hosts                         list the hosts of ssh_config and of the configuration
+  sshjobs run 'web*' -- uptime          run it on many hosts
   sshjobs serve                         serve MCP on stdin and stdout, for an agent
+  sshjobs help exit-codes               explain a topic: exit-codes, waiting, durable, fleets, trust
 
 Configuration: $XDG_CONFIG_HOME/sshjobs/config.toml (default ~/.config/sshjobs/config.toml); it need not exist.
 Hosts, users, ports and keys come from ssh_config; host keys must be in known_hosts."
@@ -120,8 +126,16 @@ pub enum Verb {
     Forget(ForgetArgs),
     /// List the hosts that jobs can run on, or try one.
     Hosts(HostsArgs),
+    /// Connect to hosts and tell how that went: time, server, login shell.
+    Ping(PingArgs),
     /// Show a host's key and, if you say that it is the right one, write it into known_hosts.
     Trust(TrustArgs),
+    /// Print what makes a shell complete our words, with hosts, tags and jobs.
+    Completions(CompletionsArgs),
+    /// Write the man pages into a directory.
+    Man(ManArgs),
+    /// Explain a topic, or a verb.
+    Help(HelpArgs),
 }
 
 /// Arguments of `demo`.
@@ -326,7 +340,7 @@ Examples:
   sshjobs run -t web1                       a login shell")]
 pub struct RunArgs {
     /// Host name or alias, as with ssh; USER@HOST too. Or many: web1,web2,tag:db, 'web*', @FILE, !NAME.
-    #[arg(value_name = "HOST[,HOST…]")]
+    #[arg(value_name = "HOST[,HOST…]", add = ArgValueCandidates::new(candidates::hosts))]
     pub host: String,
     /// Command; its words are joined with spaces and run by the remote shell, as with ssh. Options go before it. Without one, -t
     /// gives a login shell.
@@ -475,6 +489,7 @@ Examples:
   sshjobs trust web1 --fingerprint SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU   for scripts")]
 pub struct TrustArgs {
     /// Host name or alias, as with ssh.
+    #[arg(add = ArgValueCandidates::new(candidates::hosts))]
     pub host: String,
     /// Don't ask: the key must be the one with this SHA-256 fingerprint.
     #[arg(long, value_name = "SHA256:…")]
@@ -484,6 +499,62 @@ pub struct TrustArgs {
     pub ssh: SshArgs,
 }
 
+/// Arguments of `ping`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 all can be reached; 255 some can't.
+
+Examples:
+  sshjobs ping web1
+  sshjobs ping tag:web,db1
+  sshjobs ping '*' --json | jq -r 'select(.connected | not) | .name'")]
+pub struct PingArgs {
+    /// Hosts: names, patterns and tag:NAME over the hosts that `sshjobs hosts` lists, @FILE; separated by commas.
+    #[arg(value_name = "HOST[,HOST…]", add = ArgValueCandidates::new(candidates::hosts))]
+    pub hosts: String,
+    /// Write a line of JSON for each host.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  source <(sshjobs completions bash)                                  in ~/.bashrc
+  source <(sshjobs completions zsh)                                   in ~/.zshrc
+  sshjobs completions fish > ~/.config/fish/completions/sshjobs.fish")]
+pub struct CompletionsArgs {
+    /// The shell.
+    pub shell: CompletedShell,
+}
+
+/// A shell that can complete our words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompletedShell {
+    /// GNU bash.
+    Bash,
+    /// zsh.
+    Zsh,
+    /// fish.
+    Fish,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  sshjobs man ~/.local/share/man/man1 && man sshjobs-run")]
+pub struct ManArgs {
+    /// Directory; it is made if it is missing.
+    pub directory: PathBuf,
+}
+
+/// Arguments of `help`.
+#[derive(Debug, Args)]
+pub struct HelpArgs {
+    /// exit-codes, waiting, durable, fleets, trust; or a verb.
+    pub topic: Option<String>,
+}
+
 /// Arguments of `hosts`.
 #[derive(Debug, Args)]
 #[command(
@@ -491,6 +562,7 @@ pub struct TrustArgs {
 )]
 pub struct HostsArgs {
     /// Connect to this host and report what came of it.
+    #[arg(add = ArgValueCandidates::new(candidates::hosts))]
     pub host: Option<String>,
     /// List only hosts with this tag (`tags` of their [hosts.NAME] table).
     #[arg(long, value_name = "TAG", conflicts_with = "host")]
@@ -516,7 +588,8 @@ Examples:
   id=$(sshjobs spawn web1 --key nightly-42 -- ./backup) && sshjobs wait $id
   sshjobs spawn web1 --label deploy --timeout 2h -- ./deploy.sh")]
 pub struct SpawnArgs {
-    /// Host name or alias, as with ssh; USER@HOST too.
+    /// Host name or alias, as with ssh; USER@HOST too. Or many, as with run.
+    #[arg(add = ArgValueCandidates::new(candidates::hosts))]
     pub host: String,
     /// Command; its words are joined with spaces and run by the remote shell, as with ssh.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
@@ -566,6 +639,7 @@ Examples:
   sshjobs tail --since 0 --json ID | jq .text    all of them, one object a line")]
 pub struct TailArgs {
     /// The job, as `spawn` and `jobs` name it.
+    #[arg(add = ArgValueCandidates::new(candidates::jobs))]
     pub job: String,
     /// Go on to the end of the job.
     #[arg(long, short)]
@@ -598,6 +672,7 @@ Examples:
   sshjobs read ID --unit bytes --offset 0 --length 512 --stream stdout")]
 pub struct ReadArgs {
     /// The job.
+    #[arg(add = ArgValueCandidates::new(candidates::jobs))]
     pub job: String,
     /// What offset and length count.
     #[arg(long, value_enum, default_value = "lines")]
@@ -650,6 +725,7 @@ Examples:
   sshjobs search ID -C 5 panic")]
 pub struct SearchArgs {
     /// The job.
+    #[arg(add = ArgValueCandidates::new(candidates::jobs))]
     pub job: String,
     /// Regular expression; (?i) ignores case. Lines are matched without colours and other control sequences, and lines longer than
     /// max_line_bytes (64 KiB) in pieces of that length.
@@ -676,6 +752,7 @@ Examples:
   sshjobs write ID --close < input        all of our stdin, then its end")]
 pub struct WriteArgs {
     /// The job.
+    #[arg(add = ArgValueCandidates::new(candidates::jobs))]
     pub job: String,
     /// Text to write, and a newline behind it. Without it, our stdin is written.
     pub text: Option<String>,
@@ -704,6 +781,7 @@ Examples:
   sshjobs signal ID --grace 5s        TERM, and KILL to what still lives after five seconds")]
 pub struct SignalArgs {
     /// The job.
+    #[arg(add = ArgValueCandidates::new(candidates::jobs))]
     pub job: String,
     /// Name or number.
     #[arg(default_value = "TERM")]

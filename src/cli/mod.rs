@@ -3,14 +3,19 @@
 //! [`Cli`] is the command line, and each verb a function. Results go to stdout, everything else to stderr, and remote bytes reach a terminal only through a filter. `serve` is the other face's business.
 
 mod args;
+mod candidates;
 mod command;
+mod complete;
 mod demo;
 mod exit;
 mod fleet;
+mod help;
 mod hosts;
 mod job_verbs;
 mod jobs;
 mod keyboard;
+mod man;
+mod ping;
 mod run;
 mod screen;
 mod signals;
@@ -22,15 +27,20 @@ mod trust;
 mod tty_prompter;
 
 pub use args::{
-    Cli, DemoArgs, FleetArgs, ForgetArgs, HostsArgs, JobsArgs, ListTokensArgs, LogLevel, NewTokenArgs,
-    ReadArgs, RoleChoice, RunArgs, SearchArgs, ServeArgs, SignalArgs, SpawnArgs, SshArgs, StreamChoice,
-    TailArgs, TokenArgs, TokenVerb, TrustArgs, UnitChoice, Verb, WaitArgs, WriteArgs, parse,
+    Cli, CompletedShell, CompletionsArgs, DemoArgs, FleetArgs, ForgetArgs, HelpArgs, HostsArgs, JobsArgs,
+    ListTokensArgs, LogLevel, ManArgs, NewTokenArgs, PingArgs, ReadArgs, RoleChoice, RunArgs, SearchArgs,
+    ServeArgs, SignalArgs, SpawnArgs, SshArgs, StreamChoice, TailArgs, TokenArgs, TokenVerb, TrustArgs,
+    UnitChoice, Verb, WaitArgs, WriteArgs, parse,
 };
+pub use complete::{answer_shell, completions};
 pub use demo::demo;
 pub use exit::{Exit, note, report};
+pub use help::help;
 pub use hosts::hosts;
 pub use job_verbs::{forget, read, search, signal, wait, write};
 pub use jobs::jobs;
+pub use man::man;
+pub use ping::ping;
 pub use run::run;
 pub use signals::told_to_stop;
 pub use spawn::spawn;

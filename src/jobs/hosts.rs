@@ -68,6 +68,16 @@ impl Jobs {
         }
     }
 
+    /// The names of the hosts that the caller's jobs can run on, with their tags. Nothing is resolved: it is quick.
+    ///
+    /// # Errors
+    /// [`Error::Host`] when ssh_config can't be read.
+    pub async fn host_names(&self) -> Result<Vec<(String, Vec<String>)>, Error> {
+        let book = self.door.look(Look::Hosts, &"names").hosts.book();
+        let listed = book.listed().await?.into_keys().filter(|name| self.door.has_host(name));
+        Ok(listed.map(|name| (book.tags(&name).to_vec(), name)).map(|(tags, name)| (name, tags)).collect())
+    }
+
     /// Connects to a host, unless there is a live connection, and tells what came of it. For a host that can't be reached,
     /// `last_error` tells why.
     ///

@@ -77,6 +77,7 @@ pub use crate::runner::{
 };
 pub use crate::store::{Filter, StoreError};
 
+pub use crate::ssh::matches as glob_matches;
 pub use crate::ssh::{
     Answer, Askpass, CertificateFault, ChannelError, ConfigError, ConnectError, HostKeyError, HostSettings,
     Negotiated, Prompter, Question, SecretSource, Setting, Source, TrustError,

@@ -7,7 +7,7 @@ pub(crate) fn is_meant(word: &str) -> bool {
 }
 
 /// The hosts of a word: separated by commas, `@FILE` for those in a file, a line each.
-pub(super) fn split(word: &str) -> Result<Vec<String>, Error> {
+pub(crate) fn split(word: &str) -> Result<Vec<String>, Error> {
     let mut hosts = Vec::new();
     for part in word.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         match part.strip_prefix('@') {

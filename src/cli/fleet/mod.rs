@@ -10,5 +10,5 @@ mod run;
 mod summary;
 mod view;
 
-pub(super) use hosts::{is_meant, on_hosts};
+pub(super) use hosts::{is_meant, on_hosts, split};
 pub(super) use run::run;

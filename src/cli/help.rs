@@ -1,0 +1,35 @@
+use clap::CommandFactory;
+
+use super::exit::print;
+use super::{Cli, Exit, HelpArgs, report};
+use crate::jobs::nearest;
+use crate::wire::Error;
+
+/// What there is to read beside the verbs.
+const TOPICS: [(&str, &str); 5] = [
+    ("exit-codes", include_str!("topics/exit-codes.txt")),
+    ("waiting", include_str!("topics/waiting.txt")),
+    ("durable", include_str!("topics/durable.txt")),
+    ("fleets", include_str!("topics/fleets.txt")),
+    ("trust", include_str!("topics/trust.txt")),
+];
+
+/// Explains a topic or a verb; all of the program without one.
+pub fn help(args: &HelpArgs) -> Exit {
+    let mut program = Cli::command();
+    let Some(wanted) = &args.topic else { return print(program.render_long_help().to_string().trim_end()) };
+    if let Some((_, text)) = TOPICS.iter().find(|(topic, _)| topic == wanted) {
+        return print(text.trim_end());
+    }
+    program.build();
+    if let Some(verb) = program.find_subcommand_mut(wanted) {
+        return print(verb.render_long_help().to_string().trim_end());
+    }
+    let verbs: Vec<&str> = program.get_subcommands().map(clap::Command::get_name).collect();
+    let known = TOPICS.iter().map(|(topic, _)| *topic).chain(verbs);
+    let meant = nearest(wanted, known).map_or_else(String::new, |name| format!("did you mean {name:?}? "));
+    let topics = TOPICS.map(|(topic, _)| topic).join(", ");
+    let hint = format!("{meant}The topics are {topics}; a verb is one, too");
+    report(&Error::invalid(format!("there is nothing to say about {wanted:?}"), hint));
+    Exit::USAGE
+}
