@@ -22,6 +22,7 @@ test:  ## Install OpenSSH if it is missing, then run all tests but those that ne
 
 test-clients:  ## Let MCP's own SDKs and Inspector call every tool, and a hostile SSH server try its luck
 	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3
+	cargo build --locked --example conformance
 	fixtures/clients/with-clients cargo test --locked --test clients
 
 test-containers:  ## Run the contract's tests, and one suite over a fleet of hosts, in containers (docker-compose.yml)

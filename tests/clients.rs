@@ -5,8 +5,8 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
 use sshjobs::jobs::Limits;
 use sshjobs::wire::{Code, HostsRequest, SpawnRequest};
@@ -95,17 +95,46 @@ async fn version_2_of_the_typescript_sdk_makes_every_call() {
 async fn the_conformance_suite_of_both_revisions_finds_only_what_is_expected() {
     let sshd = Sshd::start().await;
     let server = Server::with(&sshd, &["--no-auth"]);
+    conformance(&sshd, &server.url, "");
+}
+
+/// Runs the suite of each revision; what is expected to fail stands in a file whose name begins with `prefix`.
+fn conformance(sshd: &Sshd, url: &str, prefix: &str) {
     for revision in ["2025-11-25", "2026-07-28"] {
-        let output = program(&sshd, "node")
+        let output = program(sshd, "node")
             .args(["node_modules/.bin/conformance", "server", "--requirements", revision])
-            .args(["--url", &format!("{}/mcp", server.url)])
-            .args(["--expected-failures", &format!("expected-failures-{revision}.yml")])
+            .args(["--url", &format!("{url}/mcp")])
+            .args(["--expected-failures", &format!("{prefix}expected-failures-{revision}.yml")])
             .output()
             .unwrap();
         let shown = String::from_utf8_lossy(&output.stdout);
         let summary = shown.split("=== SUMMARY").last().unwrap();
         assert!(output.status.success(), "{revision}: {summary}");
     }
+}
+
+/// A child that is killed when dropped.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+#[tokio::test]
+async fn the_suites_own_fixtures_pass_on_our_http_server() {
+    let sshd = Sshd::start().await;
+    let example = Path::new(env!("CARGO_BIN_EXE_sshjobs")).with_file_name("examples").join("conformance");
+    let mut command = Command::new(example);
+    let mut child = Killed(
+        command.arg("127.0.0.1:0").stderr(Stdio::piped()).spawn().expect("make test-clients builds it"),
+    );
+    let mut line = String::new();
+    BufReader::new(child.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
+    let url = line.split_whitespace().find(|word| word.starts_with("http")).expect("a URL");
+    conformance(&sshd, &url.replace("127.0.0.1", "localhost"), "fixtures-");
 }
 
 #[tokio::test]

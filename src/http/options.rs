@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use crate::jobs::Role;
 use crate::tokens::Tokens;
 
-/// Where a server listens, and whom it lets in.
+/// Where a server listens, and whom it lets in. By default: nowhere, and, where it listens, everybody as whoever started it, to look.
 pub struct Options {
     /// Address to listen on.
     pub address: Option<SocketAddr>,
@@ -26,6 +26,23 @@ pub struct Options {
     pub most: Role,
     /// Who may call; without tokens everybody who can connect is whoever started the server.
     pub tokens: Option<Tokens>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            address: None,
+            socket: None,
+            metrics: None,
+            tls: None,
+            names: Vec::new(),
+            origins: Vec::new(),
+            prefix: String::new(),
+            public_url: None,
+            most: Role::Read,
+            tokens: None,
+        }
+    }
 }
 
 /// PEM files for TLS, read again when they change.
