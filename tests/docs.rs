@@ -17,6 +17,41 @@ fn blocks(language: &str) -> Vec<&'static str> {
     PAGE.split(&format!("```{language}\n")).skip(1).filter_map(|rest| rest.split("```").next()).collect()
 }
 
+/// What the program says of itself, verb by verb.
+fn reference() -> String {
+    let help = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_sshjobs")).args(words).env_clear().output().unwrap();
+        assert!(output.status.success(), "{words:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    };
+    let main = help(&["--help"]);
+    let verbs = main.split_once("Commands:\n").unwrap().1.split("\n\n").next().unwrap();
+    let verbs = verbs.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let verbs: Vec<&str> = verbs.map(|line| line.split_whitespace().next().unwrap()).collect();
+    let mut page = format!(
+        "# Command line\n\nMade from the program's own help; `UPDATE_DOCS=1 cargo test --test docs` makes it anew.\n\n```text\n{main}\n```\n"
+    );
+    for verb in verbs {
+        page += &format!("\n## {verb}\n\n```text\n{}\n```\n", help(&[verb, "--help"]));
+    }
+    for topic in ["exit-codes", "waiting", "durable", "fleets", "trust"] {
+        page += &format!("\n## help {topic}\n\n```text\n{}\n```\n", help(&["help", topic]));
+    }
+    page
+}
+
+#[test]
+fn the_reference_of_the_command_line_is_what_the_program_says() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/cli.md");
+    let page = reference();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(file, &page).unwrap();
+    }
+    let known = std::fs::read_to_string(file).unwrap_or_default();
+    assert!(known == page, "docs/cli.md is not what the program says: UPDATE_DOCS=1 cargo test --test docs");
+}
+
 /// A port that is free just now.
 fn free_port() -> u16 {
     std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
