@@ -11,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use support::command::{command, sshjobs, told};
+use support::server::Server;
 use support::{McpClient, Sshd, eventually};
 
 /// An sshd that answers to `names`, and to some that it does not answer to: `dead` refuses connections, `changed` has another key.
@@ -111,7 +112,7 @@ async fn a_hundred_hosts_are_one_job_whatever_becomes_of_each() {
 async fn a_fleet_loses_no_line_of_members_that_print_much_at_once() {
     let sshd = fleet(web(8)).await;
     let mut client = McpClient::start(&sshd.ssh_config());
-    let command = "seq 1 100000; seq 1 1000 >&2";
+    let command = "seq 1 20000; seq 1 1000 >&2";
     let spawned = client.ok("ssh_spawn", json!({"hosts": ["web*"], "command": command}));
     let id = spawned["job_id"].as_str().unwrap().to_owned();
     let records = records(&mut client, &id);
@@ -122,7 +123,7 @@ async fn a_fleet_loses_no_line_of_members_that_print_much_at_once() {
         *last += 1;
         assert_eq!(record["text"], last.to_string(), "in order, none twice");
     }
-    assert!(out.len() == 8 && out.values().all(|last| *last == 100_000), "{out:?}");
+    assert!(out.len() == 8 && out.values().all(|last| *last == 20_000), "{out:?}");
     assert!(err.len() == 8 && err.values().all(|last| *last == 1000), "{err:?}");
 }
 
@@ -287,4 +288,80 @@ async fn ctrl_c_ends_a_fleet_everywhere_and_starts_no_more() {
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
     let ended = support::exit_of(&mut child).await;
     assert_eq!((ended, begun()), (Some(6), 2), "two failed, four never started");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_just_starting_is_ended_with_its_fleet() {
+    let sshd = fleet(web(2)).await;
+    let silent = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    let port = silent.local_addr().unwrap().port();
+    std::fs::write(sshd.ssh_config(), format!("Host silent\n  Port {port}\n{config}")).unwrap();
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let arguments = json!({"hosts": ["web1", "silent", "web2"], "command": "sleep 100", "max_parallel": 2});
+    let id = client.ok("ssh_spawn", arguments)["job_id"].as_str().unwrap().to_owned();
+    let began = Instant::now();
+    while client.ok("ssh_jobs", json!({"fleet": id}))["jobs"][0]["state"] != "running" {
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+    let began = Instant::now();
+    client.ok("ssh_signal", json!({"job_id": id, "signal": "KILL"}));
+    let reply = client.ok("ssh_wait", json!({"job_ids": [id], "wait_ms": 20_000}));
+    let members = json!({"failed": 1, "unreachable": 1, "not_started": 1});
+    assert_eq!(reply["jobs"][0]["members"], members, "{reply}");
+    assert!(began.elapsed() < Duration::from_secs(5), "not as long as a host may take to answer");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_have_fleets_of_their_own_on_hosts_that_they_may_use() {
+    let sshd = fleet(web(4)).await;
+    let server = Server::start(&sshd);
+    let (few, all) =
+        (server.caller(&sshd, "few", &["--hosts", "web1,web2"]), server.caller(&sshd, "all", &[]));
+    let (status, error) = few.call("run", json!({"hosts": ["web1", "web3"], "command": "true"}));
+    assert_eq!((status, &error["code"]), (403, &json!("policy_denied")), "{error}");
+    let ran = few.ok("run", json!({"hosts": ["web*"], "command": "true"}));
+    assert_eq!(ran["groups"][0]["members"], "web[1-2]", "{ran}");
+    let spawned = few.ok("spawn", json!({"hosts": ["web1", "web2"], "command": "echo here; sleep 100"}));
+    let id = spawned["job_id"].as_str().unwrap().to_owned();
+    let member = format!("{id}/web1");
+    eventually("it prints", async || few.call("tail", json!({"job_id": member})).1["total_lines"] == 1).await;
+    for job in [&id, &member] {
+        assert_eq!(all.call("tail", json!({"job_id": job})).0, 404);
+        assert_eq!(all.get(&format!("/v1/jobs/{}/raw?stream=stdout", job.replace('/', "%2F"))).status(), 404);
+    }
+    assert_eq!(few.ok("signal", json!({"job_id": id}))["confirmed_dead"], true);
+    eventually("it is over", async || few.ok("wait", json!({"job_ids": [id]}))["ended"] == 1).await;
+    let raw = few.get(&format!("/v1/jobs/{}/raw?stream=stdout", member.replace('/', "%2F")));
+    assert_eq!(raw.into_body().read_to_string().unwrap(), "here\n");
+    few.ok("forget", json!({"job_id": id}));
+    assert_eq!(
+        few.ok("jobs", json!({"host": "web1"}))["total"],
+        1,
+        "the member of the first fleet alone is left"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shell_completes_hosts_and_tags() {
+    let sshd = fleet(web(2)).await;
+    std::fs::create_dir_all(sshd.path("config/sshjobs")).unwrap();
+    let text =
+        format!("ssh_config = {:?}\n[hosts.db1]\ntags = [\"db\"]\n", sshd.ssh_config().display().to_string());
+    std::fs::write(sshd.path("config/sshjobs/config.toml"), text).unwrap();
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_sshjobs"))
+        .args(["--", "sshjobs", "run", ""])
+        .env("COMPLETE", "bash")
+        .env("_CLAP_COMPLETE_INDEX", "2")
+        .env("_CLAP_IFS", "\n")
+        .env("XDG_CONFIG_HOME", sshd.path("config"))
+        .env("XDG_STATE_HOME", sshd.path("state"))
+        .output()
+        .unwrap();
+    let words = String::from_utf8_lossy(&output.stdout);
+    let words: BTreeSet<&str> = words.lines().map(str::trim).collect();
+    assert!(words.is_superset(&BTreeSet::from(["web1", "web2", "db1", "tag:db"])), "{words:?}");
+    let script = told(&sshjobs(&sshd, &["completions", "bash"]));
+    let checked = std::process::Command::new("bash").args(["-n", "-c", &script]).status().unwrap();
+    assert!(checked.success());
 }

@@ -134,7 +134,8 @@ impl Command {
     /// As [`spawn`](Self::spawn).
     pub async fn follow(mut self) -> Result<Follow, Error> {
         // The host's files hold what a follower has not read yet.
-        self.draft.pace = if self.draft.durable { Pace::Free } else { Pace::OfFollower };
+        let has_own_connection = !self.draft.durable && self.fleet.is_none();
+        self.draft.pace = if has_own_connection { Pace::OfFollower } else { Pace::Free };
         Ok(self.spawn().await?.follow())
     }
 }

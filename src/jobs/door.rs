@@ -104,6 +104,12 @@ impl Door {
     /// # Errors
     /// [`Error::Denied`].
     pub(super) fn act(&self, verb: Act, host: &str) -> Result<&Inside, Error> {
+        self.check(verb, host)?;
+        tracing::info!(caller = %self.caller, ?verb, host, "call");
+        Ok(&self.inside)
+    }
+
+    fn check(&self, verb: Act, host: &str) -> Result<(), Error> {
         let needed = verb.needs();
         if self.rights.role < needed {
             return Err(Error::Denied { caller: self.caller.clone(), role: self.rights.role, needed });
@@ -112,7 +118,18 @@ impl Door {
             let (caller, host) = (self.caller.clone(), host.to_owned());
             return Err(Error::DeniedHost { caller, host, nearest: None });
         }
-        tracing::info!(caller = %self.caller, ?verb, host, "call");
+        Ok(())
+    }
+
+    /// For doing something to a fleet: on all of its hosts.
+    ///
+    /// # Errors
+    /// [`Error::Denied`], [`Error::DeniedHost`].
+    pub(super) fn act_on_fleet(&self, verb: Act, id: &JobId, hosts: &[String]) -> Result<&Inside, Error> {
+        for host in hosts {
+            self.check(verb, host)?;
+        }
+        tracing::info!(caller = %self.caller, ?verb, fleet = %id, hosts = hosts.len(), "call");
         Ok(&self.inside)
     }
 

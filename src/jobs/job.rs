@@ -106,7 +106,10 @@ impl Job {
     }
 
     fn act(&self, verb: Act) -> Result<&Inside, Error> {
-        self.door.act(verb, &self.job.spec.host)
+        match &self.job.spec.fleet {
+            Some(plan) => self.door.act_on_fleet(verb, &self.job.id, &plan.members),
+            None => self.door.act(verb, &self.job.spec.host),
+        }
     }
 
     /// Waits for the end of the job and returns its outcome. Cancel safe: the job goes on.
@@ -214,9 +217,26 @@ impl Job {
         if !self.is_over() {
             return Err(Error::StillRunning(self.job.id.clone()));
         }
+        self.forget_members().await?;
         let forgotten = self.forget_output(Selection::Both).await?;
         inside.runner.forget(&self.job).await;
         Ok(forgotten)
+    }
+
+    /// The jobs of a fleet's members go with it.
+    async fn forget_members(&self) -> Result<(), Error> {
+        let members = self.fleet().map(|fleet| fleet.members().clone()).unwrap_or_default();
+        for id in members.iter().filter_map(|member| member.job.as_ref()) {
+            match self.door.find(id).await {
+                Ok(member) => {
+                    member.forget_output(Selection::Both).await;
+                    self.act(Act::Forget)?.runner.forget(&member).await;
+                }
+                Err(Error::UnknownJob(_) | Error::Expired(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     /// Gives up the finished lines of the selected streams; returns how many lines and bytes went. Numbers never return.

@@ -14,6 +14,7 @@ use tokio::time::sleep;
 use super::durable::leave_recording_from;
 use super::fleet_controls::FleetControls;
 use super::shared::Shared;
+use super::signal_tree::end_tree;
 use super::start::spawn;
 use super::stdin::Stdin;
 use super::{Order, SpawnError, chain};
@@ -246,9 +247,10 @@ impl MemberTask {
             member.started_at = if member.started_at > 0 { member.started_at } else { wall_now() };
             member.name.clone()
         });
-        let outcome = match self.start(&name).await {
+        let outcome = match self.start_unless_stopped(&name).await {
             Ok(member) => {
                 self.note(|noted| noted.job = Some(member.id.clone()));
+                self.end_if_stopped(&member);
                 if let Some(storing) = self.shared.storing.as_ref().filter(|_| self.job.spec.durable) {
                     // So that whoever goes on with the fleet knows that it has begun.
                     storing.touch(&self.job.id);
@@ -267,8 +269,42 @@ impl MemberTask {
     }
 
     fn note<T>(&self, change: impl FnOnce(&mut Member) -> T) -> T {
-        let fleet = self.job.fleet.as_ref().expect("a fleet has members");
-        change(&mut fleet.members()[self.index])
+        change(&mut self.fleet().members()[self.index])
+    }
+
+    /// Starts the member. When the fleet is ended meanwhile nothing is sent any more, or the member is found that was.
+    async fn start_unless_stopped(&self, name: &str) -> Result<Arc<Job>, SpawnError> {
+        tokio::select! {
+            started = self.start(name) => started,
+            () = self.fleet().stopped() => self.begun(name).ok_or(SpawnError::Abandoned),
+        }
+    }
+
+    /// The member's job, if it has begun.
+    fn begun(&self, name: &str) -> Option<Arc<Job>> {
+        let registry = self.shared.registry();
+        let is_it =
+            |job: &&Arc<Job>| job.spec.member_of.as_ref() == Some(&self.job.id) && job.spec.host == name;
+        registry.running().find(is_it).cloned()
+    }
+
+    /// Passes the signal that has ended the fleet on to a member that has started since.
+    fn end_if_stopped(&self, member: &Arc<Job>) {
+        let Some(signal) = self.fleet().ended_by() else { return };
+        let (shared, member) = (Arc::clone(&self.shared), Arc::clone(member));
+        self.shared.leave(async move {
+            member.wait_for(PATIENCE, |log| *log.phase() != Phase::Starting).await;
+            let stdin = shared.registry().stdin(&member.id);
+            if let Some(stdin) = stdin
+                && let Err(error) = end_tree(&shared, &member, (signal, None), stdin.controls()).await
+            {
+                tracing::warn!(job = %member.id, %error, "a member that was starting could not be signalled");
+            }
+        });
+    }
+
+    fn fleet(&self) -> &Fleet {
+        self.job.fleet.as_ref().expect("a fleet has members")
     }
 
     /// Starts the member; of a durable fleet at most once, whoever goes on with it.
@@ -287,7 +323,8 @@ impl MemberTask {
 
     /// Passes on what the member prints, to its end.
     async fn pass_on(&mut self, name: &str, member: &Job) -> Outcome {
-        let mut cursor = self.place(member).await;
+        // The fleet's log has these lines.
+        let mut cursor = LineNo::new(self.printed.lines());
         loop {
             let wait = Wait { patience: LOOK_AGAIN, ..Wait::default() };
             let Ok(tail) = member.tail(&page(cursor, Render::Clean), &wait).await else { break };
@@ -303,11 +340,6 @@ impl MemberTask {
             }
         }
         member.outcome().await
-    }
-
-    /// Where in the member's own log the fleet's log has come to.
-    async fn place(&self, _member: &Job) -> LineNo {
-        LineNo::new(self.printed.lines())
     }
 
     /// The lines of a page behind the member's name, those of one stream that follow each other together.

@@ -24,7 +24,7 @@ impl Runner {
     ) -> BoxFuture<'a, Result<SignalReport, SignalError>> {
         async move {
             if signal.ends() {
-                fleet.stop();
+                fleet.stop(signal);
             }
             let running: Vec<JobId> = {
                 let members = fleet.members();

@@ -3,13 +3,15 @@ use std::sync::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use super::{FleetCounts, FleetPlan, FleetSummary, Member};
-use crate::job::JobId;
+use crate::job::{JobId, Signal};
 use crate::lock::lock;
 
 /// The members of a fleet, as far as they have come.
 pub struct Fleet {
     members: Mutex<Vec<Member>>,
     stopped: CancellationToken,
+    /// The signal that has ended it.
+    ended_by: Mutex<Option<Signal>>,
 }
 
 impl Fleet {
@@ -20,7 +22,7 @@ impl Fleet {
 
     /// The members of a fleet that was begun earlier.
     pub fn of(members: Vec<Member>) -> Self {
-        Self { members: Mutex::new(members), stopped: CancellationToken::new() }
+        Self { members: Mutex::new(members), stopped: CancellationToken::new(), ended_by: Mutex::default() }
     }
 
     /// The members, in the order of the plan.
@@ -28,9 +30,15 @@ impl Fleet {
         lock(&self.members)
     }
 
-    /// No further member is to start.
-    pub fn stop(&self) {
+    /// No further member is to start; one that is starting is to get this signal when it has.
+    pub fn stop(&self, signal: Signal) {
+        *lock(&self.ended_by) = Some(signal);
         self.stopped.cancel();
+    }
+
+    /// The signal that has ended it, if one has.
+    pub fn ended_by(&self) -> Option<Signal> {
+        *lock(&self.ended_by)
     }
 
     /// Comes when no further member is to start.
