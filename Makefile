@@ -34,3 +34,4 @@ bench:  ## Measure: the ring and its pages, then sshjobs beside ssh
 	cargo bench --bench side_by_side
 	cargo bench --bench stored
 	cargo bench --bench server
+	cargo bench --bench fleet

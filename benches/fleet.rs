@@ -1,0 +1,140 @@
+//! A command on a hundred names beside GNU parallel with ssh, pssh, parallel-ssh, pyinfra and ansible, as far as they are on PATH. Prints
+//! tables; asserts nothing.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::cast_precision_loss,
+    reason = "a bench"
+)]
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::fmt::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use support::Sshd;
+
+const HOSTS: usize = 100;
+const AT_A_TIME: &str = "64";
+const ROUNDS: usize = 3;
+/// A megabyte in lines of a hundred characters.
+const MEGABYTE: &str = "head -c 990000 /dev/zero | tr '\\0' x | fold -w 99";
+
+#[tokio::main]
+async fn main() {
+    // `cargo test` runs benches too; there is nothing to test here.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    let sshd = Sshd::with("MaxStartups 1000:30:2000\n").await;
+    configure(&sshd);
+    for (what, command) in [("uptime", "uptime"), ("1 MB each", MEGABYTE)] {
+        println!("\n{what} on {HOSTS} hosts, {AT_A_TIME} at a time, from nothing\n");
+        println!("| tool | s | CPU s | MiB | time / ours | memory / ours |\n|---|---|---|---|---|---|");
+        let mut ours = None;
+        for (tool, line) in tools(&sshd, command) {
+            let program = line.split_whitespace().next().unwrap();
+            if !is_there(program) {
+                println!("| {tool} | not installed | | | | |");
+                continue;
+            }
+            let rounds: Vec<_> = (0..ROUNDS).filter_map(|_| timed(&line)).collect();
+            let Some(best) = rounds.iter().min_by(|a, b| a.0.total_cmp(&b.0)).copied() else {
+                println!("| {tool} | failed | | | | |");
+                continue;
+            };
+            let (seconds, cpu, memory) = best;
+            let (of_seconds, of_memory) = *ours.get_or_insert((seconds, memory));
+            println!(
+                "| {tool} | {seconds:.2} | {cpu:.2} | {memory:.0} | {:.1} | {:.1} |",
+                seconds / of_seconds,
+                memory / of_memory
+            );
+        }
+    }
+}
+
+/// A hundred names of one server, for ssh, and as the inventories that the others want.
+fn configure(sshd: &Sshd) {
+    let names: Vec<String> = (1..=HOSTS).map(|n| format!("web{n}")).collect();
+    let (dir, user) = (sshd.path("").display().to_string(), "root");
+    let mut config = format!("Host {}\n", names.join(" "));
+    writeln!(
+        config,
+        "  HostName 127.0.0.1\n  Port {}\n  User {user}\n  IdentityFile {dir}/id\n  IdentitiesOnly yes\n  IdentityAgent none\n  \
+         HostKeyAlias fleet\n  UserKnownHostsFile {dir}/known_hosts\n  GlobalKnownHostsFile none",
+        sshd.port()
+    )
+    .unwrap();
+    std::fs::write(sshd.ssh_config(), config).unwrap();
+    sshd.write_known_hosts(&format!("fleet {}", std::fs::read_to_string(sshd.path("host.pub")).unwrap()));
+    std::fs::write(sshd.path("hosts"), names.join("\n") + "\n").unwrap();
+    let inventory: String =
+        names.iter().map(|name| format!("{name} ansible_ssh_common_args='-F {dir}/ssh_config'\n")).collect();
+    std::fs::write(sshd.path("inventory.ini"), inventory).unwrap();
+    let script = "import sys\nfrom pssh.clients import ParallelSSHClient\nfrom pssh.config import HostConfig\n\
+         hosts = ['127.0.0.1'] * int(sys.argv[1])\nport, key, command = int(sys.argv[2]), sys.argv[3], sys.argv[4]\n\
+         configs = [HostConfig(port=port, user='root', private_key=key) for _ in hosts]\n\
+         client = ParallelSSHClient(hosts, host_config=configs, pool_size=64)\n\
+         for host in client.run_command(command):\n    for line in host.stdout:\n        print(host.host, line)\n";
+    std::fs::write(sshd.path("parallel_ssh.py"), script).unwrap();
+    let deploy = format!(
+        "hosts = [('web%d' % n, {{'ssh_config_file': '{dir}/ssh_config'}}) for n in range(1, {HOSTS} + 1)]\n"
+    );
+    std::fs::write(sshd.path("pyinfra_inventory.py"), deploy).unwrap();
+}
+
+fn tools(sshd: &Sshd, command: &str) -> Vec<(&'static str, String)> {
+    let dir = sshd.path("").display().to_string();
+    let (config, port) = (format!("{dir}/ssh_config"), sshd.port());
+    let sshjobs = env!("CARGO_BIN_EXE_sshjobs");
+    let quoted = format!("'{}'", command.replace('\'', "'\\''"));
+    vec![
+        (
+            "sshjobs",
+            format!(
+                "{sshjobs} --ssh-config {config} --state-dir {dir}/state run -j {AT_A_TIME} 'web*' -- {quoted}"
+            ),
+        ),
+        (
+            "GNU parallel + ssh",
+            format!(
+                "parallel -j {AT_A_TIME} --tag -a {dir}/hosts ssh -F {config} {{}} {}",
+                quoted.replace('\'', "\"'\"")
+            ),
+        ),
+        ("pssh", format!("pssh -p {AT_A_TIME} -i -t 0 -x '-F {config}' -h {dir}/hosts {quoted}")),
+        ("parallel-ssh (library)", format!("python3 {dir}/parallel_ssh.py {HOSTS} {port} {dir}/id {quoted}")),
+        ("pyinfra", format!("pyinfra -y --parallel {AT_A_TIME} {dir}/pyinfra_inventory.py exec -- {quoted}")),
+        ("ansible -m raw", format!("ansible all -i {dir}/inventory.ini -f {AT_A_TIME} -m raw -a {quoted}")),
+    ]
+}
+
+fn is_there(program: &str) -> bool {
+    Path::new(program).is_absolute()
+        || Command::new("sh")
+            .args(["-c", &format!("command -v {program}")])
+            .stdout(Stdio::null())
+            .status()
+            .unwrap()
+            .success()
+}
+
+/// Wall-clock seconds, CPU seconds and mebibytes of the largest process; none when it fails.
+fn timed(line: &str) -> Option<(f64, f64, f64)> {
+    let output = Command::new("/usr/bin/time")
+        .args(["-f", "@ %e %U %S %M", "sh", "-c", &format!("exec {line} > /dev/null 2>&1")])
+        .env("ANSIBLE_HOST_KEY_CHECKING", "True")
+        .env("ANSIBLE_SSH_ARGS", "-o ControlMaster=no")
+        .stdin(Stdio::null())
+        .output()
+        .expect("GNU time");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let told = told.lines().find_map(|line| line.strip_prefix("@ "))?.to_owned();
+    let numbers: Vec<f64> = told.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    output.status.success().then(|| (numbers[0], numbers[1] + numbers[2], numbers[3] / 1024.0))
+}
