@@ -267,7 +267,7 @@ async fn the_command_line_shows_who_says_what_and_ends_with_the_number_of_failur
     let again = run(&["--resume-failed"]);
     assert_eq!(again.status.code(), Some(1), "{}", String::from_utf8_lossy(&again.stderr));
     let rest = run(&["--resume-failed"]);
-    assert!(String::from_utf8_lossy(&rest.stderr).contains("1 hosts: 1 could not be started"));
+    assert!(String::from_utf8_lossy(&rest.stderr).contains("1 host: 1 could not be started"));
     let grouped = told(&sshjobs(&sshd, &["run", "--group", "web*", "--", "echo a; sleep 0.2; echo b"]));
     let names: Vec<_> = grouped.lines().map(|line| line.split(' ').next().unwrap()).collect();
     assert!(names.chunks(2).all(|pair| pair[0] == pair[1]), "{grouped}");
@@ -364,4 +364,60 @@ async fn a_shell_completes_hosts_and_tags() {
     let script = told(&sshjobs(&sshd, &["completions", "bash"]));
     let checked = std::process::Command::new("bash").args(["-n", "-c", &script]).status().unwrap();
     assert!(checked.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spawned_fleet_has_begun_when_its_id_is_printed_and_is_picked_up_by_whoever_looks() {
+    let sshd = fleet(web(4)).await;
+    let ran = sshd.path("ran");
+    std::fs::create_dir(&ran).unwrap();
+    let command = format!("mktemp {}/XXXXXXXX > /dev/null; echo begin; sleep 1; echo end", ran.display());
+    let id = told(&sshjobs(&sshd, &["spawn", "web*", "-j", "3", "--", &command])).trim().to_owned();
+    assert_eq!(std::fs::read_dir(&ran).unwrap().count(), 4, "the last one has begun");
+    let waited = sshjobs(&sshd, &["wait", &id]);
+    assert_eq!(waited.status.code(), Some(0), "{}", String::from_utf8_lossy(&waited.stderr));
+    let shown = told(&sshjobs(&sshd, &["tail", "--since", "0", &id]));
+    assert_eq!(
+        shown.lines().filter(|line| line.starts_with("web") && line.ends_with(": end")).count(),
+        4,
+        "{shown}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_run_of_a_durable_fleet_is_gone_on_with_where_it_was() {
+    let sshd = fleet(web(5)).await;
+    let ran = sshd.path("ran");
+    std::fs::create_dir(&ran).unwrap();
+    let command_line =
+        format!("mktemp {}/XXXXXXXX > /dev/null; echo begin; sleep 2; echo end", ran.display());
+    let mut child =
+        command(&sshd, &["run", "--durable", "web*", "-j", "2", "--", &command_line]).spawn().unwrap();
+    eventually("two have begun", async || std::fs::read_dir(&ran).unwrap().count() == 2).await;
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let jobs = told(&sshjobs(&sshd, &["jobs", "--json"]));
+    let id = serde_json::from_str::<Value>(jobs.lines().next().unwrap()).unwrap()["job_id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let waited = sshjobs(&sshd, &["wait", &id]);
+    let members = told(&sshjobs(&sshd, &["jobs", "--fleet", &id]));
+    assert_eq!(waited.status.code(), Some(0), "{members}");
+    assert_eq!(std::fs::read_dir(&ran).unwrap().count(), 5, "each has run once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_prints_more_than_is_taken_has_to_wait() {
+    let sshd = fleet(web(2)).await;
+    let output = sshjobs(&sshd, &["run", "web*", "--", "seq 200000"]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("200000 lines") && !stderr.contains("gone"), "{stderr}");
+    for name in ["web1", "web2"] {
+        let numbers = shown
+            .lines()
+            .filter_map(|line| line.strip_prefix(name)?.strip_prefix(" | ")?.parse::<u32>().ok());
+        assert!(numbers.eq(1..=200_000), "{name} has them all, in order");
+    }
 }

@@ -38,6 +38,41 @@ fn call(caller: &Caller, params: Value) -> Value {
     result_in(&caller.modern_as(json!({"elicitation": {"url": {}}}), "tools/call", params))
 }
 
+/// The same of a client that gives up soon.
+fn impatient(caller: &Caller, params: Value) -> Option<Value> {
+    let (caller, sender) = (caller.clone(), std::sync::mpsc::channel());
+    let answered = sender.1;
+    let body =
+        json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": with_meta(params)}).to_string();
+    let address = caller.url.split_once("://").unwrap().1.to_owned();
+    std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let mut stream = std::net::TcpStream::connect(&address).unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(1))).unwrap();
+        write!(
+            stream,
+            "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n\
+             MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: ssh_run\r\nContent-Length: {}\r\n\r\n{body}",
+            caller.token,
+            body.len()
+        )
+        .unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).ok();
+        sender.0.send(result_in(&text)).ok();
+    });
+    answered.recv().ok().filter(|result| !result.is_null())
+}
+
+fn with_meta(mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {"url": {}}},
+    });
+    params
+}
+
 /// The question that a call was answered with, its address and the state to come back with.
 fn question(answered: &Value) -> (String, String, Value) {
     assert_eq!(answered["resultType"], "input_required", "{answered}");
@@ -62,6 +97,11 @@ async fn a_login_asks_the_caller_who_needs_it_and_its_answer_is_for_nobody_else(
     let (id, url, state) = question(&call(&alice, run()));
     assert!(url.starts_with(&format!("{}/answer/", server.url)), "{url}");
     assert_eq!(call(&bob, come_back(&id, &state, "accept")), Value::Null, "another's call");
+    let mut other = come_back(&id, &state, "accept");
+    other["arguments"]["command"] = json!("id");
+    assert_eq!(call(&alice, other), Value::Null, "the state is that of another command");
+    // A client that waits no longer may come back once more.
+    assert_eq!(impatient(&alice, come_back(&id, &state, "accept")), None);
     assert!(type_in(&url, SECRET).contains("Thank you"));
     let reply = call(&alice, come_back(&id, &state, "accept"));
     assert_eq!(reply["structuredContent"]["head"], json!(["here"]), "{reply}");

@@ -394,18 +394,9 @@ pub struct RunArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Many hosts")]
 pub struct FleetArgs {
-    /// Hosts at a time.
-    #[arg(long, short = 'j', value_name = "N")]
-    pub max_parallel: Option<usize>,
-    /// So many hosts first; the others when all of these have succeeded.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub canary: usize,
-    /// Start no further host after so many failures, or such a share of all: 3, 10%.
-    #[arg(long, value_name = "N|N%")]
-    pub stop_after_failures: Option<StopAfter>,
-    /// Try hosts where the command could not be started so many times more.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub retries: u32,
+    /// In which steps.
+    #[command(flatten)]
+    pub rollout: RolloutArgs,
     /// Show the output of each host in one piece, when it has ended.
     #[arg(long)]
     pub group: bool,
@@ -421,6 +412,40 @@ pub struct FleetArgs {
     /// Write the results as JUnit XML, for CI: a test case for each host.
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
+}
+
+impl FleetArgs {
+    /// Whether any of them was said, so that even one host is treated as many.
+    pub fn is_set(&self) -> bool {
+        self.rollout.is_set() || self.group || self.joblog.is_some() || self.junit.is_some()
+    }
+}
+
+impl RolloutArgs {
+    fn is_set(&self) -> bool {
+        self.max_parallel.is_some()
+            || self.canary > 0
+            || self.stop_after_failures.is_some()
+            || self.retries > 0
+    }
+}
+
+/// In which steps a command is rolled out to many hosts.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Many hosts")]
+pub struct RolloutArgs {
+    /// Hosts at a time.
+    #[arg(long, short = 'j', value_name = "N")]
+    pub max_parallel: Option<usize>,
+    /// So many hosts first; the others when all of these have succeeded.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub canary: usize,
+    /// Start no further host after so many failures, or such a share of all: 3, 10%.
+    #[arg(long, value_name = "N|N%")]
+    pub stop_after_failures: Option<StopAfter>,
+    /// Try hosts where the command could not be started so many times more.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub retries: u32,
 }
 
 /// Options that mean what they mean to ssh, for the host that is named.
@@ -612,6 +637,9 @@ pub struct SpawnArgs {
     /// Run it on a terminal there. All output is then stdout.
     #[arg(long)]
     pub pty: bool,
+    /// On many hosts.
+    #[command(flatten)]
+    pub rollout: RolloutArgs,
     /// A word to find it by in `sshjobs jobs`.
     #[arg(long, value_name = "WORD")]
     pub label: Option<String>,

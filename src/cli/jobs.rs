@@ -100,6 +100,10 @@ fn colour(entry: &JobEntry) -> &'static str {
 
 /// How long ago, in its largest unit.
 fn age(started_at: u64) -> String {
+    // A member of a fleet that has not begun.
+    if started_at == 0 {
+        return "-".to_owned();
+    }
     let then = UNIX_EPOCH + Duration::from_millis(started_at);
     let seconds = SystemTime::now().duration_since(then).unwrap_or_default().as_secs();
     match seconds {

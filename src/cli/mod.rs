@@ -28,9 +28,9 @@ mod tty_prompter;
 
 pub use args::{
     Cli, CompletedShell, CompletionsArgs, DemoArgs, FleetArgs, ForgetArgs, HelpArgs, HostsArgs, JobsArgs,
-    ListTokensArgs, LogLevel, ManArgs, NewTokenArgs, PingArgs, ReadArgs, RoleChoice, RunArgs, SearchArgs,
-    ServeArgs, SignalArgs, SpawnArgs, SshArgs, StreamChoice, TailArgs, TokenArgs, TokenVerb, TrustArgs,
-    UnitChoice, Verb, WaitArgs, WriteArgs, parse,
+    ListTokensArgs, LogLevel, ManArgs, NewTokenArgs, PingArgs, ReadArgs, RoleChoice, RolloutArgs, RunArgs,
+    SearchArgs, ServeArgs, SignalArgs, SpawnArgs, SshArgs, StreamChoice, TailArgs, TokenArgs, TokenVerb,
+    TrustArgs, UnitChoice, Verb, WaitArgs, WriteArgs, parse,
 };
 pub use complete::{answer_shell, completions};
 pub use demo::demo;

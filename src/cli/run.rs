@@ -18,7 +18,7 @@ const LEFTOVERS_GRACE: Duration = Duration::from_secs(2);
 
 /// Runs a command on a host and ends as it ended.
 pub async fn run(api: &Api, args: RunArgs) -> Exit {
-    if fleet::is_meant(&args.host) {
+    if fleet::is_meant(&args.host) || args.fleet.is_set() {
         return fleet::run(api, args).await;
     }
     let (json, host) = (args.json, args.host.clone());

@@ -79,7 +79,8 @@ fn line(record: &Record, args: &TailArgs) -> String {
     };
     let time = humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(record.ts));
     let stamp = if args.timestamps { format!("{time} ") } else { String::new() };
-    format!("{stamp}{red}{}{plain}", printable(&record.text))
+    let member = record.member.as_ref().map_or_else(String::new, |member| format!("{}: ", printable(member)));
+    format!("{stamp}{member}{red}{}{plain}", printable(&record.text))
 }
 
 /// What a person who watches wants to know at the end.

@@ -72,6 +72,15 @@ pub(super) async fn guard(State(guard): State<Arc<Guard>>, request: Request, nex
     }
 }
 
+/// Lets a request in that needs no caller, unless it is for another host or comes from another page.
+pub(super) async fn check_names(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Socket);
+    match guard.check_names(&request, peer) {
+        Ok(_) => next.run(request).await,
+        Err(error) => Failure::from(error).into_response(),
+    }
+}
+
 impl Guard {
     async fn admit(&self, request: Request) -> Result<(Request, Option<Ticket>), Failure> {
         if self.closing.is_cancelled() {

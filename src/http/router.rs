@@ -9,7 +9,7 @@ use axum::{Json, Router};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::guard::{Guard, guard};
+use super::guard::{Guard, check_names, guard};
 use super::{Mount, attach, calls, events, metrics, openapi, raw, reject};
 
 /// Everything that is served on the address and the socket.
@@ -27,14 +27,14 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
     for mount in mounts {
         app = mounted(app, mount);
     }
-    let metrics = Arc::clone(&guarded.metrics);
+    let (metrics, named) = (Arc::clone(&guarded.metrics), Arc::clone(&guarded));
     let app = app
         .fallback(async || reject::nothing_here())
         .layer(from_fn_with_state(guarded, guard))
         .layer(from_fn(without_sniffing));
-    let app = for_anybody
-        .into_iter()
-        .fold(app, mounted)
+    let for_anybody = for_anybody.into_iter().fold(Router::new(), mounted);
+    let app = app
+        .merge(for_anybody.layer(from_fn_with_state(named, check_names)).layer(from_fn(without_sniffing)))
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready).with_state(closing))
         .layer(from_fn_with_state(metrics, metrics::count));

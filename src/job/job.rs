@@ -190,6 +190,14 @@ impl Job {
         piece
     }
 
+    /// The follower of a job [`Pace::OfFollower`] has taken its lines up to this one.
+    pub fn note_taken(&self, line_no: LineNo) {
+        if let Some(pacing) = &self.pacing {
+            let raw = (Unit::Bytes, Render::Raw);
+            pacing.note_taken(self.read_log(|log| log.ring().extent(line_no, Selection::Both, raw)));
+        }
+    }
+
     /// Waits until the follower of a job [`Pace::OfFollower`] is so far behind that no more output should be taken. Cancel safe.
     pub async fn runs_ahead(&self) {
         match &self.pacing {

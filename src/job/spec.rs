@@ -111,10 +111,10 @@ pub enum SpecError {
     #[error("a command that runs on many hosts can't run on a terminal")]
     FleetTerminal,
     /// So many hosts can't be a fleet.
-    #[error("a fleet of {0} hosts can't be; 1 to {MOST_MEMBERS} can")]
+    #[error("{0} hosts are meant; 1 to {MOST_MEMBERS} can be")]
     Members(usize),
     /// The roll-out can't be.
-    #[error("max_parallel is at least 1, canary at most the number of hosts, retry at most {MOST_RETRIES}")]
+    #[error("at least 1 host at a time, and at most {MOST_RETRIES} retries, can be")]
     Rollout,
     /// No host is called so.
     #[error("{0:?} is no name of a host")]
@@ -154,7 +154,10 @@ impl Draft {
 impl TryFrom<Draft> for JobSpec {
     type Error = SpecError;
 
-    fn try_from(draft: Draft) -> Result<Self, SpecError> {
+    fn try_from(mut draft: Draft) -> Result<Self, SpecError> {
+        if matches!(&draft.stdin, StdinPlan::Text(text) if text.expose_secret().is_empty()) {
+            draft.stdin = StdinPlan::Closed;
+        }
         if draft.command.trim().is_empty() {
             return Err(SpecError::NoCommand);
         }
@@ -205,11 +208,11 @@ fn check_fleet(fleet: &FleetPlan, has_terminal: bool) -> Result<(), SpecError> {
     if !(1..=MOST_MEMBERS).contains(&count) {
         return Err(SpecError::Members(count));
     }
-    if fleet.max_parallel == 0 || fleet.canary > count || fleet.retries > MOST_RETRIES {
+    if fleet.max_parallel == 0 || fleet.retries > MOST_RETRIES {
         return Err(SpecError::Rollout);
     }
     // Else the names before the lines would not tell whose they are.
-    match fleet.members.iter().find(|name| name.contains(char::is_whitespace)) {
+    match fleet.members.iter().find(|name| name.contains(|c: char| c.is_whitespace() || "[]{}".contains(c))) {
         Some(name) => Err(SpecError::MemberName(name.clone())),
         None => Ok(()),
     }

@@ -25,12 +25,14 @@ pub enum Error {
         nearest: Option<String>,
     },
     /// The member of a fleet has no job.
-    #[error("{name} has not started in {fleet}")]
+    #[error("{name} has no job in {fleet}: {why}")]
     MemberNotStarted {
         /// The fleet.
         fleet: JobId,
         /// The member.
         name: String,
+        /// Why not.
+        why: String,
     },
     /// The job is over and no longer kept.
     #[error("job {} on {} {} after {} lines, and is no longer kept", .0.id, .0.host, ended(.0), .0.status.total_lines)]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::door::{Act, Door, Inside, Look};
 use super::{Error, Excerpt, Outcome, ReadQuery, Reading, Selection, Signal, Status, Summary};
-use crate::job::{self, Caller, Fleet};
+use crate::job::{self, Caller, Fleet, Member};
 use crate::nearest::nearest;
 use crate::runner::{SignalError, SignalReport};
 
@@ -62,12 +62,18 @@ impl Job {
         let fleet = self.job.id.clone();
         let known = self.fleet().map(|fleet| {
             let members = fleet.members();
-            members.iter().map(|member| (member.name.clone(), member.job.clone())).collect::<Vec<_>>()
+            members.iter().map(|member| (member.name.clone(), member.clone())).collect::<Vec<_>>()
         });
         let known = known.unwrap_or_default();
         match known.iter().find(|(known, _)| known == name) {
-            Some((_, Some(id))) => Ok(Self { door: self.door.clone(), job: self.door.find(id).await? }),
-            Some((_, None)) => Err(Error::MemberNotStarted { fleet, name: name.to_owned() }),
+            Some((_, Member { job: Some(id), .. })) => {
+                Ok(Self { door: self.door.clone(), job: self.door.find(id).await? })
+            }
+            Some((_, Member { outcome, .. })) => {
+                let why =
+                    outcome.as_ref().map_or_else(|| "it has not started".to_owned(), ToString::to_string);
+                Err(Error::MemberNotStarted { fleet, name: name.to_owned(), why })
+            }
             None => {
                 let nearest = nearest(name, known.iter().map(|(name, _)| name.as_str())).map(str::to_owned);
                 Err(Error::NoMember { fleet, name: name.to_owned(), nearest })

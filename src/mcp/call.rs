@@ -4,7 +4,7 @@ use http::request::Parts;
 use rmcp::RoleServer;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ElicitRequest, ElicitRequestParams, ElicitationAction,
-    ErrorData, InputRequest, InputRequests, InputRequiredResult, ProtocolVersion,
+    ErrorData, InputRequest, InputRequests, InputRequiredResult, JsonObject, ProtocolVersion,
 };
 use rmcp::service::RequestContext;
 use serde_json::Value;
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::elicitor::{Address, Asked, Asker, Elicitor};
+use super::parked::Shared;
 use crate::wire::ReachedAt;
 
 pub(super) type Answered = Result<CallToolResponse, ErrorData>;
@@ -23,6 +24,10 @@ pub(super) type Answered = Result<CallToolResponse, ErrorData>;
 /// meanwhile. Those of earlier ones are asked while they wait (`elicitation/create`). Dropping it ends the call.
 pub(super) struct Call {
     running: JoinSet<Answered>,
+    /// The tool and its arguments.
+    asked_for: (String, Option<JsonObject>),
+    /// The questions that its client knows.
+    known: Vec<String>,
     _asker: Asker,
 }
 
@@ -39,33 +44,93 @@ impl Call {
     /// Begins a call: `made` is what it does, within a context that outlives the request.
     pub(super) fn begin<F: Future<Output = Answered> + Send + 'static>(
         elicitor: &Arc<Elicitor>,
-        context: &RequestContext<RoleServer>,
-        made: impl FnOnce(RequestContext<RoleServer>) -> F,
-    ) -> Self {
+        (request, context): (CallToolRequestParams, &RequestContext<RoleServer>),
+        made: impl FnOnce(CallToolRequestParams, RequestContext<RoleServer>) -> F,
+    ) -> Shared {
         let (mut running, mut own) = (JoinSet::new(), context.clone());
         own.ct = CancellationToken::new();
-        running.spawn(made(own));
-        Self { running, _asker: elicitor.asker() }
+        let asked_for = (request.name.to_string(), request.arguments.clone());
+        // Whoever is asked must be there before the login asks.
+        let asker = elicitor.asker();
+        running.spawn(made(request, own));
+        Arc::new(tokio::sync::Mutex::new(Self { running, asked_for, known: Vec::new(), _asker: asker }))
     }
 
     /// The call that a client comes back to, after a person was asked.
-    pub(super) fn resume(
+    pub(super) async fn resume(
         elicitor: &Elicitor,
         request: &CallToolRequestParams,
-    ) -> Result<Option<Self>, ErrorData> {
+    ) -> Result<Option<Shared>, ErrorData> {
         let Some(state) = &request.request_state else { return Ok(None) };
-        let call = elicitor.parked.take(state);
+        let call = elicitor.parked.get(state);
         let call = call.ok_or_else(|| ErrorData::invalid_params("this call is over; make it again", None))?;
         let is_no = |answer: &Value| answer["action"].as_str().is_none_or(|action| action != "accept");
         for (question, _) in request.input_responses.iter().flatten().filter(|(_, answer)| is_no(answer)) {
             elicitor.decline(question);
         }
+        let asked_for = (request.name.to_string(), request.arguments.clone());
+        if call.lock().await.asked_for != asked_for {
+            return Err(ErrorData::invalid_params("the state belongs to a call with other arguments", None));
+        }
         Ok(Some(call))
     }
 
-    /// Waits for the call's result, or for a question.
+    /// Waits for a call's result, or for a question. Dropping this ends a call that its client can't come back to, and no other.
     pub(super) async fn attend(
-        mut self,
+        call: Shared,
+        elicitor: &Elicitor,
+        context: &RequestContext<RoleServer>,
+    ) -> Answered {
+        let attended = {
+            let mut this = call.lock().await;
+            if context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28) {
+                this.asks_by_answer(elicitor, context).await
+            } else {
+                return this.asks_meanwhile(elicitor, context).await;
+            }
+        };
+        match attended {
+            Ok(Attended::Asks(question)) => {
+                elicitor.parked.remove(&call);
+                let state = elicitor.parked.put(call);
+                Ok(InputRequiredResult::new(Some(question), Some(state)).into())
+            }
+            Ok(Attended::Answered(answer)) => {
+                elicitor.parked.remove(&call);
+                Ok(answer)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn asks_by_answer(
+        &mut self,
+        elicitor: &Elicitor,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Attended, ErrorData> {
+        loop {
+            let known = self.known.clone();
+            let question = tokio::select! {
+                biased;
+                answered = self.answered() => return answered.map(Attended::Answered),
+                () = context.ct.cancelled() => return Err(cancelled()),
+                question = elicitor.question_beside(&known) => question,
+            };
+            self.known.push(question.id.clone());
+            match question.url(context) {
+                Some(url) => {
+                    return Ok(Attended::Asks(InputRequests::from([(
+                        question.id.clone(),
+                        question.request(url),
+                    )])));
+                }
+                None => question.declined.cancel(),
+            }
+        }
+    }
+
+    async fn asks_meanwhile(
+        &mut self,
         elicitor: &Elicitor,
         context: &RequestContext<RoleServer>,
     ) -> Answered {
@@ -80,10 +145,6 @@ impl Call {
                 question.declined.cancel();
                 continue;
             };
-            if context.protocol_version().is_some_and(|version| version >= ProtocolVersion::V_2026_07_28) {
-                let asks = InputRequests::from([(question.id.clone(), question.request(url))]);
-                return Ok(InputRequiredResult::new(Some(asks), Some(elicitor.parked.put(self))).into());
-            }
             tokio::select! {
                 biased;
                 answered = self.answered() => return answered,
@@ -111,6 +172,12 @@ impl Call {
             Some(Err(_)) | None => Err(ErrorData::internal_error("the call has failed", None)),
         }
     }
+}
+
+/// What waiting for a call has come to.
+enum Attended {
+    Answered(CallToolResponse),
+    Asks(InputRequests),
 }
 
 fn cancelled() -> ErrorData {

@@ -93,6 +93,19 @@ impl Elicitor {
         }
     }
 
+    /// Waits for a question that is none of those `known`, whoever else shows it. Cancel safe.
+    pub(super) async fn question_beside(&self, known: &[String]) -> Arc<Asked> {
+        let mut asked = self.asked.subscribe();
+        let is_new =
+            |asked: &Option<Arc<Asked>>| asked.as_ref().is_some_and(|asked| !known.contains(&asked.id));
+        loop {
+            if let Some(found) = asked.wait_for(is_new).await.expect("we have the sender").clone() {
+                found.is_shown.store(true, Ordering::Relaxed);
+                return found;
+            }
+        }
+    }
+
     /// Comes when nobody waits for the answer any more.
     pub(super) async fn is_over(&self, question: &Asked) {
         let other = |asked: &Option<Arc<Asked>>| asked.as_ref().is_none_or(|asked| asked.id != question.id);

@@ -1,5 +1,5 @@
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -16,8 +16,11 @@ pub(super) struct Parked(Mutex<VecDeque<Place>>);
 struct Place {
     state: String,
     since: Instant,
-    call: Call,
+    call: Shared,
 }
+
+/// A call, which goes on whether or not its client waits for it just now.
+pub(super) type Shared = Arc<tokio::sync::Mutex<Call>>;
 
 /// Time after which a client that has not come back has lost its call.
 const KEPT: Duration = Duration::from_secs(300);
@@ -26,7 +29,7 @@ const MOST: usize = 64;
 
 impl Parked {
     /// Keeps a call; the state to come back with.
-    pub(super) fn put(&self, call: Call) -> String {
+    pub(super) fn put(&self, call: Shared) -> String {
         let mut places = lock(&self.0);
         places.retain(|place| place.since.elapsed() < KEPT);
         if places.len() >= MOST {
@@ -37,10 +40,13 @@ impl Parked {
         state
     }
 
-    /// The call of a client that has come back.
-    pub(super) fn take(&self, state: &str) -> Option<Call> {
-        let mut places = lock(&self.0);
-        let place = places.iter().position(|place| place.state == state)?;
-        places.remove(place).map(|place| place.call)
+    /// The call of a client that has come back. It stays: a client whose connection breaks comes back once more.
+    pub(super) fn get(&self, state: &str) -> Option<Shared> {
+        lock(&self.0).iter().find(|place| place.state == state).map(|place| Arc::clone(&place.call))
+    }
+
+    /// The call is over.
+    pub(super) fn remove(&self, call: &Shared) {
+        lock(&self.0).retain(|place| !Arc::ptr_eq(&place.call, call));
     }
 }

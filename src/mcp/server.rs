@@ -301,15 +301,16 @@ impl ServerHandler for Server {
             let name: String = request.name.chars().take(64).collect();
             return Err(ErrorData::invalid_params(format!("there is no tool {name:?}{hint}"), None));
         };
-        if let Some(call) = Call::resume(&self.elicitor, &request)? {
-            return call.attend(&self.elicitor, &context).await;
+        if let Some(call) = Call::resume(&self.elicitor, &request).await? {
+            return Call::attend(call, &self.elicitor, &context).await;
         }
         if !call::can_ask(&request.name, &context) {
             return self.call_known(request, context).await;
         }
         let server = self.clone();
-        let made = |context| async move { server.call_known(request, context).await };
-        Call::begin(&self.elicitor, &context, made).attend(&self.elicitor, &context).await
+        let made = |request, context| async move { server.call_known(request, context).await };
+        let call = Call::begin(&self.elicitor, (request, &context), made);
+        Call::attend(call, &self.elicitor, &context).await
     }
 
     async fn list_tools(

@@ -81,12 +81,13 @@ async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record)
     match taken.await {
         Ok(Ok(Some(Resumed { job, log, writer, record, positions }))) => {
             tracing::info!(job = %job.id, "its process has ended: the job is followed from here");
+            let had_secrets = record.had_secrets;
             let key = record.key.clone().map(|key| (record.caller.clone(), key));
             lock(&shared.registry).adopt(Arc::clone(&job), key, record.machine.clone());
             storing.keep_on((&job, log), writer, record);
             shared.elsewhere.forget(&job.id);
             if job.fleet.is_some() {
-                resume_fleet(shared, &job);
+                resume_fleet(shared, &job, had_secrets);
             } else {
                 resume_durable(shared, &job, positions);
             }

@@ -81,6 +81,11 @@ pub enum SpawnError {
     /// The key was used before, for something else.
     #[error("the idempotency key was used for another job")]
     KeyReused,
+    /// Another process was to start it, and what it was to be given was kept nowhere.
+    #[error(
+        "the process that was to start it has ended, and with it the values of its variables and its text for stdin"
+    )]
+    SecretsGone,
     /// The job was ended, or its caller went away, before it had started.
     #[error("it was ended before it had started")]
     Abandoned,

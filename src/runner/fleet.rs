@@ -12,15 +12,16 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::durable::leave_recording_from;
+use super::find::lookup;
 use super::fleet_controls::FleetControls;
 use super::shared::Shared;
 use super::signal_tree::end_tree;
 use super::start::spawn;
 use super::stdin::Stdin;
-use super::{Order, SpawnError, chain};
+use super::{Lookup, Order, SpawnError, chain};
 use crate::job::{
-    Draft, Exit, FarEnd, FarEvent, Fleet, Job, JobSpec, Member, MemberEnd, Outcome, Phase, Printed, Rollout,
-    StdinPlan, Wait, member_of, prefixed, wall_now,
+    Draft, Exit, FarEnd, FarEvent, Fleet, Job, JobSpec, Member, MemberEnd, Outcome, Pace, Phase, Printed,
+    Rollout, Scope, StdinPlan, Wait, member_of, prefixed, wall_now,
 };
 use crate::output::{Keep, LineNo, Page, PageQuery, Render, Selection, Stream};
 use crate::store::Record;
@@ -60,15 +61,15 @@ pub(super) fn start_fleet(shared: &Arc<Shared>, job: &Arc<Job>, record: Option<R
     if let (Some(storing), Some(record)) = (&shared.storing, record) {
         storing.keep(job, record, None);
     }
-    leave(shared, job);
+    leave(shared, job, false);
 }
 
-/// Goes on with a fleet that another process has left.
-pub(super) fn resume_fleet(shared: &Arc<Shared>, job: &Arc<Job>) {
-    leave(shared, job);
+/// Goes on with a fleet that another process has left; the values of its variables and its text for stdin may be kept nowhere.
+pub(super) fn resume_fleet(shared: &Arc<Shared>, job: &Arc<Job>, had_secrets: bool) {
+    leave(shared, job, had_secrets);
 }
 
-fn leave(shared: &Arc<Shared>, job: &Arc<Job>) {
+fn leave(shared: &Arc<Shared>, job: &Arc<Job>, lacks_secrets: bool) {
     let (events, told) = mpsc::channel(QUEUE);
     // The channel is empty.
     events.try_send(FarEvent::Started).ok();
@@ -78,7 +79,7 @@ fn leave(shared: &Arc<Shared>, job: &Arc<Job>) {
     let stdin = Arc::new(Stdin::durable(controls, Arc::clone(job), announced, is_closed));
     shared.registry().start_durable(&job.id, stdin, None);
     leave_recording_from(shared, job, FleetFarEnd { events: told, job: Arc::clone(job) });
-    shared.leave(roll_out(Arc::clone(shared), Arc::clone(job), events));
+    shared.leave(roll_out(Arc::clone(shared), (Arc::clone(job), lacks_secrets), events));
 }
 
 /// What a task of a roll-out has come to.
@@ -89,7 +90,11 @@ enum Step {
 }
 
 /// Boxed, for a member is spawned as every job is, and a job may be a fleet.
-fn roll_out(shared: Arc<Shared>, job: Arc<Job>, events: mpsc::Sender<FarEvent>) -> BoxFuture<'static, ()> {
+fn roll_out(
+    shared: Arc<Shared>,
+    (job, lacks_secrets): (Arc<Job>, bool),
+    events: mpsc::Sender<FarEvent>,
+) -> BoxFuture<'static, ()> {
     async move {
         let Some((fleet, plan)) = job.fleet.as_ref().zip(job.spec.fleet.as_ref()) else { return };
         let mut roll_out = RollOut {
@@ -101,6 +106,7 @@ fn roll_out(shared: Arc<Shared>, job: Arc<Job>, events: mpsc::Sender<FarEvent>) 
             tasks: JoinSet::new(),
             tries: vec![0; plan.members.len()],
             pausing: 0,
+            lacks_secrets,
         };
         roll_out.run(fleet).await;
         if !(shared.stopping.is_cancelled() && job.spec.durable) {
@@ -125,6 +131,7 @@ struct RollOut {
     tries: Vec<u32>,
     /// Members that are to be tried again.
     pausing: usize,
+    lacks_secrets: bool,
 }
 
 impl RollOut {
@@ -163,6 +170,7 @@ impl RollOut {
                 index,
                 events: self.events.clone(),
                 printed: self.printed.get(index).cloned().unwrap_or_default(),
+                lacks_secrets: self.lacks_secrets,
             };
             self.tasks.spawn(async move { Step::Ended(index, task.run().await) });
         }
@@ -239,6 +247,8 @@ struct MemberTask {
     events: mpsc::Sender<FarEvent>,
     /// What the log has of it.
     printed: Printed,
+    /// It was begun by another process, and what it took with it was kept nowhere.
+    lacks_secrets: bool,
 }
 
 impl MemberTask {
@@ -260,6 +270,10 @@ impl MemberTask {
                     member.trim(0);
                 }
                 outcome
+            }
+            // Whoever goes on with a durable fleet starts it.
+            Err(_) if self.job.spec.durable && self.shared.stopping.is_cancelled() => {
+                return MemberEnd::NotStarted;
             }
             Err(error) => Outcome::NotStarted(chain(&error)),
         };
@@ -309,6 +323,16 @@ impl MemberTask {
 
     /// Starts the member; of a durable fleet at most once, whoever goes on with it.
     async fn start(&self, name: &str) -> Result<Arc<Job>, SpawnError> {
+        let known = self.note(|member| member.job.clone());
+        if let Some(id) = known
+            && let Lookup::Found(member) =
+                lookup(&self.shared, &Scope::Of(self.job.caller.clone()), &id).await
+        {
+            return Ok(member);
+        }
+        if self.lacks_secrets {
+            return Err(SpawnError::SecretsGone);
+        }
         let key = self.job.spec.durable.then(|| format!("{}/{name}", self.job.id));
         let order = Order::new(&self.job.caller, self.spec(name), key);
         spawn(&self.shared, order, PATIENCE).await
@@ -317,7 +341,9 @@ impl MemberTask {
     fn spec(&self, name: &str) -> JobSpec {
         let fleet: Draft = (*self.job.spec).clone();
         let member_of = Some(self.job.id.clone());
-        let draft = Draft { host: name.to_owned(), fleet: None, member_of, ..fleet };
+        // The host's files hold what a durable one has printed; another one's host waits for us.
+        let pace = if fleet.durable { Pace::Free } else { Pace::OfFollower };
+        let draft = Draft { host: name.to_owned(), fleet: None, member_of, pace, ..fleet };
         draft.try_into().expect("what is right for the fleet is right for its member")
     }
 
@@ -335,6 +361,7 @@ impl MemberTask {
                     break;
                 }
             }
+            member.note_taken(cursor);
             if matches!(tail.status.phase, Phase::Ended(_)) && !tail.page.has_more {
                 break;
             }

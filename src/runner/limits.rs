@@ -58,6 +58,9 @@ pub struct Limits {
 /// Bytes that are kept of a job whose far end waits for its follower.
 const HELD_BYTES: usize = 16 << 20;
 
+/// Bytes that are kept of a member of a fleet: more than its host may send before it has to wait.
+const MEMBER_BYTES: usize = 4 << 20;
+
 /// Bytes of stored output between two places where reading can begin.
 const MARK_INTERVAL: u64 = 64 << 10;
 /// Fewer bytes of a job are not stored: they lie in segments of a mebibyte at least.
@@ -125,9 +128,9 @@ impl Limits {
         RingLimits { lines, bytes, line_bytes: self.max_line_bytes }
     }
 
-    /// The least that a ring of these lines takes.
-    pub(super) fn small(ring: RingLimits) -> RingLimits {
-        RingLimits { bytes: ring.bytes.min(4 * ring.line_bytes), ..ring }
+    /// The ring of a member, which holds what is on its way into the fleet's log.
+    pub(super) fn of_member(ring: RingLimits) -> RingLimits {
+        RingLimits { bytes: ring.bytes.min(MEMBER_BYTES), ..ring }
     }
 
     /// What a host's connections are bound by.

@@ -195,7 +195,7 @@ fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserve, SpawnError> {
     let ring = shared.limits.ring(order.spec.pace);
     // The fleet's log has its lines, too, and the store has all of them.
     let is_member = order.spec.member_of.is_some() && shared.storing.is_some();
-    let ring = if is_member { Limits::small(ring) } else { ring };
+    let ring = if is_member { Limits::of_member(ring) } else { ring };
     let job = Arc::new(Job::new(order.caller, order.spec, ring));
     job.note_trouble(shared.unstored.clone());
     let record = shared.storing.as_ref().map(|_| {

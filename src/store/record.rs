@@ -31,6 +31,9 @@ pub struct Record {
     pub env: Vec<String>,
     /// Whether its stdin was left open.
     pub has_stdin: bool,
+    /// Whether it was given text for stdin or variables, of which the values are not kept.
+    #[serde(default)]
+    pub had_secrets: bool,
     /// Its time limit.
     pub timeout: Option<Duration>,
     /// Its terminal.
@@ -96,6 +99,7 @@ impl Record {
             cwd: cwd.clone(),
             env: env.keys().cloned().collect(),
             has_stdin: matches!(stdin, StdinPlan::Open),
+            had_secrets: !env.is_empty() || matches!(stdin, StdinPlan::Text(_)),
             timeout: *timeout,
             terminal: terminal.clone(),
             durable: *durable,

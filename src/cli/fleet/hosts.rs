@@ -1,9 +1,10 @@
+use crate::cli::RolloutArgs;
 use crate::jobs::FleetSpec;
 use crate::wire::{CommandRequest, Error};
 
 /// Whether a word of the command line names more than one host, or may.
 pub(crate) fn is_meant(word: &str) -> bool {
-    word.contains(',') || word.starts_with('@') || !FleetSpec::is_plain(word)
+    word.contains([',', '[', '{']) || word.starts_with('@') || !FleetSpec::is_plain(word)
 }
 
 /// The hosts of a word: separated by commas, `@FILE` for those in a file, a line each.
@@ -33,11 +34,23 @@ fn listed_in(file: &str) -> Result<Vec<String>, Error> {
 }
 
 /// The same request for all the hosts that its host names, if these may be many.
-pub(crate) fn on_hosts(request: CommandRequest) -> Result<CommandRequest, Error> {
+pub(crate) fn on_hosts(request: CommandRequest, rollout: &RolloutArgs) -> Result<CommandRequest, Error> {
+    let request = in_steps(request, rollout);
     if !is_meant(&request.host) {
         return Ok(request);
     }
     Ok(CommandRequest { hosts: split(&request.host)?, host: String::new(), ..request })
+}
+
+/// The same request in the steps that are wanted.
+pub(super) fn in_steps(request: CommandRequest, rollout: &RolloutArgs) -> CommandRequest {
+    CommandRequest {
+        max_parallel: rollout.max_parallel,
+        canary: rollout.canary,
+        stop_after_failures: rollout.stop_after_failures.map(String::from),
+        retry: rollout.retries,
+        ..request
+    }
 }
 
 #[cfg(test)]

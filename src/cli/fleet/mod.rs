@@ -11,4 +11,4 @@ mod summary;
 mod view;
 
 pub(super) use hosts::{is_meant, on_hosts, split};
-pub(super) use run::run;
+pub(super) use run::{members, run};

@@ -13,7 +13,7 @@ impl Progress {
         let is_shown = std::io::stderr().is_terminal();
         let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
-        let style = ProgressStyle::with_template("{pos}/{len} {msg} {elapsed} {per_sec} ETA {eta}");
+        let style = ProgressStyle::with_template("{msg}");
         bar.set_style(style.expect("the template is constant"));
         bar.enable_steady_tick(Duration::from_millis(500));
         Self(bar)
@@ -29,8 +29,13 @@ impl Progress {
         let ended = ok + failed + unreachable;
         self.0.set_length((ended + running + not_started) as u64);
         self.0.set_position(ended as u64);
-        let unreachable = if unreachable > 0 { format!(" {unreachable} unreachable") } else { String::new() };
-        self.0.set_message(format!("running {running} ok {ok} failed {failed}{unreachable}"));
+        let rate = self.0.per_sec();
+        let eta = self.0.eta().as_secs();
+        let all = ended + running + not_started;
+        let bad = failed + unreachable;
+        self.0.set_message(format!(
+            "{ended}/{all} hosts: {running} running, {ok} ok, {bad} failed, {rate:.1}/s, {eta} s to go"
+        ));
     }
 
     /// Writes something above it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::colours::are_wanted;
-use super::hosts::split;
+use super::hosts::{in_steps, split};
 use super::progress::Progress;
 use super::summary::summary;
 use super::view::View;
@@ -32,7 +32,8 @@ const LOOK: Duration = Duration::from_millis(400);
 pub(crate) async fn run(api: &Api, args: RunArgs) -> Exit {
     let exit = attempt(api, args).await.unwrap_or_else(|error| {
         report(&error);
-        Exit::of_error(&error)
+        // The numbers from 0 to 101 count hosts.
+        Exit::CONNECTION
     });
     api.shutdown().await;
     exit
@@ -110,15 +111,8 @@ fn request(args: RunArgs) -> Result<Option<CommandRequest>, Error> {
         }
     }
     let request = of_run(RunArgs { host: String::new(), ..args })?;
-    Ok(Some(CommandRequest {
-        hosts,
-        max_parallel: fleet.max_parallel,
-        canary: fleet.canary,
-        stop_after_failures: fleet.stop_after_failures.map(String::from),
-        retry: fleet.retries,
-        stdin: Some(String::new().into()),
-        ..request
-    }))
+    let request = CommandRequest { hosts, stdin: Some(String::new().into()), ..request };
+    Ok(Some(in_steps(request, &fleet.rollout)))
 }
 
 /// A fleet being watched.
@@ -184,7 +178,8 @@ impl Watch<'_> {
     }
 }
 
-async fn members(api: &Api, id: &str) -> Result<Vec<JobEntry>, Error> {
+/// The members of a fleet.
+pub(crate) async fn members(api: &Api, id: &str) -> Result<Vec<JobEntry>, Error> {
     let request = JobsRequest { fleet: Some(id.to_owned()), limit: Some(10_000), ..JobsRequest::default() };
     Ok(api.jobs(request).await?.jobs)
 }

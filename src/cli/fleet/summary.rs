@@ -45,7 +45,8 @@ fn total(members: &Members, is_coloured: bool) -> String {
     let told = kinds.iter().filter(|(count, ..)| *count > 0);
     let told: Vec<_> =
         told.map(|(count, kind, colour)| paint(&format!("{count} {kind}"), *colour, is_coloured)).collect();
-    format!("{all} hosts: {}", told.join(", "))
+    let hosts = if all == 1 { "host" } else { "hosts" };
+    format!("{all} {hosts}: {}", told.join(", "))
 }
 
 #[cfg(test)]

@@ -47,6 +47,7 @@ pub(super) fn spawn(error: SpawnError) -> Error {
             ),
         ),
         SpawnError::Expired(tombstone) => expired(&tombstone, "use a new idempotency_key to run it again"),
+        SpawnError::SecretsGone => Error::new(Code::JobEnded, message, "run it again on these hosts"),
         SpawnError::Abandoned => Error::new(Code::JobEnded, message, "start it again if it is still wanted"),
         SpawnError::KeyReused => {
             Error::new(Code::InvalidArgument, message, "use a new idempotency_key for each new job")

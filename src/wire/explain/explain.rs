@@ -66,7 +66,7 @@ fn where_to_look(error: &jobs::Error) -> Hint {
         };
     }
     if let jobs::Error::MemberNotStarted { .. } = error {
-        return "read the fleet itself, or ask again later".into();
+        return "look at the fleet itself".into();
     }
     let hint = Hint::from("ssh_jobs lists the jobs there are");
     hint.or_for_a_person("`sshjobs jobs` lists the jobs there are")
@@ -116,9 +116,9 @@ fn spec(error: &SpecError) -> Error {
         SpecError::Mark => "leave it away",
         SpecError::Nul(_) => "take the NUL out",
         SpecError::FleetTerminal => "leave pty away, or run it on one host at a time",
-        SpecError::Members(_) => "name hosts that there are; ssh_hosts lists them",
+        SpecError::Members(_) => "name the hosts to run it on; !NAME only leaves out what others name",
         SpecError::Rollout => "correct the number",
-        SpecError::MemberName(_) => "name each host by itself",
+        SpecError::MemberName(_) => "name each host by itself; patterns have * and ?",
     };
     Error::invalid(error.to_string(), hint)
 }
