@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::elicitor::{Address, Asked, Asker, Elicitor};
-use super::parked::Shared;
+use super::parked::{Parked, Shared};
 use crate::wire::ReachedAt;
 
 pub(super) type Answered = Result<CallToolResponse, ErrorData>;
@@ -46,7 +46,7 @@ impl Call {
         elicitor: &Arc<Elicitor>,
         (request, context): (CallToolRequestParams, &RequestContext<RoleServer>),
         made: impl FnOnce(CallToolRequestParams, RequestContext<RoleServer>) -> F,
-    ) -> Shared {
+    ) -> Shared<Self> {
         let (mut running, mut own) = (JoinSet::new(), context.clone());
         own.ct = CancellationToken::new();
         let asked_for = (request.name.to_string(), request.arguments.clone());
@@ -58,11 +58,11 @@ impl Call {
 
     /// The call that a client comes back to, after a person was asked.
     pub(super) async fn resume(
-        elicitor: &Elicitor,
+        (elicitor, parked): (&Elicitor, &Parked<Self>),
         request: &CallToolRequestParams,
-    ) -> Result<Option<Shared>, ErrorData> {
+    ) -> Result<Option<Shared<Self>>, ErrorData> {
         let Some(state) = &request.request_state else { return Ok(None) };
-        let call = elicitor.parked.get(state);
+        let call = parked.get(state);
         let call = call.ok_or_else(|| ErrorData::invalid_params("this call is over; make it again", None))?;
         let is_no = |answer: &Value| answer["action"].as_str().is_none_or(|action| action != "accept");
         for (question, _) in request.input_responses.iter().flatten().filter(|(_, answer)| is_no(answer)) {
@@ -77,8 +77,8 @@ impl Call {
 
     /// Waits for a call's result, or for a question. Dropping this ends a call that its client can't come back to, and no other.
     pub(super) async fn attend(
-        call: Shared,
-        elicitor: &Elicitor,
+        call: Shared<Self>,
+        (elicitor, parked): (&Elicitor, &Parked<Self>),
         context: &RequestContext<RoleServer>,
     ) -> Answered {
         let attended = {
@@ -91,12 +91,12 @@ impl Call {
         };
         match attended {
             Ok(Attended::Asks(question)) => {
-                elicitor.parked.remove(&call);
-                let state = elicitor.parked.put(call);
+                parked.remove(&call);
+                let state = parked.put(call);
                 Ok(InputRequiredResult::new(Some(question), Some(state)).into())
             }
             Ok(Attended::Answered(answer)) => {
-                elicitor.parked.remove(&call);
+                parked.remove(&call);
                 Ok(answer)
             }
             Err(error) => Err(error),

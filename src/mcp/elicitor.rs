@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 use super::answer_desk::{AnswerDesk, AtDesk};
 use super::answer_form::unguessable;
 use super::loopback_page::LoopbackPage;
-use super::parked::Parked;
 use crate::jobs::{Answer, Askpass, Caller, Prompter, Prompters, Question};
 use crate::lock::lock;
 
@@ -27,7 +26,6 @@ pub struct Elicitor {
     asked: watch::Sender<Option<Arc<Asked>>>,
     /// Calls that can put a question to their client.
     askers: AtomicUsize,
-    pub(super) parked: Parked,
 }
 
 /// Where the pages are.
@@ -73,7 +71,7 @@ impl Elicitor {
 
     fn at(place: Place, askpass: Option<Askpass>) -> Self {
         let (asked, _) = watch::channel(None);
-        Self { place, askpass, asked, askers: AtomicUsize::new(0), parked: Parked::default() }
+        Self { place, askpass, asked, askers: AtomicUsize::new(0) }
     }
 
     pub(super) fn asker(self: &Arc<Self>) -> Asker {

@@ -16,6 +16,7 @@ use rmcp::{RoleServer, ServerHandler, tool, tool_handler, tool_router};
 
 use super::call::{self, Call};
 use super::elicitor::Elicitor;
+use super::parked::Parked;
 use super::tasks::{self, Tasks};
 use super::tool_call::{answer, input, output};
 use super::updates::Subscriptions;
@@ -69,6 +70,8 @@ pub(super) struct Server {
     subscriptions: Arc<Subscriptions>,
     tasks: Arc<Tasks>,
     elicitor: Arc<Elicitor>,
+    /// Calls whose clients have gone to ask a person.
+    parked: Arc<Parked<Call>>,
 }
 
 #[tool_router]
@@ -88,6 +91,7 @@ impl Server {
             subscriptions: Arc::default(),
             tasks: Arc::default(),
             elicitor,
+            parked: Arc::default(),
         }
     }
 
@@ -301,8 +305,8 @@ impl ServerHandler for Server {
             let name: String = request.name.chars().take(64).collect();
             return Err(ErrorData::invalid_params(format!("there is no tool {name:?}{hint}"), None));
         };
-        if let Some(call) = Call::resume(&self.elicitor, &request).await? {
-            return Call::attend(call, &self.elicitor, &context).await;
+        if let Some(call) = Call::resume((&self.elicitor, &self.parked), &request).await? {
+            return Call::attend(call, (&self.elicitor, &self.parked), &context).await;
         }
         if !call::can_ask(&request.name, &context) {
             return self.call_known(request, context).await;
@@ -310,7 +314,7 @@ impl ServerHandler for Server {
         let server = self.clone();
         let made = |request, context| async move { server.call_known(request, context).await };
         let call = Call::begin(&self.elicitor, (request, &context), made);
-        Call::attend(call, &self.elicitor, &context).await
+        Call::attend(call, (&self.elicitor, &self.parked), &context).await
     }
 
     async fn list_tools(

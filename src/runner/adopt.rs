@@ -5,7 +5,6 @@ use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::durable::resume_durable;
-use super::fleet::resume_fleet;
 use super::open_stored::{Resumed, close, resume};
 use super::shared::Shared;
 use super::storing::Storing;
@@ -87,7 +86,8 @@ async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record)
             storing.keep_on((&job, log), writer, record);
             shared.elsewhere.forget(&job.id);
             if job.fleet.is_some() {
-                resume_fleet(shared, &job, had_secrets);
+                // When nobody takes it, the runner is gone.
+                shared.fleets.send((job, had_secrets)).await.ok();
             } else {
                 resume_durable(shared, &job, positions);
             }

@@ -3,34 +3,17 @@ use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 
+use super::Lookup;
 use super::adopt::adopt_if_orphan;
-use super::mirror::{look_at_record, mirror};
+use super::mirror::mirror;
 use super::open_stored::{Opened, open};
 use super::shared::Shared;
-use super::{Lookup, Runner};
-use crate::job::{Job, JobId, Pace, Scope};
+use crate::job::{JobId, Pace, Scope};
 
 /// Time for which a durable job that has just been taken over is waited for: its host has more to tell than the store.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
-impl Runner {
-    /// What is known under a job's name: a job of this process, of another, or of an earlier one. A job out of scope is unknown.
-    pub async fn lookup(&self, scope: &Scope, id: &JobId) -> Lookup {
-        lookup(&self.shared, scope, id).await
-    }
-
-    /// Brings the record of a job that is not ours up to date.
-    pub(super) async fn look_again(&self, job: &Arc<Job>) {
-        let Some(storing) = self.shared.storing.as_ref().filter(|_| self.owner(job).is_some()) else {
-            return;
-        };
-        if let Some(record) = look_at_record(job, &storing.store).await {
-            self.shared.elsewhere.note(record);
-        }
-    }
-}
-
-/// What is known under a job's name, as [`Runner::lookup`] tells.
+/// What is known under a job's name, as [`Runner::lookup`](super::Runner::lookup) tells.
 pub(super) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> Lookup {
     let here = shared.registry().lookup(scope, id);
     if let Lookup::Found(job) = &here {

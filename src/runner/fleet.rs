@@ -24,7 +24,6 @@ use crate::job::{
     Rollout, Scope, StdinPlan, Wait, member_of, prefixed, wall_now,
 };
 use crate::output::{Keep, LineNo, Page, PageQuery, Render, Selection, Stream};
-use crate::store::Record;
 
 /// Pieces of output that wait for the recorder.
 const QUEUE: usize = 64;
@@ -56,17 +55,12 @@ impl FarEnd for FleetFarEnd {
     }
 }
 
-/// Starts a fleet, and leaves it to tasks.
-pub(super) fn start_fleet(shared: &Arc<Shared>, job: &Arc<Job>, record: Option<Record>) {
-    if let (Some(storing), Some(record)) = (&shared.storing, record) {
-        storing.keep(job, record, None);
+/// Rolls fleets out: new ones, and those that other processes have left. Of some of these the values of variables, or text for
+/// stdin, are kept nowhere.
+pub(super) async fn run_fleets(shared: Arc<Shared>, mut fleets: mpsc::Receiver<(Arc<Job>, bool)>) {
+    while let Some((job, lacks_secrets)) = fleets.recv().await {
+        leave(&shared, &job, lacks_secrets);
     }
-    leave(shared, job, false);
-}
-
-/// Goes on with a fleet that another process has left; the values of its variables and its text for stdin may be kept nowhere.
-pub(super) fn resume_fleet(shared: &Arc<Shared>, job: &Arc<Job>, had_secrets: bool) {
-    leave(shared, job, had_secrets);
 }
 
 fn leave(shared: &Arc<Shared>, job: &Arc<Job>, lacks_secrets: bool) {

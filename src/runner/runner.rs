@@ -10,17 +10,20 @@ use tokio_util::sync::CancellationToken;
 use super::adopt::adopt;
 use super::durable::stdin_on_host;
 use super::elsewhere::Elsewhere;
+use super::find::lookup;
+use super::fleet::run_fleets;
 use super::follow_host::ask;
 use super::followers::Followers;
 use super::leftovers::end_leftovers;
 use super::registry::Registry;
 use super::shared::Shared;
+use super::start::spawn;
 use super::stdin::Stdin;
 use super::storing::Storing;
 use super::sweep::{connect_ahead, sweep};
-use super::{Limits, WriteError};
+use super::{Limits, Lookup, Order, SpawnError, WriteError};
 use crate::hosts::{HostRef, Hosts, run_short};
-use crate::job::{AwaitsStdin, Job, Phase, awaits_stdin_script};
+use crate::job::{AwaitsStdin, Job, JobId, Phase, Scope, awaits_stdin_script};
 use crate::spool;
 use crate::store::{Store, StoreError};
 
@@ -36,6 +39,8 @@ const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
 const SPOOL_REMOVAL: Duration = Duration::from_secs(10);
 /// Most hosts that wait for a connection to be made ahead.
 const HEAVY_HOSTS: usize = 16;
+/// Most fleets that wait to be rolled out.
+const FLEETS: usize = 64;
 
 impl Runner {
     /// A runner without jobs of its own, which stores what they print in `store`; with an error, jobs run unstored and say so. Must
@@ -47,6 +52,7 @@ impl Runner {
         };
         let secret = storing.as_ref().map_or_else(|| rand::rng().random(), |storing| storing.store.secret());
         let (became_heavy, heavy) = mpsc::channel(HEAVY_HOSTS);
+        let (fleets, to_run) = mpsc::channel(FLEETS);
         let tasks = Arc::new(Mutex::new(JoinSet::new()));
         let shared = Arc::new(Shared {
             hosts,
@@ -60,10 +66,12 @@ impl Runner {
             stopping: CancellationToken::new(),
             growth: Arc::default(),
             became_heavy,
+            fleets,
             tasks: Arc::downgrade(&tasks),
         });
         shared.leave(sweep(Arc::clone(&shared)));
         shared.leave(connect_ahead(Arc::clone(&shared), heavy));
+        shared.leave(run_fleets(Arc::clone(&shared), to_run));
         shared.leave(adopt(Arc::clone(&shared)));
         shared.leave(end_leftovers(Arc::clone(&shared)));
         Self { shared, tasks }
@@ -72,6 +80,20 @@ impl Runner {
     /// The bounds within which jobs run.
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
+    }
+
+    /// Starts a job and returns once the server runs it, or when `patience` runs out: then the job is still starting, and will
+    /// end as not started if it can't be.
+    ///
+    /// With a key that was used before, returns the job it was used for and starts nothing. Cancelling before the
+    /// command was sent starts nothing; afterwards the job goes on and is listed.
+    pub async fn spawn(&self, order: Order, patience: Duration) -> Result<Arc<Job>, SpawnError> {
+        Box::pin(spawn(&self.shared, order, patience)).await
+    }
+
+    /// What is known under a job's name: a job of this process, of another, or of an earlier one. A job out of scope is unknown.
+    pub async fn lookup(&self, scope: &Scope, id: &JobId) -> Lookup {
+        lookup(&self.shared, scope, id).await
     }
 
     /// Waits until a job has started or failed to, for `patience` at most.

@@ -11,6 +11,7 @@ use super::meter::Growth;
 use super::registry::Registry;
 use super::storing::Storing;
 use crate::hosts::{HostRef, Hosts};
+use crate::job::Job;
 use crate::lock::lock;
 
 /// What the runner's tasks work on.
@@ -31,6 +32,8 @@ pub(super) struct Shared {
     pub(super) stopping: CancellationToken,
     pub(super) growth: Arc<Growth>,
     pub(super) became_heavy: mpsc::Sender<HostRef>,
+    /// Fleets to roll out, or to go on with, and whether they had secrets that are gone.
+    pub(super) fleets: mpsc::Sender<(Arc<Job>, bool)>,
     /// The runner's: its tasks end with it.
     pub(super) tasks: Weak<Mutex<JoinSet<()>>>,
 }

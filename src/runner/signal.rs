@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::mirror::look_at_record;
 use super::on_machine::run_on_machine;
 use super::signal_tree::{DeliveredVia, SignalReport, end_tree, kill};
 use super::{Runner, SignalError};
@@ -60,5 +61,15 @@ impl Runner {
             return Err(SignalError::JobEnded);
         }
         Ok(report)
+    }
+
+    /// Brings the record of a job that is not ours up to date.
+    async fn look_again(&self, job: &Arc<Job>) {
+        let Some(storing) = self.shared.storing.as_ref().filter(|_| self.owner(job).is_some()) else {
+            return;
+        };
+        if let Some(record) = look_at_record(job, &storing.store).await {
+            self.shared.elsewhere.note(record);
+        }
     }
 }
