@@ -287,7 +287,7 @@ async fn a_hundred_thousand_stored_jobs_are_listed_by_what_is_asked_and_hinder_n
     let database = rusqlite::Connection::open(state.join("jobs.db")).unwrap();
     let copies = format!(
         "INSERT INTO jobs SELECT 'copy-' || n, caller, 'host' || (n % 100), label, state, owner, NULL, started_at + n, ended_at, 0,
-         json_set(document, '$.id', 'copy-' || n, '$.host', 'host' || (n % 100))
+         json_set(document, '$.id', 'copy-' || n, '$.host', 'host' || (n % 100)), fleet
          FROM (SELECT * FROM jobs LIMIT 1), (WITH RECURSIVE count(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM count WHERE n < {JOBS}) SELECT n FROM count)"
     );
     assert_eq!(database.execute(&copies, []).unwrap(), JOBS);
