@@ -364,7 +364,7 @@ fn fill(database: &std::path::Path, jobs: usize) {
     let connection = rusqlite::Connection::open(database).unwrap();
     let insert = format!(
         "INSERT INTO jobs SELECT 'copy-' || n, caller, 'host' || (n % 100), label, state, owner, NULL, started_at + n, ended_at, 0,
-         json_set(document, '$.id', 'copy-' || n, '$.host', 'host' || (n % 100))
+         json_set(document, '$.id', 'copy-' || n, '$.host', 'host' || (n % 100)), fleet
          FROM (SELECT * FROM jobs LIMIT 1), (WITH RECURSIVE count(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM count WHERE n < {jobs}) SELECT n FROM count)"
     );
     assert_eq!(connection.execute(&insert, []).unwrap(), jobs);
