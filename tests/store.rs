@@ -302,3 +302,23 @@ async fn a_hundred_thousand_stored_jobs_are_listed_by_what_is_asked_and_hinder_n
     assert_eq!(service.jobs(JobsRequest::default()).await.unwrap().total, JOBS + 2);
     service.shutdown().await;
 }
+
+#[tokio::test]
+async fn the_records_of_a_version_that_knew_no_fleets_are_taken_over() {
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    let first = service(&sshd, &state);
+    let job = spawn(&first, "echo one").await;
+    canonical_loop(&first, &job).await;
+    first.shutdown().await;
+    drop(first);
+    let database = rusqlite::Connection::open(state.join("jobs.db")).unwrap();
+    database.execute_batch("ALTER TABLE jobs DROP COLUMN fleet; PRAGMA user_version = 1").unwrap();
+    drop(database);
+    let service = service(&sshd, &state);
+    assert_eq!(canonical_loop(&service, &job).await.lines, ["one"]);
+    let new = spawn(&service, "echo two").await;
+    assert_eq!(canonical_loop(&service, &new).await.lines, ["two"]);
+    assert_eq!(service.jobs(JobsRequest::default()).await.unwrap().total, 2);
+    service.shutdown().await;
+}
