@@ -1,7 +1,7 @@
 use std::io::{self, Write};
 use std::time::Duration;
 
-use super::exit::colours;
+use super::colours::{DIM, RED, are_wanted, paint};
 use super::{DemoArgs, Exit, report};
 use crate::jobs::{Demo, printable};
 use crate::wire::{Error, Service, Standing, TailReply, TailRequest};
@@ -59,15 +59,12 @@ async fn show(command: String) -> Result<Exit, Error> {
 }
 
 fn show_page(cursor: u64, reply: &TailReply) {
-    let (dim, red, plain) =
-        if colours(&io::stdout()) { ("\x1b[2m", "\x1b[31m", "\x1b[0m") } else { ("", "", "") };
+    let is_coloured = are_wanted(&io::stdout());
     let first = reply.first_line_no.unwrap_or(cursor);
     for (line_no, line) in (first..).zip(reply.lines.iter().flatten()) {
-        let colour = if reply.stderr_lines.contains(&line_no) { red } else { "" };
-        say(&format!(
-            "{dim}since_line_no={cursor:<3} line {line_no:>3} |{plain} {colour}{}{plain}",
-            printable(line)
-        ));
+        let prefix = paint(&format!("since_line_no={cursor:<3} line {line_no:>3} |"), DIM, is_coloured);
+        let is_red = is_coloured && reply.stderr_lines.contains(&line_no);
+        say(&format!("{prefix} {}", paint(&printable(line), RED, is_red)));
     }
 }
 

@@ -1,6 +1,7 @@
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
+use super::colours::{DIM, RED, are_wanted, paint};
 use crate::jobs::{self, Outcome, printable};
 use crate::wire::{Code, Error, JobEntry, JobState};
 
@@ -107,13 +108,12 @@ pub(super) fn signal_number(name: &str) -> u8 {
 
 /// Tells a person what went wrong and what to do next.
 pub fn report(error: &Error) {
-    let (red, dim, plain) =
-        if colours(&io::stderr()) { ("\x1b[31m", "\x1b[2m", "\x1b[0m") } else { ("", "", "") };
-    let code = error.code.as_str();
+    let is_coloured = are_wanted(&io::stderr());
+    let code = paint(error.code.as_str(), RED, is_coloured);
     let message = printable(&error.message);
-    let hint = printable(error.hint.for_a_person());
+    let hint = paint(&format!("  hint: {}", printable(error.hint.for_a_person())), DIM, is_coloured);
     // When stderr is gone there is nobody to tell.
-    writeln!(io::stderr(), "sshjobs: {red}{code}{plain}: {message}\n{dim}  hint: {hint}{plain}").ok();
+    writeln!(io::stderr(), "sshjobs: {code}: {message}\n{hint}").ok();
 }
 
 /// Tells a person something that is no error.
@@ -141,9 +141,4 @@ pub(super) fn write_out(bytes: &[u8]) -> Exit {
 
 pub(super) fn output_error(error: &io::Error) -> Error {
     Error::new(Code::Io, format!("can't write the output: {error}"), "check where stdout goes")
-}
-
-/// Colours are for terminals, and for people who have not asked for none (no-color.org).
-pub(super) fn colours(stream: &impl IsTerminal) -> bool {
-    stream.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }

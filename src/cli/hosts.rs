@@ -1,3 +1,4 @@
+use super::columns::{in_columns, padded};
 use super::exit::print;
 use super::{Exit, HostsArgs, report};
 use crate::jobs::printable;
@@ -53,7 +54,7 @@ fn details(host: &HostEntry) -> String {
     let shown = rows.iter().chain([&("tags", &tags)]).fold(
         format!("{}: {state}\n", printable(&host.name)),
         |text, (name, value)| match value {
-            Some(value) => format!("{text}  {name:<12} {}\n", printable(value)),
+            Some(value) => format!("{text}  {} {}\n", padded(name, 12), printable(value)),
             None => text,
         },
     );
@@ -70,8 +71,7 @@ fn table(hosts: &[HostEntry]) -> String {
         let hint = "add `Host` entries to ~/.ssh/config, or [hosts.NAME] tables to the configuration";
         report(&Error::new(Code::UnknownHost, "there are no hosts", hint));
     }
-    let widest = hosts.iter().map(|host| host.name.chars().count()).max().unwrap_or(0);
-    hosts.iter().fold(String::new(), |text, host| {
+    let row = |host: &HostEntry| {
         let via = if host.via.is_empty() { String::new() } else { format!(" via {}", host.via.join(", ")) };
         let tags: String = host.tags.iter().map(|tag| format!(" #{tag}")).collect();
         let place = match (&host.user, &host.address) {
@@ -79,6 +79,7 @@ fn table(hosts: &[HostEntry]) -> String {
             _ => format!("[{}]{tags}", host.last_error.as_deref().unwrap_or("not resolved")),
         };
         let listed = host.listed_in.join(", ");
-        format!("{text}{:<widest$}  {}  ({})\n", printable(&host.name), printable(&place), printable(&listed))
-    })
+        [printable(&host.name), format!("{}  ({})", printable(&place), printable(&listed))]
+    };
+    in_columns(&hosts.iter().map(row).collect::<Vec<_>>()).join("\n")
 }

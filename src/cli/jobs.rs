@@ -1,7 +1,9 @@
-use std::io;
+use std::io::stdout;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::exit::{colours, print};
+use super::colours::{GREEN, RED, are_wanted, paint};
+use super::columns::in_columns;
+use super::exit::print;
 use super::{Exit, JobsArgs, report};
 use crate::jobs::printable;
 use crate::remote::Api;
@@ -49,19 +51,13 @@ const SHOWN: usize = 60;
 fn table(reply: &JobsReply) -> String {
     let mut rows = vec![HEAD.map(str::to_owned)];
     rows.extend(reply.jobs.iter().map(row));
-    let widths: Vec<usize> = (0..HEAD.len())
-        .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
-        .collect();
-    let is_coloured = colours(&io::stdout());
-    let mut text = String::new();
-    for (index, row) in rows.iter().enumerate() {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        let line = cells.collect::<Vec<_>>().join("  ");
-        let entry = index.checked_sub(1).and_then(|index| reply.jobs.get(index));
-        let colour = entry.filter(|_| is_coloured).map_or("", colour);
-        let plain = if colour.is_empty() { "" } else { "\x1b[0m" };
-        text.push_str(&format!("{colour}{}{plain}\n", line.trim_end()));
-    }
+    let is_coloured = are_wanted(&stdout());
+    let colours = [None].into_iter().chain(reply.jobs.iter().map(colour));
+    let coloured = |(line, colour): (String, Option<u8>)| match colour {
+        Some(colour) => paint(&line, colour, is_coloured) + "\n",
+        None => line + "\n",
+    };
+    let mut text: String = in_columns(&rows).into_iter().zip(colours).map(coloured).collect();
     let more = reply.total.saturating_sub(reply.jobs.len());
     if more > 0 {
         text.push_str(&format!("and {more} more (-n, --host, --label, --state)\n"));
@@ -90,11 +86,11 @@ fn row(entry: &JobEntry) -> [String; 7] {
     ]
 }
 
-fn colour(entry: &JobEntry) -> &'static str {
+fn colour(entry: &JobEntry) -> Option<u8> {
     match (entry.standing.state, entry.standing.exit_status) {
-        (JobState::Running | JobState::Starting, _) => "\x1b[32m",
-        (JobState::Exited, Some(0)) => "",
-        _ => "\x1b[31m",
+        (JobState::Running | JobState::Starting, _) => Some(GREEN),
+        (JobState::Exited, Some(0)) => None,
+        _ => Some(RED),
     }
 }
 

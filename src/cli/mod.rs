@@ -4,6 +4,8 @@
 
 mod args;
 mod candidates;
+mod colours;
+mod columns;
 mod command;
 mod complete;
 mod demo;
@@ -30,7 +32,7 @@ pub use args::{
     Cli, CompletedShell, CompletionsArgs, DemoArgs, FleetArgs, ForgetArgs, HelpArgs, HostsArgs, JobsArgs,
     ListTokensArgs, LogLevel, ManArgs, NewTokenArgs, PingArgs, ReadArgs, RoleChoice, RolloutArgs, RunArgs,
     SearchArgs, ServeArgs, SignalArgs, SpawnArgs, SshArgs, StreamChoice, TailArgs, TokenArgs, TokenVerb,
-    TrustArgs, UnitChoice, Verb, WaitArgs, WriteArgs, parse,
+    TrustArgs, UnitChoice, Verb, WaitArgs, WhenColours, WriteArgs, parse,
 };
 pub use complete::{answer_shell, completions};
 pub use demo::demo;

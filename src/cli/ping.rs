@@ -4,6 +4,7 @@ use futures_util::{StreamExt, stream};
 use tokio::time::Instant;
 use unicode_width::UnicodeWidthStr;
 
+use super::columns::padded;
 use super::exit::print;
 use super::fleet::split;
 use super::{Exit, PingArgs, report};
@@ -87,7 +88,6 @@ fn as_json(name: &str, host: Result<HostEntry, Error>, took: Duration) -> String
 }
 
 fn line(name: &str, width: usize, (host, took): (Result<HostEntry, Error>, Duration)) -> String {
-    let padding = " ".repeat(width.saturating_sub(name.width()));
     let told = match host {
         Ok(HostEntry { connected: true, server, login_shell, .. }) => {
             let server = server.unwrap_or_default();
@@ -97,5 +97,5 @@ fn line(name: &str, width: usize, (host, took): (Result<HostEntry, Error>, Durat
         Ok(host) => printable(&host.last_error.unwrap_or_else(|| "not reachable".to_owned())),
         Err(error) => printable(&error.message),
     };
-    format!("{}{padding}  {told}", printable(name))
+    format!("{}  {told}", padded(&printable(name), width))
 }

@@ -1,7 +1,8 @@
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::exit::{colours, print};
+use super::colours::{RED, are_wanted, paint};
+use super::exit::print;
 use super::job_verbs::is_out_of_reach;
 use super::{Exit, TailArgs, note, report};
 use crate::jobs::printable;
@@ -73,14 +74,11 @@ fn line(record: &Record, args: &TailArgs) -> String {
     if args.json {
         return serde_json::to_string(record).expect("a record is plain data");
     }
-    let (red, plain) = match record.stream {
-        StreamName::Stderr if colours(&io::stdout()) => ("\x1b[31m", "\x1b[0m"),
-        StreamName::Stdout | StreamName::Stderr => ("", ""),
-    };
+    let is_red = record.stream == StreamName::Stderr && are_wanted(&io::stdout());
     let time = humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(record.ts));
     let stamp = if args.timestamps { format!("{time} ") } else { String::new() };
     let member = record.member.as_ref().map_or_else(String::new, |member| format!("{}: ", printable(member)));
-    format!("{stamp}{member}{red}{}{plain}", printable(&record.text))
+    format!("{stamp}{member}{}", paint(&printable(&record.text), RED, is_red))
 }
 
 /// What a person who watches wants to know at the end.

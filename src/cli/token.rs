@@ -2,6 +2,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::args::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenVerb};
+use super::columns::in_columns;
 use super::exit::print;
 use super::{Exit, TokenArgs, note, report};
 use crate::jobs::{Rights, Role};
@@ -51,7 +52,7 @@ fn list(tokens: &Tokens, args: &ListTokensArgs) -> Result<Exit, Error> {
         entries.iter().map(|entry| shown(entry).to_string()).collect()
     } else {
         let head = ["NAME", "ROLE", "HOSTS", "MADE", "EXPIRES"].map(str::to_owned);
-        table(std::iter::once(head).chain(entries.iter().map(row)).collect())
+        in_columns(&std::iter::once(head).chain(entries.iter().map(row)).collect::<Vec<_>>())
     };
     Ok(print(&lines.join("\n")))
 }
@@ -77,16 +78,6 @@ fn row(entry: &TokenEntry) -> [String; 5] {
     };
     let hosts = if hosts.is_empty() { "all".to_owned() } else { hosts };
     [entry.name.clone(), entry.role.to_string(), hosts, time(entry.created_at), expires]
-}
-
-fn table(rows: Vec<[String; 5]>) -> Vec<String> {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 5] = std::array::from_fn(width);
-    let line = |row: &[String; 5]| {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    rows.iter().map(line).collect()
 }
 
 fn time(seconds: u64) -> String {

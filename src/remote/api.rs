@@ -9,10 +9,10 @@ use super::client::{Client, Repeat};
 use super::running::Running;
 use super::session::Session;
 use crate::wire::{
-    Code, CommandRequest, Error, ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobEntry, JobsReply,
-    JobsRequest, LastLinesOf, ReadReply, ReadRequest, SearchReply, SearchRequest, Service, SignalReply,
-    SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest, WaitMode, WaitReply, WaitRequest,
-    WriteReply, WriteRequest,
+    Code, CommandRequest, Error, ForgetReply, ForgetRequest, Group, HostsReply, HostsRequest, JobEntry,
+    JobsReply, JobsRequest, LastLinesOf, ReadReply, ReadRequest, SearchReply, SearchRequest, Service,
+    SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest, WaitMode, WaitReply,
+    WaitRequest, WriteReply, WriteRequest,
 };
 
 /// The verbs, in this process or on a server.
@@ -75,6 +75,11 @@ impl Api {
 
     /// A job as it stands.
     pub async fn entry(&self, id: &str) -> Result<JobEntry, Error> {
+        Ok(self.entry_and_groups(id).await?.0)
+    }
+
+    /// A job as it stands, and the members of a fleet that has ended, grouped by what came of them.
+    pub async fn entry_and_groups(&self, id: &str) -> Result<(JobEntry, Vec<Group>), Error> {
         let request = WaitRequest {
             job_ids: vec![id.to_owned()],
             mode: WaitMode::All,
@@ -83,9 +88,10 @@ impl Api {
             last_lines_of: LastLinesOf::Failed,
         };
         let mut reply = self.wait(request).await?;
-        reply.jobs.pop().ok_or_else(|| {
+        let entry = reply.jobs.pop().ok_or_else(|| {
             Error::new(Code::UnknownJob, format!("there is no job {id:?}"), "look with `sshjobs jobs`")
-        })
+        })?;
+        Ok((entry, reply.groups))
     }
 
     /// Writes bytes to a job's stdin; a command that does not read is waited for, `patience` about.

@@ -1,7 +1,6 @@
 //! `run` on many hosts: which hosts are meant, their lines behind their names, the progress, the summary, and the files that CI and
 //! GNU parallel's users know.
 
-mod colours;
 mod hosts;
 mod joblog;
 mod junit;

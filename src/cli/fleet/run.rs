@@ -1,15 +1,15 @@
 use std::collections::HashSet;
-use std::io;
+use std::io::{self, Write};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::colours::are_wanted;
 use super::hosts::{in_steps, split};
 use super::progress::Progress;
 use super::summary::summary;
 use super::view::View;
 use super::{joblog, junit};
+use crate::cli::colours::are_wanted;
 use crate::cli::command::of_run;
 use crate::cli::exit::{exit_of, print};
 use crate::cli::signals::Signals;
@@ -17,8 +17,7 @@ use crate::cli::{Exit, FleetArgs, RunArgs, note, report};
 use crate::jobs::FleetSpec;
 use crate::remote::Api;
 use crate::wire::{
-    Code, CommandRequest, Error, Format, Group, JobEntry, JobsRequest, LastLinesOf, SignalRequest,
-    TailRequest, WaitMode, WaitRequest,
+    Code, CommandRequest, Error, Format, Group, JobEntry, JobsRequest, SignalRequest, TailRequest,
 };
 
 /// Length of one wait for lines; another follows.
@@ -186,17 +185,7 @@ pub(crate) async fn members(api: &Api, id: &str) -> Result<Vec<JobEntry>, Error>
 
 /// Tells how a fleet has ended: to a person, a script, a joblog, CI.
 async fn finish(api: &Api, id: &str, wanted: &Wanted) -> Result<Exit, Error> {
-    let request = WaitRequest {
-        job_ids: vec![id.to_owned()],
-        mode: WaitMode::All,
-        wait_ms: Some(0),
-        last_lines: 0,
-        last_lines_of: LastLinesOf::Failed,
-    };
-    let mut reply = api.wait(request).await?;
-    let Some(entry) = reply.jobs.pop() else {
-        return Err(Error::new(Code::UnknownJob, format!("{id} is gone"), "look with `sshjobs jobs`"));
-    };
+    let (entry, groups) = api.entry_and_groups(id).await?;
     let fleet = &wanted.fleet;
     if fleet.joblog.is_some() || fleet.junit.is_some() {
         let members = members(api, id).await?;
@@ -207,10 +196,10 @@ async fn finish(api: &Api, id: &str, wanted: &Wanted) -> Result<Exit, Error> {
             junit::write(file, &entry, &members)?;
         }
     }
-    let told = if wanted.json { print(&as_json(&entry, &reply.groups)) } else { Exit::SUCCESS };
+    let told = if wanted.json { print(&as_json(&entry, &groups)) } else { Exit::SUCCESS };
     if !wanted.json {
         let counts = entry.members.unwrap_or_default();
-        eprintln_lines(&summary(&reply.groups, &counts, are_wanted(&io::stderr())));
+        tell(&summary(&groups, &counts, are_wanted(&io::stderr())));
     }
     let exit = exit_of(&entry);
     Ok(if exit == Exit::SUCCESS { told } else { exit })
@@ -222,9 +211,8 @@ fn as_json(entry: &JobEntry, groups: &[Group]) -> String {
     value.to_string()
 }
 
-fn eprintln_lines(text: &str) {
-    use std::io::Write;
-    // Whoever does not read it has chosen not to.
+fn tell(text: &str) {
+    // When stderr is gone there is nobody to tell.
     writeln!(io::stderr(), "{text}").ok();
 }
 

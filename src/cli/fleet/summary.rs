@@ -1,4 +1,4 @@
-use super::colours::{GREEN, RED, YELLOW, paint};
+use crate::cli::colours::{GREEN, RED, YELLOW, paint};
 use crate::jobs::printable;
 use crate::wire::{Group, Members};
 

@@ -4,7 +4,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use unicode_width::UnicodeWidthStr;
 
-use super::colours::{OF_HOSTS, RED, are_wanted, paint};
+use crate::cli::colours::{OF_HOSTS, RED, are_wanted, paint};
+use crate::cli::columns::padded;
 use crate::jobs::printable;
 use crate::wire::{Record, StreamName};
 
@@ -63,11 +64,10 @@ impl View {
         self.width = self.width.max(name.width().min(WIDEST));
         let next = OF_HOSTS.get(self.colours.len() % OF_HOSTS.len()).copied().unwrap_or_default();
         let colour = *self.colours.entry(name.to_owned()).or_insert(next);
-        let padding = " ".repeat(self.width.saturating_sub(name.width()));
-        let prefix = paint(&format!("{}{padding} |", printable(name)), colour, self.is_coloured);
+        let prefix = paint(&format!("{} |", padded(&printable(name), self.width)), colour, self.is_coloured);
         let text = printable(&record.text);
         let is_error = record.stream == StreamName::Stderr;
-        let text = paint(&text, RED, self.is_coloured && is_error && !text.is_empty());
+        let text = paint(&text, RED, self.is_coloured && is_error);
         let stamp = if self.timestamps {
             let time = humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(record.ts));
             format!("{time} ")

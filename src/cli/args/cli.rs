@@ -1,0 +1,162 @@
+use std::path::PathBuf;
+
+use anstream::ColorChoice;
+use clap::{Parser, Subcommand, ValueEnum};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
+use super::hosts::{HostsArgs, PingArgs, TrustArgs};
+use super::jobs::{ForgetArgs, JobsArgs, ReadArgs, SearchArgs, SignalArgs, TailArgs, WaitArgs, WriteArgs};
+use super::program::{CompletionsArgs, DemoArgs, HelpArgs, ManArgs};
+use super::run::{RunArgs, SpawnArgs};
+use super::serve::ServeArgs;
+use super::token::TokenArgs;
+use crate::remote::ServerAddress;
+
+/// Run commands on remote hosts over SSH as jobs, and follow their output by cursor.
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true,
+    disable_help_subcommand = true,
+    after_help = "\
+Examples:
+  sshjobs demo                          see it work; nothing has to be set up
+  sshjobs run web1 -- make test         run a command; its output and exit code become ours
+  sshjobs trust web1                    show a new host's key, and accept it
+  sshjobs spawn web1 -- make test       start a job that goes on without us; prints its id
+  sshjobs jobs                          list jobs: yours, and those that agents of yours have started
+  sshjobs tail -f ID                    watch one
+  sshjobs hosts                         list the hosts of ssh_config and of the configuration
+  sshjobs run 'web*' -- uptime          run it on many hosts
+  sshjobs serve                         serve MCP on stdin and stdout, for an agent
+  sshjobs help exit-codes               explain a topic: exit-codes, waiting, durable, fleets, trust
+
+Configuration: $XDG_CONFIG_HOME/sshjobs/config.toml (default ~/.config/sshjobs/config.toml); it need not exist.
+Hosts, users, ports and keys come from ssh_config; host keys must be in known_hosts."
+)]
+pub struct Cli {
+    /// Configuration file (TOML) instead of the user's own.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// ssh_config file instead of the user's and the system's.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub ssh_config: Option<PathBuf>,
+    /// Directory for records and output of jobs instead of $XDG_STATE_HOME/sshjobs (~/.local/state/sshjobs).
+    #[arg(long, global = true, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+    /// Let a running server do it: its URL, or the path of its socket. Hosts, jobs and configuration are then the server's.
+    #[arg(long, global = true, value_name = "URL|SOCKET", env = "SSHJOBS_SERVER")]
+    pub server: Option<ServerAddress>,
+    /// File with the token to show there; else the variable SSHJOBS_TOKEN has it.
+    #[arg(long, global = true, value_name = "FILE", requires = "server")]
+    pub token_file: Option<PathBuf>,
+    /// When to use colours: auto is on terminals, unless NO_COLOR is set; CLICOLOR_FORCE uses them everywhere.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: WhenColours,
+    /// What to log to stderr.
+    #[arg(long, global = true, value_name = "LEVEL", default_value = "warn", env = "SSHJOBS_LOG")]
+    pub log: LogLevel,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// Reads the command line, and keeps to its `--color`. A mistake, `--help` and `--version` end the program here.
+pub fn parse() -> Cli {
+    let cli = Cli::parse();
+    let choice = match cli.color {
+        WhenColours::Auto => ColorChoice::Auto,
+        WhenColours::Always => ColorChoice::Always,
+        WhenColours::Never => ColorChoice::Never,
+    };
+    choice.write_global();
+    cli
+}
+
+/// When output is coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum WhenColours {
+    /// On terminals, as the environment says.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What went wrong.
+    Error,
+    /// What may go wrong.
+    Warn,
+    /// Connections and jobs.
+    Info,
+    /// Decisions.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl LogLevel {
+    /// The level as a filter for tracing. It is for our own words: libraries warn of every message that a host or a client gets
+    /// wrong, as fast as it comes, and below warnings log whole messages, which hold secrets.
+    pub fn filter(self) -> Targets {
+        let (libraries, ours) = match self {
+            Self::Off => (LevelFilter::OFF, LevelFilter::OFF),
+            Self::Error => (LevelFilter::OFF, LevelFilter::ERROR),
+            Self::Warn => (LevelFilter::OFF, LevelFilter::WARN),
+            Self::Info => (LevelFilter::OFF, LevelFilter::INFO),
+            Self::Debug => (LevelFilter::WARN, LevelFilter::DEBUG),
+            Self::Trace => (LevelFilter::WARN, LevelFilter::TRACE),
+        };
+        Targets::new().with_default(libraries).with_target("sshjobs", ours)
+    }
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run a real job on an SSH server inside this process, and follow its output by cursor.
+    Demo(DemoArgs),
+    /// Serve MCP on stdin and stdout, or MCP and a JSON API over HTTP.
+    Serve(ServeArgs),
+    /// Make, list and revoke the tokens that callers of a server show.
+    Token(TokenArgs),
+    /// Run a command on a host, or on many; its output, stdin and exit code become ours.
+    Run(RunArgs),
+    /// Start a job that goes on without us, and print its id.
+    Spawn(SpawnArgs),
+    /// Show a job's output, and follow it.
+    Tail(TailArgs),
+    /// Show a part of a job's output by its position.
+    Read(ReadArgs),
+    /// Look for a pattern in a job's output.
+    Search(SearchArgs),
+    /// Write to a job's stdin.
+    Write(WriteArgs),
+    /// Signal a job's process tree.
+    Signal(SignalArgs),
+    /// Wait for the end of jobs.
+    Wait(WaitArgs),
+    /// List jobs, of all sshjobs processes of this user.
+    Jobs(JobsArgs),
+    /// Remove jobs that have ended, with their output.
+    Forget(ForgetArgs),
+    /// List the hosts that jobs can run on, or try one.
+    Hosts(HostsArgs),
+    /// Connect to hosts and tell how that went: time, server, login shell.
+    Ping(PingArgs),
+    /// Show a host's key and, if you say that it is the right one, write it into known_hosts.
+    Trust(TrustArgs),
+    /// Print what makes a shell complete our words, with hosts, tags and jobs.
+    Completions(CompletionsArgs),
+    /// Write the man pages into a directory.
+    Man(ManArgs),
+    /// Explain a topic, or a verb.
+    Help(HelpArgs),
+}

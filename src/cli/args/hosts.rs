@@ -1,0 +1,66 @@
+use clap::Args;
+use clap_complete::engine::ArgValueCandidates;
+
+use super::values::SshArgs;
+use crate::cli::candidates;
+
+/// Arguments of `trust`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Compare the fingerprint with what the host itself says, over a way you trust: its console, its administrator, or the output of
+`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` there. A host that is listed with another key is refused.
+
+Exit codes: 0 it is trusted now, or was before; 1 you said no; 255 the host or its key can't be had, or is not the one expected.
+
+Examples:
+  sshjobs trust web1
+  sshjobs trust web1 --fingerprint SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU   for scripts")]
+pub struct TrustArgs {
+    /// Host name or alias, as with ssh.
+    #[arg(add = ArgValueCandidates::new(candidates::hosts))]
+    pub host: String,
+    /// Don't ask: the key must be the one with this SHA-256 fingerprint.
+    #[arg(long, value_name = "SHA256:…")]
+    pub fingerprint: Option<String>,
+    /// Options as in ssh.
+    #[command(flatten)]
+    pub ssh: SshArgs,
+}
+
+/// Arguments of `ping`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Exit codes: 0 all can be reached; 255 some can't.
+
+Examples:
+  sshjobs ping web1
+  sshjobs ping tag:web,db1
+  sshjobs ping '*' --json | jq -r 'select(.connected | not) | .name'")]
+pub struct PingArgs {
+    /// Hosts: names, patterns and tag:NAME over the hosts that `sshjobs hosts` lists, @FILE; separated by commas.
+    #[arg(value_name = "HOST[,HOST…]", add = ArgValueCandidates::new(candidates::hosts))]
+    pub hosts: String,
+    /// Write a line of JSON for each host.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `hosts`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sshjobs hosts\n  sshjobs hosts web1        connect, and say what came of it\n  sshjobs hosts --json | jq"
+)]
+pub struct HostsArgs {
+    /// Connect to this host and report what came of it.
+    #[arg(add = ArgValueCandidates::new(candidates::hosts))]
+    pub host: Option<String>,
+    /// List only hosts with this tag (`tags` of their [hosts.NAME] table).
+    #[arg(long, value_name = "TAG", conflicts_with = "host")]
+    pub tag: Option<String>,
+    /// Write JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Options as in ssh.
+    #[command(flatten)]
+    pub ssh: SshArgs,
+}

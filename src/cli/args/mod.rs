@@ -1,0 +1,21 @@
+//! The command line: what each verb takes, and what `--help` says of it. docs/cli.md is made from it.
+
+mod cli;
+mod hosts;
+mod jobs;
+mod program;
+mod run;
+mod serve;
+mod token;
+mod values;
+
+pub use cli::{Cli, LogLevel, Verb, WhenColours, parse};
+pub use hosts::{HostsArgs, PingArgs, TrustArgs};
+pub use jobs::{
+    ForgetArgs, JobsArgs, ReadArgs, SearchArgs, SignalArgs, TailArgs, UnitChoice, WaitArgs, WriteArgs,
+};
+pub use program::{CompletedShell, CompletionsArgs, DemoArgs, HelpArgs, ManArgs};
+pub use run::{FleetArgs, RolloutArgs, RunArgs, SpawnArgs};
+pub use serve::ServeArgs;
+pub use token::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};
+pub use values::{SshArgs, StreamChoice};

@@ -1,0 +1,50 @@
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Arguments of `demo`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  sshjobs demo -- 'for i in 1 2 3; do echo $i; sleep 1; done; exit 3'")]
+pub struct DemoArgs {
+    /// Command to run instead of the demo's own.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  source <(sshjobs completions bash)                                  in ~/.bashrc
+  source <(sshjobs completions zsh)                                   in ~/.zshrc
+  sshjobs completions fish > ~/.config/fish/completions/sshjobs.fish")]
+pub struct CompletionsArgs {
+    /// The shell.
+    pub shell: CompletedShell,
+}
+
+/// A shell that can complete our words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompletedShell {
+    /// GNU bash.
+    Bash,
+    /// zsh.
+    Zsh,
+    /// fish.
+    Fish,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  sshjobs man ~/.local/share/man/man1 && man sshjobs-run")]
+pub struct ManArgs {
+    /// Directory; it is made if it is missing.
+    pub directory: PathBuf,
+}
+
+/// Arguments of `help`.
+#[derive(Debug, Args)]
+pub struct HelpArgs {
+    /// exit-codes, waiting, durable, fleets, trust; or a verb.
+    pub topic: Option<String>,
+}

@@ -1,0 +1,56 @@
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+/// Options that mean what they mean to ssh, for the host that is named.
+#[derive(Clone, Debug, Default, Args)]
+pub struct SshArgs {
+    /// TCP port.
+    #[arg(short, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Account.
+    #[arg(short, value_name = "USER")]
+    pub login: Option<String>,
+    /// Private key to try first.
+    #[arg(short, value_name = "FILE")]
+    pub identity: Vec<String>,
+    /// Jump hosts on the way.
+    #[arg(short = 'J', value_name = "HOSTS")]
+    pub jump: Option<String>,
+    /// An option of ssh_config, as KEY=VALUE.
+    #[arg(short, value_name = "KEY=VALUE")]
+    pub option: Vec<String>,
+}
+
+impl SshArgs {
+    /// The same as arguments of ssh.
+    pub fn to_ssh(&self) -> Vec<String> {
+        let one = |name: &str, value: Option<String>| value.map(|value| [name.to_owned(), value]);
+        let many = |name: &'static str, values: &[String]| {
+            values.iter().map(move |value| [name.to_owned(), value.clone()]).collect::<Vec<_>>()
+        };
+        let port = one("-p", self.port.map(|port| port.to_string()));
+        let pairs = port.into_iter().chain(one("-l", self.login.clone())).chain(one("-J", self.jump.clone()));
+        pairs.chain(many("-i", &self.identity)).chain(many("-o", &self.option)).flatten().collect()
+    }
+}
+
+/// Reads a time: seconds, or with units.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let time = seconds.map_or_else(|| humantime::parse_duration(text), Ok);
+    let time = time.map_err(|_| "use seconds, as 90 or 1.5, or units, as 90s or 1m30s".to_owned())?;
+    let (least, most) = (Duration::from_millis(1), Duration::from_secs(365 * 24 * 3600));
+    if (least..=most).contains(&time) { Ok(time) } else { Err("use 1ms to 365days".to_owned()) }
+}
+
+/// Which of the streams to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StreamChoice {
+    /// Both, each where it belongs.
+    Both,
+    /// Only standard output.
+    Stdout,
+    /// Only standard error.
+    Stderr,
+}
