@@ -12,9 +12,8 @@
     reason = "a bench"
 )]
 
-#[path = "../tests/support/sshd.rs"]
-#[allow(dead_code, unreachable_pub, reason = "shared with the tests")]
-mod sshd;
+#[path = "../tests/support/mod.rs"]
+mod support;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -23,11 +22,11 @@ use std::time::{Duration, Instant};
 
 use russh::keys::{PrivateKeyWithHashAlg, PublicKeyOrCertificate, load_secret_key};
 use russh::{ChannelMsg, client};
-use sshd::Sshd;
 use sshjobs::jobs::{Access, Config, Limits};
 use sshjobs::wire::{
     ForgetRequest, JobState, JobsRequest, RunRequest, Service, SignalRequest, SpawnRequest, TailRequest,
 };
+use support::Sshd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};

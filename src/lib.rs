@@ -70,6 +70,9 @@ pub mod store;
 #[cfg(feature = "wire")]
 pub mod wire;
 
+#[cfg(feature = "testing")]
+pub mod testing;
+
 #[cfg(feature = "tokens")]
 pub mod tokens;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use regex::Regex;
 
 /// Each folder, from the ground up, and what it may see besides itself.
-const PLAN: [(&str, &[&str]); 14] = [
+const PLAN: [(&str, &[&str]); 15] = [
     ("output", &[]),
     ("job", &["output"]),
     ("ssh", &["output"]),
@@ -18,6 +18,7 @@ const PLAN: [(&str, &[&str]); 14] = [
     ("jobs", &["runner", "hosts", "store", "spool", "job", "ssh", "output"]),
     ("wire", &["jobs"]),
     ("tokens", &["jobs"]),
+    ("testing", &["jobs"]),
     ("remote", &["wire", "jobs"]),
     ("mcp", &["wire", "jobs"]),
     ("http", &["wire", "tokens", "jobs"]),

@@ -16,8 +16,7 @@ use support::{HOST, Sshd, eventually};
 const SOON: Duration = Duration::from_secs(10);
 
 fn jobs(sshd: &Sshd, limits: Limits) -> Jobs {
-    let config = Config { ssh_config: Some(sshd.ssh_config()), limits, ..support::unstored() };
-    Jobs::new(config, Access::Listed)
+    Jobs::new(Config { limits, ..sshd.config() }, Access::Listed)
 }
 
 #[tokio::test]
@@ -133,4 +132,19 @@ async fn a_shutdown_ends_every_wait_also_where_the_host_does_not_answer() {
     sshd.thaw();
     assert_eq!(outcome.unwrap(), Outcome::Lost(LostWhy::Connection, None));
     assert!(job.lines().next().await.is_none());
+}
+
+#[tokio::test]
+async fn users_of_the_library_have_hosts_for_their_tests_that_leave_nothing_behind() {
+    let sshd = sshjobs::testing::Sshd::start().await.unwrap();
+    sshd.alias(["db1", "db2"]);
+    let jobs = sshd.jobs();
+    let spawned = jobs.command("db2", "echo $$; exec sleep 600").spawn().await.unwrap();
+    let pid = spawned.lines().next().await.unwrap().unwrap().text;
+    let directory = sshd.path("");
+    drop(sshd);
+    assert!(!spawned.wait().await.is_success());
+    // A killed process may wait to be reaped; it has no arguments any more.
+    let arguments = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    assert!(arguments.is_empty() && !directory.exists(), "{arguments:?}");
 }

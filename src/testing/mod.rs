@@ -1,0 +1,30 @@
+//! Floor 5: hosts for tests of programs that use this library. Feature `testing`; nothing of it is meant for production.
+//!
+//! [`Sshd`] is a private OpenSSH server on loopback, with keys, known_hosts and an ssh_config of its own, in a temporary
+//! directory. It can fail as networks do: [`cut`](Sshd::cut) breaks every connection, [`freeze`](Sshd::freeze) lets them hang.
+//! [`Demo`] is a server inside the process for machines without sshd: it runs commands and no more.
+//!
+//! ```
+//! use sshjobs::testing::Sshd;
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let sshd = Sshd::start().await?;
+//! let jobs = sshd.jobs();
+//! let job = jobs.command(Sshd::HOST, "sleep 60").spawn().await?;
+//! sshd.cut();
+//! assert!(!job.wait().await.is_success(), "the connection is lost, and the job with it");
+//! jobs.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! In Cargo.toml: `sshjobs = { version = "…", features = ["testing"] }` among the dev-dependencies. Our own tests stand on it, too.
+
+mod keys;
+mod processes;
+mod sshd;
+
+pub use crate::jobs::Demo;
+pub use keys::{keygen, ssh_keygen};
+pub use sshd::{Sshd, SshdError};

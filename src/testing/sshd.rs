@@ -1,0 +1,245 @@
+use std::fs;
+use std::io;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::time::sleep;
+
+use super::keygen;
+use super::processes::{descendants, left_behind, sessions};
+use crate::jobs::{Access, Config, Jobs};
+
+/// A private OpenSSH sshd on a free loopback port, as the user who runs the test. Its temporary directory has all that belongs to
+/// it: the files `host`, `id` and `other` are keys of the host, of its user, and one that nobody knows. Dropping it kills it and
+/// everything that it started, and removes the directory.
+#[derive(Debug)]
+pub struct Sshd {
+    directory: tempfile::TempDir,
+    port: u16,
+    child: Child,
+}
+
+/// Why there is no sshd.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SshdError {
+    /// It is not installed.
+    #[error("there is no sshd; install the package openssh-server, or use testing::Demo")]
+    Missing,
+    /// Its directory or its keys can't be made, or it can't be run.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It ended, or did not come up in time.
+    #[error("sshd does not start: {log}")]
+    DoesNotStart {
+        /// What it said.
+        log: String,
+    },
+}
+
+/// Interval at which it is looked whether the server listens, and how often.
+const LOOK: Duration = Duration::from_millis(10);
+const LOOKS: usize = 500;
+
+impl Sshd {
+    /// The name by which its ssh_config knows it.
+    pub const HOST: &str = "web1";
+
+    /// Starts one, and waits until it listens.
+    ///
+    /// # Errors
+    /// When OpenSSH is not installed, or sshd does not start.
+    pub async fn start() -> Result<Self, SshdError> {
+        Self::with("").await
+    }
+
+    /// Starts one with more lines in its sshd_config, in which DIR stands for its directory.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn with(sshd_config: &str) -> Result<Self, SshdError> {
+        Self::prepared(sshd_config, |_| {}).await
+    }
+
+    /// The same, with more files: `prepare` gets its directory before it starts.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn prepared(sshd_config: &str, prepare: impl FnOnce(&Path)) -> Result<Self, SshdError> {
+        let directory = tempfile::Builder::new().prefix("sshjobs-sshd").tempdir()?;
+        for key in ["host", "id", "other"] {
+            keygen(&directory.path().join(key), &["-t", "ed25519"])?;
+        }
+        fs::copy(directory.path().join("id.pub"), directory.path().join("authorized_keys"))?;
+        prepare(directory.path());
+        let options = sshd_config.replace("DIR", &directory.path().display().to_string());
+        // Another program may take the port before sshd does.
+        for _ in 0..5 {
+            let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+            if let Some(child) = launch(directory.path(), port, &options).await? {
+                let sshd = Self { directory, port, child };
+                sshd.trust("host");
+                sshd.configure("id");
+                return Ok(sshd);
+            }
+        }
+        Err(SshdError::DoesNotStart {
+            log: fs::read_to_string(directory.path().join("log")).unwrap_or_default(),
+        })
+    }
+
+    /// Jobs that know this host, and no other: they store nothing and read no configuration of the user's.
+    pub fn jobs(&self) -> Jobs {
+        Jobs::new(self.config(), Access::Listed)
+    }
+
+    /// The configuration of [`jobs`](Self::jobs), to be changed before it is used.
+    pub fn config(&self) -> Config {
+        Config { ssh_config: Some(self.ssh_config()), store: false, ..Config::default() }
+    }
+
+    /// The port on which it listens, on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// A file in its directory.
+    pub fn path(&self, file: &str) -> PathBuf {
+        self.directory.path().join(file)
+    }
+
+    /// The ssh_config through which it is reached: `ssh -F` takes it.
+    pub fn ssh_config(&self) -> PathBuf {
+        self.path("ssh_config")
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// Lists the key in `key` ("host", or "other" for a wrong one) as the host's in known_hosts.
+    ///
+    /// # Panics
+    /// When the files can't be read or written.
+    pub fn trust(&self, key: &str) {
+        let public = fs::read_to_string(self.path(&format!("{key}.pub"))).expect("a public key");
+        self.write_known_hosts(&format!("[127.0.0.1]:{} {public}", self.port));
+    }
+
+    /// Replaces known_hosts.
+    ///
+    /// # Panics
+    /// When it can't be written.
+    pub fn write_known_hosts(&self, text: &str) {
+        fs::write(self.path("known_hosts"), text).expect("known_hosts is written");
+    }
+
+    /// Replaces the ssh_config by one that logs in with the key in `key`.
+    ///
+    /// # Panics
+    /// When it can't be written.
+    pub fn configure(&self, key: &str) {
+        let (port, dir) = (self.port, self.directory.path().display());
+        // Without a User it is the one who runs the test.
+        let text = format!(
+            "Host {}\n  HostName 127.0.0.1\n  Port {port}\n  IdentityFile {dir}/{key}\n  IdentitiesOnly yes\n  IdentityAgent none\n  \
+             UserKnownHostsFile {dir}/known_hosts\n  GlobalKnownHostsFile none\n  ServerAliveInterval 1\n",
+            Self::HOST
+        );
+        fs::write(self.ssh_config(), text).expect("ssh_config is written");
+    }
+
+    /// Adds to the ssh_config; indented lines belong to the last host in it.
+    ///
+    /// # Panics
+    /// When it can't be written.
+    pub fn append(&self, lines: &str) {
+        let text = fs::read_to_string(self.ssh_config()).expect("an ssh_config");
+        fs::write(self.ssh_config(), text + lines).expect("ssh_config is written");
+    }
+
+    /// Lets more names lead to it, as if each were a host.
+    ///
+    /// # Panics
+    /// When the files can't be written.
+    pub fn alias(&self, names: impl IntoIterator<Item = impl AsRef<str>>) {
+        let text = fs::read_to_string(self.ssh_config()).expect("an ssh_config");
+        let lines = text.lines().skip(1).collect::<Vec<_>>().join("\n");
+        let hosts: String = names.into_iter().map(|name| format!("Host {}\n", name.as_ref())).collect();
+        // Each name is listed by a line of its own, and one section has what they share.
+        self.append(&format!("{hosts}Host *\n{lines}\n"));
+    }
+
+    /// Kills every session, as if the network had gone; the server goes on.
+    pub fn cut(&self) {
+        self.signal_sessions(Signal::KILL);
+    }
+
+    /// Stops every session where it stands: connections are open, and nothing answers.
+    pub fn freeze(&self) {
+        self.signal_sessions(Signal::STOP);
+    }
+
+    /// Lets stopped sessions go on.
+    pub fn thaw(&self) {
+        self.signal_sessions(Signal::CONT);
+    }
+
+    fn signal_sessions(&self, signal: Signal) {
+        sessions(self.child.id()).into_iter().for_each(|pid| kill(pid, signal));
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let mut all = descendants(self.child.id());
+        all.push(self.child.id());
+        all.extend(left_behind(self.port));
+        all.into_iter().for_each(|pid| kill(pid, Signal::KILL));
+        self.child.wait().ok();
+    }
+}
+
+fn kill(pid: u32, signal: Signal) {
+    // One that has ended meanwhile needs no signal.
+    Pid::from_raw(pid.cast_signed()).map(|pid| kill_process(pid, signal).ok());
+}
+
+async fn launch(directory: &Path, port: u16, options: &str) -> Result<Option<Child>, SshdError> {
+    let (dir, sshd) = (directory.display(), program()?);
+    // SHLVL: bash then does not read the startup files of whoever runs the tests.
+    let config = format!(
+        "{options}\nListenAddress 127.0.0.1\nPort {port}\nHostKey {dir}/host\nPidFile none\nUsePAM no\nStrictModes no\n\
+         PermitRootLogin yes\nAuthorizedKeysFile {dir}/authorized_keys\nPasswordAuthentication no\n\
+         KbdInteractiveAuthentication no\nUseDNS no\nSetEnv SHLVL=1 XDG_STATE_HOME={dir}/on-the-host\n"
+    );
+    fs::write(directory.join("sshd_config"), config)?;
+    // The privilege separation directory; only root's sshd wants it, and only root can make it.
+    fs::create_dir_all("/run/sshd").ok();
+    let mut command = Command::new(sshd);
+    command.arg("-D").arg("-E").arg(directory.join("log")).arg("-f").arg(directory.join("sshd_config"));
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    // Not by connecting: newer servers hold that against us.
+    for _ in 0..LOOKS {
+        let log = fs::read_to_string(directory.join("log")).unwrap_or_default();
+        if log.contains(&format!("port {port}.")) {
+            return Ok(Some(child));
+        }
+        if child.try_wait()?.is_some() {
+            return Ok(None);
+        }
+        sleep(LOOK).await;
+    }
+    child.kill().ok();
+    child.wait().ok();
+    Ok(None)
+}
+
+fn program() -> Result<&'static str, SshdError> {
+    let known = ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd", "/opt/homebrew/sbin/sshd"];
+    known.into_iter().find(|path| Path::new(path).exists()).ok_or(SshdError::Missing)
+}
