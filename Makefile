@@ -17,7 +17,7 @@ check:  ## Format, lints and docs, warnings as errors
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
 
 test:  ## Install OpenSSH if it is missing, then run all tests but those that need containers or foreign clients
-	@fixtures/need sshd:openssh-server ssh:openssh-client curl:curl openssl:openssl nginx:nginx-light
+	@fixtures/need sshd:openssh-server ssh:openssh-client curl:curl openssl:openssl nginx:nginx-light tmux:tmux
 	cargo test --locked
 
 test-clients:  ## Let MCP's own SDKs and Inspector call every tool, and a hostile SSH server try its luck

@@ -12,7 +12,7 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::cli::{self, Cli, Exit, ServeArgs, SshArgs, Verb};
+use crate::cli::{self, Cli, Exit, LogLevel, ServeArgs, SshArgs, Verb};
 use crate::jobs::{Access, Askpass, Caller, Config, ConfigFileError, Prompter, Rights, Role, chain};
 use crate::remote::{Api, Client};
 use crate::tokens::Tokens;
@@ -23,8 +23,10 @@ use crate::{http, mcp};
 pub fn main() -> ExitCode {
     cli::answer_shell();
     let cli = cli::parse();
+    let has_screen = matches!(cli.verb, Verb::Top(_)) && std::io::stderr().is_terminal();
+    let log = if has_screen { LogLevel::Off } else { cli.log };
     let to_stderr = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
-    tracing_subscriber::registry().with(to_stderr).with(cli.log.filter()).init();
+    tracing_subscriber::registry().with(to_stderr).with(log.filter()).init();
     match load(&cli) {
         Ok(config) => {
             protect_memory();
@@ -121,6 +123,7 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Signal(args) => cli::signal(&api(config, None, None)?, args).await,
         Verb::Wait(args) => cli::wait(&api(config, None, None)?, args).await,
         Verb::Jobs(args) => cli::jobs(&api(config, None, None)?, args).await,
+        Verb::Top(_) => cli::top(&on_a_screen(server.as_ref(), config)).await,
         Verb::Forget(args) => cli::forget(&api(config, None, None)?, args).await,
         Verb::Ping(args) => cli::ping(&api(config, None, None)?, args).await,
         Verb::Completions(args) => cli::completions(&args),
@@ -161,6 +164,14 @@ fn api(
     Ok(Api::There(Arc::clone(client)))
 }
 
+/// The same for what has the screen to itself: nobody can be asked there.
+fn on_a_screen(server: Option<&Arc<Client>>, config: Config) -> Api {
+    match server {
+        Some(client) => Api::There(Arc::clone(client)),
+        None => Api::Here(of_a_person(config, None)),
+    }
+}
+
 /// The token to show to a server.
 fn token(file: Option<&Path>) -> Result<Option<SecretString>, Error> {
     let Some(file) = file else { return Ok(std::env::var("SSHJOBS_TOKEN").ok().map(SecretString::from)) };
@@ -186,12 +197,16 @@ fn with_options(mut config: Config, host: Option<&String>, options: &SshArgs) ->
 /// needs: on the terminal, or where there is none as ssh does.
 ///
 /// Durable jobs that nobody follows are left alone, but for those that are asked for: this process may be about to end.
-fn for_a_person(mut config: Config) -> Service {
-    config.limits.adopts_jobs = false;
+fn for_a_person(config: Config) -> Service {
     let at_the_terminal =
         cli::TerminalPrompter::new().map(|prompter| Arc::new(prompter) as Arc<dyn Prompter>);
     let prompter =
         at_the_terminal.or_else(|| Askpass::from_env().map(|askpass| Arc::new(askpass) as Arc<dyn Prompter>));
+    of_a_person(config, prompter)
+}
+
+fn of_a_person(mut config: Config, prompter: Option<Arc<dyn Prompter>>) -> Service {
+    config.limits.adopts_jobs = false;
     let service = match prompter {
         Some(prompter) => Service::asking(config, Access::Any, prompter),
         None => Service::new(config, Access::Any),

@@ -29,8 +29,14 @@ const PLAN: [(&str, &[&str]); 15] = [
 const EVERYBODY: [&str; 2] = ["lock", "nearest"];
 
 /// Foreign crates that have one home.
-const HOMES: [(&str, &str); 5] =
-    [("russh", "ssh"), ("rmcp", "mcp"), ("clap", "cli"), ("rusqlite", "store"), ("axum", "http")];
+const HOMES: [(&str, &str); 6] = [
+    ("russh", "ssh"),
+    ("rmcp", "mcp"),
+    ("clap", "cli"),
+    ("ratatui", "cli"),
+    ("rusqlite", "store"),
+    ("axum", "http"),
+];
 
 /// What the pure floor must do without.
 const IMPURE: [&str; 7] =

@@ -95,7 +95,7 @@ fn colour(entry: &JobEntry) -> Option<u8> {
 }
 
 /// How long ago, in its largest unit.
-fn age(started_at: u64) -> String {
+pub(super) fn age(started_at: u64) -> String {
     // A member of a fleet that has not begun.
     if started_at == 0 {
         return "-".to_owned();

@@ -25,6 +25,7 @@ mod spawn;
 mod stdin;
 mod tail;
 mod token;
+mod top;
 mod trust;
 mod tty_prompter;
 
@@ -32,7 +33,7 @@ pub use args::{
     Cli, CompletedShell, CompletionsArgs, DemoArgs, FleetArgs, ForgetArgs, HelpArgs, HostsArgs, JobsArgs,
     ListTokensArgs, LogLevel, ManArgs, NewTokenArgs, PingArgs, ReadArgs, RoleChoice, RolloutArgs, RunArgs,
     SearchArgs, ServeArgs, SignalArgs, SpawnArgs, SshArgs, StreamChoice, TailArgs, TokenArgs, TokenVerb,
-    TrustArgs, UnitChoice, Verb, WaitArgs, WhenColours, WriteArgs, parse,
+    TopArgs, TrustArgs, UnitChoice, Verb, WaitArgs, WhenColours, WriteArgs, parse,
 };
 pub use complete::{answer_shell, completions};
 pub use demo::demo;
@@ -48,5 +49,6 @@ pub use signals::told_to_stop;
 pub use spawn::spawn;
 pub use tail::tail;
 pub use token::token;
+pub use top::top;
 pub use trust::trust;
 pub use tty_prompter::TerminalPrompter;

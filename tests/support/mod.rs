@@ -12,6 +12,7 @@ pub mod command;
 mod mcp_client;
 pub mod server;
 mod sshd;
+pub mod tmux;
 
 pub use mcp_client::McpClient;
 pub use sshd::{Sshd, keygen, ssh_keygen};

@@ -5,7 +5,9 @@ use clap::{Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use super::hosts::{HostsArgs, PingArgs, TrustArgs};
-use super::jobs::{ForgetArgs, JobsArgs, ReadArgs, SearchArgs, SignalArgs, TailArgs, WaitArgs, WriteArgs};
+use super::jobs::{
+    ForgetArgs, JobsArgs, ReadArgs, SearchArgs, SignalArgs, TailArgs, TopArgs, WaitArgs, WriteArgs,
+};
 use super::program::{CompletionsArgs, DemoArgs, HelpArgs, ManArgs};
 use super::run::{RunArgs, SpawnArgs};
 use super::serve::ServeArgs;
@@ -145,6 +147,8 @@ pub enum Verb {
     Wait(WaitArgs),
     /// List jobs, of all sshjobs processes of this user.
     Jobs(JobsArgs),
+    /// Show jobs and their output on a screen; search, answer and signal them by keys.
+    Top(TopArgs),
     /// Remove jobs that have ended, with their output.
     Forget(ForgetArgs),
     /// List the hosts that jobs can run on, or try one.

@@ -226,6 +226,27 @@ pub struct JobsArgs {
     pub json: bool,
 }
 
+/// Arguments of `top`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Above are the jobs of all sshjobs processes of this user, the newest first; below is the output of the one that is selected.
+A durable job that no process follows is shown as it was last seen, until it is selected.
+
+Keys:
+  up, down, j, k   select a job                  PgUp, PgDn     scroll its output
+  Enter            a fleet's members; the output alone          Esc   back
+  g, G             the output's start; its end, which is followed
+  /                look for a pattern            n, N           the next older, newer match
+  a                answer: write a line to the job's stdin; what is typed for a password is not shown
+  s                signal the job
+  r                only jobs that run, or all
+  ?                explain the keys              q, Ctrl-C      end; jobs go on
+
+Examples:
+  sshjobs top
+  sshjobs --server https://jobs.example.com top")]
+pub struct TopArgs {}
+
 /// Arguments of `forget`.
 #[derive(Debug, Args)]
 #[command(after_help = "\

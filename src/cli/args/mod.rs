@@ -12,7 +12,8 @@ mod values;
 pub use cli::{Cli, LogLevel, Verb, WhenColours, parse};
 pub use hosts::{HostsArgs, PingArgs, TrustArgs};
 pub use jobs::{
-    ForgetArgs, JobsArgs, ReadArgs, SearchArgs, SignalArgs, TailArgs, UnitChoice, WaitArgs, WriteArgs,
+    ForgetArgs, JobsArgs, ReadArgs, SearchArgs, SignalArgs, TailArgs, TopArgs, UnitChoice, WaitArgs,
+    WriteArgs,
 };
 pub use program::{CompletedShell, CompletionsArgs, DemoArgs, HelpArgs, ManArgs};
 pub use run::{FleetArgs, RolloutArgs, RunArgs, SpawnArgs};

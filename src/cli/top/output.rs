@@ -1,0 +1,316 @@
+use std::collections::VecDeque;
+
+use crate::wire::{Error, Record, Standing, TailReply};
+
+/// A part of a job's output: as many lines as there are rows to show them in.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    job: Option<String>,
+    at: At,
+    rows: u64,
+    /// Columns that are scrolled away to the left.
+    pub(super) shift: usize,
+    pub(super) lines: VecDeque<Record>,
+    /// Unfinished last lines.
+    pub(super) partial: Vec<String>,
+    pub(super) standing: Option<Standing>,
+    pub(super) total: u64,
+    pub(super) awaits_input: bool,
+    /// Lines that are gone before those shown.
+    pub(super) dropped: u64,
+    pub(super) error: Option<String>,
+    /// Numbers of the lines that the last search has found.
+    pub(super) found: Vec<u64>,
+    /// Whether this is all there will be.
+    is_complete: bool,
+    /// Changes when other lines are wanted; an answer to an older wish is then of no use.
+    wish: u64,
+}
+
+/// Where the lines shown lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum At {
+    /// At the end, which moves on.
+    #[default]
+    End,
+    /// From this line on.
+    Line(u64),
+}
+
+/// Lines that are wanted of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wish {
+    pub(super) number: u64,
+    pub(super) job: String,
+    pub(super) rows: u64,
+    /// The line behind which to begin.
+    pub(super) since: u64,
+    /// Of more lines the last; else the first.
+    pub(super) is_at_end: bool,
+    /// Whether to wait for news.
+    pub(super) waits: bool,
+}
+
+impl Output {
+    /// Shows another job, from its end on; none when there is no job.
+    pub(super) fn of(&mut self, job: Option<&str>) {
+        if self.job.as_deref() != job {
+            let (rows, wish) = (self.rows, self.wish + 1);
+            *self = Self { job: job.map(str::to_owned), rows, wish, ..Self::default() };
+        }
+    }
+
+    pub(super) fn job(&self) -> Option<&str> {
+        self.job.as_deref()
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.at == At::End
+    }
+
+    /// What is to be asked for next; none when everything wanted is there.
+    pub(super) fn wish(&self) -> Option<Wish> {
+        let job = self.job.clone().filter(|_| self.rows > 0 && !self.is_complete)?;
+        let newest = self.lines.back().map_or(0, |line| line.line_no);
+        let (since, is_at_end) = match self.at {
+            At::End => (newest, true),
+            At::Line(_) if !self.lines.is_empty() => return None,
+            At::Line(first) => (first.saturating_sub(1), false),
+        };
+        let waits = is_at_end && self.standing.is_some();
+        Some(Wish { number: self.wish, job, rows: self.rows, since, is_at_end, waits })
+    }
+
+    /// The number of the newest wish.
+    pub(super) fn wish_number(&self) -> u64 {
+        self.wish
+    }
+
+    /// Takes the answer to a wish.
+    pub(super) fn take(&mut self, wish: &Wish, reply: Result<TailReply, Error>) {
+        if wish.number != self.wish {
+            return;
+        }
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => {
+                self.error = Some(error.message);
+                return;
+            }
+        };
+        self.error = None;
+        self.dropped = if reply.dropped_lines > 0 { reply.dropped_lines } else { self.dropped };
+        let records = reply.records.unwrap_or_default();
+        if reply.skipped_lines > 0 || reply.dropped_lines > 0 {
+            self.lines.clear();
+        }
+        self.lines.extend(records);
+        let surplus = self.lines.len().saturating_sub(usize::try_from(self.rows).unwrap_or(usize::MAX));
+        if self.at == At::End {
+            self.lines.drain(..surplus);
+        }
+        let partial = reply.partial.unwrap_or_default();
+        self.partial = [partial.stdout, partial.stderr].into_iter().flatten().collect();
+        self.total = reply.total_lines;
+        self.awaits_input = reply.awaiting_input;
+        self.standing = Some(reply.standing);
+        self.is_complete = self.at == At::End && !reply.still_running;
+    }
+
+    /// The space there is.
+    pub(super) fn resize(&mut self, rows: u16) {
+        if self.rows != u64::from(rows) {
+            self.rows = u64::from(rows);
+            self.ask_anew();
+        }
+    }
+
+    /// Moves by so many lines; down to the end and there it stays.
+    pub(super) fn scroll(&mut self, lines: i64) {
+        let first = match self.at {
+            At::Line(first) => first,
+            At::End => self.lines.front().map_or(1, |line| line.line_no),
+        };
+        let first = first.saturating_add_signed(lines).max(1);
+        self.show_from(first);
+    }
+
+    /// A page, without the line that stays for the eye.
+    pub(super) fn page(&self) -> i64 {
+        i64::try_from(self.rows.saturating_sub(1).max(1)).unwrap_or(1)
+    }
+
+    pub(super) fn scroll_to_start(&mut self) {
+        self.show_from(1);
+    }
+
+    pub(super) fn scroll_to_end(&mut self) {
+        if self.at != At::End {
+            self.at = At::End;
+            self.ask_anew();
+        }
+    }
+
+    fn show_from(&mut self, first: u64) {
+        if first.saturating_add(self.rows) > self.total {
+            return self.scroll_to_end();
+        }
+        if self.at != At::Line(first) {
+            self.at = At::Line(first);
+            self.ask_anew();
+        }
+    }
+
+    /// Takes the lines that a search has found, and shows the newest.
+    pub(super) fn take_found(&mut self, found: Vec<u64>) {
+        self.found = found;
+        if let Some(last) = self.found.last().copied() {
+            self.show_around(last);
+        }
+    }
+
+    /// Shows the next line that was found above (older) or below; false when there is none.
+    pub(super) fn scroll_to_found(&mut self, is_older: bool) -> bool {
+        let middle = self.middle();
+        let next = if is_older {
+            self.found.iter().rev().find(|line| **line < middle)
+        } else {
+            self.found.iter().find(|line| **line > middle)
+        };
+        let next = next.copied();
+        next.into_iter().for_each(|line| self.show_around(line));
+        next.is_some()
+    }
+
+    /// The line that was shown when one was looked for.
+    fn middle(&self) -> u64 {
+        match self.at {
+            At::Line(first) => first + self.rows / 2,
+            At::End => self.total.saturating_add(1),
+        }
+    }
+
+    fn show_around(&mut self, line: u64) {
+        // Also where the end is near: what was found stands in the middle.
+        let first = line.saturating_sub(self.rows / 2).max(1);
+        if self.at != At::Line(first) {
+            self.at = At::Line(first);
+            self.ask_anew();
+        }
+    }
+
+    fn ask_anew(&mut self) {
+        self.wish += 1;
+        self.is_complete = false;
+        self.lines.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Because, JobState, StreamName};
+
+    fn reply(numbers: std::ops::RangeInclusive<u64>, total: u64, still_running: bool) -> TailReply {
+        let record = |line_no| Record {
+            line_no,
+            member: None,
+            stream: StreamName::Stdout,
+            ts: 0,
+            text: format!("line {line_no}"),
+            continuation: false,
+        };
+        let state = if still_running { JobState::Running } else { JobState::Exited };
+        let standing = Standing {
+            state,
+            exit_status: None,
+            exit_signal: None,
+            reason: None,
+            disconnected_ms: None,
+            unstored: None,
+        };
+        TailReply {
+            lines: None,
+            first_line_no: Some(*numbers.start()),
+            last_line_no: *numbers.end(),
+            records: Some(numbers.map(record).collect()),
+            stderr_lines: Vec::new(),
+            continuation_lines: Vec::new(),
+            still_running,
+            standing,
+            buffer_truncated: false,
+            dropped_lines: 0,
+            skipped_lines: 0,
+            first_available_line_no: 1,
+            total_lines: total,
+            has_more: false,
+            partial: None,
+            awaiting_input: false,
+            silent_ms: 0,
+            returned_because: Because::Lines,
+            matched_line_no: None,
+            clamped: Vec::new(),
+        }
+    }
+
+    /// The lines shown.
+    fn shown(output: &Output) -> Vec<u64> {
+        output.lines.iter().map(|line| line.line_no).collect()
+    }
+
+    fn of_a_hundred_lines() -> Output {
+        let mut output = Output::default();
+        output.resize(3);
+        output.of(Some("a"));
+        output.take(&output.wish().unwrap(), Ok(reply(98..=100, 100, true)));
+        output
+    }
+
+    #[test]
+    fn the_end_is_followed_line_by_line() {
+        let mut output = of_a_hundred_lines();
+        assert_eq!(shown(&output), [98, 99, 100]);
+        let wish = output.wish().unwrap();
+        assert!(wish.waits && wish.since == 100);
+        output.take(&wish, Ok(reply(101..=101, 101, false)));
+        assert_eq!(shown(&output), [99, 100, 101]);
+        assert_eq!(output.wish(), None, "an ended job has no news");
+    }
+
+    #[test]
+    fn who_scrolls_up_stays_there_until_the_end_is_reached_again() {
+        let mut output = of_a_hundred_lines();
+        output.scroll(-2);
+        let wish = output.wish().unwrap();
+        assert_eq!((wish.since, wish.is_at_end, wish.waits), (95, false, false));
+        output.take(&wish, Ok(reply(96..=98, 100, true)));
+        assert_eq!((shown(&output), output.wish()), (vec![96, 97, 98], None));
+        output.scroll(output.page());
+        assert!(output.is_at_end());
+        output.scroll_to_start();
+        assert_eq!(output.wish().unwrap().since, 0);
+        output.scroll(-5);
+        assert_eq!(output.wish().unwrap().since, 0);
+    }
+
+    #[test]
+    fn an_answer_to_an_older_wish_is_not_shown() {
+        let mut output = of_a_hundred_lines();
+        let old = output.wish().unwrap();
+        output.of(Some("b"));
+        output.take(&old, Ok(reply(101..=103, 103, true)));
+        assert!(output.lines.is_empty());
+    }
+
+    #[test]
+    fn found_lines_are_gone_through_both_ways() {
+        let mut output = of_a_hundred_lines();
+        output.take_found(vec![10, 50, 99]);
+        assert_eq!(output.wish().unwrap().since, 97, "99 stands in the middle");
+        assert!(output.scroll_to_found(true));
+        assert_eq!(output.wish().unwrap().since, 48);
+        assert!(output.scroll_to_found(true) && !output.scroll_to_found(true));
+        assert!(output.scroll_to_found(false));
+        assert_eq!(output.wish().unwrap().since, 48);
+    }
+}

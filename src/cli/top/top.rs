@@ -1,0 +1,335 @@
+use std::cell::RefCell;
+use std::io::{IsTerminal, stdin, stdout};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{Event, EventStream};
+use rustix::process::{Signal, getpid, kill_process};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::draw::draw;
+use super::model::{Action, List, Model};
+use super::output::Wish;
+use crate::cli::colours::are_wanted;
+use crate::cli::signals::Signals;
+use crate::cli::{Exit, report};
+use crate::remote::Api;
+use crate::wire::{
+    Code, Error, Format, JobState, JobsReply, JobsRequest, KeepArg, SearchRequest, SignalRequest, StreamArg,
+    TailReply, TailRequest,
+};
+
+/// Interval at which jobs are listed.
+const LIST: Duration = Duration::from_secs(1);
+/// Shortest time between two looks at the output, and between two screens.
+const REST: Duration = Duration::from_millis(100);
+const FRAME: Duration = Duration::from_millis(40);
+/// Length of one wait for output; another follows.
+const WAIT_MS: i64 = 10_000;
+/// Time after which something that went wrong is tried again.
+const RETRY: Duration = Duration::from_secs(2);
+/// Time for which a job may take to read an answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Matches that are gone through with n and N: the newest of those that are found.
+const MATCHES: i64 = 1000;
+/// Actions that may wait for the one before them.
+const ACTIONS: usize = 16;
+
+/// Shows jobs and their output on a screen until it is told to stop.
+pub async fn top(api: &Api) -> Exit {
+    let exit = match attempt(api).await {
+        Ok(exit) => exit,
+        Err(error) => {
+            report(&error);
+            Exit::of_error(&error)
+        }
+    };
+    api.shutdown().await;
+    exit
+}
+
+async fn attempt(api: &Api) -> Result<Exit, Error> {
+    if !stdin().is_terminal() || !stdout().is_terminal() {
+        return Err(Error::invalid(
+            "top needs a terminal",
+            "`sshjobs jobs` and `sshjobs tail -f` do without",
+        ));
+    }
+    let mut signals = Signals::catch()?;
+    // The first list before the screen: a mistake is then told as any other.
+    let model = Model::default();
+    let list = model.list();
+    let listed = listed(api, &list).await?;
+    let (actions, to_do) = mpsc::channel(ACTIONS);
+    let (changed, relist, dirty) = (Notify::new(), Notify::new(), Notify::new());
+    let top = Top { api, model: RefCell::new(model), changed, relist, dirty, actions };
+    top.model.borrow_mut().take(&list, listed.0, listed.1);
+    let screen = Screen(RefCell::new(ratatui::try_init().map_err(|error| trouble(&error))?));
+    let ended = tokio::select! {
+        ended = top.keys(&screen) => ended,
+        ended = top.draw(&screen) => ended,
+        () = top.list() => Ok(Exit::SUCCESS),
+        () = top.follow() => Ok(Exit::SUCCESS),
+        () = top.act(to_do) => Ok(Exit::SUCCESS),
+        number = signals.next() => Ok(Exit::signaled(number)),
+    };
+    drop(screen);
+    ended
+}
+
+fn trouble(error: &std::io::Error) -> Error {
+    Error::new(
+        Code::Io,
+        format!("the terminal can't be used: {error}"),
+        "`sshjobs jobs` and `sshjobs tail -f` do without",
+    )
+}
+
+/// The terminal, taken for ourselves. Dropping it gives it back as it was.
+struct Screen(RefCell<DefaultTerminal>);
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+impl Screen {
+    fn draw(&self, model: &RefCell<Model>, is_coloured: bool) -> Result<(), Error> {
+        let mut terminal = self.0.borrow_mut();
+        let drawn = terminal.draw(|frame| draw(frame, &mut model.borrow_mut(), is_coloured));
+        drawn.map(drop).map_err(|error| trouble(&error))
+    }
+
+    fn redraw(&self) -> Result<(), Error> {
+        self.0.borrow_mut().clear().map_err(|error| trouble(&error))
+    }
+
+    /// Gives the terminal back and stops, as a program does that knows nothing of keys; the shell lets it go on.
+    fn suspend(&self) -> Result<(), Error> {
+        ratatui::restore();
+        if let Err(error) = kill_process(getpid(), Signal::TSTP) {
+            tracing::debug!(%error, "it could not be suspended");
+        }
+        *self.0.borrow_mut() = ratatui::try_init().map_err(|error| trouble(&error))?;
+        self.redraw()
+    }
+}
+
+/// What runs side by side, in one task: keys, lists, output, what keys have asked for, and the screen.
+struct Top<'a> {
+    api: &'a Api,
+    model: RefCell<Model>,
+    /// Something else may be wanted of a job's output.
+    changed: Notify,
+    /// Another list may be wanted.
+    relist: Notify,
+    /// Something else is to be shown.
+    dirty: Notify,
+    actions: mpsc::Sender<Action>,
+}
+
+impl Top<'_> {
+    async fn keys(&self, screen: &Screen) -> Result<Exit, Error> {
+        let mut events = EventStream::new();
+        while let Some(event) = events.next().await {
+            let Event::Key(key) = event.map_err(|error| trouble(&error))? else {
+                self.show();
+                continue;
+            };
+            let action = self.model.borrow_mut().key(key);
+            match action {
+                None => {}
+                Some(Action::Quit) => return Ok(Exit::SUCCESS),
+                Some(Action::Suspend) => screen.suspend()?,
+                Some(Action::Redraw) => screen.redraw()?,
+                Some(action) => self.put_off(action),
+            }
+            self.show();
+        }
+        // The terminal is gone.
+        Ok(Exit::signaled(1))
+    }
+
+    /// Has something done while keys are read on.
+    fn put_off(&self, action: Action) {
+        if self.actions.try_send(action).is_err() {
+            self.tell("still busy with what was asked for before");
+        }
+    }
+
+    fn show(&self) {
+        self.changed.notify_one();
+        self.relist.notify_one();
+        self.dirty.notify_one();
+    }
+
+    fn tell(&self, message: &str) {
+        self.model.borrow_mut().message = Some(message.to_owned());
+        self.dirty.notify_one();
+    }
+
+    async fn draw(&self, screen: &Screen) -> Result<Exit, Error> {
+        let is_coloured = are_wanted(&stdout());
+        loop {
+            let wish = self.model.borrow().output.wish_number();
+            screen.draw(&self.model, is_coloured)?;
+            if self.model.borrow().output.wish_number() != wish {
+                self.changed.notify_one();
+            }
+            sleep(FRAME).await;
+            self.dirty.notified().await;
+        }
+    }
+
+    async fn list(&self) {
+        let mut ticks = interval(LIST);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let list = self.model.borrow().list();
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = self.other_list(&list) => {}
+            }
+            let list = self.model.borrow().list();
+            match listed(self.api, &list).await {
+                Ok((reply, running)) => self.model.borrow_mut().take(&list, reply, running),
+                Err(error) => self.tell(&error.message),
+            }
+            self.changed.notify_one();
+            self.dirty.notify_one();
+        }
+    }
+
+    async fn other_list(&self, list: &List) {
+        while self.model.borrow().list().number == list.number {
+            self.relist.notified().await;
+        }
+    }
+
+    async fn follow(&self) {
+        loop {
+            let wish = self.model.borrow().output.wish();
+            let Some(wish) = wish else {
+                self.changed.notified().await;
+                continue;
+            };
+            let reply = tokio::select! {
+                reply = tailed(self.api, &wish) => reply,
+                () = self.other_wish(&wish) => continue,
+            };
+            let pause = if reply.is_err() { RETRY } else { REST };
+            self.model.borrow_mut().output.take(&wish, reply);
+            self.dirty.notify_one();
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = self.other_wish(&wish) => {}
+            }
+        }
+    }
+
+    async fn other_wish(&self, wish: &Wish) {
+        while self.model.borrow().output.wish_number() == wish.number {
+            self.changed.notified().await;
+        }
+    }
+
+    async fn act(&self, mut to_do: mpsc::Receiver<Action>) {
+        while let Some(action) = to_do.recv().await {
+            let done = match action {
+                Action::Answer { job, text } => self.answer(&job, text).await,
+                Action::Signal { job, signal } => self.signal(&job, signal).await,
+                Action::Search { job, pattern } => self.search(&job, pattern).await,
+                Action::Quit | Action::Suspend | Action::Redraw => continue,
+            };
+            match done {
+                Ok(message) => self.tell(&message),
+                Err(error) => self.tell(&format!(
+                    "{}: {} ({})",
+                    error.code.as_str(),
+                    error.message,
+                    error.hint.for_a_person()
+                )),
+            }
+            self.show();
+        }
+    }
+
+    async fn answer(&self, job: &str, text: String) -> Result<String, Error> {
+        self.api.write_bytes(job, format!("{text}\n").as_bytes(), PATIENCE).await?;
+        Ok(format!("{} characters and a newline were written", text.chars().count()))
+    }
+
+    async fn signal(&self, job: &str, signal: &str) -> Result<String, Error> {
+        let request = SignalRequest { signal: Some(signal.to_owned()), ..SignalRequest::new(job) };
+        let reply = self.api.signal(request).await?;
+        Ok(match (reply.unverified, reply.confirmed_dead) {
+            (Some(why), _) => why,
+            (None, true) => format!("{signal} was sent; no process of the job is left"),
+            (None, false) => format!("{signal} was sent; the job still runs"),
+        })
+    }
+
+    async fn search(&self, job: &str, pattern: String) -> Result<String, Error> {
+        self.tell("looking …");
+        let (mut found, mut since) = (Vec::new(), 0);
+        loop {
+            let request = SearchRequest {
+                job_id: job.to_owned(),
+                pattern: pattern.clone(),
+                stream: StreamArg::Both,
+                since_line_no: since,
+                context: Some(0),
+                max_matches: Some(MATCHES),
+                max_bytes: None,
+            };
+            let reply = self.api.search(request).await?;
+            found.extend(reply.matches.iter().map(|found| found.line_no));
+            let surplus = found.len().saturating_sub(usize::try_from(MATCHES).unwrap_or(usize::MAX));
+            found.drain(..surplus);
+            let next = i64::try_from(reply.last_line_no).unwrap_or(i64::MAX);
+            if !reply.has_more || next <= since {
+                break;
+            }
+            since = next;
+        }
+        let count = found.len();
+        let mut model = self.model.borrow_mut();
+        if model.output.job() == Some(job) {
+            model.output.take_found(found);
+        }
+        Ok(match count {
+            0 => format!("nothing matches {pattern}"),
+            1 => "one match".to_owned(),
+            count => format!("{count} matches; n shows the next older one"),
+        })
+    }
+}
+
+/// The jobs of a list, and how many run.
+async fn listed(api: &Api, list: &List) -> Result<(JobsReply, usize), Error> {
+    let state = list.only_running.then_some(JobState::Running).filter(|_| list.fleet.is_none());
+    let limit = i64::try_from(list.limit).ok();
+    let request = JobsRequest { state, fleet: list.fleet.clone(), limit, ..JobsRequest::default() };
+    let reply = api.jobs(request).await?;
+    if list.fleet.is_some() || state.is_some() {
+        return Ok((reply, 0));
+    }
+    let request = JobsRequest { state: Some(JobState::Running), limit: Some(1), ..JobsRequest::default() };
+    let running = api.jobs(request).await?.total;
+    Ok((reply, running))
+}
+
+async fn tailed(api: &Api, wish: &Wish) -> Result<TailReply, Error> {
+    let request = TailRequest {
+        max_lines: i64::try_from(wish.rows).ok(),
+        max_bytes: Some(262_144),
+        format: Format::Records,
+        keep: if wish.is_at_end { KeepArg::Last } else { KeepArg::First },
+        wait_ms: if wish.waits { WAIT_MS } else { 0 },
+        ..TailRequest::new(&wish.job, wish.since, 0)
+    };
+    api.tail(request).await
+}

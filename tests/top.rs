@@ -1,0 +1,112 @@
+//! `sshjobs top` on real terminals: those of tmux, some of them over ssh.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use support::Sshd;
+use support::command::{sshjobs, told};
+use support::tmux::Tmux;
+
+/// The command line of `top`, for a shell.
+fn top(sshd: &Sshd) -> String {
+    let (program, dir) = (env!("CARGO_BIN_EXE_sshjobs"), sshd.path("").display().to_string());
+    format!(
+        "XDG_CONFIG_HOME=/nonexistent {program} --ssh-config {dir}/ssh_config --state-dir {dir}/state/sshjobs top"
+    )
+}
+
+/// Starts a durable job; its id.
+fn spawn(sshd: &Sshd, command: &str) -> String {
+    told(&sshjobs(sshd, &["spawn", "web1", "--stdin", "--", command])).trim().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_watched_searched_answered_and_signalled_by_keys_over_ssh() {
+    let sshd = Sshd::start().await;
+    let talks = "i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo line $i; done; printf 'name? '; read n; echo \"hello $n\" >&2; sleep 600";
+    let job = spawn(&sshd, talks);
+    let ssh = format!("ssh -t -F {} web1", sshd.ssh_config().display());
+    let tmux = Tmux::start(&format!("{ssh} '{}'", top(&sshd)), (100, 30));
+    tmux.shows(&[&job, "1 job, 1 running", "line 200", "name?", "of 200"]).await;
+
+    tmux.text("/line 42$");
+    tmux.press(&["Enter"]);
+    tmux.shows(&["line 42\n", "line 41", "line 43", "one match", "G follows"]).await;
+    tmux.press(&["g"]);
+    tmux.shows(&["line 1\n", "lines 1–"]).await;
+    tmux.press(&["G"]);
+
+    tmux.shows(&["waits for input"]).await;
+    tmux.text("aworld");
+    tmux.shows(&["answer: world"]).await;
+    tmux.press(&["Enter"]);
+    tmux.shows(&["hello world", "5 characters and a newline"]).await;
+
+    tmux.resize((60, 9));
+    tmux.shows(&["sshjobs top", &job]).await;
+    tmux.press(&["Enter"]);
+    tmux.shows(&["line 200", "hello world"]).await;
+    tmux.resize((100, 30));
+    tmux.press(&["Escape", "s"]);
+    tmux.shows(&["k KILL"]).await;
+    tmux.press(&["k"]);
+    tmux.shows(&["signaled by SIGKILL", "1 job, 0 running"]).await;
+
+    tmux.press(&["q"]);
+    tmux.shows(&["ended with 0"]).await;
+    assert!(!tmux.screen().contains("sshjobs top"), "the screen is given back:\n{}", tmux.screen());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_is_opened_and_its_members_are_read_one_by_one() {
+    let sshd = Sshd::start().await;
+    sshd.alias(["db1", "db2"]);
+    let fleet = ["spawn", "web1,db1,db2", "--", "echo here; test $$ -lt 0"];
+    let fleet = told(&sshjobs(&sshd, &fleet)).trim().to_owned();
+    let tmux = Tmux::start(&top(&sshd), (100, 30));
+    tmux.shows(&[&fleet, "3 failed", "db1 | here", "web1 | here"]).await;
+    tmux.press(&["Enter"]);
+    tmux.shows(&["3 members", &format!("{fleet}/db1"), "exited with status 1"]).await;
+    tmux.press(&["j", "j", "Enter"]);
+    tmux.shows(&[&format!("── {fleet}/"), "here"]).await;
+    tmux.press(&["Escape"]);
+    tmux.shows(&["JOB", "3 members"]).await;
+    tmux.press(&["Escape"]);
+    tmux.shows(&["1 job,", "3 failed"]).await;
+    tmux.press(&["C-c"]);
+    tmux.shows(&["ended with 0"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_job_prints_stays_in_its_place_and_colours_can_be_had_without() {
+    let sshd = Sshd::start().await;
+    let job = spawn(
+        &sshd,
+        r#"printf "\033[2J\033[1;1Hgone\033]0;title\007\tx\n"; echo 東京; echo bad >&2; read a"#,
+    );
+    let tmux = Tmux::start(&format!("NO_COLOR=1 {}", top(&sshd)), (80, 20));
+    tmux.shows(&["sshjobs top", &job, "gone    x", "東京", "bad"]).await;
+    let colours = |tmux: &Tmux| ["[38;5;1m", "[38;5;2m"].iter().any(|code| tmux.coloured().contains(code));
+    assert!(!colours(&tmux), "{}", tmux.coloured());
+    let tmux = Tmux::start(&top(&sshd), (80, 20));
+    tmux.shows(&[&job, "bad"]).await;
+    assert!(colours(&tmux), "{}", tmux.coloured());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tiny_terminal_is_no_trouble_and_without_one_it_says_what_to_do() {
+    let sshd = Sshd::start().await;
+    let job = spawn(&sshd, "echo here; read a");
+    let tmux = Tmux::start(&top(&sshd), (20, 5));
+    tmux.shows(&["sshjobs top", &job]).await;
+    for (size, key) in [((3, 2), "j"), ((1, 1), "?"), ((200, 60), "r"), ((20, 5), "Enter"), ((90, 20), "/")] {
+        tmux.resize(size);
+        tmux.press(&[key]);
+    }
+    tmux.press(&["Escape"]);
+    tmux.shows(&["here"]).await;
+    let told = sshjobs(&sshd, &["top"]);
+    let stderr = String::from_utf8(told.stderr).unwrap();
+    assert_eq!(told.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("top needs a terminal") && stderr.contains("tail -f"), "{stderr}");
+}
