@@ -2,6 +2,8 @@
 //! it does with `ssh`, and what a host can't do is said, never guessed.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
 
+#[path = "support/guide.rs"]
+mod guide;
 mod support;
 
 use std::collections::BTreeMap;
@@ -491,4 +493,18 @@ async fn durable_jobs_run_to_their_end_on_every_host_or_the_host_says_why_not() 
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
     service.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_workflow_for_containers_reaches_each_kind_of_host() {
+    let place = tempfile::tempdir().unwrap();
+    // The containers are up already, so only the command is run.
+    let stands_in = place.path().join("sshjobs/fixtures/sshd/with-containers");
+    std::fs::create_dir_all(stands_in.parent().unwrap()).unwrap();
+    std::fs::write(&stands_in, "#!/bin/sh\nexec \"$@\"\n").unwrap();
+    std::fs::set_permissions(&stands_in, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let printed = guide::run_steps(&guide::workflow("hosts"), (place.path(), &[]));
+    for host in ["web1", "old", "new", "busybox"] {
+        assert!(printed.lines().any(|line| line.starts_with(host) && line.contains("Linux")), "{printed}");
+    }
 }
