@@ -60,16 +60,29 @@ impl Words {
 /// The lines of files that set variables, and what the command line says, which goes over them.
 fn variables(files: &[PathBuf], own: Vec<String>) -> Result<Vec<String>, Error> {
     let mut variables = Vec::new();
+    let hint = "--env-file takes a file with a line NAME=VALUE, or NAME, for each variable";
     for file in files {
-        let text = std::fs::read_to_string(file).map_err(|error| {
-            let message = format!("can't read {}: {error}", file.display());
-            Error::invalid(message, "--env-file takes a file with a line NAME=VALUE for each variable")
-        })?;
-        let lines = text.lines().map(str::trim_start);
-        variables.extend(lines.filter(|line| !line.is_empty() && !line.starts_with('#')).map(str::to_owned));
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| Error::invalid(format!("can't read {}: {error}", file.display()), hint))?;
+        let lines = (1..).zip(text.lines().map(str::trim_start));
+        for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
+            let name = line.split_once('=').map_or(line, |(name, _)| name);
+            if !is_name(name) {
+                // The value may be a secret.
+                let message = format!("{}:{number}: {name:?} is no name of a variable", file.display());
+                return Err(Error::invalid(message, hint));
+            }
+            variables.push(line.to_owned());
+        }
     }
     variables.extend(own);
     Ok(variables)
+}
+
+/// Whether a shell knows it as a variable's name (POSIX, 3.216).
+fn is_name(word: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    word.chars().all(is_part) && word.starts_with(|c: char| !c.is_ascii_digit())
 }
 
 /// `NAME=VALUE`, or the name of a variable of our own.

@@ -1,18 +1,10 @@
 use clap::CommandFactory;
 
+use super::args::TOPICS;
 use super::exit::print;
 use super::{Cli, Exit, HelpArgs, report};
 use crate::jobs::nearest;
 use crate::wire::Error;
-
-/// What there is to read beside the verbs.
-const TOPICS: [(&str, &str); 5] = [
-    ("exit-codes", include_str!("topics/exit-codes.txt")),
-    ("waiting", include_str!("topics/waiting.txt")),
-    ("durable", include_str!("topics/durable.txt")),
-    ("fleets", include_str!("topics/fleets.txt")),
-    ("trust", include_str!("topics/trust.txt")),
-];
 
 /// Explains a topic or a verb; all of the program without one.
 pub fn help(args: &HelpArgs) -> Exit {

@@ -169,9 +169,8 @@ impl Sshd {
     pub fn alias(&self, names: impl IntoIterator<Item = impl AsRef<str>>) {
         let text = fs::read_to_string(self.ssh_config()).expect("an ssh_config");
         let lines = text.lines().skip(1).collect::<Vec<_>>().join("\n");
-        let hosts: String = names.into_iter().map(|name| format!("Host {}\n", name.as_ref())).collect();
-        // Each name is listed by a line of its own, and one section has what they share.
-        self.append(&format!("{hosts}Host *\n{lines}\n"));
+        let names: Vec<String> = names.into_iter().map(|name| name.as_ref().to_owned()).collect();
+        self.append(&format!("Host {}\n{lines}\n", names.join(" ")));
     }
 
     /// Kills every session, as if the network had gone; the server goes on.

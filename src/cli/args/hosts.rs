@@ -1,5 +1,5 @@
 use clap::Args;
-use clap_complete::engine::ArgValueCandidates;
+use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 
 use super::values::SshArgs;
 use crate::cli::candidates;
@@ -38,7 +38,7 @@ Examples:
   sshjobs ping '*' --json | jq -r 'select(.connected | not) | .name'")]
 pub struct PingArgs {
     /// Hosts: names, patterns and tag:NAME over the hosts that `sshjobs hosts` lists, @FILE; separated by commas.
-    #[arg(value_name = "HOST[,HOST…]", add = ArgValueCandidates::new(candidates::hosts))]
+    #[arg(value_name = "HOST[,HOST…]", add = ArgValueCompleter::new(candidates::many_hosts))]
     pub hosts: String,
     /// Write a line of JSON for each host.
     #[arg(long)]

@@ -184,7 +184,7 @@ Example:
   sshjobs wait $(sshjobs spawn web1 -- make test) && echo passed")]
 pub struct WaitArgs {
     /// The jobs.
-    #[arg(required = true)]
+    #[arg(required = true, add = ArgValueCandidates::new(candidates::jobs))]
     pub jobs: Vec<String>,
     /// Wait for the end of any, not of all.
     #[arg(long)]
@@ -207,13 +207,13 @@ Examples:
   sshjobs jobs --host web1 --json | jq -r .job_id")]
 pub struct JobsArgs {
     /// On this host.
-    #[arg(long)]
+    #[arg(long, add = ArgValueCandidates::new(candidates::hosts))]
     pub host: Option<String>,
     /// With this label.
     #[arg(long)]
     pub label: Option<String>,
     /// The hosts of this fleet.
-    #[arg(long, value_name = "ID", conflicts_with_all = ["host", "label", "state"])]
+    #[arg(long, value_name = "ID", add = ArgValueCandidates::new(candidates::fleets), conflicts_with_all = ["host", "label", "state"])]
     pub fleet: Option<String>,
     /// In this state: starting, running, exited, signaled, lost, closed, refused, timed_out.
     #[arg(long)]
@@ -255,7 +255,7 @@ Examples:
   sshjobs jobs --state exited -n 1000 --json | jq -r .job_id | xargs sshjobs forget")]
 pub struct ForgetArgs {
     /// The jobs.
-    #[arg(required = true)]
+    #[arg(required = true, add = ArgValueCandidates::new(candidates::jobs))]
     pub jobs: Vec<String>,
     /// Kill what still runs first.
     #[arg(long)]

@@ -15,6 +15,7 @@ pub use jobs::{
     ForgetArgs, JobsArgs, ReadArgs, SearchArgs, SignalArgs, TailArgs, TopArgs, UnitChoice, WaitArgs,
     WriteArgs,
 };
+pub(super) use program::TOPICS;
 pub use program::{CompletedShell, CompletionsArgs, DemoArgs, HelpArgs, ManArgs};
 pub use run::{FleetArgs, RolloutArgs, RunArgs, SpawnArgs};
 pub use serve::ServeArgs;

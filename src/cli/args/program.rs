@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 
 /// Arguments of `demo`.
 #[derive(Debug, Args)]
@@ -46,5 +47,19 @@ pub struct ManArgs {
 #[derive(Debug, Args)]
 pub struct HelpArgs {
     /// exit-codes, waiting, durable, fleets, trust; or a verb.
+    #[arg(add = ArgValueCandidates::new(topics))]
     pub topic: Option<String>,
+}
+
+/// What there is to read beside the verbs.
+pub(crate) const TOPICS: [(&str, &str); 5] = [
+    ("exit-codes", include_str!("../topics/exit-codes.txt")),
+    ("waiting", include_str!("../topics/waiting.txt")),
+    ("durable", include_str!("../topics/durable.txt")),
+    ("fleets", include_str!("../topics/fleets.txt")),
+    ("trust", include_str!("../topics/trust.txt")),
+];
+
+fn topics() -> Vec<CompletionCandidate> {
+    TOPICS.iter().map(|(topic, _)| CompletionCandidate::new(*topic)).collect()
 }

@@ -30,12 +30,14 @@ impl Progress {
         self.0.set_length((ended + running + not_started) as u64);
         self.0.set_position(ended as u64);
         let rate = self.0.per_sec();
-        let eta = self.0.eta().as_secs();
         let all = ended + running + not_started;
         let bad = failed + unreachable;
-        self.0.set_message(format!(
-            "{ended}/{all} hosts: {running} running, {ok} ok, {bad} failed, {rate:.1}/s, {eta} s to go"
-        ));
+        // Nobody can tell how long it takes before the first has ended.
+        let speed = match (ended, self.0.eta().as_secs()) {
+            (0, _) => String::new(),
+            (_, eta) => format!(", {rate:.1}/s, {eta} s to go"),
+        };
+        self.0.set_message(format!("{ended}/{all} hosts: {running} running, {ok} ok, {bad} failed{speed}"));
     }
 
     /// Writes something above it.

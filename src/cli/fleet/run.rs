@@ -21,7 +21,7 @@ use crate::wire::{
 };
 
 /// Length of one wait for lines; another follows.
-const WAIT_MS: u64 = 1000;
+const WAIT_MS: u64 = 500;
 const MOST_LINES: i64 = 10_000;
 const MOST_BYTES: i64 = 262_144;
 /// Interval at which it is looked how the members stand.
@@ -127,6 +127,10 @@ struct Watch<'a> {
 
 impl Watch<'_> {
     async fn follow(&mut self, mut request: TailRequest) -> Result<Exit, Error> {
+        match self.look().await? {
+            Exit::SUCCESS => {}
+            exit => return Ok(exit),
+        }
         loop {
             let reply = self.api.tail(request.clone()).await?;
             if reply.dropped_lines > 0 {

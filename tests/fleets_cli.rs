@@ -1,0 +1,177 @@
+//! Options of `run` on many hosts, and what helps at a shell, against a private sshd with several names.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use support::command::{command, sshjobs, told};
+use support::{Sshd, eventually};
+
+async fn hosts() -> Sshd {
+    let sshd = Sshd::start().await;
+    sshd.alias(["web2", "db1"]);
+    sshd
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_can_not_be_had_is_tried_again_and_a_command_that_fails_is_not() {
+    let sshd = hosts().await;
+    sshd.write_known_hosts("");
+    let ran = sshd.path("ran");
+    let line = format!("echo x >> {}; exit 3", ran.display());
+    let arguments = ["run", "web1,web2", "--retries", "8", "--", &line];
+    let mut child = command(&sshd, &arguments).stderr(Stdio::null()).spawn().unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(!ran.exists() && child.try_wait().unwrap().is_none(), "it tries");
+    sshd.trust("host");
+    assert_eq!(support::exit_of(&mut child).await, Some(2), "both have failed, in the command");
+    assert_eq!(std::fs::read_to_string(&ran).unwrap(), "x\nx\n", "each has run it once");
+    sshd.write_known_hosts("");
+    let once = sshjobs(&sshd, &["run", "web1,web2", "--", "true"]);
+    assert!(stderr(&once).contains("2 could not be started"), "{}", stderr(&once));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_joblog_is_gone_on_with_where_it_ends() {
+    let sshd = hosts().await;
+    let (log, ran) = (sshd.path("joblog").display().to_string(), sshd.path("ran"));
+    let line = format!("echo x >> {}; exit 1", ran.display());
+    let run = |hosts: &str, resume: &str| {
+        let words = ["run", hosts, "--joblog", &log, resume, "--", &line];
+        let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+        sshjobs(&sshd, &words).status.code()
+    };
+    let times = || std::fs::read_to_string(&ran).unwrap().lines().count();
+    assert_eq!((run("web1,web2", ""), times()), (Some(2), 2));
+    assert_eq!((run("web1,web2,db1", "--resume"), times()), (Some(1), 3), "only the new one");
+    assert_eq!((run("web1,web2,db1", "--resume"), times()), (Some(0), 3), "nothing is left");
+    assert_eq!((run("web1,web2,db1", "--resume-failed"), times()), (Some(3), 6), "all have failed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn variables_come_from_a_file_and_the_command_line_goes_over_it() {
+    let sshd = hosts().await;
+    let file = sshd.path("variables");
+    std::fs::write(&file, "# what is said\nA=from file\n\nB=from file\nC\n").unwrap();
+    let file = file.display().to_string();
+    let words = ["run", "web1,db1", "--env-file", &file, "-e", "B=from line", "--", "echo \"$A, $B, $C\""];
+    let output = command(&sshd, &words).env("C", "passed on").stdout(Stdio::piped()).output().unwrap();
+    let shown = told(&output);
+    let shown: BTreeSet<&str> = shown.lines().collect();
+    assert_eq!(
+        shown,
+        BTreeSet::from(["web1 | from file, from line, passed on", "db1  | from file, from line, passed on"])
+    );
+    std::fs::write(&file, "A=1\n2B\n").unwrap();
+    let refused = sshjobs(&sshd, &["run", "web1", "--env-file", &file, "--", "true"]);
+    assert!(stderr(&refused).contains("variables:2"), "{}", stderr(&refused));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_line_has_its_time_when_that_is_wanted() {
+    let sshd = hosts().await;
+    let shown = told(&sshjobs(&sshd, &["run", "web1,web2", "--timestamps", "--", "echo a; sleep 1; echo b"]));
+    let mut seconds: Vec<&str> =
+        shown.lines().filter_map(|line| line.split_once('.')).map(|(time, _)| time).collect();
+    assert_eq!(seconds.len(), 4, "{shown}");
+    seconds.sort_unstable();
+    seconds.dedup();
+    assert!(seconds.len() >= 2 && seconds[0].starts_with("20"), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_operators_follow_one_fleet_and_both_may_end_it() {
+    let sshd = hosts().await;
+    let line = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done";
+    let id = told(&sshjobs(&sshd, &["spawn", "web1,web2,db1", "--", line])).trim().to_owned();
+    let follow = || {
+        command(&sshd, &["tail", "-f", "--since", "0", "--json", &id]).stdout(Stdio::piped()).spawn().unwrap()
+    };
+    let (one, other) = (follow(), follow());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    // Both at the same moment.
+    let signals = [["signal", id.as_str(), "KILL"]; 2]
+        .map(|words| command(&sshd, &words).stderr(Stdio::null()).spawn().unwrap());
+    for mut signal in signals {
+        support::exit_of(&mut signal).await;
+    }
+    let [one, other] = [one, other].map(|child| told(&child.wait_with_output().unwrap()));
+    assert!(one == other && one.lines().count() > 10, "{}\n{}", one.len(), other.len());
+    let waited = sshjobs(&sshd, &["wait", &id]);
+    assert_eq!(waited.status.code(), Some(3), "{}", stderr(&waited));
+    let members = told(&sshjobs(&sshd, &["jobs", "--fleet", &id]));
+    assert_eq!(members.matches("SIGKILL").count(), 3, "{members}");
+    let one_of_them = told(&sshjobs(&sshd, &["read", &format!("{id}/db1"), "--length", "1"]));
+    assert_eq!(one_of_them, "1\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_needs_no_store() {
+    let sshd = hosts().await;
+    std::fs::write(sshd.path("config.toml"), "store = false\n").unwrap();
+    let config = sshd.path("config.toml").display().to_string();
+    let output = sshjobs(&sshd, &["--config", &config, "run", "web1,web2", "--", "seq 1000"]);
+    assert_eq!(told(&output).lines().count(), 2000);
+    assert!(stderr(&output).contains("2 hosts: 2 ok"), "{}", stderr(&output));
+    assert!(!sshd.path("state/sshjobs").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ping_tells_what_answers_and_fails_when_something_does_not() {
+    let sshd = hosts().await;
+    let all = told(&sshjobs(&sshd, &["ping", "web*,db1"]));
+    assert_eq!(all.lines().filter(|line| line.contains(" ms  OpenSSH_")).count(), 3, "{all}");
+    let json = told(&sshjobs(&sshd, &["ping", "db1", "--json"]));
+    let host: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(host["connected"] == true && host["connect_ms"].as_u64().is_some(), "{json}");
+    sshd.trust("other");
+    let refused = sshjobs(&sshd, &["ping", "web*"]);
+    assert_eq!(refused.status.code(), Some(255));
+    assert!(String::from_utf8_lossy(&refused.stdout).contains("has changed"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_man_pages_are_pages_for_man() {
+    let sshd = hosts().await;
+    let directory = sshd.path("man1");
+    told(&sshjobs(&sshd, &["man", directory.to_str().unwrap()]));
+    let names =
+        std::fs::read_dir(&directory).unwrap().map(|page| page.unwrap().file_name().into_string().unwrap());
+    let names: BTreeSet<String> = names.collect();
+    assert!(names.contains("sshjobs.1") && names.contains("sshjobs-run.1"), "{names:?}");
+    let page = std::fs::read_to_string(directory.join("sshjobs-run.1")).unwrap();
+    assert!(page.contains(".TH") && page.contains("canary"), "{page}");
+}
+
+/// What a shell offers for the last word.
+fn completed(sshd: &Sshd, words: &[&str]) -> BTreeSet<String> {
+    let output = command(sshd, &[]);
+    let mut shell = std::process::Command::new(output.get_program());
+    shell.arg("--").arg("sshjobs").args(words).env("COMPLETE", "bash").env("_CLAP_IFS", "\n");
+    shell.env("_CLAP_COMPLETE_INDEX", words.len().to_string()).env("XDG_CONFIG_HOME", "/nonexistent");
+    let output = shell.output().unwrap();
+    String::from_utf8_lossy(&output.stdout).lines().map(|word| word.trim().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shell_completes_what_the_command_line_leads_to() {
+    let sshd = hosts().await;
+    let (config, state) = (sshd.ssh_config(), sshd.path("state/sshjobs"));
+    let options = ["--ssh-config", config.to_str().unwrap(), "--state-dir", state.to_str().unwrap()];
+    let after = |words: &[&str]| completed(&sshd, &[&options[..], words].concat());
+    let set = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(after(&["run", "web1,"]), set(&["web1,web2", "web1,db1"]));
+    assert_eq!(after(&["ping", "web1,!d"]), set(&["web1,!db1"]));
+    assert_eq!(after(&["hosts", "d"]), set(&["db1"]));
+    assert_eq!(after(&["help", "dur"]), set(&["durable"]));
+    let id = told(&sshjobs(&sshd, &["spawn", "web1,db1", "--", "true"])).trim().to_owned();
+    eventually("it is listed", async || after(&["wait", "fleet"]) == set(&[&id])).await;
+    assert_eq!(after(&["jobs", "--fleet", ""]), set(&[&id]));
+}
