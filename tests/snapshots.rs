@@ -1,5 +1,10 @@
 //! What people see, word for word: in a pipe and on a terminal. `SNAPSHOTS=overwrite cargo test --test snapshots` writes them anew.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::too_many_lines,
+    reason = "tests, and what they expect in full"
+)]
 
 mod support;
 
