@@ -53,6 +53,8 @@ async fn a_joblog_is_gone_on_with_where_it_ends() {
     assert_eq!((run("web1,web2,db1", "--resume"), times()), (Some(1), 3), "only the new one");
     assert_eq!((run("web1,web2,db1", "--resume"), times()), (Some(0), 3), "nothing is left");
     assert_eq!((run("web1,web2,db1", "--resume-failed"), times()), (Some(3), 6), "all have failed");
+    assert_eq!((run("*", "--resume"), times()), (Some(0), 6), "a pattern stands for hosts that are done");
+    assert_eq!((run("web*,!web2", "--resume-failed"), times()), (Some(1), 7));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -69,9 +69,11 @@ fn ask<T: Default>(question: impl AsyncFnOnce(Jobs) -> T) -> T {
 fn typed(option: &str) -> Option<PathBuf> {
     let words: Vec<String> = std::env::args_os().filter_map(|word| word.into_string().ok()).collect();
     let joined = format!("{option}=");
-    let value = words.windows(2).find_map(|pair| match pair {
-        [name, value] if name == option => Some(value.as_str()),
-        [word, _] => word.strip_prefix(&joined),
+    let value = words.windows(3).find_map(|three| match three {
+        // bash makes a word of the sign.
+        [name, sign, value] if name == option && sign == "=" => Some(value.as_str()),
+        [name, value, _] if name == option => Some(value.as_str()),
+        [word, ..] => word.strip_prefix(&joined),
         _ => None,
     });
     value.map(PathBuf::from)

@@ -6,9 +6,9 @@ use unicode_width::UnicodeWidthStr;
 
 use super::columns::padded;
 use super::exit::print;
-use super::fleet::split;
+use super::fleet::{named, split};
 use super::{Exit, PingArgs, report};
-use crate::jobs::{FleetSpec, glob_matches, printable};
+use crate::jobs::printable;
 use crate::remote::Api;
 use crate::wire::{Error, HostEntry, HostsRequest};
 
@@ -27,6 +27,9 @@ pub async fn ping(api: &Api, args: PingArgs) -> Exit {
 
 async fn attempt(api: &Api, args: &PingArgs) -> Result<Exit, Error> {
     let names = named(api, &split(&args.hosts)?).await?;
+    if names.is_empty() {
+        return Err(Error::invalid("no host is meant", "`sshjobs hosts` lists the hosts there are"));
+    }
     let width = names.iter().map(|name| name.width()).max().unwrap_or(0);
     let pings = names.into_iter().map(|name| one(api, name));
     let mut pings = stream::iter(pings).buffer_unordered(AT_A_TIME);
@@ -52,30 +55,6 @@ async fn one(api: &Api, name: String) -> Pinged {
     let reply = api.hosts(HostsRequest { host: Some(name.clone()), ..HostsRequest::default() }).await;
     let host = reply.map(|mut reply| reply.hosts.remove(0));
     (name, host, began.elapsed())
-}
-
-/// The hosts that are meant. Names are taken as they are; patterns and tags need the list.
-async fn named(api: &Api, words: &[String]) -> Result<Vec<String>, Error> {
-    let mut names: Vec<String> = Vec::new();
-    for word in words.iter().filter(|word| !word.starts_with('!')) {
-        if FleetSpec::is_plain(word) {
-            names.push(word.clone());
-            continue;
-        }
-        let tag = word.strip_prefix("tag:").map(str::to_owned);
-        let is_tag = tag.is_some();
-        let listed =
-            api.hosts(HostsRequest { host: None, tag }).await?.hosts.into_iter().map(|host| host.name);
-        names.extend(listed.filter(|name| is_tag || glob_matches(word, name)));
-    }
-    let excluded: Vec<&str> = words.iter().filter_map(|word| word.strip_prefix('!')).collect();
-    names.retain(|name| !excluded.iter().any(|word| glob_matches(word, name)));
-    let mut seen = std::collections::HashSet::new();
-    names.retain(|name| seen.insert(name.clone()));
-    if names.is_empty() {
-        return Err(Error::invalid("no host is meant", "`sshjobs hosts` lists the hosts there are"));
-    }
-    Ok(names)
 }
 
 fn as_json(name: &str, host: Result<HostEntry, Error>, took: Duration) -> String {

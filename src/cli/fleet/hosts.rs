@@ -1,6 +1,9 @@
+use std::collections::HashSet;
+
 use crate::cli::RolloutArgs;
-use crate::jobs::FleetSpec;
-use crate::wire::{CommandRequest, Error};
+use crate::jobs::{FleetSpec, glob_matches};
+use crate::remote::Api;
+use crate::wire::{CommandRequest, Error, HostsRequest};
 
 /// Whether a word of the command line names more than one host, or may.
 pub(crate) fn is_meant(word: &str) -> bool {
@@ -20,6 +23,32 @@ pub(crate) fn split(word: &str) -> Result<Vec<String>, Error> {
         return Err(Error::invalid(format!("{word:?} names no host"), "name hosts with commas between them"));
     }
     Ok(hosts)
+}
+
+/// The names of the hosts that words stand for, each once; none may be left. Plain names are taken as they are.
+pub(crate) async fn named(api: &Api, words: &[String]) -> Result<Vec<String>, Error> {
+    let (mut names, mut excluded) = (Vec::new(), HashSet::new());
+    for word in words {
+        match word.strip_prefix('!') {
+            Some(word) => excluded.extend(listed(api, word).await?),
+            None if FleetSpec::is_plain(word) => names.push(word.clone()),
+            None => names.extend(listed(api, word).await?),
+        }
+    }
+    names.retain(|name| excluded.insert(name.clone()));
+    Ok(names)
+}
+
+/// The hosts that a word stands for; a plain name for itself.
+async fn listed(api: &Api, word: &str) -> Result<Vec<String>, Error> {
+    if FleetSpec::is_plain(word) {
+        return Ok(vec![word.to_owned()]);
+    }
+    let tag = word.strip_prefix("tag:").map(str::to_owned);
+    let is_tag = tag.is_some();
+    let hosts = api.hosts(HostsRequest { host: None, tag }).await?.hosts;
+    let names = hosts.into_iter().map(|host| host.name);
+    Ok(names.filter(|name| is_tag || glob_matches(word, name)).collect())
 }
 
 fn listed_in(file: &str) -> Result<Vec<String>, Error> {

@@ -9,5 +9,5 @@ mod run;
 mod summary;
 mod view;
 
-pub(super) use hosts::{is_meant, on_hosts, split};
+pub(super) use hosts::{is_meant, named, on_hosts, split};
 pub(super) use run::{members, run};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::hosts::{in_steps, split};
+use super::hosts::{in_steps, named, split};
 use super::progress::Progress;
 use super::summary::summary;
 use super::view::View;
@@ -53,7 +53,7 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<Exit, Error> {
     let mut signals = Signals::catch()?;
     let wanted = Wanted { fleet: args.fleet.clone(), timestamps: args.timestamps, json: args.json };
     let stream = args.stream;
-    let Some(request) = request(args)? else {
+    let Some(request) = request(api, args).await? else {
         note("the joblog has all hosts already: nothing is left to do");
         return Ok(Exit::SUCCESS);
     };
@@ -94,19 +94,16 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<Exit, Error> {
 }
 
 /// The command for the hosts that are to be done; none when the joblog has them all.
-fn request(args: RunArgs) -> Result<Option<CommandRequest>, Error> {
+async fn request(api: &Api, args: RunArgs) -> Result<Option<CommandRequest>, Error> {
     let (fleet, mut hosts) = (args.fleet.clone(), split(&args.host)?);
     if let Some(file) = fleet.joblog.as_ref().filter(|_| fleet.resume || fleet.resume_failed) {
         let known = joblog::read(file)?;
         let done = known.into_iter().filter(|(_, is_ok)| *is_ok || !fleet.resume_failed);
-        let done: Vec<String> = done.map(|(host, _)| host).collect();
+        let done: HashSet<String> = done.map(|(host, _)| host).collect();
+        hosts = named(api, &hosts).await?;
         hosts.retain(|host| !done.contains(host));
-        let is_all = hosts.is_empty() || hosts.iter().all(|host| host.starts_with('!'));
-        if is_all {
+        if hosts.is_empty() {
             return Ok(None);
-        }
-        if hosts.iter().any(|word| !FleetSpec::is_plain(word)) {
-            hosts.extend(done.into_iter().map(|host| format!("!{host}")));
         }
     }
     let request = of_run(RunArgs { host: String::new(), ..args })?;

@@ -78,6 +78,7 @@ impl Paint {
 
     fn head(self, model: &Model) -> Line<'static> {
         let what = match &model.fleet {
+            _ if !model.is_listed => "…".to_owned(),
             Some(fleet) => format!("{fleet}: {} members", model.total),
             None if model.only_running => format!("{} running", model.total),
             None if model.total == 1 => format!("1 job, {} running", model.running),
@@ -91,10 +92,10 @@ impl Paint {
             return;
         }
         if model.jobs.is_empty() {
-            let told = if model.only_running {
-                "no job runs; r shows all"
-            } else {
-                "no jobs yet: sshjobs spawn HOST -- COMMAND"
+            let told = match (model.is_listed, model.only_running) {
+                (false, _) => "…",
+                (true, true) => "no job runs; r shows all",
+                (true, false) => "no jobs yet: sshjobs spawn HOST -- COMMAND",
             };
             frame.render_widget(Line::from(format!(" {told}")).dim(), area);
             return;
@@ -198,6 +199,8 @@ struct Column {
 
 const STATE: &str = "STATE";
 const LINES: &str = "LINES";
+/// What can be read of a column that is cut.
+const LEAST: usize = 4;
 /// Space between two columns.
 const GAP: u16 = 2;
 
@@ -222,7 +225,7 @@ fn columns_within(width: u16, jobs: &[JobEntry]) -> Vec<(&'static Column, u16)> 
     for (index, column) in by_weight {
         // The last one may be cut.
         let wanted = width_of(column).min(left);
-        let is_useful = usize::from(wanted) >= column.name.len() || chosen.is_empty();
+        let is_useful = usize::from(wanted) >= column.name.len().min(LEAST) || chosen.is_empty();
         if is_useful {
             chosen.push((index, wanted));
             left = left.saturating_sub(wanted + GAP);

@@ -6,6 +6,8 @@ use crate::wire::{JobEntry, JobsReply};
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) jobs: Vec<JobEntry>,
+    /// Whether the list that is wanted is there.
+    pub(super) is_listed: bool,
     /// How many there are; those listed are the newest.
     pub(super) total: usize,
     /// How many of all run.
@@ -98,6 +100,7 @@ impl Model {
         }
         let at = self.output.job().and_then(|id| reply.jobs.iter().position(|job| job.job_id == id));
         (self.jobs, self.total, self.running) = (reply.jobs, reply.total, running);
+        self.is_listed = true;
         self.select(at.unwrap_or(self.selected));
     }
 
@@ -154,5 +157,6 @@ impl Model {
     fn want_another_list(&mut self) {
         self.list += 1;
         (self.jobs, self.total, self.selected) = (Vec::new(), 0, 0);
+        self.is_listed = false;
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct Output {
     pub(super) standing: Option<Standing>,
     pub(super) total: u64,
     pub(super) awaits_input: bool,
-    /// Lines that are gone before those shown.
+    /// Lines that were gone before the newest ones.
     pub(super) dropped: u64,
     pub(super) error: Option<String>,
     /// Numbers of the lines that the last search has found.
@@ -99,7 +99,7 @@ impl Output {
             }
         };
         self.error = None;
-        self.dropped = if reply.dropped_lines > 0 { reply.dropped_lines } else { self.dropped };
+        self.dropped = reply.dropped_lines;
         let records = reply.records.unwrap_or_default();
         if reply.skipped_lines > 0 || reply.dropped_lines > 0 {
             self.lines.clear();

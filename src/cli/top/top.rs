@@ -294,6 +294,10 @@ impl Top<'_> {
                 break;
             }
             since = next;
+            if self.model.borrow().output.job() != Some(job) {
+                return Ok("the search was given up".to_owned());
+            }
+            self.tell(&format!("looking … {next} lines so far; selecting another job gives it up"));
         }
         let count = found.len();
         let mut model = self.model.borrow_mut();
