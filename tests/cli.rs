@@ -584,7 +584,7 @@ async fn likely_mistakes_are_told_with_what_to_write() {
     assert!(stderr.contains("time limit of 500ms") && code == Some(124), "{stderr}");
     sshd.append("Nonsense yes\n");
     let (_, stderr, code) = told(sshjobs(&sshd).arg("hosts"));
-    assert!(stderr.contains("line 11") && stderr.contains("onsense") && code == Some(255), "{stderr}");
+    assert!(stderr.contains("line 10") && stderr.contains("onsense") && code == Some(255), "{stderr}");
 }
 
 #[tokio::test]
