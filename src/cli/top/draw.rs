@@ -199,7 +199,7 @@ struct Column {
 
 const STATE: &str = "STATE";
 const LINES: &str = "LINES";
-/// What can be read of a column that is cut.
+/// Width down to which a column is cut; below that it is left out.
 const LEAST: usize = 4;
 /// Space between two columns.
 const GAP: u16 = 2;

@@ -16,7 +16,7 @@ pub(super) struct Output {
     pub(super) standing: Option<Standing>,
     pub(super) total: u64,
     pub(super) awaits_input: bool,
-    /// Lines that were gone before the newest ones.
+    /// Lines that were lost between the last two pages.
     pub(super) dropped: u64,
     pub(super) error: Option<String>,
     /// Numbers of the lines that the last search has found.

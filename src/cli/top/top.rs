@@ -58,7 +58,7 @@ async fn attempt(api: &Api) -> Result<Exit, Error> {
         ));
     }
     let mut signals = Signals::catch()?;
-    // The first list before the screen: a mistake is then told as any other.
+    // List before taking the screen, so that a mistake is reported as by any other verb.
     let model = Model::default();
     let list = model.list();
     let listed = listed(api, &list).await?;
@@ -153,7 +153,7 @@ impl Top<'_> {
         Ok(Exit::signaled(1))
     }
 
-    /// Has something done while keys are read on.
+    /// Queues an action, so that keys are still read while it is done.
     fn put_off(&self, action: Action) {
         if self.actions.try_send(action).is_err() {
             self.tell("still busy with what was asked for before");
