@@ -4,17 +4,32 @@ use secrecy::{ExposeSecret, SecretSlice};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::ssh::{Channel, ChannelError, ChannelEvent};
+use crate::ssh::{Channel, ChannelError, ChannelEvent, ChannelReader};
 
 /// Most bytes that are kept of what a short command prints.
 const ANSWER_LIMIT: usize = 64 << 10;
 
-/// Runs a short command of our own and returns what it printed, within `limit`. When the caller goes away it still comes to its
-/// end, so that the channel is closed.
+/// Most bytes that are kept of what it prints to stderr.
+const COMPLAINT_LIMIT: usize = 4 << 10;
+
+/// What a short command has printed, and how it ended.
+#[derive(Clone, Debug, Default)]
+pub struct Printed {
+    /// What it printed to stdout, up to 64 KiB.
+    pub stdout: String,
+    /// What it printed to stderr, up to 4 KiB.
+    pub stderr: String,
+    /// Its exit-status; none when the server has told none yet.
+    pub status: Option<u32>,
+}
+
+/// Runs a short command of our own and returns what it printed to stdout, within `limit`. When the caller goes away it still comes to
+/// its end, so that the channel is closed.
 #[expect(clippy::disallowed_methods, reason = "it outlives its caller on purpose, and is bounded in time")]
 pub async fn run_short(channel: Channel, command: &str, limit: Duration) -> Result<String, ChannelError> {
-    let asking = tokio::spawn(run_to_the_end(channel, command.to_owned(), limit));
-    asking.await.unwrap_or(Err(ChannelError::ConnectionLost))
+    let asking =
+        tokio::spawn(feed_to_the_end(channel, command.to_owned(), Vec::new().into(), (limit, |_: &[u8]| ())));
+    asking.await.unwrap_or(Err(ChannelError::ConnectionLost)).map(|printed| printed.stdout)
 }
 
 /// The same, with input for its stdin. Returns as soon as `enough` accepts what it has printed; the command then ends in its own time.
@@ -24,16 +39,16 @@ pub async fn run_fed(
     command: &str,
     input: SecretSlice<u8>,
     (limit, enough): (Duration, fn(&str) -> bool),
-) -> Result<String, ChannelError> {
+) -> Result<Printed, ChannelError> {
     let (answered, early) = oneshot::channel();
     let mut answered = Some(answered);
     let see = move |printed: &[u8]| {
-        let printed = String::from_utf8_lossy(printed);
-        if enough(&printed)
+        let stdout = String::from_utf8_lossy(printed);
+        if enough(&stdout)
             && let Some(answered) = answered.take()
         {
             // The caller may have been cancelled.
-            answered.send(printed.into_owned()).ok();
+            answered.send(Printed { stdout: stdout.into_owned(), ..Printed::default() }).ok();
         }
     };
     let asking = tokio::spawn(feed_to_the_end(channel, command.to_owned(), input, (limit, see)));
@@ -43,16 +58,12 @@ pub async fn run_fed(
     }
 }
 
-async fn run_to_the_end(channel: Channel, command: String, limit: Duration) -> Result<String, ChannelError> {
-    feed_to_the_end(channel, command, Vec::new().into(), (limit, |_: &[u8]| ())).await
-}
-
 async fn feed_to_the_end(
     channel: Channel,
     command: String,
     input: SecretSlice<u8>,
     (limit, mut see): (Duration, impl FnMut(&[u8])),
-) -> Result<String, ChannelError> {
+) -> Result<Printed, ChannelError> {
     let (mut reader, writer) = channel.exec(&command).await?;
     let feeding = async {
         let mut left = input.expose_secret();
@@ -62,23 +73,39 @@ async fn feed_to_the_end(
         }
         writer.eof().await
     };
-    let mut answer = Vec::new();
-    let reading = async {
-        while let Some(event) = reader.next().await {
-            if event == ChannelEvent::Close {
-                break;
-            }
-            if let ChannelEvent::Data(bytes) = event
-                && answer.len() < ANSWER_LIMIT
-            {
-                answer.extend_from_slice(&bytes);
-                see(&answer);
-            }
-        }
-    };
-    // What ends without having read all has said why.
-    let in_time = timeout(limit, async { tokio::join!(feeding, reading) }).await;
+    let in_time = timeout(limit, async { tokio::join!(feeding, collect(&mut reader, &mut see)) }).await;
     writer.close().await?;
-    in_time.map_err(|_| ChannelError::TimedOut(limit))?.0?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+    // What ends without having read all has said why.
+    let (fed, printed) = in_time.map_err(|_| ChannelError::TimedOut(limit))?;
+    let printed = printed?;
+    fed.map(|()| printed)
+}
+
+/// Takes a command's events up to its end. A channel that is closed before the server has answered ran nothing: it was opened ahead,
+/// and the connection or the server has dropped it since.
+async fn collect(reader: &mut ChannelReader, see: &mut impl FnMut(&[u8])) -> Result<Printed, ChannelError> {
+    let (mut stdout, mut stderr, mut status, mut is_answered) = (Vec::new(), Vec::new(), None, false);
+    loop {
+        match reader.next().await {
+            Some(ChannelEvent::Data(bytes)) => {
+                if stdout.len() < ANSWER_LIMIT {
+                    stdout.extend_from_slice(&bytes);
+                    see(&stdout);
+                }
+            }
+            Some(ChannelEvent::ExtendedData(bytes)) => {
+                if stderr.len() < COMPLAINT_LIMIT {
+                    stderr.extend_from_slice(&bytes);
+                }
+            }
+            Some(ChannelEvent::ExitStatus(told)) => status = Some(told),
+            Some(ChannelEvent::Success) => is_answered = true,
+            Some(ChannelEvent::Failure) => break,
+            Some(ChannelEvent::Close) if is_answered => break,
+            Some(ChannelEvent::Close) | None => return Err(ChannelError::ConnectionLost),
+            Some(ChannelEvent::Eof | ChannelEvent::ExitSignal(_)) => {}
+        }
+    }
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Ok(Printed { stdout: text(stdout), stderr: text(stderr), status })
 }

@@ -2,7 +2,8 @@ use std::time::Duration;
 
 use secrecy::SecretSlice;
 
-use crate::hosts::{Link, run_fed};
+use crate::hosts::{Link, Printed, run_fed};
+use crate::output::printable;
 use crate::spool::{self, Answer};
 use crate::ssh::ChannelError;
 
@@ -26,8 +27,15 @@ pub(super) async fn install(link: &Link) -> Result<Answer, ChannelError> {
 
 async fn run(link: &Link, command: &str, input: SecretSlice<u8>) -> Result<Answer, ChannelError> {
     let printed = run_fed(link.open().await?.channel, command, input, (ANSWER, has_answered)).await?;
-    let nothing = || Answer::Unsupported("its login shell does not run /bin/sh".to_owned());
-    Ok(Answer::parse(&printed).unwrap_or_else(nothing))
+    Ok(Answer::parse(&printed.stdout).unwrap_or_else(|| Answer::Unsupported(silence(&printed))))
+}
+
+/// What is known of a command that ended without an answer.
+fn silence(printed: &Printed) -> String {
+    let status = printed.status.map_or_else(|| "no status".to_owned(), |status| format!("status {status}"));
+    let complaint = printed.stderr.lines().rev().find(|line| !line.trim().is_empty());
+    let complaint = complaint.map_or_else(String::new, |line| format!(": {}", printable(line)));
+    format!("its login shell does not run /bin/sh; it ended with {status}{complaint}")
 }
 
 /// Whether the script has said all that it will say.
