@@ -345,10 +345,12 @@ impl Job {
 
     fn show_unstored(&self, pending: &mut Pending, keeper: &dyn Keeper) {
         let freed = weight(pending.bytes);
-        let events = pending.skip();
         keeper.weigh(-freed);
         self.write_log(|log| {
-            events.iter().for_each(|(event, now)| log.take(event, (log.time_at(*now), *now)));
+            pending.skip(|event, now| {
+                log.take(event, (log.time_at(now), now));
+                log.ring().newest()
+            });
         });
     }
 
@@ -380,9 +382,8 @@ impl Job {
     /// Returns the newest line that is stored then, if that is known.
     pub fn show(&self, batch: &Arc<Batch>, is_stored: bool) -> Option<LineNo> {
         let storage = self.storage.get()?;
-        let mut newest = None;
         let mut pending = lock(&storage.pending);
-        let before = pending.bytes;
+        let (before, mut newest) = (pending.bytes, pending.take_overtaken(batch));
         if !is_stored {
             pending.note_unstored();
         }

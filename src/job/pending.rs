@@ -5,7 +5,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{JobId, Outcome};
-use crate::output::{Checkpoint, Stream, Timestamp};
+use crate::output::{Checkpoint, LineNo, Stream, Timestamp};
 
 /// Whoever stores a job's output before it is shown.
 pub trait Keeper: Send + Sync {
@@ -48,6 +48,8 @@ pub(super) struct Pending {
     /// Bytes of these, and of those in flight.
     pub(super) bytes: usize,
     in_flight: Option<Arc<Batch>>,
+    /// The batch that was shown while it was in flight, and the newest line then.
+    overtaken: Option<(Arc<Batch>, LineNo)>,
     /// Somebody was called, and has not found the queue empty since.
     is_called: bool,
     /// Events were shown that nobody has stored.
@@ -99,15 +101,24 @@ impl Pending {
         self.bytes > MOST_WAITING
     }
 
-    /// Everything that was not shown, to be shown unstored.
-    pub(super) fn skip(&mut self) -> Vec<(LogEvent, Instant)> {
-        let in_flight = self.in_flight.take();
-        let taken = in_flight.iter().flat_map(|batch| &batch.events);
-        let mut events: Vec<_> = taken.map(|(event, _, now)| (event.clone(), *now)).collect();
+    /// Everything that was not shown, to be shown unstored: what is in flight first. `show` returns the newest line.
+    pub(super) fn skip(&mut self, mut show: impl FnMut(&LogEvent, Instant) -> LineNo) {
+        if let Some(batch) = self.in_flight.take() {
+            let newest = batch.events.iter().map(|(event, _, now)| show(event, *now)).last();
+            // It may still turn out to be stored.
+            self.overtaken = newest.map(|newest| (batch, newest));
+        }
         self.has_skipped |= !self.waiting.is_empty();
-        events.extend(self.waiting.drain(..));
+        for (event, now) in self.waiting.drain(..) {
+            show(&event, now);
+        }
         self.bytes = 0;
-        events
+    }
+
+    /// The newest line after a batch that was shown while it was in flight.
+    pub(super) fn take_overtaken(&mut self, batch: &Arc<Batch>) -> Option<LineNo> {
+        let (overtaken, newest) = self.overtaken.take()?;
+        Arc::ptr_eq(&overtaken, batch).then_some(newest)
     }
 
     /// The next events, `most` bytes of them, about; none when none wait. One batch must be shown before the next is taken.

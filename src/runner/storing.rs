@@ -187,12 +187,12 @@ impl Storing {
         job.status().unstored.is_none() && kept.is_none_or(|kept| kept.is_settled.load(Relaxed))
     }
 
-    /// Stores some of what a job has printed, and shows it.
     /// Bytes that wait to be stored.
     pub(super) fn waiting_bytes(&self) -> usize {
         usize::try_from(self.waiting.load(Relaxed)).unwrap_or(0)
     }
 
+    /// Stores some of what a job has printed, and shows it.
     fn store_output(&self, id: &JobId) {
         let Some(kept) = lock(&self.kept).get(id).cloned() else { return };
         let (job, mut writer) = (&kept.job, lock(&kept.writer));

@@ -444,16 +444,21 @@ async fn what_a_hung_disk_holds_up_is_shown_unstored_in_time_and_storing_goes_on
     assert_eq!(kept.job.status().total_lines, 3);
     // The disk comes back: what was shown is not shown again.
     kept.writer.append(&hung).unwrap();
-    assert_eq!(kept.job.show(&hung, true), None);
+    let newest = kept.job.show(&hung, true);
+    assert_eq!(newest.map(LineNo::value), Some(2), "it is stored all the same");
+    kept.writer.note_newest(newest.unwrap());
     kept.say(Stream::Stdout, b"four\n");
     kept.store(1 << 20);
     let tail = kept.job.tail(&PageQuery::after(LineNo::START), &Wait::default()).await.unwrap();
     let lines: Vec<_> =
         tail.page.lines.iter().map(|line| (line.line_no.value(), line.text.as_str())).collect();
     assert_eq!(lines, [(1, "one"), (2, "two"), (3, "three"), (4, "four")]);
+    kept.say(Stream::Stdout, &b"new\n".repeat(RING.lines));
+    kept.store(1 << 20);
+    assert_eq!(kept.job.status().dropped_lines, 1, "only the third is in neither the ring nor the store");
     kept.restart();
     let (lines, dropped) = read_counting(&kept.job, 7).await;
-    assert_eq!((lines, dropped), (vec!["one".to_owned(), "two".to_owned(), "four".to_owned()], 1));
+    assert_eq!((&lines[..3], dropped), (&["one", "two", "four"].map(str::to_owned)[..], 1));
 }
 
 /// Reads all lines in pages of so many, and counts what is gone.
