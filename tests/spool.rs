@@ -30,11 +30,11 @@ impl Host {
         self.path("spool").join(machine.trim()).join(job)
     }
 
-    fn start(&self, job: &str) -> Child {
+    fn start(&self) -> Child {
         Command::new("/bin/sh")
             .arg(self.path("spool/script"))
             .arg(self.0.path())
-            .args(["start", job, "-", "closed", "0", "30", "0", "none", "20"])
+            .arg("start")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -42,8 +42,8 @@ impl Host {
     }
 }
 
-fn order(command: &str) -> String {
-    format!("mark-of-a-test\n\n{command}\n\n\n.\n")
+fn order(job: &str, command: &str) -> String {
+    format!("{job} - closed 0 30 0 none 20\nmark-of-a-test\n\n{command}\n\n\n.\n")
 }
 
 async fn ended(spool: &Path) -> String {
@@ -55,12 +55,12 @@ async fn ended(spool: &Path) -> String {
 async fn a_job_that_is_asked_for_by_many_at_once_and_again_later_runs_once() {
     let host = Host::new();
     let ran = host.path("ran");
-    let text = order(&format!("echo ran >> {}; exit 3", ran.display()));
+    let text = order("once", &format!("echo ran >> {}; exit 3", ran.display()));
     let ask = |mut child: Child| {
         child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         child
     };
-    let askers: Vec<Child> = (0..8).map(|_| ask(host.start("once"))).collect();
+    let askers: Vec<Child> = (0..8).map(|_| ask(host.start())).collect();
     for mut asker in askers {
         let mut told = String::new();
         asker.stdout.take().unwrap().read_to_string(&mut told).unwrap();
@@ -68,7 +68,7 @@ async fn a_job_that_is_asked_for_by_many_at_once_and_again_later_runs_once() {
         assert_eq!(told, "sshjobs-spool ok\n");
     }
     assert_eq!(ended(&host.spool("once")).await, "3");
-    assert!(ask(host.start("once")).wait().unwrap().success());
+    assert!(ask(host.start()).wait().unwrap().success());
     assert_eq!(std::fs::read_to_string(ran).unwrap(), "ran\n");
 }
 
@@ -76,9 +76,9 @@ async fn a_job_that_is_asked_for_by_many_at_once_and_again_later_runs_once() {
 async fn asking_again_for_a_job_that_runs_changes_nothing() {
     let host = Host::new();
     let (spool, go) = (host.spool("running"), host.path("go"));
-    let text = order(&format!("while ! [ -e {} ]; do sleep 0.05; done; exit 6", go.display()));
+    let text = order("running", &format!("while ! [ -e {} ]; do sleep 0.05; done; exit 6", go.display()));
     let ask = || {
-        let mut child = host.start("running");
+        let mut child = host.start();
         child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
         assert!(child.wait().unwrap().success());
     };
@@ -104,10 +104,10 @@ async fn asking_again_for_a_job_that_runs_changes_nothing() {
 #[tokio::test]
 async fn a_start_whose_asker_has_gone_comes_to_its_end() {
     let host = Host::new();
-    let mut child = host.start("alone");
+    let mut child = host.start();
     // Nobody will read the answer: whoever says it gets SIGPIPE.
     drop(child.stdout.take());
-    child.stdin.take().unwrap().write_all(order("exit 4").as_bytes()).unwrap();
+    child.stdin.take().unwrap().write_all(order("alone", "exit 4").as_bytes()).unwrap();
     child.wait().unwrap();
     assert_eq!(ended(&host.spool("alone")).await, "4");
 }
@@ -124,8 +124,8 @@ async fn a_start_that_was_killed_before_its_supervisor_began_is_finished_by_the_
         std::fs::write(spool.join(file), text).unwrap();
     }
     std::fs::write(spool.join("exit.r"), format!("{:<200}\n", "pending")).unwrap();
-    let mut child = host.start("half");
-    child.stdin.take().unwrap().write_all(order("exit 5").as_bytes()).unwrap();
+    let mut child = host.start();
+    child.stdin.take().unwrap().write_all(order("half", "exit 5").as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
     assert_eq!(ended(&spool).await, "5");
 }

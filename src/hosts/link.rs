@@ -1,13 +1,13 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::spare_channel::Spare;
-use super::{Opened, Pooled, Traffic};
+use super::{Begun, Opened, Pooled, Traffic};
 use crate::job::{LoginShell, MachineId};
 use crate::lock::lock;
-use crate::ssh::{ChannelError, Connection};
+use crate::ssh::{Channel, ChannelError, Connection};
 
 /// A connection, and what its far end runs commands with.
 pub struct Link {
@@ -22,15 +22,18 @@ pub struct Link {
     /// When it last did not answer.
     unanswered: Mutex<Option<Instant>>,
     spare: Spare,
+    ahead: Mutex<Option<(Begun, Instant)>>,
 }
 
+/// Time for which a command that was begun ahead is kept.
+const AHEAD: Duration = Duration::from_secs(5);
 /// Silence after which a connection is asked for a sign of life before it is used.
 const SILENT: Duration = Duration::from_secs(5);
 
 impl Link {
     pub(super) fn new(connection: Connection, shell: LoginShell, machine: Option<MachineId>) -> Self {
-        let (traffic, unanswered, spare) = Default::default();
-        Self { connection, shell, machine, traffic, unanswered, spare }
+        let (traffic, unanswered, spare, ahead) = Default::default();
+        Self { connection, shell, machine, traffic, unanswered, spare, ahead }
     }
 
     /// Whether it answers: it has been heard of lately, or is now, when asked. Takes two seconds at most.
@@ -64,7 +67,42 @@ impl Link {
     pub async fn open(&self) -> Result<Opened, ChannelError> {
         match self.spare.take() {
             Some(spare) => Ok(spare),
-            None => Ok(Opened { channel: self.connection.open().await?, was_spare: false }),
+            None => Ok(Opened { channel: self.open_new().await?, was_spare: false }),
+        }
+    }
+
+    async fn open_new(&self) -> Result<Channel, ChannelError> {
+        let opened = self.connection.open().await;
+        // What was begun ahead must not take the place of what is wanted now.
+        if matches!(opened, Err(ChannelError::OpenRefused))
+            && let Some(begun) = self.take_begun()
+        {
+            begun.give_up().await;
+            return self.connection.open().await;
+        }
+        opened
+    }
+
+    /// The command that was begun ahead, if there is one. Its host may have ended it meanwhile.
+    pub fn take_begun(&self) -> Option<Begun> {
+        lock(&self.ahead).take().map(|(begun, _)| begun)
+    }
+
+    /// Begins a command ahead, for whoever needs it within the next seconds; then it is given up. Must not be cancelled, or the
+    /// server would keep a channel that nobody knows.
+    pub async fn begin_ahead(&self, command: &str) {
+        let is_wanted = lock(&self.ahead).is_none();
+        let Some(channel) = (if is_wanted { self.connection.open().await.ok() } else { None }) else { return };
+        let Ok(begun) = Begun::new(channel, command).await else { return };
+        let began = Instant::now();
+        let surplus = lock(&self.ahead).replace((begun, began));
+        if let Some((surplus, _)) = surplus {
+            surplus.give_up().await;
+        }
+        sleep(AHEAD).await;
+        let unused = lock(&self.ahead).take_if(|(_, since)| *since == began);
+        if let Some((unused, _)) = unused {
+            unused.give_up().await;
         }
     }
 

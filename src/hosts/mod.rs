@@ -26,6 +26,6 @@ pub use hosts::Hosts;
 pub use link::Link;
 pub use linker::Linker;
 pub use pool::{Connect, Lease, Pool, PoolError, PoolLimits, Pooled, Usage};
-pub use short_command::{Printed, run_fed, run_short};
+pub use short_command::{Begun, Printed, run_fed, run_short};
 pub use spare_channel::Opened;
 pub use traffic::Traffic;

@@ -4,13 +4,64 @@ use secrecy::{ExposeSecret, SecretSlice};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::ssh::{Channel, ChannelError, ChannelEvent, ChannelReader};
+use crate::ssh::{Channel, ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
 
 /// Most bytes that are kept of what a short command prints.
 const ANSWER_LIMIT: usize = 64 << 10;
 
 /// Most bytes that are kept of what it prints to stderr.
 const COMPLAINT_LIMIT: usize = 4 << 10;
+
+/// A short command of our own that runs, and may wait for what it is fed.
+pub struct Begun {
+    reader: ChannelReader,
+    writer: ChannelWriter,
+}
+
+impl Begun {
+    /// Runs a command on a channel.
+    pub async fn new(channel: Channel, command: &str) -> Result<Self, ChannelError> {
+        let (reader, writer) = channel.exec(command).await?;
+        Ok(Self { reader, writer })
+    }
+
+    /// Feeds it `input`, as [`run_fed`] does.
+    pub async fn feed(
+        self,
+        input: SecretSlice<u8>,
+        bounds: (Duration, fn(&str) -> bool),
+    ) -> Result<Printed, ChannelError> {
+        feed(async { Ok(self) }, input, bounds).await
+    }
+
+    async fn feed_to_the_end(
+        self,
+        input: SecretSlice<u8>,
+        (limit, mut see): (Duration, impl FnMut(&[u8])),
+    ) -> Result<Printed, ChannelError> {
+        let Self { mut reader, writer } = self;
+        let feeding = async {
+            let mut left = input.expose_secret();
+            while !left.is_empty() {
+                let written = writer.write(left).await?;
+                left = &left[written..];
+            }
+            writer.eof().await
+        };
+        let in_time = timeout(limit, async { tokio::join!(feeding, collect(&mut reader, &mut see)) }).await;
+        writer.close().await?;
+        let (fed, printed) = in_time.map_err(|_| ChannelError::TimedOut(limit))?;
+        let printed = printed?;
+        // What ends without having read all has said why.
+        fed.map(|()| printed)
+    }
+
+    /// Gives it up: its stdin ends, and its channel is closed.
+    pub async fn give_up(self) {
+        // A connection that is lost needs no closing.
+        self.writer.close().await.ok();
+    }
+}
 
 /// What a short command has printed, and how it ended.
 #[derive(Clone, Debug, Default)]
@@ -25,18 +76,25 @@ pub struct Printed {
 
 /// Runs a short command of our own and returns what it printed to stdout, within `limit`. When the caller goes away it still comes to
 /// its end, so that the channel is closed.
-#[expect(clippy::disallowed_methods, reason = "it outlives its caller on purpose, and is bounded in time")]
 pub async fn run_short(channel: Channel, command: &str, limit: Duration) -> Result<String, ChannelError> {
-    let asking =
-        tokio::spawn(feed_to_the_end(channel, command.to_owned(), Vec::new().into(), (limit, |_: &[u8]| ())));
-    asking.await.unwrap_or(Err(ChannelError::ConnectionLost)).map(|printed| printed.stdout)
+    let printed = run_fed(channel, command, Vec::new().into(), (limit, |_| false)).await?;
+    Ok(printed.stdout)
 }
 
 /// The same, with input for its stdin. Returns as soon as `enough` accepts what it has printed; the command then ends in its own time.
-#[expect(clippy::disallowed_methods, reason = "it outlives its caller on purpose, and is bounded in time")]
 pub async fn run_fed(
     channel: Channel,
     command: &str,
+    input: SecretSlice<u8>,
+    bounds: (Duration, fn(&str) -> bool),
+) -> Result<Printed, ChannelError> {
+    let command = command.to_owned();
+    feed(async move { Begun::new(channel, &command).await }, input, bounds).await
+}
+
+#[expect(clippy::disallowed_methods, reason = "it outlives its caller on purpose, and is bounded in time")]
+async fn feed(
+    command: impl Future<Output = Result<Begun, ChannelError>> + Send + 'static,
     input: SecretSlice<u8>,
     (limit, enough): (Duration, fn(&str) -> bool),
 ) -> Result<Printed, ChannelError> {
@@ -51,34 +109,11 @@ pub async fn run_fed(
             answered.send(Printed { stdout: stdout.into_owned(), ..Printed::default() }).ok();
         }
     };
-    let asking = tokio::spawn(feed_to_the_end(channel, command.to_owned(), input, (limit, see)));
+    let feeding = tokio::spawn(async move { command.await?.feed_to_the_end(input, (limit, see)).await });
     match early.await {
         Ok(answer) => Ok(answer),
-        Err(_) => asking.await.unwrap_or(Err(ChannelError::ConnectionLost)),
+        Err(_) => feeding.await.unwrap_or(Err(ChannelError::ConnectionLost)),
     }
-}
-
-async fn feed_to_the_end(
-    channel: Channel,
-    command: String,
-    input: SecretSlice<u8>,
-    (limit, mut see): (Duration, impl FnMut(&[u8])),
-) -> Result<Printed, ChannelError> {
-    let (mut reader, writer) = channel.exec(&command).await?;
-    let feeding = async {
-        let mut left = input.expose_secret();
-        while !left.is_empty() {
-            let written = writer.write(left).await?;
-            left = &left[written..];
-        }
-        writer.eof().await
-    };
-    let in_time = timeout(limit, async { tokio::join!(feeding, collect(&mut reader, &mut see)) }).await;
-    writer.close().await?;
-    // What ends without having read all has said why.
-    let (fed, printed) = in_time.map_err(|_| ChannelError::TimedOut(limit))?;
-    let printed = printed?;
-    fed.map(|()| printed)
 }
 
 /// Takes a command's events up to its end. A channel that is closed before the server has answered ran nothing: it was opened ahead,

@@ -74,6 +74,8 @@ pub(super) async fn start_durable(
     let (events, told_events) = mpsc::channel(QUEUE);
     // The channel is empty.
     events.try_send(FarEvent::Started).ok();
+    let next = Arc::clone(&link);
+    shared.leave(async move { next.begin_ahead(&spool::start()).await });
     leave_recording(shared, job, told_events, Some(&link));
     follower.follow(job, ((0, 0), events), told);
     Ok(())
@@ -92,16 +94,14 @@ async fn try_start(
     order: &Order,
     told: Option<&str>,
 ) -> Result<Arc<Link>, SpawnError> {
-    use secrecy::ExposeSecret;
     let (host, name) = (HostRef::of(job), job.spec.host.clone());
     let lease = shared.hosts.pool().lease(&host).await?;
     let link = Arc::clone(lease.connection());
     if link.shell == LoginShell::Bare {
         return Err(SpawnError::NotDurable { host: name, why: NO_SHELL.to_owned() });
     }
-    let command = spool::start(job.id.as_str(), told.unwrap_or("-"), order);
-    let lines = order.lines();
-    let answer = super::spool_calls::run_on(&link, &command, lines.expose_secret().as_bytes()).await;
+    let lines = order.lines(job.id.as_str(), told.unwrap_or("-"));
+    let answer = super::spool_calls::start(&link, &lines).await;
     match answer.map_err(|error| SpawnError::channel(job, error))? {
         Answer::Done => Ok(link),
         Answer::Unsupported(why) => Err(SpawnError::NotDurable { host: name, why }),

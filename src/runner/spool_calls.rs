@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use secrecy::SecretSlice;
+use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
 use crate::hosts::{Link, Printed, run_fed};
 use crate::output::printable;
@@ -18,6 +18,21 @@ pub(super) async fn run_on(link: &Link, command: &str, input: &[u8]) -> Result<A
     }
     let installed = install(link).await?;
     if installed == Answer::Done { run(link, command, input.to_vec().into()).await } else { Ok(installed) }
+}
+
+/// Starts a durable job: by a shell that was begun ahead, if there is one. Whoever starts a job twice gets the first one.
+pub(super) async fn start(link: &Link, order: &SecretString) -> Result<Answer, ChannelError> {
+    let lines = order.expose_secret().as_bytes();
+    if let Some(begun) = link.take_begun() {
+        let printed = begun.feed(lines.to_vec().into(), (ANSWER, has_answered)).await;
+        match printed.map(|printed| Answer::parse(&printed.stdout)) {
+            Ok(Some(answer)) if answer != Answer::Missing => return Ok(answer),
+            Ok(_) => {}
+            Err(error @ ChannelError::TimedOut(_)) => return Err(error),
+            Err(error) => tracing::debug!(%error, "the shell that was begun ahead is gone"),
+        }
+    }
+    run_on(link, &spool::start(), lines).await
 }
 
 /// Installs the scripts.

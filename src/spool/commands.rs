@@ -3,8 +3,6 @@ use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
-use super::Order;
-
 const SCRIPT: &str = include_str!("spool.sh");
 const FOLLOWER: &str = include_str!("follow.pl");
 
@@ -68,9 +66,9 @@ fn verb(words: &str) -> String {
     ))
 }
 
-/// Starts a job; [`Order::lines`] go to its stdin. `follower` is told of it, if it runs.
-pub fn start(job: &str, follower: &str, order: &Order) -> String {
-    verb(&format!("start {job} {follower} {}", order.words()))
+/// Starts a job when its [`Order::lines`](super::Order::lines) come on stdin; it may be run ahead, and waits for them then.
+pub fn start() -> String {
+    verb("start")
 }
 
 /// Follows jobs; [`FollowFrom::lines`] go to its stdin, which must stay open. What it prints is for [`Frames`](super::Frames).

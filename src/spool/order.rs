@@ -63,8 +63,8 @@ impl Order {
         }
     }
 
-    /// The script's arguments: nothing that is secret, and nothing that has to be quoted.
-    pub(super) fn words(&self) -> String {
+    /// What the script is told first: nothing that has to be quoted.
+    fn words(&self) -> String {
         let stdin = match self.stdin {
             Stdin::Open => "open",
             Stdin::Closed => "closed",
@@ -80,10 +80,11 @@ impl Order {
         format!("{stdin} {timeout} {grace} {} {terminal} {drain}", self.quota)
     }
 
-    /// What goes to the script's stdin.
-    pub fn lines(&self) -> SecretString {
+    /// What goes to the script's stdin to start a job. `follower` is told of it, if it runs.
+    pub fn lines(&self, job: &str, follower: &str) -> SecretString {
         let mut lines = format!(
-            "{}\n{}\n{}\n",
+            "{job} {follower} {}\n{}\n{}\n{}\n",
+            self.words(),
             self.mark,
             encode(self.cwd.as_deref().unwrap_or_default()),
             encode(&self.command)

@@ -96,7 +96,10 @@ guard() { # Sees to it that one warden watches over the quotas of all jobs of th
 }
 
 case $sj_V in
-start) # JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN. Lines: mark, cwd, command, NAME=VALUE ..., nothing, stdin, "."
+start) # Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN; mark; cwd; command; NAME=VALUE ...; nothing; stdin; "."
+  # It may have been begun ahead: then its order comes later, or never.
+  read -r sj_line || exit 0
+  set -- $sj_line
   sj_J=$sj_S/$1
   IFS= read -r mark && IFS= read -r sj_cwd && IFS= read -r sj_cmd
   env=
