@@ -142,7 +142,7 @@ async fn read(reader: &mut ChannelReader, follower: &Follower, lease: &Lease<Arc
         if !is_up && Answer::parse(&String::from_utf8_lossy(&bytes)) == Some(Answer::Missing) {
             return Over::Missing;
         }
-        frames.push(&bytes);
+        frames.push(bytes);
         while let Some(frame) = frames.next_frame() {
             if !std::mem::replace(&mut is_up, true) {
                 follower.is_up();

@@ -26,11 +26,13 @@ chomp $boot;
 
 my $out = '';
 sub flush_out {
-  while (length $out) {
-    my $n = syswrite(STDOUT, $out);
+  my $sent = 0;
+  while ($sent < length $out) {
+    my $n = syswrite(STDOUT, $out, length($out) - $sent, $sent);
     unless (defined $n) { unlink "f/$F"; exit 0 }
-    substr($out, 0, $n) = '';
+    $sent += $n;
   }
+  $out = '';
 }
 sub add {
   my ($j, $o, $e) = @_;
@@ -64,10 +66,11 @@ sub send_new { # Whether the stream has been sent up to its size.
   my $n = $size - $from;
   $n = 262144 if $n > 262144;
   open(my $in, '<', $file) or return 1;
-  seek($in, $from, 0);
   my $got = sysseek($in, $from, 0) && sysread($in, my $data, $n);
   return 1 unless $got;
-  $out .= "D $j $stream $from $got\n$data";
+  $out .= "D $j $stream $from $got\n";
+  # Much is not copied once more.
+  if ($got > 65536) { flush_out(); $out = $data; flush_out() } else { $out .= $data }
   flush_out() if length $out > 262144;
   $job{$j}{$stream} += $got;
   return $job{$j}{$stream} >= $size;

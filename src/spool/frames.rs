@@ -5,7 +5,7 @@ use crate::output::Stream;
 /// What a follower says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolFrame {
-    /// `D JOB STREAM OFFSET LENGTH`, then the bytes: output of a job.
+    /// `D JOB STREAM OFFSET LENGTH`, then the bytes: output of a job, or the part of it that has come.
     Data {
         /// The job.
         job: String,
@@ -59,7 +59,21 @@ pub enum SpoolEnd {
 /// Divides what a follower prints into frames. What stands before the first frame, as startup files print it, passes unseen.
 #[derive(Debug, Default)]
 pub struct Frames {
-    buffer: BytesMut,
+    /// What has come and is not looked at yet.
+    input: Bytes,
+    /// The beginning of a header that has not come whole.
+    header: BytesMut,
+    /// Where the data that come next belong.
+    data: Option<Data>,
+}
+
+/// Data of which the header has come.
+#[derive(Debug)]
+struct Data {
+    job: String,
+    stream: Stream,
+    offset: u64,
+    left: usize,
 }
 
 /// The longest header that is believed.
@@ -68,40 +82,52 @@ const LONGEST_HEADER: usize = 512;
 const LONGEST_DATA: usize = 8 << 20;
 
 impl Frames {
-    /// Takes bytes in.
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
+    /// Takes bytes in, once there is no [next frame](Self::next_frame) in those before.
+    pub fn push(&mut self, bytes: Bytes) {
+        debug_assert!(self.input.is_empty(), "what came before is taken first");
+        self.input = bytes;
     }
 
-    /// The next whole frame; none when more has to come first. What is no frame is passed over, line by line.
+    /// The next frame; none when more has to come first. Data are told as they come, in as many frames. What is no frame is passed
+    /// over, line by line.
     pub fn next_frame(&mut self) -> Option<SpoolFrame> {
-        loop {
-            let Some(end) = memchr::memchr(b'\n', &self.buffer) else {
-                if self.buffer.len() > LONGEST_HEADER {
-                    self.buffer.clear();
+        while !self.input.is_empty() {
+            if let Some(data) = &mut self.data {
+                let bytes = self.input.split_to(self.input.len().min(data.left));
+                let (offset, length) = (data.offset, bytes.len());
+                let frame = SpoolFrame::Data { job: data.job.clone(), stream: data.stream, offset, bytes };
+                (data.offset, data.left) = (offset + length as u64, data.left - length);
+                if data.left == 0 {
+                    self.data = None;
                 }
-                return None;
-            };
-            let header = String::from_utf8_lossy(&self.buffer[..end]).into_owned();
-            match Header::parse(&header) {
-                Some(Header::Data { length, .. }) if self.buffer.len() < end + 1 + length => return None,
-                Some(Header::Data { job, stream, offset, length }) => {
-                    self.buffer.advance(end + 1);
-                    let bytes = self.buffer.split_to(length).freeze();
-                    return Some(SpoolFrame::Data { job, stream, offset, bytes });
-                }
-                Some(Header::Other(frame)) => {
-                    self.buffer.advance(end + 1);
-                    return Some(frame);
-                }
-                None => self.buffer.advance(end + 1),
+                return Some(frame);
+            }
+            match Header::parse(&self.take_header()?) {
+                Some(Header::Data(data)) => self.data = Some(data).filter(|data| data.left > 0),
+                Some(Header::Other(frame)) => return Some(frame),
+                None => {}
             }
         }
+        None
+    }
+
+    /// The next line, if it has come whole.
+    fn take_header(&mut self) -> Option<String> {
+        let end = memchr::memchr(b'\n', &self.input);
+        self.header.extend_from_slice(&self.input.split_to(end.unwrap_or(self.input.len())));
+        if end.is_none() {
+            if self.header.len() > LONGEST_HEADER {
+                self.header.clear();
+            }
+            return None;
+        }
+        self.input.advance(1);
+        Some(String::from_utf8_lossy(&self.header.split()).into_owned())
     }
 }
 
 enum Header {
-    Data { job: String, stream: Stream, offset: u64, length: usize },
+    Data(Data),
     Other(SpoolFrame),
 }
 
@@ -115,8 +141,10 @@ impl Header {
                     "2" => Stream::Stderr,
                     _ => return None,
                 };
-                let length = length.parse().ok().filter(|length| *length <= LONGEST_DATA)?;
-                Some(Self::Data { job: job.to_owned(), stream, offset: offset.parse().ok()?, length })
+                let left: usize = length.parse().ok().filter(|length| *length <= LONGEST_DATA)?;
+                let offset: u64 = offset.parse().ok()?;
+                offset.checked_add(left as u64)?;
+                Some(Self::Data(Data { job: job.to_owned(), stream, offset, left }))
             }
             ["P", job, pgid] => {
                 Some(Self::Other(SpoolFrame::ProcessGroup { job: job.to_owned(), pgid: pgid.parse().ok()? }))
@@ -154,10 +182,18 @@ mod tests {
     fn all(chunks: &[&[u8]]) -> Vec<SpoolFrame> {
         let (mut frames, mut found) = (Frames::default(), Vec::new());
         for chunk in chunks {
-            frames.push(chunk);
+            frames.push(Bytes::copy_from_slice(chunk));
             found.extend(std::iter::from_fn(|| frames.next_frame()));
         }
         found
+    }
+
+    /// The same with data byte by byte.
+    fn in_bytes(frame: SpoolFrame) -> Vec<SpoolFrame> {
+        let SpoolFrame::Data { job, stream, offset, bytes } = frame else { return vec![frame] };
+        let piece = |(at, byte)| (offset + at, Bytes::copy_from_slice(&[byte]));
+        let pieces = (0..).zip(bytes).map(piece);
+        pieces.map(|(offset, bytes)| SpoolFrame::Data { job: job.clone(), stream, offset, bytes }).collect()
     }
 
     const TRANSCRIPT: &[u8] = b"welcome!\nP web1-a 42\nD web1-a 1 0 6\none\ntwD web1-b 2 7 3\nD x\nX web1-a 6 0 exited 3 TERM - 1700000000 \nX web1-b 0 10 lost spool_gone\n";
@@ -185,7 +221,8 @@ mod tests {
                 from = cut;
             }
             chunks.push(&TRANSCRIPT[from..]);
-            prop_assert_eq!(all(&chunks), all(&[TRANSCRIPT]));
+            let told = |chunks: &[&[u8]]| all(chunks).into_iter().flat_map(in_bytes).collect::<Vec<_>>();
+            prop_assert_eq!(told(&chunks), told(&[TRANSCRIPT]));
         }
 
         #[test]
