@@ -58,6 +58,12 @@ impl Ring {
         }
     }
 
+    /// Makes room for so many bytes of either stream at once, where they will come soon.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.stdout.bytes.reserve_exact(bytes);
+        self.stderr.bytes.reserve_exact(bytes);
+    }
+
     /// Its bounds.
     pub fn limits(&self) -> RingLimits {
         self.limits

@@ -24,16 +24,17 @@ chomp $boot;
 $boot = $boot ne '' ? $boot . '.' . start_time(1) : `sysctl -n kern.bootsessionuuid 2>/dev/null || who -b | tr -s ' ' _`;
 chomp $boot;
 
-my $out = '';
-sub flush_out {
+# What was read last; it keeps its memory.
+my ($out, $data) = ('', '');
+sub put {
   my $sent = 0;
-  while ($sent < length $out) {
-    my $n = syswrite(STDOUT, $out, length($out) - $sent, $sent);
+  while ($sent < length $_[0]) {
+    my $n = syswrite(STDOUT, $_[0], length($_[0]) - $sent, $sent);
     unless (defined $n) { unlink "f/$F"; exit 0 }
     $sent += $n;
   }
-  $out = '';
 }
+sub flush_out { put($out); $out = '' }
 sub add {
   my ($j, $o, $e) = @_;
   return if $job{$j} || $j !~ /^[A-Za-z0-9.-]+$/;
@@ -66,11 +67,11 @@ sub send_new { # Whether the stream has been sent up to its size.
   my $n = $size - $from;
   $n = 262144 if $n > 262144;
   open(my $in, '<', $file) or return 1;
-  my $got = sysseek($in, $from, 0) && sysread($in, my $data, $n);
+  my $got = sysseek($in, $from, 0) && sysread($in, $data, $n);
   return 1 unless $got;
   $out .= "D $j $stream $from $got\n";
   # Much is not copied once more.
-  if ($got > 65536) { flush_out(); $out = $data; flush_out() } else { $out .= $data }
+  if ($got > 65536) { flush_out(); put($data) } else { $out .= $data }
   flush_out() if length $out > 262144;
   $job{$j}{$stream} += $got;
   return $job{$j}{$stream} >= $size;

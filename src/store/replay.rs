@@ -14,17 +14,21 @@ pub(super) struct Replay {
     /// Position of `buffer` in the segment.
     base: u64,
     buffer: Vec<u8>,
-    /// What of the buffer is read.
+    /// What of the buffer has come from the segment.
+    filled: usize,
+    /// What of that is read.
     read: usize,
 }
 
-/// Bytes that are read at a time.
+/// Bytes that are read first: what a page behind a mark needs, mostly.
+const FIRST: usize = 96 << 10;
+/// Bytes that are read at a time, later.
 const PIECE: usize = 256 << 10;
 
 impl Replay {
     /// From a frame on.
     pub(super) fn new(media: Arc<dyn Media>, job: JobId, (segment, offset): (u64, u64)) -> Self {
-        Self { media, job, segment, blob: None, base: offset, buffer: Vec::new(), read: 0 }
+        Self { media, job, segment, blob: None, base: offset, buffer: Vec::new(), filled: 0, read: 0 }
     }
 
     /// Where the next frame is: its segment and the position in it.
@@ -36,7 +40,7 @@ impl Replay {
     pub(super) fn step<T>(&mut self, take: impl FnOnce(Frame<'_>, (u64, u64)) -> T) -> io::Result<Option<T>> {
         let mut needed = HEADER;
         let length = loop {
-            match measure(&self.buffer[self.read..]) {
+            match measure(&self.buffer[self.read..self.filled]) {
                 Measured::Short(length) => needed = length.max(needed),
                 Measured::Torn => needed = 0,
                 Measured::Whole(length) => break length,
@@ -65,14 +69,15 @@ impl Replay {
                 opened => Arc::clone(self.blob.insert(opened?)),
             },
         };
-        self.buffer.drain(..self.read);
+        self.buffer.copy_within(self.read..self.filled, 0);
         self.base += self.read as u64;
-        self.read = 0;
-        let there = self.buffer.len();
-        self.buffer.resize(there + needed.saturating_sub(there).max(PIECE), 0);
-        let more = read_into(&mut self.buffer[there..], &*blob, self.base + there as u64);
-        self.buffer.truncate(there + *more.as_ref().unwrap_or(&0));
-        more.map(|_| self.buffer.len() >= needed)
+        (self.filled, self.read) = (self.filled - self.read, 0);
+        let wanted = needed.max((2 * self.buffer.len()).clamp(FIRST, PIECE));
+        if self.buffer.len() < wanted {
+            self.buffer.resize(wanted, 0);
+        }
+        self.filled += read_into(&mut self.buffer[self.filled..], &*blob, self.base + self.filled as u64)?;
+        Ok(self.filled >= needed)
     }
 
     /// Goes on with the next segment, if there is one and nothing has come to this one meanwhile.
@@ -81,14 +86,13 @@ impl Replay {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             opened => opened?,
         };
-        if self.fill(self.buffer.len() - self.read + HEADER)?
-            && matches!(measure(&self.buffer), Measured::Whole(_))
+        if self.fill(self.filled - self.read + HEADER)?
+            && matches!(measure(&self.buffer[..self.filled]), Measured::Whole(_))
         {
             return Ok(true);
         }
         self.segment += 1;
-        (self.blob, self.base, self.read) = (Some(next), 0, 0);
-        self.buffer.clear();
+        (self.blob, self.base, self.filled, self.read) = (Some(next), 0, 0, 0);
         Ok(true)
     }
 }

@@ -39,6 +39,8 @@ pub struct StoredEnd {
     pub(super) replay: Replay,
 }
 
+/// The bytes of most windows: a page, and what lies between it and the mark before it.
+const PAGE: usize = 384 << 10;
 /// The most bytes in a window; whoever needs more comes again.
 const WINDOW: usize = 4 << 20;
 /// Bytes at the end of a log that are read when it is opened: readers of its end need no window.
@@ -218,7 +220,9 @@ impl StoredLog {
                         is_over = true
                     }
                     (_, Body::Checkpoint { line_bytes, checkpoint }) => {
-                        ring = Some(Ring::resumed(unbounded(line_bytes), &checkpoint));
+                        let mut resumed = Ring::resumed(unbounded(line_bytes), &checkpoint);
+                        resumed.reserve(PAGE);
+                        ring = Some(resumed);
                     }
                     (None, Body::Data(..) | Body::FinishStreams | Body::End(_)) => is_over = true,
                 }
