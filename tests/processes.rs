@@ -42,6 +42,28 @@ async fn a_shell_sees_reads_and_ends_what_an_agent_does() {
     assert_eq!(sshjobs(&sshd, &["tail", job]).status.code(), Some(2));
 }
 
+#[tokio::test]
+async fn output_is_shown_from_a_line_or_a_time_on() {
+    let sshd = Sshd::start().await;
+    let command = "for i in $(seq 1 30); do echo $i; sleep 0.01; done";
+    let job = told(&sshjobs(&sshd, &["spawn", HOST, "--", command])).trim().to_owned();
+    told(&sshjobs(&sshd, &["wait", &job]));
+    let tail = |since: &str| told(&sshjobs(&sshd, &["tail", "--json", "--since", since, &job]));
+    let records = |text: String| {
+        text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()).collect::<Vec<_>>()
+    };
+    let all = records(tail("0"));
+    assert_eq!(all.len(), 30);
+    assert_eq!(records(tail("1h")), all);
+    assert_eq!(records(tail("12")), all[12..]);
+    let middle = all[12]["ts"].as_u64().unwrap();
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_millis(middle);
+    let first = all.iter().position(|record| record["ts"] == middle).unwrap();
+    assert_eq!(records(tail(&humantime::format_rfc3339_millis(time).to_string())), all[first..]);
+    assert_eq!(tail("1ms"), "");
+    assert_eq!(sshjobs(&sshd, &["tail", "--since", "yesterday", &job]).status.code(), Some(2));
+}
+
 /// The number of the line that says `trouble`: the order of two streams is the host's.
 fn told_line(sshd: &Sshd, job: &str) -> String {
     let text = told(&sshjobs(sshd, &["tail", "--since", "0", "--json", job]));

@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::colours::{RED, are_wanted, paint};
 use super::exit::print;
 use super::job_verbs::is_out_of_reach;
-use super::{Exit, TailArgs, note, report};
+use super::{Exit, Since, TailArgs, note, report};
 use crate::jobs::printable;
 use crate::remote::Api;
 use crate::wire::{Because, Error, Format, KeepArg, Record, StreamName, TailReply, TailRequest};
@@ -25,13 +25,18 @@ pub async fn tail(api: &Api, args: TailArgs) -> Exit {
 }
 
 async fn show(api: &Api, args: &TailArgs) -> Result<Exit, Error> {
+    let since = match args.since {
+        None => 0,
+        Some(Since::Line(line)) => line,
+        Some(Since::Time(time)) => last_line_before(api, &args.job, time).await?,
+    };
     let mut request = TailRequest {
         max_lines: Some(MOST_LINES),
         max_bytes: Some(MOST_BYTES),
         format: Format::Records,
         stream: args.stream.into(),
         until: args.until.clone(),
-        ..TailRequest::new(&args.job, args.since.unwrap_or(0), 0)
+        ..TailRequest::new(&args.job, since, 0)
     };
     if args.since.is_none() && args.until.is_none() {
         (request.keep, request.max_lines) = (KeepArg::Last, Some(i64::from(args.lines.max(1))));
@@ -59,6 +64,23 @@ async fn show(api: &Api, args: &TailArgs) -> Result<Exit, Error> {
         request.wait_ms = if args.follow { WAIT_MS } else { 0 };
         (request.keep, request.max_lines) = (KeepArg::First, Some(MOST_LINES));
     }
+}
+
+/// The last line that came before a time, in milliseconds since the epoch; 0 when there is none.
+async fn last_line_before(api: &Api, job: &str, time: u64) -> Result<u64, Error> {
+    let line_behind = async |line| {
+        let (max_lines, format) = (Some(1), Format::Records);
+        api.tail(TailRequest { max_lines, format, ..TailRequest::new(job, line, 0) }).await
+    };
+    let (mut least, mut most) = (0, line_behind(0).await?.total_lines);
+    while least < most {
+        let middle = least.midpoint(most);
+        match line_behind(middle).await?.records.iter().flatten().next() {
+            Some(record) if record.ts < time => least = record.line_no,
+            Some(_) | None => most = middle,
+        }
+    }
+    Ok(least)
 }
 
 fn show_page(reply: &TailReply, args: &TailArgs) -> Exit {

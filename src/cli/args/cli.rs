@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use anstream::ColorChoice;
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use super::hosts::{HostsArgs, PingArgs, TrustArgs};
@@ -62,11 +62,16 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
+    /// The name of that.
+    #[arg(skip)]
+    pub verb_name: String,
 }
 
 /// Reads the command line, and keeps to its `--color`. A mistake, `--help` and `--version` end the program here.
 pub fn parse() -> Cli {
-    let cli = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    matches.subcommand_name().unwrap_or_default().clone_into(&mut cli.verb_name);
     let choice = match cli.color {
         WhenColours::Auto => ColorChoice::Auto,
         WhenColours::Always => ColorChoice::Always,

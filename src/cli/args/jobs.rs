@@ -3,7 +3,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCandidates;
 
-use super::values::{StreamChoice, time};
+use super::values::{Since, StreamChoice, since, time};
 use crate::cli::candidates;
 
 /// Arguments of `tail`.
@@ -15,6 +15,7 @@ Examples:
   sshjobs tail web1-7f3k9q2m                     the last ten lines
   sshjobs tail -f web1-7f3k9q2m                  and those to come, to the end of the job
   sshjobs tail --since 1200 web1-7f3k9q2m        those behind line 1200
+  sshjobs tail --since 10m web1-7f3k9q2m         those of the last ten minutes
   sshjobs tail -f --until 'listening on' ID      up to a line that matches
   sshjobs tail --since 0 --json ID | jq .text    all of them, one object a line")]
 pub struct TailArgs {
@@ -24,9 +25,9 @@ pub struct TailArgs {
     /// Go on to the end of the job.
     #[arg(long, short)]
     pub follow: bool,
-    /// Begin behind this line; 0 is the beginning.
-    #[arg(long, value_name = "LINE", conflicts_with = "lines")]
-    pub since: Option<u64>,
+    /// Begin behind this line (0 is the beginning), so long ago (10m), or at this time (UTC, RFC 3339).
+    #[arg(long, value_name = "LINE|TIME", value_parser = since, conflicts_with = "lines")]
+    pub since: Option<Since>,
     /// Begin with the last so many lines.
     #[arg(long, short = 'n', value_name = "LINES", default_value_t = 10)]
     pub lines: u32,

@@ -20,4 +20,4 @@ pub use program::{CompletedShell, CompletionsArgs, DemoArgs, HelpArgs, ManArgs};
 pub use run::{FleetArgs, RolloutArgs, RunArgs, SpawnArgs};
 pub use serve::ServeArgs;
 pub use token::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};
-pub use values::{SshArgs, StreamChoice};
+pub use values::{Since, SshArgs, StreamChoice};

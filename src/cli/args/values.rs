@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 
@@ -42,6 +42,28 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     let time = time.map_err(|_| "use seconds, as 90 or 1.5, or units, as 90s or 1m30s".to_owned())?;
     let (least, most) = (Duration::from_millis(1), Duration::from_secs(365 * 24 * 3600));
     if (least..=most).contains(&time) { Ok(time) } else { Err("use 1ms to 365days".to_owned()) }
+}
+
+/// Where `tail` begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// Behind this line.
+    Line(u64),
+    /// With the first line at or after this time, in milliseconds since the epoch.
+    Time(u64),
+}
+
+/// Reads where to begin: a line number, a time before now, or a time.
+pub(super) fn since(text: &str) -> Result<Since, String> {
+    if let Ok(line) = text.parse() {
+        return Ok(Since::Line(line));
+    }
+    let ago = humantime::parse_duration(text).ok().and_then(|ago| SystemTime::now().checked_sub(ago));
+    let time = ago.or_else(|| humantime::parse_rfc3339_weak(text).ok());
+    let since_epoch = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let millis = since_epoch.and_then(|time| u64::try_from(time.as_millis()).ok());
+    let usage = "use a line number, as 42; a time before now, as 10m; or a time in UTC, as 2026-11-23T10:00:00";
+    millis.map(Since::Time).ok_or_else(|| usage.to_owned())
 }
 
 /// Which of the streams to show.
