@@ -70,6 +70,7 @@ fn load(cli: &Cli) -> Result<Config, Error> {
         )
     })?;
     config.ssh_config = cli.ssh_config.clone().or(config.ssh_config);
+    config.process = format!("sshjobs {}", cli.verb_name);
     config.state_dir = cli.state_dir.clone().or(config.state_dir);
     Ok(config)
 }

@@ -34,6 +34,9 @@ pub struct Config {
     /// More arguments for `ssh -G`, which resolves host names; not from a file.
     #[serde(skip)]
     pub ssh_arguments: Vec<String>,
+    /// What this process is called where other processes show who owns a job, as `sshjobs serve`; not from a file.
+    #[serde(skip)]
+    pub process: String,
 }
 
 /// Values for calls that leave them out.
@@ -95,6 +98,7 @@ pub enum ConfigFileError {
 impl Default for Config {
     fn default() -> Self {
         let (limits, defaults, hosts, ssh_config, state_dir, ssh_arguments) = Default::default();
+        let process = String::new();
         Self {
             limits,
             defaults,
@@ -105,6 +109,7 @@ impl Default for Config {
             store: true,
             state_dir,
             ssh_arguments,
+            process,
         }
     }
 }
@@ -119,7 +124,7 @@ impl Config {
     /// Opens the state directory, if jobs are to be stored.
     pub(super) fn open_store(&self) -> Option<Result<Arc<dyn Store>, StoreError>> {
         let directory = self.state_dir().filter(|_| self.store)?;
-        Some(StateDir::open(&directory).map(|store| Arc::new(store) as Arc<dyn Store>))
+        Some(StateDir::open(&directory, &self.process).map(|store| Arc::new(store) as Arc<dyn Store>))
     }
 
     /// Reads `file`; without one the user's own (`$XDG_CONFIG_HOME/sshjobs/config.toml`), which need not exist.

@@ -15,14 +15,15 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// Takes this process in, under a new name.
-    pub(super) fn enter(directory: &Path) -> io::Result<Self> {
+    /// Takes this process in, under a new name. `process` is what people recognize it by.
+    pub(super) fn enter(directory: &Path, process: &str) -> io::Result<Self> {
         let pid = std::process::id();
+        let about = if process.is_empty() { format!("process {pid}") } else { format!("process {pid} ({process})") };
         let name = format!("{pid}-{:08x}", rand::rng().random::<u32>());
         let path = directory.join(&name);
         let mut own = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         flock(&own, FlockOperation::NonBlockingLockExclusive)?;
-        own.write_all(about(pid).as_bytes())?;
+        own.write_all(about.as_bytes())?;
         Ok(Self { directory: directory.to_owned(), name, _own: own })
     }
 
@@ -73,12 +74,4 @@ impl Drop for Owners {
         // If it can't be removed, whoever comes next finds it unlocked.
         fs::remove_file(self.directory.join(&self.name)).ok();
     }
-}
-
-/// What people recognize the process by.
-fn about(pid: u32) -> String {
-    let is_verb =
-        |argument: &String| !argument.is_empty() && argument.chars().all(|c| c.is_ascii_lowercase());
-    let verb = std::env::args().skip(1).find(is_verb).unwrap_or_default();
-    if verb.is_empty() { format!("process {pid}") } else { format!("process {pid} (sshjobs {verb})") }
 }

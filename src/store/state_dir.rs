@@ -25,11 +25,11 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// Opens a state directory; makes it, 0700, if it is not there. Blocking.
+    /// Opens a state directory; makes it, 0700, if it is not there. Others see this `process` as the owner of its jobs. Blocking.
     ///
     /// # Errors
     /// When it can't be made or written, is another user's, or was written by a newer sshjobs.
-    pub fn open(path: &Path) -> Result<Self, StoreError> {
+    pub fn open(path: &Path, process: &str) -> Result<Self, StoreError> {
         let failed =
             |source: io::Error| StoreError::Io { path: path.display().to_string(), source: Arc::new(source) };
         let make = |directory: &Path| {
@@ -39,7 +39,7 @@ impl StateDir {
         check(path).map_err(failed)?;
         make(&path.join("output"))?;
         make(&path.join("owners"))?;
-        let owners = Owners::enter(&path.join("owners")).map_err(failed)?;
+        let owners = Owners::enter(&path.join("owners"), process).map_err(failed)?;
         let records = Records::open(&path.join("jobs.db"))?;
         let secret = records.shared_secret(rand::rng().random())?;
         let media = Arc::new(Files { directory: path.join("output") });

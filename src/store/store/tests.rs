@@ -241,7 +241,7 @@ proptest! {
         runtime.block_on(async {
             play(Box::new(Memory::default()), steps.clone(), (offset, max_lines)).await;
             let directory = tempfile::tempdir().unwrap();
-            let store = StateDir::open(&directory.path().join("state")).unwrap();
+            let store = StateDir::open(&directory.path().join("state"), "").unwrap();
             play(Box::new(store), steps, (offset, max_lines)).await;
         });
     }
@@ -255,7 +255,7 @@ fn pairs() -> Vec<Pair> {
     let other = memory.join();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state");
-    let (one, two) = (StateDir::open(&path).unwrap(), StateDir::open(&path).unwrap());
+    let (one, two) = (StateDir::open(&path, "").unwrap(), StateDir::open(&path, "").unwrap());
     vec![(Box::new(memory), Box::new(other), None), (Box::new(one), Box::new(two), Some(directory))]
 }
 
@@ -343,10 +343,10 @@ async fn what_is_old_or_too_much_goes_and_the_oldest_output_first() {
 fn a_state_directory_of_a_newer_sshjobs_is_refused_by_name() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state");
-    drop(StateDir::open(&path).unwrap());
+    drop(StateDir::open(&path, "").unwrap());
     let newer = rusqlite::Connection::open(path.join("jobs.db")).unwrap();
     newer.pragma_update(None, "user_version", 99).unwrap();
-    let error = StateDir::open(&path).err().unwrap();
+    let error = StateDir::open(&path, "").err().unwrap();
     assert!(matches!(error, StoreError::Newer { found: 99, .. }), "{error}");
 }
 
@@ -354,7 +354,7 @@ fn a_state_directory_of_a_newer_sshjobs_is_refused_by_name() {
 async fn a_torn_end_is_cut_off_wherever_it_is_torn() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state");
-    let mut kept = Kept::new(Box::new(StateDir::open(&path).unwrap()));
+    let mut kept = Kept::new(Box::new(StateDir::open(&path, "").unwrap()));
     kept.say(Stream::Stdout, b"one\ntwo\nhalf");
     kept.store(1 << 20);
     let whole = std::fs::read(segment(&path)).unwrap();
@@ -525,7 +525,7 @@ proptest! {
         runtime.block_on(async {
             let directory = tempfile::tempdir().unwrap();
             let path = directory.path().join("state");
-            let mut kept = Kept::new(Box::new(StateDir::open(&path).unwrap()));
+            let mut kept = Kept::new(Box::new(StateDir::open(&path, "").unwrap()));
             for number in 0..200 {
                 kept.say(if number % 3 == 0 { Stream::Stderr } else { Stream::Stdout }, format!("line {number}\n").as_bytes());
                 kept.store(1);
