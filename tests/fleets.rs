@@ -113,7 +113,7 @@ async fn a_fleet_loses_no_line_of_members_that_print_much_at_once() {
     let sshd = fleet(web(8)).await;
     let mut client = McpClient::start(&sshd.ssh_config());
     let command = "seq 1 20000; seq 1 1000 >&2";
-    let spawned = client.ok("ssh_spawn", json!({"hosts": ["web*"], "command": command}));
+    let spawned = client.ok("ssh_spawn", json!({"hosts": ["web[1-8]"], "command": command}));
     let id = spawned["job_id"].as_str().unwrap().to_owned();
     let records = records(&mut client, &id);
     let (mut out, mut err): (BTreeMap<String, u64>, BTreeMap<String, u64>) = Default::default();

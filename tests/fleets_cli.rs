@@ -55,6 +55,13 @@ async fn a_joblog_is_gone_on_with_where_it_ends() {
     assert_eq!((run("web1,web2,db1", "--resume-failed"), times()), (Some(3), 6), "all have failed");
     assert_eq!((run("*", "--resume"), times()), (Some(0), 6), "a pattern stands for hosts that are done");
     assert_eq!((run("web*,!web2", "--resume-failed"), times()), (Some(1), 7));
+    assert_eq!((run("web[1-2],db[1]", "--resume"), times()), (Some(0), 7), "a range stands for its names");
+    let junit = sshd.path("junit.xml").display().to_string();
+    told(&sshjobs(&sshd, &["run", "web[1-2]", "--joblog", &log, "--resume", "--junit", &junit, "--", &line]));
+    assert!(
+        std::fs::read_to_string(&junit).unwrap().contains("tests=\"0\""),
+        "CI finds a report all the same"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,7 +104,10 @@ async fn two_operators_follow_one_fleet_and_both_may_end_it() {
         command(&sshd, &["tail", "-f", "--since", "0", "--json", &id]).stdout(Stdio::piped()).spawn().unwrap()
     };
     let (one, other) = (follow(), follow());
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    eventually("all of them have printed", async || {
+        told(&sshjobs(&sshd, &["tail", "--since", "0", &id])).lines().count() > 30
+    })
+    .await;
     // Both at the same moment.
     let signals = [["signal", id.as_str(), "KILL"]; 2]
         .map(|words| command(&sshd, &words).stderr(Stdio::null()).spawn().unwrap());

@@ -214,7 +214,9 @@ fn follower() {
     }
     /// A frame with its data byte by byte, as they may come in any number of pieces.
     fn in_bytes(frame: SpoolFrame) -> Vec<String> {
-        let SpoolFrame::Data { job, stream, offset, bytes } = frame else { return vec![format!("{frame:?}")] };
+        let SpoolFrame::Data { job, stream, offset, bytes } = frame else {
+            return vec![format!("{frame:?}")];
+        };
         (0..).zip(bytes).map(|(at, byte)| format!("{job} {stream:?} {} {byte}", offset + at)).collect()
     }
     fuzz("follower", |bytes| {

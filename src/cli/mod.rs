@@ -32,8 +32,8 @@ mod tty_prompter;
 pub use args::{
     Cli, CompletedShell, CompletionsArgs, DemoArgs, FleetArgs, ForgetArgs, HelpArgs, HostsArgs, JobsArgs,
     ListTokensArgs, LogLevel, ManArgs, NewTokenArgs, PingArgs, ReadArgs, RoleChoice, RolloutArgs, RunArgs,
-    SearchArgs, ServeArgs, SignalArgs, Since, SpawnArgs, SshArgs, StreamChoice, TailArgs, TokenArgs, TokenVerb,
-    TopArgs, TrustArgs, UnitChoice, Verb, WaitArgs, WhenColours, WriteArgs, parse,
+    SearchArgs, ServeArgs, SignalArgs, Since, SpawnArgs, SshArgs, StreamChoice, TailArgs, TokenArgs,
+    TokenVerb, TopArgs, TrustArgs, UnitChoice, Verb, WaitArgs, WhenColours, WriteArgs, parse,
 };
 pub use complete::{answer_shell, completions};
 pub use demo::demo;

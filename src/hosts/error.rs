@@ -1,6 +1,8 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::job::RangeError;
+
 /// Why a host can't be named.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -32,6 +34,9 @@ pub enum HostError {
         /// Hosts that are listed.
         total: usize,
     },
+    /// A range of hosts can't be meant.
+    #[error(transparent)]
+    Range(#[from] RangeError),
     /// ssh_config, which lists hosts, can't be read.
     #[error("can't read ssh_config: {0}")]
     Unreadable(Arc<io::Error>),

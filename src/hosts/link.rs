@@ -92,7 +92,9 @@ impl Link {
     /// server would keep a channel that nobody knows.
     pub async fn begin_ahead(&self, command: &str) {
         let is_wanted = lock(&self.ahead).is_none();
-        let Some(channel) = (if is_wanted { self.connection.open().await.ok() } else { None }) else { return };
+        let Some(channel) = (if is_wanted { self.connection.open().await.ok() } else { None }) else {
+            return;
+        };
         let Ok(begun) = Begun::new(channel, command).await else { return };
         let began = Instant::now();
         let surplus = lock(&self.ahead).replace((begun, began));

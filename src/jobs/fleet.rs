@@ -1,12 +1,13 @@
 use super::door::Door;
 use super::{Error, FleetPlan, HostError, StopAfter};
-use crate::job::fold;
+use crate::job::{fold, unfold};
 use crate::ssh::matches;
 
 /// On which hosts a command is to run, as a caller names them, and how it is rolled out.
 #[derive(Clone, Debug, Default)]
 pub struct FleetSpec {
-    /// Names, patterns with `*` and `?` and `tag:NAME` over the listed hosts; `!` excludes what follows it.
+    /// Names, which may have ranges (`web[1-3,7]`); patterns with `*` and `?` and `tag:NAME` over the listed hosts; `!` excludes what
+    /// follows it.
     pub hosts: Vec<String>,
     /// Maximum members at a time; by default 64.
     pub max_parallel: Option<usize>,
@@ -27,10 +28,16 @@ impl FleetSpec {
         !word.contains(['*', '?', '!']) && !word.starts_with("tag:")
     }
 
+    /// Words with their ranges written out.
+    pub fn unfolded(words: &[String]) -> Result<Vec<String>, Error> {
+        let unfolded = words.iter().map(|word| unfold(word)).collect::<Result<Vec<_>, _>>();
+        Ok(unfolded.map_err(HostError::from)?.concat())
+    }
+
     /// The hosts that are meant, each once, in the order asked for.
     pub(super) async fn plan(&self, door: &Door) -> Result<FleetPlan, Error> {
-        let book = door.book();
-        let listed = if self.hosts.iter().all(|word| Self::is_plain(word)) {
+        let (book, hosts) = (door.book(), Self::unfolded(&self.hosts)?);
+        let listed = if hosts.iter().all(|word| Self::is_plain(word)) {
             Vec::new()
         } else {
             book.listed().await?.into_keys().filter(|name| door.has_host(name)).collect()
@@ -40,7 +47,7 @@ impl FleetSpec {
             None => matches(word, name),
         };
         let mut members: Vec<String> = Vec::new();
-        for word in self.hosts.iter().filter(|word| !word.starts_with('!')) {
+        for word in hosts.iter().filter(|word| !word.starts_with('!')) {
             let found: Vec<String> = if Self::is_plain(word) {
                 vec![word.clone()]
             } else {
@@ -55,7 +62,7 @@ impl FleetSpec {
             }
             members.extend(found);
         }
-        let excluded: Vec<&str> = self.hosts.iter().filter_map(|word| word.strip_prefix('!')).collect();
+        let excluded: Vec<&str> = hosts.iter().filter_map(|word| word.strip_prefix('!')).collect();
         let mut seen = std::collections::HashSet::new();
         members.retain(|name| !excluded.iter().any(|word| meant(word, name)) && seen.insert(name.clone()));
         let Self { max_parallel, canary, stop_after, retries, .. } = *self;

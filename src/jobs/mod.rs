@@ -62,9 +62,9 @@ pub use trust::HostKey;
 pub use crate::hosts::{Access, HostError, Prompters, Usage};
 pub use crate::job::{
     Caller, Exit, FarEndError, Fleet, FleetCounts, FleetPlan, FleetSummary, Found, JobId, LoginShell,
-    LostWhy, Member, MemberEnd, MemberGroup, Outcome, Pace, Phase, Piece, PlanError, ReturnedBecause, Signal,
-    SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, Terminal, TooManyCursors, TooSlow, UnknownSignal,
-    Wait, fold, key_bytes, member_of, shown_end,
+    LostWhy, Member, MemberEnd, MemberGroup, Outcome, Pace, Phase, Piece, PlanError, RangeError,
+    ReturnedBecause, Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, Terminal,
+    TooManyCursors, TooSlow, UnknownSignal, Wait, fold, key_bytes, member_of, shown_end, unfold, words,
 };
 pub use crate::nearest::nearest;
 pub use crate::output::{

@@ -18,7 +18,8 @@ impl Owners {
     /// Takes this process in, under a new name. `process` is what people recognize it by.
     pub(super) fn enter(directory: &Path, process: &str) -> io::Result<Self> {
         let pid = std::process::id();
-        let about = if process.is_empty() { format!("process {pid}") } else { format!("process {pid} ({process})") };
+        let about =
+            if process.is_empty() { format!("process {pid}") } else { format!("process {pid} ({process})") };
         let name = format!("{pid}-{:08x}", rand::rng().random::<u32>());
         let path = directory.join(&name);
         let mut own = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;

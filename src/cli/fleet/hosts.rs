@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 
 use crate::cli::RolloutArgs;
-use crate::jobs::{FleetSpec, glob_matches};
+use crate::jobs::{FleetSpec, glob_matches, words};
 use crate::remote::Api;
 use crate::wire::{CommandRequest, Error, HostsRequest};
 
@@ -10,17 +10,17 @@ pub(crate) fn is_meant(word: &str) -> bool {
     word.contains([',', '[', '{']) || word.starts_with('@') || !FleetSpec::is_plain(word)
 }
 
-/// The hosts of a word: separated by commas, `@FILE` for those in a file, a line each.
-pub(crate) fn split(word: &str) -> Result<Vec<String>, Error> {
+/// The hosts of a list: separated by commas, `@FILE` for those in a file, a line each.
+pub(crate) fn split(list: &str) -> Result<Vec<String>, Error> {
     let mut hosts = Vec::new();
-    for part in word.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        match part.strip_prefix('@') {
+    for word in words(list) {
+        match word.strip_prefix('@') {
             Some(file) => hosts.extend(listed_in(file)?),
-            None => hosts.push(part.to_owned()),
+            None => hosts.push(word.to_owned()),
         }
     }
     if hosts.is_empty() {
-        return Err(Error::invalid(format!("{word:?} names no host"), "name hosts with commas between them"));
+        return Err(Error::invalid(format!("{list:?} names no host"), "name hosts with commas between them"));
     }
     Ok(hosts)
 }
@@ -28,7 +28,7 @@ pub(crate) fn split(word: &str) -> Result<Vec<String>, Error> {
 /// The names of the hosts that words stand for, each once; none may be left. Plain names are taken as they are.
 pub(crate) async fn named(api: &Api, words: &[String]) -> Result<Vec<String>, Error> {
     let (mut names, mut excluded) = (Vec::new(), HashSet::new());
-    for word in words {
+    for word in &FleetSpec::unfolded(words)? {
         match word.strip_prefix('!') {
             Some(word) => excluded.extend(listed(api, word).await?),
             None if FleetSpec::is_plain(word) => names.push(word.clone()),
@@ -99,7 +99,7 @@ mod tests {
         ] {
             assert_eq!(is_meant(word), is_many, "{word}");
         }
-        assert_eq!(split("a, b,,tag:c,!d").unwrap(), ["a", "b", "tag:c", "!d"]);
+        assert_eq!(split("a, b,,tag:c,!d,e[1-2,4]").unwrap(), ["a", "b", "tag:c", "!d", "e[1-2,4]"]);
         assert!(split(",").is_err() && split("@/nonexistent").is_err());
     }
 

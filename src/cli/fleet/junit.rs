@@ -5,9 +5,9 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use crate::wire::{Error, JobEntry, JobState};
 
-/// Writes a test case for each member.
-pub(super) fn write(file: &Path, fleet: &JobEntry, members: &[JobEntry]) -> Result<(), Error> {
-    let mut suite = TestSuite::new(&fleet.command);
+/// Writes a test case for each member that ran a command.
+pub(super) fn write(file: &Path, command: &str, members: &[JobEntry]) -> Result<(), Error> {
+    let mut suite = TestSuite::new(command);
     for member in members {
         let took = member.ended_at.map_or(0, |end| end.saturating_sub(member.started_at));
         let mut case = TestCase::new(member.host.as_str(), status(member));

@@ -58,6 +58,67 @@ fn family(((before, after, width), mut numbers): ((&str, &str, usize), Vec<u64>)
     format!("{folded}]{after}")
 }
 
+/// Why a word with ranges names no hosts.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RangeError {
+    /// A range ends before it begins.
+    #[error("a range in {0} ends before it begins")]
+    Backwards(String),
+    /// It stands for too many names.
+    #[error("{0} stands for more than {MOST} hosts")]
+    TooMany(String),
+}
+
+/// Maximum names that a word may stand for.
+const MOST: usize = 10_000;
+
+/// The words of a list: separated by commas, but for those within brackets.
+pub fn words(list: &str) -> impl Iterator<Item = &str> {
+    let mut is_within = false;
+    let words = list.split(move |c| {
+        is_within = (is_within || c == '[') && c != ']';
+        c == ',' && !is_within
+    });
+    words.map(str::trim).filter(|word| !word.is_empty())
+}
+
+/// The names that a word stands for, with ranges as [`fold`] writes them. What else stands in brackets is part of the name.
+pub fn unfold(word: &str) -> Result<Vec<String>, RangeError> {
+    let Some((before, ranges, after)) = bracketed(word) else { return Ok(vec![word.to_owned()]) };
+    let tails = unfold(after).map_err(|_| RangeError::TooMany(word.to_owned()))?;
+    let mut names = Vec::new();
+    for (first, last, width) in ranges {
+        if last < first {
+            return Err(RangeError::Backwards(word.to_owned()));
+        }
+        let count = usize::try_from(last - first).unwrap_or(MOST).saturating_add(1);
+        if count.saturating_mul(tails.len()).saturating_add(names.len()) > MOST {
+            return Err(RangeError::TooMany(word.to_owned()));
+        }
+        for number in first..=last {
+            names.extend(tails.iter().map(|tail| format!("{before}{number:0width$}{tail}")));
+        }
+    }
+    Ok(names)
+}
+
+/// Numbers that follow each other, and their width where they have leading zeros.
+type Range = (u64, u64, usize);
+
+/// A word around its first brackets with ranges in them.
+fn bracketed(word: &str) -> Option<(&str, Vec<Range>, &str)> {
+    let range = |text: &str| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let is_number = |text: &str| text.chars().all(|c| c.is_ascii_digit());
+        let width = if first.starts_with('0') && first.len() > 1 { first.len() } else { 0 };
+        Some((first.parse().ok()?, last.parse().ok()?, width)).filter(|_| is_number(first) && is_number(last))
+    };
+    let (before, rest) = word.split_once('[')?;
+    let (ranges, after) = rest.split_once(']')?;
+    let ranges = ranges.split(',').map(range).collect::<Option<Vec<Range>>>()?;
+    Some((before, ranges, after))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -80,34 +141,26 @@ mod tests {
         }
     }
 
-    /// What a folded list stands for.
-    fn unfold(list: &str) -> Vec<String> {
-        let mut names = Vec::new();
-        let mut rest = list;
-        while !rest.is_empty() {
-            let depth_aware = rest.char_indices().scan(0, |depth, (at, c)| {
-                *depth += i32::from(c == '[') - i32::from(c == ']');
-                Some((at, c == ',' && *depth == 0))
-            });
-            let end =
-                depth_aware.filter(|(_, is_end)| *is_end).map(|(at, _)| at).next().unwrap_or(rest.len());
-            let (item, behind) = rest.split_at(end);
-            rest = behind.trim_start_matches(',');
-            let Some((before, (ranges, after))) =
-                item.split_once('[').and_then(|(before, tail)| Some((before, tail.split_once(']')?)))
-            else {
-                names.push(item.to_owned());
-                continue;
-            };
-            for range in ranges.split(',') {
-                let (first, last) = range.split_once('-').unwrap_or((range, range));
-                let width = if first.starts_with('0') && first.len() > 1 { first.len() } else { 0 };
-                for number in first.parse::<u64>().unwrap()..=last.parse().unwrap() {
-                    names.push(format!("{before}{number:0width$}{after}"));
-                }
-            }
+    fn unfolded(list: &str) -> Vec<String> {
+        words(list).flat_map(|word| unfold(word).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_range_stands_for_its_names() {
+        for (list, names) in [
+            ("web[1-3,7]", &["web1", "web2", "web3", "web7"][..]),
+            ("n[09-10].lan,db", &["n09.lan", "n10.lan", "db"]),
+            ("!r[1-2]n[1-2]", &["!r1n1", "!r1n2", "!r2n1", "!r2n2"]),
+            ("root@[::1],[fe80::1]:22", &["root@[::1]", "[fe80::1]:22"]),
+            ("web[x],web[,web[]", &["web[x]", "web[,web[]"]),
+            ("web[5]", &["web5"]),
+        ] {
+            assert_eq!(unfolded(list), names, "{list}");
         }
-        names
+        assert_eq!(unfold("web[3-1]"), Err(RangeError::Backwards("web[3-1]".to_owned())));
+        for word in ["web[1-10001]", "a[0-99]b[0-99]c[0-9]", "web[0-18446744073709551615]"] {
+            assert_eq!(unfold(word), Err(RangeError::TooMany(word.to_owned())));
+        }
     }
 
     proptest! {
@@ -118,7 +171,7 @@ mod tests {
             let names: std::collections::BTreeSet<String> =
                 names.into_iter().filter(|name| !name.is_empty()).collect();
             let unfolded: std::collections::BTreeSet<String> =
-                unfold(&fold(names.iter().map(String::as_str))).into_iter().collect();
+                unfolded(&fold(names.iter().map(String::as_str))).into_iter().collect();
             prop_assert_eq!(unfolded, names);
         }
     }

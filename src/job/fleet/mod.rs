@@ -11,7 +11,7 @@ mod rollout;
 mod summary;
 
 pub use fleet::Fleet;
-pub use fold::fold;
+pub use fold::{RangeError, fold, unfold, words};
 pub use member::Member;
 pub use plan::{FleetPlan, StopAfter};
 pub use prefix::{member_of, prefixed};

@@ -96,6 +96,7 @@ fn host(error: HostError) -> Error {
         HostError::UnknownTag { .. } => {
             Error::new(Code::UnknownHost, message, "tags stand in the [hosts.NAME] tables")
         }
+        HostError::Range(_) => Error::new(Code::InvalidArgument, message, "write ranges as web[1-3,7]"),
         HostError::NoMatch { .. } => {
             let hint = Hint::from("patterns match the names that ssh_hosts lists");
             let person = "patterns match the names that `sshjobs hosts` lists";
