@@ -145,7 +145,7 @@ impl Top<'_> {
                 Some(Action::Quit) => return Ok(Exit::SUCCESS),
                 Some(Action::Suspend) => screen.suspend()?,
                 Some(Action::Redraw) => screen.redraw()?,
-                Some(action) => self.put_off(action),
+                Some(action) => self.queue(action),
             }
             self.show();
         }
@@ -154,7 +154,7 @@ impl Top<'_> {
     }
 
     /// Queues an action, so that keys are still read while it is done.
-    fn put_off(&self, action: Action) {
+    fn queue(&self, action: Action) {
         if self.actions.try_send(action).is_err() {
             self.tell("still busy with what was asked for before");
         }
