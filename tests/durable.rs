@@ -258,3 +258,63 @@ async fn a_job_that_prints_too_much_is_ended_on_its_host_also_when_the_warden_wa
     service.forget(request).await.unwrap();
     service.shutdown().await;
 }
+
+/// The shells on the host that were begun ahead, and wait for the order of a job.
+fn shells_begun_ahead(sshd: &Sshd) -> Vec<i32> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+    let read = |pid: &i32, file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let has = |text: Vec<u8>, wanted: &str| String::from_utf8_lossy(&text).contains(wanted);
+    let ours = format!(" 127.0.0.1 {}\0", sshd.port());
+    pids.filter(|pid| has(read(pid, "cmdline"), " start; sj_F=") && has(read(pid, "environ"), &ours))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_durable_job_starts_once_whatever_became_of_the_shell_that_was_begun_for_it() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, &sshd.path("state"));
+    let ran = sshd.path("ran");
+    let command = |number: u32| format!("echo {number} >> {}", ran.display());
+    for number in 0..5 {
+        let job = service.spawn(durable(&command(number))).await.unwrap().job_id;
+        assert_eq!(canonical_loop(&service, &job).await.status(), Some(0));
+        eventually("one waits for the next", async || shells_begun_ahead(&sshd).len() == 1).await;
+        match number {
+            0 => {
+                let [shell] = shells_begun_ahead(&sshd)[..] else { panic!("there is one") };
+                let shell = rustix::process::Pid::from_raw(shell).unwrap();
+                rustix::process::kill_process(shell, rustix::process::Signal::KILL).unwrap();
+            }
+            1 => sshd.cut(),
+            2 => std::fs::remove_dir_all(sshd.path("on-the-host")).unwrap(),
+            // The scripts go, and with them what it would have run next.
+            3 => {
+                let spool = std::fs::read_dir(sshd.path("on-the-host/sshjobs/spool")).unwrap().flatten();
+                spool
+                    .filter(|entry| entry.path().is_file())
+                    .for_each(|file| std::fs::remove_file(file.path()).unwrap());
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(std::fs::read_to_string(&ran).unwrap(), "0\n1\n2\n3\n4\n");
+    eventually("nobody waits for ever", async || shells_begun_ahead(&sshd).is_empty()).await;
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_shell_that_was_begun_ahead_makes_room_where_a_connection_has_few_sessions() {
+    for most in [1, 2, 3] {
+        let sshd = Sshd::with(&format!("MaxSessions {most}")).await;
+        let service = service(&sshd, &sshd.path("state"));
+        for _ in 0..3 {
+            let job = service.spawn(durable("read -r line; echo \"got $line\"")).await.unwrap().job_id;
+            let mut write = WriteRequest::new(&job);
+            write.data = Some("it\n".into());
+            service.write(write).await.unwrap();
+            assert_eq!(canonical_loop(&service, &job).await.lines, ["got it"], "MaxSessions {most}");
+        }
+        service.shutdown().await;
+    }
+}

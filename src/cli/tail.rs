@@ -44,6 +44,9 @@ async fn show(api: &Api, args: &TailArgs) -> Result<Exit, Error> {
     let mut is_first = true;
     loop {
         let reply = api.tail(request.clone()).await?;
+        if is_first && since > reply.total_lines {
+            note(&format!("there is no line {since} yet: {} has {} lines", args.job, reply.total_lines));
+        }
         if !(is_first && args.lines == 0 && args.since.is_none()) {
             match show_page(&reply, args) {
                 Exit::SUCCESS => {}

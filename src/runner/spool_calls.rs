@@ -26,8 +26,9 @@ pub(super) async fn start(link: &Link, order: &SecretString) -> Result<Answer, C
     if let Some(begun) = link.take_begun() {
         let printed = begun.feed(lines.to_vec().into(), (ANSWER, has_answered)).await;
         match printed.map(|printed| Answer::parse(&printed.stdout)) {
-            Ok(Some(answer)) if answer != Answer::Missing => return Ok(answer),
-            Ok(_) => {}
+            Ok(Some(Answer::Done)) => return Ok(Answer::Done),
+            // Its scripts may have been removed since: one that is begun now tells.
+            Ok(answer) => tracing::debug!(?answer, "the shell that was begun ahead starts nothing"),
             Err(error @ ChannelError::TimedOut(_)) => return Err(error),
             Err(error) => tracing::debug!(%error, "the shell that was begun ahead is gone"),
         }

@@ -107,6 +107,8 @@ start) # Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN; mark; cwd; com
   IFS= read -r text
   IFS= read -r dot
   [ "$dot" = . ] || exit 1
+  # Somebody may have tidied up meanwhile.
+  [ -f "$sj_F" ] || { say missing; exit 1; }
   case $7 in
   none) ;;
   *) command -v script >/dev/null 2>&1 || { say unsupported "script(1) is not installed there, which a terminal needs"; exit 1; } ;;

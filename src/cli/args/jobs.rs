@@ -25,7 +25,7 @@ pub struct TailArgs {
     /// Go on to the end of the job.
     #[arg(long, short)]
     pub follow: bool,
-    /// Begin behind this line (0 is the beginning), so long ago (10m), or at this time (UTC, RFC 3339).
+    /// Begin behind this line (0 is the beginning), so long ago (10m), or at this time (2026-11-23T10:00:00Z).
     #[arg(long, value_name = "LINE|TIME", value_parser = since, conflicts_with = "lines")]
     pub since: Option<Since>,
     /// Begin with the last so many lines.

@@ -60,10 +60,10 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
     }
     let ago = humantime::parse_duration(text).ok().and_then(|ago| SystemTime::now().checked_sub(ago));
     let time = ago.or_else(|| humantime::parse_rfc3339_weak(text).ok());
+    let time = time.or_else(|| humantime::parse_rfc3339_weak(&format!("{text}T00:00:00")).ok());
     let since_epoch = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let millis = since_epoch.and_then(|time| u64::try_from(time.as_millis()).ok());
-    let usage =
-        "use a line number, as 42; a time before now, as 10m; or a time in UTC, as 2026-11-23T10:00:00";
+    let usage = "use a line number, as 42; a time before now, as 10m; or a UTC time, as 2026-11-23 or 2026-11-23T10:00:00Z";
     millis.map(Since::Time).ok_or_else(|| usage.to_owned())
 }
 
@@ -76,4 +76,26 @@ pub enum StreamChoice {
     Stdout,
     /// Only standard error.
     Stderr,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_begins_behind_a_line_or_at_a_time() {
+        assert_eq!(since("42"), Ok(Since::Line(42)));
+        for day in ["2026-11-23", "2026-11-23T00:00:00Z", "2026-11-23 00:00:00"] {
+            assert_eq!(since(day), Ok(Since::Time(1_795_392_000_000)), "{day}");
+        }
+        let hour = match since("1h") {
+            Ok(Since::Time(time)) => UNIX_EPOCH + Duration::from_millis(time),
+            other => panic!("{other:?}"),
+        };
+        let ago = SystemTime::now().duration_since(hour).unwrap();
+        assert!((3600..3700).contains(&ago.as_secs()), "{ago:?}");
+        for text in ["", "-1", "1.5", "yesterday", "2026-13-01"] {
+            assert!(since(text).is_err(), "{text}");
+        }
+    }
 }

@@ -64,6 +64,9 @@ pub enum RangeError {
     /// A range ends before it begins.
     #[error("a range in {0} ends before it begins")]
     Backwards(String),
+    /// What stands in brackets is neither a range nor an IPv6 address.
+    #[error("{0:?} has no range in its brackets")]
+    Malformed(String),
     /// It stands for too many names.
     #[error("{0} stands for more than {MOST} hosts")]
     TooMany(String),
@@ -82,10 +85,18 @@ pub fn words(list: &str) -> impl Iterator<Item = &str> {
     words.map(str::trim).filter(|word| !word.is_empty())
 }
 
-/// The names that a word stands for, with ranges as [`fold`] writes them. What else stands in brackets is part of the name.
+/// The names that a word stands for, with ranges as [`fold`] writes them. An IPv6 address in brackets is part of the name.
 pub fn unfold(word: &str) -> Result<Vec<String>, RangeError> {
-    let Some((before, ranges, after)) = bracketed(word) else { return Ok(vec![word.to_owned()]) };
-    let tails = unfold(after).map_err(|_| RangeError::TooMany(word.to_owned()))?;
+    if !word.contains(['[', ']']) || holds_address(word) {
+        return Ok(vec![word.to_owned()]);
+    }
+    let malformed = || RangeError::Malformed(word.to_owned());
+    let (before, ranges, after) = bracketed(word).ok_or_else(malformed)?;
+    let tails = unfold(after).map_err(|error| match error {
+        RangeError::Backwards(_) => RangeError::Backwards(word.to_owned()),
+        RangeError::Malformed(_) => malformed(),
+        RangeError::TooMany(_) => RangeError::TooMany(word.to_owned()),
+    })?;
     let mut names = Vec::new();
     for (first, last, width) in ranges {
         if last < first {
@@ -102,6 +113,12 @@ pub fn unfold(word: &str) -> Result<Vec<String>, RangeError> {
     Ok(names)
 }
 
+fn holds_address(word: &str) -> bool {
+    let inner = word.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    let address = inner.map(|(inner, _)| inner.split_once('%').map_or(inner, |(address, _)| address));
+    address.is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok())
+}
+
 /// Numbers that follow each other, and their width where they have leading zeros.
 type Range = (u64, u64, usize);
 
@@ -114,7 +131,7 @@ fn bracketed(word: &str) -> Option<(&str, Vec<Range>, &str)> {
         Some((first.parse().ok()?, last.parse().ok()?, width)).filter(|_| is_number(first) && is_number(last))
     };
     let (before, rest) = word.split_once('[')?;
-    let (ranges, after) = rest.split_once(']')?;
+    let (ranges, after) = rest.split_once(']').filter(|_| !before.contains(']'))?;
     let ranges = ranges.split(',').map(range).collect::<Option<Vec<Range>>>()?;
     Some((before, ranges, after))
 }
@@ -152,12 +169,24 @@ mod tests {
             ("n[09-10].lan,db", &["n09.lan", "n10.lan", "db"]),
             ("!r[1-2]n[1-2]", &["!r1n1", "!r1n2", "!r2n1", "!r2n2"]),
             ("root@[::1],[fe80::1]:22", &["root@[::1]", "[fe80::1]:22"]),
-            ("web[x],web[,web[]", &["web[x]", "web[,web[]"]),
             ("web[5]", &["web5"]),
         ] {
             assert_eq!(unfolded(list), names, "{list}");
         }
         assert_eq!(unfold("web[3-1]"), Err(RangeError::Backwards("web[3-1]".to_owned())));
+        for word in [
+            "web[x]",
+            "web[",
+            "web]",
+            "web[]",
+            "web[1-]",
+            "web[1,,2]",
+            "web[1 - 2]",
+            "a[1]b[",
+            "web[0-18446744073709551616]",
+        ] {
+            assert_eq!(unfold(word), Err(RangeError::Malformed(word.to_owned())));
+        }
         for word in ["web[1-10001]", "a[0-99]b[0-99]c[0-9]", "web[0-18446744073709551615]"] {
             assert_eq!(unfold(word), Err(RangeError::TooMany(word.to_owned())));
         }
