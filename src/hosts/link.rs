@@ -1,8 +1,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
+use super::begun_ahead::BegunAhead;
 use super::spare_channel::Spare;
 use super::{Begun, Opened, Pooled, Traffic};
 use crate::job::{LoginShell, MachineId};
@@ -22,11 +23,9 @@ pub struct Link {
     /// When it last did not answer.
     unanswered: Mutex<Option<Instant>>,
     spare: Spare,
-    ahead: Mutex<Option<(Begun, Instant)>>,
+    ahead: BegunAhead,
 }
 
-/// Time for which a command that was begun ahead is kept.
-const AHEAD: Duration = Duration::from_secs(5);
 /// Silence after which a connection is asked for a sign of life before it is used.
 const SILENT: Duration = Duration::from_secs(5);
 
@@ -85,27 +84,13 @@ impl Link {
 
     /// The command that was begun ahead, if there is one. Its host may have ended it meanwhile.
     pub fn take_begun(&self) -> Option<Begun> {
-        lock(&self.ahead).take().map(|(begun, _)| begun)
+        self.ahead.take()
     }
 
     /// Begins a command ahead, for whoever needs it within the next seconds; then it is given up. Must not be cancelled, or the
     /// server would keep a channel that nobody knows.
     pub async fn begin_ahead(&self, command: &str) {
-        let is_wanted = lock(&self.ahead).is_none();
-        let Some(channel) = (if is_wanted { self.connection.open().await.ok() } else { None }) else {
-            return;
-        };
-        let Ok(begun) = Begun::new(channel, command).await else { return };
-        let began = Instant::now();
-        let surplus = lock(&self.ahead).replace((begun, began));
-        if let Some((surplus, _)) = surplus {
-            surplus.give_up().await;
-        }
-        sleep(AHEAD).await;
-        let unused = lock(&self.ahead).take_if(|(_, since)| *since == began);
-        if let Some((unused, _)) = unused {
-            unused.give_up().await;
-        }
+        self.ahead.begin(&self.connection, command).await;
     }
 
     /// Opens a channel for the next job, unless there is one. Must not be cancelled, or the server would keep a channel that

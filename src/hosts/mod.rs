@@ -4,6 +4,7 @@
 //! they stand for, a [`Pool`] shares [`Link`]s, each of which is a connection and what its far end runs commands with. Logins
 //! that fail are paused, jump hosts are shared, and people are asked one question at a time, each caller's own.
 
+mod begun_ahead;
 mod book;
 mod breaker;
 mod connector;
