@@ -111,7 +111,11 @@ async fn a_durable_job_is_signalled_and_its_time_limit_is_kept_on_the_host() {
     let sleeping = service.spawn(durable("sleep 1000")).await.unwrap().job_id;
     eventually("it is verified dead", async || {
         let request = SignalRequest { signal: Some("KILL".into()), ..SignalRequest::new(&sleeping) };
-        service.signal(request).await.is_ok_and(|reply| reply.confirmed_dead)
+        match service.signal(request).await {
+            Ok(reply) => reply.confirmed_dead,
+            // A busy host may have killed it and not reported in time.
+            Err(error) => error.code == Code::JobEnded,
+        }
     })
     .await;
     let story = canonical_loop(&service, &sleeping).await;

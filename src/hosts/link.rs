@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::begun_ahead::BegunAhead;
 use super::spare_channel::Spare;
@@ -26,6 +26,9 @@ pub struct Link {
     ahead: BegunAhead,
 }
 
+/// Pauses in which a server takes note of a channel's end.
+const CLOSING: [Duration; 3] =
+    [Duration::from_millis(5), Duration::from_millis(20), Duration::from_millis(80)];
 /// Silence after which a connection is asked for a sign of life before it is used.
 const SILENT: Duration = Duration::from_secs(5);
 
@@ -71,13 +74,19 @@ impl Link {
     }
 
     async fn open_new(&self) -> Result<Channel, ChannelError> {
-        let opened = self.connection.open().await;
+        let mut opened = self.connection.open().await;
         // What was begun ahead must not take the place of what is wanted now.
         if matches!(opened, Err(ChannelError::OpenRefused))
             && let Some(begun) = self.take_begun()
         {
             begun.give_up().await;
-            return self.connection.open().await;
+            for pause in CLOSING {
+                sleep(pause).await;
+                opened = self.connection.open().await;
+                if !matches!(opened, Err(ChannelError::OpenRefused)) {
+                    break;
+                }
+            }
         }
         opened
     }

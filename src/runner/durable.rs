@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use super::follow_host::{ask, follow_host};
 use super::record::{Recording, record_durable};
 use super::shared::Shared;
+use super::spool_calls::{self, note_refusal};
 use super::stdin::Stdin;
 use super::{SpawnError, chain};
 use crate::hosts::{HostRef, Link};
@@ -23,7 +24,9 @@ const NO_SHELL: &str = "its login shell does not answer as a POSIX shell does, o
 /// Events of a job that wait for its recorder.
 const QUEUE: usize = 64;
 /// Times that a start is tried: whoever starts a job twice gets the first one.
-const TRIES: usize = 4;
+const TRIES: u32 = 4;
+/// Pause before it is tried again, as often as it was tried.
+const START_PAUSE: Duration = Duration::from_millis(50);
 /// Longest pause between tries to write.
 const WRITE_PAUSE: Duration = Duration::from_millis(500);
 /// Bytes that are written to a job's stdin at a time.
@@ -64,7 +67,8 @@ pub(super) async fn start_durable(
         tries += 1;
         match try_start(shared, job, &order, told.as_deref()).await {
             Ok(link) => break (told, link),
-            Err(SpawnError::Channel { .. }) if tries < TRIES => {}
+            // A server may not have cleaned up yet what ended just now.
+            Err(SpawnError::Channel { .. }) if tries < TRIES => sleep(START_PAUSE * tries).await,
             Err(error) => return Err(error),
         }
     };
@@ -101,8 +105,8 @@ async fn try_start(
         return Err(SpawnError::NotDurable { host: name, why: NO_SHELL.to_owned() });
     }
     let lines = order.lines(job.id.as_str(), told.unwrap_or("-"));
-    let answer = super::spool_calls::start(&link, &lines).await;
-    match answer.map_err(|error| SpawnError::channel(job, error))? {
+    let answer = spool_calls::start(&link, &lines).await;
+    match answer.map_err(|error| SpawnError::channel(job, note_refusal(lease, error)))? {
         Answer::Done => Ok(link),
         Answer::Unsupported(why) => Err(SpawnError::NotDurable { host: name, why }),
         Answer::Failed(why) => Err(SpawnError::Spool { host: name, why }),

@@ -5,7 +5,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::followers::Follower;
 use super::shared::Shared;
-use super::spool_calls::{install, run_on};
+use super::spool_calls::{install, note_refusal, run_on};
 use crate::hosts::{HostRef, Lease, Link};
 use crate::job::{Exit, FarEvent, JobId, LostWhy, Outcome, Signal};
 use crate::output::Stream;
@@ -83,7 +83,10 @@ async fn follow(shared: &Shared, host: &HostRef, follower: &Follower) -> Result<
     }
     let name = format!("f{:016x}", rand::random::<u64>());
     let from = follower.begin(&name);
-    let (mut reader, writer) = open(&lease, &name, &from).await.map_err(failed)?;
+    let (mut reader, writer) = match open(&lease, &name, &from).await {
+        Ok(opened) => opened,
+        Err(error) => return Err(failed(note_refusal(lease, error))),
+    };
     let (link, days) = (Arc::clone(lease.connection()), shared.limits.keep_stored_days);
     // It is for later, and nobody waits for it.
     shared.leave(async move { drop(run_on(&link, &spool::sweep(days), &[]).await) });
@@ -216,5 +219,8 @@ pub(super) async fn ask(
 ) -> Result<Answer, super::SpawnError> {
     let lease = shared.hosts.pool().lease(host).await?;
     let asked = run_on(lease.connection(), command, input).await;
-    asked.map_err(|source| super::SpawnError::Channel { host: host.name.clone(), source })
+    asked.map_err(|error| super::SpawnError::Channel {
+        host: host.name.clone(),
+        source: note_refusal(lease, error),
+    })
 }

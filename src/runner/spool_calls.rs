@@ -1,14 +1,25 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
-use crate::hosts::{Link, Printed, run_fed};
+use tokio::time::sleep;
+
+use crate::hosts::{Lease, Link, Printed, run_fed};
 use crate::output::printable;
 use crate::spool::{self, Answer};
 use crate::ssh::ChannelError;
 
 /// Time limit for an answer of the spool's script.
 const ANSWER: Duration = Duration::from_secs(15);
+
+/// Pauses in which a server takes note of the end of the command before, where a connection has few sessions.
+const CLOSING: [Duration; 4] = [
+    Duration::from_millis(10),
+    Duration::from_millis(40),
+    Duration::from_millis(160),
+    Duration::from_millis(320),
+];
 
 /// Runs a command of the spool's on a host; installs the scripts first where they are missing.
 pub(super) async fn run_on(link: &Link, command: &str, input: &[u8]) -> Result<Answer, ChannelError> {
@@ -36,13 +47,29 @@ pub(super) async fn start(link: &Link, order: &SecretString) -> Result<Answer, C
     run_on(link, &spool::start(), lines).await
 }
 
+/// Tells the pool of a connection that has no place for another channel, so that whoever tries again gets a place on another one.
+pub(super) fn note_refusal(lease: Lease<Arc<Link>>, error: ChannelError) -> ChannelError {
+    if matches!(error, ChannelError::OpenRefused) {
+        lease.refused();
+    }
+    error
+}
+
 /// Installs the scripts.
 pub(super) async fn install(link: &Link) -> Result<Answer, ChannelError> {
     run(link, &spool::install(), spool::scripts().into_bytes().into()).await
 }
 
 async fn run(link: &Link, command: &str, input: SecretSlice<u8>) -> Result<Answer, ChannelError> {
-    let printed = run_fed(link.open().await?.channel, command, input, (ANSWER, has_answered)).await?;
+    let mut opened = link.open().await;
+    for pause in CLOSING {
+        if !matches!(opened, Err(ChannelError::OpenRefused)) {
+            break;
+        }
+        sleep(pause).await;
+        opened = link.open().await;
+    }
+    let printed = run_fed(opened?.channel, command, input, (ANSWER, has_answered)).await?;
     Ok(Answer::parse(&printed.stdout).unwrap_or_else(|| Answer::Unsupported(silence(&printed))))
 }
 
