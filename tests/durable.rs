@@ -322,3 +322,18 @@ async fn a_shell_that_was_begun_ahead_makes_room_where_a_connection_has_few_sess
         service.shutdown().await;
     }
 }
+
+#[tokio::test]
+async fn a_durable_job_may_print_what_the_spool_says() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, &sshd.path("state"));
+    for _ in 0..3 {
+        let job = service.spawn(durable("echo sshjobs-spool missing; exit 2")).await.unwrap().job_id;
+        let story = canonical_loop(&service, &job).await;
+        assert_eq!(
+            (&story.lines, story.state()),
+            (&vec!["sshjobs-spool missing".to_owned()], JobState::Exited)
+        );
+    }
+    service.shutdown().await;
+}

@@ -29,6 +29,11 @@ impl BegunAhead {
         self.take_if(|_| true)
     }
 
+    /// Whether there is one, or is about to be.
+    pub(super) fn is_there(&self) -> bool {
+        !matches!(*lock(&self.0), State::None)
+    }
+
     /// Begins one, unless there is one, and gives it up when nobody has taken it in time. Must not be cancelled, or the server would
     /// keep a channel that nobody knows.
     pub(super) async fn begin(&self, connection: &Connection, command: &str) {

@@ -75,18 +75,19 @@ impl Link {
 
     async fn open_new(&self) -> Result<Channel, ChannelError> {
         let mut opened = self.connection.open().await;
-        // What was begun ahead must not take the place of what is wanted now.
-        if matches!(opened, Err(ChannelError::OpenRefused))
-            && let Some(begun) = self.take_begun()
-        {
-            begun.give_up().await;
-            for pause in CLOSING {
-                sleep(pause).await;
-                opened = self.connection.open().await;
-                if !matches!(opened, Err(ChannelError::OpenRefused)) {
-                    break;
-                }
+        if !self.ahead.is_there() {
+            return opened;
+        }
+        // What is begun ahead must not take the place of what is wanted now.
+        for pause in CLOSING {
+            if !matches!(opened, Err(ChannelError::OpenRefused)) {
+                break;
             }
+            if let Some(begun) = self.take_begun() {
+                begun.give_up().await;
+            }
+            sleep(pause).await;
+            opened = self.connection.open().await;
         }
         opened
     }

@@ -1,5 +1,7 @@
+use std::pin::pin;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use secrecy::{ExposeSecret, SecretSlice};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -48,12 +50,16 @@ impl Begun {
             }
             writer.eof().await
         };
-        let in_time = timeout(limit, async { tokio::join!(feeding, collect(&mut reader, &mut see)) }).await;
+        let both = async {
+            // What ends without having read all has said why. Without a connection nothing is read, either.
+            match select(pin!(feeding), pin!(collect(&mut reader, &mut see))).await {
+                Either::Left((_fed, reading)) => reading.await,
+                Either::Right((printed, _)) => printed,
+            }
+        };
+        let in_time = timeout(limit, both).await;
         writer.close().await?;
-        let (fed, printed) = in_time.map_err(|_| ChannelError::TimedOut(limit))?;
-        let printed = printed?;
-        // What ends without having read all has said why.
-        fed.map(|()| printed)
+        in_time.map_err(|_| ChannelError::TimedOut(limit))?
     }
 
     /// Gives it up: its stdin ends, and its channel is closed.
@@ -136,7 +142,8 @@ async fn collect(reader: &mut ChannelReader, see: &mut impl FnMut(&[u8])) -> Res
             Some(ChannelEvent::ExitStatus(told)) => status = Some(told),
             Some(ChannelEvent::Success) => is_answered = true,
             Some(ChannelEvent::Failure) => break,
-            Some(ChannelEvent::Close) if is_answered => break,
+            Some(ChannelEvent::Close) if is_answered || !stdout.is_empty() => break,
+            Some(ChannelEvent::Close) | None if status.is_some() => break,
             Some(ChannelEvent::Close) | None => return Err(ChannelError::ConnectionLost),
             Some(ChannelEvent::Eof | ChannelEvent::ExitSignal(_)) => {}
         }

@@ -384,6 +384,9 @@ impl Job {
         let storage = self.storage.get()?;
         let mut pending = lock(&storage.pending);
         let (before, mut newest) = (pending.bytes, pending.take_overtaken(batch));
+        if is_stored && newest.is_some() && !pending.has_skipped() {
+            self.note_trouble(None);
+        }
         if !is_stored {
             pending.note_unstored();
         }

@@ -39,8 +39,8 @@ pub use cursors::{CursorName, Cursors, TooManyCursors};
 pub use exec_plan::{ExecPlan, PlanError, shell_probes};
 pub use far_end::{Controls, FarEnd, FarEndError, FarEvent};
 pub use fleet::{
-    Fleet, FleetCounts, FleetPlan, FleetSummary, Member, MemberEnd, MemberGroup, Printed, RangeError,
-    Rollout, StopAfter, fold, member_of, prefixed, unfold, words,
+    Fleet, FleetCounts, FleetPlan, FleetSummary, MOST_NAMES, Member, MemberEnd, MemberGroup, Printed,
+    RangeError, Rollout, StopAfter, fold, member_of, prefixed, unfold, words,
 };
 pub use id::{JobId, Nonce};
 pub use job::{Chunk, Identity, Job, Piece, Positions, Storage};

@@ -104,7 +104,10 @@ impl Pending {
     /// Everything that was not shown, to be shown unstored: what is in flight first. `show` returns the newest line.
     pub(super) fn skip(&mut self, mut show: impl FnMut(&LogEvent, Instant) -> LineNo) {
         if let Some(batch) = self.in_flight.take() {
-            let newest = batch.events.iter().map(|(event, _, now)| show(event, *now)).last();
+            let mut newest = None;
+            for (event, _, now) in &batch.events {
+                newest = Some(show(event, *now));
+            }
             // It may still turn out to be stored.
             self.overtaken = newest.map(|newest| (batch, newest));
         }
@@ -153,6 +156,11 @@ impl Pending {
             self.bytes = self.bytes.saturating_sub(batch.bytes);
         }
         is_ours
+    }
+
+    /// Whether events were shown that nobody has stored, and nothing behind them is.
+    pub(super) fn has_skipped(&self) -> bool {
+        self.has_skipped
     }
 
     /// A batch could not be stored: what follows begins behind a gap.

@@ -1,6 +1,6 @@
 use super::door::Door;
 use super::{Error, FleetPlan, HostError, StopAfter};
-use crate::job::{fold, unfold};
+use crate::job::{MOST_NAMES, RangeError, fold, unfold};
 use crate::ssh::matches;
 
 /// On which hosts a command is to run, as a caller names them, and how it is rolled out.
@@ -23,15 +23,21 @@ pub struct FleetSpec {
 const LONGEST_NAME: usize = 60;
 
 impl FleetSpec {
-    /// Whether a word names one host and nothing else.
+    /// Whether a word names one host and nothing else, once its ranges are written out.
     pub fn is_plain(word: &str) -> bool {
         !word.contains(['*', '?', '!']) && !word.starts_with("tag:")
     }
 
-    /// Words with their ranges written out.
+    /// Words with their ranges written out: 10,000 at most.
     pub fn unfolded(words: &[String]) -> Result<Vec<String>, Error> {
-        let unfolded = words.iter().map(|word| unfold(word)).collect::<Result<Vec<_>, _>>();
-        Ok(unfolded.map_err(HostError::from)?.concat())
+        let mut unfolded = Vec::new();
+        for word in words {
+            unfolded.extend(unfold(word).map_err(HostError::from)?);
+            if unfolded.len() > MOST_NAMES {
+                return Err(HostError::from(RangeError::TooMany("the list".to_owned())).into());
+            }
+        }
+        Ok(unfolded)
     }
 
     /// The hosts that are meant, each once, in the order asked for.

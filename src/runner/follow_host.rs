@@ -142,16 +142,17 @@ async fn read(reader: &mut ChannelReader, follower: &Follower, lease: &Lease<Arc
             Ok(Some(_)) => continue,
         };
         lease.connection().traffic.note(bytes.len());
-        if !is_up && Answer::parse(&String::from_utf8_lossy(&bytes)) == Some(Answer::Missing) {
-            return Over::Missing;
-        }
-        frames.push(bytes);
+        frames.push(bytes.clone());
         while let Some(frame) = frames.next_frame() {
             if !std::mem::replace(&mut is_up, true) {
                 follower.is_up();
             }
             has_told |= matches!(frame, SpoolFrame::Data { .. });
             tell(follower, frame).await;
+        }
+        // Once it follows, a job may print that.
+        if !is_up && Answer::parse(&String::from_utf8_lossy(&bytes)) == Some(Answer::Missing) {
+            return Over::Missing;
         }
     }
 }
@@ -166,11 +167,13 @@ async fn tell(follower: &Follower, frame: SpoolFrame) {
         }
         SpoolFrame::ProcessGroup { job, pgid } => (job, FarEvent::ProcessGroup(pgid)),
         SpoolFrame::Data { job, stream, offset, mut bytes } => {
-            let mut followed = follower.followed();
-            let Some(followed) = followed.get_mut(&JobId::from(job.as_str())) else { return };
+            let (mut all, id) = (follower.followed(), JobId::from(job.as_str()));
+            follower.note_stray(&all, &id);
+            let Some(followed) = all.get_mut(&id) else { return };
             let known = if stream == Stream::Stdout { &mut followed.stdout } else { &mut followed.stderr };
             let Some(seen) = known.checked_sub(offset).and_then(|seen| usize::try_from(seen).ok()) else {
                 tracing::warn!(job, offset, known, "a follower has left something out");
+                follower.begin_anew(followed);
                 return;
             };
             if seen >= bytes.len() {
@@ -184,7 +187,11 @@ async fn tell(follower: &Follower, frame: SpoolFrame) {
     };
     let id = JobId::from(job.as_str());
     let is_last = event.is_last();
-    let events = follower.followed().get(&id).map(|followed| followed.events.clone());
+    let events = {
+        let all = follower.followed();
+        follower.note_stray(&all, &id);
+        all.get(&id).map(|followed| followed.events.clone())
+    };
     if let Some(events) = events {
         // A recorder that is gone needs to know nothing.
         events.send(event).await.ok();
@@ -223,4 +230,47 @@ pub(super) async fn ask(
         host: host.name.clone(),
         source: note_refusal(lease, error),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::job::{Caller, Draft, Job};
+    use crate::output::RingLimits;
+
+    fn output(job: &Job, offset: u64) -> SpoolFrame {
+        let (job, bytes) = (job.id.as_str().to_owned(), Bytes::from_static(b"line\n"));
+        SpoolFrame::Data { job, stream: Stream::Stdout, offset, bytes }
+    }
+
+    #[tokio::test]
+    async fn what_a_session_has_told_too_early_or_left_out_is_told_again_by_another() {
+        let job = Arc::new(Job::new(
+            Caller::local(),
+            Draft::new("web1", "make").try_into().unwrap(),
+            RingLimits::default(),
+        ));
+        let follower = Follower::default();
+        let (events, mut told) = mpsc::channel(8);
+        for name in ["first", "second"] {
+            follower.begin(name);
+            follower.is_up();
+            assert!(follower.has_all());
+            if name == "first" {
+                // It was started, and nobody follows it yet.
+                tell(&follower, output(&job, 0)).await;
+                follower.follow(&job, ((0, 0), events.clone()), Some(name.to_owned()));
+            } else {
+                tell(&follower, output(&job, 7)).await;
+            }
+            assert!(!follower.has_all() && told.is_empty(), "{name}");
+        }
+        let from = follower.begin("third");
+        assert_eq!((from.len(), from[0].stdout), (1, 0));
+        tell(&follower, output(&job, 0)).await;
+        assert!(follower.has_all() && told.try_recv().is_ok());
+    }
 }

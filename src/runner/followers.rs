@@ -38,6 +38,8 @@ struct Session {
     name: String,
     /// It has said that it follows: who starts a job may tell it of that.
     is_up: bool,
+    /// It has told of jobs that nobody followed yet, and does not tell that again.
+    has_strays: bool,
 }
 
 impl Followers {
@@ -81,7 +83,9 @@ impl Follower {
         ((stdout, stderr), events): ((u64, u64), mpsc::Sender<FarEvent>),
         told: Option<String>,
     ) {
-        let is_followed = told.is_some() && told == self.session_name();
+        let mut all = self.followed();
+        let has_strays = lock(&self.session).has_strays;
+        let is_followed = told.is_some() && told == self.session_name() && !has_strays;
         let followed = Followed {
             job: Arc::clone(job),
             stdout,
@@ -89,7 +93,8 @@ impl Follower {
             events,
             session: told.filter(|_| is_followed).unwrap_or_default(),
         };
-        self.followed().insert(job.id.clone(), followed);
+        all.insert(job.id.clone(), followed);
+        drop(all);
         if !is_followed {
             self.changed.notify_one();
         }
@@ -97,7 +102,7 @@ impl Follower {
 
     /// A session begins; returns what it is to be told first.
     pub(super) fn begin(&self, name: &str) -> Vec<FollowFrom> {
-        *lock(&self.session) = Session { name: name.to_owned(), is_up: false };
+        *lock(&self.session) = Session { name: name.to_owned(), ..Session::default() };
         let mut followed = self.followed();
         let from = followed.values_mut().map(|followed| {
             name.clone_into(&mut followed.session);
@@ -115,6 +120,13 @@ impl Follower {
         lock(&self.session).is_up = true;
     }
 
+    /// The session has told of a job that is not `followed`: whoever follows it later begins another session.
+    pub(super) fn note_stray(&self, followed: &HashMap<JobId, Followed>, job: &JobId) {
+        if !followed.contains_key(job) {
+            lock(&self.session).has_strays = true;
+        }
+    }
+
     /// The session is over.
     pub(super) fn end(&self) {
         lock(&self.session).is_up = false;
@@ -122,6 +134,12 @@ impl Follower {
 
     pub(super) fn note_reach(&self, is_reached: bool) {
         self.followed().values().for_each(|followed| followed.job.note_reach(is_reached));
+    }
+
+    /// The session has left something out of a job's output: another is to begin where that stands.
+    pub(super) fn begin_anew(&self, followed: &mut Followed) {
+        followed.session.clear();
+        self.changed.notify_one();
     }
 
     /// Whether the session was told of all that is to be followed.

@@ -86,9 +86,8 @@ impl Replay {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             opened => opened?,
         };
-        if self.fill(self.filled - self.read + HEADER)?
-            && matches!(measure(&self.buffer[..self.filled]), Measured::Whole(_))
-        {
+        self.fill(self.filled - self.read + HEADER)?;
+        if matches!(measure(&self.buffer[..self.filled]), Measured::Whole(_)) {
             return Ok(true);
         }
         self.segment += 1;

@@ -58,9 +58,14 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
     if let Ok(line) = text.parse() {
         return Ok(Since::Line(line));
     }
-    let ago = humantime::parse_duration(text).ok().and_then(|ago| SystemTime::now().checked_sub(ago));
+    let now = SystemTime::now();
+    let before = |ago| now.checked_sub(ago).unwrap_or(UNIX_EPOCH).max(UNIX_EPOCH);
+    let ago = humantime::parse_duration(text).ok().map(before);
     let time = ago.or_else(|| humantime::parse_rfc3339_weak(text).ok());
     let time = time.or_else(|| humantime::parse_rfc3339_weak(&format!("{text}T00:00:00")).ok());
+    if time.is_some_and(|time| time > now) {
+        return Err("this time is yet to come".to_owned());
+    }
     let since_epoch = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let millis = since_epoch.and_then(|time| u64::try_from(time.as_millis()).ok());
     let usage = "use a line number, as 42; a time before now, as 10m; or a UTC time, as 2026-11-23 or 2026-11-23T10:00:00Z";
@@ -97,5 +102,7 @@ mod tests {
         for text in ["", "-1", "1.5", "yesterday", "2026-13-01"] {
             assert!(since(text).is_err(), "{text}");
         }
+        assert_eq!(since("100years"), Ok(Since::Time(0)));
+        assert!(since("2999-01-01").is_err());
     }
 }

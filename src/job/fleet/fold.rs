@@ -20,6 +20,9 @@ pub fn fold<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     folded.join(",")
 }
 
+/// Digits of the longest number that counts as one.
+const MOST_DIGITS: usize = 20;
+
 /// A name around its last number. Its width is that of a number with leading zeros, which must come back; else 0.
 fn numbered(name: &str) -> Option<(&str, (u64, usize), &str)> {
     let end = name.rfind(|c: char| c.is_ascii_digit())? + 1;
@@ -28,7 +31,7 @@ fn numbered(name: &str) -> Option<(&str, (u64, usize), &str)> {
     let (before, number) = head.split_at(head.len() - digits);
     let width = if number.starts_with('0') && digits > 1 { digits } else { 0 };
     // In an address it is no number of a host.
-    let is_plain = !name.contains(['[', ']', ',']) && !before.ends_with('.');
+    let is_plain = !name.contains(['[', ']', ',']) && !before.ends_with('.') && digits <= MOST_DIGITS;
     number.parse().ok().filter(|_| is_plain).map(|number| (before, (number, width), after))
 }
 
@@ -67,13 +70,18 @@ pub enum RangeError {
     /// What stands in brackets is neither a range nor an IPv6 address.
     #[error("{0:?} has no range in its brackets")]
     Malformed(String),
+    /// No host has such a name, nor is it a range.
+    #[error("a word of {0} bytes names no hosts")]
+    TooLong(usize),
     /// It stands for too many names.
     #[error("{0} stands for more than {MOST} hosts")]
     TooMany(String),
 }
 
 /// Maximum names that a word may stand for.
-const MOST: usize = 10_000;
+pub const MOST: usize = 10_000;
+/// The longest word that may have ranges, in bytes.
+const LONGEST: usize = 512;
 
 /// The words of a list: separated by commas, but for those within brackets.
 pub fn words(list: &str) -> impl Iterator<Item = &str> {
@@ -87,6 +95,9 @@ pub fn words(list: &str) -> impl Iterator<Item = &str> {
 
 /// The names that a word stands for, with ranges as [`fold`] writes them. An IPv6 address in brackets is part of the name.
 pub fn unfold(word: &str) -> Result<Vec<String>, RangeError> {
+    if word.len() > LONGEST {
+        return Err(RangeError::TooLong(word.len()));
+    }
     if !word.contains(['[', ']']) || holds_address(word) {
         return Ok(vec![word.to_owned()]);
     }
@@ -95,7 +106,7 @@ pub fn unfold(word: &str) -> Result<Vec<String>, RangeError> {
     let tails = unfold(after).map_err(|error| match error {
         RangeError::Backwards(_) => RangeError::Backwards(word.to_owned()),
         RangeError::Malformed(_) => malformed(),
-        RangeError::TooMany(_) => RangeError::TooMany(word.to_owned()),
+        RangeError::TooMany(_) | RangeError::TooLong(_) => RangeError::TooMany(word.to_owned()),
     })?;
     let mut names = Vec::new();
     for (first, last, width) in ranges {
@@ -173,6 +184,10 @@ mod tests {
         ] {
             assert_eq!(unfolded(list), names, "{list}");
         }
+        let long = "[1]".repeat(100_000);
+        assert_eq!(unfold(&long), Err(RangeError::TooLong(long.len())));
+        let zeros = "0".repeat(70_000);
+        assert_eq!(fold([zeros.as_str()]), zeros);
         assert_eq!(unfold("web[3-1]"), Err(RangeError::Backwards("web[3-1]".to_owned())));
         for word in [
             "web[x]",

@@ -11,7 +11,7 @@ mod rollout;
 mod summary;
 
 pub use fleet::Fleet;
-pub use fold::{RangeError, fold, unfold, words};
+pub use fold::{MOST as MOST_NAMES, RangeError, fold, unfold, words};
 pub use member::Member;
 pub use plan::{FleetPlan, StopAfter};
 pub use prefix::{member_of, prefixed};
