@@ -108,12 +108,16 @@ async fn two_operators_follow_one_fleet_and_both_may_end_it() {
         told(&sshjobs(&sshd, &["tail", "--since", "0", &id])).lines().count() > 30
     })
     .await;
-    // Both at the same moment.
-    let signals = [["signal", id.as_str(), "KILL"]; 2]
-        .map(|words| command(&sshd, &words).stderr(Stdio::null()).spawn().unwrap());
-    for mut signal in signals {
-        support::exit_of(&mut signal).await;
-    }
+    // Both at the same moment; a member that has just begun may not be known well enough to be signalled.
+    eventually("all of them are killed", async || {
+        let signals = [["signal", id.as_str(), "KILL"]; 2]
+            .map(|words| command(&sshd, &words).stderr(Stdio::null()).spawn().unwrap());
+        for mut signal in signals {
+            support::exit_of(&mut signal).await;
+        }
+        told(&sshjobs(&sshd, &["jobs", "--fleet", &id])).matches("SIGKILL").count() == 3
+    })
+    .await;
     let [one, other] = [one, other].map(|child| told(&child.wait_with_output().unwrap()));
     assert!(one == other && one.lines().count() > 10, "{}\n{}", one.len(), other.len());
     let waited = sshjobs(&sshd, &["wait", &id]);
