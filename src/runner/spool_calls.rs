@@ -2,7 +2,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
-
 use tokio::time::sleep;
 
 use crate::hosts::{Lease, Link, Printed, run_fed};
@@ -38,7 +37,7 @@ pub(super) async fn start(link: &Link, order: &SecretString) -> Result<Answer, C
         let printed = begun.feed(lines.to_vec().into(), (ANSWER, has_answered)).await;
         match printed.map(|printed| Answer::parse(&printed.stdout)) {
             Ok(Some(Answer::Done)) => return Ok(Answer::Done),
-            // Its scripts may have been removed since: one that is begun now tells.
+            // Its scripts may have been removed since. A shell that is begun now does what it did not, and nothing twice.
             Ok(answer) => tracing::debug!(?answer, "the shell that was begun ahead starts nothing"),
             Err(error @ ChannelError::TimedOut(_)) => return Err(error),
             Err(error) => tracing::debug!(%error, "the shell that was begun ahead is gone"),
