@@ -1,7 +1,7 @@
 # Everything a developer or CI runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-clients test-containers bench demo
+.PHONY: help check test test-as-user test-clients test-containers bench demo
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -16,9 +16,22 @@ check:  ## Format, lints and docs, warnings as errors
 	cargo check --lib --no-default-features --features cli --locked
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
 
+# One process and a time limit for each test, all binaries before the report; see the script.
+EACH_TEST = --no-fail-fast --config 'target."cfg(unix)".runner="fixtures/each-test"'
+# Tests that mount disks and make namespaces: only root can.
+ROOT_TESTS = $(shell [ "$$(id -u)" != 0 ] || echo --test disks --test machines)
+
 test:  ## Install OpenSSH if it is missing, then run all tests but those that need containers or foreign clients
-	@fixtures/need sshd:openssh-server ssh:openssh-client curl:curl openssl:openssl nginx:nginx-light tmux:tmux
-	cargo test --locked
+	@fixtures/need sshd:openssh-server ssh:openssh-client curl:curl openssl:openssl nginx:nginx-light tmux:tmux \
+		script:util-linux ps:procps perl:perl tcsh:tcsh fish:fish
+	cargo test --locked $(EACH_TEST) --tests $(ROOT_TESTS)
+	cargo test --locked --doc
+
+test-as-user:  ## As root: run the tests as an ordinary user, "sshjobs-test", which is made if it is missing
+	@fixtures/need sshd:openssh-server ssh:openssh-client curl:curl openssl:openssl nginx:nginx-light tmux:tmux \
+		script:util-linux ps:procps perl:perl tcsh:tcsh fish:fish setpriv:util-linux useradd:passwd
+	@id sshjobs-test >/dev/null 2>&1 || useradd --create-home --gid tty --shell /bin/bash sshjobs-test
+	TEST_USER=sshjobs-test cargo test --locked $(EACH_TEST) --tests
 
 test-clients:  ## Let MCP's own SDKs and Inspector call every tool, and a hostile SSH server try its luck
 	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3
@@ -32,6 +45,7 @@ test-containers:  ## Run the contract's tests, and one suite over a fleet of hos
 bench:  ## Measure: the ring and its pages, then sshjobs beside ssh
 	cargo bench --bench ring
 	cargo bench --bench side_by_side
+	cargo bench --bench starts
 	cargo bench --bench stored
 	cargo bench --bench server
 	cargo bench --bench fleet

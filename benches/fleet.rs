@@ -1,5 +1,5 @@
-//! A command on a hundred names, and on a thousand, beside GNU parallel with ssh, pssh, parallel-ssh, pyinfra and ansible, as far as they are on PATH. Prints
-//! tables; asserts nothing.
+//! A command on a hundred names, and on a thousand, beside GNU parallel with ssh, pssh,
+//! parallel-ssh, pyinfra and ansible, as far as they are on PATH. Prints tables; asserts nothing.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -32,17 +32,33 @@ async fn main() {
     }
     let sshd = fleet(100).await;
     table("uptime on 100 hosts, from nothing", &tools(&sshd, "uptime"));
-    table("1 MB each on 100 hosts, from nothing", &tools(&sshd, MEGABYTE));
+    table(
+        "1 MB each on 100 hosts, from nothing",
+        &tools(&sshd, MEGABYTE),
+    );
     let server = serve(&sshd);
-    table("uptime on 100 hosts, warm (of sshjobs the client's memory)", &warm_tools(&sshd, "uptime"));
-    table("1 MB each on 100 hosts, warm (of sshjobs the client's memory)", &warm_tools(&sshd, MEGABYTE));
+    table(
+        "uptime on 100 hosts, warm (of sshjobs the client's memory)",
+        &warm_tools(&sshd, "uptime"),
+    );
+    table(
+        "1 MB each on 100 hosts, warm (of sshjobs the client's memory)",
+        &warm_tools(&sshd, MEGABYTE),
+    );
     drop(server);
     let sshd = fleet(1000).await;
-    table("uptime on 1,000 hosts, from nothing", &tools(&sshd, "uptime"));
+    table(
+        "uptime on 1,000 hosts, from nothing",
+        &tools(&sshd, "uptime"),
+    );
 }
 
 /// A tool, its command line, and variables for it.
-type Tool = (&'static str, String, &'static [(&'static str, &'static str)]);
+type Tool = (
+    &'static str,
+    String,
+    &'static [(&'static str, &'static str)],
+);
 
 fn table(title: &str, tools: &[Tool]) {
     println!("\n{title}; {AT_A_TIME} at a time\n");
@@ -81,8 +97,15 @@ impl Drop for Serving {
 
 fn serve(sshd: &Sshd) -> Serving {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
-    command.arg("--ssh-config").arg(sshd.ssh_config()).arg("--state-dir").arg(sshd.path("state"));
-    command.args(["serve", "--no-auth", "--socket"]).arg(sshd.path("socket")).stderr(Stdio::null());
+    command
+        .arg("--ssh-config")
+        .arg(sshd.ssh_config())
+        .arg("--state-dir")
+        .arg(sshd.path("state"));
+    command
+        .args(["serve", "--no-auth", "--socket"])
+        .arg(sshd.path("socket"))
+        .stderr(Stdio::null());
     let serving = Serving(command.spawn().unwrap());
     while !sshd.path("socket").exists() {
         std::thread::sleep(Duration::from_millis(10));
@@ -90,7 +113,7 @@ fn serve(sshd: &Sshd) -> Serving {
     serving
 }
 
-/// One server with so many names.
+/// A server with this number of names.
 async fn fleet(hosts: usize) -> Sshd {
     let sshd = Sshd::with("MaxStartups 1000:30:2000\n").await;
     configure(&sshd, hosts);
@@ -110,10 +133,15 @@ fn configure(sshd: &Sshd, hosts: usize) {
     )
     .unwrap();
     std::fs::write(sshd.ssh_config(), config).unwrap();
-    sshd.write_known_hosts(&format!("fleet {}", std::fs::read_to_string(sshd.path("host.pub")).unwrap()));
+    sshd.write_known_hosts(&format!(
+        "fleet {}",
+        std::fs::read_to_string(sshd.path("host.pub")).unwrap()
+    ));
     std::fs::write(sshd.path("hosts"), names.join("\n") + "\n").unwrap();
-    let inventory: String =
-        names.iter().map(|name| format!("{name} ansible_ssh_common_args='-F {dir}/ssh_config'\n")).collect();
+    let inventory: String = names
+        .iter()
+        .map(|name| format!("{name} ansible_ssh_common_args='-F {dir}/ssh_config'\n"))
+        .collect();
     std::fs::write(sshd.path("inventory.ini"), inventory).unwrap();
     let script = "import sys\nfrom pssh.clients import ParallelSSHClient\nfrom pssh.config import HostConfig\n\
          hosts = ['127.0.0.1'] * len(open(sys.argv[1]).readlines())\nport, key, command = int(sys.argv[2]), sys.argv[3], sys.argv[4]\n\
@@ -128,11 +156,16 @@ fn configure(sshd: &Sshd, hosts: usize) {
 }
 
 /// For ansible: as ssh does it by itself.
-const COLD: &[(&str, &str)] =
-    &[("ANSIBLE_HOST_KEY_CHECKING", "True"), ("ANSIBLE_SSH_ARGS", "-o ControlMaster=no")];
+const COLD: &[(&str, &str)] = &[
+    ("ANSIBLE_HOST_KEY_CHECKING", "True"),
+    ("ANSIBLE_SSH_ARGS", "-o ControlMaster=no"),
+];
 const WARM: &[(&str, &str)] = &[
     ("ANSIBLE_HOST_KEY_CHECKING", "True"),
-    ("ANSIBLE_SSH_ARGS", "-o ControlMaster=auto -o ControlPersist=60"),
+    (
+        "ANSIBLE_SSH_ARGS",
+        "-o ControlMaster=auto -o ControlPersist=60",
+    ),
 ];
 
 fn quoted(command: &str) -> String {
@@ -153,10 +186,16 @@ fn tools(sshd: &Sshd, command: &str) -> Vec<Tool> {
         ),
         (
             "GNU parallel + ssh",
-            format!("parallel -q -j {AT_A_TIME} --tag -a {dir}/hosts ssh -F {config} {{}} {command}"),
+            format!(
+                "parallel -q -j {AT_A_TIME} --tag -a {dir}/hosts ssh -F {config} {{}} {command}"
+            ),
             &[],
         ),
-        ("pssh", format!("pssh -p {AT_A_TIME} -i -t 0 -x '-F {config}' -h {dir}/hosts {command}"), &[]),
+        (
+            "pssh",
+            format!("pssh -p {AT_A_TIME} -i -t 0 -x '-F {config}' -h {dir}/hosts {command}"),
+            &[],
+        ),
         (
             "parallel-ssh (library)",
             format!("python3 {dir}/parallel_ssh.py {dir}/hosts {port} {dir}/id {command}"),
@@ -164,7 +203,9 @@ fn tools(sshd: &Sshd, command: &str) -> Vec<Tool> {
         ),
         (
             "pyinfra",
-            format!("pyinfra -y --parallel {AT_A_TIME} {dir}/pyinfra_inventory.py exec -- {command}"),
+            format!(
+                "pyinfra -y --parallel {AT_A_TIME} {dir}/pyinfra_inventory.py exec -- {command}"
+            ),
             &[],
         ),
         (
@@ -175,7 +216,7 @@ fn tools(sshd: &Sshd, command: &str) -> Vec<Tool> {
     ]
 }
 
-/// Those that can keep their connections from one command line to the next. Each name has a master of its own.
+/// Tools that keep connections between command lines. Each name has a master of its own.
 fn warm_tools(sshd: &Sshd, command: &str) -> Vec<Tool> {
     let (dir, command) = (sshd.path("").display().to_string(), quoted(command));
     let (config, sshjobs) = (format!("{dir}/ssh_config"), env!("CARGO_BIN_EXE_sshjobs"));
@@ -214,7 +255,13 @@ fn is_there(program: &str) -> bool {
 /// Wall-clock seconds, CPU seconds and mebibytes of the largest process; none when it fails.
 fn timed(line: &str, env: &[(&str, &str)]) -> Option<(f64, f64, f64)> {
     let output = Command::new("/usr/bin/time")
-        .args(["-f", "@ %e %U %S %M", "sh", "-c", &format!("exec {line} > /dev/null 2>&1")])
+        .args([
+            "-f",
+            "@ %e %U %S %M",
+            "sh",
+            "-c",
+            &format!("exec {line} > /dev/null 2>&1"),
+        ])
         .envs(env.iter().copied())
         .stdin(Stdio::null())
         .output()
@@ -222,5 +269,8 @@ fn timed(line: &str, env: &[(&str, &str)]) -> Option<(f64, f64, f64)> {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     let told = told.lines().find_map(|line| line.strip_prefix("@ "))?.to_owned();
     let numbers: Vec<f64> = told.split_whitespace().map(|number| number.parse().unwrap()).collect();
-    output.status.success().then(|| (numbers[0], numbers[1] + numbers[2], numbers[3] / 1024.0))
+    output
+        .status
+        .success()
+        .then(|| (numbers[0], numbers[1] + numbers[2], numbers[3] / 1024.0))
 }

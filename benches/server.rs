@@ -1,5 +1,5 @@
-//! A server over HTTP beside the same on stdio, beside `ssh`, and beside itself without tokens. Prints a table of ratios; asserts
-//! nothing.
+//! A server over HTTP beside the same on stdio, beside `ssh`, and beside itself without tokens.
+//! Prints a table of ratios; asserts nothing.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -95,8 +95,13 @@ fn polls(sshd: &Sshd) {
                 ready.wait();
                 std::thread::sleep(Duration::from_millis(700));
                 let began = Instant::now();
-                caller.ok("write", json!({"job_id": id, "data": "news", "newline": true}));
-                times.extend(polls.into_iter().map(|poll| poll.join().unwrap().duration_since(began)));
+                caller.ok(
+                    "write",
+                    json!({"job_id": id, "data": "news", "newline": true}),
+                );
+                times.extend(
+                    polls.into_iter().map(|poll| poll.join().unwrap().duration_since(began)),
+                );
             });
         }
         percentile(&mut times, 99)
@@ -104,7 +109,12 @@ fn polls(sshd: &Sshd) {
     let on_stdio = polls_on_stdio(sshd, ON_STDIO);
     let few = over_http(ON_STDIO);
     let what = "a line to the last of 120 long polls, p99, against 120 on stdio";
-    row(what, (&shown(few), &shown(on_stdio)), ratio(few, on_stdio), "≤ 2");
+    row(
+        what,
+        (&shown(few), &shown(on_stdio)),
+        ratio(few, on_stdio),
+        "≤ 2",
+    );
     let many = over_http(300);
     row(
         "the same with 300, a line a poll",
@@ -120,10 +130,14 @@ fn polls_on_stdio(sshd: &Sshd, count: usize) -> Duration {
     let mut times = Vec::new();
     for line in 0..20 {
         let tail = json!({"name": "ssh_tail", "arguments": {"job_id": id, "since_line_no": line, "wait_ms": 50_000}});
-        let calls: Vec<u64> = (0..count).map(|_| client.begin("tools/call", tail.clone())).collect();
+        let calls: Vec<u64> =
+            (0..count).map(|_| client.begin("tools/call", tail.clone())).collect();
         std::thread::sleep(Duration::from_millis(700));
         let began = Instant::now();
-        client.ok("ssh_write", json!({"job_id": id, "data": "news", "newline": true}));
+        client.ok(
+            "ssh_write",
+            json!({"job_id": id, "data": "news", "newline": true}),
+        );
         for call in calls {
             client.response(call);
             times.push(began.elapsed());
@@ -137,10 +151,10 @@ fn page(sshd: &Sshd) {
     let server = Server::start(sshd);
     let caller = server.caller(sshd, "page", &[]);
     let mut client = McpClient::start(&sshd.ssh_config());
-    let command = "seq -f 'line %09g of a log that is as long as such lines are in the wild' 1 1000";
+    let command =
+        "seq -f 'line %09g of a log that is as long as such lines are in the wild' 1 1000";
     let spawned = client.ok("ssh_spawn", json!({"host": HOST, "command": command}));
-    let here =
-        json!({"job_id": spawned["job_id"], "since_line_no": 100, "max_lines": 500, "max_bytes": 262_144});
+    let here = json!({"job_id": spawned["job_id"], "since_line_no": 100, "max_lines": 500, "max_bytes": 262_144});
     client.ok("ssh_wait", json!({"job_ids": [spawned["job_id"]]}));
     let id = caller.spawn(command);
     let there = json!({"job_id": id, "since_line_no": 100, "max_lines": 500, "max_bytes": 262_144});
@@ -176,7 +190,10 @@ fn page(sshd: &Sshd) {
 /// A call with a token against one without.
 fn auth(sshd: &Sshd) {
     let (with, without) = (Server::start(sshd), Server::with(sshd, &["--no-auth"]));
-    let callers = [with.caller(sshd, "auth", &[]), Caller::new(&without.url, "")];
+    let callers = [
+        with.caller(sshd, "auth", &[]),
+        Caller::new(&without.url, ""),
+    ];
     let jobs = callers.each_ref().map(|caller| {
         let id = caller.spawn("seq 1 100");
         caller.ok("wait", json!({"job_ids": [id]}));
@@ -210,8 +227,10 @@ fn raw(sshd: &Sshd) {
     );
     let began = Instant::now();
     let id = caller.spawn(&command);
-    let mut body =
-        caller.get(&format!("/v1/jobs/{id}/raw?stream=stdout&follow=true")).into_body().into_reader();
+    let mut body = caller
+        .get(&format!("/v1/jobs/{id}/raw?stream=stdout&follow=true"))
+        .into_body()
+        .into_reader();
     let (mut buffer, mut got) = (vec![0; 256 << 10], 0);
     loop {
         match body.read(&mut buffer).unwrap() {
@@ -242,7 +261,8 @@ fn raw(sshd: &Sshd) {
     );
 }
 
-/// `sshjobs --server SOCKET run web1 -- true`, process start and all, against ssh over a ControlMaster.
+/// `sshjobs --server SOCKET run web1 -- true`, process start and all, against ssh over a
+/// ControlMaster.
 fn run(sshd: &Sshd) {
     let server = Server::start(sshd);
     let caller = server.caller(sshd, "run", &[]);
@@ -250,7 +270,10 @@ fn run(sshd: &Sshd) {
     let control = sshd.path("control").display().to_string();
     let ssh = |arguments: &[&str]| {
         let mut ssh = Command::new("ssh");
-        ssh.arg("-F").arg(sshd.ssh_config()).args(["-o", &format!("ControlPath={control}")]).args(arguments);
+        ssh.arg("-F")
+            .arg(sshd.ssh_config())
+            .args(["-o", &format!("ControlPath={control}")])
+            .args(arguments);
         ssh.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         ssh
     };
@@ -278,7 +301,7 @@ fn run(sshd: &Sshd) {
     );
 }
 
-/// What idle clients cost.
+/// The cost of idle clients.
 fn idle(sshd: &Sshd) {
     const CLIENTS: u64 = 1000;
     let server = Server::start(sshd);
@@ -289,7 +312,11 @@ fn idle(sshd: &Sshd) {
         .map(|_| {
             let mut client = TcpStream::connect(server.address()).unwrap();
             let bearer = format!("Authorization: Bearer {}", caller.token);
-            write!(client, "GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n{bearer}\r\n\r\n").unwrap();
+            write!(
+                client,
+                "GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n{bearer}\r\n\r\n"
+            )
+            .unwrap();
             let mut answer = [0; 1024];
             assert!(client.read(&mut answer).unwrap() > 0);
             client
@@ -299,13 +326,19 @@ fn idle(sshd: &Sshd) {
     let after = server.memory();
     row(
         "RSS with 1000 idle clients, against before",
-        (&format!("{:.1} MiB", after as f64 / 1024.0), &format!("{:.1} MiB", before as f64 / 1024.0)),
+        (
+            &format!("{:.1} MiB", after as f64 / 1024.0),
+            &format!("{:.1} MiB", before as f64 / 1024.0),
+        ),
         None,
         "–",
     );
     row(
         "memory of an idle client",
-        (&format!("{:.1} KiB", (after - before) as f64 / CLIENTS as f64), "–"),
+        (
+            &format!("{:.1} KiB", (after - before) as f64 / CLIENTS as f64),
+            "–",
+        ),
         None,
         "–",
     );

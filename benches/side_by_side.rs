@@ -1,5 +1,5 @@
-//! sshjobs beside `ssh` and beside a bare russh channel, on one machine, in one run, against one private sshd. Prints a
-//! table of ratios; asserts nothing.
+//! sshjobs beside `ssh` and beside a bare russh channel, on one machine, in one run, against one
+//! private sshd. Prints a table of ratios; asserts nothing.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -24,7 +24,8 @@ use russh::keys::{PrivateKeyWithHashAlg, PublicKeyOrCertificate, load_secret_key
 use russh::{ChannelMsg, client};
 use sshjobs::jobs::{Access, Config, Limits};
 use sshjobs::wire::{
-    ForgetRequest, JobState, JobsRequest, RunRequest, Service, SignalRequest, SpawnRequest, TailRequest,
+    ForgetRequest, JobState, JobsRequest, RunRequest, Service, SignalRequest, SpawnRequest,
+    TailRequest,
 };
 use support::Sshd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -73,7 +74,12 @@ async fn main() {
 }
 
 fn service(sshd: &Sshd, limits: Limits) -> Arc<Service> {
-    let config = Config { ssh_config: Some(sshd.ssh_config()), limits, store: false, ..Config::default() };
+    let config = Config {
+        ssh_config: Some(sshd.ssh_config()),
+        limits,
+        store: false,
+        ..Config::default()
+    };
     Arc::new(Service::new(config, Access::Listed))
 }
 
@@ -105,8 +111,8 @@ async fn one_job(service: &Service, command: &str) -> Duration {
     }
 }
 
-/// A thousand readers who wait for the next line of one job, against a single one: from writing a line to the job's stdin
-/// until the last reader has it.
+/// A thousand readers who wait for the next line of one job, against a single one: from writing a
+/// line to the job's stdin until the last reader has it.
 async fn readers() {
     let sshd = Sshd::start().await;
     let service = service(&sshd, Limits::default());
@@ -124,7 +130,7 @@ async fn readers() {
                     assert_eq!(reply.last_line_no, line + 1);
                 });
             }
-            // All of them shall wait before the line comes.
+            // All of them must wait before the line is printed.
             tokio::time::sleep(Duration::from_millis(20)).await;
             let start = Instant::now();
             service
@@ -158,7 +164,10 @@ impl client::Handler for AcceptOurs {
     type Error = russh::Error;
 
     // The server was started by this process a moment ago.
-    async fn check_server_key(&mut self, _key: &PublicKeyOrCertificate) -> Result<bool, russh::Error> {
+    async fn check_server_key(
+        &mut self,
+        _key: &PublicKeyOrCertificate,
+    ) -> Result<bool, russh::Error> {
         Ok(true)
     }
 }
@@ -166,8 +175,14 @@ impl client::Handler for AcceptOurs {
 async fn bare_connection(sshd: &Sshd) -> client::Handle<AcceptOurs> {
     let mut preferred = russh::Preferred::DEFAULT;
     preferred.cipher = vec![russh::cipher::AES_256_GCM].into();
-    let config = client::Config { nodelay: true, preferred, ..client::Config::default() };
-    let mut handle = client::connect(Arc::new(config), ("127.0.0.1", sshd.port()), AcceptOurs).await.unwrap();
+    let config = client::Config {
+        nodelay: true,
+        preferred,
+        ..client::Config::default()
+    };
+    let mut handle = client::connect(Arc::new(config), ("127.0.0.1", sshd.port()), AcceptOurs)
+        .await
+        .unwrap();
     let key = load_secret_key(sshd.path("id"), None).unwrap();
     let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
     let key = PrivateKeyWithHashAlg::new(Arc::new(key), None);
@@ -209,15 +224,22 @@ async fn latency() {
     };
     let (mut ours, mut russh, mut master) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS + 10 {
-        let times = (one_job(&service, "true").await, bare_job(&bare, "true").await, via_master());
+        let times = (
+            one_job(&service, "true").await,
+            bare_job(&bare, "true").await,
+            via_master(),
+        );
         if round >= 10 {
             ours.push(times.0);
             russh.push(times.1);
             master.push(times.2);
         }
     }
-    let (our, bare, ssh) =
-        (percentile(&mut ours, 50), percentile(&mut russh, 50), percentile(&mut master, 50));
+    let (our, bare, ssh) = (
+        percentile(&mut ours, 50),
+        percentile(&mut russh, 50),
+        percentile(&mut master, 50),
+    );
     let ratio = |peer: Duration| Some(our.as_secs_f64() / peer.as_secs_f64());
     row(
         "spawn → exit seen, p50, against a bare russh channel",
@@ -226,15 +248,22 @@ async fn latency() {
         ratio(bare),
         "≤ 1.1",
     );
-    row("the same against ssh over a ControlMaster", &millis(our), &millis(ssh), ratio(ssh), "≤ 0.4");
+    row(
+        "the same against ssh over a ControlMaster",
+        &millis(our),
+        &millis(ssh),
+        ratio(ssh),
+        "≤ 0.4",
+    );
     ssh_exit(&sshd, &socket);
     service.shutdown().await;
 }
 
-/// How long a packet takes in each direction.
+/// Delay of a packet in each direction.
 const DELAY: Duration = Duration::from_millis(25);
 
-/// A port behind which the server is 50 ms of round trip away. (netem would be nearer to the truth, but not every kernel has it.)
+/// A port behind which the server is 50 ms of round trip away. (netem would be nearer to the truth,
+/// but not every kernel has it.)
 async fn far_away(port: u16) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let far = listener.local_addr().unwrap().port();
@@ -243,7 +272,8 @@ async fn far_away(port: u16) -> u16 {
             let server = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
             near.set_nodelay(true).unwrap();
             server.set_nodelay(true).unwrap();
-            let ((from_us, to_us), (from_server, to_server)) = (near.into_split(), server.into_split());
+            let ((from_us, to_us), (from_server, to_server)) =
+                (near.into_split(), server.into_split());
             tokio::spawn(late(from_us, to_server));
             tokio::spawn(late(from_server, to_us));
         }
@@ -251,7 +281,7 @@ async fn far_away(port: u16) -> u16 {
     far
 }
 
-/// Passes on what comes, each piece after the delay and however many are on the way.
+/// Passes data on, each piece after the delay, whatever number is in transit.
 async fn late(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
     let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
     tokio::spawn(async move {
@@ -279,7 +309,11 @@ async fn distance() {
     let listed = std::fs::read_to_string(sshd.path("known_hosts")).unwrap();
     sshd.write_known_hosts(&format!("near {}", listed.split_once(' ').unwrap().1));
     let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
-    std::fs::write(sshd.ssh_config(), config.replace(&sshd.port().to_string(), &far)).unwrap();
+    std::fs::write(
+        sshd.ssh_config(),
+        config.replace(&sshd.port().to_string(), &far),
+    )
+    .unwrap();
     let service = service(&sshd, Limits::default());
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..3 {
@@ -300,7 +334,8 @@ async fn distance() {
     ssh_exit(&sshd, &socket);
     let (ours, theirs) = (percentile(&mut ours, 50), percentile(&mut theirs, 50));
     let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
-    let what = "spawn → exit seen at 50 ms of round trip, p50 of 40, against ssh over a ControlMaster";
+    let what =
+        "spawn → exit seen at 50 ms of round trip, p50 of 40, against ssh over a ControlMaster";
     row(what, &millis(ours), &millis(theirs), Some(ratio), "–");
     service.shutdown().await;
 }
@@ -322,13 +357,22 @@ async fn crowd() {
     assert!(jobs.iter().all(Result::is_ok));
     let connections = service.hosts(Default::default()).await.unwrap().hosts[0].connections;
     let what = "200 jobs started at once on a default sshd, from nothing until all run";
-    row(what, &format!("{} on {connections} connections", millis(elapsed)), "–", None, "200");
+    row(
+        what,
+        &format!("{} on {connections} connections", millis(elapsed)),
+        "–",
+        None,
+        "200",
+    );
     service.shutdown().await;
 }
 
 async fn ends_well(service: &Service) -> bool {
     let request = RunRequest::new(HOST, "true");
-    service.run(request).await.is_ok_and(|reply| reply.standing.exit_status == Some(0))
+    service
+        .run(request)
+        .await
+        .is_ok_and(|reply| reply.standing.exit_status == Some(0))
 }
 
 /// From the end of every connection to the end of the next job.
@@ -340,7 +384,7 @@ async fn recovery() {
         one_job(&service, "true").await;
         sshd.cut();
         let start = Instant::now();
-        // A job that was sent before the cut was noticed is told lost.
+        // A job that was sent before the cut was noticed is reported as lost.
         while !ends_well(&service).await {}
         ours.push(start.elapsed());
         let start = Instant::now();
@@ -368,7 +412,11 @@ fn ssh_exit(sshd: &Sshd, socket: &Path) {
 async fn throughput() {
     const LINES: u64 = 5_000_000;
     let sshd = Sshd::start().await;
-    let limits = Limits { ring_buffer_lines: 2_000_000, ring_buffer_bytes: 256 << 20, ..Limits::default() };
+    let limits = Limits {
+        ring_buffer_lines: 2_000_000,
+        ring_buffer_bytes: 256 << 20,
+        ..Limits::default()
+    };
     let service = service(&sshd, limits);
     let command = format!("yes '{:.<79}' | head -n {LINES}", "a line of eighty bytes ");
     let (mut ours, mut peers, mut dropped) = (Vec::new(), Vec::new(), 0);
@@ -408,8 +456,20 @@ async fn throughput() {
         )
     };
     let ratio = Some(peer.as_secs_f64() / our.as_secs_f64());
-    row("lines through sshd and read back, against ssh > /dev/null", &rate(our), &rate(peer), ratio, "≥ 0.5");
-    row("of them evicted before the reader came", &dropped.to_string(), "–", None, "–");
+    row(
+        "lines through sshd and read back, against ssh > /dev/null",
+        &rate(our),
+        &rate(peer),
+        ratio,
+        "≥ 0.5",
+    );
+    row(
+        "of them evicted before the reader came",
+        &dropped.to_string(),
+        "–",
+        None,
+        "–",
+    );
     let python = 0.5e6;
     let lines = LINES as f64 / our.as_secs_f64();
     row(
@@ -422,7 +482,8 @@ async fn throughput() {
     service.shutdown().await;
 }
 
-/// Spawn to first line, without and with a job that prints as fast as it can on the same connection.
+/// Spawn to first line, without and with a job that prints as fast as it can on the same
+/// connection.
 async fn neighbour() {
     let sshd = Sshd::start().await;
     let service = service(&sshd, Limits::default());
@@ -443,7 +504,10 @@ async fn neighbour() {
     let quiet = measure().await;
     let noisy = service.spawn(SpawnRequest::new(HOST, "yes")).await.unwrap().job_id;
     let beside = measure().await;
-    let signal = SignalRequest { signal: Some("KILL".to_owned()), ..SignalRequest::new(&noisy) };
+    let signal = SignalRequest {
+        signal: Some("KILL".to_owned()),
+        ..SignalRequest::new(&noisy)
+    };
     service.signal(signal).await.unwrap();
     let ratio = |a: Duration, b: Duration| Some(a.as_secs_f64() / b.as_secs_f64());
     row(
@@ -453,12 +517,19 @@ async fn neighbour() {
         ratio(beside.1, quiet.1),
         "≤ 2",
     );
-    row("the same, p50", &millis(beside.0), &millis(quiet.0), ratio(beside.0, quiet.0), "–");
+    row(
+        "the same, p50",
+        &millis(beside.0),
+        &millis(quiet.0),
+        ratio(beside.0, quiet.0),
+        "–",
+    );
     service.shutdown().await;
     neighbour_of_ssh(&sshd).await;
 }
 
-/// What the machine itself makes of a noisy neighbour: a bare russh channel, warm, beside OpenSSH's own client that takes `yes`.
+/// The machine's own effect of a noisy neighbour: a bare russh channel, warm, beside OpenSSH's
+/// client that receives `yes`.
 async fn neighbour_of_ssh(sshd: &Sshd) {
     let bare = bare_connection(sshd).await;
     let measure = async || {
@@ -479,7 +550,7 @@ async fn neighbour_of_ssh(sshd: &Sshd) {
     row(what, &millis(beside), &millis(quiet), Some(ratio), "–");
 }
 
-/// A thousand live jobs on one host, and what an idle one costs here.
+/// A thousand live jobs on one host, and the cost of an idle one here.
 async fn thousand_jobs() {
     const JOBS: usize = 1000;
     let sshd = Sshd::with("MaxStartups 500:30:1000").await;
@@ -493,11 +564,20 @@ async fn thousand_jobs() {
     let took = start.elapsed();
     let each = (rss() - before) / JOBS as f64;
     let running = service
-        .jobs(JobsRequest { state: Some(JobState::Running), ..JobsRequest::default() })
+        .jobs(JobsRequest {
+            state: Some(JobState::Running),
+            ..JobsRequest::default()
+        })
         .await
         .unwrap()
         .total;
-    row("live jobs on one host", &format!("{running} in {:.1} s", took.as_secs_f64()), "–", None, "1000");
+    row(
+        "live jobs on one host",
+        &format!("{running} in {:.1} s", took.as_secs_f64()),
+        "–",
+        None,
+        "1000",
+    );
     row(
         "memory of an idle job, connections included",
         &format!("{:.1} KiB", each / 1024.0),
@@ -507,13 +587,25 @@ async fn thousand_jobs() {
     );
     let start = Instant::now();
     service.shutdown().await;
-    row("ending all of them", &format!("{:.1} s", start.elapsed().as_secs_f64()), "–", None, "–");
+    row(
+        "ending all of them",
+        &format!("{:.1} s", start.elapsed().as_secs_f64()),
+        "–",
+        None,
+        "–",
+    );
 }
 
 /// Jobs that come and go: memory must not grow.
 async fn soak() {
     let sshd = Sshd::start().await;
-    let service = service(&sshd, Limits { max_finished: 50, ..Limits::default() });
+    let service = service(
+        &sshd,
+        Limits {
+            max_finished: 50,
+            ..Limits::default()
+        },
+    );
     let batch = async || {
         for _ in 0..1500 {
             one_job(&service, "seq 1 2000").await;
@@ -522,7 +614,13 @@ async fn soak() {
     };
     let (first, _, last) = (batch().await, batch().await, batch().await);
     let shown = |bytes: f64| format!("{:.1} MiB", bytes / 1048576.0);
-    row("RSS after 4500 jobs against after 1500", &shown(last), &shown(first), Some(last / first), "flat");
+    row(
+        "RSS after 4500 jobs against after 1500",
+        &shown(last),
+        &shown(first),
+        Some(last / first),
+        "flat",
+    );
     service.shutdown().await;
 }
 

@@ -1,5 +1,6 @@
-//! What storing costs, and what durable jobs do: with the store beside without it, and beside `ssh` and `rg`, in the same run.
-//! `cargo bench --bench stored`; an argument chooses: `latency`, `throughput`, `pages`, `durable`, `start`.
+//! The cost of storing, and of durable jobs: with the store beside without it, and beside `ssh` and
+//! `rg`, in the same run. `cargo bench --bench stored`; an argument selects: `latency`,
+//! `throughput`, `pages`, `durable`, `start`.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -50,7 +51,11 @@ async fn main() {
 
 fn service(sshd: &Sshd, store: bool) -> Service {
     // Without a store, a reader gets every line only from a ring that holds them all.
-    let (ring_buffer_lines, ring_buffer_bytes) = if store { (10_000, 8 << 20) } else { (1 << 24, 1 << 30) };
+    let (ring_buffer_lines, ring_buffer_bytes) = if store {
+        (10_000, 8 << 20)
+    } else {
+        (1 << 24, 1 << 30)
+    };
     let config = Config {
         ssh_config: Some(sshd.ssh_config()),
         state_dir: Some(sshd.path("state")),
@@ -132,7 +137,13 @@ async fn latency() {
         plain.push(one_job(&without, "true", false).await);
     }
     let (stored, plain) = (median(stored), median(plain));
-    row("spawn → exit seen, stored, against not", &millis(stored), &millis(plain), ratio(stored, plain), "–");
+    row(
+        "spawn → exit seen, stored, against not",
+        &millis(stored),
+        &millis(plain),
+        ratio(stored, plain),
+        "–",
+    );
 }
 
 const LINES: u64 = 5_000_000;
@@ -160,7 +171,8 @@ async fn throughput() {
         ssh.push(begun.elapsed());
     }
     let (stored, plain, ssh) = (median(stored), median(plain), median(ssh));
-    let rate = |time: Duration| format!("{:.0} MB/s", LINES as f64 * 80.0 / time.as_secs_f64() / 1e6);
+    let rate =
+        |time: Duration| format!("{:.0} MB/s", LINES as f64 * 80.0 / time.as_secs_f64() / 1e6);
     row(
         "lines stored and read back, against ssh > /dev/null",
         &rate(stored),
@@ -168,9 +180,21 @@ async fn throughput() {
         ratio(ssh, stored),
         "≥ 0.8",
     );
-    row("the same with the store off", &rate(plain), &rate(ssh), ratio(ssh, plain), "≥ 0.95");
+    row(
+        "the same with the store off",
+        &rate(plain),
+        &rate(ssh),
+        ratio(ssh, plain),
+        "≥ 0.95",
+    );
     let per_gb = |seconds: f64| format!("{:.2} s/GB", seconds / 3.0 / (LINES as f64 * 80.0 / 1e9));
-    row("CPU with the store, against without", &per_gb(cpu[0]), &per_gb(cpu[1]), cpu[0] / cpu[1], "≤ 1.6");
+    row(
+        "CPU with the store, against without",
+        &per_gb(cpu[0]),
+        &per_gb(cpu[1]),
+        cpu[0] / cpu[1],
+        "≤ 1.6",
+    );
 }
 
 /// CPU time of this process so far.
@@ -188,11 +212,20 @@ async fn pages() {
     let mut jobs = Vec::new();
     for lines in [1000, MANY] {
         let job = service
-            .spawn(SpawnRequest::new(HOST, format!("seq -f 'line %.0f of a long log that goes on' {lines}")))
+            .spawn(SpawnRequest::new(
+                HOST,
+                format!("seq -f 'line %.0f of a long log that continues' {lines}"),
+            ))
             .await;
         let job = job.unwrap().job_id;
         let request = serde_json::json!({"job_ids": [job], "wait_ms": 50_000});
-        while service.wait(serde_json::from_value(request.clone()).unwrap()).await.unwrap().ended == 0 {}
+        while service
+            .wait(serde_json::from_value(request.clone()).unwrap())
+            .await
+            .unwrap()
+            .ended
+            == 0
+        {}
         jobs.push(job);
     }
     let (mut small, mut stored) = (Vec::new(), Vec::new());
@@ -218,7 +251,10 @@ async fn pages() {
     let (mut since, mut found) = (0, 0);
     loop {
         let request = serde_json::json!({"job_id": jobs[1], "pattern": "line [0-9]*99999 ", "context": 0, "max_matches": 1000, "since_line_no": since});
-        let reply = service.search(serde_json::from_value::<SearchRequest>(request).unwrap()).await.unwrap();
+        let reply = service
+            .search(serde_json::from_value::<SearchRequest>(request).unwrap())
+            .await
+            .unwrap();
         found += reply.matches.len();
         since = reply.last_line_no;
         if !reply.has_more {
@@ -228,13 +264,29 @@ async fn pages() {
     let ours = begun.elapsed();
     let file = sshd.path("text");
     let text = std::fs::File::create(&file).unwrap();
-    let seq = ["-f", "line %.0f of a long log that goes on", &MANY.to_string()].map(str::to_owned);
+    let seq = [
+        "-f",
+        "line %.0f of a long log that continues",
+        &MANY.to_string(),
+    ]
+    .map(str::to_owned);
     assert!(Command::new("seq").args(seq).stdout(text).status().unwrap().success());
-    let grep = if Command::new("rg").arg("--version").output().is_ok() { "rg" } else { "grep" };
+    let grep = if Command::new("rg").arg("--version").output().is_ok() {
+        "rg"
+    } else {
+        "grep"
+    };
     let begun = Instant::now();
-    let output = Command::new(grep).args(["-n", "line [0-9]*99999 "]).arg(&file).output().unwrap();
+    let output = Command::new(grep)
+        .args(["-n", "line [0-9]*99999 "])
+        .arg(&file)
+        .output()
+        .unwrap();
     let peer = begun.elapsed();
-    assert_eq!(output.stdout.iter().filter(|byte| **byte == b'\n').count(), found);
+    assert_eq!(
+        output.stdout.iter().filter(|byte| **byte == b'\n').count(),
+        found
+    );
     row(
         &format!("search through 10 M stored lines, against {grep}"),
         &millis(ours),
@@ -256,7 +308,7 @@ async fn durable() {
             request.durable = Some(durable);
             let job = service.spawn(request).await.unwrap().job_id;
             times.push(begun.elapsed());
-            // What the host still does for one is not to slow the next.
+            // Work that the host still does for one must not slow the next.
             read_all(&service, &job).await;
             tokio::time::sleep(Duration::from_millis(150)).await;
         }
@@ -284,7 +336,8 @@ async fn durable() {
         let (reply, ()) = tokio::join!(
             async {
                 let reply = waiting.await.unwrap();
-                let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+                let now =
+                    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
                 (reply, now)
             },
             writing
@@ -301,9 +354,12 @@ async fn durable() {
         "≤ 1",
     );
     let command = format!("yes '{:.<79}' | head -n {LINES}", "a line of eighty bytes ");
-    let (far, near) =
-        (many_lines(&service, &command, true).await, many_lines(&service, &command, false).await);
-    let rate = |time: Duration| format!("{:.0} MB/s", LINES as f64 * 80.0 / time.as_secs_f64() / 1e6);
+    let (far, near) = (
+        many_lines(&service, &command, true).await,
+        many_lines(&service, &command, false).await,
+    );
+    let rate =
+        |time: Duration| format!("{:.0} MB/s", LINES as f64 * 80.0 / time.as_secs_f64() / 1e6);
     row(
         "lines of a durable job, against an attached one",
         &rate(far),
@@ -334,7 +390,10 @@ async fn start() {
         (Service::new(config, Access::Listed), begun)
     };
     fill(&state.join("jobs.db"), JOBS);
-    let request = JobsRequest { host: Some("host7".to_owned()), ..JobsRequest::default() };
+    let request = JobsRequest {
+        host: Some("host7".to_owned()),
+        ..JobsRequest::default()
+    };
     let (service, begun) = first(&empty);
     service.jobs(request.clone()).await.unwrap();
     let of_none = begun.elapsed();
@@ -356,7 +415,13 @@ async fn start() {
         times.push(begun.elapsed());
     }
     let median = median(times);
-    row("ssh_jobs with a filter over them", &millis(median), "20 ms", median.as_secs_f64() / 0.02, "≤ 1");
+    row(
+        "ssh_jobs with a filter over them",
+        &millis(median),
+        "20 ms",
+        median.as_secs_f64() / 0.02,
+        "≤ 1",
+    );
 }
 
 /// Copies of the one job there is, on a hundred hosts.

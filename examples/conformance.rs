@@ -1,10 +1,11 @@
-//! The fixtures that MCP's conformance suite asks for, on this project's HTTP server: so that the suite tries the server with calls
-//! that no tool of ours makes. `conformance ADDR:PORT` serves them at /mcp until it is killed; `make test-clients` does that.
+//! The fixtures that MCP's conformance suite expects, on this project's HTTP server: the suite then
+//! tries the server with calls that none of our tools makes. `conformance ADDR:PORT` serves them at
+//! /mcp until it is killed; `make test-clients` does that.
 
 #![allow(
     deprecated,
     clippy::print_stderr,
-    reason = "the suite asks for what is deprecated, too; where it listens is told on stderr"
+    reason = "the suite tests deprecated features, too; the address is printed to stderr"
 )]
 
 use std::collections::BTreeMap;
@@ -12,13 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, CompleteRequestParams,
-    CompleteResult, ContentBlock, ErrorData, GetPromptRequestParams, GetPromptResponse, GetPromptResult,
-    InputRequest, InputRequiredResult, JsonObject, ListPromptsResult, ListResourceTemplatesResult,
-    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam, Prompt,
-    PromptMessage, ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
-    ResourceContents, ResourceTemplate, Role, ServerCapabilities, ServerConfig, SubscribeRequestParams, Tool,
-    UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities,
+    CompleteRequestParams, CompleteResult, ContentBlock, ErrorData, GetPromptRequestParams,
+    GetPromptResponse, GetPromptResult, InputRequest, InputRequiredResult, JsonObject,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, Prompt, PromptMessage,
+    ReadResourceRequestParams, ReadResourceResponse, ReadResourceResult, Resource,
+    ResourceContents, ResourceTemplate, Role, ServerCapabilities, ServerConfig,
+    SubscribeRequestParams, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -30,8 +32,7 @@ use sshjobs::jobs::{Access, Config};
 use sshjobs::wire::Service;
 use tokio_util::sync::CancellationToken;
 
-const PNG: &str =
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 const WAV: &str = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAAB9AAACABAAZGF0YQIAAAA=";
 /// Pause between two notifications.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -68,13 +69,16 @@ struct Fixtures;
 type Answer = Result<CallToolResponse, ErrorData>;
 
 fn object(value: Value) -> JsonObject {
-    let Value::Object(object) = value else { unreachable!("the fixtures are objects") };
+    let Value::Object(object) = value else {
+        unreachable!("the fixtures are objects")
+    };
     object
 }
 
 /// Fixtures are written as the JSON that goes over the wire.
 fn from_json<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, ErrorData> {
-    serde_json::from_value(value).map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    serde_json::from_value(value)
+        .map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }
 
 fn text(text: impl Into<String>) -> Answer {
@@ -86,7 +90,8 @@ fn content(blocks: Value) -> Answer {
 }
 
 fn elicitation(message: &str, properties: Value) -> Value {
-    let required: Vec<&String> = properties.as_object().into_iter().flat_map(|all| all.keys()).collect();
+    let required: Vec<&String> =
+        properties.as_object().into_iter().flat_map(|all| all.keys()).collect();
     let schema = json!({"type": "object", "properties": properties, "required": required});
     json!({"method": "elicitation/create", "params": {"mode": "form", "message": message, "requestedSchema": schema}})
 }
@@ -104,7 +109,10 @@ fn ask<const N: usize>(
     for (key, question) in questions {
         requests.insert(key.to_owned(), from_json(question)?);
     }
-    Ok(InputRequiredResult::new(Some(requests), state.map(str::to_owned)))
+    Ok(InputRequiredResult::new(
+        Some(requests),
+        state.map(str::to_owned),
+    ))
 }
 
 fn roots() -> Value {
@@ -123,42 +131,56 @@ impl Fixtures {
         let resource = |uri: &str| json!({"type": "resource", "resource": {"uri": uri, "mimeType": "text/plain", "text": "Embedded."}});
         let image = json!({"type": "image", "data": PNG, "mimeType": "image/png"});
         Some(match name {
-            "test_simple_text" | "test_streaming_elicitation" | "test_logging_tool" => text("A simple text."),
+            "test_simple_text" | "test_streaming_elicitation" | "test_logging_tool" => {
+                text("A simple text.")
+            }
             "test_image_content" => content(json!([image])),
-            "test_audio_content" => content(json!([{"type": "audio", "data": WAV, "mimeType": "audio/wav"}])),
+            "test_audio_content" => {
+                content(json!([{"type": "audio", "data": WAV, "mimeType": "audio/wav"}]))
+            }
             "test_embedded_resource" => content(json!([resource("test://embedded-resource")])),
-            "test_multiple_content_types" => {
-                content(json!([{"type": "text", "text": "Several:"}, image, resource("test://mixed")]))
-            }
-            "test_error_handling" => {
-                Ok(CallToolResult::error(vec![ContentBlock::text("This tool fails on purpose.")]).into())
-            }
+            "test_multiple_content_types" => content(
+                json!([{"type": "text", "text": "Several:"}, image, resource("test://mixed")]),
+            ),
+            "test_error_handling" => Ok(CallToolResult::error(vec![ContentBlock::text(
+                "This tool fails on purpose.",
+            )])
+            .into()),
             _ => return None,
         })
     }
 
     /// The tools that ask the client by an answer (revision 2026-07-28).
     fn asking(request: &CallToolRequestParams) -> Option<Answer> {
-        let (has_answers, state) = (request.input_responses.is_some(), request.request_state.as_deref());
+        let (has_answers, state) = (
+            request.input_responses.is_some(),
+            request.request_state.as_deref(),
+        );
         let name = request.name.strip_prefix("test_input_required_result_")?;
-        let question = |key: &'static str| elicitation("What is it?", json!({key: {"type": "string"}}));
+        let question =
+            |key: &'static str| elicitation("What is it?", json!({key: {"type": "string"}}));
         let confirm = elicitation("Is it so?", json!({"ok": {"type": "boolean"}}));
         let asked = match (name, state) {
             ("elicitation", _) => match name_in(request) {
                 Some(name) => return Some(text(format!("Hello, {name}!"))),
                 None => ask([("user_name", question("name"))], None),
             },
-            ("capabilities", _) if !has_answers => {
-                ask([("capital", sampling("What is the capital of France?"))], None)
-            }
-            ("sampling", _) if !has_answers => {
-                ask([("capital", sampling("What is the capital of France?"))], None)
-            }
+            ("capabilities", _) if !has_answers => ask(
+                [("capital", sampling("What is the capital of France?"))],
+                None,
+            ),
+            ("sampling", _) if !has_answers => ask(
+                [("capital", sampling("What is the capital of France?"))],
+                None,
+            ),
             ("list_roots", _) if !has_answers => ask([("client_roots", roots())], None),
             ("request_state", None) => ask([("confirm", confirm)], Some("begun")),
             ("tampered_state", None) => ask([("confirm", confirm)], Some("sealed")),
             ("tampered_state", Some(state)) if state != "sealed" => {
-                return Some(Err(ErrorData::invalid_params("the request state is not ours", None)));
+                return Some(Err(ErrorData::invalid_params(
+                    "the request state is not ours",
+                    None,
+                )));
             }
             ("multiple_inputs", None) => {
                 let questions = [
@@ -176,15 +198,24 @@ impl Fixtures {
     }
 
     /// The tools that talk with the client while they run.
-    async fn talking(request: &CallToolRequestParams, context: &RequestContext<RoleServer>) -> Answer {
-        let string =
-            |key: &str| request.arguments.as_ref().and_then(|all| all.get(key)?.as_str()).unwrap_or_default();
+    async fn talking(
+        request: &CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Answer {
+        let string = |key: &str| {
+            request
+                .arguments
+                .as_ref()
+                .and_then(|all| all.get(key)?.as_str())
+                .unwrap_or_default()
+        };
         match &*request.name {
             "test_tool_with_progress" => {
                 if let Some(token) = context.meta.get_progress_token() {
                     for progress in [0.0, 50.0, 100.0] {
-                        let told = ProgressNotificationParam::new(token.clone(), progress).with_total(100.0);
-                        // A client that has gone is not told.
+                        let told = ProgressNotificationParam::new(token.clone(), progress)
+                            .with_total(100.0);
+                        // A client that has disconnected gets nothing.
                         context.peer.notify_progress(told).await.ok();
                         tokio::time::sleep(PAUSE).await;
                     }
@@ -201,20 +232,32 @@ impl Fixtures {
             "test_sampling" => {
                 let asked = from_json(sampling(string("prompt"))["params"].take())?;
                 let answer = context.peer.create_message(asked).await;
-                let answer = answer.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+                let answer =
+                    answer.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
                 text(format!("The client says: {}", json!(answer)))
             }
             "test_elicitation" => {
                 let wanted = json!({"username": {"type": "string"}, "email": {"type": "string"}});
                 Self::elicit(context, string("message"), wanted).await
             }
-            "test_elicitation_sep1034_defaults" => Self::elicit(context, "With defaults", defaults()).await,
-            "test_elicitation_sep1330_enums" => Self::elicit(context, "With choices", enums()).await,
-            name => Err(ErrorData::invalid_params(format!("there is no tool {name:?}"), None)),
+            "test_elicitation_sep1034_defaults" => {
+                Self::elicit(context, "With defaults", defaults()).await
+            }
+            "test_elicitation_sep1330_enums" => {
+                Self::elicit(context, "With choices", enums()).await
+            }
+            name => Err(ErrorData::invalid_params(
+                format!("no tool is called {name:?}"),
+                None,
+            )),
         }
     }
 
-    async fn elicit(context: &RequestContext<RoleServer>, message: &str, properties: Value) -> Answer {
+    async fn elicit(
+        context: &RequestContext<RoleServer>,
+        message: &str,
+        properties: Value,
+    ) -> Answer {
         let asked = from_json(elicitation(message, properties)["params"].take())?;
         let answer = context.peer.create_elicitation(asked).await;
         let answer = answer.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
@@ -267,12 +310,22 @@ fn schema_2020_12() -> Value {
 
 fn tools() -> Vec<Tool> {
     let tool = |name: &'static str, schema: Value| {
-        Tool::new(name, "A fixture of the conformance suite", Arc::new(object(schema)))
+        Tool::new(
+            name,
+            "A fixture of the conformance suite",
+            Arc::new(object(schema)),
+        )
     };
     let header = json!({"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}, "required": ["region"]});
-    let plain = TOOLS.into_iter().chain([CAPABILITIES]).map(|name| tool(name, json!({"type": "object"})));
+    let plain = TOOLS
+        .into_iter()
+        .chain([CAPABILITIES])
+        .map(|name| tool(name, json!({"type": "object"})));
     plain
-        .chain([tool("json_schema_2020_12_tool", schema_2020_12()), tool("test_custom_header", header)])
+        .chain([
+            tool("json_schema_2020_12_tool", schema_2020_12()),
+            tool("test_custom_header", header),
+        ])
         .collect()
 }
 
@@ -298,7 +351,11 @@ impl ServerHandler for Fixtures {
         Ok(ListToolsResult::with_all_items(tools()))
     }
 
-    async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Answer {
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Answer {
         if let "json_schema_2020_12_tool" | "test_custom_header" = &*request.name {
             return text("It is well.");
         }
@@ -324,7 +381,9 @@ impl ServerHandler for Fixtures {
             prompt["description"] = "A fixture of the conformance suite".into();
             from_json::<Prompt>(prompt)
         });
-        Ok(ListPromptsResult::with_all_items(prompts.collect::<Result<_, _>>()?))
+        Ok(ListPromptsResult::with_all_items(
+            prompts.collect::<Result<_, _>>()?,
+        ))
     }
 
     async fn get_prompt(
@@ -333,10 +392,16 @@ impl ServerHandler for Fixtures {
         _context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
         let argument = |name: &str| {
-            request.arguments.as_ref().and_then(|all| all.get(name)?.as_str()).unwrap_or_default().to_owned()
+            request
+                .arguments
+                .as_ref()
+                .and_then(|all| all.get(name)?.as_str())
+                .unwrap_or_default()
+                .to_owned()
         };
-        let message =
-            |content: Value| from_json::<PromptMessage>(json!({"role": "user", "content": content}));
+        let message = |content: Value| {
+            from_json::<PromptMessage>(json!({"role": "user", "content": content}))
+        };
         let messages = match &*request.name {
             "test_simple_prompt" => vec![PromptMessage::new_text(Role::User, "A simple prompt.")],
             "test_prompt_with_arguments" => {
@@ -344,12 +409,13 @@ impl ServerHandler for Fixtures {
                 vec![PromptMessage::new_text(Role::User, text)]
             }
             "test_prompt_with_embedded_resource" => {
-                let resource =
-                    json!({"uri": argument("resourceUri"), "mimeType": "text/plain", "text": "Embedded."});
+                let resource = json!({"uri": argument("resourceUri"), "mimeType": "text/plain", "text": "Embedded."});
                 vec![message(json!({"type": "resource", "resource": resource}))?]
             }
             "test_prompt_with_image" => {
-                vec![message(json!({"type": "image", "data": PNG, "mimeType": "image/png"}))?]
+                vec![message(
+                    json!({"type": "image", "data": PNG, "mimeType": "image/png"}),
+                )?]
             }
             "test_input_required_result_prompt" if request.input_responses.is_none() => {
                 let question = elicitation("About what?", json!({"context": {"type": "string"}}));
@@ -358,7 +424,12 @@ impl ServerHandler for Fixtures {
             "test_input_required_result_prompt" => {
                 vec![PromptMessage::new_text(Role::User, "With the context.")]
             }
-            name => return Err(ErrorData::invalid_params(format!("there is no prompt {name:?}"), None)),
+            name => {
+                return Err(ErrorData::invalid_params(
+                    format!("no prompt is called {name:?}"),
+                    None,
+                ));
+            }
         };
         Ok(GetPromptResult::new(messages).into())
     }
@@ -373,7 +444,9 @@ impl ServerHandler for Fixtures {
             ("test://static-binary", "binary"),
             ("test://watched-resource", "watched"),
         ];
-        Ok(ListResourcesResult::with_all_items(all.map(|(uri, name)| Resource::new(uri, name)).into()))
+        Ok(ListResourcesResult::with_all_items(
+            all.map(|(uri, name)| Resource::new(uri, name)).into(),
+        ))
     }
 
     async fn list_resource_templates(
@@ -381,10 +454,9 @@ impl ServerHandler for Fixtures {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(ListResourceTemplatesResult::with_all_items(vec![ResourceTemplate::new(
-            "test://template/{id}/data",
-            "data",
-        )]))
+        Ok(ListResourceTemplatesResult::with_all_items(vec![
+            ResourceTemplate::new("test://template/{id}/data", "data"),
+        ]))
     }
 
     async fn read_resource(
@@ -398,10 +470,11 @@ impl ServerHandler for Fixtures {
             ("test://static-text" | "test://watched-resource", _) => {
                 ResourceContents::text("A static text.", uri).with_mime_type("text/plain")
             }
-            ("test://static-binary", _) => ResourceContents::blob(PNG, uri).with_mime_type("image/png"),
-            (_, Some(id)) => {
-                ResourceContents::text(json!({"id": id}).to_string(), uri).with_mime_type("application/json")
+            ("test://static-binary", _) => {
+                ResourceContents::blob(PNG, uri).with_mime_type("image/png")
             }
+            (_, Some(id)) => ResourceContents::text(json!({"id": id}).to_string(), uri)
+                .with_mime_type("application/json"),
             _ => {
                 return Err(ErrorData::resource_not_found(
                     "there is no such resource",
@@ -446,16 +519,28 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .disable_allowed_hosts()
         .disable_allowed_origins()
         .with_cancellation_token(closing.clone());
-    let fixtures =
-        StreamableHttpService::new(|| Ok(Fixtures), Arc::new(LocalSessionManager::default()), config);
+    let fixtures = StreamableHttpService::new(
+        || Ok(Fixtures),
+        Arc::new(LocalSessionManager::default()),
+        config,
+    );
     let mount = Mount::new("/mcp", move |request| {
         let fixtures = fixtures.clone();
         async move { fixtures.handle(request).await }
     });
-    let options = Options { address: Some(address), ..Options::default() };
+    let options = Options {
+        address: Some(address),
+        ..Options::default()
+    };
     let server = Server::bind(options).await?;
-    let service = Service::new(Config { store: false, ..Config::default() }, Access::Listed);
+    let service = Service::new(
+        Config {
+            store: false,
+            ..Config::default()
+        },
+        Access::Listed,
+    );
     eprintln!("listening on {}", server.addresses());
-    server.serve(service, (vec![mount], closing), std::future::pending()).await?;
+    server.serve(service, vec![mount], closing, std::future::pending()).await?;
     Ok(())
 }

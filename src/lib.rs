@@ -1,10 +1,12 @@
-//! Runs commands on remote hosts over SSH as **jobs**, and lets any number of readers follow their output by cursor. No line is
-//! ever repeated or lost silently: lines evicted before they were read are reported as an exact count.
+//! Runs commands on remote hosts over SSH as **jobs**, and lets any number of readers follow their
+//! output by cursor. No line is ever repeated or lost silently: lines evicted before they were read
+//! are reported as an exact count.
 //!
 //! # A first job
 //!
-//! [`Jobs`](jobs::Jobs) knows the hosts of ssh_config, shares connections and keeps what jobs print. A command is built step by
-//! step and started; its [`Job`](jobs::Job) is a handle that any number of tasks may hold:
+//! [`Jobs`](jobs::Jobs) knows the hosts of ssh_config, shares connections and keeps the output of
+//! jobs. A command is built step by step and started. Its [`Job`](jobs::Job) is a handle that any
+//! number of tasks may hold:
 //!
 //! ```
 //! use sshjobs::jobs::Demo;
@@ -40,15 +42,17 @@
 //!   ([`Outcome`](jobs::Outcome)): exited, signaled, lost with its connection, closed, refused, not started, timed out.
 //! - Every wait has a time limit or can be cancelled. Dropping a future never stops a job that has started; dropping
 //!   [`spawn`](jobs::Command::spawn) before the command is sent starts nothing.
-//! - A host is trusted only if known_hosts vouches for its key or certificate. A new key is added only by
+//! - A host is trusted only if known_hosts lists its key or certificate. A new key is added only by
 //!   [`Jobs::trust`](jobs::Jobs::trust), or under `StrictHostKeyChecking accept-new`.
 //!
 //! # Where to go on
 //!
-//! [`jobs`] is the library. [`wire`] offers the same operations as a contract in JSON, for agents and scripts; the MCP server
-//! ([`mcp`]) and the command line ([`cli`]) are built on it. The features `cli` and `mcp`, both default, bring these; without them
-//! the library builds without clap and rmcp. CONTRIBUTING.md shows the folders as floors: imports only go downwards.
+//! [`jobs`] is the library. [`wire`] has the same operations as a JSON contract for agents and
+//! scripts; the MCP server ([`mcp`]) and the command line ([`cli`]) are built on it. The default
+//! features `cli` and `mcp` add these; without them the library builds without clap and rmcp.
+//! CONTRIBUTING.md shows the folders as floors: imports point only downwards.
 
+mod bounded_file;
 #[doc(hidden)]
 pub mod hosts;
 #[doc(hidden)]

@@ -1,6 +1,6 @@
-/// The candidate that `name` was most likely meant to be.
+/// The candidate most similar to `name`.
 pub fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let score = |candidate: &str| strsim::jaro_winkler(name, candidate);
-    let best = candidates.max_by(|a, b| score(a).total_cmp(&score(b)))?;
-    (score(best) > 0.7).then_some(best)
+    let scored = candidates.map(|candidate| (strsim::jaro_winkler(name, candidate), candidate));
+    let (score, best) = scored.max_by(|(a, _), (b, _)| a.total_cmp(b))?;
+    (score > 0.7).then_some(best)
 }

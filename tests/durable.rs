@@ -1,4 +1,5 @@
-//! Durable jobs against a private sshd: they outlive the connection and the process that started them, exactly.
+//! Durable jobs against a private sshd: they outlive the connection and the process that started
+//! them, exactly.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod support;
@@ -8,7 +9,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use sshjobs::jobs::{Access, Config, Limits};
-use sshjobs::wire::{Code, JobState, Service, SignalRequest, StreamArg, TailRequest, WriteRequest};
+use sshjobs::wire::{
+    Code, ForgetRequest, JobState, Service, SignalRequest, StreamArg, TailRequest, WriteRequest,
+};
 use support::{HOST, McpClient, Sshd, canonical_loop, durable, eventually, stored_service};
 
 fn service(sshd: &Sshd, state: &Path) -> Service {
@@ -17,11 +20,19 @@ fn service(sshd: &Sshd, state: &Path) -> Service {
 
 const COUNTING: &str = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo out $i; [ $((i%3)) = 0 ] && echo err $i >&2; sleep 0.01; done; exit 5";
 
-/// What `COUNTING` prints, whatever the order of the streams is.
+/// Output of `COUNTING`, whatever the order of the streams is.
 fn check_counting(lines: &[String]) {
-    let of = |name: &str| lines.iter().filter(|line| line.starts_with(name)).cloned().collect::<Vec<_>>();
-    assert_eq!(of("out"), (1..=300).map(|i| format!("out {i}")).collect::<Vec<_>>());
-    assert_eq!(of("err"), (1..=100).map(|i| format!("err {}", 3 * i)).collect::<Vec<_>>());
+    let of = |name: &str| {
+        lines.iter().filter(|line| line.starts_with(name)).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(
+        of("out"),
+        (1..=300).map(|i| format!("out {i}")).collect::<Vec<_>>()
+    );
+    assert_eq!(
+        of("err"),
+        (1..=100).map(|i| format!("err {}", 3 * i)).collect::<Vec<_>>()
+    );
     assert_eq!(lines.len(), 400);
 }
 
@@ -37,7 +48,10 @@ async fn a_durable_job_is_followed_to_its_end_and_its_variables_and_directory_ar
     let reply = service.spawn(request).await.unwrap();
     assert!(reply.durable);
     let story = canonical_loop(&service, &reply.job_id).await;
-    assert_eq!(story.lines.join("\n"), format!("/tmp\n{hostile}from\nstdin\\n"));
+    assert_eq!(
+        story.lines.join("\n"),
+        format!("/tmp\n{hostile}from\nstdin\\n")
+    );
     assert_eq!((story.state(), story.status()), (JobState::Exited, Some(3)));
     let both = service.spawn(durable(COUNTING)).await.unwrap().job_id;
     let story = canonical_loop(&service, &both).await;
@@ -51,24 +65,42 @@ async fn a_durable_job_goes_on_when_its_connection_is_cut_and_when_its_server_is
     let sshd = Sshd::start().await;
     let state = sshd.path("state");
     let mut client = McpClient::start(&sshd.ssh_config());
-    let spawned = client.ok("ssh_spawn", json!({"host": HOST, "command": COUNTING, "durable": true}));
+    let spawned = client.ok(
+        "ssh_spawn",
+        json!({"host": HOST, "command": COUNTING, "durable": true}),
+    );
     let job = spawned["job_id"].as_str().unwrap().to_owned();
     let mut shown: Vec<String> = Vec::new();
     let mut cuts = 0;
     while shown.len() < 200 {
-        let reply: Value =
-            client.ok("ssh_tail", json!({"job_id": job, "since_line_no": shown.len(), "wait_ms": 5000}));
-        shown.extend(reply["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()));
+        let reply: Value = client.ok(
+            "ssh_tail",
+            json!({"job_id": job, "since_line_no": shown.len(), "wait_ms": 5000}),
+        );
+        shown.extend(
+            reply["lines"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|line| line.as_str().unwrap().to_owned()),
+        );
         if cuts < 2 && shown.len() > 60 * (cuts + 1) {
             sshd.cut();
             cuts += 1;
         }
     }
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(client.pid().cast_signed()), nix::sys::signal::SIGKILL)
-        .unwrap();
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(client.pid().cast_signed()),
+        nix::sys::signal::SIGKILL,
+    )
+    .unwrap();
     let service = service(&sshd, &state.join("sshjobs"));
     let story = canonical_loop(&service, &job).await;
-    assert_eq!(&story.lines[..shown.len()], &shown[..], "no number has changed");
+    assert_eq!(
+        &story.lines[..shown.len()],
+        &shown[..],
+        "no number has changed"
+    );
     check_counting(&story.lines);
     assert_eq!((story.dropped, story.status()), (0, Some(5)));
     service.shutdown().await;
@@ -87,7 +119,9 @@ async fn what_is_written_to_a_durable_job_arrives_once_also_after_a_restart() {
     let state = sshd.path("state");
     let first = service(&sshd, &state);
     let job = first
-        .spawn(durable("while read -r line; do echo \"got $line\"; done; echo end"))
+        .spawn(durable(
+            "while read -r line; do echo \"got $line\"; done; echo end",
+        ))
         .await
         .unwrap()
         .job_id;
@@ -110,7 +144,10 @@ async fn a_durable_job_is_signalled_and_its_time_limit_is_kept_on_the_host() {
     let service = service(&sshd, &sshd.path("state"));
     let sleeping = service.spawn(durable("sleep 1000")).await.unwrap().job_id;
     eventually("it is verified dead", async || {
-        let request = SignalRequest { signal: Some("KILL".into()), ..SignalRequest::new(&sleeping) };
+        let request = SignalRequest {
+            signal: Some("KILL".into()),
+            ..SignalRequest::new(&sleeping)
+        };
         match service.signal(request).await {
             Ok(reply) => reply.confirmed_dead,
             // A busy host may have killed it and not reported in time.
@@ -119,12 +156,18 @@ async fn a_durable_job_is_signalled_and_its_time_limit_is_kept_on_the_host() {
     })
     .await;
     let story = canonical_loop(&service, &sleeping).await;
-    assert_eq!((story.state(), story.signal()), (JobState::Signaled, Some("KILL")));
+    assert_eq!(
+        (story.state(), story.signal()),
+        (JobState::Signaled, Some("KILL"))
+    );
     let mut limited = durable("echo begun; sleep 1000");
     limited.timeout_s = Some(0.5);
     let job = service.spawn(limited).await.unwrap().job_id;
     let story = canonical_loop(&service, &job).await;
-    assert_eq!((story.state(), story.lines), (JobState::TimedOut, vec!["begun".to_owned()]));
+    assert_eq!(
+        (story.state(), story.lines),
+        (JobState::TimedOut, vec!["begun".to_owned()])
+    );
     service.shutdown().await;
 }
 
@@ -153,7 +196,8 @@ async fn a_supervisor_that_is_killed_and_a_spool_that_is_removed_are_lost_and_ne
     for job in [&killed, &removed] {
         service.tail(TailRequest::new(job, 0, 10_000)).await.unwrap();
     }
-    let spool = "${XDG_STATE_HOME:-$HOME/.local/state}/sshjobs/spool/$(cat /proc/sys/kernel/hostname)";
+    let spool =
+        "${XDG_STATE_HOME:-$HOME/.local/state}/sshjobs/spool/$(cat /proc/sys/kernel/hostname)";
     support::run(
         &service,
         &format!("read -r p _ <{spool}/{killed}/sup; kill -9 $p; rm -rf {spool}/{removed}"),
@@ -163,7 +207,10 @@ async fn a_supervisor_that_is_killed_and_a_spool_that_is_removed_are_lost_and_ne
     for (job, reason) in [(&killed, "supervisor_died"), (&removed, "spool_gone")] {
         let story = canonical_loop(&service, job).await;
         let standing = story.last.as_ref().unwrap().standing.clone();
-        assert_eq!((standing.state, standing.reason.as_deref()), (JobState::Lost, Some(reason)));
+        assert_eq!(
+            (standing.state, standing.reason.as_deref()),
+            (JobState::Lost, Some(reason))
+        );
         assert_eq!(story.lines, ["begun"]);
     }
     service.shutdown().await;
@@ -183,7 +230,10 @@ async fn a_durable_job_on_a_terminal_runs_under_script() {
                 (vec!["30 100".into(), "terminal".into()], Some(4))
             );
         }
-        Err(error) => assert_eq!((error.code, error.message.contains("script")), (Code::Unsupported, true)),
+        Err(error) => assert_eq!(
+            (error.code, error.message.contains("script")),
+            (Code::Unsupported, true)
+        ),
     }
     service.shutdown().await;
 }
@@ -196,10 +246,16 @@ async fn a_process_that_ends_leaves_its_durable_jobs_to_the_next() {
     let job = first.spawn(durable("sleep 1; echo late")).await.unwrap().job_id;
     first.shutdown().await;
     drop(first);
-    eventually("it has ended", async || sshd.spool(&job).join("exit").exists()).await;
+    eventually("it has ended", async || {
+        sshd.spool(&job).join("exit").exists()
+    })
+    .await;
     let second = service(&sshd, &state);
     let story = support::follow(&second, &job, StreamArg::Stdout, 5000).await;
-    assert_eq!((story.lines.clone(), story.status()), (vec!["late".to_owned()], Some(0)));
+    assert_eq!(
+        (story.lines.clone(), story.status()),
+        (vec!["late".to_owned()], Some(0))
+    );
     second.shutdown().await;
 }
 
@@ -208,7 +264,10 @@ async fn what_a_job_without_a_supervisor_left_running_is_ended_when_it_is_forgot
     let sshd = Sshd::start().await;
     let service = service(&sshd, &sshd.path("state"));
     let alive = sshd.path("alive");
-    let command = format!("while :; do date +%s%N > {}; sleep 0.1; done", alive.display());
+    let command = format!(
+        "while :; do date +%s%N > {}; sleep 0.1; done",
+        alive.display()
+    );
     let job = service.spawn(durable(&command)).await.unwrap().job_id;
     eventually("it runs", async || alive.exists()).await;
     let supervisor = std::fs::read_to_string(sshd.spool(&job).join("sup")).unwrap();
@@ -231,7 +290,10 @@ async fn a_job_that_prints_too_much_is_ended_on_its_host_also_when_the_warden_wa
     let config = Config {
         ssh_config: Some(sshd.ssh_config()),
         state_dir: Some(sshd.path("state")),
-        limits: Limits { spool_bytes_per_job: 1_000_000, ..Default::default() },
+        limits: Limits {
+            spool_bytes_per_job: 1_000_000,
+            ..Default::default()
+        },
         ..Config::default()
     };
     let service = Service::new(config, Access::Listed);
@@ -245,12 +307,21 @@ async fn a_job_that_prints_too_much_is_ended_on_its_host_also_when_the_warden_wa
     service.tail(TailRequest::new(&job, 0, 10_000)).await.unwrap();
     let warden = sshd.spool("warden");
     eventually("there is a warden", async || warden.exists()).await;
-    let pid = std::fs::read_to_string(&warden).unwrap().split(' ').next().unwrap().parse().unwrap();
+    let pid = std::fs::read_to_string(&warden)
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::SIGKILL).unwrap();
     std::fs::write(&go, "").unwrap();
     let story = canonical_loop(&service, &job).await;
-    assert_eq!((story.state(), story.signal()), (JobState::Signaled, Some("TERM")));
-    // The warden goes on for the other job, and is done with this one.
+    assert_eq!(
+        (story.state(), story.signal()),
+        (JobState::Signaled, Some("TERM"))
+    );
+    // The warden continues for the other job, and has finished with this one.
     let said = || {
         let errors = std::fs::read_to_string(sshd.spool(&job).join("err")).unwrap();
         errors.matches("more than 1000000 bytes").count()
@@ -258,43 +329,77 @@ async fn a_job_that_prints_too_much_is_ended_on_its_host_also_when_the_warden_wa
     assert_eq!(said(), 1);
     tokio::time::sleep(Duration::from_millis(2500)).await;
     assert_eq!(said(), 1);
-    let request = sshjobs::wire::ForgetRequest { force: true, ..sshjobs::wire::ForgetRequest::new(&idle) };
+    let request = sshjobs::wire::ForgetRequest {
+        force: true,
+        ..sshjobs::wire::ForgetRequest::new(&idle)
+    };
     service.forget(request).await.unwrap();
     service.shutdown().await;
 }
 
-/// The shells on the host that were begun ahead, and wait for the order of a job.
-fn shells_begun_ahead(sshd: &Sshd) -> Vec<i32> {
+/// The control shells on the host: those that wait for scripts.
+fn control_shells(sshd: &Sshd) -> Vec<i32> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let pids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
-    let read = |pid: &i32, file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let read =
+        |pid: &i32, file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let has = |text: Vec<u8>, wanted: &str| String::from_utf8_lossy(&text).contains(wanted);
     let ours = format!(" 127.0.0.1 {}\0", sshd.port());
-    pids.filter(|pid| has(read(pid, "cmdline"), " start; sj_F=") && has(read(pid, "environ"), &ours))
-        .collect()
+    // As its command line has `while read -r id`.
+    pids.filter(|pid| {
+        has(read(pid, "cmdline"), "while read -r id") && has(read(pid, "environ"), &ours)
+    })
+    .collect()
 }
 
 #[tokio::test]
-async fn a_durable_job_starts_once_whatever_became_of_the_shell_that_was_begun_for_it() {
+async fn a_durable_job_can_be_interrupted() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, &sshd.path("state"));
+    let job = service.spawn(durable("echo begun; exec sleep 1000")).await.unwrap().job_id;
+    service.tail(TailRequest::new(&job, 0, 30_000)).await.unwrap();
+
+    let signal = Some("INT".to_owned());
+    service
+        .signal(SignalRequest {
+            signal,
+            ..SignalRequest::new(&job)
+        })
+        .await
+        .unwrap();
+
+    let story = canonical_loop(&service, &job).await;
+    assert_eq!(
+        (story.state(), story.signal()),
+        (JobState::Signaled, Some("INT"))
+    );
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_durable_job_starts_once_whatever_became_of_the_control_shell() {
     let sshd = Sshd::start().await;
     let service = service(&sshd, &sshd.path("state"));
     let ran = sshd.path("ran");
     let command = |number: u32| format!("echo {number} >> {}", ran.display());
+
     for number in 0..5 {
         let job = service.spawn(durable(&command(number))).await.unwrap().job_id;
         assert_eq!(canonical_loop(&service, &job).await.status(), Some(0));
-        eventually("one waits for the next", async || shells_begun_ahead(&sshd).len() == 1).await;
         match number {
             0 => {
-                let [shell] = shells_begun_ahead(&sshd)[..] else { panic!("there is one") };
+                // A script that has just ended may still look like one.
+                eventually("there is one", async || control_shells(&sshd).len() == 1).await;
+                let shell = control_shells(&sshd)[0];
                 let shell = rustix::process::Pid::from_raw(shell).unwrap();
                 rustix::process::kill_process(shell, rustix::process::Signal::KILL).unwrap();
             }
             1 => sshd.cut(),
             2 => std::fs::remove_dir_all(sshd.path("on-the-host")).unwrap(),
-            // The scripts go, and with them what it would have run next.
+            // Only the scripts are removed.
             3 => {
-                let spool = std::fs::read_dir(sshd.path("on-the-host/sshjobs/spool")).unwrap().flatten();
+                let spool =
+                    std::fs::read_dir(sshd.path("on-the-host/sshjobs/spool")).unwrap().flatten();
                 spool
                     .filter(|entry| entry.path().is_file())
                     .for_each(|file| std::fs::remove_file(file.path()).unwrap());
@@ -302,22 +407,31 @@ async fn a_durable_job_starts_once_whatever_became_of_the_shell_that_was_begun_f
             _ => {}
         }
     }
+
     assert_eq!(std::fs::read_to_string(&ran).unwrap(), "0\n1\n2\n3\n4\n");
-    eventually("nobody waits for ever", async || shells_begun_ahead(&sshd).is_empty()).await;
     service.shutdown().await;
+    eventually("the control shells end", async || {
+        control_shells(&sshd).is_empty()
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn a_shell_that_was_begun_ahead_makes_room_where_a_connection_has_few_sessions() {
+async fn a_control_shell_gives_way_where_a_connection_has_few_sessions() {
     for most in [1, 2, 3] {
         let sshd = Sshd::with(&format!("MaxSessions {most}")).await;
         let service = service(&sshd, &sshd.path("state"));
         for _ in 0..3 {
-            let job = service.spawn(durable("read -r line; echo \"got $line\"")).await.unwrap().job_id;
+            let job =
+                service.spawn(durable("read -r line; echo \"got $line\"")).await.unwrap().job_id;
             let mut write = WriteRequest::new(&job);
             write.data = Some("it\n".into());
             service.write(write).await.unwrap();
-            assert_eq!(canonical_loop(&service, &job).await.lines, ["got it"], "MaxSessions {most}");
+            assert_eq!(
+                canonical_loop(&service, &job).await.lines,
+                ["got it"],
+                "MaxSessions {most}"
+            );
         }
         service.shutdown().await;
     }
@@ -328,12 +442,63 @@ async fn a_durable_job_may_print_what_the_spool_says() {
     let sshd = Sshd::start().await;
     let service = service(&sshd, &sshd.path("state"));
     for _ in 0..3 {
-        let job = service.spawn(durable("echo sshjobs-spool missing; exit 2")).await.unwrap().job_id;
+        let job = service
+            .spawn(durable("echo sshjobs-spool missing; exit 2"))
+            .await
+            .unwrap()
+            .job_id;
         let story = canonical_loop(&service, &job).await;
         assert_eq!(
             (&story.lines, story.state()),
             (&vec!["sshjobs-spool missing".to_owned()], JobState::Exited)
         );
     }
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn durable_jobs_work_again_after_somebody_removed_the_spool() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, &sshd.path("state"));
+    let first = service.spawn(durable("echo first")).await.unwrap().job_id;
+    canonical_loop(&service, &first).await;
+
+    std::fs::remove_dir_all(sshd.path("on-the-host")).unwrap();
+    let second = service.spawn(durable("echo second")).await.unwrap().job_id;
+
+    let story = tokio::time::timeout(support::PATIENCE, canonical_loop(&service, &second))
+        .await
+        .unwrap();
+    assert_eq!(
+        (story.state(), story.lines.join("\n")),
+        (JobState::Exited, "second".to_owned())
+    );
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_job_that_is_forgotten_leaves_nothing_on_its_host_and_a_running_one_stays() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, &sshd.path("state"));
+    let spools = || {
+        let machines = std::fs::read_dir(sshd.path("on-the-host/sshjobs/spool")).unwrap();
+        let folders = machines.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+        let jobs = folders.flat_map(|folder| std::fs::read_dir(folder).unwrap());
+        let names = jobs.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with(HOST)).collect::<Vec<_>>()
+    };
+    let running = service.spawn(durable("sleep 1000")).await.unwrap().job_id;
+    let ended = service.spawn(durable("echo done")).await.unwrap().job_id;
+    assert_eq!(canonical_loop(&service, &ended).await.status(), Some(0));
+    let error = service.forget(ForgetRequest::new(&running)).await.unwrap_err();
+    assert_eq!(error.code, Code::StillRunning, "{error:?}");
+    service.forget(ForgetRequest::new(&ended)).await.unwrap();
+    eventually("the spool of the other is gone", async || {
+        spools() == [running.clone()]
+    })
+    .await;
+    let request = serde_json::from_value(json!({"job_id": running, "force": true})).unwrap();
+    service.forget(request).await.unwrap();
+    eventually("nothing is left", async || spools().is_empty()).await;
     service.shutdown().await;
 }

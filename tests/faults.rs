@@ -1,6 +1,11 @@
-//! Everything that goes wrong between here and the command, against a private sshd: each has its own code, and nothing
-//! that had arrived is lost.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
+//! Everything that goes wrong between here and the command, against a private sshd: each has its
+//! own code, and nothing that had arrived is lost.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
 
 mod support;
 
@@ -8,15 +13,18 @@ use std::time::Duration;
 
 use sshjobs::jobs::Limits;
 use sshjobs::wire::{
-    Code, Error, ForgetRequest, HostsRequest, JobState, JobsRequest, Service, SignalRequest, SpawnRequest,
-    TailRequest, WriteRequest,
+    Code, Error, ForgetRequest, HostsRequest, JobState, JobsRequest, Service, SignalRequest,
+    SpawnRequest, TailRequest, WriteRequest,
 };
 use support::{HOST, Sshd, canonical_loop, eventually, run, service, spawn};
 use tokio::time::Instant;
 
 async fn spawn_error(sshd: &Sshd) -> Error {
     let service = service(&sshd.ssh_config(), Limits::default());
-    service.spawn(SpawnRequest::new(HOST, "true")).await.expect_err("the spawn fails")
+    service
+        .spawn(SpawnRequest::new(HOST, "true"))
+        .await
+        .expect_err("the spawn fails")
 }
 
 fn started(sshd: &Sshd) -> Service {
@@ -35,8 +43,16 @@ async fn an_unknown_host_is_refused_with_the_nearest_known_one() {
 async fn a_refused_port_is_unreachable() {
     let sshd = Sshd::start().await;
     let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
-    let closed = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-    std::fs::write(sshd.ssh_config(), config.replace(&sshd.port().to_string(), &closed.to_string())).unwrap();
+    let closed = std::net::TcpListener::bind(("127.0.0.1", 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    std::fs::write(
+        sshd.ssh_config(),
+        config.replace(&sshd.port().to_string(), &closed.to_string()),
+    )
+    .unwrap();
     let error = spawn_error(&sshd).await;
     assert_eq!((error.code, error.retryable), (Code::Unreachable, true));
 }
@@ -64,7 +80,12 @@ async fn a_key_that_the_host_does_not_take_is_auth_failed_after_one_login() {
     let error = spawn_error(&sshd).await;
     assert_eq!((error.code, error.retryable), (Code::AuthFailed, false));
     assert!(error.message.contains("/other"), "{error}");
-    assert_eq!(sshd.log().matches("Connection from").count(), 1, "{}", sshd.log());
+    assert_eq!(
+        sshd.log().matches("Connection from").count(),
+        1,
+        "{}",
+        sshd.log()
+    );
 }
 
 #[tokio::test]
@@ -134,12 +155,28 @@ async fn a_connection_cut_in_mid_output_is_lost_and_keeps_what_had_arrived() {
     .await;
     sshd.cut();
     let story = canonical_loop(&service, &job).await;
-    assert_eq!((story.state(), story.status(), story.signal()), (JobState::Lost, None, None));
-    assert_eq!((story.lines.len(), story.lines[100].as_str()), (101, "half"));
-    assert_eq!(run(&service, "echo again").await.unwrap().head, ["again"], "the next spawn connects anew");
-    let request = SignalRequest { signal: Some("KILL".to_owned()), ..SignalRequest::new(&job) };
+    assert_eq!(
+        (story.state(), story.status(), story.signal()),
+        (JobState::Lost, None, None)
+    );
+    assert_eq!(
+        (story.lines.len(), story.lines[100].as_str()),
+        (101, "half")
+    );
+    assert_eq!(
+        run(&service, "echo again").await.unwrap().head,
+        ["again"],
+        "the next spawn makes a new connection"
+    );
+    let request = SignalRequest {
+        signal: Some("KILL".to_owned()),
+        ..SignalRequest::new(&job)
+    };
     let reply = service.signal(request).await.unwrap();
-    assert!(reply.confirmed_dead, "a lost job's processes can still be ended");
+    assert!(
+        reply.confirmed_dead,
+        "a lost job's processes can still be ended"
+    );
 }
 
 #[tokio::test]
@@ -156,7 +193,10 @@ async fn every_job_of_a_cut_connection_is_told_lost() {
     sshd.cut();
     for (n, job) in jobs.iter().enumerate() {
         let story = canonical_loop(&service, job).await;
-        assert_eq!((story.state(), story.lines.join("")), (JobState::Lost, n.to_string()));
+        assert_eq!(
+            (story.state(), story.lines.join("")),
+            (JobState::Lost, n.to_string())
+        );
     }
 }
 
@@ -169,7 +209,10 @@ async fn a_frozen_peer_is_noticed_by_keepalive() {
     sshd.freeze();
     let start = Instant::now();
     let story = canonical_loop(&service, &job).await;
-    assert_eq!((story.state(), story.lines.join("")), (JobState::Lost, "before".to_owned()));
+    assert_eq!(
+        (story.state(), story.lines.join("")),
+        (JobState::Lost, "before".to_owned())
+    );
     assert!(start.elapsed() < Duration::from_secs(10));
 }
 
@@ -181,11 +224,21 @@ async fn a_server_that_died_is_unreachable_and_then_reached_again_by_name() {
     let config = sshd.ssh_config();
     let text = std::fs::read_to_string(&config).unwrap();
     let other = Sshd::start().await;
-    std::fs::write(&config, std::fs::read_to_string(other.ssh_config()).unwrap()).unwrap();
+    std::fs::write(
+        &config,
+        std::fs::read_to_string(other.ssh_config()).unwrap(),
+    )
+    .unwrap();
     sshd.cut();
-    // A command that is sent in the very moment of the cut is told lost: it may have run.
+    // A command that is sent at the very moment of the cut is reported as lost: it may have run.
     eventually("the cut is noticed", async || {
-        service.hosts(Default::default()).await.unwrap().hosts.iter().all(|host| !host.connected)
+        service
+            .hosts(Default::default())
+            .await
+            .unwrap()
+            .hosts
+            .iter()
+            .all(|host| !host.connected)
     })
     .await;
     assert_eq!(run(&service, "echo moved").await.unwrap().head, ["moved"]);
@@ -195,9 +248,19 @@ async fn a_server_that_died_is_unreachable_and_then_reached_again_by_name() {
 #[tokio::test]
 async fn shutdown_ends_attached_jobs_and_leaves_nothing_behind() {
     let sshd = Sshd::start().await;
-    let service = service(&sshd.ssh_config(), Limits { kill_grace_ms: 300, ..Limits::default() });
+    let service = service(
+        &sshd.ssh_config(),
+        Limits {
+            kill_grace_ms: 300,
+            ..Limits::default()
+        },
+    );
     let mut pids = Vec::new();
-    for command in ["sleep 1000", "trap '' TERM; sleep 1000 & wait", "setsid sleep 1000 & wait"] {
+    for command in [
+        "sleep 1000",
+        "trap '' TERM; sleep 1000 & wait",
+        "setsid sleep 1000 & wait",
+    ] {
         let job = spawn(&service, &format!("echo $$; {command}")).await;
         let reply = service.tail(TailRequest::new(&job, 0, 5000)).await.unwrap();
         pids.push(reply.lines.unwrap()[0].clone());
@@ -212,7 +275,11 @@ async fn shutdown_ends_attached_jobs_and_leaves_nothing_behind() {
     assert!(!sleepers().is_empty());
     let start = Instant::now();
     service.shutdown().await;
-    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        start.elapsed()
+    );
     assert_eq!(sleepers(), "");
     let error = service.spawn(SpawnRequest::new(HOST, "true")).await.unwrap_err();
     assert_eq!(error.code, Code::ShuttingDown);
@@ -236,8 +303,14 @@ async fn a_forced_command_gets_no_prelude_and_no_cwd() {
     let sshd = Sshd::with("ForceCommand echo forced").await;
     let service = started(&sshd);
     assert_eq!(run(&service, "anything").await.unwrap().head, ["forced"]);
-    let request = SpawnRequest { cwd: Some("/".into()), ..SpawnRequest::new(HOST, "pwd") };
-    assert_eq!(service.spawn(request).await.unwrap_err().code, Code::Unsupported);
+    let request = SpawnRequest {
+        cwd: Some("/".into()),
+        ..SpawnRequest::new(HOST, "pwd")
+    };
+    assert_eq!(
+        service.spawn(request).await.unwrap_err().code,
+        Code::Unsupported
+    );
 }
 
 #[tokio::test]
@@ -245,8 +318,10 @@ async fn a_failed_spawn_leaves_no_job() {
     let sshd = Sshd::start().await;
     sshd.write_known_hosts("");
     let service = started(&sshd);
-    let request =
-        || SpawnRequest { idempotency_key: Some("k".into()), ..SpawnRequest::new(HOST, "echo now") };
+    let request = || SpawnRequest {
+        idempotency_key: Some("k".into()),
+        ..SpawnRequest::new(HOST, "echo now")
+    };
     service.spawn(request()).await.unwrap_err();
     assert_eq!(service.jobs(Default::default()).await.unwrap().total, 0);
     sshd.trust("host");
@@ -262,7 +337,10 @@ async fn a_failed_spawn_leaves_no_job() {
 async fn a_host_probe_tells_what_was_negotiated_or_why_not() {
     let sshd = Sshd::start().await;
     let service = started(&sshd);
-    let probe = || HostsRequest { host: Some(HOST.to_owned()), tag: None };
+    let probe = || HostsRequest {
+        host: Some(HOST.to_owned()),
+        tag: None,
+    };
     let host = service.hosts(probe()).await.unwrap().hosts.remove(0);
     assert!(host.connected && host.host_key.unwrap().starts_with("ssh-ed25519 SHA256:"));
     assert_eq!(
@@ -280,9 +358,15 @@ async fn calls_with_the_same_key_all_learn_why_the_host_cannot_be_reached() {
     let sshd = Sshd::start().await;
     sshd.write_known_hosts("");
     let service = started(&sshd);
-    let request = || SpawnRequest { idempotency_key: Some("k".into()), ..SpawnRequest::new(HOST, "true") };
+    let request = || SpawnRequest {
+        idempotency_key: Some("k".into()),
+        ..SpawnRequest::new(HOST, "true")
+    };
     let (one, two) = tokio::join!(service.spawn(request()), service.spawn(request()));
-    assert_eq!((one.unwrap_err().code, two.unwrap_err().code), (Code::HostKeyUnknown, Code::HostKeyUnknown));
+    assert_eq!(
+        (one.unwrap_err().code, two.unwrap_err().code),
+        (Code::HostKeyUnknown, Code::HostKeyUnknown)
+    );
 }
 
 #[tokio::test]
@@ -293,14 +377,20 @@ async fn shutdown_ends_a_job_that_has_only_just_started() {
     let duration = format!("1000.{}", sshd.port());
     spawn(&service, &format!("sleep {duration}")).await;
     service.shutdown().await;
-    let found =
-        std::process::Command::new("pgrep").args(["-fx", &format!("sleep {duration}")]).output().unwrap();
+    let found = std::process::Command::new("pgrep")
+        .args(["-fx", &format!("sleep {duration}")])
+        .output()
+        .unwrap();
     assert_eq!(String::from_utf8(found.stdout).unwrap(), "");
     let jobs = service.jobs(Default::default()).await.unwrap().jobs;
-    assert_eq!(jobs[0].standing.state, JobState::Signaled, "it was ended by its tree, and seen to end");
+    assert_eq!(
+        jobs[0].standing.state,
+        JobState::Signaled,
+        "it was ended by its tree, and seen to end"
+    );
 }
 
-/// Starts so many jobs at the same time.
+/// Starts this number of jobs at the same time.
 async fn spawn_many(
     service: &std::sync::Arc<Service>,
     count: usize,
@@ -322,7 +412,10 @@ async fn a_server_that_takes_few_unknown_connections_at_a_time_gets_them_few_at_
     let jobs = spawn_many(&service, 60, "sleep 2; echo done").await;
     for job in jobs {
         let story = canonical_loop(&service, &job.unwrap()).await;
-        assert_eq!((story.lines.join(""), story.status()), ("done".to_owned(), Some(0)));
+        assert_eq!(
+            (story.lines.join(""), story.status()),
+            ("done".to_owned(), Some(0))
+        );
     }
 }
 
@@ -330,7 +423,10 @@ async fn a_server_that_takes_few_unknown_connections_at_a_time_gets_them_few_at_
 async fn all_end(service: &Service, jobs: Vec<Result<String, Error>>, line: &str) {
     for job in jobs {
         let story = canonical_loop(service, &job.unwrap()).await;
-        assert_eq!((story.lines.join(""), story.status()), (line.to_owned(), Some(0)));
+        assert_eq!(
+            (story.lines.join(""), story.status()),
+            (line.to_owned(), Some(0))
+        );
     }
 }
 
@@ -360,10 +456,18 @@ async fn two_hundred_jobs_run_at_the_same_time_on_a_default_sshd() {
     let sshd = Sshd::start().await;
     let service = std::sync::Arc::new(started(&sshd));
     let jobs = spawn_many(&service, 200, "read line; echo $line").await;
-    let running = JobsRequest { state: Some(JobState::Running), limit: Some(1000), ..JobsRequest::default() };
+    let running = JobsRequest {
+        state: Some(JobState::Running),
+        limit: Some(1000),
+        ..JobsRequest::default()
+    };
     assert_eq!(service.jobs(running.clone()).await.unwrap().jobs.len(), 200);
     for job in jobs.iter().flatten() {
-        let request = WriteRequest { data: Some("done".into()), newline: true, ..WriteRequest::new(job) };
+        let request = WriteRequest {
+            data: Some("done".into()),
+            newline: true,
+            ..WriteRequest::new(job)
+        };
         service.write(request).await.unwrap();
     }
     all_end(&service, jobs, "done").await;
@@ -382,12 +486,25 @@ async fn when_every_place_is_taken_a_job_waits_for_one_and_no_longer_than_it_may
     let service = service(&sshd.ssh_config(), limits);
     let first = spawn(&service, "sleep 0.4").await;
     let second = spawn(&service, "echo second; sleep 1000").await;
-    assert_eq!(canonical_loop(&service, &first).await.state(), JobState::Exited);
+    assert_eq!(
+        canonical_loop(&service, &first).await.state(),
+        JobState::Exited
+    );
     let start = Instant::now();
     let error = service.spawn(SpawnRequest::new(HOST, "true")).await.unwrap_err();
-    assert_eq!((error.code, error.retryable), (Code::ChannelLimit, true), "{error}");
-    assert!(start.elapsed() >= Duration::from_secs(1) && error.message.contains("1s"), "{error}");
-    assert_eq!(service.tail(TailRequest::new(&second, 0, 5000)).await.unwrap().lines.unwrap(), ["second"]);
+    assert_eq!(
+        (error.code, error.retryable),
+        (Code::ChannelLimit, true),
+        "{error}"
+    );
+    assert!(
+        start.elapsed() >= Duration::from_secs(1) && error.message.contains("1s"),
+        "{error}"
+    );
+    assert_eq!(
+        service.tail(TailRequest::new(&second, 0, 5000)).await.unwrap().lines.unwrap(),
+        ["second"]
+    );
     service.shutdown().await;
 }
 
@@ -409,11 +526,17 @@ async fn keys_are_exchanged_again_under_load_and_nothing_is_lost() {
         service.write(request).await.unwrap();
     }
     let story = canonical_loop(&service, &job).await;
-    assert_eq!((story.lines.last(), story.status()), (expected.first(), Some(0)));
+    assert_eq!(
+        (story.lines.last(), story.status()),
+        (expected.first(), Some(0))
+    );
     for noise in noise {
         let story = canonical_loop(&service, &noise.unwrap()).await;
         let delivered = story.lines.len() as u64;
-        assert_eq!((story.dropped + delivered, story.state()), (300_000, JobState::Exited));
+        assert_eq!(
+            (story.dropped + delivered, story.state()),
+            (300_000, JobState::Exited)
+        );
     }
     let exchanges = sshd.log().matches("SSH2_MSG_NEWKEYS sent").count();
     assert!(exchanges > 3, "{exchanges} key exchanges");
@@ -426,10 +549,18 @@ async fn short_timeouts_of_the_server_are_not_seen_by_anybody() {
     let service = started(&sshd);
     for pause in [0, 1500, 3000] {
         tokio::time::sleep(Duration::from_millis(pause)).await;
-        assert_eq!(run(&service, "echo here").await.unwrap().head, ["here"], "after {pause} ms");
+        assert_eq!(
+            run(&service, "echo here").await.unwrap().head,
+            ["here"],
+            "after {pause} ms"
+        );
     }
     // The spare channel of a busy connection falls to its timeout; the next job does not.
-    let busy = spawn(&service, "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.5; done").await;
+    let busy = spawn(
+        &service,
+        "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.5; done",
+    )
+    .await;
     for _ in 0..3 {
         tokio::time::sleep(Duration::from_millis(1200)).await;
         assert_eq!(run(&service, "echo beside").await.unwrap().head, ["beside"]);
@@ -447,11 +578,22 @@ async fn a_login_that_fails_again_is_paused_before_it_earns_a_penalty() {
         assert_eq!(job.unwrap_err().code, Code::AuthFailed);
     }
     for _ in 0..10 {
-        assert_eq!(service.spawn(SpawnRequest::new(HOST, "true")).await.unwrap_err().code, Code::AuthFailed);
+        assert_eq!(
+            service.spawn(SpawnRequest::new(HOST, "true")).await.unwrap_err().code,
+            Code::AuthFailed
+        );
     }
     let paused = service.spawn(SpawnRequest::new(HOST, "true")).await.unwrap_err();
-    assert!(paused.retryable && paused.message.contains("not tried again for"), "{paused}");
-    assert_eq!(sshd.log().matches("Connection from").count(), 2, "{}", sshd.log());
+    assert!(
+        paused.retryable && paused.message.contains("not tried again for"),
+        "{paused}"
+    );
+    assert_eq!(
+        sshd.log().matches("Connection from").count(),
+        2,
+        "{}",
+        sshd.log()
+    );
 }
 
 #[tokio::test]
@@ -470,18 +612,38 @@ async fn a_call_that_is_given_up_leaves_no_channel_behind() {
     let first = spawn(&service, "sleep 1000").await;
     for patience in 0..30 {
         let request = SpawnRequest::new(HOST, "sleep 1000");
-        let given_up = tokio::time::timeout(Duration::from_micros(patience * 100), service.spawn(request));
+        let given_up = tokio::time::timeout(
+            Duration::from_micros(patience * 100),
+            service.spawn(request),
+        );
         drop(given_up.await);
     }
     // Whatever began is listed, and can be ended.
     let listed = async |state: JobState| {
-        let filter = JobsRequest { state: Some(state), limit: Some(1000), ..JobsRequest::default() };
-        service.jobs(filter.clone()).await.unwrap().jobs.into_iter().map(|job| job.job_id).collect::<Vec<_>>()
+        let filter = JobsRequest {
+            state: Some(state),
+            limit: Some(1000),
+            ..JobsRequest::default()
+        };
+        service
+            .jobs(filter.clone())
+            .await
+            .unwrap()
+            .jobs
+            .into_iter()
+            .map(|job| job.job_id)
+            .collect::<Vec<_>>()
     };
-    eventually("no job is starting any more", async || listed(JobState::Starting).await.is_empty()).await;
+    eventually("no job is starting any more", async || {
+        listed(JobState::Starting).await.is_empty()
+    })
+    .await;
     let jobs = listed(JobState::Running).await;
     for job in jobs.iter().filter(|job| **job != first) {
-        let request = SignalRequest { signal: Some("KILL".to_owned()), ..SignalRequest::new(job) };
+        let request = SignalRequest {
+            signal: Some("KILL".to_owned()),
+            ..SignalRequest::new(job)
+        };
         service.signal(request).await.unwrap();
     }
     eventually("their channels are closed", async || {
@@ -501,7 +663,14 @@ async fn a_frozen_peer_is_noticed_while_a_write_to_it_is_pending() {
     let data = vec![b'x'; 16 << 20];
     let writing = async {
         // More than all buffers on the way hold.
-        service.library().job(&job).await.unwrap().write(&data, Duration::from_secs(60)).await.ok();
+        service
+            .library()
+            .job(&job)
+            .await
+            .unwrap()
+            .write(&data, Duration::from_secs(60))
+            .await
+            .ok();
         std::future::pending::<()>().await;
     };
     let start = Instant::now();
@@ -509,14 +678,22 @@ async fn a_frozen_peer_is_noticed_while_a_write_to_it_is_pending() {
         story = canonical_loop(&service, &job) => assert_eq!(story.state(), JobState::Lost),
         () = writing => unreachable!("it waits for ever"),
     }
-    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 /// The ssh_config of an sshd with other keepalives.
 fn keepalive(sshd: &Sshd, seconds: u32) {
     let text = std::fs::read_to_string(sshd.ssh_config()).unwrap();
     let interval = format!("ServerAliveInterval {seconds}");
-    std::fs::write(sshd.ssh_config(), text.replace("ServerAliveInterval 1", &interval)).unwrap();
+    std::fs::write(
+        sshd.ssh_config(),
+        text.replace("ServerAliveInterval 1", &interval),
+    )
+    .unwrap();
 }
 
 #[tokio::test]
@@ -531,15 +708,27 @@ async fn a_call_keeps_to_its_wait_on_a_connection_that_is_half_open() {
     let mut request = support::run_request("echo through");
     request.options.wait_ms = Some(1000);
     let reply = service.run(request).await.unwrap();
-    assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        start.elapsed()
+    );
     assert!(reply.still_running, "{reply:?}");
     // A connection that does not answer is left for another one.
     let reply = run(&service, "echo again").await.unwrap();
     assert_eq!(reply.head, ["again"], "{reply:?}");
-    assert!(start.elapsed() < Duration::from_secs(12), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(12),
+        "{:?}",
+        start.elapsed()
+    );
     let start = Instant::now();
     service.shutdown().await;
-    assert!(start.elapsed() < Duration::from_secs(8), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        start.elapsed()
+    );
     drop(waiting);
 }
 
@@ -555,7 +744,10 @@ async fn a_job_that_could_not_be_started_in_time_tells_why() {
     let mut request = support::run_request("echo never");
     request.options.wait_ms = Some(100);
     let reply = service.run(request).await.unwrap();
-    assert_eq!((reply.still_running, reply.standing.state), (true, JobState::Starting));
+    assert_eq!(
+        (reply.still_running, reply.standing.state),
+        (true, JobState::Starting)
+    );
     let story = canonical_loop(&service, &reply.job_id).await;
     let ending = story.last.unwrap().standing;
     assert_eq!(ending.state, JobState::Refused);
@@ -571,7 +763,10 @@ async fn a_command_that_no_host_would_take_is_refused_before_anything_is_connect
     assert!(error.hint.contains("stdin"), "{error}");
     assert_eq!(sshd.log().matches("Connection from").count(), 0);
     let longest = format!("true {}", "x".repeat(128_000));
-    assert_eq!(run(&service, &longest).await.unwrap().standing.exit_status, Some(0));
+    assert_eq!(
+        run(&service, &longest).await.unwrap().standing.exit_status,
+        Some(0)
+    );
 }
 
 #[tokio::test]
@@ -580,7 +775,9 @@ async fn a_known_hosts_that_hangs_stops_nobody_else() {
     std::fs::remove_file(bad.path("known_hosts")).unwrap();
     let fifo = bad.path("known_hosts");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    let entry = std::fs::read_to_string(bad.ssh_config()).unwrap().replace("Host web1", "Host web2");
+    let entry = std::fs::read_to_string(bad.ssh_config())
+        .unwrap()
+        .replace("Host web1", "Host web2");
     good.append(&entry);
     let service = started(&good);
     let hanging = service.spawn(SpawnRequest::new("web2", "true"));
@@ -610,8 +807,14 @@ async fn a_key_is_remembered_when_its_job_is_forgotten() {
     service.forget(ForgetRequest::new(&job)).await.unwrap();
     let error = service.spawn(request("echo once; exit 3")).await.unwrap_err();
     assert_eq!(error.code, Code::ExpiredJob);
-    assert!(error.message.contains("exited with status 3") && error.message.contains(&job), "{error}");
-    assert_eq!(service.spawn(request("echo twice")).await.unwrap_err().code, Code::InvalidArgument);
+    assert!(
+        error.message.contains("exited with status 3") && error.message.contains(&job),
+        "{error}"
+    );
+    assert_eq!(
+        service.spawn(request("echo twice")).await.unwrap_err().code,
+        Code::InvalidArgument
+    );
     assert_eq!(service.jobs(Default::default()).await.unwrap().total, 0);
 }
 
@@ -631,14 +834,24 @@ async fn a_signal_ends_a_job_that_is_still_starting() {
     let silent = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
     let port = silent.local_addr().unwrap().port().to_string();
-    std::fs::write(sshd.ssh_config(), config.replace(&sshd.port().to_string(), &port)).unwrap();
+    std::fs::write(
+        sshd.ssh_config(),
+        config.replace(&sshd.port().to_string(), &port),
+    )
+    .unwrap();
     let service = started(&sshd);
     let mut request = support::run_request("echo never");
     request.options.wait_ms = Some(10);
     let job = service.run(request).await.unwrap().job_id;
-    let signal = SignalRequest { signal: Some("TERM".to_owned()), ..SignalRequest::new(&job) };
+    let signal = SignalRequest {
+        signal: Some("TERM".to_owned()),
+        ..SignalRequest::new(&job)
+    };
     let reply = service.signal(signal).await.unwrap();
-    assert_eq!((reply.confirmed_dead, reply.standing.state), (true, JobState::Refused));
+    assert_eq!(
+        (reply.confirmed_dead, reply.standing.state),
+        (true, JobState::Refused)
+    );
 }
 
 #[tokio::test]
@@ -651,25 +864,39 @@ async fn the_bound_over_all_jobs_is_kept_while_output_comes() {
         ..Limits::default()
     };
     let service = std::sync::Arc::new(service(&sshd.ssh_config(), limits));
-    let jobs =
-        spawn_many(&service, 4, "head -c 10000000 /dev/zero | tr '\\0' x | fold -w 100; sleep 1000").await;
+    let jobs = spawn_many(
+        &service,
+        4,
+        "head -c 10000000 /dev/zero | tr '\\0' x | fold -w 100; sleep 1000",
+    )
+    .await;
     let kept = async || {
         let jobs = service.jobs(Default::default()).await.unwrap().jobs;
         jobs.iter().map(|job| (job.total_lines - job.dropped_lines) * 101).sum::<u64>()
     };
     let most = std::cell::Cell::new(0);
-    eventually("all has come", async || {
+    eventually("everything has arrived", async || {
         most.set(most.get().max(kept().await));
-        service.jobs(Default::default()).await.unwrap().jobs.iter().all(|job| job.total_bytes > 10_000_000)
+        service
+            .jobs(Default::default())
+            .await
+            .unwrap()
+            .jobs
+            .iter()
+            .all(|job| job.total_bytes > 10_000_000)
     })
     .await;
-    // What may pass unseen, and what the jobs' own rings take meanwhile.
-    assert!(most.get() <= 3 * (4 << 20), "{} bytes were kept", most.get());
+    // Bytes that may be unaccounted, plus the jobs' own rings.
+    assert!(
+        most.get() <= 3 * (4 << 20),
+        "{} bytes were kept",
+        most.get()
+    );
     drop(jobs);
     service.shutdown().await;
 }
 
-/// A relay to an sshd that passes on what comes from it as it is, up to so many bytes, and then a byte at a time.
+/// A relay to an sshd that passes this number of bytes on unchanged, and then one byte at a time.
 async fn dawdling(sshd: &Sshd, quick: usize) -> u16 {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -712,24 +939,44 @@ async fn a_login_has_one_limit_however_long_each_of_its_steps_takes() {
     let start = Instant::now();
     let error = spawn_error(&sshd).await;
     assert_eq!(error.code, Code::Timeout, "{error}");
-    assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() < Duration::from_secs(6),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[tokio::test]
 async fn a_named_reader_whose_call_is_given_up_while_the_host_is_looked_at_has_lost_nothing() {
     let sshd = Sshd::start().await;
     let service = started(&sshd);
-    let job = spawn(&service, "echo one; echo two; printf 'Password: '; read word").await;
-    let prompt = TailRequest { until: Some("Password".to_owned()), ..TailRequest::new(&job, 0, 5000) };
+    let job = spawn(
+        &service,
+        "echo one; echo two; printf 'Password: '; read word",
+    )
+    .await;
+    let prompt = TailRequest {
+        until: Some("Password".to_owned()),
+        ..TailRequest::new(&job, 0, 5000)
+    };
     service.tail(prompt).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
     sshd.freeze();
-    let read =
-        || TailRequest { since_line_no: None, reader: Some("me".to_owned()), ..TailRequest::new(&job, 0, 0) };
+    let read = || TailRequest {
+        since_line_no: None,
+        reader: Some("me".to_owned()),
+        ..TailRequest::new(&job, 0, 0)
+    };
     let given_up = tokio::time::timeout(Duration::from_millis(600), service.tail(read())).await;
-    assert!(given_up.is_err(), "the host was not asked whether the job reads");
+    assert!(
+        given_up.is_err(),
+        "the host was not asked whether the job reads"
+    );
     sshd.thaw();
-    assert_eq!(service.tail(read()).await.unwrap().lines.unwrap(), ["one", "two"]);
+    assert_eq!(
+        service.tail(read()).await.unwrap().lines.unwrap(),
+        ["one", "two"]
+    );
     assert!(service.tail(read()).await.unwrap().lines.unwrap().is_empty());
 }
 
@@ -740,7 +987,48 @@ async fn whoever_corrects_ssh_config_after_a_failure_need_not_wait() {
     let port = format!("Port {}", sshd.port());
     std::fs::write(sshd.ssh_config(), right.replace(&port, "Port 1")).unwrap();
     let service = started(&sshd);
-    assert_eq!(run(&service, "true").await.unwrap_err().code, Code::Unreachable);
+    assert_eq!(
+        run(&service, "true").await.unwrap_err().code,
+        Code::Unreachable
+    );
     std::fs::write(sshd.ssh_config(), right).unwrap();
     assert_eq!(run(&service, "echo there").await.unwrap().head, ["there"]);
+}
+
+#[tokio::test]
+async fn a_forged_process_group_changes_nothing() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd.ssh_config(), Limits::default());
+    let mut stranger = std::process::Command::new("/bin/sleep")
+        .arg("1000")
+        .env_clear()
+        .spawn()
+        .unwrap();
+    // The command knows the mark, and prints the host's line. The first line counts, and that is
+    // the host's.
+    let forged = format!(
+        "echo \"$SSHJOBS_JOB {}\"; echo ready; while :; do sleep 1; done",
+        stranger.id()
+    );
+    let job = service.spawn(SpawnRequest::new(HOST, forged)).await.unwrap().job_id;
+    let until = TailRequest {
+        until: Some("ready".into()),
+        ..TailRequest::new(&job, 0, 50_000)
+    };
+    service.tail(until).await.unwrap();
+
+    let request = SignalRequest {
+        signal: Some("KILL".to_owned()),
+        ..SignalRequest::new(&job)
+    };
+    service.signal(request).await.unwrap();
+
+    let story = support::canonical_loop(&service, &job).await;
+    assert_eq!(story.signal(), Some("KILL"));
+    assert!(
+        stranger.try_wait().unwrap().is_none(),
+        "the other process was killed"
+    );
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
 }

@@ -1,4 +1,5 @@
-//! Options of `run` on many hosts, and what helps at a shell, against a private sshd with several names.
+//! Options of `run` on many hosts, and what helps at a shell, against a private sshd with several
+//! names.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod support;
@@ -29,13 +30,28 @@ async fn a_host_that_can_not_be_had_is_tried_again_and_a_command_that_fails_is_n
     let arguments = ["run", "web1,web2", "--retries", "8", "--", &line];
     let mut child = command(&sshd, &arguments).stderr(Stdio::null()).spawn().unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(!ran.exists() && child.try_wait().unwrap().is_none(), "it tries");
+    assert!(
+        !ran.exists() && child.try_wait().unwrap().is_none(),
+        "it tries"
+    );
     sshd.trust("host");
-    assert_eq!(support::exit_of(&mut child).await, Some(2), "both have failed, in the command");
-    assert_eq!(std::fs::read_to_string(&ran).unwrap(), "x\nx\n", "each has run it once");
+    assert_eq!(
+        support::exit_of(&mut child).await,
+        Some(2),
+        "both have failed, in the command"
+    );
+    assert_eq!(
+        std::fs::read_to_string(&ran).unwrap(),
+        "x\nx\n",
+        "each has run it once"
+    );
     sshd.write_known_hosts("");
     let once = sshjobs(&sshd, &["run", "web1,web2", "--", "true"]);
-    assert!(stderr(&once).contains("2 could not be started"), "{}", stderr(&once));
+    assert!(
+        stderr(&once).contains("2 could not be started"),
+        "{}",
+        stderr(&once)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -50,14 +66,42 @@ async fn a_joblog_is_gone_on_with_where_it_ends() {
     };
     let times = || std::fs::read_to_string(&ran).unwrap().lines().count();
     assert_eq!((run("web1,web2", ""), times()), (Some(2), 2));
-    assert_eq!((run("web1,web2,db1", "--resume"), times()), (Some(1), 3), "only the new one");
-    assert_eq!((run("web1,web2,db1", "--resume"), times()), (Some(0), 3), "nothing is left");
-    assert_eq!((run("web1,web2,db1", "--resume-failed"), times()), (Some(3), 6), "all have failed");
-    assert_eq!((run("*", "--resume"), times()), (Some(0), 6), "a pattern stands for hosts that are done");
-    assert_eq!((run("web*,!web2", "--resume-failed"), times()), (Some(1), 7));
-    assert_eq!((run("web[1-2],db[1]", "--resume"), times()), (Some(0), 7), "a range stands for its names");
+    assert_eq!(
+        (run("web1,web2,db1", "--resume"), times()),
+        (Some(1), 3),
+        "only the new one"
+    );
+    assert_eq!(
+        (run("web1,web2,db1", "--resume"), times()),
+        (Some(0), 3),
+        "nothing is left"
+    );
+    assert_eq!(
+        (run("web1,web2,db1", "--resume-failed"), times()),
+        (Some(3), 6),
+        "all have failed"
+    );
+    assert_eq!(
+        (run("*", "--resume"), times()),
+        (Some(0), 6),
+        "a pattern stands for hosts that are done"
+    );
+    assert_eq!(
+        (run("web*,!web2", "--resume-failed"), times()),
+        (Some(1), 7)
+    );
+    assert_eq!(
+        (run("web[1-2],db[1]", "--resume"), times()),
+        (Some(0), 7),
+        "a range stands for its names"
+    );
     let junit = sshd.path("junit.xml").display().to_string();
-    told(&sshjobs(&sshd, &["run", "web[1-2]", "--joblog", &log, "--resume", "--junit", &junit, "--", &line]));
+    told(&sshjobs(
+        &sshd,
+        &[
+            "run", "web[1-2]", "--joblog", &log, "--resume", "--junit", &junit, "--", &line,
+        ],
+    ));
     assert!(
         std::fs::read_to_string(&junit).unwrap().contains("tests=\"0\""),
         "CI finds a report all the same"
@@ -68,31 +112,66 @@ async fn a_joblog_is_gone_on_with_where_it_ends() {
 async fn variables_come_from_a_file_and_the_command_line_goes_over_it() {
     let sshd = hosts().await;
     let file = sshd.path("variables");
-    std::fs::write(&file, "# what is said\nA=from file\n\nB=from file\nC\n").unwrap();
+    std::fs::write(&file, "# a comment\nA=from file\n\nB=from file\nC\n").unwrap();
     let file = file.display().to_string();
-    let words = ["run", "web1,db1", "--env-file", &file, "-e", "B=from line", "--", "echo \"$A, $B, $C\""];
-    let output = command(&sshd, &words).env("C", "passed on").stdout(Stdio::piped()).output().unwrap();
+    let words = [
+        "run",
+        "web1,db1",
+        "--env-file",
+        &file,
+        "-e",
+        "B=from line",
+        "--",
+        "echo \"$A, $B, $C\"",
+    ];
+    let output = command(&sshd, &words)
+        .env("C", "passed on")
+        .stdout(Stdio::piped())
+        .output()
+        .unwrap();
     let shown = told(&output);
     let shown: BTreeSet<&str> = shown.lines().collect();
     assert_eq!(
         shown,
-        BTreeSet::from(["web1 | from file, from line, passed on", "db1  | from file, from line, passed on"])
+        BTreeSet::from([
+            "web1 | from file, from line, passed on",
+            "db1  | from file, from line, passed on"
+        ])
     );
     std::fs::write(&file, "A=1\n2B\n").unwrap();
     let refused = sshjobs(&sshd, &["run", "web1", "--env-file", &file, "--", "true"]);
-    assert!(stderr(&refused).contains("variables:2"), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("variables:2"),
+        "{}",
+        stderr(&refused)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_line_has_its_time_when_that_is_wanted() {
     let sshd = hosts().await;
-    let shown = told(&sshjobs(&sshd, &["run", "web1,web2", "--timestamps", "--", "echo a; sleep 1; echo b"]));
-    let mut seconds: Vec<&str> =
-        shown.lines().filter_map(|line| line.split_once('.')).map(|(time, _)| time).collect();
+    let shown = told(&sshjobs(
+        &sshd,
+        &[
+            "run",
+            "web1,web2",
+            "--timestamps",
+            "--",
+            "echo a; sleep 1; echo b",
+        ],
+    ));
+    let mut seconds: Vec<&str> = shown
+        .lines()
+        .filter_map(|line| line.split_once('.'))
+        .map(|(time, _)| time)
+        .collect();
     assert_eq!(seconds.len(), 4, "{shown}");
     seconds.sort_unstable();
     seconds.dedup();
-    assert!(seconds.len() >= 2 && seconds[0].starts_with("20"), "{shown}");
+    assert!(
+        seconds.len() >= 2 && seconds[0].starts_with("20"),
+        "{shown}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -101,14 +180,18 @@ async fn two_operators_follow_one_fleet_and_both_may_end_it() {
     let line = "i=0; while :; do i=$((i+1)); echo $i; sleep 0.05; done";
     let id = told(&sshjobs(&sshd, &["spawn", "web1,web2,db1", "--", line])).trim().to_owned();
     let follow = || {
-        command(&sshd, &["tail", "-f", "--since", "0", "--json", &id]).stdout(Stdio::piped()).spawn().unwrap()
+        command(&sshd, &["tail", "-f", "--since", "0", "--json", &id])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
     };
     let (one, other) = (follow(), follow());
     eventually("all of them have printed", async || {
         told(&sshjobs(&sshd, &["tail", "--since", "0", &id])).lines().count() > 30
     })
     .await;
-    // Both at the same moment. Once, on a busy machine, a member outlived both signals: why is not known yet.
+    // Both at the same moment. Once, on a busy machine, a member outlived both signals: why is not
+    // known yet.
     eventually("all of them are killed", async || {
         let signals = [["signal", id.as_str(), "KILL"]; 2]
             .map(|words| command(&sshd, &words).stderr(Stdio::null()).spawn().unwrap());
@@ -119,12 +202,20 @@ async fn two_operators_follow_one_fleet_and_both_may_end_it() {
     })
     .await;
     let [one, other] = [one, other].map(|child| told(&child.wait_with_output().unwrap()));
-    assert!(one == other && one.lines().count() > 10, "{}\n{}", one.len(), other.len());
+    assert!(
+        one == other && one.lines().count() > 10,
+        "{}\n{}",
+        one.len(),
+        other.len()
+    );
     let waited = sshjobs(&sshd, &["wait", &id]);
     assert_eq!(waited.status.code(), Some(3), "{}", stderr(&waited));
     let members = told(&sshjobs(&sshd, &["jobs", "--fleet", &id]));
     assert_eq!(members.matches("SIGKILL").count(), 3, "{members}");
-    let one_of_them = told(&sshjobs(&sshd, &["read", &format!("{id}/db1"), "--length", "1"]));
+    let one_of_them = told(&sshjobs(
+        &sshd,
+        &["read", &format!("{id}/db1"), "--length", "1"],
+    ));
     assert_eq!(one_of_them, "1\n");
 }
 
@@ -133,9 +224,16 @@ async fn a_fleet_needs_no_store() {
     let sshd = hosts().await;
     std::fs::write(sshd.path("config.toml"), "store = false\n").unwrap();
     let config = sshd.path("config.toml").display().to_string();
-    let output = sshjobs(&sshd, &["--config", &config, "run", "web1,web2", "--", "seq 1000"]);
+    let output = sshjobs(
+        &sshd,
+        &["--config", &config, "run", "web1,web2", "--", "seq 1000"],
+    );
     assert_eq!(told(&output).lines().count(), 2000);
-    assert!(stderr(&output).contains("2 hosts: 2 ok"), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("2 hosts: 2 ok"),
+        "{}",
+        stderr(&output)
+    );
     assert!(!sshd.path("state/sshjobs").exists());
 }
 
@@ -143,10 +241,17 @@ async fn a_fleet_needs_no_store() {
 async fn ping_tells_what_answers_and_fails_when_something_does_not() {
     let sshd = hosts().await;
     let all = told(&sshjobs(&sshd, &["ping", "web*,db1"]));
-    assert_eq!(all.lines().filter(|line| line.contains(" ms  OpenSSH_")).count(), 3, "{all}");
+    assert_eq!(
+        all.lines().filter(|line| line.contains(" ms  OpenSSH_")).count(),
+        3,
+        "{all}"
+    );
     let json = told(&sshjobs(&sshd, &["ping", "db1", "--json"]));
     let host: serde_json::Value = serde_json::from_str(&json).unwrap();
-    assert!(host["connected"] == true && host["connect_ms"].as_u64().is_some(), "{json}");
+    assert!(
+        host["connected"] == true && host["connect_ms"].as_u64().is_some(),
+        "{json}"
+    );
     sshd.trust("other");
     let refused = sshjobs(&sshd, &["ping", "web*"]);
     assert_eq!(refused.status.code(), Some(255));
@@ -158,29 +263,48 @@ async fn the_man_pages_are_pages_for_man() {
     let sshd = hosts().await;
     let directory = sshd.path("man1");
     told(&sshjobs(&sshd, &["man", directory.to_str().unwrap()]));
-    let names =
-        std::fs::read_dir(&directory).unwrap().map(|page| page.unwrap().file_name().into_string().unwrap());
+    let names = std::fs::read_dir(&directory)
+        .unwrap()
+        .map(|page| page.unwrap().file_name().into_string().unwrap());
     let names: BTreeSet<String> = names.collect();
-    assert!(names.contains("sshjobs.1") && names.contains("sshjobs-run.1"), "{names:?}");
+    assert!(
+        names.contains("sshjobs.1") && names.contains("sshjobs-run.1"),
+        "{names:?}"
+    );
     let page = std::fs::read_to_string(directory.join("sshjobs-run.1")).unwrap();
     assert!(page.contains(".TH") && page.contains("canary"), "{page}");
 }
 
-/// What a shell offers for the last word.
+/// Completions that a shell offers for the last word.
 fn completed(sshd: &Sshd, words: &[&str]) -> BTreeSet<String> {
     let output = command(sshd, &[]);
     let mut shell = std::process::Command::new(output.get_program());
-    shell.arg("--").arg("sshjobs").args(words).env("COMPLETE", "bash").env("_CLAP_IFS", "\n");
-    shell.env("_CLAP_COMPLETE_INDEX", words.len().to_string()).env("XDG_CONFIG_HOME", "/nonexistent");
+    shell
+        .arg("--")
+        .arg("sshjobs")
+        .args(words)
+        .env("COMPLETE", "bash")
+        .env("_CLAP_IFS", "\n");
+    shell
+        .env("_CLAP_COMPLETE_INDEX", words.len().to_string())
+        .env("XDG_CONFIG_HOME", sshd.path("no-config"));
     let output = shell.output().unwrap();
-    String::from_utf8_lossy(&output.stdout).lines().map(|word| word.trim().to_owned()).collect()
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|word| word.trim().to_owned())
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shell_completes_what_the_command_line_leads_to() {
     let sshd = hosts().await;
     let (config, state) = (sshd.ssh_config(), sshd.path("state/sshjobs"));
-    let options = ["--ssh-config", config.to_str().unwrap(), "--state-dir", state.to_str().unwrap()];
+    let options = [
+        "--ssh-config",
+        config.to_str().unwrap(),
+        "--state-dir",
+        state.to_str().unwrap(),
+    ];
     let after = |words: &[&str]| completed(&sshd, &[&options[..], words].concat());
     let set = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<BTreeSet<_>>();
     assert_eq!(after(&["run", "web1,"]), set(&["web1,web2", "web1,db1"]));
@@ -188,6 +312,9 @@ async fn a_shell_completes_what_the_command_line_leads_to() {
     assert_eq!(after(&["hosts", "d"]), set(&["db1"]));
     assert_eq!(after(&["help", "dur"]), set(&["durable"]));
     let id = told(&sshjobs(&sshd, &["spawn", "web1,db1", "--", "true"])).trim().to_owned();
-    eventually("it is listed", async || after(&["wait", "fleet"]) == set(&[&id])).await;
+    eventually("it is listed", async || {
+        after(&["wait", "fleet"]) == set(&[&id])
+    })
+    .await;
     assert_eq!(after(&["jobs", "--fleet", ""]), set(&[&id]));
 }

@@ -1,4 +1,5 @@
-//! The house keeps its floors: imports point down, a foreign crate stays at home, no folder is off the plan.
+//! The house keeps its floors: imports point down, a foreign crate stays at home, no folder is off
+//! the plan.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,7 +7,7 @@ use std::path::Path;
 
 use regex::Regex;
 
-/// Each folder, from the ground up, and what it may see besides itself.
+/// Each folder, from the ground up, and the folders it may import.
 const PLAN: [(&str, &[&str]); 15] = [
     ("output", &[]),
     ("job", &["output"]),
@@ -14,8 +15,14 @@ const PLAN: [(&str, &[&str]); 15] = [
     ("spool", &["output"]),
     ("hosts", &["job", "ssh", "output"]),
     ("store", &["job", "output"]),
-    ("runner", &["hosts", "store", "spool", "job", "ssh", "output"]),
-    ("jobs", &["runner", "hosts", "store", "spool", "job", "ssh", "output"]),
+    (
+        "runner",
+        &["hosts", "store", "spool", "job", "ssh", "output"],
+    ),
+    (
+        "jobs",
+        &["runner", "hosts", "store", "spool", "job", "ssh", "output"],
+    ),
     ("wire", &["jobs"]),
     ("tokens", &["jobs"]),
     ("testing", &["jobs"]),
@@ -25,8 +32,9 @@ const PLAN: [(&str, &[&str]); 15] = [
     ("cli", &["remote", "wire", "tokens", "jobs"]),
 ];
 
-/// Files beside the folders: two helpers that everybody may use, and what brings the faces together.
-const EVERYBODY: [&str; 2] = ["lock", "nearest"];
+/// Files beside the folders: helpers that every room may use, and the program that combines the
+/// faces.
+const EVERYBODY: [&str; 3] = ["bounded_file", "lock", "nearest"];
 
 /// Foreign crates that have one home.
 const HOMES: [(&str, &str); 6] = [
@@ -38,20 +46,32 @@ const HOMES: [(&str, &str); 6] = [
     ("axum", "http"),
 ];
 
-/// What the pure floor must do without.
-const IMPURE: [&str; 7] =
-    ["tokio", "std::time", "std::sync", "std::fs", "std::io", "std::net", "std::thread"];
+/// Modules that the pure floor must not use.
+const IMPURE: [&str; 7] = [
+    "tokio",
+    "std::time",
+    "std::sync",
+    "std::fs",
+    "std::io",
+    "std::net",
+    "std::thread",
+];
 
-/// What is wrong with a file at `path` below `src`.
+/// Violations in a file at `path` below `src`.
 fn violations(path: &str, text: &str) -> Vec<String> {
-    let code: String =
-        text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+    let code: String = text
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("//"))
+        .collect::<Vec<_>>()
+        .join("\n");
     let folder = path.split_once('/').map_or("", |(folder, _)| folder);
     let mut found = Vec::new();
     if let Some((_, below)) = PLAN.iter().find(|(name, _)| *name == folder) {
         let inward = Regex::new(r"\bcrate::(?:\{\s*)?(\w+)").unwrap();
         for seen in inward.captures_iter(&code).map(|found| found[1].to_owned()) {
-            let may = seen == folder || below.contains(&seen.as_str()) || EVERYBODY.contains(&seen.as_str());
+            let may = seen == folder
+                || below.contains(&seen.as_str())
+                || EVERYBODY.contains(&seen.as_str());
             if !may {
                 found.push(format!("{path}: {folder} must not see {seen}"));
             }
@@ -92,11 +112,17 @@ fn the_house_is_built_as_planned() {
     let files = files(&root, &root);
     let found: Vec<_> = files.iter().flat_map(|(path, text)| violations(path, text)).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
-    let folders: BTreeSet<_> = files.iter().filter_map(|(path, _)| Some(path.split_once('/')?.0)).collect();
-    assert_eq!(folders, PLAN.iter().map(|(name, _)| *name).collect(), "every room of the plan is there");
+    let folders: BTreeSet<_> =
+        files.iter().filter_map(|(path, _)| Some(path.split_once('/')?.0)).collect();
+    assert_eq!(
+        folders,
+        PLAN.iter().map(|(name, _)| *name).collect(),
+        "every room of the plan is there"
+    );
 }
 
-/// What each file of a folder is called in imports, its own folders included: `path` below `src`, without `.rs`.
+/// Names of each file of a folder in imports, including its own folders: `path` below `src`,
+/// without `.rs`.
 struct Room {
     /// By the place: folder or file.
     texts: BTreeMap<String, String>,
@@ -115,11 +141,14 @@ impl Room {
         };
         let texts = files.iter().filter(|(path, _)| !path.ends_with("tests.rs"));
         Self {
-            texts: texts.map(|(path, text)| (path.trim_end_matches(".rs").to_owned(), code(text))).collect(),
+            texts: texts
+                .map(|(path, text)| (path.trim_end_matches(".rs").to_owned(), code(text)))
+                .collect(),
         }
     }
 
-    /// The file that `name`, seen from folder `folder`, is defined in: a module, or what its mod.rs hands on.
+    /// The file that `name`, seen from folder `folder`, is defined in: a module, or what its mod.rs
+    /// hands on.
     fn home(&self, folder: &str, name: &str) -> Option<String> {
         let module = format!("{folder}/{name}");
         if self.texts.contains_key(&module) || self.texts.contains_key(&format!("{module}/mod")) {
@@ -128,8 +157,9 @@ impl Room {
         let face = self.texts.get(&format!("{folder}/mod"))?;
         let mut handed_on = face.split(';').filter_map(|part| Some(part.split_once("use ")?.1));
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
-        let (file, _) =
-            handed_on.find(|part| part.split(|c| !is_word(c)).any(|word| word == name))?.split_once("::")?;
+        let (file, _) = handed_on
+            .find(|part| part.split(|c| !is_word(c)).any(|word| word == name))?
+            .split_once("::")?;
         Some(format!("{folder}/{file}"))
     }
 
@@ -145,11 +175,21 @@ impl Room {
             }
             for import in import.captures_iter(text) {
                 let up = path.rsplit_once('/').unwrap().0;
-                let base = if &import[1] == "super" { up.to_owned() } else { String::new() };
+                let base = if &import[1] == "super" {
+                    up.to_owned()
+                } else {
+                    String::new()
+                };
                 for name in names(&import[2]) {
-                    let full = if base.is_empty() { name } else { format!("{base}/{name}") };
+                    let full = if base.is_empty() {
+                        name
+                    } else {
+                        format!("{base}/{name}")
+                    };
                     let Some(rest) = full.strip_prefix(&format!("{folder}/")) else { continue };
-                    let Some(to) = self.home(folder, rest.split('/').next().unwrap()) else { continue };
+                    let Some(to) = self.home(folder, rest.split('/').next().unwrap()) else {
+                        continue;
+                    };
                     if to != from {
                         found.insert((from.clone(), to));
                     }
@@ -163,7 +203,11 @@ impl Room {
     fn circles(&self, folder: &str) -> Vec<String> {
         let imports = self.imports(folder);
         let closes = |(from, to): &&(String, String)| leads(&imports, to, from);
-        imports.iter().filter(closes).map(|(from, to)| format!("{from} -> {to}")).collect()
+        imports
+            .iter()
+            .filter(closes)
+            .map(|(from, to)| format!("{from} -> {to}"))
+            .collect()
     }
 }
 
@@ -187,7 +231,9 @@ fn leads(imports: &BTreeSet<(String, String)>, from: &str, to: &str) -> bool {
             return true;
         }
         if seen.insert(place) {
-            next.extend(imports.iter().filter(|(known, _)| known == place).map(|(_, to)| to.as_str()));
+            next.extend(
+                imports.iter().filter(|(known, _)| known == place).map(|(_, to)| to.as_str()),
+            );
         }
     }
     false
@@ -198,7 +244,8 @@ fn no_folder_holds_a_circle() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let room = Room::of(&files(&root, &root));
     let mut folders: BTreeSet<String> = PLAN.iter().map(|(name, _)| (*name).to_owned()).collect();
-    folders.extend(room.texts.keys().filter_map(|path| Some(path.strip_suffix("/mod")?.to_owned())));
+    folders
+        .extend(room.texts.keys().filter_map(|path| Some(path.strip_suffix("/mod")?.to_owned())));
     let circles: Vec<String> = folders.iter().flat_map(|folder| room.circles(folder)).collect();
     assert!(circles.is_empty(), "{}", circles.join("\n"));
 }
@@ -206,18 +253,40 @@ fn no_folder_holds_a_circle() {
 #[test]
 fn a_circle_is_seen_whatever_it_goes_through() {
     let circle = |files: &[(&str, &str)]| {
-        let files: Vec<_> =
-            files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect();
+        let files: Vec<_> = files
+            .iter()
+            .map(|(path, text)| ((*path).to_owned(), (*text).to_owned()))
+            .collect();
         Room::of(&files).circles("ssh")
     };
-    let face = ("ssh/mod.rs", "mod a;\nmod b;\npub use a::{A, Other};\npub use b::B;");
-    assert!(circle(&[face, ("ssh/a.rs", "use super::B;"), ("ssh/b.rs", "use crate::ssh::A;")]).len() >= 2);
+    let face = (
+        "ssh/mod.rs",
+        "mod a;\nmod b;\npub use a::{A, Other};\npub use b::B;",
+    );
     assert!(
-        circle(&[face, ("ssh/a.rs", "use super::b::x;"), ("ssh/b.rs", "use super::{\n Other,\n};")]).len()
+        circle(&[
+            face,
+            ("ssh/a.rs", "use super::B;"),
+            ("ssh/b.rs", "use crate::ssh::A;")
+        ])
+        .len()
+            >= 2
+    );
+    assert!(
+        circle(&[
+            face,
+            ("ssh/a.rs", "use super::b::x;"),
+            ("ssh/b.rs", "use super::{\n Other,\n};")
+        ])
+        .len()
             >= 2
     );
     assert_eq!(
-        circle(&[face, ("ssh/a.rs", "use super::B;"), ("ssh/b.rs", "use std::fmt;")]),
+        circle(&[
+            face,
+            ("ssh/a.rs", "use super::B;"),
+            ("ssh/b.rs", "use std::fmt;")
+        ]),
         Vec::<String>::new()
     );
     let inner = [
@@ -226,9 +295,15 @@ fn a_circle_is_seen_whatever_it_goes_through() {
         ("ssh/a/x.rs", "use crate::ssh::B;"),
         ("ssh/b.rs", "use super::A;"),
     ];
-    assert!(circle(&inner).len() >= 2, "a folder is a place of the one around it");
+    assert!(
+        circle(&inner).len() >= 2,
+        "a folder is a place of the one around it"
+    );
     let tests = "fn f() {}\n#[cfg(test)]\nmod tests {\nuse super::B;\n}";
-    assert_eq!(circle(&[face, ("ssh/a.rs", tests), ("ssh/b.rs", "use super::A;")]), Vec::<String>::new());
+    assert_eq!(
+        circle(&[face, ("ssh/a.rs", tests), ("ssh/b.rs", "use super::A;")]),
+        Vec::<String>::new()
+    );
 }
 
 /// How high a folder lies: above all that it may see.
@@ -243,12 +318,23 @@ fn every_room_says_what_it_is_for_and_holds_nothing_else() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(folder).join("mod.rs");
         let text = std::fs::read_to_string(&path).unwrap();
         let floor = format!("//! Floor {}: ", floor(folder));
-        assert!(text.starts_with(&floor), "{folder} does not say what it is for, on its floor: {floor}");
+        assert!(
+            text.starts_with(&floor),
+            "{folder} does not describe itself with its floor: {floor}"
+        );
         let belongs = |line: &str| {
             line.is_empty()
-                || ["//!", "mod ", "pub use ", "pub(super) use ", "use ", "}"]
-                    .iter()
-                    .any(|start| line.starts_with(start))
+                || [
+                    "//!",
+                    "mod ",
+                    "pub use ",
+                    "pub(super) use ",
+                    "pub(crate) use ",
+                    "use ",
+                    "}",
+                ]
+                .iter()
+                .any(|start| line.starts_with(start))
                 || [",", "};"].iter().any(|end| line.ends_with(end))
         };
         let strange = text.lines().map(str::trim_start).find(|line| !belongs(line));
@@ -259,18 +345,48 @@ fn every_room_says_what_it_is_for_and_holds_nothing_else() {
 #[test]
 fn each_kind_of_violation_is_seen() {
     let one = |path, text| violations(path, text).into_iter().next().unwrap_or_default();
-    assert_eq!(one("output/ring.rs", "use crate::job::Job;"), "output/ring.rs: output must not see job");
-    assert_eq!(one("job/log.rs", "fn f(c: crate::ssh::Channel) {}"), "job/log.rs: job must not see ssh");
-    assert_eq!(one("mcp/server.rs", "use crate::runner::Runner;"), "mcp/server.rs: mcp must not see runner");
-    assert_eq!(one("cli/run.rs", "use crate::mcp::serve;"), "cli/run.rs: cli must not see mcp");
-    assert_eq!(one("cli/run.rs", "use crate::{mcp, wire};"), "cli/run.rs: cli must not see mcp");
-    assert_eq!(one("runner/record.rs", "use russh::Channel;"), "runner/record.rs: russh lives in ssh");
-    assert_eq!(one("wire/tail.rs", "rmcp::model::Tool"), "wire/tail.rs: rmcp lives in mcp");
-    assert_eq!(one("main.rs", "use clap::Parser;"), "main.rs: clap lives in cli");
-    assert_eq!(one("helpers/misc.rs", ""), "helpers/misc.rs: there is no helpers on the plan");
+    assert_eq!(
+        one("output/ring.rs", "use crate::job::Job;"),
+        "output/ring.rs: output must not see job"
+    );
+    assert_eq!(
+        one("job/log.rs", "fn f(c: crate::ssh::Channel) {}"),
+        "job/log.rs: job must not see ssh"
+    );
+    assert_eq!(
+        one("mcp/server.rs", "use crate::runner::Runner;"),
+        "mcp/server.rs: mcp must not see runner"
+    );
+    assert_eq!(
+        one("cli/run.rs", "use crate::mcp::serve;"),
+        "cli/run.rs: cli must not see mcp"
+    );
+    assert_eq!(
+        one("cli/run.rs", "use crate::{mcp, wire};"),
+        "cli/run.rs: cli must not see mcp"
+    );
+    assert_eq!(
+        one("runner/record.rs", "use russh::Channel;"),
+        "runner/record.rs: russh lives in ssh"
+    );
+    assert_eq!(
+        one("wire/tail.rs", "rmcp::model::Tool"),
+        "wire/tail.rs: rmcp lives in mcp"
+    );
+    assert_eq!(
+        one("main.rs", "use clap::Parser;"),
+        "main.rs: clap lives in cli"
+    );
+    assert_eq!(
+        one("helpers/misc.rs", ""),
+        "helpers/misc.rs: there is no helpers on the plan"
+    );
     assert_eq!(
         one("output/ring.rs", "use tokio::time::Instant;"),
         "output/ring.rs: output is pure, without tokio"
     );
-    assert_eq!(one("wire/tail.rs", "// use rmcp::x\nuse crate::jobs::Jobs;"), "");
+    assert_eq!(
+        one("wire/tail.rs", "// use rmcp::x\nuse crate::jobs::Jobs;"),
+        ""
+    );
 }

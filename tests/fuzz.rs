@@ -1,8 +1,8 @@
-//! Fuzz targets for what takes bytes from strangers: the assembler of lines, the renderers, the parsing of arguments, what a host's
-//! follower says, and files that a disk has kept.
+//! Fuzz targets for parsers of foreign bytes: the assembler of lines, the renderers, the parsing of
+//! arguments, frames of a host's follower, and files from a disk.
 //!
-//! `cargo test` plays the seeds in `fixtures/fuzz` and then a few seconds of random input. For a long hunt guided by
-//! coverage: `cargo bolero test --test fuzz assembler`.
+//! `cargo test` plays the seeds in `fixtures/fuzz` and then a few seconds of random input. For a
+//! long hunt guided by coverage: `cargo bolero test --test fuzz assembler`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::path::Path;
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use sshjobs::jobs::{Access, Config};
 use sshjobs::output::{
-    Content, LineNo, ReadQuery, Reading, Render, Ring, RingLimits, Selection, Stream, TerminalFilter, Unit,
-    clean, render,
+    Content, LineNo, ReadQuery, Reading, Render, Ring, RingLimits, Selection, Stream,
+    TerminalFilter, Unit, clean, render,
 };
 use sshjobs::wire::{
-    ForgetRequest, HostsRequest, JobsRequest, ReadRequest, Request, RunRequest, SearchRequest, Service,
-    SignalRequest, SpawnRequest, TailRequest, WaitRequest, WriteRequest,
+    ForgetRequest, HostsRequest, JobsRequest, ReadRequest, Request, RunRequest, SearchRequest,
+    Service, SignalRequest, SpawnRequest, TailRequest, WaitRequest, WriteRequest,
 };
 
-/// What random bytes rarely hit upon.
+/// Words that random bytes rarely contain.
 const WORDS: [&[u8]; 24] = [
     b"\n",
     b"\r\n",
@@ -58,19 +58,27 @@ fn fuzz(target: &str, test: fn(&[u8])) {
         played += 1;
     }
     assert!(played >= 4, "the seeds of {target} are missing");
-    bolero::check!().with_type::<Vec<(u8, u8)>>().with_test_time(Duration::from_secs(4)).for_each(|input| {
-        let pieces = input.iter().map(|(choice, byte)| match WORDS.get(usize::from(choice % 32)) {
-            Some(word) => *word,
-            None => std::slice::from_ref(byte),
+    bolero::check!()
+        .with_type::<Vec<(u8, u8)>>()
+        .with_test_time(Duration::from_secs(4))
+        .for_each(|input| {
+            let pieces =
+                input.iter().map(|(choice, byte)| match WORDS.get(usize::from(choice % 32)) {
+                    Some(word) => *word,
+                    None => std::slice::from_ref(byte),
+                });
+            test(&pieces.collect::<Vec<_>>().concat());
         });
-        test(&pieces.collect::<Vec<_>>().concat());
-    });
 }
 
 #[test]
 fn assembler() {
     fuzz("assembler", |bytes| {
-        let limits = RingLimits { lines: 1 << 16, bytes: 1 << 20, line_bytes: 16 };
+        let limits = RingLimits {
+            lines: 1 << 16,
+            bytes: 1 << 20,
+            line_bytes: 16,
+        };
         let mut ring = Ring::new(limits);
         // In pieces whose length the input decides.
         let mut rest = bytes;
@@ -81,8 +89,10 @@ fn assembler() {
         }
         ring.finish(Stream::Stdout, 0);
         let lines: Vec<_> = ring.lines_after(LineNo::START, Selection::Both).collect();
-        let whole: Vec<u8> =
-            lines.iter().flat_map(|line| [&*line.text, line.terminator.as_bytes()].concat()).collect();
+        let whole: Vec<u8> = lines
+            .iter()
+            .flat_map(|line| [&*line.text, line.terminator.as_bytes()].concat())
+            .collect();
         assert_eq!(whole, bytes, "a byte is lost or invented");
         assert!(lines.iter().all(|line| line.text.len() <= limits.line_bytes));
         let mut text = String::new();
@@ -100,7 +110,10 @@ fn assembler() {
             render: Render::Clean,
         };
         let reading = Reading::of(&ring, &query);
-        assert_eq!((reading.total, reading.content), (text.chars().count() as u64, Content::Chars(text)));
+        assert_eq!(
+            (reading.total, reading.content),
+            (text.chars().count() as u64, Content::Chars(text))
+        );
     });
 }
 
@@ -109,7 +122,7 @@ fn renderer() {
     fuzz("renderer", |bytes| {
         let shown = clean(bytes);
         assert_harmless(&shown);
-        assert_eq!(clean(shown.as_bytes()), shown, "what is clean stays as it is");
+        assert_eq!(clean(shown.as_bytes()), shown, "clean text stays unchanged");
         let ends = |text: &[u8]| text.iter().filter(|&&byte| byte == b'\n').count();
         assert_eq!(
             ends(render(bytes, Render::Clean).as_bytes()),
@@ -120,7 +133,10 @@ fn renderer() {
             let passed = filter().pass(bytes);
             let mut by_bytes = filter();
             let pieces: Vec<u8> = bytes.chunks(1).flat_map(|byte| by_bytes.pass(byte)).collect();
-            assert_eq!(pieces, passed, "a filter must not mind how the bytes are divided");
+            assert_eq!(
+                pieces, passed,
+                "a filter must not mind how the bytes are divided"
+            );
             assert_no_string_sequence(&passed);
         }
     });
@@ -137,14 +153,28 @@ fn assert_harmless(text: &str) {
 
 /// Clipboard, title, hyperlinks and queries all need one of these.
 fn assert_no_string_sequence(bytes: &[u8]) {
-    for introducer in
-        [b"\x1b]", b"\x1bP", b"\x1b_", b"\x1bX", b"\x1b^", b"\xc2\x90", b"\xc2\x9d", b"\xc2\x9b"]
-    {
-        assert!(!bytes.windows(2).any(|pair| pair == introducer), "{:?}", String::from_utf8_lossy(bytes));
+    for introducer in [
+        b"\x1b]",
+        b"\x1bP",
+        b"\x1b_",
+        b"\x1bX",
+        b"\x1b^",
+        b"\xc2\x90",
+        b"\xc2\x9d",
+        b"\xc2\x9b",
+    ] {
+        assert!(
+            !bytes.windows(2).any(|pair| pair == introducer),
+            "{:?}",
+            String::from_utf8_lossy(bytes)
+        );
     }
     let text = String::from_utf8_lossy(bytes);
     for query in regex::Regex::new(r"\x1b\[[0-9;:?>]*([a-zA-Z])").unwrap().captures_iter(&text) {
-        assert!(!matches!(&query[1], "n" | "c" | "t" | "p" | "x"), "{text:?}");
+        assert!(
+            !matches!(&query[1], "n" | "c" | "t" | "p" | "x"),
+            "{text:?}"
+        );
     }
 }
 
@@ -156,10 +186,18 @@ fn arguments() {
     });
 }
 
-/// Whatever can be parsed is called. There is no such host and no such job, so everything ends in an error with a hint.
+/// Whatever can be parsed is called. There is no such host and no such job, so everything ends in
+/// an error with a hint.
 async fn call_everything(bytes: &[u8]) {
     let ssh_config = Some(Path::new("/dev/null").to_owned());
-    let service = Service::new(Config { ssh_config, store: false, ..Config::default() }, Access::Listed);
+    let service = Service::new(
+        Config {
+            ssh_config,
+            store: false,
+            ..Config::default()
+        },
+        Access::Listed,
+    );
     let object: serde_json::Map<_, _> = serde_json::from_slice(bytes).unwrap_or_default();
     macro_rules! call {
         ($($request:ty => $verb:ident),*) => {$(
@@ -182,22 +220,28 @@ async fn call_everything(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         Config::parse(Path::new("config.toml"), text).ok();
         text.parse::<sshjobs::job::Signal>().ok();
-        assert!(sshjobs::job::key_bytes(text, b'\n').is_none_or(|keys| keys.len() <= 8));
+        assert!(
+            sshjobs::job::key_bytes(text, b'\n', Default::default())
+                .is_none_or(|keys| keys.len() <= 8)
+        );
     }
 }
 
 #[test]
 fn stored_frames() {
-    use sshjobs::store::{Parsed, parse};
+    use sshjobs::store::{Parsed, Seal, parse};
     fuzz("stored_frames", |bytes| {
-        // As they are, and with a length and a checksum that are right: what a frame says is not believed either.
+        let seal = Seal::new(&"web1-aaaaaaaa".into(), 1);
+        // Unchanged, and with a correct length and checksum: the content of a frame is not trusted
+        // either.
         let mut frame = vec![0; 16];
-        frame[4..8].copy_from_slice(&u32::try_from(bytes.len().saturating_sub(1)).unwrap().to_le_bytes());
+        frame[4..8]
+            .copy_from_slice(&u32::try_from(bytes.len().saturating_sub(1)).unwrap().to_le_bytes());
         frame.extend_from_slice(bytes);
         let sum = crc32fast::hash(&frame[4..]);
         frame[..4].copy_from_slice(&sum.to_le_bytes());
         for text in [bytes, &frame] {
-            match parse(text) {
+            match parse(text, seal) {
                 Parsed::Whole(_, length) => assert!(length <= text.len()),
                 Parsed::Short(length) => assert!(length > text.len()),
                 Parsed::Torn => {}
@@ -214,10 +258,19 @@ fn follower() {
     }
     /// A frame with its data byte by byte, as they may come in any number of pieces.
     fn in_bytes(frame: SpoolFrame) -> Vec<String> {
-        let SpoolFrame::Data { job, stream, offset, bytes } = frame else {
+        let SpoolFrame::Data {
+            job,
+            stream,
+            offset,
+            bytes,
+        } = frame
+        else {
             return vec![format!("{frame:?}")];
         };
-        (0..).zip(bytes).map(|(at, byte)| format!("{job} {stream:?} {} {byte}", offset + at)).collect()
+        (0..)
+            .zip(bytes)
+            .map(|(at, byte)| format!("{job} {stream:?} {} {byte}", offset + at))
+            .collect()
     }
     fuzz("follower", |bytes| {
         let (mut whole, mut by_bytes) = (Frames::default(), Frames::default());
@@ -231,13 +284,14 @@ fn follower() {
             | SpoolFrame::CaughtUp => 0,
         };
         assert!(told.iter().map(data).sum::<usize>() <= bytes.len());
-        // However it arrives; what is far too long to be a header may be dropped in other places.
+        // In any division into pieces. An overlong header may be dropped at other positions.
         if bytes.len() < 512 {
             let pieces = bytes.chunks(1).flat_map(|byte| {
                 by_bytes.push(byte.to_vec().into());
                 all(&mut by_bytes)
             });
-            let shown = |frames: Vec<SpoolFrame>| frames.into_iter().flat_map(in_bytes).collect::<Vec<_>>();
+            let shown =
+                |frames: Vec<SpoolFrame>| frames.into_iter().flat_map(in_bytes).collect::<Vec<_>>();
             assert_eq!(shown(pieces.collect()), shown(told));
         }
     });
@@ -252,13 +306,20 @@ fn known_hosts() {
         let mut known = KnownHosts::default();
         let text = String::from_utf8_lossy(bytes);
         known.add(Path::new("known_hosts"), &text);
-        for host in [HostName::new("web1", 22), HostName::new("10.0.0.1", 2222), HostName::alias("WEB")] {
+        for host in [
+            HostName::new("web1", 22),
+            HostName::new("10.0.0.1", 2222),
+            HostName::alias("WEB"),
+        ] {
             let verdict = known.verdict(&host, &key);
             known.key_types(&host);
             known.has_authority(&host);
             // Nothing but the key itself can make it known or revoked.
             if !text.contains(KEY) {
-                assert!(matches!(verdict, Verdict::Unknown | Verdict::Changed { .. }), "{verdict:?}");
+                assert!(
+                    matches!(verdict, Verdict::Unknown | Verdict::Changed { .. }),
+                    "{verdict:?}"
+                );
             }
         }
     });

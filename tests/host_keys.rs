@@ -1,5 +1,5 @@
-//! What proves a host, against real sshds and beside the real `ssh`: the same trust decisions, never a laxer one, and each kind
-//! of man in the middle refused with its own code.
+//! Host trust, against real sshds and beside the real `ssh`: the same decisions, never a laxer one,
+//! and each kind of machine in the middle refused with its own code.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod support;
@@ -35,16 +35,35 @@ async fn is_accepted(sshd: &Sshd) -> bool {
     run(&service(sshd), "true").await.is_ok()
 }
 
-/// Signs the server's key as that of the host `127.0.0.1`, but for what `arguments` say.
+/// Signs the server's key as that of the host `127.0.0.1`, except where `arguments` differ.
 fn certify(directory: &Path, ca: &str, arguments: &[&str]) {
     let file = |name: &str| directory.join(name).display().to_string();
-    let default: &[&str] = if arguments.contains(&"-n") { &[] } else { &["-n", "127.0.0.1"] };
-    let host: &[&str] = if arguments.contains(&"user") { &[] } else { &["-h"] };
-    let arguments: Vec<&str> = arguments.iter().copied().filter(|argument| *argument != "user").collect();
-    ssh_keygen(&[&["-s", &file(ca), "-I", "test"], host, default, &arguments, &[&file("host.pub")]].concat());
+    let default: &[&str] = if arguments.contains(&"-n") {
+        &[]
+    } else {
+        &["-n", "127.0.0.1"]
+    };
+    let host: &[&str] = if arguments.contains(&"user") {
+        &[]
+    } else {
+        &["-h"]
+    };
+    let arguments: Vec<&str> =
+        arguments.iter().copied().filter(|argument| *argument != "user").collect();
+    ssh_keygen(
+        &[
+            &["-s", &file(ca), "-I", "test"],
+            host,
+            default,
+            &arguments,
+            &[&file("host.pub")],
+        ]
+        .concat(),
+    );
 }
 
-/// A server that presents a certificate of the authority `ca`, which known_hosts lists; nothing else is listed.
+/// A server that presents a certificate of the authority `ca`, which known_hosts lists; nothing
+/// else is listed.
 async fn certified(signer: &str, arguments: &[&str]) -> Sshd {
     let sshd = Sshd::prepared("HostCertificate DIR/host-cert.pub", |directory| {
         keygen(&directory.join("ca"), &["-t", "ed25519"]);
@@ -69,13 +88,23 @@ fn ssh(sshd: &Sshd, options: &[&str]) -> (bool, String) {
     let output = Command::new("ssh")
         .arg("-F")
         .arg(sshd.ssh_config())
-        .args(["-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "UpdateHostKeys=no"])
+        .args([
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            "StrictHostKeyChecking=yes",
+            "-o",
+            "UpdateHostKeys=no",
+        ])
         .args(options)
         .args(["web1", "true"])
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    (
+        output.status.success(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }
 
 #[tokio::test]
@@ -83,10 +112,16 @@ async fn a_certificate_of_a_listed_authority_vouches_for_its_host() {
     let sshd = certified("ca", &[]).await;
     assert!(is_accepted(&sshd).await && ssh_accepts(&sshd));
     let shown = service(&sshd)
-        .hosts(HostsRequest { host: Some(support::HOST.to_owned()), ..HostsRequest::default() })
+        .hosts(HostsRequest {
+            host: Some(support::HOST.to_owned()),
+            ..HostsRequest::default()
+        })
         .await
         .unwrap();
-    assert!(shown.hosts[0].host_key.as_deref().unwrap().ends_with("(certified)"), "{shown:?}");
+    assert!(
+        shown.hosts[0].host_key.as_deref().unwrap().ends_with("(certified)"),
+        "{shown:?}"
+    );
     let several = certified("ca", &["-n", "other,127.0.0.1"]).await;
     assert!(is_accepted(&several).await && ssh_accepts(&several));
 }
@@ -109,9 +144,12 @@ async fn a_certificate_of_an_unlisted_authority_does_not_hold() {
 
 #[tokio::test]
 async fn a_certificate_for_something_else_does_not_hold() {
-    for arguments in
-        [&["-n", "otherhost"][..], &["-n", "127.0.0.*"], &["user"], &["-O", "critical:strange=1"]]
-    {
+    for arguments in [
+        &["-n", "otherhost"][..],
+        &["-n", "127.0.0.*"],
+        &["user"],
+        &["-O", "critical:strange=1"],
+    ] {
         let sshd = certified("ca", arguments).await;
         assert_eq!(code(&sshd).await, Code::HostCertInvalid, "{arguments:?}");
         assert!(!ssh_accepts(&sshd), "{arguments:?}");
@@ -171,7 +209,13 @@ async fn narrower_algorithms_of_ssh_config_are_kept_to() {
 async fn without_a_good_certificate_the_listed_key_counts_as_with_ssh() {
     let sshd = certified("ca", &["-V", "20200101:20200102"]).await;
     let authority = format!("@cert-authority * {}", public(&sshd, "ca"));
-    let listed = |key: &str| format!("{authority}[127.0.0.1]:{} {}", sshd.port(), public(&sshd, key));
+    let listed = |key: &str| {
+        format!(
+            "{authority}[127.0.0.1]:{} {}",
+            sshd.port(),
+            public(&sshd, key)
+        )
+    };
     sshd.write_known_hosts(&listed("host"));
     assert!(is_accepted(&sshd).await && ssh_accepts(&sshd));
     sshd.write_known_hosts(&listed("other"));
@@ -183,7 +227,11 @@ async fn without_a_good_certificate_the_listed_key_counts_as_with_ssh() {
 async fn a_key_of_another_type_has_its_own_code() {
     let sshd = Sshd::start().await;
     keygen(&sshd.path("ecdsa"), &["-t", "ecdsa"]);
-    sshd.write_known_hosts(&format!("[127.0.0.1]:{} {}", sshd.port(), public(&sshd, "ecdsa")));
+    sshd.write_known_hosts(&format!(
+        "[127.0.0.1]:{} {}",
+        sshd.port(),
+        public(&sshd, "ecdsa")
+    ));
     let refused = refusal(&sshd).await;
     assert_eq!(refused.code, Code::HostKeyTypeChanged);
     assert_eq!(refused.message.matches("SHA256:").count(), 2, "{refused}");
@@ -209,8 +257,11 @@ async fn accept_new_takes_a_new_host_at_its_word_and_no_other() {
     sshd.write_known_hosts("# mine");
     assert!(is_accepted(&sshd).await);
     let listed = std::fs::read_to_string(sshd.path("known_hosts")).unwrap();
-    assert!(listed.starts_with(&format!("# mine\n[127.0.0.1]:{} ssh-ed25519 ", sshd.port())), "{listed}");
-    assert!(ssh_accepts(&sshd), "ssh finds what we wrote");
+    assert!(
+        listed.starts_with(&format!("# mine\n[127.0.0.1]:{} ssh-ed25519 ", sshd.port())),
+        "{listed}"
+    );
+    assert!(ssh_accepts(&sshd), "ssh finds our entry");
     sshd.trust("other");
     assert_eq!(code(&sshd).await, Code::HostKeyChanged);
     sshd.write_known_hosts(&format!("@revoked * {}", public(&sshd, "host")));
@@ -234,13 +285,18 @@ async fn names_are_hashed_where_ssh_would_hash_them() {
     sshd.write_known_hosts("");
     assert!(is_accepted(&sshd).await);
     let listed = std::fs::read_to_string(sshd.path("known_hosts")).unwrap();
-    assert!(listed.starts_with("|1|") && !listed.contains("127.0.0.1"), "{listed}");
+    assert!(
+        listed.starts_with("|1|") && !listed.contains("127.0.0.1"),
+        "{listed}"
+    );
     assert!(ssh_accepts(&sshd) && is_accepted(&sshd).await);
 }
 
-/// A line that may be in somebody's known_hosts.
+/// A line that may occur in a known_hosts file.
 fn line(random: &mut StdRng, names: &[String], keys: &[String]) -> String {
-    let marker = *["", "", "", "", "@revoked ", "@cert-authority ", "@strange "].choose(random).unwrap();
+    let marker = *["", "", "", "", "@revoked ", "@cert-authority ", "@strange "]
+        .choose(random)
+        .unwrap();
     let key = keys.choose(random).unwrap().trim();
     let name = names.choose(random).unwrap();
     let hosts = match random.random_range(0..8) {
@@ -261,7 +317,7 @@ fn line(random: &mut StdRng, names: &[String], keys: &[String]) -> String {
     }
 }
 
-/// What ssh says of the host's key.
+/// ssh's verdict on the host's key.
 fn verdict_of_ssh(sshd: &Sshd, known_hosts: &Path) -> &'static str {
     let option = format!("UserKnownHostsFile={}", known_hosts.display());
     let (success, said) = ssh(sshd, &["-o", &option]);
@@ -270,7 +326,10 @@ fn verdict_of_ssh(sshd: &Sshd, known_hosts: &Path) -> &'static str {
         () if said.contains("REVOKED HOST KEY") => "revoked",
         () if said.contains("IDENTIFICATION HAS CHANGED") => "changed",
         () if said.contains("host key is known for") => "unknown",
-        () => panic!("ssh says {said:?} of\n{}", std::fs::read_to_string(known_hosts).unwrap()),
+        () => panic!(
+            "ssh says {said:?} of\n{}",
+            std::fs::read_to_string(known_hosts).unwrap()
+        ),
     }
 }
 
@@ -278,9 +337,11 @@ fn verdict_of_ssh(sshd: &Sshd, known_hosts: &Path) -> &'static str {
 async fn our_verdicts_are_those_of_ssh_on_generated_files() {
     let sshd = Sshd::start().await;
     keygen(&sshd.path("ecdsa"), &["-t", "ecdsa"]);
-    let keys: Vec<String> = ["host", "host", "other", "ecdsa"].map(|key| public(&sshd, key)).to_vec();
+    let keys: Vec<String> =
+        ["host", "host", "other", "ecdsa"].map(|key| public(&sshd, key)).to_vec();
     let presented = public(&sshd, "host");
-    let presented = russh::keys::parse_public_key_base64(presented.split(' ').nth(1).unwrap()).unwrap();
+    let presented =
+        russh::keys::parse_public_key_base64(presented.split(' ').nth(1).unwrap()).unwrap();
     let name = HostName::new("127.0.0.1", sshd.port());
     let names = [name.as_str(), "127.0.0.1", "localhost", "[127.0.0.1]:22"].map(str::to_owned);
     let seed = rand::rng().next_u64();
@@ -295,18 +356,28 @@ async fn our_verdicts_are_those_of_ssh_on_generated_files() {
         let count = random.random_range(0..5);
         let text: String = (0..count).map(|_| line(&mut random, &names, &keys) + "\n").collect();
         std::fs::write(&file, &text).unwrap();
-        let ours =
-            match KnownHosts::read(std::slice::from_ref(&file), &name).unwrap().verdict(&name, &presented) {
-                Verdict::Known => "known",
-                Verdict::Unknown => "unknown",
-                Verdict::Changed { .. } => "changed",
-                Verdict::Revoked { .. } => "revoked",
-                Verdict::Uncertified(_) => "uncertified",
-            };
-        assert_eq!(ours, verdict_of_ssh(&sshd, &file), "seed {seed}, round {round}:\n{text}");
+        let ours = match KnownHosts::read(std::slice::from_ref(&file), &name)
+            .unwrap()
+            .verdict(&name, &presented)
+        {
+            Verdict::Known => "known",
+            Verdict::Unknown => "unknown",
+            Verdict::Changed { .. } => "changed",
+            Verdict::Revoked { .. } => "revoked",
+            Verdict::Uncertified(_) => "uncertified",
+        };
+        assert_eq!(
+            ours,
+            verdict_of_ssh(&sshd, &file),
+            "seed {seed}, round {round}:\n{text}"
+        );
         seen.insert(ours);
     }
-    assert_eq!(seen.len(), 4, "{seen:?} with seed {seed}: the files must be worth comparing");
+    assert_eq!(
+        seen.len(),
+        4,
+        "{seen:?} with seed {seed}: the files must be worth comparing"
+    );
 }
 
 #[tokio::test]
@@ -317,7 +388,8 @@ async fn a_name_is_listed_where_ssh_keygen_finds_it() {
     let seed = rand::rng().next_u64();
     let mut random = StdRng::seed_from_u64(seed);
     let file = sshd.path("generated");
-    let key = |key: &str| russh::keys::parse_public_key_base64(key.split(' ').nth(1).unwrap()).unwrap();
+    let key =
+        |key: &str| russh::keys::parse_public_key_base64(key.split(' ').nth(1).unwrap()).unwrap();
     for round in 0..60 {
         // ssh-keygen also finds lines whose key is damaged; to ssh and to us they say nothing.
         let lines = (0..3).map(|_| line(&mut random, &names, &keys) + "\n");
@@ -327,10 +399,22 @@ async fn a_name_is_listed_where_ssh_keygen_finds_it() {
         for name in &names {
             // An alias is looked up as it is, as ssh-keygen does.
             let host = HostName::alias(name);
-            let ours = keys.iter().any(|text| known(&host).verdict(&host, &key(text)) != Verdict::Unknown)
+            let ours = keys
+                .iter()
+                .any(|text| known(&host).verdict(&host, &key(text)) != Verdict::Unknown)
                 || known(&host).has_authority(&host);
-            let found = Command::new("ssh-keygen").arg("-F").arg(name).arg("-f").arg(&file).output().unwrap();
-            assert_eq!(ours, found.status.success(), "seed {seed}, round {round}, {name}:\n{text}");
+            let found = Command::new("ssh-keygen")
+                .arg("-F")
+                .arg(name)
+                .arg("-f")
+                .arg(&file)
+                .output()
+                .unwrap();
+            assert_eq!(
+                ours,
+                found.status.success(),
+                "seed {seed}, round {round}, {name}:\n{text}"
+            );
         }
     }
 }

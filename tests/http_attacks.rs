@@ -1,5 +1,11 @@
-//! What the network throws at a server: floods, garbage, clients that stall. It answers, stays small, and starves nobody.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
+//! Attacks over the network: floods, garbage, clients that stall. The server keeps answering, stays
+//! small, and starves no client.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
 
 mod support;
 
@@ -13,7 +19,7 @@ use serde_json::json;
 use support::server::{Caller, Server};
 use support::{HOST, Sshd};
 
-/// Sends bytes, and returns what comes back until the server closes, or has said nothing for a moment.
+/// Sends bytes, and returns the response until the server closes or is silent for a moment.
 fn throw(server: &Server, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(server.address()).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(2000))).unwrap();
@@ -52,8 +58,13 @@ impl Random {
 /// A request that was once a good one.
 fn mangled(random: &mut Random, token: &str) -> Vec<u8> {
     let body = r#"{"job_id":"web1-00000000","wait_ms":0}"#;
-    let heads =
-        ["POST /v1/tail", "GET /v1/jobs/x/stream", "POST /mcp", "GET /v1/jobs/x/raw?stream=stdout", "PRI *"];
+    let heads = [
+        "POST /v1/tail",
+        "GET /v1/jobs/x/stream",
+        "POST /mcp",
+        "GET /v1/jobs/x/raw?stream=stdout",
+        "PRI *",
+    ];
     let head = heads[random.below(heads.len())];
     let mut request = format!(
         "{head} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
@@ -106,12 +117,24 @@ async fn heads_without_end_are_cut_off() {
         let answer = throw(&server, request.as_bytes());
         String::from_utf8_lossy(&answer).lines().next().unwrap_or_default().to_owned()
     };
-    let one = flood(format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(1 << 20)));
+    let one = flood(format!(
+        "GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
+        "x".repeat(1 << 20)
+    ));
     assert!(one.is_empty() || one.contains(" 431 "), "{one}");
-    let many = flood(format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n", "X: y\r\n".repeat(1000)));
+    let many = flood(format!(
+        "GET / HTTP/1.1\r\nHost: localhost\r\n{}\r\n",
+        "X: y\r\n".repeat(1000)
+    ));
     assert!(many.is_empty() || many.contains(" 431 "), "{many}");
-    let path = flood(format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(100_000)));
-    assert!(path.is_empty() || path.contains(" 414 ") || path.contains(" 431 "), "{path}");
+    let path = flood(format!(
+        "GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "x".repeat(100_000)
+    ));
+    assert!(
+        path.is_empty() || path.contains(" 414 ") || path.contains(" 431 "),
+        "{path}"
+    );
     assert!(server.memory() < 200 << 10);
 }
 
@@ -133,7 +156,10 @@ async fn connections_that_say_nothing_leave_room_for_those_that_do_and_end() {
     last.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let mut rest = Vec::new();
     last.read_to_end(&mut rest).unwrap();
-    assert!(began.elapsed() < Duration::from_secs(50), "the server closes it");
+    assert!(
+        began.elapsed() < Duration::from_secs(50),
+        "the server closes it"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -142,11 +168,15 @@ async fn three_hundred_long_polls_are_answered_while_one_caller_floods() {
     const POLLS: usize = 10;
     let sshd = Sshd::start().await;
     let server = Server::start(&sshd);
-    let callers: Vec<Caller> =
-        (0..CALLERS).map(|number| server.caller(&sshd, &format!("c{number}"), &[])).collect();
+    let callers: Vec<Caller> = (0..CALLERS)
+        .map(|number| server.caller(&sshd, &format!("c{number}"), &[]))
+        .collect();
     let flooder = server.caller(&sshd, "flooder", &[]);
     let go = sshd.path("go");
-    let command = format!("while [ ! -e {} ]; do sleep 0.05; done; echo now", go.display());
+    let command = format!(
+        "while [ ! -e {} ]; do sleep 0.05; done; echo now",
+        go.display()
+    );
     let jobs: Vec<String> = callers.iter().map(|caller| caller.spawn(&command)).collect();
     let (is_over, ready) = (AtomicBool::new(false), Barrier::new(CALLERS * POLLS + 1));
     let mut took: Vec<Duration> = std::thread::scope(|scope| {
@@ -179,12 +209,126 @@ async fn three_hundred_long_polls_are_answered_while_one_caller_floods() {
         }
         std::fs::write(&go, "").unwrap();
         let began = Instant::now();
-        let took = polls.into_iter().map(|poll| poll.join().unwrap().duration_since(began)).collect();
+        let took = polls
+            .into_iter()
+            .map(|poll| poll.join().unwrap().duration_since(began))
+            .collect();
         is_over.store(true, Relaxed);
         took
     });
     took.sort();
     assert_eq!(took.len(), CALLERS * POLLS);
-    assert!(took[took.len() - 1] < Duration::from_secs(10), "the last waited {:?}", took[took.len() - 1]);
+    assert!(
+        took[took.len() - 1] < Duration::from_secs(10),
+        "the last waited {:?}",
+        took[took.len() - 1]
+    );
     assert!(server.memory() < 500 << 10);
+}
+
+/// Sends a head, and the beginning of a body that never comes to its end.
+fn begin_body(server: &Server, token: &str, path: &str, sent: usize) -> TcpStream {
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+         Content-Type: application/json\r\nContent-Length: 4194304\r\n\r\n"
+    );
+    let mut stream = TcpStream::connect(server.address()).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
+    // A server that has refused may close meanwhile.
+    stream.write_all(&vec![b' '; sent]).ok();
+    stream
+}
+
+/// The status of the answer.
+fn status(stream: &mut TcpStream) -> String {
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    String::from_utf8_lossy(&answer[9..]).into_owned()
+}
+
+#[tokio::test]
+async fn bodies_that_never_end_do_not_fill_the_memory() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "reader", &["--role", "read"]);
+    caller.ok("jobs", json!({}));
+    let before = server.memory();
+
+    let bodies: Vec<TcpStream> = (0..100)
+        .map(|_| begin_body(&server, &caller.token, "/v1/jobs", 2 << 20))
+        .collect();
+
+    let grown = server.memory().saturating_sub(before);
+    assert!(grown < 200 << 10, "{grown} KiB more");
+    drop(bodies);
+    let other = server.caller(&sshd, "other", &["--role", "read"]);
+    other.ok("jobs", json!({}));
+}
+
+#[tokio::test]
+async fn who_may_not_call_a_verb_is_told_before_the_body_has_come() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "reader", &["--role", "read"]);
+
+    assert_eq!(
+        status(&mut begin_body(&server, &caller.token, "/v1/spawn", 1)),
+        "403"
+    );
+    assert_eq!(
+        status(&mut begin_body(&server, &caller.token, "/v1/nothing", 1)),
+        "404"
+    );
+}
+
+#[tokio::test]
+async fn a_body_of_three_mebibytes_is_taken_and_one_of_five_refused_in_json() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let caller = server.caller(&sshd, "reader", &[]);
+    let long = |mebibytes: usize| json!({"job_id": "x".repeat(mebibytes << 20)});
+
+    let (status, reply) = caller.call("tail", long(3));
+    assert_eq!(
+        (status, &reply["code"]),
+        (404, &json!("unknown_job")),
+        "{status}"
+    );
+    let (status, reply) = caller.call("tail", long(5));
+    assert_eq!(
+        (status, &reply["code"]),
+        (413, &json!("invalid_argument")),
+        "{reply}"
+    );
+}
+
+#[tokio::test]
+async fn a_connection_without_a_whole_head_ends_and_the_socket_has_room_of_its_own() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    // The first byte of an HTTP/2 preface, and of a request.
+    let stalled: Vec<TcpStream> = (0..200)
+        .map(|index| {
+            let mut stream = TcpStream::connect(server.address()).unwrap();
+            stream.write_all(if index % 2 == 0 { b"P" } else { b"G" }).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
+            stream
+        })
+        .collect();
+
+    for mut stream in stalled {
+        let mut answer = Vec::new();
+        // However it ends, it ends.
+        stream.read_to_end(&mut answer).or_else(ignore_reset).unwrap();
+    }
+}
+
+fn ignore_reset(error: std::io::Error) -> std::io::Result<usize> {
+    if error.kind() == ErrorKind::ConnectionReset {
+        Ok(0)
+    } else {
+        Err(error)
+    }
 }

@@ -1,5 +1,11 @@
-//! The container image of packaging/: built, and run beside the fleet. `make test-containers` brings that up.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
+//! The container image of packaging/: built, and run beside the fleet. `make test-containers`
+//! brings that up.
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
 
 mod support;
 
@@ -11,7 +17,7 @@ use serde_json::json;
 use support::eventually;
 use support::server::Caller;
 
-/// Who the image runs as.
+/// User id of the image.
 const USER: u32 = 10001;
 
 fn docker(arguments: &[&str]) -> String {
@@ -29,9 +35,10 @@ struct Container {
 
 impl Drop for Container {
     fn drop(&mut self) {
-        for arguments in
-            [["rm", "--force", "--volumes", &self.id].as_slice(), &["rmi", "--force", &self.image]]
-        {
+        for arguments in [
+            ["rm", "--force", "--volumes", &self.id].as_slice(),
+            &["rmi", "--force", &self.image],
+        ] {
             Command::new("docker").args(arguments).output().ok();
         }
     }
@@ -58,30 +65,78 @@ fn dot_ssh(config: &Path) -> tempfile::TempDir {
 /// Builds the image around the binary under test.
 fn image() -> String {
     let context = tempfile::tempdir().unwrap();
-    std::fs::copy(env!("CARGO_BIN_EXE_sshjobs"), context.path().join("sshjobs")).unwrap();
+    std::fs::copy(
+        env!("CARGO_BIN_EXE_sshjobs"),
+        context.path().join("sshjobs"),
+    )
+    .unwrap();
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/Dockerfile");
     let name = format!("sshjobs-image-test-{}", std::process::id());
-    docker(&["build", "--network", "host", "-q", "-f", file, "-t", &name, context.path().to_str().unwrap()]);
+    docker(&[
+        "build",
+        "--network",
+        "host",
+        "-q",
+        "-f",
+        file,
+        "-t",
+        &name,
+        context.path().to_str().unwrap(),
+    ]);
     name
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_image_serves_a_team_and_ends_when_it_is_told_to() {
     let config = std::env::var_os("SSHJOBS_TEST_SSH_CONFIG");
-    let config = PathBuf::from(config.expect("this test needs the fleet: run it by `make test-containers`"));
+    let config =
+        PathBuf::from(config.expect("this test needs the fleet: run it by `make test-containers`"));
     let (ssh, image) = (dot_ssh(&config), image());
-    let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-    let (address, mount) =
-        (format!("127.0.0.1:{port}"), format!("{}:/home/sshjobs/.ssh:ro", ssh.path().display()));
-    let id = docker(&["run", "-d", "--network", "host", "-v", &mount, &image, "serve", "--http", &address]);
+    let port = std::net::TcpListener::bind(("127.0.0.1", 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let (address, mount) = (
+        format!("127.0.0.1:{port}"),
+        format!("{}:/home/sshjobs/.ssh:ro", ssh.path().display()),
+    );
+    let id = docker(&[
+        "run",
+        "-d",
+        "--network",
+        "host",
+        "-v",
+        &mount,
+        &image,
+        "serve",
+        "--http",
+        &address,
+    ]);
     let container = Container { id, image };
-    eventually("the server is ready", async || ureq::get(format!("http://{address}/readyz")).call().is_ok())
-        .await;
-    let make = ["exec", &container.id, "sshjobs", "--state-dir", "/var/lib/sshjobs", "token", "new", "ci"];
+    eventually("the server is ready", async || {
+        ureq::get(format!("http://{address}/readyz")).call().is_ok()
+    })
+    .await;
+    let make = [
+        "exec",
+        &container.id,
+        "sshjobs",
+        "--state-dir",
+        "/var/lib/sshjobs",
+        "token",
+        "new",
+        "ci",
+    ];
     let caller = Caller::new(&format!("http://{address}"), &docker(&make));
     let ran = caller.ok("run", json!({"host": "web1", "command": "id -un"}));
     assert_eq!(ran["head"], json!(["jobber"]), "{ran}");
     docker(&["stop", "--time", "20", &container.id]);
-    let ended = docker(&["inspect", "--format", "{{.State.ExitCode}} {{.Config.User}}", &container.id]);
+    let ended = docker(&[
+        "inspect",
+        "--format",
+        "{{.State.ExitCode}} {{.Config.User}}",
+        &container.id,
+    ]);
     assert_eq!(ended, "0 sshjobs");
 }

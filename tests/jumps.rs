@@ -1,5 +1,5 @@
-//! Hosts behind other hosts (ProxyJump), against real sshds: the way is the one that ssh would take, and each host on it
-//! must show its key.
+//! Hosts behind other hosts (ProxyJump), against real sshds: the way is the one that ssh would
+//! take, and each host on it must show its key.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod support;
@@ -10,9 +10,11 @@ use sshjobs::jobs::{Access, Config, HostSettings};
 use sshjobs::wire::{Code, Error, HostsRequest, JobState, Service, SpawnRequest};
 use support::{HOST, Sshd, canonical_loop, run, spawn};
 
-/// An ssh_config in which the host has `jumps` before it, and each of `bastions` has a name of its own: b0, b1 …
+/// An ssh_config in which the host has `jumps` before it, and each of `bastions` has a name of its
+/// own: b0, b1 …
 fn config(host: &Sshd, bastions: &[&Sshd], jumps: &str) -> PathBuf {
-    let mut text = std::fs::read_to_string(host.ssh_config()).unwrap() + &format!("  ProxyJump {jumps}\n");
+    let mut text =
+        std::fs::read_to_string(host.ssh_config()).unwrap() + &format!("  ProxyJump {jumps}\n");
     for (index, bastion) in bastions.iter().enumerate() {
         let own = std::fs::read_to_string(bastion.ssh_config()).unwrap();
         text += &own.replace("Host web1", &format!("Host b{index}"));
@@ -27,7 +29,10 @@ fn service(host: &Sshd, bastions: &[&Sshd], jumps: &str) -> Service {
 }
 
 async fn error(host: &Sshd, bastions: &[&Sshd], jumps: &str) -> Error {
-    service(host, bastions, jumps).spawn(SpawnRequest::new(HOST, "true")).await.unwrap_err()
+    service(host, bastions, jumps)
+        .spawn(SpawnRequest::new(HOST, "true"))
+        .await
+        .unwrap_err()
 }
 
 fn logins(sshd: &Sshd) -> usize {
@@ -40,18 +45,34 @@ async fn a_host_is_reached_through_its_jump_host() {
     let service = service(&host, &[&bastion], "b0");
     assert_eq!(run(&service, "echo here").await.unwrap().head, ["here"]);
     assert_eq!((logins(&host), logins(&bastion)), (1, 1));
-    let hosts =
-        service.hosts(HostsRequest { host: Some(HOST.to_owned()), ..HostsRequest::default() }).await.unwrap();
-    assert_eq!((hosts.hosts[0].via.as_slice(), hosts.hosts[0].connected), (&["b0".to_owned()][..], true));
+    let hosts = service
+        .hosts(HostsRequest {
+            host: Some(HOST.to_owned()),
+            ..HostsRequest::default()
+        })
+        .await
+        .unwrap();
+    assert_eq!(
+        (hosts.hosts[0].via.as_slice(), hosts.hosts[0].connected),
+        (&["b0".to_owned()][..], true)
+    );
     // Without the jump host there is no way.
     let job = spawn(&service, "echo before; sleep 1000").await;
     support::eventually("it has begun", async || {
-        service.tail(sshjobs::wire::TailRequest::new(&job, 0, 100)).await.unwrap().total_lines == 1
+        service
+            .tail(sshjobs::wire::TailRequest::new(&job, 0, 100))
+            .await
+            .unwrap()
+            .total_lines
+            == 1
     })
     .await;
     bastion.cut();
     let story = canonical_loop(&service, &job).await;
-    assert_eq!((story.lines.join(""), story.state()), ("before".to_owned(), JobState::Lost));
+    assert_eq!(
+        (story.lines.join(""), story.state()),
+        ("before".to_owned(), JobState::Lost)
+    );
     // And the next job finds it again.
     assert_eq!(run(&service, "echo again").await.unwrap().head, ["again"]);
     service.shutdown().await;
@@ -59,18 +80,31 @@ async fn a_host_is_reached_through_its_jump_host() {
 
 #[tokio::test]
 async fn a_chain_of_jump_hosts_is_gone_in_its_order() {
-    let (host, first, second) = (Sshd::start().await, Sshd::start().await, Sshd::start().await);
+    let (host, first, second) = (
+        Sshd::start().await,
+        Sshd::start().await,
+        Sshd::start().await,
+    );
     let service = service(&host, &[&first, &second], "b0,b1");
     assert_eq!(run(&service, "echo here").await.unwrap().head, ["here"]);
     assert_eq!((logins(&first), logins(&second), logins(&host)), (1, 1, 1));
-    let entry =
-        service.hosts(Default::default()).await.unwrap().hosts.into_iter().find(|host| host.name == HOST);
+    let entry = service
+        .hosts(Default::default())
+        .await
+        .unwrap()
+        .hosts
+        .into_iter()
+        .find(|host| host.name == HOST);
     assert_eq!(entry.unwrap().via, ["b1", "b0"]);
 }
 
 #[tokio::test]
 async fn a_jump_hosts_own_jump_host_is_found_in_the_configuration() {
-    let (host, first, second) = (Sshd::start().await, Sshd::start().await, Sshd::start().await);
+    let (host, first, second) = (
+        Sshd::start().await,
+        Sshd::start().await,
+        Sshd::start().await,
+    );
     second.append("  ProxyJump b0\n");
     let service = service(&host, &[&first, &second], "b1");
     assert_eq!(run(&service, "echo here").await.unwrap().head, ["here"]);
@@ -98,30 +132,53 @@ async fn each_host_on_the_way_must_show_its_key() {
     bastion.trust("other");
     let changed = error(&host, &[&bastion], "b0").await;
     assert_eq!(changed.code, Code::JumpHostKeyChanged, "{changed}");
-    assert_eq!(logins(&host) + logins(&bastion), 0, "nobody is logged in to through a stranger");
+    assert_eq!(
+        logins(&host) + logins(&bastion),
+        0,
+        "no login happens through an unknown host"
+    );
     bastion.write_known_hosts("");
-    assert_eq!(error(&host, &[&bastion], "b0").await.code, Code::HostKeyUnknown);
+    assert_eq!(
+        error(&host, &[&bastion], "b0").await.code,
+        Code::HostKeyUnknown
+    );
     bastion.trust("host");
     host.trust("other");
-    assert_eq!(error(&host, &[&bastion], "b0").await.code, Code::HostKeyChanged);
+    assert_eq!(
+        error(&host, &[&bastion], "b0").await.code,
+        Code::HostKeyChanged
+    );
     host.trust("host");
     assert!(run(&service(&host, &[&bastion], "b0"), "true").await.is_ok());
 }
 
 #[tokio::test]
 async fn a_jump_host_that_does_not_lead_there_says_so() {
-    let (host, bastion) = (Sshd::start().await, Sshd::with("AllowTcpForwarding no").await);
+    let (host, bastion) = (
+        Sshd::start().await,
+        Sshd::with("AllowTcpForwarding no").await,
+    );
     let refused = error(&host, &[&bastion], "b0").await;
     assert_eq!(refused.code, Code::Unreachable);
-    assert!(refused.message.contains("jump host b0 does not lead there"), "{refused}");
+    assert!(
+        refused.message.contains("jump host b0 does not lead there"),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
 async fn a_way_without_end_is_refused() {
     let (host, bastion) = (Sshd::start().await, Sshd::start().await);
     bastion.append("  ProxyJump b0\n");
-    assert_eq!(error(&host, &[&bastion], "b0").await.code, Code::InvalidArgument);
-    assert_eq!(error(&host, &[&bastion], "b0:port").await.code, Code::UnknownHost, "ssh itself refuses this");
+    assert_eq!(
+        error(&host, &[&bastion], "b0").await.code,
+        Code::InvalidArgument
+    );
+    assert_eq!(
+        error(&host, &[&bastion], "b0:port").await.code,
+        Code::UnknownHost,
+        "ssh itself refuses this"
+    );
 }
 
 /// Reaches an address with nothing but a shell.
@@ -131,12 +188,20 @@ const NETCAT: &str = "bash -c 'exec 3<>/dev/tcp/%h/%p; cat <&3 & exec cat >&3'";
 async fn a_proxy_command_is_run_only_when_the_configuration_allows_it() {
     let host = Sshd::start().await;
     host.append(&format!("  ProxyCommand {NETCAT}\n"));
-    let refused = run(&support::service(&host.ssh_config(), Default::default()), "true").await.unwrap_err();
+    let refused = run(
+        &support::service(&host.ssh_config(), Default::default()),
+        "true",
+    )
+    .await
+    .unwrap_err();
     assert_eq!(refused.code, Code::Unsupported);
     assert!(refused.hint.contains("allow_proxy_command"), "{refused}");
     assert_eq!(logins(&host), 0);
-    let config =
-        Config { ssh_config: Some(host.ssh_config()), allow_proxy_command: true, ..support::unstored() };
+    let config = Config {
+        ssh_config: Some(host.ssh_config()),
+        allow_proxy_command: true,
+        ..support::unstored()
+    };
     let service = Service::new(config, Access::Listed);
     assert_eq!(run(&service, "echo here").await.unwrap().head, ["here"]);
     service.shutdown().await;
@@ -147,8 +212,18 @@ async fn the_configuration_goes_over_ssh_config_for_jump_hosts_too() {
     let (host, bastion) = (Sshd::start().await, Sshd::start().await);
     bastion.configure("other");
     let file = config(&host, &[&bastion], "b0");
-    let table = HostSettings { identity_file: Some(bastion.path("id")), ..HostSettings::default() };
+    let table = HostSettings {
+        identity_file: Some(bastion.path("id")),
+        ..HostSettings::default()
+    };
     let hosts = std::collections::BTreeMap::from([("b0".to_owned(), table)]);
-    let config = Config { ssh_config: Some(file), hosts, ..support::unstored() };
-    assert_eq!(run(&Service::new(config, Access::Listed), "echo here").await.unwrap().head, ["here"]);
+    let config = Config {
+        ssh_config: Some(file),
+        hosts,
+        ..support::unstored()
+    };
+    assert_eq!(
+        run(&Service::new(config, Access::Listed), "echo here").await.unwrap().head,
+        ["here"]
+    );
 }

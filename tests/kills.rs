@@ -14,7 +14,12 @@ use support::{HOST, McpClient, Sshd};
 use tokio::time::Instant;
 
 fn lines(reply: &Value) -> Vec<String> {
-    reply["lines"].as_array().unwrap().iter().map(|line| line.as_str().unwrap().to_owned()).collect()
+    reply["lines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line.as_str().unwrap().to_owned())
+        .collect()
 }
 
 const JOBS: usize = 20;
@@ -32,7 +37,10 @@ async fn killed_servers_and_cut_links_lose_double_and_renumber_nothing() {
     );
     let mut shown: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for _ in 0..JOBS {
-        let spawned = client.ok("ssh_spawn", json!({"host": HOST, "command": command, "durable": true}));
+        let spawned = client.ok(
+            "ssh_spawn",
+            json!({"host": HOST, "command": command, "durable": true}),
+        );
         shown.insert(spawned["job_id"].as_str().unwrap().to_owned(), Vec::new());
     }
     let (all, mut read, mut cuts, mut kills) = (JOBS * (LINES + LINES / 5), 0, 0, 0);
@@ -54,15 +62,30 @@ async fn killed_servers_and_cut_links_lose_double_and_renumber_nothing() {
                 kills += 1;
             }
         }
-        assert!(Instant::now() < deadline, "it comes to no end: {read} of {all}");
+        assert!(
+            Instant::now() < deadline,
+            "it comes to no end: {read} of {all}"
+        );
     }
     assert!(cuts >= CUTS && kills >= KILLS, "{cuts} cuts, {kills} kills");
     for (job, known) in &shown {
-        let of = |name: &str| known.iter().filter(|line| line.starts_with(name)).cloned().collect::<Vec<_>>();
-        assert_eq!(of("out"), (1..=LINES).map(|i| format!("out {i}")).collect::<Vec<_>>());
-        assert_eq!(of("err"), (1..=LINES / 5).map(|i| format!("err {}", 5 * i)).collect::<Vec<_>>());
+        let of = |name: &str| {
+            known.iter().filter(|line| line.starts_with(name)).cloned().collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of("out"),
+            (1..=LINES).map(|i| format!("out {i}")).collect::<Vec<_>>()
+        );
+        assert_eq!(
+            of("err"),
+            (1..=LINES / 5).map(|i| format!("err {}", 5 * i)).collect::<Vec<_>>()
+        );
         let again = told(&sshjobs(&sshd, &["tail", "--since", "0", job]));
-        assert_eq!(&again.lines().collect::<Vec<_>>(), known, "another reader's numbers are the same");
+        assert_eq!(
+            &again.lines().collect::<Vec<_>>(),
+            known,
+            "another reader's numbers are the same"
+        );
         assert_eq!(sshjobs(&sshd, &["wait", job]).status.code(), Some(9));
     }
 }

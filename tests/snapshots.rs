@@ -1,9 +1,10 @@
-//! What people see, word for word: in a pipe and on a terminal. `SNAPSHOTS=overwrite cargo test --test snapshots` writes them anew.
+//! Output for people, word for word: in a pipe and on a terminal.
+//! `SNAPSHOTS=overwrite cargo test --test snapshots` updates the snapshots.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::too_many_lines,
-    reason = "tests, and what they expect in full"
+    reason = "tests, with their complete expectations"
 )]
 
 mod support;
@@ -15,7 +16,7 @@ use support::Sshd;
 use support::command::{command, sshjobs};
 use support::tmux::Tmux;
 
-/// Three names of one private sshd, and one that nobody answers to.
+/// Three names of one private sshd, and one at which no server listens.
 async fn hosts() -> Sshd {
     let sshd = Sshd::start().await;
     sshd.alias(["db1", "db2"]);
@@ -23,7 +24,7 @@ async fn hosts() -> Sshd {
     sshd
 }
 
-/// Exit code, stdout and stderr, without what is different each time.
+/// Exit code, stdout and stderr, without the parts that vary.
 fn seen(sshd: &Sshd, arguments: &[&str]) -> String {
     let output = sshjobs(sshd, arguments);
     let code = output.status.code().unwrap();
@@ -33,7 +34,8 @@ fn seen(sshd: &Sshd, arguments: &[&str]) -> String {
 
 fn text(sshd: &Sshd, bytes: &[u8]) -> String {
     let text = String::from_utf8(bytes.to_vec()).unwrap();
-    text.replace(&sshd.port().to_string(), "PORT").replace(sshd.path("").to_str().unwrap(), "DIR/")
+    text.replace(&sshd.port().to_string(), "PORT")
+        .replace(sshd.path("").to_str().unwrap(), "DIR/")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,7 +64,18 @@ dead: cannot reach dead at 127.0.0.1 port 1: Connection refused (os error 111)
 "#]]
     );
     assert_data_eq!(
-        seen(&sshd, &["run", "-j1", "web1,db1", "--stream", "stderr", "--", "echo out; echo err >&2"]),
+        seen(
+            &sshd,
+            &[
+                "run",
+                "-j1",
+                "web1,db1",
+                "--stream",
+                "stderr",
+                "--",
+                "echo out; echo err >&2"
+            ]
+        ),
         str![[r#"
 exit code 0
 --- stdout
@@ -119,18 +132,18 @@ sshjobs: unknown_host: "nothing*" matches none of the 4 hosts
 exit code 2
 --- stdout
 --- stderr
-sshjobs: unknown_job: there is no job "web1-00000000"
+sshjobs: unknown_job: no job has the id "web1-00000000"
   hint: `sshjobs jobs` lists the jobs there are
 
 "#]],
         ),
         (
-            &["run", "web1", "--env-file", "/nonexistent", "--", "true"],
+            &["run", "web1", "--env-file", "missing.env", "--", "true"],
             str![[r#"
 exit code 2
 --- stdout
 --- stderr
-sshjobs: invalid_argument: can't read /nonexistent: No such file or directory (os error 2)
+sshjobs: invalid_argument: can't read missing.env: No such file or directory (os error 2)
   hint: --env-file takes a file with a line NAME=VALUE, or NAME, for each variable
 
 "#]],
@@ -164,7 +177,7 @@ exit code 2
 --- stdout
 --- stderr
 sshjobs: invalid_argument: top needs a terminal
-  hint: `sshjobs jobs` and `sshjobs tail -f` do without
+  hint: `sshjobs jobs` and `sshjobs tail -f` need none
 
 "#]],
         ),
@@ -215,13 +228,22 @@ web1  [..] ms  OpenSSH_[..]  posix
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_on_a_terminal() {
     let sshd = hosts().await;
-    let arguments = ["run", "-j1", "web1,db1,dead", "--", "echo 東京; echo oops >&2; sleep 2; exit 3"];
+    let arguments = [
+        "run",
+        "-j1",
+        "web1,db1,dead",
+        "--",
+        "echo 東京; echo oops >&2; sleep 2; exit 3",
+    ];
     let line = format!("{} 2>&1", shell_words(&command(&sshd, &arguments)));
     let tmux = Tmux::start(&line, (70, 16));
     tmux.shows(&["0/3 hosts: 1 running, 0 ok, 0 failed"]).await;
     tmux.shows(&["ended with 3"]).await;
     assert_data_eq!(
-        text(&sshd, tmux.coloured().trim_end().replace('\x1b', "ESC").as_bytes()),
+        text(
+            &sshd,
+            tmux.coloured().trim_end().replace('\x1b', "ESC").as_bytes()
+        ),
         str![[r#"
 ESC[36mweb1 |ESC[39m 東京
 ESC[36mweb1 |ESC[39m ESC[31moops
@@ -243,8 +265,10 @@ async fn colours_are_where_they_are_wanted() {
     let sshd = hosts().await;
     let run = |options: &[&str], env: &[(&str, &str)]| {
         let words = [options, &["run", "web1,db1", "-j1", "--", "echo err >&2"]].concat();
-        let output =
-            command(&sshd, &words).envs(env.iter().copied()).stdout(std::process::Stdio::piped()).output();
+        let output = command(&sshd, &words)
+            .envs(env.iter().copied())
+            .stdout(std::process::Stdio::piped())
+            .output();
         String::from_utf8(output.unwrap().stdout).unwrap().contains('\x1b')
     };
     assert!(!run(&[], &[]), "a pipe has none");
@@ -255,9 +279,11 @@ async fn colours_are_where_they_are_wanted() {
 
 /// A command for a shell.
 fn shell_words(command: &Command) -> String {
-    let quoted = |word: &std::ffi::OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
-    let env =
-        command.get_envs().filter_map(|(name, value)| Some(format!("{}={}", name.to_str()?, quoted(value?))));
+    let quoted =
+        |word: &std::ffi::OsStr| format!("'{}'", word.to_str().unwrap().replace('\'', r"'\''"));
+    let env = command
+        .get_envs()
+        .filter_map(|(name, value)| Some(format!("{}={}", name.to_str()?, quoted(value?))));
     let words = std::iter::once(command.get_program()).chain(command.get_args()).map(quoted);
     env.chain(words).collect::<Vec<_>>().join(" ")
 }

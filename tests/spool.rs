@@ -1,13 +1,16 @@
-//! The script of durable jobs by itself, as a host runs it: what it promises whoever asks, and however often.
+//! The script of durable jobs by itself, as a host runs it: its promises to callers, however often
+//! they call.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod support;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use support::eventually;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use support::{eventually, exit_of};
 
 /// A host's state directory, with the script in its place.
 struct Host(tempfile::TempDir);
@@ -16,8 +19,13 @@ impl Host {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
-        std::fs::create_dir_all(directory.path().join("spool").join(machine.trim()).join("f")).unwrap();
-        std::fs::write(directory.path().join("spool/script"), include_str!("../src/spool/spool.sh")).unwrap();
+        std::fs::create_dir_all(directory.path().join("spool").join(machine.trim()).join("f"))
+            .unwrap();
+        std::fs::write(
+            directory.path().join("spool/script"),
+            include_str!("../src/spool/spool.sh"),
+        )
+        .unwrap();
         Self(directory)
     }
 
@@ -48,7 +56,12 @@ fn order(job: &str, command: &str) -> String {
 
 async fn ended(spool: &Path) -> String {
     eventually("the job has ended", async || spool.join("exit").exists()).await;
-    std::fs::read_to_string(spool.join("exit")).unwrap().split(' ').next().unwrap().to_owned()
+    std::fs::read_to_string(spool.join("exit"))
+        .unwrap()
+        .split(' ')
+        .next()
+        .unwrap()
+        .to_owned()
 }
 
 #[tokio::test]
@@ -76,7 +89,13 @@ async fn a_job_that_is_asked_for_by_many_at_once_and_again_later_runs_once() {
 async fn asking_again_for_a_job_that_runs_changes_nothing() {
     let host = Host::new();
     let (spool, go) = (host.spool("running"), host.path("go"));
-    let text = order("running", &format!("while ! [ -e {} ]; do sleep 0.05; done; exit 6", go.display()));
+    let text = order(
+        "running",
+        &format!(
+            "while ! [ -e {} ]; do sleep 0.05; done; exit 6",
+            go.display()
+        ),
+    );
     let ask = || {
         let mut child = host.start();
         child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
@@ -85,18 +104,31 @@ async fn asking_again_for_a_job_that_runs_changes_nothing() {
     ask();
     eventually("it runs", async || spool.join("pid").exists()).await;
     let supervisor = std::fs::read_to_string(spool.join("sup")).unwrap();
-    // What the claim is for: neither the claim nor an order that is still there makes it start again.
+    // The purpose of the claim: neither the claim nor a remaining order makes it start again.
     std::fs::write(spool.join("order"), "mark-of-a-test\n\nexit 7\n\n").unwrap();
     ask();
     let mut second = Command::new("setsid")
         .args(["-w", "/bin/sh"])
         .arg(host.path("spool/script"))
         .arg(host.0.path())
-        .args(["supervise", "running", "-", "closed", "0", "30", "0", "none", "20"])
+        .args([
+            "supervise",
+            "running",
+            "-",
+            "closed",
+            "0",
+            "30",
+            "0",
+            "none",
+            "20",
+        ])
         .spawn()
         .unwrap();
     second.wait().unwrap();
-    assert_eq!(std::fs::read_to_string(spool.join("sup")).unwrap(), supervisor);
+    assert_eq!(
+        std::fs::read_to_string(spool.join("sup")).unwrap(),
+        supervisor
+    );
     std::fs::write(go, "").unwrap();
     assert_eq!(ended(&spool).await, "6");
 }
@@ -105,9 +137,14 @@ async fn asking_again_for_a_job_that_runs_changes_nothing() {
 async fn a_start_whose_asker_has_gone_comes_to_its_end() {
     let host = Host::new();
     let mut child = host.start();
-    // Nobody will read the answer: whoever says it gets SIGPIPE.
+    // Without a reader for the answer the script gets SIGPIPE.
     drop(child.stdout.take());
-    child.stdin.take().unwrap().write_all(order("alone", "exit 4").as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(order("alone", "exit 4").as_bytes())
+        .unwrap();
     child.wait().unwrap();
     assert_eq!(ended(&host.spool("alone")).await, "4");
 }
@@ -116,16 +153,210 @@ async fn a_start_whose_asker_has_gone_comes_to_its_end() {
 async fn a_start_that_was_killed_before_its_supervisor_began_is_finished_by_the_next() {
     let host = Host::new();
     let spool = host.spool("half");
-    // What a start leaves that was killed between laying down the order and starting the supervisor.
+    // Files left by a start that was killed between writing the order and starting the supervisor.
     std::fs::create_dir(&spool).unwrap();
-    for (file, text) in
-        [("order", "mark-of-a-test\n\nexit 5\n\n"), ("mark", "mark-of-a-test\n"), ("out", ""), ("err", "")]
-    {
+    for (file, text) in [
+        ("order", "mark-of-a-test\n\nexit 5\n\n"),
+        ("mark", "mark-of-a-test\n"),
+        ("out", ""),
+        ("err", ""),
+    ] {
         std::fs::write(spool.join(file), text).unwrap();
     }
     std::fs::write(spool.join("exit.r"), format!("{:<200}\n", "pending")).unwrap();
     let mut child = host.start();
-    child.stdin.take().unwrap().write_all(order("half", "exit 5").as_bytes()).unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(order("half", "exit 5").as_bytes())
+        .unwrap();
     assert!(child.wait().unwrap().success());
     assert_eq!(ended(&spool).await, "5");
+}
+
+/// Properties shared by the perl follower and the shell follower; the host has both.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Perl,
+    Shell,
+}
+
+impl Host {
+    /// Installs the perl follower beside the script, and starts a follower of that kind for the
+    /// jobs in `lines`.
+    fn follow(&self, kind: Kind, follower: &str, lines: &str) -> Running {
+        let perl_file = self.path("spool/script.pl");
+        std::fs::write(perl_file, include_str!("../src/spool/follow.pl")).unwrap();
+        let no_perl = match kind {
+            Kind::Perl => "",
+            Kind::Shell => "1",
+        };
+        let mut child = Command::new("/bin/sh")
+            .arg(self.path("spool/script"))
+            .arg(self.0.path())
+            .args(["follow", follower])
+            .env("SSHJOBS_NO_PERL", no_perl)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.as_mut().unwrap();
+        stdin.write_all(format!("{lines}.\n").as_bytes()).unwrap();
+        Running(child)
+    }
+
+    /// A job directory as the supervisor of that process makes it.
+    fn lay_down(&self, job: &str, supervisor: &str, output: &str) -> PathBuf {
+        let spool = self.spool(job);
+        std::fs::create_dir(&spool).unwrap();
+        let files = [
+            ("sup", supervisor),
+            ("pid", supervisor),
+            ("mark", "mark-of-a-test\n"),
+            ("out", output),
+            ("err", ""),
+        ];
+        for (file, text) in files {
+            std::fs::write(spool.join(file), text).unwrap();
+        }
+        spool
+    }
+}
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Running {
+    /// The next line on stdout that begins so.
+    fn line(&mut self, begin: &str) -> String {
+        let stdout = BufReader::new(self.0.stdout.as_mut().unwrap());
+        let mut lines = stdout.lines().map(Result::unwrap);
+        lines.find(|line| line.starts_with(begin)).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn start_time(pid: u32) -> String {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let after_name = stat.rsplit_once(") ").unwrap().1;
+    after_name.split(' ').nth(19).unwrap().to_owned()
+}
+
+fn boot() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    format!("{}.{}", boot.trim(), start_time(1))
+}
+
+/// A supervisor that lives as long as the test.
+fn living_supervisor() -> String {
+    let pid = std::process::id();
+    format!("{pid} {} {}\n", start_time(pid), boot())
+}
+
+#[tokio::test]
+async fn a_warden_that_was_killed_is_replaced_while_it_is_a_zombie() {
+    let host = Host::new();
+    host.lay_down("bounded", &living_supervisor(), "");
+    std::fs::create_dir(host.spool("q")).unwrap();
+    std::fs::write(host.spool("q/bounded"), "1000000 30\n").unwrap();
+    let _follower = host.follow(Kind::Perl, "f1", "bounded 0 0\n");
+    let warden = || std::fs::read_to_string(host.spool("warden")).unwrap_or_default();
+    eventually("the follower has started a warden", async || {
+        warden().contains(' ')
+    })
+    .await;
+    let first: i32 = warden().split(' ').next().unwrap().parse().unwrap();
+    kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
+
+    // A warden that is not reaped: a child of ours that was killed and not waited for.
+    let mut zombie = Command::new("sleep").arg("100").spawn().unwrap();
+    let unreaped = format!("{} {}\n", zombie.id(), start_time(zombie.id()));
+    zombie.kill().unwrap();
+    std::fs::write(host.spool("warden"), &unreaped).unwrap();
+
+    eventually("another warden has taken its place", async || {
+        let now = warden();
+        now.contains(' ') && now != unreaped
+    })
+    .await;
+
+    zombie.wait().unwrap();
+    std::fs::remove_file(host.spool("q/bounded")).unwrap();
+    eventually("without quotas the warden ends", async || {
+        !host.spool("warden").exists()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_quota_of_a_job_that_was_removed_is_dropped() {
+    let host = Host::new();
+    std::fs::create_dir(host.spool("q")).unwrap();
+    std::fs::write(host.spool("q/removed"), "1000000 30\n").unwrap();
+
+    let _follower = host.follow(Kind::Shell, "f1", "");
+
+    eventually("the quota is gone", async || {
+        !host.spool("q/removed").exists()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_follower_ends_when_the_spool_is_removed_under_it() {
+    for kind in [Kind::Perl, Kind::Shell] {
+        let host = Host::new();
+        host.lay_down("job", &living_supervisor(), "");
+        let mut follower = host.follow(kind, "f1", "job 0 0\n");
+        follower.line("C");
+        let spool = host.path("spool");
+        let elsewhere = host.path("elsewhere");
+
+        std::fs::rename(&spool, &elsewhere).unwrap();
+
+        assert_eq!(exit_of(&mut follower.0).await, Some(0), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_exit_file_that_makes_no_sense_ends_the_job() {
+    for kind in [Kind::Perl, Kind::Shell] {
+        for text in ["", "\n", "garbage", "x - - 1700000000\n"] {
+            let host = Host::new();
+            let spool = host.lay_down("job", &living_supervisor(), "line\n");
+            std::fs::write(spool.join("exit"), text).unwrap();
+
+            let mut follower = host.follow(kind, "f1", "job 0 0\n");
+
+            assert_eq!(
+                follower.line("X"),
+                "X job 5 0 lost supervisor_died",
+                "{kind:?}, {text:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_end_tells_the_size_of_a_file_that_was_shortened() {
+    for kind in [Kind::Perl, Kind::Shell] {
+        let host = Host::new();
+        let spool = host.lay_down("job", &living_supervisor(), "four\n");
+        std::fs::write(spool.join("exit"), "0 - - 1700000000\n").unwrap();
+
+        let mut follower = host.follow(kind, "f1", "job 9 0\n");
+
+        assert_eq!(
+            follower.line("X"),
+            "X job 5 0 exited 0 - - 1700000000",
+            "{kind:?}"
+        );
+    }
 }

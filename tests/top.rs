@@ -9,15 +9,20 @@ use support::tmux::Tmux;
 
 /// The command line of `top`, for a shell.
 fn top(sshd: &Sshd) -> String {
-    let (program, dir) = (env!("CARGO_BIN_EXE_sshjobs"), sshd.path("").display().to_string());
+    let (program, dir) = (
+        env!("CARGO_BIN_EXE_sshjobs"),
+        sshd.path("").display().to_string(),
+    );
     format!(
-        "XDG_CONFIG_HOME=/nonexistent {program} --ssh-config {dir}/ssh_config --state-dir {dir}/state/sshjobs top"
+        "XDG_CONFIG_HOME={dir}/no-config {program} --ssh-config {dir}/ssh_config --state-dir {dir}/state/sshjobs top"
     )
 }
 
 /// Starts a durable job; its id.
 fn spawn(sshd: &Sshd, command: &str) -> String {
-    told(&sshjobs(sshd, &["spawn", "web1", "--stdin", "--", command])).trim().to_owned()
+    told(&sshjobs(sshd, &["spawn", "web1", "--stdin", "--", command]))
+        .trim()
+        .to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -54,7 +59,11 @@ async fn a_job_is_watched_searched_answered_and_signalled_by_keys_over_ssh() {
 
     tmux.press(&["q"]);
     tmux.shows(&["ended with 0"]).await;
-    assert!(!tmux.screen().contains("sshjobs top"), "the screen is given back:\n{}", tmux.screen());
+    assert!(
+        !tmux.screen().contains("sshjobs top"),
+        "the screen is given back:\n{}",
+        tmux.screen()
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -66,7 +75,8 @@ async fn a_fleet_is_opened_and_its_members_are_read_one_by_one() {
     let tmux = Tmux::start(&top(&sshd), (100, 30));
     tmux.shows(&[&fleet, "3 failed", "db1 | here", "web1 | here"]).await;
     tmux.press(&["Enter"]);
-    tmux.shows(&["3 members", &format!("{fleet}/db1"), "exited with status 1"]).await;
+    tmux.shows(&["3 members", &format!("{fleet}/db1"), "exited with status 1"])
+        .await;
     tmux.press(&["j", "j", "Enter"]);
     tmux.shows(&[&format!("── {fleet}/"), "here"]).await;
     tmux.press(&["Escape"]);
@@ -86,7 +96,8 @@ async fn what_a_job_prints_stays_in_its_place_and_colours_can_be_had_without() {
     );
     let tmux = Tmux::start(&format!("NO_COLOR=1 {}", top(&sshd)), (80, 20));
     tmux.shows(&["sshjobs top", &job, "gone    x", "東京", "bad"]).await;
-    let colours = |tmux: &Tmux| ["[38;5;1m", "[38;5;2m"].iter().any(|code| tmux.coloured().contains(code));
+    let colours =
+        |tmux: &Tmux| ["[38;5;1m", "[38;5;2m"].iter().any(|code| tmux.coloured().contains(code));
     assert!(!colours(&tmux), "{}", tmux.coloured());
     let tmux = Tmux::start(&top(&sshd), (80, 20));
     tmux.shows(&[&job, "bad"]).await;
@@ -99,7 +110,13 @@ async fn a_tiny_terminal_is_no_trouble_and_without_one_it_says_what_to_do() {
     let job = spawn(&sshd, "echo here; read a");
     let tmux = Tmux::start(&top(&sshd), (20, 5));
     tmux.shows(&["sshjobs top", &job]).await;
-    for (size, key) in [((3, 2), "j"), ((1, 1), "?"), ((200, 60), "r"), ((20, 5), "Enter"), ((90, 20), "/")] {
+    for (size, key) in [
+        ((3, 2), "j"),
+        ((1, 1), "?"),
+        ((200, 60), "r"),
+        ((20, 5), "Enter"),
+        ((90, 20), "/"),
+    ] {
         tmux.resize(size);
         tmux.press(&[key]);
     }
@@ -108,5 +125,8 @@ async fn a_tiny_terminal_is_no_trouble_and_without_one_it_says_what_to_do() {
     let told = sshjobs(&sshd, &["top"]);
     let stderr = String::from_utf8(told.stderr).unwrap();
     assert_eq!(told.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("top needs a terminal") && stderr.contains("tail -f"), "{stderr}");
+    assert!(
+        stderr.contains("top needs a terminal") && stderr.contains("tail -f"),
+        "{stderr}"
+    );
 }

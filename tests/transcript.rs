@@ -1,8 +1,14 @@
-//! What typical sessions cost an agent, in bytes per reply, so that a regression in size is seen.
+//! Cost of typical sessions for an agent, in bytes per reply, so that growth is noticed.
 //!
-//! A client may forward the text of a reply, its structured content, or both; each is counted. The bounds are what was
-//! measured plus a little room for numbers that vary (times, the length of a silence).
-#![allow(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "tests")]
+//! A client may forward the text of a reply, its structured content, or both; each is counted. The
+//! limits are measured values plus some room for numbers that vary (times, the length of a
+//! silence).
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
 
 mod support;
 
@@ -19,7 +25,11 @@ struct Transcript {
 impl Transcript {
     async fn start() -> Self {
         let sshd = Sshd::start().await;
-        Self { client: McpClient::start(&sshd.ssh_config()), _sshd: sshd, calls: Vec::new() }
+        Self {
+            client: McpClient::start(&sshd.ssh_config()),
+            _sshd: sshd,
+            calls: Vec::new(),
+        }
     }
 
     fn call(&mut self, tool: &'static str, arguments: Value) -> Value {
@@ -33,9 +43,16 @@ impl Transcript {
 
     fn assert_within(&self, bounds: &[(&str, usize, usize)]) {
         let tools: Vec<_> = self.calls.iter().map(|call| call.0).collect();
-        assert_eq!(tools, bounds.iter().map(|bound| bound.0).collect::<Vec<_>>(), "another session");
+        assert_eq!(
+            tools,
+            bounds.iter().map(|bound| bound.0).collect::<Vec<_>>(),
+            "another session"
+        );
         for (call, bound) in self.calls.iter().zip(bounds) {
-            assert!(call.1 <= bound.1 && call.2 <= bound.2, "{call:?} is more than {bound:?}");
+            assert!(
+                call.1 <= bound.1 && call.2 <= bound.2,
+                "{call:?} is more than {bound:?}"
+            );
         }
     }
 }
@@ -44,12 +61,15 @@ impl Transcript {
 async fn a_build_log() {
     let mut session = Transcript::start().await;
     let command = "for i in $(seq 1 1000); do echo \"[$i/1000] compiling module_$i with all its dependencies\"; done; exit 2";
-    let job = session.call("ssh_spawn", json!({"host": HOST, "command": command}))["job_id"].clone();
+    let job =
+        session.call("ssh_spawn", json!({"host": HOST, "command": command}))["job_id"].clone();
     session.call("ssh_wait", json!({"job_ids": [job]}));
     let mut cursor = json!(0);
     loop {
-        let reply =
-            session.call("ssh_tail", json!({"job_id": job, "since_line_no": cursor, "wait_ms": 5000}));
+        let reply = session.call(
+            "ssh_tail",
+            json!({"job_id": job, "since_line_no": cursor, "wait_ms": 5000}),
+        );
         cursor = reply["last_line_no"].clone();
         if reply["still_running"] == false {
             break;
@@ -75,7 +95,10 @@ async fn a_progress_bar() {
     let command = "for i in $(seq 1 100); do printf '\\r\\033[K%3d%% [##########          ] 12.3 MB/s' $i; done; echo; echo done";
     let job = session.call("ssh_run", json!({"host": HOST, "command": command}))["job_id"].clone();
     let reply = session.call("ssh_tail", json!({"job_id": job}));
-    assert_eq!(reply["lines"], json!(["100% [##########          ] 12.3 MB/s", "done"]));
+    assert_eq!(
+        reply["lines"],
+        json!(["100% [##########          ] 12.3 MB/s", "done"])
+    );
     session.assert_within(PROGRESS_BAR);
 }
 
@@ -85,33 +108,58 @@ const PROGRESS_BAR: &[(&str, usize, usize)] = &[("ssh_run", 170, 210), ("ssh_tai
 async fn a_prompt() {
     let mut session = Transcript::start().await;
     let command = "printf 'Overwrite? [y/N] '; read a; echo \"you said $a\"";
-    let job =
-        session.call("ssh_spawn", json!({"host": HOST, "command": command, "pty": true}))["job_id"].clone();
-    session.client.ok("ssh_tail", json!({"job_id": job, "until": r"\] $", "wait_ms": 10_000}));
-    let asked = session.call("ssh_tail", json!({"job_id": job, "quiet_ms": 400, "wait_ms": 10_000}));
+    let job = session.call(
+        "ssh_spawn",
+        json!({"host": HOST, "command": command, "pty": true}),
+    )["job_id"]
+        .clone();
+    session.client.ok(
+        "ssh_tail",
+        json!({"job_id": job, "until": r"\] $", "wait_ms": 10_000}),
+    );
+    let asked = session.call(
+        "ssh_tail",
+        json!({"job_id": job, "quiet_ms": 400, "wait_ms": 10_000}),
+    );
     assert_eq!(asked["awaiting_input"], true);
-    let answer = json!({"job_id": job, "data": "y", "newline": true, "wait_ms": 10_000, "quiet_ms": 400});
+    let answer =
+        json!({"job_id": job, "data": "y", "newline": true, "wait_ms": 10_000, "quiet_ms": 400});
     let answered = session.call("ssh_write", answer);
-    assert_eq!(answered["tail"]["lines"], json!(["Overwrite? [y/N] y", "you said y"]));
+    assert_eq!(
+        answered["tail"]["lines"],
+        json!(["Overwrite? [y/N] y", "you said y"])
+    );
     session.assert_within(PROMPT);
 }
 
-const PROMPT: &[(&str, usize, usize)] =
-    &[("ssh_spawn", 90, 90), ("ssh_tail", 250, 290), ("ssh_write", 300, 360)];
+const PROMPT: &[(&str, usize, usize)] = &[
+    ("ssh_spawn", 90, 90),
+    ("ssh_tail", 250, 290),
+    ("ssh_write", 300, 360),
+];
 
 #[tokio::test]
 async fn a_lean_page_costs_at_most_three_bytes_a_line_over_its_text() {
     let mut session = Transcript::start().await;
-    let job =
-        session.call("ssh_run", json!({"host": HOST, "command": "seq 1000000 1000999"}))["job_id"].clone();
+    let job = session.call(
+        "ssh_run",
+        json!({"host": HOST, "command": "seq 1000000 1000999"}),
+    )["job_id"]
+        .clone();
     let result = session.client.call("ssh_tail", json!({"job_id": job, "max_lines": 500}));
-    let (text, structured) = (result["content"][0]["text"].as_str().unwrap(), &result["structuredContent"]);
+    let (text, structured) = (
+        result["content"][0]["text"].as_str().unwrap(),
+        &result["structuredContent"],
+    );
     let of_text = 500 * "1000000".len();
     let body = text.split_once('\n').unwrap().1.len();
     let lines = structured["lines"].to_string().len();
     assert!(body <= of_text + 500, "{body} bytes of text");
-    assert!(lines <= of_text + 3 * 500 + 1, "{lines} bytes of structured content");
-    // What does not grow with the lines.
+    assert!(
+        lines <= of_text + 3 * 500 + 1,
+        "{lines} bytes of structured content"
+    );
+    // The part that does not grow with the lines.
     let head = (text.len() - body, structured.to_string().len() - lines);
     assert!(head.0 <= 300 && head.1 <= 400, "{head:?}");
 }

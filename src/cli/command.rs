@@ -1,13 +1,18 @@
+//! Builds the request for `run` and `spawn` from their options. Values of variables stay in
+//! `secrecy` types.
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use secrecy::SecretString;
 
-use super::{RunArgs, keyboard};
+use crate::bounded_file::read_text;
+use crate::cli::args::RunArgs;
+use crate::cli::terminal::keyboard;
 use crate::wire::{Code, CommandRequest, Error};
 
-/// What `run` and `spawn` say of a command alike.
+/// Options shared by `run` and `spawn`.
 pub(super) struct Words {
     pub(super) host: String,
     pub(super) command: String,
@@ -15,15 +20,19 @@ pub(super) struct Words {
     pub(super) env: Vec<String>,
     pub(super) env_files: Vec<PathBuf>,
     pub(super) timeout: Option<Duration>,
-    /// On a terminal like ours.
+    /// On a terminal with our type and size.
     pub(super) pty: bool,
     pub(super) durable: bool,
 }
 
-/// What `run` says.
+/// The request for `run`.
 pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
-    // As with ssh: no command is a login shell. Every shell understands this.
-    let command = if args.command.is_empty() { "exec $SHELL -l".to_owned() } else { args.command.join(" ") };
+    // As in ssh, no command means a login shell. Every shell understands this.
+    let command = if args.command.is_empty() {
+        "exec $SHELL -l".to_owned()
+    } else {
+        args.command.join(" ")
+    };
     let words = Words {
         host: args.host,
         command,
@@ -57,19 +66,23 @@ impl Words {
     }
 }
 
-/// The lines of files that set variables, and what the command line says, which goes over them.
+/// Variables from files, followed by those of the command line, which take precedence.
 fn variables(files: &[PathBuf], own: Vec<String>) -> Result<Vec<String>, Error> {
     let mut variables = Vec::new();
     let hint = "--env-file takes a file with a line NAME=VALUE, or NAME, for each variable";
     for file in files {
-        let text = std::fs::read_to_string(file)
-            .map_err(|error| Error::invalid(format!("can't read {}: {error}", file.display()), hint))?;
+        let text = read_text(file).map_err(|error| {
+            Error::invalid(format!("can't read {}: {error}", file.display()), hint)
+        })?;
         let lines = (1..).zip(text.lines().map(str::trim_start));
         for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
             let name = line.split_once('=').map_or(line, |(name, _)| name);
             if !is_name(name) {
                 // The value may be a secret.
-                let message = format!("{}:{number}: {name:?} is no name of a variable", file.display());
+                let message = format!(
+                    "{}:{number}: {name:?} is not a variable name",
+                    file.display()
+                );
                 return Err(Error::invalid(message, hint));
             }
             variables.push(line.to_owned());
@@ -79,27 +92,35 @@ fn variables(files: &[PathBuf], own: Vec<String>) -> Result<Vec<String>, Error> 
     Ok(variables)
 }
 
-/// Whether a shell knows it as a variable's name (POSIX, 3.216).
+/// Whether a shell accepts it as a variable name (POSIX, 3.216).
 fn is_name(word: &str) -> bool {
-    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    word.chars().all(is_part) && word.starts_with(|c: char| !c.is_ascii_digit())
+    word.chars().all(|c: char| c.is_ascii_alphanumeric() || c == '_')
+        && word.starts_with(|c: char| !c.is_ascii_digit())
 }
 
-/// `NAME=VALUE`, or the name of a variable of our own.
+/// Parses `NAME=VALUE`, or the name of a variable in our environment.
 fn name_and_value(variable: String) -> Result<(String, SecretString), Error> {
     if let Some((name, value)) = variable.split_once('=') {
         return Ok((name.to_owned(), value.into()));
     }
     let value = std::env::var(&variable).map_err(|error| {
-        let hint = "--env NAME passes a variable on that is set here, in UTF-8; --env NAME=VALUE sets one";
-        Error::new(Code::InvalidArgument, format!("--env {variable}: {error}"), hint)
+        let hint =
+            "--env NAME passes a variable on that is set here, in UTF-8; --env NAME=VALUE sets one";
+        Error::new(
+            Code::InvalidArgument,
+            format!("--env {variable}: {error}"),
+            hint,
+        )
     })?;
     Ok((variable, value.into()))
 }
 
-/// A terminal like ours; what we don't know is not said.
+/// Requests a terminal with our type and size, as far as they are known.
 fn on_terminal(request: &mut CommandRequest) {
-    let (cols, rows) = keyboard::size().unwrap_or((80, 24));
-    (request.pty, request.cols, request.rows) = (true, Some(cols.into()), Some(rows.into()));
+    request.pty = true;
+    if let Some(size) = keyboard::size() {
+        request.cols = Some(size.cols.into());
+        request.rows = Some(size.rows.into());
+    }
     request.term = std::env::var("TERM").ok().filter(|term| !term.is_empty());
 }

@@ -1,7 +1,10 @@
+//! Exit codes, and the functions that write results to stdout and messages to stderr. A closed
+//! pipe never panics.
+
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use super::colours::{DIM, RED, are_wanted, paint};
+use crate::cli::terminal::{DIM, RED, are_wanted, paint};
 use crate::jobs::{self, Outcome, printable};
 use crate::wire::{Code, Error, JobEntry, JobState};
 
@@ -12,24 +15,24 @@ pub struct Exit(u8);
 impl Exit {
     /// All went well.
     pub const SUCCESS: Self = Self(0);
-    /// A person was asked, and said no; or nothing was found.
+    /// A person declined, or nothing was found.
     pub(super) const DECLINED: Self = Self(1);
-    /// The command line or the configuration can't be taken.
+    /// The command line or the configuration is invalid.
     pub const USAGE: Self = Self(2);
-    /// The job's time limit ended it, as with timeout(1).
+    /// The job's time limit ended it, as in timeout(1).
     pub const TIMED_OUT: Self = Self(124);
-    /// Our output can't be written (sysexits' EX_IOERR).
+    /// Our output can't be written (EX_IOERR in sysexits).
     pub const OUTPUT: Self = Self(74);
-    /// Whoever read our output has gone, as if by SIGPIPE.
+    /// The reader of our output has closed it, as for SIGPIPE.
     pub const BROKEN_PIPE: Self = Self(141);
-    /// The host, or the way there, as with ssh.
+    /// The host or the connection failed, as in ssh.
     pub const CONNECTION: Self = Self(255);
 
     pub(super) fn signaled(number: u8) -> Self {
         Self(128 + number)
     }
 
-    /// The remote command's end as our own.
+    /// Converts the end of the remote command into ours.
     pub(super) fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::TimedOut(_) => Self::TIMED_OUT,
@@ -48,18 +51,25 @@ impl Exit {
         Self(u8::try_from(status).unwrap_or(Self::CONNECTION.0))
     }
 
-    /// A signal that ended it.
+    /// A signal that ended the command.
     pub(super) fn of_signal(signal: &str) -> Self {
         Self::signaled(signal_number(signal))
     }
 
-    /// What an error that kept us from the command's end means for our own.
+    /// Converts an error that prevented the command's end.
     pub fn of_error(error: &Error) -> Self {
-        let is_usage = matches!(error.code, Code::InvalidArgument | Code::UnknownJob | Code::ExpiredJob);
-        if is_usage { Self::USAGE } else { Self::CONNECTION }
+        let is_usage = matches!(
+            error.code,
+            Code::InvalidArgument | Code::UnknownJob | Code::ExpiredJob
+        );
+        if is_usage {
+            Self::USAGE
+        } else {
+            Self::CONNECTION
+        }
     }
 
-    /// The number for the operating system.
+    /// The exit code for the operating system.
     pub fn code(self) -> u8 {
         self.0
     }
@@ -71,9 +81,13 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A job's end as our own.
+/// Converts the end of a job into ours.
 pub(super) fn exit_of(entry: &JobEntry) -> Exit {
-    match (entry.standing.state, entry.standing.exit_status, &entry.standing.exit_signal) {
+    match (
+        entry.standing.state,
+        entry.standing.exit_status,
+        &entry.standing.exit_signal,
+    ) {
         (JobState::TimedOut, ..) => Exit::TIMED_OUT,
         (JobState::Exited, Some(status), _) => Exit::of_status(status),
         (JobState::Signaled, _, Some(signal)) => Exit::of_signal(signal),
@@ -81,7 +95,7 @@ pub(super) fn exit_of(entry: &JobEntry) -> Exit {
     }
 }
 
-/// Linux's numbers; where they differ elsewhere nobody can tell them apart by exit code anyway.
+/// Linux's numbers. Other systems differ for a few signals that no exit code needs to distinguish.
 pub(super) fn signal_number(name: &str) -> u8 {
     match name {
         "HUP" => 1,
@@ -106,28 +120,32 @@ pub(super) fn signal_number(name: &str) -> u8 {
     }
 }
 
-/// Tells a person what went wrong and what to do next.
+/// Prints an error and its hint to stderr.
 pub fn report(error: &Error) {
     let is_coloured = are_wanted(&io::stderr());
     let code = paint(error.code.as_str(), RED, is_coloured);
     let message = printable(&error.message);
-    let hint = paint(&format!("  hint: {}", printable(error.hint.for_a_person())), DIM, is_coloured);
-    // When stderr is gone there is nobody to tell.
+    let hint = paint(
+        &format!("  hint: {}", printable(error.hint.for_a_person())),
+        DIM,
+        is_coloured,
+    );
+    // If stderr is closed there is no place to report it.
     writeln!(io::stderr(), "sshjobs: {code}: {message}\n{hint}").ok();
 }
 
-/// Tells a person something that is no error.
+/// Prints a note to stderr.
 pub fn note(text: &str) {
-    // When stderr is gone there is nobody to tell.
+    // If stderr is closed there is no place to report it.
     writeln!(io::stderr(), "sshjobs: {}", printable(text)).ok();
 }
 
-/// Writes a result to stdout. A reader that has gone needs none.
+/// Writes a result to stdout. A closed pipe ends the program quietly.
 pub(super) fn print(text: &str) -> Exit {
     write_out(format!("{text}\n").as_bytes())
 }
 
-/// The same for bytes, as they are.
+/// Writes bytes to stdout unchanged.
 pub(super) fn write_out(bytes: &[u8]) -> Exit {
     match io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()) {
         Ok(()) => Exit::SUCCESS,
@@ -140,5 +158,9 @@ pub(super) fn write_out(bytes: &[u8]) -> Exit {
 }
 
 pub(super) fn output_error(error: &io::Error) -> Error {
-    Error::new(Code::Io, format!("can't write the output: {error}"), "check where stdout goes")
+    Error::new(
+        Code::Io,
+        format!("can't write the output: {error}"),
+        "check where stdout goes",
+    )
 }

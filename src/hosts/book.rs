@@ -1,3 +1,6 @@
+//! Which hosts exist, which a caller may name, and their settings. Resolving a name runs `ssh
+//! -G`, so results are cached for two seconds.
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,24 +11,25 @@ use super::HostError;
 use crate::lock::lock;
 use crate::nearest::nearest;
 use crate::ssh::{
-    Aliases, ConnectError, HostConfig, Location, Resolver, Setting, concrete_aliases, off_runtime,
+    Aliases, ConnectError, Destination, HostConfig, Location, Resolver, Setting, canonical_host,
+    concrete_aliases, off_runtime,
 };
 
-/// The longest name that DNS knows.
+/// Maximum length of a DNS name.
 const LONGEST_NAME: usize = 255;
-/// Time for which a resolved name is cached: each look-up costs a run of `ssh -G`.
+/// Time for which a resolved name is cached: each lookup runs `ssh -G`.
 const RESOLVED_FOR: Duration = Duration::from_secs(2);
 
-/// Which hosts a caller may name.
+/// Which hosts callers may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Those of the configuration and of ssh_config, unless the configuration allows any.
+    /// Hosts in the configuration and in ssh_config, unless the configuration allows any.
     Listed,
-    /// Any, as with ssh.
+    /// Any host, as in ssh.
     Any,
 }
 
-/// The hosts by name, and how each is reached.
+/// The known hosts and how to reach them.
 pub struct HostBook {
     resolver: Resolver,
     access: Access,
@@ -37,7 +41,12 @@ pub struct HostBook {
 impl HostBook {
     /// A book of the hosts that `resolver` knows.
     pub fn new(resolver: Resolver, access: Access) -> Self {
-        Self { resolver, access, given: BTreeMap::new(), resolved: Mutex::default() }
+        Self {
+            resolver,
+            access,
+            given: BTreeMap::new(),
+            resolved: Mutex::default(),
+        }
     }
 
     /// Adds a host that no configuration lists.
@@ -47,7 +56,7 @@ impl HostBook {
         self
     }
 
-    /// Every host by name, in order, with the places where it is listed.
+    /// All listed hosts by name, in order, with the places that list them.
     pub async fn listed(&self) -> Result<BTreeMap<String, Vec<String>>, HostError> {
         let mut listed: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for name in self.resolver.settings.keys() {
@@ -62,17 +71,33 @@ impl HostBook {
         Ok(listed)
     }
 
-    /// The words to find a host by.
-    pub fn tags(&self, name: &str) -> &[String] {
-        self.resolver.settings.get(name).map_or(&[], |settings| &settings.tags)
+    /// Hosts with a table in the configuration, with their tags.
+    pub fn configured(&self) -> impl Iterator<Item = (&str, &[String])> {
+        self.resolver
+            .settings
+            .iter()
+            .map(|(name, settings)| (name.as_str(), settings.tags.as_slice()))
     }
 
-    /// What is set for a host, and where.
+    /// The tags of a host, however its name is written.
+    pub fn tags(&self, name: &str) -> &[String] {
+        if let Some(settings) = self.resolver.settings.get(name) {
+            return &settings.tags;
+        }
+        let Ok(destination) = Destination::parse(name) else { return &[] };
+        let host = destination.canonical_host();
+        let mut tables = self.resolver.settings.iter();
+        tables
+            .find(|(known, _)| canonical_host(known) == host)
+            .map_or(&[], |(_, settings)| &settings.tags)
+    }
+
+    /// The settings of a host, with their sources.
     pub async fn settings(&self, name: &str) -> Vec<Setting> {
         if self.given.contains_key(name) {
             return Vec::new();
         }
-        // Whoever resolves the host is told why that fails.
+        // An error is reported when the host is resolved.
         self.resolver.settings(name).await.unwrap_or_default()
     }
 
@@ -80,10 +105,11 @@ impl HostBook {
         let file = self.resolver.ssh_config.clone();
         let path = file.clone().unwrap_or_else(|| "ssh_config".into());
         let read = off_runtime(&path, move || concrete_aliases(file.as_deref())).await;
-        read.and_then(|aliases| aliases).map_err(|error| HostError::Unreadable(Arc::new(error)))
+        read.and_then(|aliases| aliases)
+            .map_err(|error| HostError::Unreadable(Arc::new(error)))
     }
 
-    /// Refuses a host that callers may not name.
+    /// Refuses a host that callers may not use.
     pub async fn check(&self, name: &str) -> Result<(), HostError> {
         if name.len() > LONGEST_NAME {
             return Err(HostError::LongName(name.len()));
@@ -99,30 +125,34 @@ impl HostBook {
             return Ok(());
         }
         let nearest = nearest(name, names.keys().map(String::as_str)).map(str::to_owned);
-        Err(HostError::Unknown { name: name.to_owned(), nearest })
+        Err(HostError::Unknown {
+            name: name.to_owned(),
+            nearest,
+        })
     }
 
-    /// Refuses the first host that callers may not name.
+    /// Refuses the first host that callers may not use.
     pub async fn check_all(&self, names: &[String]) -> Result<(), HostError> {
-        let listed = if self.access == Access::Any { BTreeMap::new() } else { self.listed().await? };
-        for name in names.iter().filter(|name| self.access == Access::Any || !listed.contains_key(*name)) {
+        let listed = if self.access == Access::Any {
+            BTreeMap::new()
+        } else {
+            self.listed().await?
+        };
+        for name in names
+            .iter()
+            .filter(|name| self.access == Access::Any || !listed.contains_key(*name))
+        {
             self.check(name).await?;
         }
         Ok(())
     }
 
-    /// The listed host that a name which is not listed was most likely meant to be.
-    pub async fn nearest(&self, name: &str) -> Option<String> {
-        let names = self.listed().await.ok().filter(|names| !names.contains_key(name))?;
-        nearest(name, names.keys().map(String::as_str)).map(str::to_owned)
-    }
-
-    /// Forgets what a name stood for, so that it is resolved anew.
+    /// Removes a name from the cache, so that it is resolved again.
     pub fn forget(&self, name: &str) {
         lock(&self.resolved).remove(name);
     }
 
-    /// Resolves a name; the answer may be two seconds old.
+    /// Resolves a name. The result may be two seconds old.
     pub async fn resolve(&self, name: &str) -> Result<HostConfig, ConnectError> {
         if let Some(host) = self.given.get(name) {
             return Ok(host.clone());
@@ -155,7 +185,8 @@ mod tests {
             arguments: Vec::new(),
         };
         let book = HostBook::new(resolver, Access::Any);
-        let set_port = |port: u16| std::fs::write(&file, format!("Host web1\n  Port {port}\n")).unwrap();
+        let set_port =
+            |port: u16| std::fs::write(&file, format!("Host web1\n  Port {port}\n")).unwrap();
         let port = async || book.resolve("web1").await.unwrap().port;
 
         set_port(1001);

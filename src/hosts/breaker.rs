@@ -6,10 +6,11 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
-/// Keeps logins that fail from being tried so often that the server bans our address.
+/// Pauses failing logins, so that the server does not ban our address.
 ///
-/// The first failure costs nothing, so that a person can mend it and try again. OpenSSH's PerSourcePenalties (9.8 and newer)
-/// adds 5 s for each failed login and refuses an address that has come to 15 s; with these pauses it never does.
+/// The first failure causes no pause, so that a person can correct it and try again. OpenSSH's
+/// PerSourcePenalties (9.8 and newer) adds 5 s for each failed login and refuses an address at 15
+/// s. These pauses stay below that.
 #[derive(Debug, Default)]
 pub(super) struct Breaker {
     failed: Mutex<HashMap<String, Failed>>,
@@ -21,12 +22,12 @@ struct Failed {
     last: Instant,
 }
 
-/// A login that is not tried now.
+/// A login that must wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Paused {
-    /// How often it has failed in a row.
+    /// Number of consecutive failures.
     pub(super) times: u32,
-    /// For how long it is not tried.
+    /// Remaining pause.
     pub(super) wait: Duration,
 }
 
@@ -45,17 +46,23 @@ impl Breaker {
         }
     }
 
-    /// Takes note of what came of one.
+    /// Records the result of a login.
     pub(super) fn note(&self, route: &str, is_let_in: bool) {
         let mut failed = lock(&self.failed);
         if is_let_in {
             failed.remove(route);
             return;
         }
-        // What is long past counts no more, and routes that nobody uses must not pile up.
+        // Old failures no longer count, and unused routes must not accumulate.
         failed.retain(|_, failed| failed.last.elapsed() < FORGOTTEN_AFTER);
         let times = failed.get(route).map_or(0, |failed| failed.times);
-        failed.insert(route.to_owned(), Failed { times: times.saturating_add(1), last: Instant::now() });
+        failed.insert(
+            route.to_owned(),
+            Failed {
+                times: times.saturating_add(1),
+                last: Instant::now(),
+            },
+        );
     }
 }
 
@@ -78,7 +85,9 @@ mod tests {
         for pause in [0, 10, 20, 40, 60, 60] {
             breaker.note("web1", false);
             if pause > 0 {
-                assert!(matches!(breaker.check("web1"), Err(Paused { wait, .. }) if wait.as_secs() == pause));
+                assert!(
+                    matches!(breaker.check("web1"), Err(Paused { wait, .. }) if wait.as_secs() == pause)
+                );
                 advance(Duration::from_secs(pause)).await;
             }
             assert_eq!(breaker.check("web1"), Ok(()));
@@ -86,13 +95,19 @@ mod tests {
         assert_eq!(breaker.check("web2"), Ok(()));
         breaker.note("web1", true);
         breaker.note("web1", false);
-        assert_eq!(breaker.check("web1"), Ok(()), "a success is a new beginning");
+        assert_eq!(
+            breaker.check("web1"),
+            Ok(()),
+            "a success is a new beginning"
+        );
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_penalty_is_earned_by_whoever_tries_as_often_as_he_may() {
-        // As sshd counts: 5 s for each failure, running off in time; an address with 15 s is refused.
-        let (breaker, mut penalty) = (Breaker::default(), Duration::ZERO);
+        // As sshd counts: 5 s for each failure, running off in time; an address with 15 s is
+        // refused.
+        let breaker = Breaker::default();
+        let mut penalty = Duration::ZERO;
         for _ in 0..600 {
             if breaker.check("web1").is_ok() {
                 breaker.note("web1", false);

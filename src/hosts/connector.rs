@@ -1,3 +1,6 @@
+//! Makes connections: jump hosts are shared, busy servers are retried, failing logins are
+//! paused.
+
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
@@ -10,16 +13,17 @@ use crate::job::Caller;
 use crate::lock::lock;
 use crate::ssh::{self, ConnectError, Connection, HostConfig, PresentedKey, Prompter, Secrets};
 
-/// Most tries with a server that hangs up before the handshake, and the pause after the first; each further pause is twice as long.
+/// Maximum attempts with a server that hangs up before the handshake. The pause after the first is
+/// given here and doubles each time.
 const MOST_TRIES: u32 = 7;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Time after which it is not tried again, in ConnectTimeouts.
+/// Time limit for all attempts, in multiples of ConnectTimeout.
 const TRIES_FACTOR: u32 = 3;
 
-/// Whom a caller's logins ask, if anybody.
+/// Returns the prompter for a caller's logins, if any.
 pub type Prompters = Box<dyn Fn(&Caller) -> Option<Arc<dyn Prompter>> + Send + Sync>;
 
-/// Makes connections. Hosts that lie behind the same jump host share one connection to it.
+/// Makes connections. Hosts behind the same jump host share one connection to it.
 pub(super) struct Connector {
     secrets: Mutex<HashMap<Caller, Arc<Secrets>>>,
     prompters: Prompters,
@@ -27,16 +31,17 @@ pub(super) struct Connector {
     jumps: Mutex<HashMap<(Caller, HostConfig), Arc<JumpHost>>>,
 }
 
-/// A connection to a jump host while somebody uses it. Locked while connecting, so that one caller does it for all.
+/// A connection to a jump host while it is in use. Locked while connecting, so that one caller
+/// connects for all.
 type JumpHost = tokio::sync::Mutex<Known>;
 
-/// A connection to a jump host, or why there is none, which others may be told, too.
+/// A connection to a jump host, or why it failed; callers that waited share the error.
 type JumpHostResult = Result<Arc<Connection>, Arc<ConnectError>>;
 
 #[derive(Default)]
 struct Known {
     connection: Weak<Connection>,
-    /// Last failure, shared by callers who waited for that attempt.
+    /// Last failure, shared by callers that waited for that attempt.
     failure: Option<(Instant, Arc<ConnectError>)>,
 }
 
@@ -48,35 +53,46 @@ impl Known {
 
 impl Connector {
     pub(super) fn asking(prompters: Prompters) -> Self {
-        Self { secrets: Mutex::default(), prompters, breaker: Breaker::default(), jumps: Mutex::default() }
+        Self {
+            secrets: Mutex::default(),
+            prompters,
+            breaker: Breaker::default(),
+            jumps: Mutex::default(),
+        }
     }
 
     fn secrets(&self, caller: &Caller) -> Arc<Secrets> {
         let mut secrets = lock(&self.secrets);
-        let new = || Arc::new(Secrets::asking((self.prompters)(caller)));
-        Arc::clone(secrets.entry(caller.clone()).or_insert_with(new))
+        Arc::clone(
+            secrets
+                .entry(caller.clone())
+                .or_insert_with(|| Arc::new(Secrets::asking((self.prompters)(caller)))),
+        )
     }
 
-    /// Whether there is somebody to ask when a login of the caller's needs it.
+    /// Whether the caller has a person who can answer prompts.
     pub(super) fn can_ask(&self, caller: &Caller) -> bool {
         self.secrets(caller).can_ask()
     }
 
-    /// Reaches the host, through others if it is configured so, checks the key of each, and logs in.
+    /// Connects to the host, through its jump hosts, checks the key of each, and logs in.
     ///
-    /// Each step has the host's own time limit; a login is never tried twice. Dropping the future closes everything.
+    /// Each step has the host's own time limit; a login is never tried twice. Dropping the future
+    /// closes everything.
     pub(super) async fn connect(
         &self,
         caller: &Caller,
         host: &HostConfig,
     ) -> Result<Connection, ConnectError> {
         let route = host.route();
-        self.breaker.check(&route).map_err(|Paused { times, wait }| ConnectError::Paused {
-            host: host.name.clone(),
-            user: host.user.clone(),
-            times,
-            wait,
-        })?;
+        self.breaker
+            .check(&route)
+            .map_err(|Paused { times, wait }| ConnectError::Paused {
+                host: host.name.clone(),
+                user: host.user.clone(),
+                times,
+                wait,
+            })?;
         let connected = self.connect_patiently(caller, host).await;
         match &connected {
             Ok(_) => self.breaker.note(&route, true),
@@ -86,14 +102,16 @@ impl Connector {
         connected
     }
 
-    /// A server that is busy with others' logins hangs up on newcomers at random (MaxStartups). Nothing was shown or tried then,
-    /// so it is tried again, after a pause that grows and differs from everybody else's.
+    /// A server that is busy with other logins hangs up on new connections at random (MaxStartups).
+    /// Nothing was sent to it then, so this tries again after a growing pause with a random part.
     async fn connect_patiently(
         &self,
         caller: &Caller,
         host: &HostConfig,
     ) -> Result<Connection, ConnectError> {
-        let (mut tries, began, secrets) = (1, Instant::now(), self.secrets(caller));
+        let mut tries = 1;
+        let began = Instant::now();
+        let secrets = self.secrets(caller);
         loop {
             let via = self.via(caller, host).await?;
             match ssh::connect(host, via, &secrets).await {
@@ -102,17 +120,23 @@ impl Connector {
                         && began.elapsed() < host.connect_timeout * TRIES_FACTOR
                         && host.proxy_command.is_none() =>
                 {
-                    sleep(FIRST_PAUSE.mul_f64(f64::from(1 << (tries - 1)) * rand::random_range(0.5..1.5)))
-                        .await;
+                    sleep(
+                        FIRST_PAUSE
+                            .mul_f64(f64::from(1 << (tries - 1)) * rand::random_range(0.5..1.5)),
+                    )
+                    .await;
                     tries += 1;
                 }
-                Err(ConnectError::HungUp { host, .. }) => return Err(ConnectError::HungUp { host, tries }),
+                Err(ConnectError::HungUp { host, .. }) => {
+                    return Err(ConnectError::HungUp { host, tries });
+                }
                 connected => return connected,
             }
         }
     }
 
-    /// Asks a host for its key, without logging in. Jump hosts on the way must be known, and are logged in to.
+    /// Asks a host for its key without logging in. Its jump hosts must be known, and are logged in
+    /// to.
     pub(super) async fn look_at_key(
         &self,
         caller: &Caller,
@@ -121,16 +145,26 @@ impl Connector {
         ssh::look_at_key(host, self.via(caller, host).await?).await
     }
 
-    /// The jump host that a host is reached through, if there is one.
-    async fn via(&self, caller: &Caller, host: &HostConfig) -> Result<Option<Arc<Connection>>, ConnectError> {
-        let Some(jump) = host.jump.as_deref().filter(|_| host.proxy_command.is_none()) else {
+    /// The host's jump host, if it has one.
+    async fn via(
+        &self,
+        caller: &Caller,
+        host: &HostConfig,
+    ) -> Result<Option<Arc<Connection>>, ConnectError> {
+        if host.proxy_command.is_some() {
             return Ok(None);
-        };
-        let on_the_way = |source| ConnectError::JumpHost { host: jump.name.clone(), source };
-        self.jump_host(caller, jump).await.map(Some).map_err(on_the_way)
+        }
+        let Some(jump) = host.jump.as_deref() else { return Ok(None) };
+        self.jump_host(caller, jump)
+            .await
+            .map(Some)
+            .map_err(|source| ConnectError::JumpHost {
+                host: jump.name.clone(),
+                source,
+            })
     }
 
-    /// A connection to a jump host: the one there is, or a new one.
+    /// A connection to a jump host: the existing one, or a new one.
     fn jump_host<'a>(
         &'a self,
         caller: &'a Caller,
@@ -139,9 +173,10 @@ impl Connector {
         Box::pin(async move {
             let entry = {
                 let mut jumps = lock(&self.jumps);
-                // Those that nobody uses any more must not pile up.
+                // Unused entries must not accumulate.
                 jumps.retain(|_, entry| {
-                    Arc::strong_count(entry) > 1 || entry.try_lock().is_ok_and(|known| known.is_live())
+                    Arc::strong_count(entry) > 1
+                        || entry.try_lock().is_ok_and(|known| known.is_live())
                 });
                 Arc::clone(jumps.entry((caller.clone(), host.clone())).or_default())
             };
@@ -150,21 +185,26 @@ impl Connector {
             if let Some((_, error)) = known.failure.as_ref().filter(|(when, _)| *when >= came) {
                 return Err(Arc::clone(error));
             }
-            if let Some(live) = known.connection.upgrade().filter(|connection| !connection.is_closed()) {
+            if let Some(live) =
+                known.connection.upgrade().filter(|connection| !connection.is_closed())
+            {
                 return Ok(live);
             }
             match self.connect(caller, host).await {
                 Ok(connection) => {
                     tracing::info!(host = host.name, "connected to a jump host");
                     let connection = Arc::new(connection);
-                    *known = Known { connection: Arc::downgrade(&connection), failure: None };
+                    *known = Known {
+                        connection: Arc::downgrade(&connection),
+                        failure: None,
+                    };
                     Ok(connection)
                 }
                 Err(error) => {
                     let error = Arc::new(error);
                     known.failure = Some((Instant::now(), Arc::clone(&error)));
                     drop(known);
-                    // Whoever waits has the entry already; for others it is as if it had never been tried.
+                    // Callers that wait have the entry already. Later callers try again.
                     lock(&self.jumps).remove(&(caller.clone(), host.clone()));
                     Err(error)
                 }

@@ -3,38 +3,38 @@ use std::sync::Arc;
 
 use crate::job::RangeError;
 
-/// Why a host can't be named.
+/// Why a host can't be used.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    /// No host's name is so long.
+    /// The name is too long for a host.
     #[error("a host name of {0} bytes can't be one")]
     LongName(usize),
-    /// It is not one of those listed.
-    #[error("there is no host {name:?}")]
+    /// The host is not listed.
+    #[error("no host is called {name:?}")]
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// The listed host that was most likely meant.
+        /// The most similar listed name.
         nearest: Option<String>,
     },
     /// No listed host has the tag.
     #[error("none of the {total} hosts has the tag {tag:?}")]
     UnknownTag {
-        /// What was asked for.
+        /// The requested tag.
         tag: String,
-        /// Hosts that are listed.
+        /// Number of listed hosts.
         total: usize,
     },
-    /// No listed host is meant.
+    /// The pattern matches no listed host.
     #[error("{pattern:?} matches none of the {total} hosts")]
     NoMatch {
-        /// What was asked for.
+        /// The requested pattern.
         pattern: String,
-        /// Hosts that are listed.
+        /// Number of listed hosts.
         total: usize,
     },
-    /// A range of hosts can't be meant.
+    /// A range of hosts is invalid.
     #[error(transparent)]
     Range(#[from] RangeError),
     /// ssh_config, which lists hosts, can't be read.

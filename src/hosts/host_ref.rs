@@ -2,20 +2,23 @@ use std::fmt;
 
 use crate::job::{Caller, Job};
 
-/// A host as one caller reaches it: over connections that all callers share where the operator's own credentials open it, else
-/// over the caller's, with what it answered when a login asked.
+/// A host as one caller reaches it. If the operator's credentials work there, all callers share its
+/// connections. Otherwise the caller has its own, with its own answers to prompts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostRef {
-    /// Who.
+    /// The caller.
     pub caller: Caller,
-    /// The host, as the caller named it.
+    /// The host, as named by the caller.
     pub name: String,
 }
 
 impl HostRef {
     /// The host of a job, as its caller reaches it.
     pub fn of(job: &Job) -> Self {
-        Self { caller: job.caller.clone(), name: job.spec.host.clone() }
+        Self {
+            caller: job.caller.clone(),
+            name: job.spec.host.clone(),
+        }
     }
 }
 

@@ -8,21 +8,24 @@ use super::connector::{Connector, Prompters};
 use super::{HostBook, HostRef, Lease, Link, Linker, Pool, PoolError, PoolLimits, Pooled};
 use crate::ssh::{ConnectError, PresentedKey};
 
-/// Hosts and the connections to them, for jobs, for `trust` and for probing.
+/// Hosts and the connections to them, for jobs, `trust` and probing.
 pub struct Hosts {
     book: Arc<HostBook>,
     pool: Pool<Linker>,
 }
 
-/// At shutdown: time limit for connections to say goodbye.
+/// Time limit to close connections at shutdown.
 const GOODBYE: Duration = Duration::from_secs(2);
 
 impl Hosts {
-    /// Hosts to which there are no connections yet.
+    /// Hosts without any connection yet.
     pub fn new(book: HostBook, limits: PoolLimits, prompters: Prompters) -> Self {
         let book = Arc::new(book);
         let linker = Linker::new(Arc::clone(&book), Connector::asking(prompters));
-        Self { book, pool: Pool::new(linker, limits) }
+        Self {
+            book,
+            pool: Pool::new(linker, limits),
+        }
     }
 
     /// The hosts by name.
@@ -35,7 +38,7 @@ impl Hosts {
         &self.pool
     }
 
-    /// A connection to `host` to look at, made if there is none that answers.
+    /// A connection to `host` for probing. Connects if no existing connection answers.
     pub async fn probe(&self, host: &HostRef) -> Result<Lease<Arc<Link>>, PoolError<ConnectError>> {
         match self.live(host) {
             Some(lease) if lease.connection().answers().await => Ok(lease),
@@ -48,7 +51,8 @@ impl Hosts {
         self.pool.borrow(host, |_| true)
     }
 
-    /// Asks a host for its key, without logging in to it. Jump hosts on the way must be known, and are logged in to.
+    /// Asks a host for its key without logging in. Its jump hosts must be known, and are logged in
+    /// to.
     pub async fn look_at_key(&self, host: &HostRef) -> Result<PresentedKey, ConnectError> {
         let config = self.book.resolve(&host.name).await?;
         let looked = self.pool.connect().connector.look_at_key(&host.caller, &config).await;
@@ -65,7 +69,8 @@ impl Hosts {
     /// Closes every connection, within two seconds.
     pub async fn disconnect(&self) {
         let mut goodbyes = JoinSet::new();
-        for lease in self.pool.drain().into_iter().filter(|lease| !lease.connection().is_suspect()) {
+        for lease in self.pool.drain().into_iter().filter(|lease| !lease.connection().is_suspect())
+        {
             goodbyes.spawn(async move { lease.connection().connection.disconnect().await });
         }
         drop(timeout(GOODBYE, goodbyes.join_all()).await);

@@ -1,49 +1,170 @@
+//! A pooled connection with its login shell, its control shell and its spare channel.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
-use super::begun_ahead::BegunAhead;
+use super::control_shell::{ControlShell, Script};
+use super::login_shell::{Asked, LoginShells, ask_login_shell};
 use super::spare_channel::Spare;
-use super::{Begun, Opened, Pooled, Traffic};
+use super::{Opened, Pooled, Traffic};
 use crate::job::{LoginShell, MachineId};
 use crate::lock::lock;
 use crate::ssh::{Channel, ChannelError, Connection};
 
-/// A connection, and what its far end runs commands with.
+/// A connection, with its login shell and its spare channels.
+///
+/// The first job detects the login shell. A separate probe would double the time that a host with
+/// slow startup files takes.
 pub struct Link {
     /// The connection.
-    pub connection: Connection,
-    /// What exec strings are for there.
-    pub shell: LoginShell,
-    /// Which machine that is, and which start of it, if the host tells.
-    pub machine: Option<MachineId>,
-    /// How much comes over it.
+    pub connection: Arc<Connection>,
+    /// Amount of data received over it.
     pub traffic: Traffic,
-    /// When it last did not answer.
+    /// The login shell, once it is known.
+    shell: OnceCell<LoginShell>,
+    /// Login shell to assume while `shell` is not set.
+    likely_shell: LoginShell,
+    /// A command for the likely shell was refused, so a probe for it would be, too.
+    is_refused: AtomicBool,
+    /// Remembers login shells for later connections.
+    shells: Arc<LoginShells>,
+    /// When it last failed to answer.
     unanswered: Mutex<Option<Instant>>,
     spare: Spare,
-    ahead: BegunAhead,
+    control: ControlShell,
 }
 
-/// Pauses in which a server takes note of a channel's end.
-const CLOSING: [Duration; 3] =
-    [Duration::from_millis(5), Duration::from_millis(20), Duration::from_millis(80)];
-/// Silence after which a connection is asked for a sign of life before it is used.
+/// Pauses between attempts while the server frees the slot of a closed channel.
+const CLOSING: [Duration; 3] = [
+    Duration::from_millis(5),
+    Duration::from_millis(20),
+    Duration::from_millis(80),
+];
+/// Silence after which a connection is probed before it is used.
 const SILENT: Duration = Duration::from_secs(5);
 
 impl Link {
-    pub(super) fn new(connection: Connection, shell: LoginShell, machine: Option<MachineId>) -> Self {
-        let (traffic, unanswered, spare, ahead) = Default::default();
-        Self { connection, shell, machine, traffic, unanswered, spare, ahead }
+    pub(super) fn new(connection: Connection, shells: Arc<LoginShells>) -> Self {
+        let likely_shell = shells.of(&connection.host().name);
+        // A bare host never greets, so only a probe could reveal that it has a shell now.
+        let known = (likely_shell == LoginShell::Bare).then_some(likely_shell);
+        let connection = Arc::new(connection);
+        Self {
+            connection,
+            traffic: Traffic::default(),
+            shell: OnceCell::new_with(known),
+            likely_shell,
+            is_refused: AtomicBool::new(false),
+            shells,
+            unanswered: Mutex::default(),
+            spare: Spare::default(),
+            control: ControlShell::default(),
+        }
     }
 
-    /// Whether it answers: it has been heard of lately, or is now, when asked. Takes two seconds at most.
+    /// The login shell, if it is known.
+    pub fn known_shell(&self) -> Option<LoginShell> {
+        self.shell.get().copied()
+    }
+
+    /// Login shell to assume while none is known.
+    pub fn likely_shell(&self) -> LoginShell {
+        self.likely_shell
+    }
+
+    /// Notes that the [likely](Self::likely_shell) login shell has greeted, on this machine if it
+    /// reported one.
+    pub fn note_greeting(&self, machine: Option<MachineId>) {
+        self.control.note_machine(machine);
+        // Another job may have been faster.
+        if self.shell.set(self.likely_shell).is_ok() {
+            self.shells.note(&self.connection.host().name, self.likely_shell);
+        }
+    }
+
+    /// Notes that a command for the [likely](Self::likely_shell) login shell was refused as a
+    /// whole.
+    pub fn note_refusal(&self) {
+        self.is_refused.store(true, Relaxed);
+    }
+
+    /// Notes that the host does not run commands in a shell.
+    pub fn note_no_shell(&self) {
+        if self.shell.set(LoginShell::Bare).is_ok() {
+            self.shells.note(&self.connection.host().name, LoginShell::Bare);
+        }
+    }
+
+    /// The login shell. If it is unknown, probes the host, which starts one or two login shells.
+    /// Cancel safe.
+    ///
+    /// # Errors
+    /// If the host could not be probed.
+    pub async fn ask_shell(&self) -> Result<LoginShell, ChannelError> {
+        let asked = self.shell.get_or_try_init(|| async {
+            let refused = self.is_refused.load(Relaxed).then_some(self.likely_shell);
+            let Asked {
+                shell,
+                machine,
+                is_certain,
+            } = ask_login_shell(|| self.open_new(), refused).await?;
+            tracing::info!(
+                host = self.connection.host().name,
+                ?shell,
+                "the login shell was asked"
+            );
+            if shell != LoginShell::Bare {
+                self.control.note_machine(machine);
+            }
+            if is_certain {
+                self.shells.note(&self.connection.host().name, shell);
+            }
+            Ok(shell)
+        });
+        asked.await.copied()
+    }
+
+    /// The machine at the other end and its boot, if known.
+    pub fn machine(&self) -> Option<MachineId> {
+        self.control.machine()
+    }
+
+    /// The machine at the other end, which is asked if it is not known. `None` if the host does not
+    /// report it.
+    pub async fn ask_machine(&self, limit: Duration) -> Option<MachineId> {
+        if !self.control.has_greeted() {
+            // The greeting has the answer.
+            drop(self.run_script(Script::without_input(":".to_owned()), limit).await);
+        }
+        self.machine()
+    }
+
+    /// Runs a short script in `/bin/sh` and returns its stdout, up to 64 KiB. `None` if the host
+    /// does not run commands in a shell. The script keeps running when `limit` has passed, or when
+    /// the caller goes away.
+    pub async fn run_script(
+        &self,
+        script: Script,
+        limit: Duration,
+    ) -> Result<Option<String>, ChannelError> {
+        if self.known_shell() == Some(LoginShell::Bare) {
+            return Ok(None);
+        }
+        self.control.run(&self.connection, script, limit).await
+    }
+
+    /// Whether the host answers: data arrived recently, or arrives after a keepalive. Takes at most
+    /// two seconds.
     pub async fn answers(&self) -> bool {
         self.answers_after(SILENT).await
     }
 
-    /// The same, asked after so much silence.
+    /// Like [`answers`](Self::answers), but probes only after `silence`.
     pub async fn answers_after(&self, silence: Duration) -> bool {
         if self.connection.is_closed() || self.connection.is_held() {
             return false;
@@ -55,66 +176,57 @@ impl Link {
         false
     }
 
-    /// Takes note that it does not answer: nobody gets a place on it before it is heard of again.
+    /// Marks the connection as unresponsive. It is not leased again until data arrives.
     pub fn suspect(&self) {
         *lock(&self.unanswered) = Some(Instant::now());
     }
 
-    /// Whether it has been silent for so long that it is asked for a sign of life before it is used.
+    /// Whether it has been silent for so long that it must be probed before use.
     pub fn is_silent(&self) -> bool {
         self.connection.silent_for() >= SILENT
     }
 
-    /// A channel: the spare one, if it is still good, or a new one.
+    /// A channel: the spare one if it is usable, otherwise a new one.
     pub async fn open(&self) -> Result<Opened, ChannelError> {
         match self.spare.take() {
             Some(spare) => Ok(spare),
-            None => Ok(Opened { channel: self.open_new().await?, was_spare: false }),
+            None => Ok(Opened {
+                channel: self.open_new().await?,
+                was_spare: false,
+            }),
         }
     }
 
-    async fn open_new(&self) -> Result<Channel, ChannelError> {
-        let mut opened = self.connection.open().await;
-        if !self.ahead.is_there() {
+    /// A new channel. The control shell gives way if the server allows no more.
+    pub(super) async fn open_new(&self) -> Result<Channel, ChannelError> {
+        let opened = self.connection.open().await;
+        if !matches!(opened, Err(ChannelError::OpenRefused)) || !self.control.give_way().await {
             return opened;
         }
-        // What is begun ahead must not take the place of what is wanted now.
+        // The server may not have freed the session yet.
         for pause in CLOSING {
-            if !matches!(opened, Err(ChannelError::OpenRefused)) {
-                break;
-            }
-            if let Some(begun) = self.take_begun() {
-                begun.give_up().await;
-            }
             sleep(pause).await;
-            opened = self.connection.open().await;
+            let opened = self.connection.open().await;
+            if !matches!(opened, Err(ChannelError::OpenRefused)) {
+                return opened;
+            }
         }
-        opened
+        Err(ChannelError::OpenRefused)
     }
 
-    /// The command that was begun ahead, if there is one. Its host may have ended it meanwhile.
-    pub fn take_begun(&self) -> Option<Begun> {
-        self.ahead.take()
-    }
-
-    /// Begins a command ahead, for whoever needs it within the next seconds; then it is given up. Must not be cancelled, or the
-    /// server would keep a channel that nobody knows.
-    pub async fn begin_ahead(&self, command: &str) {
-        self.ahead.begin(&self.connection, command).await;
-    }
-
-    /// Opens a channel for the next job, unless there is one. Must not be cancelled, or the server would keep a channel that
-    /// nobody knows.
+    /// Opens a spare channel for the next job, unless there is one. Must not be cancelled, or the
+    /// server would keep an unused channel.
     pub async fn refill(&self) {
         self.spare.refill(&self.connection).await;
     }
 
-    /// A job begins on it.
+    /// Notes that a job has started on the connection.
     pub fn job_begins(&self) {
         self.spare.job_begins();
     }
 
-    /// A job has ended. Some seconds after the last one the spare channel goes; nobody needs to wait for that.
+    /// Notes that a job has ended. Returns once the spare channel is closed, some seconds after the
+    /// last job; callers need not wait.
     pub async fn job_ends(&self) {
         self.spare.job_ends().await;
     }
@@ -131,6 +243,7 @@ impl Pooled for Arc<Link> {
 
     fn is_suspect(&self) -> bool {
         let unanswered = *lock(&self.unanswered);
-        self.connection.is_held() || unanswered.is_some_and(|at| at.elapsed() <= self.connection.silent_for())
+        self.connection.is_held()
+            || unanswered.is_some_and(|at| at.elapsed() <= self.connection.silent_for())
     }
 }

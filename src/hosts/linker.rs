@@ -1,34 +1,40 @@
+//! Makes links for the pool, and decides which callers share one.
+
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
-use tokio::time::timeout;
-
 use super::connector::Connector;
-use super::login_shell::login_shell;
+use super::login_shell::LoginShells;
 use super::{Connect, HostBook, HostRef, Link};
-use crate::job::{Caller, LoginShell};
+use crate::job::Caller;
 use crate::lock::lock;
 use crate::ssh::ConnectError;
 
-/// Makes links: resolve, connect, log in, find out about the login shell.
+/// Makes links: resolves a name, connects and logs in.
 pub struct Linker {
     pub(super) book: Arc<HostBook>,
     pub(super) connector: Connector,
+    shells: Arc<LoginShells>,
     logins: Mutex<Logins>,
 }
 
-/// Which logins are a caller's own.
+/// Which logins belong to a single caller.
 #[derive(Default)]
 struct Logins {
-    /// Hosts that do not let the operator in.
+    /// Hosts that refuse the operator's credentials.
     refused: HashSet<String>,
-    /// Hosts that a caller has answered for, or may.
+    /// Hosts for which a caller has answered prompts, or may.
     own: HashSet<HostRef>,
 }
 
 impl Linker {
     pub(super) fn new(book: Arc<HostBook>, connector: Connector) -> Self {
-        Self { book, connector, logins: Mutex::default() }
+        Self {
+            book,
+            connector,
+            shells: Arc::default(),
+            logins: Mutex::default(),
+        }
     }
 }
 
@@ -39,16 +45,14 @@ impl Connect for Linker {
     async fn connect(&self, host: &HostRef) -> Result<Arc<Link>, ConnectError> {
         let config = self.book.resolve(&host.name).await?;
         let connected = self.connector.connect(&host.caller, &config).await;
-        // Whoever corrects ssh_config after a failure need not wait.
+        // A corrected ssh_config must take effect immediately after a failure.
         let connection = connected.inspect_err(|_| self.book.forget(&host.name))?;
-        let limit = config.connect_timeout * 2;
-        let (shell, machine) =
-            timeout(limit, login_shell(&connection)).await.unwrap_or((LoginShell::Bare, None));
-        tracing::info!(host = host.name, ?shell, negotiated = ?connection.negotiated(), "connected");
-        Ok(Arc::new(Link::new(connection, shell, machine)))
+        tracing::info!(host = host.name, negotiated = ?connection.negotiated(), "connected");
+        Ok(Arc::new(Link::new(connection, Arc::clone(&self.shells))))
     }
 
-    /// What the operator's own credentials open is shared by all; what a caller has to answer for, is that caller's.
+    /// Logins with the operator's own credentials are shared by all callers. Logins that a caller
+    /// answers belong to that caller.
     fn shared(&self, host: &HostRef) -> HostRef {
         let mut logins = lock(&self.logins);
         if logins.refused.contains(&host.name) && self.connector.can_ask(&host.caller) {
@@ -57,7 +61,10 @@ impl Connect for Linker {
         if logins.own.contains(host) {
             return host.clone();
         }
-        HostRef { caller: Caller::local(), name: host.name.clone() }
+        HostRef {
+            caller: Caller::local(),
+            name: host.name.clone(),
+        }
     }
 
     fn separate(&self, host: &HostRef, error: &ConnectError) -> bool {

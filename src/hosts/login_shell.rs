@@ -1,23 +1,98 @@
+//! The login shell of a host: probed at most once for each connection, and only if the first
+//! command did not reveal it.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::run_short;
-use crate::job::{LoginShell, MachineId, Nonce, shell_probes};
-use crate::ssh::Connection;
+use crate::job::{LoginShell, MachineId, Nonce, repeats_our_command, shell_probes};
+use crate::lock::lock;
+use crate::ssh::{Channel, ChannelError};
 
 /// Time limit for a host to answer a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for which a host counts as bare. No job would notice a change, so this expires.
+const BARE_KEPT: Duration = Duration::from_secs(300);
 
-/// Asks what runs exec strings, and on which machine. A host that does not answer as a shell would is given bare commands only.
-pub(super) async fn login_shell(connection: &Connection) -> (LoginShell, Option<MachineId>) {
-    let nonce = Nonce::new();
-    for (command, shell) in shell_probes(&nonce) {
-        let asked = async { run_short(connection.open().await?, &command, PROBE_TIMEOUT).await };
-        match asked.await {
-            Ok(answer) if answer.contains(nonce.as_str()) => return (shell, MachineId::parse(&answer)),
-            Ok(_) => {}
-            // A host that refuses the second probe after the first has no more to say.
-            Err(error) => tracing::debug!(%error, "the login shell could not be asked"),
+/// Login shells of hosts that do not have a POSIX shell.
+#[derive(Default)]
+pub(super) struct LoginShells(Mutex<HashMap<String, (LoginShell, Instant)>>);
+
+impl LoginShells {
+    /// The remembered shell of a host; a POSIX shell by default.
+    pub(super) fn of(&self, host: &str) -> LoginShell {
+        match lock(&self.0).get(host) {
+            Some((LoginShell::Bare, since)) if since.elapsed() > BARE_KEPT => LoginShell::Posix,
+            Some((shell, _)) => *shell,
+            None => LoginShell::Posix,
         }
     }
-    (LoginShell::Bare, None)
+
+    /// Remembers the login shell of a host.
+    pub(super) fn note(&self, host: &str, shell: LoginShell) {
+        let mut known = lock(&self.0);
+        if shell == LoginShell::Posix {
+            known.remove(host);
+        } else {
+            known.insert(host.to_owned(), (shell, Instant::now()));
+        }
+    }
+}
+
+/// Result of a probe.
+pub(super) struct Asked {
+    pub(super) shell: LoginShell,
+    pub(super) machine: Option<MachineId>,
+    /// Whether the host answered every probe in time. Only then the result is worth remembering.
+    pub(super) is_certain: bool,
+}
+
+/// Determines the login shell and the machine. Each probe takes a channel from `open`. A host that
+/// does not answer as a shell would is [`LoginShell::Bare`]. The probe for a shell that is known to
+/// have `refused` a command is skipped.
+///
+/// # Errors
+/// If the host could not be probed.
+pub(super) async fn ask_login_shell<F>(
+    open: impl Fn() -> F,
+    refused: Option<LoginShell>,
+) -> Result<Asked, ChannelError>
+where
+    F: Future<Output = Result<Channel, ChannelError>>,
+{
+    let nonce = Nonce::new();
+    let mut is_certain = true;
+    for (command, shell) in shell_probes(&nonce) {
+        if Some(shell) == refused {
+            continue;
+        }
+        let channel = open().await?;
+        match run_short(channel, &command, PROBE_TIMEOUT).await {
+            Ok(answer) if answer.stdout.contains(nonce.as_str()) => {
+                return Ok(Asked {
+                    shell,
+                    machine: MachineId::parse(&answer.stdout),
+                    is_certain: true,
+                });
+            }
+            // A shell would have failed. So a forced command ran, and must not run again.
+            Ok(answer)
+                if answer.status == Some(0) && !repeats_our_command(answer.stdout.as_bytes()) =>
+            {
+                break;
+            }
+            Ok(_) => {}
+            // A forced command that waits for something, or a shell that takes very long to start.
+            Err(ChannelError::TimedOut(_)) => is_certain = false,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Asked {
+        shell: LoginShell::Bare,
+        machine: None,
+        is_certain,
+    })
 }

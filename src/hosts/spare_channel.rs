@@ -1,3 +1,5 @@
+//! Keeps one channel open in advance while jobs start and end.
+
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -6,8 +8,8 @@ use tokio::time::sleep;
 use crate::lock::lock;
 use crate::ssh::{Channel, ChannelError, Connection};
 
-/// A channel that is opened ahead while jobs come and go, so that the next command costs one round trip and not two. It is kept
-/// for some seconds after the last of them.
+/// A channel opened in advance while jobs start and end, so that the next command costs one round
+/// trip instead of two. It is kept for some seconds after the last job.
 #[derive(Default)]
 pub(super) struct Spare(Mutex<State>);
 
@@ -24,7 +26,7 @@ enum Ahead {
     None,
     Opening,
     Ready(Channel),
-    /// The server has refused one: it is not asked again.
+    /// The server has refused one, so none is requested again.
     Refused,
 }
 
@@ -32,7 +34,7 @@ enum Ahead {
 pub struct Opened {
     /// The channel.
     pub channel: Channel,
-    /// It was opened ahead: then the server may have closed it unnoticed.
+    /// Whether it was opened in advance. Then the server may have closed it unnoticed.
     pub was_spare: bool,
 }
 
@@ -40,7 +42,7 @@ pub struct Opened {
 const KEPT: Duration = Duration::from_secs(5);
 
 impl Spare {
-    /// The spare channel, if there is one that is still good.
+    /// The spare channel, if there is a usable one.
     pub(super) fn take(&self) -> Option<Opened> {
         let mut channel = {
             let state = &mut *lock(&self.0);
@@ -52,11 +54,14 @@ impl Spare {
                 }
             }
         };
-        (!channel.is_closed()).then_some(Opened { channel, was_spare: true })
+        (!channel.is_closed()).then_some(Opened {
+            channel,
+            was_spare: true,
+        })
     }
 
-    /// Opens a channel for the next job, unless there is one. Must not be cancelled, or the server would keep a channel that
-    /// nobody knows.
+    /// Opens a channel for the next job, unless there is one. Must not be cancelled, or the server
+    /// would keep an unused channel.
     pub(super) async fn refill(&self, connection: &Connection) {
         {
             let state = &mut *lock(&self.0);
@@ -69,7 +74,7 @@ impl Spare {
         lock(&self.0).channel = match opened {
             Ok(channel) => Ahead::Ready(channel),
             Err(ChannelError::OpenRefused) => Ahead::Refused,
-            // Whoever needs a channel next is told.
+            // The next caller that needs a channel gets the error.
             Err(_) => Ahead::None,
         };
     }
@@ -78,7 +83,8 @@ impl Spare {
         lock(&self.0).jobs += 1;
     }
 
-    /// A job has ended. Some seconds after the last one the spare channel goes; nobody needs to wait for that.
+    /// Notes that a job has ended. Returns once the spare channel is closed, some seconds after the
+    /// last job; callers need not wait.
     pub(super) async fn job_ends(&self) {
         {
             let state = &mut *lock(&self.0);
@@ -90,7 +96,7 @@ impl Spare {
         sleep(KEPT).await;
         let is_idle = lock(&self.0).jobs == 0;
         if is_idle && let Some(Opened { channel, .. }) = self.take() {
-            // A connection that is lost needs no closing.
+            // A lost connection needs no closing.
             channel.close().await.ok();
         }
     }

@@ -5,8 +5,8 @@ use tokio::time::Instant;
 
 use crate::lock::lock;
 
-/// Traffic on a connection. Channels of one connection queue behind one another, so a new job is better off on
-/// another connection than on one whose link is full of somebody's output.
+/// Measures traffic on a connection. Channels of one connection share its link, so a new job should
+/// avoid one that is busy with another job's output.
 #[derive(Clone, Debug)]
 pub struct Traffic(Arc<Mutex<Window>>);
 
@@ -19,17 +19,21 @@ struct Window {
 }
 
 const WINDOW: Duration = Duration::from_millis(250);
-/// What makes a window heavy: 4 MiB/s.
+/// Traffic that makes a window heavy: 4 MiB/s.
 const HEAVY_BYTES: usize = 1 << 20;
 
 impl Default for Traffic {
     fn default() -> Self {
-        Self(Arc::new(Mutex::new(Window { began: Instant::now(), bytes: 0, was_heavy: false })))
+        Self(Arc::new(Mutex::new(Window {
+            began: Instant::now(),
+            bytes: 0,
+            was_heavy: false,
+        })))
     }
 }
 
 impl Traffic {
-    /// Takes note of what came; true when that makes the connection heavy.
+    /// Counts received bytes. Returns whether they make the connection heavy.
     pub fn note(&self, bytes: usize) -> bool {
         let mut window = lock(&self.0);
         window.turn();
@@ -38,7 +42,7 @@ impl Traffic {
         was_light && window.bytes >= HEAVY_BYTES
     }
 
-    /// Whether the connection carries a lot just now.
+    /// Whether the connection is heavily loaded now.
     pub fn is_heavy(&self) -> bool {
         let mut window = lock(&self.0);
         window.turn();

@@ -2,14 +2,14 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Where a server can be reached.
+/// Addresses of a server.
 #[derive(Clone, Debug)]
 pub struct Addresses {
     /// URL of the address it listens on.
     pub url: Option<String>,
     /// Its unix socket.
     pub socket: Option<PathBuf>,
-    /// Where its metrics are.
+    /// Address of its metrics.
     pub metrics: Option<SocketAddr>,
 }
 

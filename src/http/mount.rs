@@ -5,19 +5,23 @@ use axum::extract::Request;
 use axum::response::Response;
 use futures_util::future::BoxFuture;
 
-/// Something that answers the requests below a path. The caller's [`Service`](crate::wire::Service) is among a request's extensions.
+/// A service for the requests below a path. The caller's [`Service`](crate::wire::Service) is among
+/// a request's extensions.
 #[derive(Clone)]
 pub struct Mount {
     /// The path.
     pub(super) path: &'static str,
-    /// It needs no caller.
+    /// Whether it needs no caller.
     pub(super) is_for_anybody: bool,
     answer: Arc<dyn Fn(Request) -> BoxFuture<'static, Response> + Send + Sync>,
 }
 
 impl Mount {
-    /// Lets `answer` take what is asked for at `path`.
-    pub fn new<B, F>(path: &'static str, answer: impl Fn(Request) -> F + Send + Sync + 'static) -> Self
+    /// Passes the requests at `path` to `answer`.
+    pub fn new<B, F>(
+        path: &'static str,
+        answer: impl Fn(Request) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<axum::BoxError>,
@@ -27,13 +31,20 @@ impl Mount {
             let answered = answer(request);
             Box::pin(async move { answered.await.map(Body::new) }) as BoxFuture<'static, Response>
         };
-        Self { path, is_for_anybody: false, answer: Arc::new(answer) }
+        Self {
+            path,
+            is_for_anybody: false,
+            answer: Arc::new(answer),
+        }
     }
 
-    /// The same for whoever asks, with or without a token; no caller is among the extensions then.
+    /// Accepts requests with or without a token. Then no caller is among the extensions.
     #[must_use]
     pub fn for_anybody(self) -> Self {
-        Self { is_for_anybody: true, ..self }
+        Self {
+            is_for_anybody: true,
+            ..self
+        }
     }
 
     pub(super) async fn answer(&self, request: Request) -> Response {

@@ -4,27 +4,30 @@ use std::path::PathBuf;
 use crate::jobs::Role;
 use crate::tokens::Tokens;
 
-/// Where a server listens, and whom it lets in. By default: nowhere, and, where it listens, everybody as whoever started it, to look.
+/// Where a server listens, and which clients it accepts. By default it does not listen. Once an
+/// address is set, every client has read access as the user who started it.
 pub struct Options {
     /// Address to listen on.
     pub address: Option<SocketAddr>,
-    /// Path of a unix socket to listen on; only its owner may connect.
+    /// Path of a unix socket to listen on. Only its owner may connect.
     pub socket: Option<PathBuf>,
     /// Address for metrics, which need no token.
     pub metrics: Option<SocketAddr>,
-    /// Certificate and key; without them the address speaks plain HTTP.
+    /// Certificate and key. Without them the address uses plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// Names by which clients may call the server, beside loopback ones and its own address: what the Host header may say.
+    /// Names by which clients may call the server, in addition to loopback names and its own
+    /// address: values of the Host header.
     pub names: Vec<String>,
-    /// Origins of web pages that may call the server, beside its own.
+    /// Origins of web pages that may call the server, in addition to its own.
     pub origins: Vec<String>,
-    /// Path below which everything lies, such as `/sshjobs`; for a proxy that does not take it away.
+    /// Prefix of all paths, such as `/sshjobs`, for a proxy that does not remove it.
     pub prefix: String,
-    /// Address at which browsers reach the server, without a slash at its end; none when it is the one that a client has used.
+    /// URL at which browsers reach the server, without a final slash. `None` if it is the one that
+    /// the client used.
     pub public_url: Option<String>,
-    /// The most that anybody may do.
+    /// Maximum role of any caller.
     pub most: Role,
-    /// Who may call; without tokens everybody who can connect is whoever started the server.
+    /// Tokens of callers. Without tokens every client acts as the user who started the server.
     pub tokens: Option<Tokens>,
 }
 
@@ -45,10 +48,10 @@ impl Default for Options {
     }
 }
 
-/// PEM files for TLS, read again when they change.
+/// PEM files for TLS. Read again when they change.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// The certificate, with those that lead to its authority.
+    /// The certificate and its chain.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,

@@ -1,24 +1,33 @@
-//! What is refused before it reaches a verb.
+//! Errors for requests that are refused before they reach a verb.
 
 use axum::http::StatusCode;
 
 use super::status::Failure;
+use crate::jobs::Role;
 use crate::tokens::Refused;
-use crate::wire::{Code, Error};
+use crate::wire::{Code, Error, Service};
 
 pub(super) fn wrong_host() -> Error {
     let hint = "call it by its own name, or start the server with --allow-host NAME";
-    Error::new(Code::PolicyDenied, "the Host header names another server", hint)
+    Error::new(
+        Code::PolicyDenied,
+        "the Host header names another server",
+        hint,
+    )
 }
 
 pub(super) fn wrong_origin() -> Error {
     let hint = "start the server with --allow-origin ORIGIN to let this page in";
-    Error::new(Code::PolicyDenied, "pages of this origin may not call this server", hint)
+    Error::new(
+        Code::PolicyDenied,
+        "pages of this origin may not call this server",
+        hint,
+    )
 }
 
 pub(super) fn without_token() -> Error {
     let hint = "send the header `Authorization: Bearer TOKEN` (sshjobs: --token-file or SSHJOBS_TOKEN); `sshjobs token new` makes one";
-    Error::new(Code::Unauthenticated, "there is no token", hint)
+    Error::new(Code::Unauthenticated, "the request has no token", hint)
 }
 
 pub(super) fn refused(why: Refused) -> Error {
@@ -28,7 +37,12 @@ pub(super) fn refused(why: Refused) -> Error {
 
 pub(super) fn too_many_failures() -> Error {
     let hint = "wait a second, and use a token that is valid";
-    Error::new(Code::RateLimited, "too many tokens that are not valid", hint).retryable()
+    Error::new(
+        Code::RateLimited,
+        "too many tokens that are not valid",
+        hint,
+    )
+    .retryable()
 }
 
 pub(super) fn too_many_calls() -> Error {
@@ -37,22 +51,81 @@ pub(super) fn too_many_calls() -> Error {
 }
 
 pub(super) fn closing() -> Error {
-    Error::new(Code::ShuttingDown, "the server shuts down", "call the next one, in a moment").retryable()
+    Error::new(
+        Code::ShuttingDown,
+        "the server shuts down",
+        "call the next one, in a moment",
+    )
+    .retryable()
 }
 
 pub(super) fn tokens_unreadable(error: &crate::tokens::TokensError) -> Error {
-    tracing::error!(%error, "nobody is let in");
-    Error::new(Code::Io, "the tokens can't be read", "the server's log says why")
+    tracing::error!(%error, "the tokens can't be read, so every request is refused");
+    Error::new(
+        Code::Io,
+        "the tokens can't be read",
+        "the server's log says why",
+    )
 }
 
 pub(super) fn body_too_large(most: usize) -> Failure {
     let message = format!("the body has more than {most} bytes");
-    Failure::with(StatusCode::PAYLOAD_TOO_LARGE, Error::invalid(message, "send less at a time"))
+    Failure::with(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        Error::invalid(message, "send less at a time"),
+    )
+}
+
+pub(super) fn too_many_bytes_of_caller() -> Failure {
+    let message = "the bodies of your calls have too many bytes at a time";
+    Error::new(
+        Code::RateLimited,
+        message,
+        "wait for answers before sending more",
+    )
+    .retryable()
+    .into()
+}
+
+pub(super) fn too_many_bytes_of_all() -> Failure {
+    let message = "the server holds as many bytes of calls as it may";
+    let error = Error::new(Code::RateLimited, message, "send it again in a moment").retryable();
+    Failure::with(StatusCode::SERVICE_UNAVAILABLE, error)
+}
+
+pub(super) fn body_broken() -> Failure {
+    Error::invalid("the body broke off", "send it again, whole").into()
+}
+
+/// The caller's role is too low for a path, whatever the body contains.
+pub(super) fn role(service: &Service, needed: Role) -> Failure {
+    let library = service.library();
+    let caller = library.caller().clone();
+    Error::from(crate::jobs::Error::Denied {
+        caller,
+        role: library.rights().role,
+        needed,
+    })
+    .into()
 }
 
 pub(super) fn body_too_slow() -> Failure {
-    let error = Error::new(Code::Timeout, "the body took too long to arrive", "send it again").retryable();
+    let error = Error::new(
+        Code::Timeout,
+        "the body took too long to arrive",
+        "send it again",
+    )
+    .retryable();
     Failure::with(StatusCode::REQUEST_TIMEOUT, error)
+}
+
+pub(super) fn panicked() -> Failure {
+    Error::new(
+        Code::Io,
+        "the call failed inside the server",
+        "please report this",
+    )
+    .into()
 }
 
 pub(super) fn not_json() -> Failure {
@@ -61,17 +134,26 @@ pub(super) fn not_json() -> Failure {
     Failure::with(StatusCode::UNSUPPORTED_MEDIA_TYPE, error)
 }
 
-/// A path or a query that can't be read.
+/// A path or query that can't be parsed.
 pub(super) fn bad_address(message: &str) -> Error {
     Error::invalid(message, "v1/openapi.json describes paths and parameters")
 }
 
 pub(super) fn nothing_here() -> Failure {
-    Error::new(Code::NotFound, "there is nothing here", "GET v1/openapi.json describes what there is").into()
+    Error::new(
+        Code::NotFound,
+        "there is nothing here",
+        "GET v1/openapi.json describes all paths",
+    )
+    .into()
 }
 
 pub(super) fn wrong_method() -> Failure {
     let hint = "verbs are called with POST, streams with GET; v1/openapi.json describes them";
-    let error = Error::new(Code::NotFound, "there is nothing here for this method", hint);
+    let error = Error::new(
+        Code::NotFound,
+        "there is nothing here for this method",
+        hint,
+    );
     Failure::with(StatusCode::METHOD_NOT_ALLOWED, error)
 }

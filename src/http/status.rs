@@ -1,3 +1,5 @@
+//! HTTP statuses of errors.
+
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -12,12 +14,15 @@ pub(super) struct Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self { status: status_of(error.code), error }
+        Self {
+            status: status_of(error.code),
+            error,
+        }
     }
 }
 
 impl Failure {
-    /// With a status that says more than the code does.
+    /// With a status that is more specific than the code's.
     pub(super) fn with(status: StatusCode, error: Error) -> Self {
         Self { status, error }
     }
@@ -29,30 +34,38 @@ impl IntoResponse for Failure {
         let mut response = (status, Json(error)).into_response();
         let headers = response.headers_mut();
         if status == StatusCode::UNAUTHORIZED {
-            headers.insert(header::WWW_AUTHENTICATE, header::HeaderValue::from_static("Bearer"));
+            headers.insert(
+                header::WWW_AUTHENTICATE,
+                header::HeaderValue::from_static("Bearer"),
+            );
         }
-        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        if matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        ) {
             headers.insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
         }
         response
     }
 }
 
-/// The status that a code is told with (RFC 9110, section 15).
+/// The HTTP status of a code (RFC 9110, section 15).
 pub(super) fn status_of(code: Code) -> StatusCode {
     match code {
         Code::InvalidArgument => StatusCode::BAD_REQUEST,
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,
         Code::PolicyDenied => StatusCode::FORBIDDEN,
         Code::UnknownJob | Code::UnknownHost | Code::NotFound => StatusCode::NOT_FOUND,
-        Code::StdinClosed | Code::Backpressure | Code::NotOwner | Code::StillRunning | Code::JobEnded => {
-            StatusCode::CONFLICT
-        }
+        Code::StdinClosed
+        | Code::Backpressure
+        | Code::NotOwner
+        | Code::StillRunning
+        | Code::JobEnded => StatusCode::CONFLICT,
         Code::ExpiredJob => StatusCode::GONE,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Code::Io => StatusCode::INTERNAL_SERVER_ERROR,
         Code::Unsupported => StatusCode::NOT_IMPLEMENTED,
-        // The host is the server behind us.
+        // For HTTP, the SSH host is an upstream server.
         Code::HostKeyUnknown
         | Code::HostKeyChanged
         | Code::HostKeyTypeChanged

@@ -1,8 +1,11 @@
+//! The server's certificate, read again when its files change.
+
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -10,17 +13,17 @@ use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
 use tokio_rustls::rustls::{self, ServerConfig};
 
-use super::TlsFiles;
+use super::options::TlsFiles;
 use crate::lock::lock;
 
-/// The certificate that the server shows, as its files have it.
+/// The server's certificate, read from its files.
 #[derive(Debug)]
 pub(super) struct Certificate {
     files: TlsFiles,
     current: Mutex<Arc<CertifiedKey>>,
 }
 
-/// Why there is no certificate.
+/// Why the certificate can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file can't be read.
@@ -28,24 +31,27 @@ pub enum TlsError {
     Unreadable {
         /// The file.
         file: std::path::PathBuf,
-        /// Why.
+        /// The cause.
         source: rustls::pki_types::pem::Error,
     },
-    /// Certificate and key can't be used.
+    /// Certificate and key don't fit together.
     #[error("the certificate can't be used")]
     Unusable(#[from] rustls::Error),
 }
 
-/// Interval at which the files are looked at.
+/// Interval at which the files are checked for changes.
 const LOOK: Duration = Duration::from_secs(2);
 
+/// Time limit for the files to be read.
+const READ_TIME: Duration = Duration::from_secs(5);
+
 impl Certificate {
-    pub(super) fn load(files: TlsFiles) -> Result<Arc<Self>, TlsError> {
-        let current = Mutex::new(Arc::new(read(&files)?));
+    pub(super) async fn load(files: TlsFiles) -> Result<Arc<Self>, TlsError> {
+        let current = Mutex::new(Arc::new(read_off_runtime(&files).await?));
         Ok(Arc::new(Self { files, current }))
     }
 
-    /// How connections are secured: TLS 1.2 and 1.3, HTTP/2 where the client has it.
+    /// TLS configuration: TLS 1.2 and 1.3, HTTP/2 if the client supports it.
     pub(super) fn config(self: &Arc<Self>) -> Result<Arc<ServerConfig>, TlsError> {
         let versions = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()?;
@@ -55,17 +61,21 @@ impl Certificate {
         Ok(Arc::new(config))
     }
 
-    /// Reads the files again whenever they change; a pair that can't be used changes nothing. Never ends.
+    fn changed_at(&self) -> [Option<SystemTime>; 2] {
+        [&self.files.certificate, &self.files.key].map(|file| changed_at(file))
+    }
+
+    /// Reads the files again whenever they change. Files that can't be used change nothing. Never
+    /// returns.
     pub(super) async fn follow(&self) {
-        let stamp = || [&self.files.certificate, &self.files.key].map(|file| changed_at(file));
-        let mut seen = stamp();
+        let mut seen = self.changed_at();
         loop {
             sleep(LOOK).await;
-            let now = stamp();
+            let now = self.changed_at();
             if now == seen {
                 continue;
             }
-            match read(&self.files) {
+            match read_off_runtime(&self.files).await {
                 Ok(key) => {
                     *lock(&self.current) = Arc::new(key);
                     seen = now;
@@ -88,14 +98,43 @@ fn changed_at(file: &Path) -> Option<SystemTime> {
     std::fs::metadata(file).and_then(|metadata| metadata.modified()).ok()
 }
 
+/// A network home that is gone stops nobody else.
+async fn read_off_runtime(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
+    let failed = |source: io::Error| TlsError::Unreadable {
+        file: files.certificate.clone(),
+        source: rustls::pki_types::pem::Error::Io(source),
+    };
+    let wanted = files.clone();
+    let reading = tokio::task::spawn_blocking(move || read(&wanted));
+    timeout(READ_TIME, reading)
+        .await
+        .map_err(|_| failed(io::ErrorKind::TimedOut.into()))?
+        .map_err(|error| failed(io::Error::other(error)))?
+}
+
 fn read(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
     let unreadable = |file: &Path| {
         let file = file.to_owned();
         move |source| TlsError::Unreadable { file, source }
     };
+    for file in [&files.certificate, &files.key] {
+        // Opening a FIFO would wait for a writer.
+        let is_file = std::fs::metadata(file).map(|metadata| metadata.is_file());
+        let is_file =
+            is_file.map_err(|error| unreadable(file)(rustls::pki_types::pem::Error::Io(error)))?;
+        if !is_file {
+            return Err(unreadable(file)(rustls::pki_types::pem::Error::Io(
+                io::Error::other("it is no file"),
+            )));
+        }
+    }
     let certificates = CertificateDer::pem_file_iter(&files.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
         .map_err(unreadable(&files.certificate))?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(unreadable(&files.key))?;
-    Ok(CertifiedKey::from_der(certificates, key, &ring::default_provider())?)
+    Ok(CertifiedKey::from_der(
+        certificates,
+        key,
+        &ring::default_provider(),
+    )?)
 }

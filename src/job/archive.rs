@@ -1,18 +1,27 @@
+//! The interface to stored output, below the store itself.
+
 use std::fmt;
 
-use crate::output::{LineNo, Origin, Render, Ring, Selection, Stream, Unit};
+use crate::output::{LineNo, Measure, Origin, Ring, Selection, Stream};
 
-/// The stored part of a job's output, from which readers are served what its ring has lost.
+/// The stored part of a job's output. Readers get from it what the ring has evicted.
 pub trait Archive: Send + Sync + fmt::Debug {
-    /// A part of the output from a little before `place` on, as a ring that answers as the job's own would; none when nothing that
-    /// lies behind the place is stored. It reads on until there is enough, or some megabytes.
+    /// A part of the output that starts a little before `place`, as a ring that gives the same
+    /// answers as the job's own. `None` if nothing after the place is stored. It ends when there is
+    /// enough, or after some megabytes.
     ///
     /// Blocking: it reads files.
-    fn window(&self, place: Place, selection: Selection, enough: &dyn Fn(&Ring) -> bool) -> Option<Ring>;
+    fn window(
+        &self,
+        place: Place,
+        selection: Selection,
+        enough: &dyn Fn(&Ring) -> bool,
+    ) -> Option<Ring>;
 
-    /// Skips stored pieces in which no line is wanted: from behind the first line, at most up to the second. `has_no_match` is asked
-    /// about the text of each piece that is stored exactly as it is shown (printable ASCII, no overlong line). None when no whole
-    /// piece lies between the lines. Blocking: it reads files.
+    /// Skips stored pieces without a wanted line: from after the first line of the range, at most
+    /// up to the second. `has_no_match` gets the text of each piece that is stored exactly as it is
+    /// shown (printable ASCII, no overlong line). `None` if the range has no whole piece. Blocking:
+    /// it reads files.
     fn skim(
         &self,
         lines: (LineNo, LineNo),
@@ -20,68 +29,73 @@ pub trait Archive: Send + Sync + fmt::Debug {
         has_no_match: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Option<Skimmed>;
 
-    /// What is stored.
+    /// The stored range of the output.
     fn coverage(&self) -> Coverage;
 
-    /// Forgets the lines of the selected streams up to `last`. Blocking.
+    /// Deletes the lines of the selected streams up to `last`. Blocking.
     fn forget(&self, selection: Selection, last: LineNo);
 }
 
-/// A place in a job's output.
+/// A position in a job's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Behind a line.
+    /// After a line.
     Behind(LineNo),
-    /// Where so much of the selected streams has come.
-    At(u64, (Unit, Render)),
+    /// After this amount of the selected streams.
+    At(u64, Measure),
 }
 
 impl Place {
-    /// Whether a ring has something of the selection behind this place.
+    /// Whether a ring has anything of the selection after this place.
     pub fn is_followed_in(self, ring: &Ring, selection: Selection) -> bool {
         match self {
             Self::Behind(line_no) => ring.lines_after(line_no, selection).next().is_some(),
-            Self::At(position, (Unit::Bytes, _)) => {
+            Self::At(position, Measure::Bytes) => {
                 let end = match selection {
-                    Selection::Both => ring.extent(ring.newest(), selection, (Unit::Bytes, Render::Raw)),
+                    Selection::Both => ring.extent(ring.newest(), selection, Measure::Bytes),
                     Selection::Only(stream) => ring.total_bytes(stream),
                 };
                 end > position
             }
-            Self::At(position, unit) => ring.extent(ring.newest(), selection, unit) > position,
+            Self::At(position, measure) => {
+                ring.extent(ring.newest(), selection, measure) > position
+            }
         }
     }
 
-    /// Whether a ring still holds everything of the selection behind this place.
+    /// Whether a ring still has everything of the selection after this place.
     pub fn is_held_by(self, ring: &Ring, selection: Selection) -> bool {
         match self {
             Self::Behind(line_no) => ring.dropped_after(line_no, selection).0 == 0,
-            Self::At(position, unit) => ring.extent(ring.last_gone(selection), selection, unit) <= position,
+            Self::At(position, measure) => {
+                ring.extent(ring.last_gone(selection), selection, measure) <= position
+            }
         }
     }
 }
 
-/// How far [`Archive::skim`] has come.
+/// Result of [`Archive::skim`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skimmed {
-    /// The last line that was skipped, or the line it began behind.
+    /// The last skipped line, or the line before the range if none was skipped.
     pub to: LineNo,
-    /// Number of selected lines up to there; when nothing was skipped, up to the beginning of its piece.
+    /// Number of selected lines up to there. If none was skipped: up to the start of its piece.
     pub lines: u64,
-    /// The last line of the next piece, when that may hold a match and has to be searched line by line.
+    /// The last line of the next piece, if that may have a match and must be searched line by line.
     pub look_until: Option<LineNo>,
 }
 
-/// What of a job's output is stored.
+/// The stored range of a job's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    /// Where it begins: the last line before it, and for each stream the position behind what is evicted or forgotten.
+    /// Its start: the last line before it, and for each stream the position after the evicted or
+    /// deleted output.
     pub begin: Origin,
     /// The last line stored.
     pub last: LineNo,
-    /// Lines between them that are not stored: the last line before each gap, and the last line in it.
+    /// Gaps in the range: the last line before each gap, and the last line in it.
     pub gaps: Vec<(LineNo, LineNo)>,
-    /// Lines behind the beginning that were forgotten because of their stream.
+    /// Lines in the range that were deleted because of their stream.
     pub forgotten: u64,
 }
 
@@ -91,18 +105,20 @@ impl Coverage {
         [head].into_iter().chain(self.gaps.iter().copied()).chain([(self.last, newest)])
     }
 
-    /// Lines that neither the store nor the ring has, between two: behind the first, up to the second.
+    /// Number of lines in a range that neither the store nor the ring has.
     pub fn missing_between(&self, ring: &Ring, (from, to): (LineNo, LineNo)) -> u64 {
         let to = to.min(ring.before_first());
-        self.missing(ring.newest()).map(|(before, last)| last.min(to).since(before.max(from))).sum()
+        self.missing(ring.newest())
+            .map(|(before, last)| last.min(to).since(before.max(from)))
+            .sum()
     }
 
-    /// Lines that neither the store nor the ring has.
+    /// Number of lines that neither the store nor the ring has.
     pub fn dropped_lines(&self, ring: &Ring) -> u64 {
         self.missing_between(ring, (LineNo::START, ring.newest())) + self.forgotten
     }
 
-    /// The oldest line that the store or the ring has, or the next to come.
+    /// The oldest line that the store or the ring has, or the next line to come.
     pub fn first_available(&self, ring: &Ring) -> LineNo {
         if self.last > self.begin.newest {
             self.begin.newest.next().min(ring.first_available())
@@ -111,12 +127,12 @@ impl Coverage {
         }
     }
 
-    /// Where what the store or the ring has of a stream begins.
-    pub fn available_from(&self, ring: &Ring, stream: Stream, unit: (Unit, Render)) -> u64 {
+    /// Start position of the part of a stream that the store or the ring has.
+    pub fn available_from(&self, ring: &Ring, stream: Stream, measure: Measure) -> u64 {
         let selection = Selection::Only(stream);
-        let in_ring = ring.extent(ring.last_gone(selection), selection, unit);
+        let in_ring = ring.extent(ring.last_gone(selection), selection, measure);
         if self.last > self.begin.newest {
-            self.begin.position(stream).extent(unit).min(in_ring)
+            self.begin.position(stream).extent(measure).min(in_ring)
         } else {
             in_ring
         }

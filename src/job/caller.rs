@@ -3,24 +3,24 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// Who makes a call: the owner of the jobs, idempotency keys, cursors, prompts and secrets that come of it.
+/// The caller of an operation, who owns its jobs, idempotency keys, cursors, prompts and secrets.
 ///
-/// What one caller owns, another neither sees nor changes.
+/// Callers neither see nor change each other's property.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Caller(Arc<str>);
 
-/// Whose jobs a call is about.
+/// The callers whose jobs an operation may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those of one caller.
+    /// One caller.
     Of(Caller),
-    /// Those of all.
+    /// All callers.
     All,
 }
 
 impl Scope {
-    /// Whether a caller's jobs are among them.
+    /// Whether a caller's jobs are in scope.
     pub fn has(&self, caller: &Caller) -> bool {
         match self {
             Self::Of(own) => own == caller,
@@ -35,7 +35,7 @@ impl Caller {
         Self(name.into())
     }
 
-    /// Whoever started the process.
+    /// The user who started the process.
     pub fn local() -> Self {
         Self::new("local")
     }

@@ -1,55 +1,78 @@
+//! Cursors of readers that don't keep their own.
+
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use super::Caller;
+use super::caller::Caller;
 use crate::lock::lock;
 use crate::output::LineNo;
 
-/// The cursors of readers that keep none themselves, by name.
+/// The cursors of a job's named readers, in memory. A store follows the same rules.
 #[derive(Debug, Default)]
 pub struct Cursors(Mutex<HashMap<CursorName, LineNo>>);
 
-/// The name of a cursor: its caller's, and its own.
-pub type CursorName = (Caller, String);
+/// The name of a cursor.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CursorName {
+    /// Owner of the cursor.
+    pub caller: Caller,
+    /// The caller's name for it.
+    pub reader: String,
+}
 
-/// No more cursors are kept for this job.
+/// A requested move of a cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CursorMove {
+    /// Line at which the cursor must be now, if that matters.
+    pub from: Option<LineNo>,
+    /// Line after which it will be.
+    pub to: LineNo,
+}
+
+/// Result of moving a cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moved {
+    /// The cursor has moved.
+    Done,
+    /// Another call with the same name has moved it in the meantime.
+    WasElsewhere,
+    /// The cursor is new, and the job has no room for more.
+    NoRoom,
+}
+
+/// No room for another cursor of this job.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{MOST_CURSORS} readers have their cursors kept for this job already")]
 pub struct TooManyCursors;
 
-const MOST_CURSORS: usize = 64;
+/// Maximum cursors of one job.
+pub(super) const MOST_CURSORS: usize = 64;
 
 impl Cursors {
-    /// The reader's cursor. That of a new reader is before the first line, if there is room for it.
-    pub fn cursor(&self, name: &CursorName) -> Result<LineNo, TooManyCursors> {
-        self.change(name, |cursor| *cursor)
+    /// The reader's cursor. A new reader starts before the first line.
+    pub fn cursor(&self, name: &CursorName) -> LineNo {
+        lock(&self.0).get(name).copied().unwrap_or(LineNo::START)
     }
 
-    /// Moves the cursor from one line to another; false when another call of the same name has moved it meanwhile.
-    pub fn advance(&self, name: &CursorName, from: LineNo, to: LineNo) -> Result<bool, TooManyCursors> {
-        self.change(name, |cursor| {
-            let is_ours = *cursor == from;
-            if is_ours {
-                *cursor = to;
-            }
-            is_ours
-        })
-    }
-
-    /// Sets the cursor.
-    pub fn put(&self, name: &CursorName, cursor: LineNo) -> Result<(), TooManyCursors> {
-        self.change(name, |known| *known = cursor)
-    }
-
-    fn change<T>(
-        &self,
-        name: &CursorName,
-        change: impl FnOnce(&mut LineNo) -> T,
-    ) -> Result<T, TooManyCursors> {
+    /// Moves a cursor.
+    pub fn move_to(&self, name: &CursorName, step: CursorMove) -> Moved {
         let mut cursors = lock(&self.0);
-        if cursors.len() >= MOST_CURSORS && !cursors.contains_key(name) {
-            return Err(TooManyCursors);
+        let known = cursors.get(name).copied();
+        let moved = may_move(known, step, cursors.len());
+        if moved == Moved::Done {
+            cursors.insert(name.clone(), step.to);
         }
-        Ok(change(cursors.entry(name.clone()).or_insert(LineNo::START)))
+        moved
+    }
+}
+
+/// Whether a cursor at `known` (`None` if it is new) may be moved, in a job with `count` cursors.
+pub fn may_move(known: Option<LineNo>, step: CursorMove, count: usize) -> Moved {
+    if known.is_none() && count >= MOST_CURSORS {
+        return Moved::NoRoom;
+    }
+    match step.from {
+        Some(from) if known.unwrap_or(LineNo::START) != from => Moved::WasElsewhere,
+        Some(_) | None => Moved::Done,
     }
 }

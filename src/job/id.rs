@@ -3,26 +3,32 @@ use std::fmt;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 
-/// Crockford's base 32 in lower case: no letter that is mistaken for a digit.
+/// Crockford's base 32 in lower case: no letter looks like a digit.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
-/// The name of a job: short, tells its host, cannot be guessed (`web1-7f3k9q2m`).
+/// The id of a job: short, starts with its host's name, can't be guessed (`web1-7f3k9q2m`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobId(String);
 
 impl JobId {
-    /// A new name for a job on `host`, with 40 random bits.
+    /// A new id for a job on `host`, with 40 random bits.
     pub fn new(host: &str) -> Self {
         let slug: String = host
             .chars()
             .map(|c| c.to_ascii_lowercase())
-            .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' })
+            .map(|c| {
+                if c.is_ascii_alphanumeric() || c == '.' {
+                    c
+                } else {
+                    '-'
+                }
+            })
             .take(24)
             .collect();
         Self(format!("{}-{}", slug.trim_matches('-'), random(8)))
     }
 
-    /// The name as text.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -40,18 +46,18 @@ impl fmt::Display for JobId {
     }
 }
 
-/// A random word that marks a job on its remote host: in the line that tells its process group, and in the environment
-/// of its processes. Not a secret there.
+/// A random word that identifies a job on its host: in the announcement of its process group and in
+/// the environment of its processes. Not secret there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nonce(String);
 
 impl Nonce {
-    /// A new one, with 80 random bits.
+    /// A new word with 80 random bits.
     pub fn new() -> Self {
         Self(format!("sshjobs-{}", random(16)))
     }
 
-    /// The word itself: ASCII letters, digits and `-`.
+    /// The word: ASCII letters, digits and `-`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -65,7 +71,9 @@ impl Default for Nonce {
 
 fn random(length: usize) -> String {
     let mut rng = rand::rng();
-    (0..length).map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())])).collect()
+    (0..length)
+        .map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())]))
+        .collect()
 }
 
 #[cfg(test)]
@@ -76,7 +84,10 @@ mod tests {
     fn a_job_id_tells_its_host_in_a_plain_alphabet() {
         let id = JobId::new("Web_1 [::1]/x");
         assert!(id.as_str().starts_with("web-1"), "{id}");
-        assert!(id.as_str().chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c)), "{id}");
+        assert!(
+            id.as_str().chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c)),
+            "{id}"
+        );
     }
 
     #[test]

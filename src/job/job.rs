@@ -1,60 +1,89 @@
+//! A job: its specification and its log. Events are stored before they are shown, and readers
+//! wait for states of the log.
+
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::archive::{Archive, Coverage};
+use super::caller::Caller;
+use super::cursors::Cursors;
+use super::id::{JobId, Nonce};
+use super::outcome::Outcome;
 use super::pacing::Pacing;
-use super::pending::Pending;
-use super::{
-    Archive, Batch, Caller, Change, Coverage, Cursors, Fleet, JobId, JobSpec, Keeper, Log, LogEvent, Nonce,
-    Outcome, Pace, ProcessGroup, Status,
-};
-use crate::lock::lock;
-use crate::output::{LineNo, Render, RingLimits, Selection, Stream, Timestamp, Unit};
+use super::spec::{JobSpec, Pace};
+use crate::job::fleet::Fleet;
+use crate::job::log::{Batch, Change, Keeper, Log, LogEvent, Pending, Status};
+use crate::job::shell::ProcessGroup;
+use crate::lock::{Held, lock};
+use crate::output::{LineNo, Measure, RingLimits, Selection, Stream, Timestamp};
 
-/// One run of one command on a host: its spec, and its log in a watch.
+/// One run of one command on a host: its specification, and its log in a `watch`.
 pub struct Job {
-    /// Its name.
+    /// The job's id.
     pub id: JobId,
-    /// What was asked for.
+    /// The job's specification.
     pub spec: JobSpec,
-    /// What marks its processes on the host.
+    /// Identifies its processes on the host.
     pub mark: Nonce,
-    /// Whose it is.
+    /// Owner of the job.
     pub caller: Caller,
-    /// The cursors of readers that keep none.
+    /// Cursors of readers that don't keep their own.
     pub cursors: Cursors,
-    /// Its members, when it is a fleet.
+    /// Its members, if it is a fleet.
     pub fleet: Option<Fleet>,
     log: watch::Sender<Log>,
-    /// Lets the far end wait for the follower, if it should.
+    /// Makes the far end wait for the follower, if requested.
     pacing: Option<Pacing>,
     storage: OnceLock<Storage>,
-    /// Why its output is not stored, when it should be.
+    /// Why its output is not stored, if it should be.
     trouble: Mutex<Option<String>>,
-    /// Since when the host of a durable job is out of reach.
+    /// Since when the host of a durable job is unreachable.
     disconnected: Mutex<Option<Instant>>,
+    /// The end was recorded. The log shows it once it is stored.
+    has_ended: AtomicBool,
+    /// The keeper knows that the record is out of date.
+    is_changed: AtomicBool,
+    /// Number of times that everything stored by another process until then was copied.
+    mirror_rounds: watch::Sender<u64>,
 }
 
-/// What the id of a fleet begins with.
+/// Result of waiting for a line that another process may have shown already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// The line has arrived, or the job has ended.
+    Here,
+    /// No process has shown the line: it does not exist yet.
+    NeverShown,
+    /// Another process may have shown the line, and it did not arrive in time.
+    NotYet,
+}
+
+/// Prefix of a fleet's id.
 const FLEET: &str = "fleet";
 
-/// How a job's output is stored.
+/// Where a job's output is stored.
 #[derive(Clone)]
 pub struct Storage {
-    /// Who stores it; nobody when it is stored elsewhere, or all is.
+    /// Stores the output. `None` if another process stores it, or all of it is stored.
     pub keeper: Option<Arc<dyn Keeper>>,
-    /// Where it can be read.
+    /// Reads the stored output.
     pub archive: Arc<dyn Archive>,
     pending: Arc<Mutex<Pending>>,
 }
 
 impl Storage {
-    /// Output that is read from `archive`, and written there by `keeper`.
+    /// Output that is read from `archive` and written by `keeper`.
     pub fn new(archive: Arc<dyn Archive>, keeper: Option<Arc<dyn Keeper>>) -> Self {
-        Self { keeper, archive, pending: Arc::default() }
+        Self {
+            keeper,
+            archive,
+            pending: Arc::default(),
+        }
     }
 }
 
@@ -74,9 +103,9 @@ pub struct Chunk {
     pub stdout: Vec<u8>,
     /// Bytes of stderr.
     pub stderr: Vec<u8>,
-    /// Bytes that were evicted before this reader came for them.
+    /// Bytes that were evicted before this reader read them.
     pub dropped_bytes: u64,
-    /// Whether the job is over and this chunk reaches the end of both streams.
+    /// Whether the job has ended and this chunk reaches the end of both streams.
     pub at_end: bool,
 }
 
@@ -85,74 +114,167 @@ pub struct Chunk {
 pub struct Piece {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// The position behind them.
+    /// The position after them.
     pub end: u64,
-    /// Bytes that were gone before this reader came for them.
+    /// Bytes that were evicted before this reader read them.
     pub dropped_bytes: u64,
-    /// Whether the job is over and this reaches the end of the stream.
+    /// Whether the job has ended and this piece reaches the end of the stream.
     pub at_end: bool,
 }
 
 impl Job {
     /// A job that starts now.
     pub fn new(caller: Caller, spec: JobSpec, limits: RingLimits) -> Self {
-        let named = if spec.fleet.is_some() { FLEET } else { &spec.host };
-        let (id, log) = (JobId::new(named), Log::new(limits));
-        Self::begun(Identity { id, mark: Nonce::new(), caller }, spec, log)
+        let named = if spec.fleet.is_some() {
+            FLEET
+        } else {
+            &spec.host
+        };
+        let id = JobId::new(named);
+        let log = Log::new(limits);
+        Self::begun(
+            Identity {
+                id,
+                mark: Nonce::new(),
+                caller,
+            },
+            spec,
+            log,
+        )
     }
 
-    /// A job that was begun earlier.
+    /// A job that was started earlier.
     pub fn begun(identity: Identity, spec: JobSpec, log: Log) -> Self {
         let Identity { id, mark, caller } = identity;
         let pacing = (spec.pace == Pace::OfFollower).then(Pacing::default);
+        let mut log = log;
+        log.set_terminal(spec.terminal.is_some());
         let log = watch::Sender::new(log);
         let (cursors, storage, trouble, disconnected) = Default::default();
         let fleet = spec.fleet.as_ref().map(Fleet::new);
-        Self { id, spec, mark, caller, cursors, fleet, log, pacing, storage, trouble, disconnected }
+        let has_ended = AtomicBool::new(false);
+        let mirror_rounds = watch::Sender::new(0);
+        Self {
+            id,
+            spec,
+            mark,
+            caller,
+            cursors,
+            fleet,
+            log,
+            pacing,
+            storage,
+            trouble,
+            disconnected,
+            has_ended,
+            is_changed: AtomicBool::new(false),
+            mirror_rounds,
+        }
     }
 
-    /// From now on its output is stored. Only the first call counts.
+    /// Stores its output from now on. Only the first call has an effect.
     pub fn store_in(&self, storage: Storage) {
         self.storage.get_or_init(|| storage);
     }
 
-    /// Takes note of why its output is not stored; none when it is.
+    /// Sets why its output is not stored; `None` if it is.
     pub fn note_trouble(&self, trouble: Option<String>) {
         *lock(&self.trouble) = trouble;
     }
 
-    /// The log, to wait for changes of it.
+    /// The log, to wait for changes.
     pub(super) fn watch(&self) -> watch::Receiver<Log> {
         self.log.subscribe()
     }
 
-    /// Waits until the job has come as far as `reached` says, or patience runs out, and returns its status.
+    /// Waits until `reached` returns true, at most for `patience`, and returns the job's status.
     pub async fn wait_for(&self, patience: Duration, reached: impl Fn(&Log) -> bool) -> Status {
         let mut log = self.log.subscribe();
         // However the wait ends, the log holds the answer.
-        drop(tokio::time::timeout(patience, log.wait_for(|log| reached(log))).await);
+        drop(
+            tokio::time::timeout(
+                patience,
+                log.wait_for(|log: &Log| under_log_lock(|| reached(log))),
+            )
+            .await,
+        );
         self.status()
     }
 
-    /// Whether the job is over.
+    /// Whether the job has ended.
     pub fn is_over(&self) -> bool {
-        self.log.borrow().outcome().is_some()
+        self.read_log(|log| log.outcome().is_some())
     }
 
-    /// Waits until the job is over; true when that came within `patience`.
+    /// Whether the end of the job is known. Readers may not see it yet: it is shown once it is
+    /// stored.
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed) || self.is_over()
+    }
+
+    /// Waits until this process shows a line that a reader has seen at another process, at most for
+    /// `patience`.
+    ///
+    /// A process shows a line once it is stored, and other processes find it in the store a moment
+    /// later. So a cursor may be ahead of this process. Only if the store does not have the line
+    /// either, no process has ever shown it.
+    pub async fn reached(&self, line: LineNo, patience: Duration) -> Reached {
+        let is_here = |log: &Log| log.ring().newest() >= line || log.outcome().is_some();
+        let Some(storage) = self.storage.get() else {
+            return if self.read_log(is_here) {
+                Reached::Here
+            } else {
+                Reached::NeverShown
+            };
+        };
+        let is_mirrored = storage.keeper.is_none();
+        if is_mirrored {
+            let mut rounds = self.mirror_rounds.subscribe();
+            // The current round may have started before the line was stored.
+            let whole_round = *rounds.borrow() + 2;
+            tokio::select! {
+                _ = self.wait_for(patience, is_here) => {}
+                _ = rounds.wait_for(|rounds| *rounds >= whole_round) => {
+                    return if self.read_log(is_here) { Reached::Here } else { Reached::NeverShown };
+                }
+            }
+            return if self.read_log(is_here) {
+                Reached::Here
+            } else {
+                Reached::NotYet
+            };
+        }
+        let is_in_flight = lock(&storage.pending).is_in_flight();
+        if is_in_flight {
+            self.wait_for(patience, is_here).await;
+        }
+        if self.read_log(is_here) {
+            Reached::Here
+        } else {
+            Reached::NeverShown
+        }
+    }
+
+    /// Notes that everything stored by another process until now was copied.
+    pub fn note_mirror_round(&self) {
+        self.mirror_rounds.send_modify(|rounds| *rounds += 1);
+    }
+
+    /// Waits until the job has ended, at most for `patience`. Returns whether it has.
     pub async fn over_within(&self, patience: Duration) -> bool {
         self.wait_for(patience, |log| log.outcome().is_some()).await;
         self.is_over()
     }
 
-    /// Waits until the job is over, and tells what became of it. Cancel safe.
+    /// Waits until the job has ended and returns its outcome. Cancel safe.
     pub async fn outcome(&self) -> Outcome {
         let mut log = self.log.subscribe();
         let log = log.wait_for(|log| log.outcome().is_some()).await.expect("a job owns its log");
         log.outcome().cloned().expect("it was waited for")
     }
 
-    /// Waits for raw bytes behind `positions`, moves these on, and returns the bytes: exact, unfinished lines included.
+    /// Waits for raw bytes after `positions`, advances these, and returns the bytes: exact,
+    /// including unfinished lines.
     ///
     /// Cancelling loses nothing.
     pub async fn follow(&self, positions: &mut Positions) -> Chunk {
@@ -166,39 +288,65 @@ impl Job {
                 || log.ring().total_bytes(Stream::Stderr) > positions.stderr
         });
         drop(waited.await.expect("a job owns its log"));
-        let mut chunk = Chunk::default();
-        chunk.stdout = self.bytes_at(Stream::Stdout, &mut positions.stdout, &mut chunk.dropped_bytes).await;
-        chunk.stderr = self.bytes_at(Stream::Stderr, &mut positions.stderr, &mut chunk.dropped_bytes).await;
-        chunk.at_end = self.read_log(|log| {
+        let stdout = self.raw_bytes(Stream::Stdout, positions.stdout).await;
+        let stderr = self.raw_bytes(Stream::Stderr, positions.stderr).await;
+
+        // No await from here: a caller that drops this future has moved neither position, and reads
+        // the same bytes again.
+        let dropped_bytes =
+            stdout.dropped_after(positions.stdout) + stderr.dropped_after(positions.stderr);
+        positions.stdout = stdout.end();
+        positions.stderr = stderr.end();
+        let at_end = self.read_log(|log| {
             log.outcome().is_some()
                 && log.ring().total_bytes(Stream::Stdout) == positions.stdout
                 && log.ring().total_bytes(Stream::Stderr) == positions.stderr
         });
-        chunk
-    }
-
-    /// Waits for bytes of one stream behind `position`, or the end of the job, and returns what is there: exact, unfinished lines
-    /// included. No far end waits for whoever reads so. Cancel safe.
-    pub async fn stream_piece(&self, stream: Stream, position: u64) -> Piece {
-        let mut log = self.log.subscribe();
-        let has_news = |log: &Log| log.outcome().is_some() || log.ring().total_bytes(stream) > position;
-        drop(log.wait_for(has_news).await.expect("a job owns its log"));
-        let mut piece = Piece { end: position, ..Piece::default() };
-        piece.bytes = self.bytes_at(stream, &mut piece.end, &mut piece.dropped_bytes).await;
-        piece.at_end =
-            self.read_log(|log| log.outcome().is_some() && log.ring().total_bytes(stream) <= piece.end);
-        piece
-    }
-
-    /// The follower of a job [`Pace::OfFollower`] has taken its lines up to this one.
-    pub fn note_taken(&self, line_no: LineNo) {
-        if let Some(pacing) = &self.pacing {
-            let raw = (Unit::Bytes, Render::Raw);
-            pacing.note_taken(self.read_log(|log| log.ring().extent(line_no, Selection::Both, raw)));
+        Chunk {
+            stdout: stdout.bytes,
+            stderr: stderr.bytes,
+            dropped_bytes,
+            at_end,
         }
     }
 
-    /// Waits until the follower of a job [`Pace::OfFollower`] is so far behind that no more output should be taken. Cancel safe.
+    /// Waits for bytes of one stream after `position`, or the end of the job, and returns the
+    /// available ones: exact, including unfinished lines. No far end waits for such a reader.
+    /// Cancel safe.
+    pub async fn stream_piece(&self, stream: Stream, position: u64) -> Piece {
+        let mut log = self.log.subscribe();
+        drop(
+            log.wait_for(|log: &Log| {
+                log.outcome().is_some() || log.ring().total_bytes(stream) > position
+            })
+            .await
+            .expect("a job owns its log"),
+        );
+        let read = self.raw_bytes(stream, position).await;
+        let dropped_bytes = read.dropped_after(position);
+        // A position after the end of the stream stays where it is.
+        let end = read.end().max(position);
+        let at_end =
+            self.read_log(|log| log.outcome().is_some() && log.ring().total_bytes(stream) <= end);
+        Piece {
+            bytes: read.bytes,
+            end,
+            dropped_bytes,
+            at_end,
+        }
+    }
+
+    /// Notes that the follower of a job [`Pace::OfFollower`] has read its lines up to this one.
+    pub fn note_taken(&self, line_no: LineNo) {
+        if let Some(pacing) = &self.pacing {
+            pacing.note_taken(
+                self.read_log(|log| log.ring().extent(line_no, Selection::Both, Measure::Bytes)),
+            );
+        }
+    }
+
+    /// Waits until the follower of a job [`Pace::OfFollower`] is so far behind that no more output
+    /// should be received. Cancel safe.
     pub async fn runs_ahead(&self) {
         match &self.pacing {
             Some(pacing) => pacing.runs_ahead().await,
@@ -206,39 +354,45 @@ impl Job {
         }
     }
 
-    /// Waits until the follower of a job [`Pace::OfFollower`] is near enough that more output can be taken. Cancel safe.
+    /// Waits until the follower of a job [`Pace::OfFollower`] has caught up enough that more output
+    /// can be received. Cancel safe.
     pub async fn has_room(&self) {
         if let Some(pacing) = &self.pacing {
             pacing.has_room().await;
         }
     }
 
-    /// Whether the far end is to be held back now.
+    /// Whether the far end must be held back now.
     pub fn is_held(&self) -> bool {
         self.pacing.as_ref().is_some_and(Pacing::is_ahead)
     }
 
-    /// Stops waiting for the follower: from here on output is taken as it comes.
+    /// Stops waiting for the follower: from here on output is received as it arrives.
     pub fn let_go(&self) {
         if let Some(pacing) = &self.pacing {
             pacing.let_go();
         }
     }
 
-    /// The job at this moment.
+    /// The current status of the job.
     pub fn status(&self) -> Status {
         let coverage = self.coverage();
         let status = self.read_log(|log| log.status(coverage.as_ref()));
         self.with_troubles(status)
     }
 
-    /// The host of a durable job is out of reach, or no longer.
+    /// Notes whether the host of a durable job is reachable.
     pub fn note_reach(&self, is_reached: bool) {
         let mut disconnected = lock(&self.disconnected);
-        *disconnected = if is_reached { None } else { Some(disconnected.unwrap_or_else(Instant::now)) };
+        *disconnected = if is_reached {
+            None
+        } else {
+            Some(disconnected.unwrap_or_else(Instant::now))
+        };
     }
 
-    /// Waits until the host of a durable job has told all that there was, if it has not been out of reach for `patience` already.
+    /// Waits until the host of a durable job has delivered its output so far. Gives up once the
+    /// host has been unreachable for `patience`.
     pub async fn caught_up(&self, patience: Duration) {
         let is_behind = || lock(&self.disconnected).is_some_and(|since| since.elapsed() < patience);
         while is_behind() && !self.is_over() {
@@ -247,15 +401,22 @@ impl Job {
     }
 
     pub(super) fn with_troubles(&self, status: Status) -> Status {
-        let disconnected = lock(&self.disconnected).filter(|_| status.ended_at.is_none());
-        Status { unstored: self.trouble(), disconnected: disconnected.map(|since| since.elapsed()), ..status }
+        let disconnected = *lock(&self.disconnected);
+        Status {
+            unstored: self.trouble(),
+            disconnected: match (status.ended_at, disconnected) {
+                (None, Some(since)) => Some(since.elapsed()),
+                (Some(_), _) | (_, None) => None,
+            },
+            ..status
+        }
     }
 
     fn trouble(&self) -> Option<String> {
         lock(&self.trouble).clone()
     }
 
-    /// What of its output is stored.
+    /// The stored range of its output.
     pub fn coverage(&self) -> Option<Coverage> {
         self.storage.get().map(|storage| storage.archive.coverage())
     }
@@ -264,28 +425,41 @@ impl Job {
         self.storage.get().map(|storage| &storage.archive)
     }
 
-    /// Time since the job ended, when it has.
+    /// Time since the job ended, if it has.
     pub fn ended_for(&self) -> Option<Duration> {
-        self.log.borrow().ended_for()
+        self.read_log(Log::ended_for)
     }
 
-    /// Where the job lives on its host, once the host has told.
+    /// The job's process group on its host, once the host has reported it.
     pub fn process_group(&self) -> Option<ProcessGroup> {
         let (pgid, age) = self.read_log(|log| Some((log.pgid()?, log.age())))?;
-        Some(ProcessGroup { pgid, mark: self.mark.clone(), age })
+        Some(ProcessGroup {
+            pgid,
+            mark: self.mark.clone(),
+            age,
+        })
     }
 
-    /// What finds the job's processes by their mark alone.
+    /// Identifies the job's processes by their mark alone.
     pub fn marked(&self) -> ProcessGroup {
-        ProcessGroup { pgid: 0, mark: self.mark.clone(), age: self.read_log(Log::age) }
+        ProcessGroup {
+            pgid: 0,
+            mark: self.mark.clone(),
+            age: self.read_log(Log::age),
+        }
     }
 
-    /// Reads the log.
+    /// Calls `look` with the log.
+    ///
+    /// `look` runs under the lock of the log and must not lock a log again: a writer that waits
+    /// between the two locks would stop both for ever. Debug builds panic.
     pub fn read_log<T>(&self, look: impl FnOnce(&Log) -> T) -> T {
-        look(&self.log.borrow())
+        let log = self.log.borrow();
+        under_log_lock(|| look(&log))
     }
 
-    /// Makes changes that happened at `now`, and tells everyone who waits. What is to be stored is shown when it is.
+    /// Applies changes that happened at `now`, and wakes all readers. Changes that are to be stored
+    /// are shown once they are.
     pub fn record(&self, changes: Vec<Change>, now: Instant) {
         let mut at_once = Vec::new();
         for change in changes {
@@ -305,16 +479,17 @@ impl Job {
         }
     }
 
-    /// The job is over. Later calls change nothing.
+    /// Ends the job. Later calls change nothing.
     pub fn end(&self, outcome: Outcome) {
+        self.has_ended.store(true, Ordering::Relaxed);
         self.keep(LogEvent::End(outcome), Instant::now());
     }
 
-    /// Shows an event once it is stored; at once where nothing is.
+    /// Shows an event once it is stored; immediately if the job is not stored.
     fn keep(&self, event: LogEvent, now: Instant) {
         let kept = self.storage.get().and_then(|storage| Some((storage, storage.keeper.as_ref()?)));
         let Some((storage, keeper)) = kept else {
-            self.write_log(|log| log.take(&event, (log.time_at(now), now)));
+            self.write_log(|log| log.take(&event, log.time_at(now), now));
             return;
         };
         let mut pending = lock(&storage.pending);
@@ -330,8 +505,8 @@ impl Job {
         }
     }
 
-    /// Shows output that has waited for longer than `patience` to be stored, so that a hung disk does not hide it. It counts as not
-    /// stored. Returns whether there was any.
+    /// Shows output that has waited longer than `patience` to be stored, so that a hung disk does
+    /// not hide it. It counts as not stored. Returns whether there was any.
     pub fn show_overdue(&self, patience: Duration) -> bool {
         let kept = self.storage.get().and_then(|storage| Some((storage, storage.keeper.as_ref()?)));
         let Some((storage, keeper)) = kept else { return false };
@@ -348,13 +523,14 @@ impl Job {
         keeper.weigh(-freed);
         self.write_log(|log| {
             pending.skip(|event, now| {
-                log.take(event, (log.time_at(now), now));
+                log.take(event, log.time_at(now), now);
                 log.ring().newest()
             });
         });
     }
 
-    /// Waits until the store has nearly caught up, for `patience` at most. For far ends that keep their output. Cancel safe.
+    /// Waits until the store has nearly caught up, at most for `patience`. For far ends that keep
+    /// their output. Cancel safe.
     pub async fn stored_up(&self, patience: Duration) {
         let Some(storage) = self.storage.get() else { return };
         let mut log = self.log.subscribe();
@@ -364,26 +540,32 @@ impl Job {
                 log.changed().await.expect("a job owns its log");
             }
         };
-        // Output that is still not stored is shown all the same.
+        // Output that is still not stored is shown anyway.
         drop(tokio::time::timeout(patience, up).await);
     }
 
-    /// The next output to be stored, `most` bytes of it, about; none when none waits. With a checkpoint if it `wants_checkpoint`, or
-    /// if something before it was not stored. [`show`](Self::show) it before taking the next.
+    /// The next output to store, about `most` bytes; `None` if none is pending. It has a checkpoint
+    /// if the keeper `wants_checkpoint`, or if something before it was not stored. Call
+    /// [`show`](Self::show) before taking the next batch.
     pub fn take_batch(&self, most: usize, wants_checkpoint: bool) -> Option<Arc<Batch>> {
         let mut pending = lock(&self.storage.get()?.pending);
+        let _held = Held::new(LOG_LOCK);
         let log = self.log.borrow();
-        let checkpoint = |has_gap: bool| (has_gap || wants_checkpoint).then(|| log.ring().checkpoint());
-        pending.take(most, |now| log.time_at(now), checkpoint)
+        pending.take(
+            most,
+            |now| log.time_at(now),
+            |has_gap: bool| (has_gap || wants_checkpoint).then(|| log.ring().checkpoint()),
+        )
     }
 
-    /// Shows a batch, and notes whether it is stored. One that has waited for too long was shown already.
+    /// Shows a batch, and notes whether it is stored. A batch that was overdue is shown already.
     ///
-    /// Returns the newest line that is stored then, if that is known.
+    /// Returns the newest line that is stored now, if known.
     pub fn show(&self, batch: &Arc<Batch>, is_stored: bool) -> Option<LineNo> {
         let storage = self.storage.get()?;
         let mut pending = lock(&storage.pending);
-        let (before, mut newest) = (pending.bytes, pending.take_overtaken(batch));
+        let before = pending.bytes;
+        let mut newest = pending.take_overtaken(batch);
         if is_stored && newest.is_some() && !pending.has_skipped() {
             self.note_trouble(None);
         }
@@ -395,19 +577,19 @@ impl Job {
                 self.note_trouble(None);
             }
             newest = Some(self.write_log(|log| {
-                batch.events.iter().for_each(|(event, at, now)| log.take(event, (*at, *now)));
+                batch.events.iter().for_each(|(event, at, now)| log.take(event, *at, *now));
                 log.ring().newest()
             }));
         }
         if let Some(keeper) = &storage.keeper {
             keeper.weigh(-weight(before - pending.bytes));
         }
-        newest.filter(|_| is_stored)
+        if is_stored { newest } else { None }
     }
 
-    /// Makes what another process has stored.
+    /// Applies an event that another process has stored.
     pub fn mirror(&self, event: &LogEvent, at: Timestamp) {
-        self.write_log(|log| log.take(event, (at, Instant::now())));
+        self.write_log(|log| log.take(event, at, Instant::now()));
     }
 
     /// Evicts the oldest output until at most `bytes` are kept.
@@ -417,23 +599,43 @@ impl Job {
 
     fn write_log<T>(&self, change: impl FnOnce(&mut Log) -> T) -> T {
         let mut result = None;
-        self.log.send_modify(|log| result = Some(change(log)));
+        self.log.send_modify(|log| result = Some(under_log_lock(|| change(log))));
+        self.note_change();
         result.expect("send_modify calls its argument")
     }
 
-    /// Forgets the finished lines of the selected streams; returns how many lines and bytes went.
+    /// Marks its record as out of date.
+    pub fn note_change(&self) {
+        let Some(keeper) = self.storage.get().and_then(|storage| storage.keeper.as_ref()) else {
+            return;
+        };
+        if !self.is_changed.swap(true, Ordering::AcqRel) {
+            keeper.note_change(&self.id);
+        }
+    }
+
+    /// Clears that mark. The caller is about to read the job; later changes set it again.
+    pub fn take_changed(&self) {
+        self.is_changed.store(false, Ordering::Release);
+    }
+
+    /// Deletes the finished lines of the selected streams. Returns the number of lines and bytes
+    /// deleted.
     pub async fn forget_output(&self, selection: Selection) -> (u64, u64) {
         let coverage = self.coverage().unwrap_or_default();
-        let kept = |log: &Log, unit| {
-            let of = |stream| {
-                let end =
-                    log.ring().extent(log.ring().newest(), Selection::Only(stream), (unit, Render::Raw));
-                end.saturating_sub(coverage.available_from(log.ring(), stream, (unit, Render::Raw)))
-            };
-            Stream::ALL.into_iter().filter(|&stream| selection.contains(stream)).map(of).sum::<u64>()
+        let kept = |log: &Log, measure| {
+            Stream::ALL
+                .into_iter()
+                .filter(|&stream| selection.contains(stream))
+                .map(|stream| {
+                    let end =
+                        log.ring().extent(log.ring().newest(), Selection::Only(stream), measure);
+                    end.saturating_sub(coverage.available_from(log.ring(), stream, measure))
+                })
+                .sum::<u64>()
         };
         let (gone, newest) = self.write_log(|log| {
-            let gone = (kept(log, Unit::Lines), kept(log, Unit::Bytes));
+            let gone = (kept(log, Measure::Lines), kept(log, Measure::Bytes));
             log.ring_mut().forget(selection);
             (gone, log.ring().newest())
         });
@@ -443,6 +645,15 @@ impl Job {
         }
         gone
     }
+}
+
+/// Name of the lock of a job's log, for the order of locks that debug builds check.
+const LOG_LOCK: &str = "a job's log";
+
+/// Runs a closure that the `watch` of the log calls under its lock.
+fn under_log_lock<T>(closure: impl FnOnce() -> T) -> T {
+    let _held = Held::new(LOG_LOCK);
+    closure()
 }
 
 fn weight(bytes: usize) -> isize {
@@ -455,13 +666,13 @@ impl fmt::Debug for Job {
     }
 }
 
-/// What tells a job from all others.
+/// Values that distinguish a job from all others.
 #[derive(Clone, Debug)]
 pub struct Identity {
-    /// Its name.
+    /// The job's id.
     pub id: JobId,
-    /// What marks its processes on the host.
+    /// Identifies its processes on the host.
     pub mark: Nonce,
-    /// Whose it is.
+    /// Owner of the job.
     pub caller: Caller,
 }

@@ -1,3 +1,5 @@
+//! How jobs and commands end. No kind of end is ever reported as another.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -19,29 +21,29 @@ pub enum Exit {
 pub enum Outcome {
     /// The command ended, and its output was drained.
     Ended(Exit),
-    /// It was lost first. The command may still run, and output may be missing. The exit is known if the server had told it
-    /// before.
+    /// The connection, process or host was lost first. The command may still run, and output may be
+    /// missing. The exit is known if the server had reported it before.
     Lost(LostWhy, Option<Exit>),
-    /// The server closed the channel and never told how the command ended.
+    /// The server closed the channel without reporting how the command ended.
     Closed,
     /// The server refused to run the command.
     Refused,
-    /// It was not started, and why.
+    /// It was not started, for this reason.
     NotStarted(String),
     /// The job's own time limit ended it.
     TimedOut(Option<Exit>),
 }
 
-/// What a job was lost with.
+/// What was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum LostWhy {
-    /// Its connection.
+    /// The job's connection.
     Connection,
     /// The sshjobs process that recorded it.
     ServerRestarted,
-    /// Its host was restarted.
+    /// Its host was rebooted.
     HostRebooted,
     /// Its supervisor on the host.
     SupervisorDied,
@@ -63,7 +65,7 @@ impl LostWhy {
 }
 
 impl Outcome {
-    /// How the command ended, when that is known.
+    /// How the command ended, if known.
     pub fn exit(&self) -> Option<&Exit> {
         match self {
             Self::Ended(exit) => Some(exit),
@@ -77,7 +79,7 @@ impl Outcome {
         *self == Self::Ended(Exit::Status(0))
     }
 
-    /// The status that the command exited with, when it did and that is known.
+    /// Exit status of the command, if it exited and the status is known.
     pub fn exit_status(&self) -> Option<u32> {
         match self.exit()? {
             Exit::Status(status) => Some(*status),
@@ -85,7 +87,7 @@ impl Outcome {
         }
     }
 
-    /// The signal that ended the command, without `SIG`, when one did and that is known.
+    /// The signal that ended the command, without `SIG`, if one did and it is known.
     pub fn exit_signal(&self) -> Option<&str> {
         match self.exit()? {
             Exit::Status(_) => None,
@@ -109,7 +111,9 @@ impl fmt::Display for Outcome {
             Self::Ended(exit) => exit.fmt(f),
             Self::Lost(why, _) => f.write_str(match why {
                 LostWhy::Connection => "was lost with its connection",
-                LostWhy::ServerRestarted => "was lost when the sshjobs process that recorded it ended",
+                LostWhy::ServerRestarted => {
+                    "was lost when the sshjobs process that recorded it ended"
+                }
                 LostWhy::HostRebooted => "was lost when its host was restarted",
                 LostWhy::SupervisorDied => "was lost with its supervisor on the host",
                 LostWhy::SpoolGone => "was lost with its files on the host",

@@ -1,55 +1,75 @@
+//! Holds the far end of a job back while its single follower is slow.
+
 use tokio::sync::watch;
 
-/// Lets the far end of a job wait for its one follower. What has arrived counts, also where it is not stored yet and so not shown:
-/// else a slow disk would let the far end run ahead of a follower that can't see how far.
+/// Makes the far end of a job wait for its single follower.
+///
+/// Bytes count as soon as they arrive, even while they are not stored and therefore not shown.
+/// Otherwise a slow disk would let the far end run far ahead of a follower that can't see those
+/// bytes.
 #[derive(Debug, Default)]
-pub(super) struct Pacing {
-    /// Bytes that have arrived.
-    arrived: watch::Sender<u64>,
-    /// Bytes that the follower has taken.
-    taken: watch::Sender<u64>,
+pub(super) struct Pacing(watch::Sender<Progress>);
+
+/// Progress of the far end and of the follower.
+///
+/// Both are in one `watch`: a closure that reads one `watch` under the lock of another could
+/// deadlock with one that does the opposite.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    arrived_bytes: u64,
+    /// `u64::MAX` once the follower has left.
+    taken_bytes: u64,
 }
 
-/// Most bytes that the far end may be ahead.
+/// Maximum bytes that the far end may be ahead.
 const AHEAD: u64 = 1 << 20;
+
+impl Progress {
+    fn is_ahead(&self) -> bool {
+        self.arrived_bytes >= self.taken_bytes.saturating_add(AHEAD)
+    }
+}
 
 impl Pacing {
     pub(super) fn note_arrived(&self, bytes: usize) {
-        self.arrived.send_modify(|arrived| *arrived += bytes as u64);
+        self.0.send_modify(|progress| progress.arrived_bytes += bytes as u64);
     }
 
-    /// The follower has taken all before this position.
+    /// Notes that the follower has taken all bytes before this position.
     pub(super) fn note_taken(&self, position: u64) {
-        self.taken.send_if_modified(|taken| {
-            let before = std::mem::replace(taken, (*taken).max(position));
-            before != *taken
+        self.0.send_if_modified(|progress| {
+            let is_news = position > progress.taken_bytes;
+            if is_news {
+                progress.taken_bytes = position;
+            }
+            is_news
         });
     }
 
-    /// There is no follower any more.
+    /// Notes that there is no follower any more, so nothing is held back from here on.
     pub(super) fn let_go(&self) {
-        self.taken.send_replace(u64::MAX);
+        self.note_taken(u64::MAX);
     }
 
     pub(super) fn is_ahead(&self) -> bool {
-        *self.arrived.borrow() >= self.limit()
+        self.0.borrow().is_ahead()
     }
 
-    /// Waits until the far end is so far ahead that it should send no more. Cancel safe.
+    /// Waits until the far end is so far ahead that it must send no more. Cancel safe.
     pub(super) async fn runs_ahead(&self) {
-        let mut arrived = self.arrived.subscribe();
-        drop(arrived.wait_for(|arrived| *arrived >= self.limit()).await.expect("we hold the sender"));
+        let mut progress = self.0.subscribe();
+        drop(progress.wait_for(Progress::is_ahead).await.expect("self holds the sender"));
     }
 
-    /// Waits until the follower is near enough that more can be taken in. Cancel safe.
+    /// Waits until the follower has caught up enough that more can be received. Cancel safe.
     pub(super) async fn has_room(&self) {
-        let mut taken = self.taken.subscribe();
-        let has_room = |taken: &u64| *self.arrived.borrow() < taken.saturating_add(AHEAD);
-        drop(taken.wait_for(has_room).await.expect("we hold the sender"));
-    }
-
-    fn limit(&self) -> u64 {
-        self.taken.borrow().saturating_add(AHEAD)
+        let mut progress = self.0.subscribe();
+        drop(
+            progress
+                .wait_for(|progress| !progress.is_ahead())
+                .await
+                .expect("self holds the sender"),
+        );
     }
 }
 

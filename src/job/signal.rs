@@ -1,9 +1,28 @@
+//! Names of signals.
+
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
-/// A signal that can be sent to a job: those of RFC 4254 §6.10, and the three of job control.
+/// A signal that can be sent to a job: those of RFC 4254 §6.10, and the three for job control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signal(&'static str);
+
+/// How a job is signalled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kill {
+    /// The signal.
+    pub signal: Signal,
+    /// Time after which processes that are still alive get KILL, if at all.
+    pub grace: Option<Duration>,
+}
+
+impl Kill {
+    /// A signal, followed by KILL after the grace.
+    pub fn new(signal: Signal, grace: Option<Duration>) -> Self {
+        Self { signal, grace }
+    }
+}
 
 /// Names without `SIG`, with the number where all systems agree on it.
 const SIGNALS: [(&str, Option<u8>); 16] = [
@@ -25,17 +44,17 @@ const SIGNALS: [(&str, Option<u8>); 16] = [
     ("CONT", None),
 ];
 
-/// A text that names no signal.
+/// A text that does not name a signal.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{0:?} is not a signal")]
 pub struct UnknownSignal(pub String);
 
 impl Signal {
-    /// Ask to end.
+    /// Asks a command to end.
     pub const TERM: Self = Self("TERM");
-    /// End without asking.
+    /// Ends a command without asking.
     pub const KILL: Self = Self("KILL");
-    /// What Ctrl-C sends.
+    /// Sent by Ctrl-C.
     pub const INT: Self = Self("INT");
 
     /// The name without `SIG`.
@@ -43,18 +62,20 @@ impl Signal {
         self.0
     }
 
-    /// Whether it is sent to end a command.
+    /// Whether it usually ends a command.
     pub fn ends(self) -> bool {
         ["HUP", "INT", "QUIT", "ABRT", "KILL", "TERM"].contains(&self.0)
     }
 
     /// The signal with this number, where all systems agree on it.
     pub fn of_number(number: i32) -> Option<Self> {
-        let is_it = |(_, known): &&(_, Option<u8>)| known.map(i32::from) == Some(number);
-        SIGNALS.iter().find(is_it).map(|(name, _)| Self(name))
+        SIGNALS
+            .iter()
+            .find(|(_, known): &&(_, Option<u8>)| known.map(i32::from) == Some(number))
+            .map(|(name, _)| Self(name))
     }
 
-    /// Every signal's name, for hints.
+    /// The names of all signals, for hints.
     pub fn names() -> impl Iterator<Item = &'static str> {
         SIGNALS.iter().map(|(name, _)| *name)
     }
@@ -63,14 +84,16 @@ impl Signal {
 impl FromStr for Signal {
     type Err = UnknownSignal;
 
-    /// Reads any usual spelling: `TERM`, `sigterm`, `15`.
+    /// Parses any usual spelling: `TERM`, `sigterm`, `15`.
     fn from_str(text: &str) -> Result<Self, UnknownSignal> {
         let upper = text.trim().to_ascii_uppercase();
         let name = upper.strip_prefix("SIG").unwrap_or(&upper);
         let number = name.parse::<u8>().ok();
         SIGNALS
             .iter()
-            .find(|(known, known_number)| *known == name || (number.is_some() && *known_number == number))
+            .find(|(known, known_number)| {
+                *known == name || (number.is_some() && *known_number == number)
+            })
             .map(|(known, _)| Self(known))
             .ok_or_else(|| UnknownSignal(text.to_owned()))
     }
@@ -96,7 +119,10 @@ mod tests {
     #[test]
     fn what_is_no_signal_is_refused() {
         for spelling in ["", "SIG", "FOO", "0", "64", "-9", "TERM;reboot"] {
-            assert_eq!(spelling.parse::<Signal>(), Err(UnknownSignal(spelling.to_owned())));
+            assert_eq!(
+                spelling.parse::<Signal>(),
+                Err(UnknownSignal(spelling.to_owned()))
+            );
         }
     }
 }

@@ -1,3 +1,5 @@
+//! Specifications of jobs. A `JobSpec` is valid for any host; only a `Draft` can be invalid.
+
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::time::Duration;
@@ -9,67 +11,71 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use super::{FleetPlan, JobId};
+use super::id::JobId;
+use crate::job::fleet::FleetPlan;
+use crate::output::TerminalSize;
 
-/// What a job is to be, unchecked. [`JobSpec`] is checked.
+/// The specification of a job, unchecked. [`JobSpec`] is checked.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// The host's name, as the user calls it.
+    /// The host's name, as the caller wrote it.
     pub host: String,
     /// The command line, run by the login shell as `ssh HOST COMMAND` would.
     pub command: String,
-    /// Where to run it; relative to the home directory, where `~` and `~/` lead too.
+    /// Working directory, relative to the home directory. `~` and `~/` are accepted.
     pub cwd: Option<String>,
-    /// Variables to set. The values travel on stdin, never in the command line.
+    /// Variables to set. Their values are sent on stdin, never in the command line.
     pub env: BTreeMap<String, SecretString>,
-    /// A word of the caller's, to find the job by; up to 200 characters.
+    /// A label by which the caller finds the job; up to 200 characters.
     pub label: Option<String>,
-    /// What the command reads.
+    /// The command's stdin.
     pub stdin: StdinPlan,
-    /// After this long the whole process tree is ended; a millisecond to a year.
+    /// Time limit after which the whole process tree is ended; a millisecond to a year.
     pub timeout: Option<Duration>,
     /// The terminal it runs on, if any.
     pub terminal: Option<Terminal>,
     /// How fast its output is taken.
     pub pace: Pace,
-    /// Whether it goes on without us: under a supervisor on its host, which keeps its output in files.
+    /// Whether the job outlives this process: under a supervisor on its host, which keeps its
+    /// output in files.
     pub durable: bool,
-    /// The hosts, where there are many: a job for each, and this one for all. `host` is then what the fleet is called.
+    /// The hosts, if there are many: each gets a job, and this job represents all. `host` is then
+    /// the name of the fleet.
     pub fleet: Option<FleetPlan>,
-    /// The fleet that it is a member of.
+    /// The fleet of which the job is a member.
     pub member_of: Option<JobId>,
 }
 
-/// What a job is to be: checked, so that nothing in it is wrong whatever the host is.
+/// The specification of a job, checked as far as that does not depend on the host.
 #[derive(Clone, Debug)]
 pub struct JobSpec(Draft);
 
-/// What a job's stdin is.
+/// The stdin of a job.
 #[derive(Clone, Debug)]
 pub enum StdinPlan {
     /// Open, for later writes.
     Open,
-    /// At its end from the start, so that a command that reads it cannot hang.
+    /// Closed from the start, so that a command that reads it can't hang.
     Closed,
-    /// This text, then its end.
+    /// This text, then end of file.
     Text(SecretString),
 }
 
-/// How fast a job's output is taken.
+/// How fast a job's output is received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Pace {
-    /// As it comes. The oldest goes when nobody has read it in time.
+    /// As fast as it arrives. The oldest output is evicted if no reader read it in time.
     #[default]
     Free,
-    /// As its one follower reads it: the far end is held back, as by a pipe, and nothing goes. Such a job has a connection to
-    /// itself.
+    /// As fast as its single follower reads it: the far end is held back, as by a pipe, and nothing
+    /// is evicted. Such a job has a connection of its own.
     OfFollower,
 }
 
 /// A pseudo-terminal to run a command on (RFC 4254 §6.2).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Terminal {
-    /// What kind it is, for the variable `TERM`.
+    /// Type of the terminal, for the variable `TERM`.
     pub term: String,
     /// Its width in characters, 1 to 1000.
     pub cols: u32,
@@ -77,47 +83,47 @@ pub struct Terminal {
     pub rows: u32,
 }
 
-/// What is wrong with a [`Draft`], whatever the host is.
+/// Why a [`Draft`] is invalid, whatever the host.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// There is nothing to run.
+    /// The command is empty.
     #[error("command is empty")]
     NoCommand,
-    /// The time limit is no time, or more than a year.
+    /// The time limit is zero, or longer than a year.
     #[error("a time limit of {} s is out of range", .0.as_secs_f64())]
     Timeout(Duration),
-    /// A word to find the job by is too long.
+    /// A label or key is too long.
     #[error("{0} is longer than {LONGEST_WORD} characters")]
     LongWord(&'static str),
-    /// TERM has characters that no terminal's name has.
-    #[error("term is no kind of terminal")]
+    /// The terminal type has invalid characters.
+    #[error("term is not a terminal type")]
     Term,
-    /// No terminal has such a size.
-    #[error("{cols} columns and {rows} rows are no size of a terminal")]
+    /// The terminal size is out of range.
+    #[error("{cols} columns and {rows} rows are not a terminal size")]
     TerminalSize {
-        /// Its width.
+        /// Columns.
         cols: i64,
-        /// Its height.
+        /// Rows.
         rows: i64,
     },
-    /// A variable's name is not one.
+    /// A variable has an invalid name.
     #[error("{0:?} is not a name for an environment variable")]
     EnvName(String),
-    /// The variable that marks a job's processes is set by sshjobs alone: else nothing could end them.
+    /// The variable that marks a job's processes is reserved: otherwise they could not be ended.
     #[error("SSHJOBS_JOB marks the job's processes and can't be set")]
     Mark,
-    /// A fleet has no terminal.
+    /// A fleet can't have a terminal.
     #[error("a command that runs on many hosts can't run on a terminal")]
     FleetTerminal,
-    /// So many hosts can't be a fleet.
+    /// The number of hosts is out of range.
     #[error("{0} hosts are meant; 1 to {MOST_MEMBERS} can be")]
     Members(usize),
-    /// The roll-out can't be.
+    /// The roll-out has invalid values.
     #[error("at least 1 host at a time, and at most {MOST_RETRIES} retries, can be")]
     Rollout,
-    /// No host is called so.
-    #[error("{0:?} is no name of a host")]
+    /// A host name is invalid.
+    #[error("{0:?} is not a host name")]
     MemberName(String),
     /// A NUL can't be part of a command line, a path or an environment.
     #[error("{0} contains a NUL character")]
@@ -164,7 +170,8 @@ impl TryFrom<Draft> for JobSpec {
         if let Some(fleet) = &draft.fleet {
             check_fleet(fleet, draft.terminal.is_some())?;
         }
-        let is_possible = |timeout: &Duration| (SHORTEST_TIMEOUT..=LONGEST_TIMEOUT).contains(timeout);
+        let is_possible =
+            |timeout: &Duration| (SHORTEST_TIMEOUT..=LONGEST_TIMEOUT).contains(timeout);
         if let Some(timeout) = draft.timeout.filter(|timeout| !is_possible(timeout)) {
             return Err(SpecError::Timeout(timeout));
         }
@@ -175,8 +182,11 @@ impl TryFrom<Draft> for JobSpec {
         check_env(&draft.env)?;
         let cwd = draft.cwd.as_deref().unwrap_or_default();
         let nul_in_env = draft.env.values().any(|value| value.expose_secret().contains('\0'));
-        let places =
-            [("command", draft.command.contains('\0')), ("cwd", cwd.contains('\0')), ("env", nul_in_env)];
+        let places = [
+            ("command", draft.command.contains('\0')),
+            ("cwd", cwd.contains('\0')),
+            ("env", nul_in_env),
+        ];
         match places.into_iter().find(|(_, found)| *found) {
             Some((what, _)) => Err(SpecError::Nul(what)),
             None => Ok(Self(draft)),
@@ -192,7 +202,7 @@ impl Deref for JobSpec {
     }
 }
 
-/// Refuses a word of the caller's that is too long.
+/// Refuses a label or key that is too long.
 pub fn check_word(what: &'static str, word: Option<&str>) -> Result<(), SpecError> {
     match word {
         Some(word) if word.chars().count() > LONGEST_WORD => Err(SpecError::LongWord(what)),
@@ -211,8 +221,12 @@ fn check_fleet(fleet: &FleetPlan, has_terminal: bool) -> Result<(), SpecError> {
     if fleet.max_parallel == 0 || fleet.retries > MOST_RETRIES {
         return Err(SpecError::Rollout);
     }
-    // Else the names before the lines would not tell whose they are.
-    match fleet.members.iter().find(|name| name.contains(|c: char| c.is_whitespace() || "[]{}".contains(c))) {
+    // Otherwise the names before the lines would be ambiguous.
+    match fleet
+        .members
+        .iter()
+        .find(|name| name.contains(|c: char| c.is_whitespace() || "[]{}".contains(c)))
+    {
         Some(name) => Err(SpecError::MemberName(name.clone())),
         None => Ok(()),
     }
@@ -235,29 +249,45 @@ fn check_env(env: &BTreeMap<String, SecretString>) -> Result<(), SpecError> {
 }
 
 impl Terminal {
-    /// A terminal of this kind and size, if there can be one.
-    pub fn new(term: impl Into<String>, (cols, rows): (i64, i64)) -> Result<Self, SpecError> {
-        let side = |number: i64| u32::try_from(number).ok().filter(|number| (1..=1000).contains(number));
-        let size = side(cols).zip(side(rows)).ok_or(SpecError::TerminalSize { cols, rows })?;
-        let terminal = Self { term: term.into(), cols: size.0, rows: size.1 };
-        terminal.check().map(|()| terminal)
+    /// A terminal of this type and size, if they are valid.
+    pub fn new(term: impl Into<String>, cols: i64, rows: i64) -> Result<Self, SpecError> {
+        let out_of_range = |_| SpecError::TerminalSize { cols, rows };
+        let terminal = Self {
+            term: term.into(),
+            cols: u32::try_from(cols).map_err(out_of_range)?,
+            rows: u32::try_from(rows).map_err(out_of_range)?,
+        };
+        terminal.check()?;
+        Ok(terminal)
+    }
+
+    /// Its size.
+    pub fn size(&self) -> TerminalSize {
+        TerminalSize {
+            cols: self.cols,
+            rows: self.rows,
+        }
     }
 
     fn check(&self) -> Result<(), SpecError> {
-        let (cols, rows) = (self.cols, self.rows);
+        let cols = self.cols;
+        let rows = self.rows;
         let is_name = !self.term.is_empty() && self.term.chars().all(|c| c.is_ascii_graphic());
         if !is_name || self.term.len() > LONGEST_TERM {
             return Err(SpecError::Term);
         }
         if [cols, rows].iter().any(|side| !(1..=1000).contains(side)) {
-            return Err(SpecError::TerminalSize { cols: cols.into(), rows: rows.into() });
+            return Err(SpecError::TerminalSize {
+                cols: cols.into(),
+                rows: rows.into(),
+            });
         }
         Ok(())
     }
 }
 
 impl JobSpec {
-    /// Whether both ask for the same, secrets included.
+    /// Whether both specifications are equal, including secrets.
     pub fn is_same(&self, other: &Self) -> bool {
         let Draft {
             host,
@@ -291,7 +321,8 @@ impl JobSpec {
             && *member_of == other.member_of
     }
 
-    /// A keyed hash (HMAC-SHA-256) over all that is asked for, secrets included, to compare it later without keeping it.
+    /// A keyed hash (HMAC-SHA-256) of the specification, including secrets, to compare it later
+    /// without keeping it.
     pub fn fingerprint(&self, key: &[u8; 32]) -> String {
         let Draft {
             host,
@@ -312,9 +343,10 @@ impl JobSpec {
             StdinPlan::Closed => ("closed", ""),
             StdinPlan::Text(text) => ("text", text.expose_secret()),
         };
-        let plain =
-            format!("{host:?}{command:?}{cwd:?}{label:?}{timeout:?}{terminal:?}{pace:?}{durable}{kind}");
-        // What was stored before there were fleets has the same fingerprint as before.
+        let plain = format!(
+            "{host:?}{command:?}{cwd:?}{label:?}{timeout:?}{terminal:?}{pace:?}{durable}{kind}"
+        );
+        // Jobs stored before fleets existed keep their fingerprint.
         let plain = match (fleet, member_of) {
             (None, None) => plain,
             (fleet, member_of) => format!("{plain}{fleet:?}{member_of:?}"),
@@ -352,23 +384,52 @@ mod tests {
         let draft = || Draft::new("web1", "true");
         assert_eq!(error(Draft::new("web1", " \n")), SpecError::NoCommand);
         assert_eq!(error(Draft::new("web1", "a\0b")), SpecError::Nul("command"));
-        assert_eq!(error(Draft { cwd: Some("\0".into()), ..draft() }), SpecError::Nul("cwd"));
+        assert_eq!(
+            error(Draft {
+                cwd: Some("\0".into()),
+                ..draft()
+            }),
+            SpecError::Nul("cwd")
+        );
         let long = LONGEST_TIMEOUT + SHORTEST_TIMEOUT;
-        assert_eq!(error(Draft { timeout: Some(long), ..draft() }), SpecError::Timeout(long));
-        assert_eq!(error(Draft { label: Some("x".repeat(201)), ..draft() }), SpecError::LongWord("label"));
+        assert_eq!(
+            error(Draft {
+                timeout: Some(long),
+                ..draft()
+            }),
+            SpecError::Timeout(long)
+        );
+        assert_eq!(
+            error(Draft {
+                label: Some("x".repeat(201)),
+                ..draft()
+            }),
+            SpecError::LongWord("label")
+        );
         let env = BTreeMap::from([("SSHJOBS_JOB".to_owned(), "".into())]);
         assert_eq!(error(Draft { env, ..draft() }), SpecError::Mark);
         for name in ["", "1A", "A-B", "A=B", "A B", "A;x", "É"] {
             let env = BTreeMap::from([(name.to_owned(), "v".into())]);
-            assert_eq!(error(Draft { env, ..draft() }), SpecError::EnvName(name.into()));
+            assert_eq!(
+                error(Draft { env, ..draft() }),
+                SpecError::EnvName(name.into())
+            );
         }
     }
 
     #[test]
     fn a_terminal_has_a_name_and_a_size() {
-        assert!(Terminal::new("xterm-256color", (80, 24)).is_ok());
-        for (term, size) in [("", (80, 24)), ("a b", (80, 24)), ("xterm", (0, 24)), ("xterm", (80, 1001))] {
-            assert!(Terminal::new(term, size).is_err(), "{term:?} {size:?}");
+        assert!(Terminal::new("xterm-256color", 80, 24).is_ok());
+        for (term, cols, rows) in [
+            ("", 80, 24),
+            ("a b", 80, 24),
+            ("xterm", 0, 24),
+            ("xterm", 80, 1001),
+        ] {
+            assert!(
+                Terminal::new(term, cols, rows).is_err(),
+                "{term:?} {cols} {rows}"
+            );
         }
     }
 
@@ -389,7 +450,7 @@ mod tests {
             |draft| draft.label = Some("x".into()),
             |draft| draft.stdin = StdinPlan::Text("x".into()),
             |draft| draft.timeout = Some(Duration::from_secs(1)),
-            |draft| draft.terminal = Terminal::new("dumb", (80, 24)).ok(),
+            |draft| draft.terminal = Terminal::new("dumb", 80, 24).ok(),
             |draft| draft.pace = Pace::OfFollower,
             |draft| draft.durable = true,
             |draft| draft.fleet = Some(FleetPlan::new(vec!["x".into()])),

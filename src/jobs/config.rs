@@ -1,3 +1,6 @@
+//! The configuration file. An unknown key is an error with file, line and the nearest known
+//! key.
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,6 +9,7 @@ use std::sync::Arc;
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
+use crate::bounded_file::read_text;
 use crate::nearest::nearest;
 use crate::runner::Limits;
 use crate::ssh::HostSettings;
@@ -15,31 +19,32 @@ use crate::store::{StateDir, Store, StoreError};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
-    /// The bounds within which jobs run.
+    /// Limits on jobs.
     pub limits: Limits,
-    /// Values for calls that leave them out.
+    /// Defaults for arguments that calls omit.
     pub defaults: Defaults,
-    /// Hosts by name. Their settings go over those of ssh_config.
+    /// Settings of hosts, by name. They override those of ssh_config.
     pub hosts: BTreeMap<String, HostSettings>,
-    /// Whether callers may name any host, as with ssh.
+    /// Whether callers may use any host, as in ssh.
     pub allow_any_host: bool,
-    /// Whether a ProxyCommand of ssh_config may be run on this machine to reach a host.
+    /// Whether a ProxyCommand of ssh_config may be run on this machine.
     pub allow_proxy_command: bool,
-    /// The ssh_config file instead of the user's and the system's.
+    /// An ssh_config file that replaces the user's and the system's.
     pub ssh_config: Option<PathBuf>,
     /// Whether records and output of jobs are stored in the state directory.
     pub store: bool,
-    /// The state directory instead of the user's own.
+    /// A state directory that replaces the user's own.
     pub state_dir: Option<PathBuf>,
-    /// More arguments for `ssh -G`, which resolves host names; not from a file.
+    /// More arguments for `ssh -G`, which resolves host names. Not read from a file.
     #[serde(skip)]
     pub ssh_arguments: Vec<String>,
-    /// What this process is called where other processes show who owns a job, as `sshjobs serve`; not from a file.
+    /// Name of this process, shown to other processes as the owner of its jobs, such as
+    /// `sshjobs serve`. Not read from a file.
     #[serde(skip)]
     pub process: String,
 }
 
-/// Values for calls that leave them out.
+/// Defaults for arguments that calls omit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Defaults {
@@ -47,7 +52,7 @@ pub struct Defaults {
     pub max_lines: u32,
     /// Bytes of text in one reply.
     pub max_bytes: u32,
-    /// Time for which `run` waits for the end of its command, in milliseconds.
+    /// Milliseconds for which `run` waits for the end of its command.
     pub run_wait_ms: u32,
     /// Whether jobs are durable.
     pub durable: bool,
@@ -58,17 +63,26 @@ const MOST_LINES: u32 = 10_000;
 const MOST_BYTES: u32 = 262_144;
 
 impl Defaults {
-    /// What a default says that can't be, if anything: names the setting.
+    /// The first invalid default, by name, with the reason.
     fn mistake(&self) -> Option<String> {
-        let settings = [("max_lines", self.max_lines, MOST_LINES), ("max_bytes", self.max_bytes, MOST_BYTES)];
-        let (name, _, most) = settings.into_iter().find(|(_, value, most)| !(1..=*most).contains(value))?;
+        let settings = [
+            ("max_lines", self.max_lines, MOST_LINES),
+            ("max_bytes", self.max_bytes, MOST_BYTES),
+        ];
+        let (name, _, most) =
+            settings.into_iter().find(|(_, value, most)| !(1..=*most).contains(value))?;
         Some(format!("{name} must be 1 to {most}"))
     }
 }
 
 impl Default for Defaults {
     fn default() -> Self {
-        Self { max_lines: 500, max_bytes: 32 << 10, run_wait_ms: 30_000, durable: false }
+        Self {
+            max_lines: 500,
+            max_bytes: 32 << 10,
+            run_wait_ms: 30_000,
+            durable: false,
+        }
     }
 }
 
@@ -80,17 +94,17 @@ pub enum ConfigFileError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It has a mistake.
+    /// It has an error.
     #[error("{}:{line}: {message}", file.display())]
     Mistake {
         /// The file.
         file: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong, with the nearest known key for a misspelt one.
+        /// Description of the error. For a misspelt key it names the nearest known one.
         message: String,
     },
 }
@@ -117,17 +131,25 @@ impl Default for Config {
 impl Config {
     /// The state directory: the configured one, else `$XDG_STATE_HOME/sshjobs`.
     pub fn state_dir(&self) -> Option<PathBuf> {
-        let own = || Some(etcetera::choose_base_strategy().ok()?.state_dir()?.join("sshjobs"));
-        self.state_dir.clone().or_else(own)
+        self.state_dir
+            .clone()
+            .or_else(|| Some(etcetera::choose_base_strategy().ok()?.state_dir()?.join("sshjobs")))
     }
 
-    /// Opens the state directory, if jobs are to be stored.
+    /// Opens the state directory, if storing is enabled.
     pub(super) fn open_store(&self) -> Option<Result<Arc<dyn Store>, StoreError>> {
-        let directory = self.state_dir().filter(|_| self.store)?;
-        Some(StateDir::open(&directory, &self.process).map(|store| Arc::new(store) as Arc<dyn Store>))
+        if !self.store {
+            return None;
+        }
+        let directory = self.state_dir()?;
+        Some(
+            StateDir::open(&directory, &self.process)
+                .map(|store| Arc::new(store) as Arc<dyn Store>),
+        )
     }
 
-    /// Reads `file`; without one the user's own (`$XDG_CONFIG_HOME/sshjobs/config.toml`), which need not exist.
+    /// Reads `file`. Without it, reads the user's own (`$XDG_CONFIG_HOME/sshjobs/config.toml`),
+    /// which need not exist.
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigFileError> {
         let (path, optional) = match file {
             Some(file) => (file.to_owned(), false),
@@ -136,16 +158,22 @@ impl Config {
                 Err(_) => return Ok(Self::default()),
             },
         };
-        match std::fs::read_to_string(&path) {
+        match read_text(&path) {
             Ok(text) => Self::parse(&path, &text),
-            Err(error) if optional && error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) if optional && error.kind() == io::ErrorKind::NotFound => {
+                Ok(Self::default())
+            }
             Err(source) => Err(ConfigFileError::Unreadable { file: path, source }),
         }
     }
 
-    /// Reads a configuration's text; `file` is for errors.
+    /// Parses a configuration. `file` is for error messages.
     pub fn parse(file: &Path, text: &str) -> Result<Self, ConfigFileError> {
-        let mistake = |line, message| ConfigFileError::Mistake { file: file.to_owned(), line, message };
+        let mistake = |line, message| ConfigFileError::Mistake {
+            file: file.to_owned(),
+            line,
+            message,
+        };
         let config: Self = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             mistake(line_of(text, at), explain(error.message()))
@@ -167,17 +195,18 @@ fn line_of(text: &str, at: usize) -> usize {
 
 /// Shortens serde's list of all fields to the nearest one.
 fn explain(message: &str) -> String {
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let (Some(unknown), true) = (quoted.next(), message.starts_with("unknown field")) else {
+    if !message.starts_with("unknown field") {
         return in_words(message);
-    };
+    }
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let Some(unknown) = quoted.next() else { return in_words(message) };
     match nearest(unknown, quoted) {
         Some(known) => format!("unknown key {unknown:?}; did you mean {known:?}?"),
         None => format!("unknown key {unknown:?}"),
     }
 }
 
-/// Says what is expected in words that are not Rust's.
+/// Replaces Rust's names of types by plain words.
 fn in_words(message: &str) -> String {
     let (start, expected) = message.rsplit_once("expected ").unwrap_or((message, ""));
     let expected = match expected {
@@ -192,7 +221,11 @@ fn in_words(message: &str) -> String {
         .replace("invalid value: ", "")
         .replace("sequence", "a list")
         .replace("map", "a table");
-    if expected.is_empty() { message.to_owned() } else { format!("found {start}expected {expected}") }
+    if expected.is_empty() {
+        message.to_owned()
+    } else {
+        format!("found {start}expected {expected}")
+    }
 }
 
 #[cfg(test)]
@@ -221,15 +254,24 @@ mod tests {
             error(text),
             "c.toml:3: unknown key \"ring_buffer_line\"; did you mean \"ring_buffer_lines\"?"
         );
-        assert_eq!(error("[limit]\n"), "c.toml:1: unknown key \"limit\"; did you mean \"limits\"?");
-        assert_eq!(error("[hosts.a]\nprot = 22\n"), "c.toml:2: unknown key \"prot\"; did you mean \"port\"?");
+        assert_eq!(
+            error("[limit]\n"),
+            "c.toml:1: unknown key \"limit\"; did you mean \"limits\"?"
+        );
+        assert_eq!(
+            error("[hosts.a]\nprot = 22\n"),
+            "c.toml:2: unknown key \"prot\"; did you mean \"port\"?"
+        );
         assert_eq!(error("zzz = 1\n"), "c.toml:1: unknown key \"zzz\"");
     }
 
     #[test]
     fn a_value_out_of_range_is_refused_with_its_line() {
         assert!(error("[limits]\nmax_jobs = 0\n").starts_with("c.toml:2: max_jobs must be"));
-        assert_eq!(error("[defaults]\nmax_lines = 20000\n"), "c.toml:2: max_lines must be 1 to 10000");
+        assert_eq!(
+            error("[defaults]\nmax_lines = 20000\n"),
+            "c.toml:2: max_lines must be 1 to 10000"
+        );
         assert_eq!(
             error("[limits]\nmax_jobs = -1\n"),
             "c.toml:2: found integer `-1`, expected a whole number"
@@ -256,20 +298,24 @@ mod tests {
         ] {
             let error = error(&format!("[hosts.a]\npassword = {value}\n"));
             assert!(
-                error.starts_with("c.toml:2: a secret is had from") && !error.contains("hunter2"),
+                error.starts_with("c.toml:2: a secret comes from") && !error.contains("hunter2"),
                 "{error}"
             );
         }
-        let config =
-            Config::parse(Path::new("c.toml"), "[hosts.a]\npassword = { command = \"pass hunter2\" }\n")
-                .unwrap();
+        let config = Config::parse(
+            Path::new("c.toml"),
+            "[hosts.a]\npassword = { command = \"pass hunter2\" }\n",
+        )
+        .unwrap();
         assert!(config.hosts["a"].password.is_some() && !format!("{config:?}").contains("hunter2"));
     }
 
     #[test]
     fn a_named_file_must_exist() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("missing");
         assert!(matches!(
-            Config::load(Some(Path::new("/no/such/file"))),
+            Config::load(Some(&missing)),
             Err(ConfigFileError::Unreadable { .. })
         ));
     }

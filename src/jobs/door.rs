@@ -1,15 +1,23 @@
+//! The door that every verb passes: it knows the caller's rights, and hands out the runner and
+//! the hosts only after a check.
+
 use std::fmt;
 use std::sync::Arc;
 
+use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
+
+use super::config::Config;
+use super::error::Error;
+use super::excluded::is_excluded_by_address;
 use super::last_errors::LastErrors;
-use super::{Config, Error, Rights, Role};
+use super::rights::{Rights, Role};
 use crate::hosts::{HostBook, HostError, HostRef, Hosts};
 use crate::job::{self, Caller, JobId, Scope};
 use crate::nearest::nearest;
 use crate::runner::{Lookup, Runner};
 
-/// The one way to the runner and the hosts. Every verb of every caller goes through it: jobs of other callers, hosts that may not be
-/// named and what the caller's role does not allow are refused here.
+/// The only way to the runner and the hosts. Every verb of every caller passes it. It refuses jobs
+/// of other callers, hosts that may not be used, and verbs that the caller's role does not allow.
 #[derive(Clone)]
 pub(super) struct Door {
     caller: Caller,
@@ -17,7 +25,10 @@ pub(super) struct Door {
     inside: Arc<Inside>,
 }
 
-/// What lies behind the door.
+/// Maximum names resolved concurrently.
+const AT_A_TIME: usize = 16;
+
+/// State shared by all callers.
 pub(super) struct Inside {
     pub(super) runner: Runner,
     pub(super) hosts: Arc<Hosts>,
@@ -25,9 +36,9 @@ pub(super) struct Inside {
     pub(super) last_errors: LastErrors,
 }
 
-/// What changes nothing: every role may do it.
+/// Read-only verbs, allowed for every role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum ReadVerb {
     Tail,
     Read,
     Search,
@@ -36,7 +47,7 @@ pub(super) enum Look {
     Hosts,
 }
 
-/// What changes something, here or on a host.
+/// Verbs that change something, here or on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Spawn,
@@ -48,22 +59,32 @@ pub(super) enum Act {
 }
 
 impl Act {
-    /// The least role that may do it.
+    /// Minimum role for the verb.
     fn needs(self) -> Role {
         match self {
-            Self::Spawn | Self::Write | Self::Signal | Self::Forget | Self::Probe | Self::Trust => Role::Run,
+            Self::Spawn | Self::Write | Self::Signal | Self::Forget | Self::Probe | Self::Trust => {
+                Role::Run
+            }
         }
     }
 }
 
 impl Door {
     pub(super) fn new(caller: Caller, rights: Rights, inside: Inside) -> Self {
-        Self { caller, rights: Arc::new(rights), inside: Arc::new(inside) }
+        Self {
+            caller,
+            rights: Arc::new(rights),
+            inside: Arc::new(inside),
+        }
     }
 
-    /// The same for another caller.
+    /// The same door for another caller.
     pub(super) fn of(&self, caller: Caller, rights: Rights) -> Self {
-        Self { caller, rights: Arc::new(rights), inside: Arc::clone(&self.inside) }
+        Self {
+            caller,
+            rights: Arc::new(rights),
+            inside: Arc::clone(&self.inside),
+        }
     }
 
     pub(super) fn caller(&self) -> &Caller {
@@ -74,32 +95,36 @@ impl Door {
         &self.rights
     }
 
-    /// Whose jobs the caller sees.
+    /// The callers whose jobs this caller sees.
     pub(super) fn scope(&self) -> Scope {
-        if self.rights.role == Role::Admin { Scope::All } else { Scope::Of(self.caller.clone()) }
+        if self.rights.role == Role::Admin {
+            Scope::All
+        } else {
+            Scope::Of(self.caller.clone())
+        }
     }
 
     pub(super) fn config(&self) -> &Config {
         &self.inside.config
     }
 
-    /// For the end of the process, which is nobody's verb.
+    /// Access for the shutdown of the process, which is not a caller's verb.
     pub(super) fn runner(&self) -> &Runner {
         &self.inside.runner
     }
 
-    /// Whether the caller may do something on a host.
+    /// Whether the caller has rights on a host.
     pub(super) fn has_host(&self, host: &str) -> bool {
         self.rights.hosts.contain(host, self.inside.hosts.book().tags(host))
     }
 
-    /// For looking at something.
-    pub(super) fn look(&self, verb: Look, subject: &dyn fmt::Display) -> &Inside {
+    /// Access for read-only verbs.
+    pub(super) fn look(&self, verb: ReadVerb, subject: &dyn fmt::Display) -> &Inside {
         tracing::trace!(caller = %self.caller, ?verb, subject = ?subject.to_string(), "call");
         &self.inside
     }
 
-    /// For doing something on a host.
+    /// Access for a verb on a host.
     ///
     /// # Errors
     /// [`Error::Denied`].
@@ -112,20 +137,34 @@ impl Door {
     fn check(&self, verb: Act, host: &str) -> Result<(), Error> {
         let needed = verb.needs();
         if self.rights.role < needed {
-            return Err(Error::Denied { caller: self.caller.clone(), role: self.rights.role, needed });
+            return Err(Error::Denied {
+                caller: self.caller.clone(),
+                role: self.rights.role,
+                needed,
+            });
         }
         if !self.has_host(host) {
-            let (caller, host) = (self.caller.clone(), host.to_owned());
-            return Err(Error::DeniedHost { caller, host, nearest: None });
+            let caller = self.caller.clone();
+            let host = host.to_owned();
+            return Err(Error::DeniedHost {
+                caller,
+                host,
+                nearest: None,
+            });
         }
         Ok(())
     }
 
-    /// For doing something to a fleet: on all of its hosts.
+    /// Access for a verb on a fleet: needs rights on all of its hosts.
     ///
     /// # Errors
     /// [`Error::Denied`], [`Error::DeniedHost`].
-    pub(super) fn act_on_fleet(&self, verb: Act, id: &JobId, hosts: &[String]) -> Result<&Inside, Error> {
+    pub(super) fn act_on_fleet(
+        &self,
+        verb: Act,
+        id: &JobId,
+        hosts: &[String],
+    ) -> Result<&Inside, Error> {
         for host in hosts {
             self.check(verb, host)?;
         }
@@ -133,30 +172,43 @@ impl Door {
         Ok(&self.inside)
     }
 
-    /// For doing something on a host that the caller names.
-    pub(super) async fn act_on_host(&self, verb: Act, host: &str) -> Result<(&Inside, HostRef), Error> {
+    /// Access for a verb on a host that the caller names.
+    pub(super) async fn act_on_host(
+        &self,
+        verb: Act,
+        host: &str,
+    ) -> Result<(&Inside, HostRef), Error> {
         let inside = match self.act(verb, host) {
-            Err(Error::DeniedHost { caller, host, .. }) => {
-                let nearest = self.nearest(&host).await;
-                return Err(Error::DeniedHost { caller, host, nearest });
-            }
+            Err(Error::DeniedHost { host, .. }) => return Err(self.denied_host(&host).await),
             allowed => allowed?,
         };
+        self.checked_address(host).await?;
         let checked = inside.hosts.book().check(host).await;
         if let Err(HostError::Unknown { name, .. }) = checked {
             let nearest = self.nearest(&name).await;
             return Err(HostError::Unknown { name, nearest }.into());
         }
         checked?;
-        Ok((inside, HostRef { caller: self.caller.clone(), name: host.to_owned() }))
+        Ok((
+            inside,
+            HostRef {
+                caller: self.caller.clone(),
+                name: host.to_owned(),
+            },
+        ))
     }
 
-    /// For doing something on many hosts that the caller names.
+    /// Access for a verb on many hosts that the caller names.
     pub(super) async fn act_on_hosts(&self, verb: Act, hosts: &[String]) -> Result<&Inside, Error> {
         for host in hosts {
             if self.act(verb, host).is_err() {
                 self.act_on_host(verb, host).await?;
             }
+        }
+        if self.rights.hosts.has_exclusions() {
+            let checks: Vec<_> =
+                hosts.iter().map(|host| self.checked_address(host).boxed()).collect();
+            stream::iter(checks).buffered(AT_A_TIME).try_collect::<()>().await?;
         }
         match self.inside.hosts.book().check_all(hosts).await {
             Err(HostError::Unknown { name, .. }) => {
@@ -167,23 +219,68 @@ impl Door {
         }
     }
 
-    /// The hosts by name.
+    /// Refuses a host that is another name of an excluded one.
+    async fn checked_address(&self, host: &str) -> Result<(), Error> {
+        if is_excluded_by_address(&self.rights.hosts, self.inside.hosts.book(), host).await {
+            return Err(self.denied_host(host).await);
+        }
+        Ok(())
+    }
+
+    async fn denied_host(&self, host: &str) -> Error {
+        let nearest = self.nearest(host).await;
+        Error::DeniedHost {
+            caller: self.caller.clone(),
+            host: host.to_owned(),
+            nearest,
+        }
+    }
+
+    /// The known hosts.
     pub(super) fn book(&self) -> &HostBook {
         self.inside.hosts.book()
     }
 
-    /// The host that was most likely meant, among those that the caller may use: of others it learns nothing.
-    async fn nearest(&self, host: &str) -> Option<String> {
+    /// The most similar name among the hosts that the caller may use. Others are not revealed.
+    pub(super) async fn nearest(&self, host: &str) -> Option<String> {
         let listed = self.inside.hosts.book().listed().await.ok()?;
-        nearest(host, listed.keys().map(String::as_str).filter(|name| self.has_host(name))).map(str::to_owned)
+        nearest(
+            host,
+            listed.keys().map(String::as_str).filter(|name| self.has_host(name)),
+        )
+        .map(str::to_owned)
     }
 
-    /// A job that the caller names.
+    /// Whether the caller may see a job in its scope. A caller always sees its own jobs. An admin
+    /// with limited hosts sees jobs of others only on these.
+    fn may_see(&self, job: &job::Job) -> bool {
+        if job.caller == self.caller {
+            return true;
+        }
+        match &job.spec.fleet {
+            Some(plan) => plan.members.iter().all(|host| self.has_host(host)),
+            None => self.has_host(&job.spec.host),
+        }
+    }
+
+    /// The most similar name for a name that is not listed itself.
+    pub(super) async fn nearest_unlisted(&self, host: &str) -> Option<String> {
+        let listed = self.inside.hosts.book().listed().await.ok()?;
+        if listed.contains_key(host) {
+            None
+        } else {
+            self.nearest(host).await
+        }
+    }
+
+    /// Finds a job by its id.
     pub(super) async fn find(&self, id: &JobId) -> Result<Arc<job::Job>, Error> {
-        match self.look(Look::Jobs, id).runner.lookup(&self.scope(), id).await {
-            Lookup::Found(job) => Ok(job),
+        let unknown = || Error::UnknownJob(id.as_str().chars().take(64).collect());
+        match self.look(ReadVerb::Jobs, id).runner.lookup(&self.scope(), id).await {
+            Lookup::Found(job) if self.may_see(&job) => Ok(job),
+            Lookup::Found(_) => Err(unknown()),
             Lookup::Expired(tombstone) => Err(Error::Expired(tombstone)),
-            Lookup::Unknown => Err(Error::UnknownJob(id.as_str().chars().take(64).collect())),
+            Lookup::Unknown => Err(unknown()),
         }
     }
 }

@@ -1,27 +1,30 @@
+//! Errors of the library.
+
 use std::sync::Arc;
 
-use super::Role;
+use super::rights::Role;
 use crate::hosts::HostError;
 use crate::job::{Caller, JobId, Phase, SpecError, TooManyCursors, TooSlow};
 use crate::runner::{SignalError, SpawnError, Tombstone, WriteError};
 use crate::ssh::{ConnectError, TrustError};
 use crate::store::StoreError;
 
-/// Why a call failed; [`source`](std::error::Error::source) tells the cause. A command that fails is not an error.
+/// Why a call failed. [`source`](std::error::Error::source) has the cause. A command that exits
+/// with an error is not an `Error`.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No job of the caller's has this id.
-    #[error("there is no job {0:?}")]
+    /// The caller has no job with this id.
+    #[error("no job has the id {0:?}")]
     UnknownJob(String),
     /// The fleet has no such member.
     #[error("{fleet} has no member {name:?}")]
     NoMember {
         /// The fleet.
         fleet: JobId,
-        /// Who was asked for.
+        /// The requested member.
         name: String,
-        /// The member that was most likely meant.
+        /// The most similar member.
         nearest: Option<String>,
     },
     /// The member of a fleet has no job.
@@ -31,60 +34,60 @@ pub enum Error {
         fleet: JobId,
         /// The member.
         name: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// The job is over and no longer kept.
+    /// The job is no longer kept.
     #[error("job {} on {} {} after {} lines, and is no longer kept", .0.id, .0.host, ended(.0), .0.status.total_lines)]
     Expired(Box<Tombstone>),
     /// The caller's role does not allow it.
     #[error("{caller} may not do this: it has the role {role}, and this takes {needed}")]
     Denied {
-        /// Who.
+        /// The caller.
         caller: Caller,
         /// The caller's role.
         role: Role,
-        /// The role that it takes.
+        /// The required role.
         needed: Role,
     },
-    /// The caller may do nothing on this host.
+    /// The caller has no rights on this host.
     #[error("{caller} may not use {host:?}")]
     DeniedHost {
-        /// Who.
+        /// The caller.
         caller: Caller,
-        /// The host, as the caller named it.
+        /// The host, as named by the caller.
         host: String,
-        /// The host that it may use and most likely meant.
+        /// The most similar host among those that the caller may use.
         nearest: Option<String>,
     },
-    /// The job must be over for this, but still runs.
+    /// The job still runs, and must end first.
     #[error("job {0} still runs")]
     StillRunning(JobId),
-    /// The host can't be named.
+    /// The host can't be used.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// The job can't be what was asked for.
+    /// The job's specification is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The job was not started.
     #[error("no job could be started on {host}")]
     Spawn {
-        /// The host, as the caller named it.
+        /// The host, as named by the caller.
         host: String,
-        /// The listed host that was most likely meant, where this one can't be reached and is not listed.
+        /// The most similar listed host, if this one can't be reached and is not listed.
         nearest: Option<String>,
-        /// Why.
+        /// The cause.
         source: SpawnError,
     },
-    /// The host can't be reached to look at it.
+    /// The host can't be reached for a probe.
     #[error("{host} can't be looked at")]
     Connect {
-        /// The host, as the caller named it.
+        /// The host, as named by the caller.
         host: String,
-        /// Why.
+        /// The cause.
         source: Arc<ConnectError>,
     },
-    /// The host's key was not written into known_hosts.
+    /// The host's key was not written to known_hosts.
     #[error(transparent)]
     Trust(Arc<TrustError>),
     /// The job was not signalled.
@@ -96,7 +99,7 @@ pub enum Error {
     /// A pattern takes too long.
     #[error(transparent)]
     TooSlow(#[from] TooSlow),
-    /// No more cursors are kept for this job.
+    /// No room for another cursor of this job.
     #[error(transparent)]
     TooManyCursors(#[from] TooManyCursors),
     /// The state directory can't be used.
@@ -107,7 +110,7 @@ pub enum Error {
     Demo(Arc<std::io::Error>),
 }
 
-/// How a job ended, in a few words.
+/// The outcome of a job, in words.
 fn ended(tombstone: &Tombstone) -> String {
     match &tombstone.status.phase {
         Phase::Starting => "was starting".to_owned(),

@@ -1,34 +1,37 @@
+//! Which hosts a fleet has: names, ranges, patterns, tags and exclusions.
+
 use super::door::Door;
-use super::{Error, FleetPlan, HostError, StopAfter};
+use super::error::Error;
 use crate::job::{MOST_NAMES, RangeError, fold, unfold};
+use crate::jobs::{FleetPlan, HostError, StopAfter};
 use crate::ssh::matches;
 
-/// On which hosts a command is to run, as a caller names them, and how it is rolled out.
+/// The hosts of a command, as a caller names them, and how it is rolled out.
 #[derive(Clone, Debug, Default)]
 pub struct FleetSpec {
-    /// Names, which may have ranges (`web[1-3,7]`); patterns with `*` and `?` and `tag:NAME` over the listed hosts; `!` excludes what
-    /// follows it.
+    /// Names, with ranges (`web[1-3,7]`); patterns with `*` and `?`, and `tag:NAME`, over the
+    /// listed hosts. `!` excludes the following name.
     pub hosts: Vec<String>,
-    /// Maximum members at a time; by default 64.
+    /// Maximum members at the same time; 64 by default.
     pub max_parallel: Option<usize>,
-    /// Members that start first; the others start when all of these have succeeded.
+    /// Number of members that start first. The others start when all of these have succeeded.
     pub canary: usize,
-    /// Failures after which no further member starts.
+    /// Number of failures after which no further member starts.
     pub stop_after: Option<StopAfter>,
-    /// How often a member that could not be started is tried again.
+    /// How often a member that failed to start is tried again.
     pub retries: u32,
 }
 
-/// Characters of a fleet's name: enough for a list.
+/// Longest name of a fleet: enough for a list.
 const LONGEST_NAME: usize = 60;
 
 impl FleetSpec {
-    /// Whether a word names one host and nothing else, once its ranges are written out.
+    /// Whether a word, after its ranges are expanded, names exactly one host.
     pub fn is_plain(word: &str) -> bool {
         !word.contains(['*', '?', '!']) && !word.starts_with("tag:")
     }
 
-    /// Words with their ranges written out: 10,000 at most.
+    /// Expands the ranges of words, to at most 10,000 names.
     pub fn unfolded(words: &[String]) -> Result<Vec<String>, Error> {
         let mut unfolded = Vec::new();
         for word in words {
@@ -40,9 +43,10 @@ impl FleetSpec {
         Ok(unfolded)
     }
 
-    /// The hosts that are meant, each once, in the order asked for.
+    /// The selected hosts, without duplicates, in the requested order.
     pub(super) async fn plan(&self, door: &Door) -> Result<FleetPlan, Error> {
-        let (book, hosts) = (door.book(), Self::unfolded(&self.hosts)?);
+        let book = door.book();
+        let hosts = Self::unfolded(&self.hosts)?;
         let listed = if hosts.iter().all(|word| Self::is_plain(word)) {
             Vec::new()
         } else {
@@ -62,23 +66,45 @@ impl FleetSpec {
             if found.is_empty() {
                 let total = listed.len();
                 return Err(match word.strip_prefix("tag:") {
-                    Some(tag) => HostError::UnknownTag { tag: tag.to_owned(), total }.into(),
-                    None => HostError::NoMatch { pattern: word.clone(), total }.into(),
+                    Some(tag) => HostError::UnknownTag {
+                        tag: tag.to_owned(),
+                        total,
+                    }
+                    .into(),
+                    None => HostError::NoMatch {
+                        pattern: word.clone(),
+                        total,
+                    }
+                    .into(),
                 });
             }
             members.extend(found);
         }
         let excluded: Vec<&str> = hosts.iter().filter_map(|word| word.strip_prefix('!')).collect();
         let mut seen = std::collections::HashSet::new();
-        members.retain(|name| !excluded.iter().any(|word| meant(word, name)) && seen.insert(name.clone()));
-        let Self { max_parallel, canary, stop_after, retries, .. } = *self;
+        members.retain(|name| {
+            !excluded.iter().any(|word| meant(word, name)) && seen.insert(name.clone())
+        });
+        let Self {
+            max_parallel,
+            canary,
+            stop_after,
+            retries,
+            ..
+        } = *self;
         let plan = FleetPlan::new(members);
         let max_parallel = max_parallel.unwrap_or(plan.max_parallel);
-        Ok(FleetPlan { max_parallel, canary, stop_after, retries, ..plan })
+        Ok(FleetPlan {
+            max_parallel,
+            canary,
+            stop_after,
+            retries,
+            ..plan
+        })
     }
 }
 
-/// What a fleet is called in a list of jobs.
+/// Name of a fleet in lists of jobs.
 pub(super) fn name(plan: &FleetPlan) -> String {
     let folded = fold(plan.members.iter().map(String::as_str));
     match folded.char_indices().nth(LONGEST_NAME) {

@@ -1,11 +1,15 @@
+//! The handle of a job. Dropping it, or any of its futures, never ends the job.
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::door::{Act, Door, Inside, Look};
-use super::{Error, Excerpt, Outcome, ReadQuery, Reading, Selection, Signal, Status, Summary};
+use super::door::{Act, Door, Inside, ReadVerb};
+use super::error::Error;
 use crate::job::{self, Caller, Fleet, Member};
+use crate::jobs::{Excerpt, Outcome, ReadQuery, Reading, Selection, Signal, Status, Summary};
 use crate::nearest::nearest;
+use crate::output::TerminalSize;
 use crate::runner::{SignalError, SignalReport};
 
 /// A job: one run of one command. A cheap handle; dropping it ends nothing.
@@ -15,26 +19,26 @@ pub struct Job {
     pub(super) job: Arc<job::Job>,
 }
 
-/// Time limit for a killed job's end to be seen.
+/// Time limit for the end of a killed job to be recorded.
 const END_SEEN: Duration = Duration::from_secs(5);
 
 impl Job {
-    /// The job's id: short, begins with its host, cannot be guessed.
+    /// The job's id: short, starts with its host's name, can't be guessed.
     pub fn id(&self) -> &str {
         self.job.id.as_str()
     }
 
-    /// Whose it is.
+    /// Owner of the job.
     pub fn caller(&self) -> &Caller {
         &self.job.caller
     }
 
-    /// The caller who holds this handle.
+    /// The caller of this handle.
     pub fn seen_by(&self) -> &Caller {
         self.door.caller()
     }
 
-    /// The host, as the caller called it.
+    /// The host, as named by the caller.
     pub fn host(&self) -> &str {
         &self.job.spec.host
     }
@@ -44,12 +48,12 @@ impl Job {
         &self.job.spec.command
     }
 
-    /// The word to find it by, if it has one.
+    /// Its label, if any.
     pub fn label(&self) -> Option<&str> {
         self.job.spec.label.as_deref()
     }
 
-    /// Its members, when it is a fleet.
+    /// Its members, if it is a fleet.
     pub fn fleet(&self) -> Option<&Fleet> {
         self.job.fleet.as_ref()
     }
@@ -57,31 +61,46 @@ impl Job {
     /// The job of a member.
     ///
     /// # Errors
-    /// [`Error::NoMember`]; [`Error::MemberNotStarted`] when it has no job; as [`Jobs::job`](super::Jobs::job).
+    /// [`Error::NoMember`]; [`Error::MemberNotStarted`] if it has no job; and those of
+    /// [`Jobs::job`](super::jobs::Jobs::job).
     pub async fn member(&self, name: &str) -> Result<Self, Error> {
         let fleet = self.job.id.clone();
         let known = self.fleet().map(|fleet| {
-            let members = fleet.members();
-            members.iter().map(|member| (member.name.clone(), member.clone())).collect::<Vec<_>>()
+            let members = fleet.lock_members();
+            members
+                .iter()
+                .map(|member| (member.name.clone(), member.clone()))
+                .collect::<Vec<_>>()
         });
         let known = known.unwrap_or_default();
         match known.iter().find(|(known, _)| known == name) {
-            Some((_, Member { job: Some(id), .. })) => {
-                Ok(Self { door: self.door.clone(), job: self.door.find(id).await? })
-            }
+            Some((_, Member { job: Some(id), .. })) => Ok(Self {
+                door: self.door.clone(),
+                job: self.door.find(id).await?,
+            }),
             Some((_, Member { outcome, .. })) => {
-                let why =
-                    outcome.as_ref().map_or_else(|| "it has not started".to_owned(), ToString::to_string);
-                Err(Error::MemberNotStarted { fleet, name: name.to_owned(), why })
+                let why = outcome
+                    .as_ref()
+                    .map_or_else(|| "it has not started".to_owned(), ToString::to_string);
+                Err(Error::MemberNotStarted {
+                    fleet,
+                    name: name.to_owned(),
+                    why,
+                })
             }
             None => {
-                let nearest = nearest(name, known.iter().map(|(name, _)| name.as_str())).map(str::to_owned);
-                Err(Error::NoMember { fleet, name: name.to_owned(), nearest })
+                let nearest =
+                    nearest(name, known.iter().map(|(name, _)| name.as_str())).map(str::to_owned);
+                Err(Error::NoMember {
+                    fleet,
+                    name: name.to_owned(),
+                    nearest,
+                })
             }
         }
     }
 
-    /// Whether the job goes on without us.
+    /// Whether the job outlives this process.
     pub fn is_durable(&self) -> bool {
         self.job.spec.durable
     }
@@ -91,23 +110,26 @@ impl Job {
         self.job.spec.terminal.is_some()
     }
 
-    /// State, times and counts at this moment.
+    /// Current state, times and counts.
     pub fn status(&self) -> Status {
         self.job.status()
     }
 
-    /// The job as a list shows it.
+    /// The job as an entry of a list.
     pub fn summary(&self) -> Summary {
-        let owner = self.look(Look::Jobs).runner.owner(&self.job);
-        Summary { owner: owner.filter(|_| !self.is_over()), ..Summary::of(&self.job) }
+        let owner = self.look(ReadVerb::Jobs).runner.owner(&self.job);
+        Summary {
+            owner: if self.is_over() { None } else { owner },
+            ..Summary::of(&self.job)
+        }
     }
 
-    /// Whether nothing more will come.
+    /// Whether the job has ended.
     pub fn is_over(&self) -> bool {
         self.job.is_over()
     }
 
-    pub(super) fn look(&self, verb: Look) -> &Inside {
+    pub(super) fn look(&self, verb: ReadVerb) -> &Inside {
         self.door.look(verb, &self.job.id)
     }
 
@@ -118,21 +140,23 @@ impl Job {
         }
     }
 
-    /// Waits for the end of the job and returns its outcome. Cancel safe: the job goes on.
+    /// Waits for the end of the job and returns its outcome. Cancel safe: the job continues.
     pub async fn wait(&self) -> Outcome {
-        self.look(Look::Wait);
+        self.look(ReadVerb::Wait);
         self.job.outcome().await
     }
 
-    /// Waits for the end of the job, and returns whether it came within `patience`. Cancel safe: the job goes on.
+    /// Waits for the end of the job, at most for `patience`. Returns whether it has ended. Cancel
+    /// safe: the job continues.
     pub async fn wait_within(&self, patience: Duration) -> bool {
-        self.look(Look::Wait);
+        self.look(ReadVerb::Wait);
         self.job.over_within(patience).await
     }
 
-    /// Reads a part of its output by its position, at once. Past the end there is nothing, and that is no error. Cancel safe.
+    /// Reads a part of its output by its position, without waiting. A position after the end
+    /// returns nothing, without an error. Cancel safe.
     pub async fn read(&self, query: &ReadQuery) -> (Reading, Status) {
-        self.look(Look::Read);
+        self.look(ReadVerb::Read);
         self.job.read(query).await
     }
 
@@ -141,68 +165,75 @@ impl Job {
         if max_lines == 0 {
             return Vec::new();
         }
-        self.look(Look::Read);
+        self.look(ReadVerb::Read);
         let page = self.job.last_page(max_lines, max_bytes);
         page.lines.into_iter().map(|line| line.text).collect()
     }
 
-    /// The beginning and the end of the output within `max_bytes`, and the status at that moment. Cancel safe.
+    /// The start and the end of the output within `max_bytes`, and the status at that moment.
+    /// Cancel safe.
     pub async fn excerpt(&self, max_bytes: usize) -> (Excerpt, Status) {
-        self.look(Look::Read);
+        self.look(ReadVerb::Read);
         self.job.excerpt(max_bytes).await
     }
 
-    /// Waits until the host has started the command or failed to, for `patience` at most.
+    /// Waits until the host has started the command or failed to, at most for `patience`.
     pub async fn started_within(&self, patience: Duration) {
-        self.look(Look::Wait).runner.started(&self.job, patience).await;
+        self.look(ReadVerb::Wait).runner.started(&self.job, patience).await;
     }
 
     /// Writes to its stdin. Cancelling may leave a part written.
     ///
     /// # Errors
-    /// [`Error::Write`]: a command that does not read for as long as `patience` gives `Backpressure` and how much went.
+    /// [`Error::Write`]: if the command does not read for `patience`, `Backpressure` with the
+    /// number of bytes written.
     pub async fn write(&self, data: &[u8], patience: Duration) -> Result<(), Error> {
         Ok(self.act(Act::Write)?.runner.write(&self.job, data, patience).await?)
     }
 
-    /// Ends its stdin, behind what is still being written, within `patience`. On a terminal that is a key, and others can be
-    /// pressed after it.
+    /// Closes its stdin after the pending writes. Waits at most `patience`. On a terminal this
+    /// sends a key, and others can follow.
     ///
     /// # Errors
-    /// [`Error::Write`]; it is no error when stdin has ended.
+    /// [`Error::Write`]. Succeeds if stdin is already closed.
     pub async fn close_stdin(&self, patience: Duration) -> Result<(), Error> {
         Ok(self.act(Act::Write)?.runner.close_stdin(&self.job, patience).await?)
     }
 
-    /// Whether the job's stdin has ended.
+    /// Whether the job's stdin is closed.
     ///
     /// # Errors
-    /// [`Error::Write`] when it does not run.
-    pub fn is_stdin_closed(&self) -> Result<bool, Error> {
-        Ok(self.look(Look::Jobs).runner.is_stdin_closed(&self.job)?)
+    /// [`Error::Write`] if the job does not run.
+    pub async fn is_stdin_closed(&self) -> Result<bool, Error> {
+        Ok(self.look(ReadVerb::Jobs).runner.is_stdin_closed(&self.job).await?)
     }
 
-    /// Tells its terminal a new size in columns and rows.
+    /// Sets the size of its terminal in columns and rows.
     ///
     /// # Errors
-    /// [`Error::Write`] when it has none, or does not run.
-    pub async fn resize(&self, size: (u32, u32)) -> Result<(), Error> {
+    /// [`Error::Write`] if it has no terminal, or does not run.
+    pub async fn resize(&self, size: TerminalSize) -> Result<(), Error> {
         Ok(self.act(Act::Write)?.runner.resize(&self.job, size).await?)
     }
 
-    /// Sends `signal` to every process of the job; with `grace`, what still lives after it gets KILL. Cancelling may leave the
-    /// signal sent.
+    /// Sends `signal` to every process of the job. With `grace`, processes that are still alive
+    /// after it get KILL. Cancelling may leave the signal sent.
     ///
     /// # Errors
-    /// [`Error::Signal`] when nothing is left to signal, or the host can't be reached for it.
-    pub async fn signal(&self, signal: Signal, grace: Option<Duration>) -> Result<SignalReport, Error> {
+    /// [`Error::Signal`] if no process is left to signal, or the host can't be reached.
+    pub async fn signal(
+        &self,
+        signal: Signal,
+        grace: Option<Duration>,
+    ) -> Result<SignalReport, Error> {
         Ok(self.act(Act::Signal)?.runner.signal(&self.job, signal, grace).await?)
     }
 
-    /// Kills the job, if it still runs, and waits for its end, five seconds at most.
+    /// Kills the job, if it still runs, and waits for its end, at most five seconds.
     ///
     /// # Errors
-    /// [`Error::Signal`] when the host can't be reached for it, [`Error::StillRunning`] when its end has not come.
+    /// [`Error::Signal`] if the host can't be reached, [`Error::StillRunning`] if it has not ended
+    /// in time.
     pub async fn kill(&self) -> Result<(), Error> {
         if self.is_over() {
             return Ok(());
@@ -211,10 +242,14 @@ impl Job {
             Ok(_) | Err(Error::Signal(SignalError::JobEnded)) => {}
             Err(error) => return Err(error),
         }
-        if self.wait_within(END_SEEN).await { Ok(()) } else { Err(Error::StillRunning(self.job.id.clone())) }
+        if self.wait_within(END_SEEN).await {
+            Ok(())
+        } else {
+            Err(Error::StillRunning(self.job.id.clone()))
+        }
     }
 
-    /// Gives up a finished job and its output; returns how many lines and bytes went.
+    /// Deletes a finished job and its output. Returns the number of lines and bytes deleted.
     ///
     /// # Errors
     /// [`Error::StillRunning`]; [`Error::Denied`].
@@ -229,9 +264,9 @@ impl Job {
         Ok(forgotten)
     }
 
-    /// The jobs of a fleet's members go with it.
+    /// Deletes the jobs of a fleet's members, too.
     async fn forget_members(&self) -> Result<(), Error> {
-        let members = self.fleet().map(|fleet| fleet.members().clone()).unwrap_or_default();
+        let members = self.fleet().map(|fleet| fleet.members()).unwrap_or_default();
         for id in members.iter().filter_map(|member| member.job.as_ref()) {
             match self.door.find(id).await {
                 Ok(member) => {
@@ -245,7 +280,8 @@ impl Job {
         Ok(())
     }
 
-    /// Gives up the finished lines of the selected streams; returns how many lines and bytes went. Numbers never return.
+    /// Deletes the finished lines of the selected streams. Returns the number of lines and bytes
+    /// deleted. Line numbers are never reused.
     ///
     /// # Errors
     /// [`Error::Denied`].

@@ -1,42 +1,75 @@
-use std::sync::Arc;
+//! The entry of the library: `Jobs`, the jobs of one caller.
 
-use super::door::{Door, Inside, Look};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::command::Command;
+use super::config::Config;
+use super::door;
+use super::door::{Door, Inside};
+use super::error::Error;
+use super::fleet::FleetSpec;
+use super::job::Job;
 use super::last_errors::LastErrors;
-use super::{Access, Command, Config, Error, Filter, FleetSpec, Job, Rights, Role, Summary};
+use super::rights::{HostPatterns, Rights, Role};
 use crate::hosts::{HostBook, Hosts, Prompters};
-use crate::job::{Caller, JobId};
+use crate::job::{Caller, JobId, Scope};
+use crate::jobs::{Access, Filter, Summary};
 use crate::runner::{Runner, Stats};
 use crate::ssh::{HostConfig, Prompter, Resolver};
 
-/// Jobs on remote hosts, as one caller sees them: start them, find them again, end them.
+/// Whether a list asks hosts for current states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freshness {
+    /// Ask the hosts of durable jobs that no process follows, at most for two seconds.
+    AskHosts,
+    /// Use the last recorded states.
+    Recorded,
+}
+
+/// Time limit for hosts to report the state of durable jobs that no process follows.
+const LOOK_TIME: Duration = Duration::from_secs(2);
+
+/// Maximum jobs examined for an admin with limited hosts.
+const MOST_LISTED: usize = 100_000;
+
+/// Jobs on remote hosts, as one caller sees them: start, find and end them.
 ///
-/// A cheap handle: clones share jobs and connections. Dropping the last one, and the last [`Job`], stops following and leaves
-/// remote processes alone; [`shutdown`](Self::shutdown) ends them.
+/// A cheap handle: clones share jobs and connections. Dropping the last clone and the last [`Job`]
+/// stops following and leaves remote processes running; [`shutdown`](Self::shutdown) ends them.
 #[derive(Clone)]
 pub struct Jobs {
     pub(super) door: Door,
 }
 
 impl Jobs {
-    /// Jobs of whoever started the process. Records and output lie in the state directory, with those of the user's other sshjobs
-    /// processes; if that can't be used, jobs run nevertheless and say so ([`Status::unstored`](super::Status)). Must be called within a tokio runtime.
+    /// Jobs of the user who started the process. Records and output are in the state directory,
+    /// shared with the user's other sshjobs processes. If it can't be used, jobs run anyway and
+    /// report it ([`Status::unstored`](crate::jobs::Status)). Must be called within a tokio
+    /// runtime.
     pub fn new(config: Config, access: Access) -> Self {
         Self::asking_callers(config, access, nobody())
     }
 
-    /// The same, with somebody to ask when a login of [`Caller::local`] needs a passphrase, a password or a code.
+    /// Like [`new`](Self::new), with a prompter for passphrases, passwords and codes in logins of
+    /// [`Caller::local`].
     pub fn asking(config: Config, access: Access, prompter: Arc<dyn Prompter>) -> Self {
-        let of_local = move |caller: &Caller| (*caller == Caller::local()).then(|| Arc::clone(&prompter));
-        Self::asking_callers(config, access, Box::new(of_local))
+        Self::asking_callers(
+            config,
+            access,
+            Box::new(move |caller: &Caller| {
+                (*caller == Caller::local()).then(|| Arc::clone(&prompter))
+            }),
+        )
     }
 
-    /// The same, with somebody to ask for each caller who has one.
+    /// Like [`new`](Self::new), with a prompter for each caller that has one.
     pub fn asking_callers(config: Config, access: Access, prompters: Prompters) -> Self {
         let book = book(&config, access);
         Self::with(config, book, prompters)
     }
 
-    /// Jobs that know one more host than their configuration.
+    /// Jobs with one more host than their configuration has.
     pub(super) fn with_host(config: Config, host: HostConfig) -> Self {
         let book = book(&config, Access::Listed).with_given(host);
         Self::with(config, book, nobody())
@@ -45,59 +78,103 @@ impl Jobs {
     fn with(config: Config, book: HostBook, prompters: Prompters) -> Self {
         let hosts = Arc::new(Hosts::new(book, config.limits.pool(), prompters));
         let runner = Runner::new(Arc::clone(&hosts), config.limits, config.open_store());
-        let inside = Inside { runner, hosts, config, last_errors: LastErrors::default() };
-        Self { door: Door::new(Caller::local(), Rights::everywhere(Role::Run), inside) }
+        let inside = Inside {
+            runner,
+            hosts,
+            config,
+            last_errors: LastErrors::default(),
+        };
+        Self {
+            door: Door::new(Caller::local(), Rights::everywhere(Role::Run), inside),
+        }
     }
 
-    /// The same hosts and bounds for another caller, who sees neither keys, cursors nor secrets of this one's, and its jobs only as
-    /// [`Role::Admin`].
+    /// The same hosts and limits for another caller. It sees no keys, cursors or secrets of this
+    /// one, and its jobs only as [`Role::Admin`].
     #[must_use]
     pub fn of(&self, caller: Caller, rights: Rights) -> Self {
-        Self { door: self.door.of(caller, rights) }
+        Self {
+            door: self.door.of(caller, rights),
+        }
     }
 
-    /// The caller whose jobs these are.
+    /// The caller of this handle.
     pub fn caller(&self) -> &Caller {
         self.door.caller()
     }
 
-    /// What the caller may do.
+    /// Rights of the caller.
     pub fn rights(&self) -> &Rights {
         self.door.rights()
     }
 
-    /// A command to be run on `host` by its login shell, as `ssh HOST COMMAND` would; nothing is started yet.
+    /// Prepares a command for `host`, run by its login shell as `ssh HOST COMMAND` would. Starts
+    /// nothing yet.
     pub fn command(&self, host: impl Into<String>, command: impl Into<String>) -> Command {
         Command::new(self.door.clone(), host.into(), command.into())
     }
 
-    /// A command to be run on many hosts as one job; nothing is started yet. [`Job::fleet`] tells how its members stand.
+    /// Prepares a command for many hosts as one job. Starts nothing yet. [`Job::fleet`] has the
+    /// states of its members.
     pub fn fleet(&self, fleet: FleetSpec, command: impl Into<String>) -> Command {
         Command::new(self.door.clone(), String::new(), command.into()).on(fleet)
     }
 
-    /// A job by its id; a member of a fleet by the fleet's id, a slash and the member's host.
+    /// A job by its id. A member of a fleet has the fleet's id, a slash and the member's host.
     ///
     /// # Errors
-    /// [`Error::UnknownJob`] when the caller sees none, [`Error::Expired`] when it is over and no longer kept.
+    /// [`Error::UnknownJob`] if the caller sees no such job, [`Error::Expired`] if it is no longer
+    /// kept.
     pub async fn job(&self, id: &str) -> Result<Job, Error> {
         let (id, member) = id.split_once('/').map_or((id, None), |(id, member)| (id, Some(member)));
         let job = self.door.find(&JobId::from(id)).await?;
-        let job = Job { door: self.door.clone(), job };
+        let job = Job {
+            door: self.door.clone(),
+            job,
+        };
         match member {
             Some(name) => job.member(name).await,
             None => Ok(job),
         }
     }
 
-    /// The jobs that the caller sees and that fit a filter, the newest first, and how many do: those of this process, and those that the state
-    /// directory knows of other processes.
+    /// The newest jobs that the caller sees and that match a filter, and the number of all that
+    /// match: those of this process, and those of other processes in the state directory.
     ///
     /// # Errors
-    /// [`Error::Store`] when the state directory can't be read.
-    pub async fn list(&self, filter: Filter) -> Result<(Vec<Summary>, usize), Error> {
-        let inside = self.door.look(Look::Jobs, &"all");
-        Ok(inside.runner.list(&self.door.scope(), filter).await?)
+    /// [`Error::Store`] if the state directory can't be read.
+    pub async fn list(
+        &self,
+        filter: Filter,
+        freshness: Freshness,
+    ) -> Result<(Vec<Summary>, usize), Error> {
+        let inside = self.door.look(door::ReadVerb::Jobs, &"all");
+        let patience = match freshness {
+            Freshness::AskHosts => Some(LOOK_TIME),
+            Freshness::Recorded => None,
+        };
+        let scope = self.door.scope();
+        if scope != Scope::All || self.rights().hosts == HostPatterns::default() {
+            return Ok(inside.runner.list(&scope, filter, patience).await?);
+        }
+
+        // For an admin with limited hosts: the store can't evaluate host patterns.
+        let limit = filter.limit;
+        let (mut found, _) = inside
+            .runner
+            .list(
+                &scope,
+                Filter {
+                    limit: MOST_LISTED,
+                    ..filter
+                },
+                patience,
+            )
+            .await?;
+        found.retain(|job| job.caller == *self.caller() || self.door.has_host(&job.host));
+        let total = found.len();
+        found.truncate(limit);
+        Ok((found, total))
     }
 
     /// The configuration.
@@ -105,17 +182,19 @@ impl Jobs {
         self.door.config()
     }
 
-    /// How often jobs of this process that the caller sees were taken in, ended or went. Waits until that is not `known`. Cancel safe.
+    /// A counter that changes when a job of this process that the caller sees is added, ends or is
+    /// removed. Waits until it differs from `known`. Cancel safe.
     pub async fn changes(&self, known: Option<u64>) -> u64 {
         self.door.runner().changes(&self.door.scope(), known).await
     }
 
-    /// What this process is doing, in numbers, for all callers.
+    /// Activity of this process, in numbers, for all callers.
     pub fn stats(&self) -> Stats {
         self.door.runner().stats()
     }
 
-    /// Ends every caller's jobs that still run (TERM, a grace, KILL) and closes all connections; takes seconds at most.
+    /// Ends every caller's jobs that still run (TERM, a grace, KILL) and closes all connections.
+    /// Takes some seconds at most.
     pub async fn shutdown(&self) {
         self.door.runner().shutdown().await;
     }
@@ -126,7 +205,11 @@ fn nobody() -> Prompters {
 }
 
 fn book(config: &Config, access: Access) -> HostBook {
-    let access = if config.allow_any_host { Access::Any } else { access };
+    let access = if config.allow_any_host {
+        Access::Any
+    } else {
+        access
+    };
     let resolver = Resolver {
         ssh_config: config.ssh_config.clone(),
         settings: config.hosts.clone(),

@@ -1,15 +1,16 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use super::Error;
+use super::error::Error;
 use crate::hosts::HostRef;
 use crate::lock::lock;
 
-/// Why each host could not be reached last time.
+/// Last connection error of each host.
 #[derive(Default)]
 pub(super) struct LastErrors(Mutex<HashMap<HostRef, Error>>);
 
-/// Maximum hosts whose last error is kept: with any host allowed, the map would grow without bound.
+/// Maximum hosts whose last error is kept. Without a limit the map could grow forever if any host
+/// is allowed.
 const MOST: usize = 1000;
 
 impl LastErrors {

@@ -1,7 +1,8 @@
 //! Floor 4: the library, a Rust API for jobs on remote hosts.
 //!
-//! [`Jobs`] builds a [`Command`], whose [`spawn`](Command::spawn) returns a [`Job`]. The job's output can be read as
-//! [`Lines`], a stream, or as raw bytes through [`Follow`]; its end is an [`Outcome`]:
+//! [`Jobs`] builds a [`Command`], whose [`spawn`](Command::spawn) returns a [`Job`]. The job's
+//! output can be read as [`Lines`], a stream, or as raw bytes through [`Follow`]; its end is an
+//! [`Outcome`]:
 //!
 //! ```
 //! # use sshjobs::jobs::{Demo, Error};
@@ -21,29 +22,27 @@
 //! # }
 //! ```
 //!
-//! Any number of readers follow a job, each at its own pace. [`Job::tail`] reads a page after a cursor and waits for a line, a
-//! pattern or silence; [`Job::read`] reads a range by position, and [`Job::search`] finds the lines that match a pattern. Dropping
-//! a future never stops a job that has started; [`Jobs::shutdown`] ends every caller's jobs and closes all connections.
+//! Any number of readers follow a job, each at its own pace. [`Job::tail`] reads a page after a
+//! cursor and waits for a line, a pattern or silence; [`Job::read`] reads a range by position, and
+//! [`Job::search`] finds the lines that match a pattern. Dropping a future never stops a job that
+//! has started; [`Jobs::shutdown`] ends every caller's jobs and closes all connections.
 //!
-//! Every verb passes through one place (`door.rs`), which looks up only jobs that the [`Caller`] may see, and rejects hosts that may
-//! not be named and what the caller's [`Rights`] do not allow.
+//! Every verb passes one place (`door.rs`), which finds only jobs that the [`Caller`] may see, and
+//! refuses hosts that may not be used and verbs that the caller's [`Rights`] do not allow.
 
-mod awaits_input;
 mod command;
 mod config;
 mod demo;
 mod door;
 mod error;
+mod excluded;
 mod fleet;
-mod follow;
 mod hosts;
 mod job;
 mod jobs;
 mod last_errors;
-mod lines;
+mod reading;
 mod rights;
-mod search;
-mod tail;
 mod trust;
 
 pub use command::Command;
@@ -51,34 +50,35 @@ pub use config::{Config, ConfigFileError, Defaults};
 pub use demo::Demo;
 pub use error::Error;
 pub use fleet::FleetSpec;
-pub use follow::{Follow, Output};
 pub use hosts::Host;
 pub use job::Job;
-pub use jobs::Jobs;
-pub use lines::{Lagged, Lines};
+pub use jobs::{Freshness, Jobs};
+pub use reading::{Follow, Lagged, Lines, Output};
 pub use rights::{HostPatterns, Rights, Role};
 pub use trust::HostKey;
 
 pub use crate::hosts::{Access, HostError, Prompters, Usage};
 pub use crate::job::{
-    Caller, Exit, FarEndError, Fleet, FleetCounts, FleetPlan, FleetSummary, Found, JobId, LoginShell,
-    LostWhy, Member, MemberEnd, MemberGroup, Outcome, Pace, Phase, Piece, PlanError, RangeError,
-    ReturnedBecause, Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, Terminal,
-    TooManyCursors, TooSlow, UnknownSignal, Wait, fold, key_bytes, member_of, shown_end, unfold, words,
+    Caller, Exit, FarEndError, Fleet, FleetCounts, FleetPlan, FleetSummary, Found, JobId,
+    LoginShell, LostWhy, Member, MemberEnd, MemberGroup, Outcome, Pace, Phase, Piece, PlanError,
+    RangeError, ReturnedBecause, Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail,
+    Terminal, TooManyCursors, TooSlow, UnknownSignal, Wait, fold, key_bytes, member_of, shown_end,
+    unfold, words,
 };
 pub use crate::nearest::nearest;
 pub use crate::output::{
     Content, Excerpt, Keep, LineNo, Match, PageLine as Line, PageQuery, ReadQuery, Reading, Render,
-    SearchQuery, Selection, Stream, TerminalFilter, Unit, clean, printable, render,
+    SearchQuery, Selection, Stream, TerminalFilter, TerminalModes, TerminalSize, Unit, clean,
+    printable, render,
 };
 pub use crate::runner::{
-    DeliveredVia, Limits, SignalError, SignalReport, SpawnError, Stats, Summary, Tombstone, Unverified,
-    WriteError, chain,
+    DeliveredVia, Limits, SignalError, SignalReport, SpawnError, Stats, Summary, Tombstone,
+    Unverified, WriteError, chain,
 };
 pub use crate::store::{Filter, StoreError};
 
-pub use crate::ssh::matches as glob_matches;
 pub use crate::ssh::{
-    Answer, Askpass, CertificateFault, ChannelError, ConfigError, ConnectError, HostKeyError, HostSettings,
-    Negotiated, Prompter, Question, SecretSource, Setting, Source, TrustError,
+    Answer, Askpass, CertificateFault, ChannelError, ConfigError, ConnectError, HostKeyError,
+    HostSettings, Negotiated, Prompter, Question, SecretSource, Setting, Source, TrustError,
+    matches as glob_matches,
 };

@@ -1,18 +1,20 @@
+//! Roles and host patterns of callers.
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ssh::matches;
+use crate::ssh::{Destination, canonical_host, matches};
 
-/// What a caller may do. Each role may do what those before it may.
+/// Rights of a caller. Each role includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Sees hosts and jobs, and reads output.
+    /// See hosts and its own jobs, and read output.
     Read,
-    /// Also starts jobs, writes to them, signals and forgets them.
+    /// Also start jobs, write to them, signal and delete them.
     Run,
-    /// Also sees, and may end, the jobs of all callers.
+    /// Also see and end the jobs of all callers.
     Admin,
 }
 
@@ -33,40 +35,165 @@ impl fmt::Display for Role {
     }
 }
 
-/// What a caller may do, and on which hosts.
+/// Role of a caller, and its hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rights {
-    /// What it may do.
+    /// The role.
     pub role: Role,
-    /// On which hosts. What lies on others it may read, if it is its own.
+    /// Hosts to which the role applies. A caller may read its own jobs on other hosts.
     pub hosts: HostPatterns,
 }
 
 impl Rights {
-    /// A role on every host.
+    /// A role on all hosts.
     pub fn everywhere(role: Role) -> Self {
-        Self { role, hosts: HostPatterns::default() }
+        Self {
+            role,
+            hosts: HostPatterns::default(),
+        }
     }
 }
 
-/// A comma-separated list of hosts: names, with `*` and `?` as in ssh_config, and `tag:NAME`; `!` excludes what follows it. An empty
-/// list is every host.
+/// A comma-separated list of hosts. `!` excludes the following pattern; an empty list means every
+/// host.
+///
+/// A pattern is `tag:NAME` or `[USER@]HOST[:PORT]`, with `*` and `?` as in ssh_config. Hosts are
+/// compared in canonical form ([`canonical_host`]). A destination with a user or port needs a
+/// pattern that names it; an exclusion without them excludes the host for every user and port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct HostPatterns(Vec<String>);
 
 impl HostPatterns {
-    /// Whether the list has a host with this name and these tags.
+    /// Whether the list includes a host with this name and these tags.
     pub fn contain(&self, name: &str, tags: &[String]) -> bool {
-        let is_met = |pattern: &str| match pattern.strip_prefix("tag:") {
-            Some(tag) => tags.iter().any(|known| known == tag),
-            None => matches(pattern, name),
-        };
-        let (excluded, included): (Vec<&str>, Vec<&str>) =
-            self.0.iter().map(String::as_str).partition(|pattern| pattern.starts_with('!'));
-        let is_excluded = excluded.iter().any(|pattern| is_met(pattern.trim_start_matches('!')));
-        self.0.is_empty() || (!is_excluded && included.iter().any(|pattern| is_met(pattern)))
+        if self.0.is_empty() {
+            return true;
+        }
+        // A name that is not a destination can't be connected to either.
+        let Ok(destination) = Destination::parse(name) else { return false };
+        let is_included = self.included().any(|pattern| pattern.includes(&destination, tags));
+        is_included && !self.exclude(&destination, tags)
     }
+
+    /// Whether an exclusion matches a destination, or one of its tags.
+    pub fn exclude(&self, destination: &Destination, tags: &[String]) -> bool {
+        self.excluded().any(|pattern| pattern.excludes(destination, tags))
+    }
+
+    /// Whether an exclusion matches an address.
+    pub fn exclude_address(&self, address: &str) -> bool {
+        let destination = Destination {
+            host: address.to_owned(),
+            user: None,
+            port: None,
+        };
+        self.exclude(&destination, &[])
+    }
+
+    /// Whether a listed host is excluded, by one of its tags or by its name.
+    pub fn exclude_tagged(&self, name: &str, tags: &[String]) -> bool {
+        Destination::parse(name).is_ok_and(|destination| self.exclude(&destination, tags))
+    }
+
+    /// Names in exclusions without `*` and `?`.
+    pub fn excluded_names(&self) -> impl Iterator<Item = &str> {
+        self.excluded().filter_map(|pattern| match pattern {
+            Pattern::Host { host, .. } if !host.contains(['*', '?']) => Some(host),
+            Pattern::Host { .. } | Pattern::Tag(_) => None,
+        })
+    }
+
+    /// Whether the list has exclusions.
+    pub fn has_exclusions(&self) -> bool {
+        self.excluded().next().is_some()
+    }
+
+    fn included(&self) -> impl Iterator<Item = Pattern<'_>> {
+        self.0
+            .iter()
+            .filter(|text| !text.starts_with('!'))
+            .map(|text| Pattern::parse(text))
+    }
+
+    fn excluded(&self) -> impl Iterator<Item = Pattern<'_>> {
+        self.0.iter().filter_map(|text| text.strip_prefix('!')).map(Pattern::parse)
+    }
+}
+
+/// One entry of a list, without `!`.
+#[derive(Clone, Copy, Debug)]
+enum Pattern<'a> {
+    Tag(&'a str),
+    Host {
+        user: Option<&'a str>,
+        host: &'a str,
+        port: Option<&'a str>,
+    },
+}
+
+impl<'a> Pattern<'a> {
+    fn parse(text: &'a str) -> Self {
+        if let Some(tag) = text.strip_prefix("tag:") {
+            return Self::Tag(tag);
+        }
+        let (user, place) = match text.rsplit_once('@') {
+            Some((user, place)) => (Some(user), place),
+            None => (None, text),
+        };
+        let (host, port) = match place.strip_prefix('[').and_then(|place| place.split_once(']')) {
+            Some((host, rest)) => (host, rest.strip_prefix(':')),
+            None => match place.split_once(':') {
+                // A second colon means an IPv6 address.
+                Some((host, port)) if !port.contains(':') => (host, Some(port)),
+                _ => (place, None),
+            },
+        };
+        Self::Host { user, host, port }
+    }
+
+    /// A user or port in the destination must be named by the pattern.
+    fn includes(self, destination: &Destination, tags: &[String]) -> bool {
+        let chosen_user = destination.user.as_deref().unwrap_or_default();
+        let chosen_port = destination.port.map(|port| port.to_string()).unwrap_or_default();
+        match self {
+            Self::Tag(tag) => {
+                chosen_user.is_empty() && chosen_port.is_empty() && has_tag(tags, tag)
+            }
+            Self::Host { user, host, port } => {
+                matches(user.unwrap_or_default(), chosen_user)
+                    && matches(port.unwrap_or_default(), &chosen_port)
+                    && matches_host(host, destination)
+            }
+        }
+    }
+
+    /// Without a user or port it excludes all of them; with one, also a destination that does not
+    /// specify it.
+    fn excludes(self, destination: &Destination, tags: &[String]) -> bool {
+        match self {
+            Self::Tag(tag) => has_tag(tags, tag),
+            Self::Host { user, host, port } => {
+                let is_user = match (user, destination.user.as_deref()) {
+                    (Some(pattern), Some(chosen)) => matches(pattern, chosen),
+                    _ => true,
+                };
+                let is_port = match (port, destination.port) {
+                    (Some(pattern), Some(chosen)) => matches(pattern, &chosen.to_string()),
+                    _ => true,
+                };
+                is_user && is_port && matches_host(host, destination)
+            }
+        }
+    }
+}
+
+fn has_tag(tags: &[String], tag: &str) -> bool {
+    tags.iter().any(|known| known == tag)
+}
+
+fn matches_host(pattern: &str, destination: &Destination) -> bool {
+    matches(&canonical_host(pattern), &destination.canonical_host())
 }
 
 impl From<String> for HostPatterns {
@@ -112,6 +239,63 @@ mod tests {
         let all_but = HostPatterns::from("*,!tag:prod,!db1".to_owned());
         assert!(all_but.contain("web1", &[]) && !all_but.contain("db1", &[]));
         assert!(!all_but.contain("web1", &["prod".to_owned()]));
+    }
+
+    #[test]
+    fn an_excluded_host_is_excluded_however_it_is_written() {
+        let all_but = HostPatterns::from("*,*@*:*,!db1,!2001:db8::9,!10.0.0.*".to_owned());
+        for name in [
+            "db1",
+            "root@db1",
+            "db1:22",
+            "ssh://db1",
+            "[db1]",
+            "db1/",
+            "DB1",
+            "db1.",
+            "root@DB1.:2222",
+        ] {
+            assert!(!all_but.contain(name, &[]), "{name}");
+        }
+        for name in [
+            "2001:db8::9",
+            "[2001:DB8:0::9]:22",
+            "me@10.0.0.7",
+            "::ffff:10.0.0.7",
+        ] {
+            assert!(!all_but.contain(name, &[]), "{name}");
+        }
+        assert!(all_but.contain("root@web1:2222", &[]));
+    }
+
+    #[test]
+    fn a_user_or_a_port_is_chosen_only_where_a_pattern_names_it() {
+        for (patterns, name, is_in) in [
+            ("bars*", "barsuser@db1", false),
+            ("web*", "root@web1", false),
+            ("web*", "web1:2222", false),
+            ("web*", "WEB1.", true),
+            ("root@web*", "root@web1", true),
+            ("root@web*", "admin@web1", false),
+            ("root@web*", "web1", false),
+            ("*@web*", "web1", true),
+            ("web*:22*", "web1:2222", true),
+            ("web*:22*", "web1:3333", false),
+            ("*,!root@db1", "root@db1", false),
+            ("*,!root@db1", "db1", false),
+            ("*@*,!root@db1", "admin@db1", true),
+        ] {
+            assert_eq!(
+                HostPatterns::from(patterns.to_owned()).contain(name, &[]),
+                is_in,
+                "{patterns}: {name}"
+            );
+        }
+        let tagged = HostPatterns::from("tag:ci".to_owned());
+        assert!(
+            tagged.contain("build", &["ci".to_owned()])
+                && !tagged.contain("root@build", &["ci".to_owned()])
+        );
     }
 
     #[test]

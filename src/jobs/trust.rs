@@ -2,33 +2,36 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::door::Act;
-use super::{Error, Jobs};
+use super::error::Error;
+use super::jobs::Jobs;
 use crate::ssh::{PresentedKey, Verdict};
 
-/// The key that a host presents to whoever asks; see [`Jobs::host_key`].
+/// The key that a host presents; see [`Jobs::host_key`].
 pub struct HostKey {
     presented: Arc<PresentedKey>,
-    /// Where the host was found: address and port.
+    /// Address and port of the host.
     pub address: String,
     /// Type and SHA-256 fingerprint of the key.
     pub fingerprint: String,
     /// The fingerprint as a picture.
     pub randomart: String,
-    /// known_hosts lists the host with this key already.
+    /// Whether known_hosts lists the host with this key already.
     pub is_known: bool,
 }
 
 impl Jobs {
-    /// Asks a host for its key, without logging in. Jump hosts on the way must be known.
+    /// Asks a host for its key without logging in. Its jump hosts must be known.
     ///
     /// # Errors
-    /// [`Error::Connect`]: also for a key that known_hosts speaks against, because it lists another one or marks this one as
-    /// revoked.
+    /// [`Error::Connect`], also for a key that conflicts with known_hosts, which lists another one
+    /// or marks this one as revoked.
     pub async fn host_key(&self, host: &str) -> Result<HostKey, Error> {
         let (inside, reference) = self.door.act_on_host(Act::Trust, host).await?;
         let presented = inside.hosts.look_at_key(&reference).await;
-        let presented =
-            presented.map_err(|error| Error::Connect { host: host.to_owned(), source: Arc::new(error) })?;
+        let presented = presented.map_err(|error| Error::Connect {
+            host: host.to_owned(),
+            source: Arc::new(error),
+        })?;
         Ok(HostKey {
             address: format!("{} port {}", presented.host.address, presented.host.port),
             fingerprint: presented.fingerprint(),
@@ -38,13 +41,16 @@ impl Jobs {
         })
     }
 
-    /// Writes a host's key into its first known_hosts file, and returns which one that is. Whoever calls this has compared
-    /// the fingerprint with the host's own.
+    /// Writes a host's key to its first known_hosts file and returns that file. The caller must
+    /// have compared the fingerprint with the host's own.
     ///
     /// # Errors
-    /// [`Error::Trust`] when known_hosts speaks against the key by now, or can't be written.
+    /// [`Error::Trust`] if known_hosts conflicts with the key by now, or can't be written.
     pub async fn trust(&self, key: &HostKey) -> Result<PathBuf, Error> {
         self.door.act(Act::Trust, &key.presented.host.name)?;
-        Arc::clone(&key.presented).trust().await.map_err(|error| Error::Trust(Arc::new(error)))
+        Arc::clone(&key.presented)
+            .trust()
+            .await
+            .map_err(|error| Error::Trust(Arc::new(error)))
     }
 }

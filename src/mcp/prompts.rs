@@ -1,4 +1,4 @@
-//! What people ask of an agent again and again, for clients that offer prompts in a menu.
+//! Prompts for frequent requests, for clients that show them in a menu.
 
 use rmcp::model::{
     CacheScope, ErrorData, GetPromptRequestParams, GetPromptResult, ListPromptsResult, Prompt,
@@ -12,11 +12,11 @@ struct Asked {
     name: &'static str,
     title: &'static str,
     description: &'static str,
-    /// Names of its arguments, and what they are. All are required.
+    /// Names and descriptions of its arguments. All are required.
     arguments: &'static [(&'static str, &'static str)],
-    /// The least role that its tools need.
+    /// Minimum role that its tools need.
     needs: Role,
-    /// What is said; `{NAME}` stands for an argument.
+    /// The text. `{NAME}` stands for an argument.
     text: &'static str,
 }
 
@@ -27,8 +27,9 @@ const ALL: [Asked; 3] = [
         description: "Find out how a job went, and why",
         arguments: &[("job_id", "The job")],
         needs: Role::Read,
-        text: "Find out how job {job_id} stands, or how it has ended: look at its last lines with ssh_tail (keep=\"last\"), and for \
-               what went wrong with ssh_search. Tell me the outcome, its likely cause with the lines that show it, and what to do next.",
+        text: "Find out the state of job {job_id}, or how it ended: read its last lines with \
+            ssh_tail (keep=\"last\"), and search for errors with ssh_search. Report the outcome, \
+            its likely cause with the lines that show it, and what to do next.",
     },
     Asked {
         name: "run_and_report",
@@ -45,28 +46,40 @@ const ALL: [Asked; 3] = [
         description: "See how all hosts with a tag are: load, memory, disks, failed services",
         arguments: &[("tag", "The tag")],
         needs: Role::Run,
-        text: "List the hosts with the tag {tag} (ssh_hosts), run `uptime; free -m; df -h; systemctl --failed` on each with ssh_run, and \
-               give me a table with one row a host, what is out of the ordinary first.",
+        text: "List the hosts with the tag {tag} (ssh_hosts), run `uptime; free -m; df -h; \
+            systemctl --failed` on each with ssh_run, and give me a table with one row per host, \
+            anomalies first.",
     },
 ];
 
-/// The prompts that a role can make use of.
+/// The prompts that a role can use.
 pub(super) fn list(role: Role) -> ListPromptsResult {
     let prompts = ALL.iter().filter(|asked| asked.needs <= role).map(|asked| {
-        let argument = |(name, description): &(&str, &str)| {
-            PromptArgument::new(*name).with_description(*description).with_required(true)
-        };
-        let arguments = asked.arguments.iter().map(argument).collect();
+        let arguments = asked
+            .arguments
+            .iter()
+            .map(|(name, description): &(&str, &str)| {
+                PromptArgument::new(*name).with_description(*description).with_required(true)
+            })
+            .collect();
         Prompt::new(asked.name, Some(asked.description), Some(arguments)).with_title(asked.title)
     });
-    ListPromptsResult::with_all_items(prompts.collect()).with_ttl_ms(0).with_cache_scope(CacheScope::Private)
+    ListPromptsResult::with_all_items(prompts.collect())
+        .with_ttl_ms(0)
+        .with_cache_scope(CacheScope::Private)
 }
 
 /// A prompt with its arguments filled in.
-pub(super) fn get(role: Role, request: &GetPromptRequestParams) -> Result<GetPromptResult, ErrorData> {
+pub(super) fn get(
+    role: Role,
+    request: &GetPromptRequestParams,
+) -> Result<GetPromptResult, ErrorData> {
     let asked = ALL.iter().find(|asked| asked.name == request.name && asked.needs <= role);
     let Some(asked) = asked else {
-        return Err(ErrorData::invalid_params(format!("there is no prompt {:?}", request.name), None));
+        return Err(ErrorData::invalid_params(
+            format!("no prompt is called {:?}", request.name),
+            None,
+        ));
     };
     let mut text = asked.text.to_owned();
     for (name, _) in asked.arguments {
@@ -95,10 +108,23 @@ mod tests {
             request.arguments = arguments.as_object().cloned();
             request
         };
-        let got = get(Role::Read, &request(serde_json::json!({"job_id": "web1-7f3k9q2m"}))).unwrap();
-        assert!(serde_json::to_string(&got).unwrap().contains("job web1-7f3k9q2m stands"));
+        let got = get(
+            Role::Read,
+            &request(serde_json::json!({"job_id": "web1-7f3k9q2m"})),
+        )
+        .unwrap();
+        assert!(serde_json::to_string(&got).unwrap().contains("state of job web1-7f3k9q2m"));
         assert!(get(Role::Read, &request(serde_json::json!({}))).is_err());
-        assert!(get(Role::Read, &GetPromptRequestParams::new("run_and_report")).is_err(), "it may not act");
-        assert_eq!((list(Role::Read).prompts.len(), list(Role::Run).prompts.len()), (1, 3));
+        assert!(
+            get(Role::Read, &GetPromptRequestParams::new("run_and_report")).is_err(),
+            "it may not act"
+        );
+        assert_eq!(
+            (
+                list(Role::Read).prompts.len(),
+                list(Role::Run).prompts.len()
+            ),
+            (1, 3)
+        );
     }
 }

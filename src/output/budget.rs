@@ -1,4 +1,4 @@
-/// Bytes that a reply may still hold.
+/// Remaining bytes of a reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget(usize);
 
@@ -7,19 +7,19 @@ impl Budget {
         Self(bytes)
     }
 
-    /// Takes `bytes` from it; false, and nothing is left of it, when it does not suffice.
+    /// Subtracts `bytes`. If there are not enough, returns false and leaves 0.
     pub(super) fn spend(&mut self, bytes: usize) -> bool {
         let left = self.0.checked_sub(bytes);
         self.0 = left.unwrap_or(0);
         left.is_some()
     }
 
-    /// Takes as much of `bytes` as there is.
+    /// Subtracts `bytes`, down to 0.
     pub(super) fn charge(&mut self, bytes: usize) {
         self.0 = self.0.saturating_sub(bytes);
     }
 
-    /// Takes what a line of text costs, its end included.
+    /// Subtracts the cost of a line, including its end.
     pub(super) fn spend_line(&mut self, line: &str) -> bool {
         self.spend(line.len() + 1)
     }

@@ -1,28 +1,39 @@
-use super::{Budget, Line, LineNo, Render, Ring, Selection, Stream};
+//! The first and last lines of an output, for a reply of bounded size.
 
-/// The beginning and the end of a job's output, as much as a budget of bytes allows.
+use super::budget::Budget;
+use super::line::Line;
+use super::line_no::LineNo;
+use super::render::Render;
+use super::stream::{Selection, Stream};
+use crate::output::ring::Ring;
+
+/// The start and the end of a job's output, within a budget of bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Excerpt {
-    /// The first lines; all of them when nothing is left out, none when the first ones are no longer kept.
+    /// The first lines: all of them if nothing is omitted, none if the first ones were evicted.
     pub head: Vec<String>,
-    /// The last lines, when some are left out before them.
+    /// The last lines, if lines before them are omitted.
     pub tail: Vec<String>,
-    /// Lines between head and tail.
+    /// Number of lines omitted between head and tail.
     pub omitted_lines: u64,
-    /// Numbers of the lines in it that came on stderr.
+    /// Numbers of its lines that are stderr.
     pub stderr_lines: Vec<u64>,
 }
 
 impl Excerpt {
-    /// Half of the budget goes to the first lines, half to the last, each on a line border. When the first lines are gone the last
-    /// get it all.
+    /// Half of the budget is for the first lines, half for the last, each up to a line border. If
+    /// the first lines were evicted the last get all of it.
     ///
-    /// The first lines are in `first`, the last in `last`; both may be the same ring.
+    /// The first lines are in `first`, the last in `last`. Both may be the same ring.
     pub fn of(first: &Ring, last: &Ring, max_bytes: usize) -> Self {
         let total = last.newest().value();
-        let has_head =
-            first.before_first() == LineNo::START && first.line_count() as u64 == first.newest().value();
-        let mut head = if has_head { first_lines(first, max_bytes) } else { Vec::new() };
+        let has_head = first.before_first() == LineNo::START
+            && first.line_count() as u64 == first.newest().value();
+        let mut head = if has_head {
+            first_lines(first, max_bytes)
+        } else {
+            Vec::new()
+        };
         let mut tail = Vec::new();
         if (head.len() as u64) < total {
             let for_tail = if has_head { max_bytes / 2 } else { max_bytes };
@@ -32,14 +43,23 @@ impl Excerpt {
             let between = usize::try_from(total - tail.len() as u64).unwrap_or(usize::MAX);
             head.truncate(half.min(between));
         }
-        let (head_end, tail_begin) = (head.len() as u64, total - tail.len() as u64);
+        let head_end = head.len() as u64;
+        let tail_begin = total - tail.len() as u64;
         let stderr = |ring: &Ring, is_shown: &dyn Fn(u64) -> bool| {
             let lines = ring.lines_after(LineNo::START, Selection::Only(Stream::Stderr));
-            lines.map(|line| line.line_no.value()).filter(|no| is_shown(*no)).collect::<Vec<_>>()
+            lines
+                .map(|line| line.line_no.value())
+                .filter(|no| is_shown(*no))
+                .collect::<Vec<_>>()
         };
         let mut stderr_lines = stderr(first, &|no| no <= head_end);
         stderr_lines.extend(stderr(last, &|no| no > tail_begin));
-        Self { head, tail, omitted_lines: tail_begin - head_end, stderr_lines }
+        Self {
+            head,
+            tail,
+            omitted_lines: tail_begin - head_end,
+            stderr_lines,
+        }
     }
 }
 
@@ -57,8 +77,10 @@ fn last_lines(ring: &Ring, max_bytes: usize) -> Vec<String> {
     let mut budget = Budget::new(max_bytes);
     // No more lines than the budget has bytes.
     let behind = ring.newest().value().saturating_sub(max_bytes as u64 + 1);
-    let last: Vec<String> = ring.lines_after(LineNo::new(behind), Selection::Both).map(text).collect();
-    let mut tail: Vec<String> = last.into_iter().rev().take_while(|line| budget.spend_line(line)).collect();
+    let last: Vec<String> =
+        ring.lines_after(LineNo::new(behind), Selection::Both).map(text).collect();
+    let mut tail: Vec<String> =
+        last.into_iter().rev().take_while(|line| budget.spend_line(line)).collect();
     tail.reverse();
     tail
 }
@@ -66,10 +88,13 @@ fn last_lines(ring: &Ring, max_bytes: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::RingLimits;
+    use crate::output::ring::RingLimits;
 
     fn ring(lines: u64, kept: usize) -> Ring {
-        let mut ring = Ring::new(RingLimits { lines: kept, ..RingLimits::default() });
+        let mut ring = Ring::new(RingLimits {
+            lines: kept,
+            ..RingLimits::default()
+        });
         for n in 1..=lines {
             ring.append(Stream::Stdout, format!("{n:04}\n").as_bytes(), 0);
         }
@@ -83,7 +108,14 @@ mod tests {
     #[test]
     fn what_fits_is_all_head() {
         let excerpt = excerpt(&ring(10, 100));
-        assert_eq!((excerpt.head.len(), excerpt.tail.len(), excerpt.omitted_lines), (10, 0, 0));
+        assert_eq!(
+            (
+                excerpt.head.len(),
+                excerpt.tail.len(),
+                excerpt.omitted_lines
+            ),
+            (10, 0, 0)
+        );
     }
 
     #[test]
@@ -97,6 +129,13 @@ mod tests {
     #[test]
     fn without_the_first_lines_there_is_no_head() {
         let excerpt = excerpt(&ring(100, 50));
-        assert_eq!((excerpt.head.len(), excerpt.tail.len(), excerpt.omitted_lines), (0, 10, 90));
+        assert_eq!(
+            (
+                excerpt.head.len(),
+                excerpt.tail.len(),
+                excerpt.omitted_lines
+            ),
+            (0, 10, 90)
+        );
     }
 }

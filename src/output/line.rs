@@ -1,12 +1,13 @@
 use std::borrow::Cow;
 
-use super::render::{Escape, clean_after};
-use super::{LineNo, Render, Stream};
+use super::line_no::LineNo;
+use super::render::{Escape, Render, clean_after};
+use super::stream::Stream;
 
-/// Milliseconds since the Unix epoch, handed in by whoever has a clock.
+/// Milliseconds since the Unix epoch, supplied by the caller.
 pub type Timestamp = u64;
 
-/// A piece of a stream's bytes: borrowed, unless it lies across the seam of the circular storage.
+/// A piece of a stream's bytes: borrowed, unless it wraps around the end of the circular storage.
 pub type Bytes<'a> = Cow<'a, [u8]>;
 
 /// One kept line.
@@ -14,17 +15,18 @@ pub type Bytes<'a> = Cow<'a, [u8]>;
 pub struct Line<'a> {
     /// Its number in the job's output.
     pub line_no: LineNo,
-    /// The stream it came on.
+    /// Its stream.
     pub stream: Stream,
     /// When its end arrived.
     pub at: Timestamp,
-    /// Whether the line continues the one before it on its stream, which was too long to keep in one piece.
+    /// Whether the line continues the one before it on its stream, which was too long to keep in
+    /// one piece.
     pub continuation: bool,
-    /// Its bytes as they came, without the LF or CRLF that ended it.
+    /// Its raw bytes without the LF or CRLF that ended it.
     pub text: Bytes<'a>,
-    /// The LF or CRLF that ended it; empty when it was cut, or when its stream ended.
+    /// The LF or CRLF that ended it. Empty if it was cut, or if its stream ended.
     pub terminator: &'static str,
-    /// The escape sequence that its first bytes are part of, when it was cut inside one.
+    /// The escape sequence that its first bytes belong to, if it was cut inside one.
     pub(super) escape: Escape,
 }
 
@@ -37,7 +39,7 @@ impl Line<'_> {
         }
     }
 
-    /// The line end as text: none when the line was cut, or its stream ended within it.
+    /// The line end as text. Empty if the line was cut, or its stream ended within it.
     pub fn line_end(&self, render: Render) -> &'static str {
         match (self.terminator, render) {
             ("\r\n", Render::Clean) => "\n",

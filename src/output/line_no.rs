@@ -2,9 +2,11 @@ use serde::{Deserialize, Serialize};
 
 /// The number of a line in its job's output: 1 is the first, 0 is "before the first".
 ///
-/// As a cursor it means "I have read up to here". Eviction does not spoil it: reading from a lost number starts at
-/// the oldest line left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+/// As a cursor it means "I have read up to here". Eviction does not invalidate it: reading from an
+/// evicted number starts at the oldest line left.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct LineNo(u64);
 
@@ -28,7 +30,8 @@ impl LineNo {
         Self(self.0 + 1)
     }
 
-    /// Lines from `earlier` (inclusive) to this one (exclusive); 0 when `earlier` is not earlier.
+    /// Number of lines from `earlier` (inclusive) to this one (exclusive); 0 if `earlier` is not
+    /// earlier.
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }

@@ -1,16 +1,14 @@
-//! Floor 0: what a job printed, as lines that have numbers.
+//! Floor 0: a job's output, as numbered lines.
 //!
-//! Pure: no task, clock, lock or I/O lives here. A [`Ring`] takes the bytes of both streams as they come, numbers
-//! their lines 1, 2, 3 … in one sequence, keeps the newest within fixed bounds and counts exactly what it gave up.
-//! [`Page`] is a read from a cursor, [`Reading`] one from a position, [`Search`] one by pattern; [`clean`] and [`TerminalFilter`] make remote bytes safe to show.
+//! Pure: no task, clock, lock or I/O. A [`Ring`] receives the bytes of both streams as they arrive,
+//! numbers their lines 1, 2, 3 … in one sequence, keeps the newest within fixed limits and counts
+//! exactly what it evicts. [`Page`] reads from a cursor, [`Reading`] from a position, [`Search`] by
+//! pattern. [`clean`] and [`TerminalFilter`] make remote bytes safe to show.
 
 mod budget;
-mod checkpoint;
 mod excerpt;
 mod line;
 mod line_no;
-mod origin;
-mod overlong;
 mod page;
 mod printable;
 mod prompt_shape;
@@ -18,27 +16,26 @@ mod read;
 mod render;
 mod ring;
 mod search;
-mod shortfall;
 mod stream;
 mod terminal_filter;
-mod track;
+mod terminal_modes;
+mod terminal_size;
 mod unit;
 
-pub use checkpoint::{Checkpoint, Unfinished};
 pub use excerpt::Excerpt;
 pub use line::{Bytes, Line, Timestamp};
 pub use line_no::LineNo;
-pub use origin::{Origin, Position};
-pub use overlong::is_verbatim;
 pub use page::{Fetched, Keep, Looked, Page, PageLine, PageQuery, Scan};
 pub use printable::printable;
 pub use prompt_shape::looks_like_prompt;
 pub use read::{Content, ReadQuery, Reading};
 pub use render::{Escape, Render, clean, render};
-pub use ring::{Ring, RingLimits};
+pub use ring::{Checkpoint, Origin, Position, Ring, RingLimits, Unfinished, is_verbatim};
 pub use search::{Match, Search, SearchQuery};
 pub use stream::{Selection, Stream};
 pub use terminal_filter::TerminalFilter;
-pub use unit::Unit;
+pub use terminal_modes::{ModeTracker, TerminalModes};
+pub use terminal_size::TerminalSize;
+pub use unit::{Measure, Unit};
 
 use budget::Budget;

@@ -1,8 +1,12 @@
-use super::clean;
+use super::render::clean;
 
-/// Text that may hold what a host or a stranger sent, without what would steer a terminal; line ends stay.
+/// Removes from text everything that could control a terminal, except line ends. For text that a
+/// host or a stranger may have sent.
 pub fn printable(text: &str) -> String {
-    text.lines().map(|line| clean(line.as_bytes()).into_owned()).collect::<Vec<_>>().join("\n")
+    text.lines()
+        .map(|line| clean(line.as_bytes()).into_owned())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 #[cfg(test)]
@@ -13,7 +17,10 @@ mod tests {
     fn nothing_that_steers_a_terminal_is_left() {
         let hostile = "\x1b]0;title\x07name\x1b[2J\r\nnext\u{9b}31m\x08\x07 line";
         let shown = printable(hostile);
-        assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
+        assert!(
+            shown.chars().all(|c| c == '\n' || !c.is_control()),
+            "{shown:?}"
+        );
         assert!(shown.starts_with("name\nnext"), "{shown:?}");
     }
 }

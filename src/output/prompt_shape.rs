@@ -1,6 +1,7 @@
-/// Whether an unfinished line has the shape of a prompt: it ends as questions, shells and pagers end their prompts.
+/// Whether an unfinished line looks like a prompt: it ends as questions, shells and pagers end
+/// their prompts.
 ///
-/// A shape is no proof; it takes silence as well to believe that a command waits for input. A percentage is none.
+/// The shape is not proof; silence is required as well. A percentage does not count.
 pub fn looks_like_prompt(line: &str) -> bool {
     let text = line.trim_end();
     let ends_like_a_prompt = match text.chars().last() {
@@ -12,10 +13,11 @@ pub fn looks_like_prompt(line: &str) -> bool {
     let lower = text.to_lowercase();
     ends_like_a_prompt
         || ["--more--", "(end)"].iter().any(|pager| lower.ends_with(pager))
-        || (lower.contains("press ") && ["key", "enter", "return"].iter().any(|key| lower.contains(key)))
+        || (lower.contains("press ")
+            && ["key", "enter", "return"].iter().any(|key| lower.contains(key)))
 }
 
-/// Whether the last bracket holds a choice or a default: `[Y/n]`, `(yes/no)`, `[y|n]`, `(default 5)`.
+/// Whether the last bracket has a choice or a default: `[Y/n]`, `(yes/no)`, `[y|n]`, `(default 5)`.
 fn offers_a_choice(text: &str) -> bool {
     let open = if text.ends_with(')') { '(' } else { '[' };
     let Some((question, choice)) = text.rsplit_once(open) else { return false };
@@ -53,9 +55,17 @@ mod tests {
 
     #[test]
     fn progress_does_not() {
-        for text in
-            ["", " ", "45%", "downloading 12 of 30", "[=====>   ]", "(3/7)", "fetch [12/40]", "...", "done"]
-        {
+        for text in [
+            "",
+            " ",
+            "45%",
+            "downloading 12 of 30",
+            "[=====>   ]",
+            "(3/7)",
+            "fetch [12/40]",
+            "...",
+            "done",
+        ] {
             assert!(!looks_like_prompt(text), "{text:?}");
         }
     }

@@ -1,20 +1,30 @@
-use super::{Budget, Line, LineNo, PageLine, Render, Ring, Selection, Unit};
+//! Reads by position: lines, characters or bytes.
 
-/// What a reader asks for: a part of the output, by its position since the job began.
+use super::budget::Budget;
+use super::line::Line;
+use super::line_no::LineNo;
+use super::render::Render;
+use super::stream::Selection;
+use super::unit::{Measure, Unit};
+use crate::output::page::PageLine;
+use crate::output::ring::Ring;
+
+/// A read request: a part of the output, by its position since the start of the job.
 ///
-/// Lines and characters are those of finished lines; bytes of one stream include its unfinished line. In both streams,
-/// lines come in the order of their numbers.
+/// Lines and characters are those of finished lines; bytes of one stream include its unfinished
+/// line. In both streams, lines are ordered by number.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadQuery {
-    /// What `offset` and `length` count.
+    /// Unit of `offset` and `length`.
     pub unit: Unit,
-    /// Units to skip from the beginning; a negative offset counts from the end.
+    /// Units to skip from the start. A negative offset counts from the end.
     pub offset: i64,
-    /// Most units to return.
+    /// Maximum units to return.
     pub length: usize,
-    /// Of lines: how many bytes of text at most, ended on a line border. One line is returned however long it is.
+    /// For lines: maximum bytes of text, up to a line border. At least one line is returned,
+    /// however long it is.
     pub max_bytes: usize,
-    /// The streams to read, in which positions count.
+    /// The selected streams, in which positions count.
     pub selection: Selection,
     /// How bytes become text. Characters are counted in this rendering.
     pub render: Render,
@@ -22,17 +32,18 @@ pub struct ReadQuery {
 
 /// The answer to a [`ReadQuery`].
 ///
-/// Positions are absolute since the job began: the same query gives the same answer until eviction, and what is evicted
-/// moves nothing. (When output of one stream was forgotten, what came before its end can be read by stream only.)
+/// Positions count from the start of the job: the same query returns the same answer until
+/// eviction, which changes no position. (After output of one stream was deleted, earlier output can
+/// be read by stream only.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Where the content begins: later than asked for when that is no longer kept.
+    /// Start of the content; later than requested if that was evicted.
     pub offset: u64,
-    /// Where the kept part begins.
+    /// Start of the kept output.
     pub available_from: u64,
-    /// Where the output ends, so far.
+    /// Current end of the output.
     pub total: u64,
-    /// What is there.
+    /// The content.
     pub content: Content,
 }
 
@@ -43,26 +54,37 @@ pub enum Content {
     Lines(Vec<PageLine>),
     /// Text, line ends included.
     Chars(String),
-    /// Bytes as they came.
+    /// Raw bytes.
     Bytes(Vec<u8>),
 }
 
+impl ReadQuery {
+    /// How positions of this query count.
+    pub fn measure(&self) -> Measure {
+        Measure::new(self.unit, self.render)
+    }
+}
+
 impl Reading {
-    /// Where a query begins, counted from the beginning, and where the output ends so far.
+    /// Start of a query, counted from the start of the job, and current end of the output.
     pub fn place(ring: &Ring, query: &ReadQuery) -> (u64, u64) {
         let total = match (query.unit, query.selection) {
             (Unit::Bytes, Selection::Only(stream)) => ring.total_bytes(stream),
-            _ => ring.extent(ring.newest(), query.selection, (query.unit, query.render)),
+            _ => ring.extent(ring.newest(), query.selection, query.measure()),
         };
-        let from_end = |_| total.saturating_sub(query.offset.unsigned_abs());
-        (u64::try_from(query.offset).unwrap_or_else(from_end), total)
+        (
+            u64::try_from(query.offset)
+                .unwrap_or_else(|_| total.saturating_sub(query.offset.unsigned_abs())),
+            total,
+        )
     }
 
-    /// Reads. What it costs depends on what is returned, not on how much is kept.
+    /// Reads a part. The cost depends on the returned amount, not on the kept amount.
     pub fn of(ring: &Ring, query: &ReadQuery) -> Self {
-        let extent = |line_no| ring.extent(line_no, query.selection, (query.unit, query.render));
         let (asked, total) = Self::place(ring, query);
-        let available_from = extent(ring.last_gone(query.selection));
+        let last_gone = ring.last_gone(query.selection);
+
+        let available_from = ring.extent(last_gone, query.selection, query.measure());
         let offset = asked.max(available_from);
         let content = match (query.unit, query.selection) {
             (Unit::Bytes, Selection::Only(stream)) => {
@@ -72,7 +94,12 @@ impl Reading {
             (Unit::Chars, _) => Content::Chars(chars(ring, query, offset)),
             (Unit::Bytes, Selection::Both) => Content::Bytes(bytes(ring, query, offset)),
         };
-        Self { offset, available_from, total, content }
+        Self {
+            offset,
+            available_from,
+            total,
+            content,
+        }
     }
 
     /// Units in this part.
@@ -84,28 +111,40 @@ impl Reading {
         }
     }
 
-    /// Units behind this part.
+    /// Number of units after this part.
     pub fn remaining(&self) -> u64 {
         self.total.saturating_sub(self.offset + self.returned())
     }
 }
 
-/// The last line that lies wholly before `offset`. A binary search.
+/// The last line that is entirely before `offset`. A binary search.
 fn line_before(ring: &Ring, query: &ReadQuery, offset: u64) -> LineNo {
-    let (mut before, mut behind) = (ring.last_gone(query.selection).value(), ring.newest().value() + 1);
+    let mut before = ring.last_gone(query.selection).value();
+    let mut behind = ring.newest().value() + 1;
     while behind - before > 1 {
         let middle = before + (behind - before) / 2;
-        let end = ring.extent(LineNo::new(middle), query.selection, (query.unit, query.render));
-        if end <= offset { before = middle } else { behind = middle }
+        let end = ring.extent(LineNo::new(middle), query.selection, query.measure());
+        if end <= offset {
+            before = middle
+        } else {
+            behind = middle
+        }
     }
     LineNo::new(before)
 }
 
 /// The lines from `offset` on, and how much of the first one to skip.
-fn lines_from<'a>(ring: &'a Ring, query: &ReadQuery, offset: u64) -> (usize, impl Iterator<Item = Line<'a>>) {
+fn lines_from<'a>(
+    ring: &'a Ring,
+    query: &ReadQuery,
+    offset: u64,
+) -> (usize, impl Iterator<Item = Line<'a>>) {
     let before = line_before(ring, query, offset);
-    let skip = offset.saturating_sub(ring.extent(before, query.selection, (query.unit, query.render)));
-    (usize::try_from(skip).unwrap_or(usize::MAX), ring.lines_after(before, query.selection))
+    let skip = offset.saturating_sub(ring.extent(before, query.selection, query.measure()));
+    (
+        usize::try_from(skip).unwrap_or(usize::MAX),
+        ring.lines_after(before, query.selection),
+    )
 }
 
 fn lines(ring: &Ring, query: &ReadQuery, offset: u64) -> Vec<PageLine> {
@@ -124,7 +163,8 @@ fn lines(ring: &Ring, query: &ReadQuery, offset: u64) -> Vec<PageLine> {
 
 fn chars(ring: &Ring, query: &ReadQuery, offset: u64) -> String {
     let (mut skip, found) = lines_from(ring, query, offset);
-    let (mut wanted, mut text) = (query.length, String::new());
+    let mut wanted = query.length;
+    let mut text = String::new();
     for line in found {
         let rendered = line.render(query.render);
         let whole = rendered.chars().chain(line.line_end(query.render).chars());

@@ -1,3 +1,5 @@
+//! Makes remote bytes safe to show. Lines are independent of each other.
+
 use std::borrow::Cow;
 
 use vte::{Params, Parser, Perform};
@@ -5,14 +7,14 @@ use vte::{Params, Parser, Perform};
 /// How the bytes of a line become text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Render {
-    /// What a person would have seen, safe to show anywhere; see [`clean`].
+    /// As a person would see it, safe to show anywhere; see [`clean`].
     #[default]
     Clean,
-    /// The text as it came; invalid UTF-8 becomes U+FFFD.
+    /// Unchanged, except that invalid UTF-8 becomes U+FFFD.
     Raw,
 }
 
-/// A text that is not a line, rendered: all of its lines, each for itself.
+/// Renders a text of several lines, each line separately.
 pub fn render(text: &[u8], render: Render) -> Cow<'_, str> {
     match render {
         Render::Raw => String::from_utf8_lossy(text),
@@ -23,23 +25,27 @@ pub fn render(text: &[u8], render: Render) -> Cow<'_, str> {
     }
 }
 
-/// What is left of a text when everything that steers a terminal or reorders text is taken away.
+/// A text without everything that controls a terminal or reorders text.
 ///
-/// Escape sequences (CSI, OSC, DCS …), C0 and C1 controls except tab, bidi, tag and other invisible characters go. Of frames that a bare
-/// CR overwrites, as progress bars print them, the last one that shows anything stays. Invalid UTF-8 becomes U+FFFD.
-/// A line stands for itself: a sequence left open at its end reaches no further.
+/// Removes escape sequences (CSI, OSC, DCS …), C0 and C1 controls except tab, and bidi, tag and
+/// other invisible characters. Of frames that a bare CR overwrites, as progress bars print them,
+/// keeps the last one with visible text. Invalid UTF-8 becomes U+FFFD. Lines are independent: a
+/// sequence left open at the end of a line does not affect the next.
 pub fn clean(line: &[u8]) -> Cow<'_, str> {
     clean_after(Escape::None, line)
 }
 
-/// The same for a line that was cut off one that left an escape sequence open.
+/// Like [`clean`], for the rest of a line that was cut inside an escape sequence.
 pub(super) fn clean_after(escape: Escape, line: &[u8]) -> Cow<'_, str> {
     if escape == Escape::None
         && let Some(text) = harmless_text(line)
     {
         return Cow::Borrowed(text);
     }
-    let mut view = CleanView { text: String::with_capacity(line.len()), overwrite: false };
+    let mut view = CleanView {
+        text: String::with_capacity(line.len()),
+        overwrite: false,
+    };
     let mut parser = Parser::new();
     parser.advance(&mut view, escape.introducer());
     parser.advance(&mut view, line);
@@ -49,29 +55,31 @@ pub(super) fn clean_after(escape: Escape, line: &[u8]) -> Cow<'_, str> {
     Cow::Owned(view.text)
 }
 
-/// The line itself when there is nothing to take away from it.
+/// The line itself, if there is nothing to remove from it.
 fn harmless_text(line: &[u8]) -> Option<&str> {
     let plain = is_plain(line, b'\t');
     let text = std::str::from_utf8(line).ok()?;
     (plain || text.chars().all(|c| c == '\t' || is_harmless(c))).then_some(text)
 }
 
-/// Whether a text is printable ASCII, tabs, and perhaps one other byte. It looks at every byte, and in a form that compilers
-/// turn into sixteen at a time, which beats stopping early.
+/// Whether a text is printable ASCII, tabs, and perhaps one other byte. It examines every byte in a
+/// form that compilers vectorize, which is faster than stopping early.
 pub(super) fn is_plain(text: &[u8], other: u8) -> bool {
-    let odd = |byte: u8| {
-        u8::from(byte.wrapping_sub(b' ') >= 0x5f) & u8::from(byte != b'\t') & u8::from(byte != other)
-    };
-    text.iter().fold(0, |any, &byte| any | odd(byte)) == 0
+    text.iter().fold(0, |any, &byte| {
+        let is_odd = u8::from(byte.wrapping_sub(b' ') >= 0x5f)
+            & u8::from(byte != b'\t')
+            & u8::from(byte != other);
+        any | is_odd
+    }) == 0
 }
 
-/// The escape sequence that the end of a text leaves open.
+/// The escape sequence that is open at the end of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Escape {
     /// None.
     #[default]
     None,
-    /// ESC, and nothing that tells more.
+    /// ESC, without a following byte.
     Started,
     /// A control sequence.
     Csi,
@@ -86,8 +94,15 @@ pub enum Escape {
 }
 
 impl Escape {
-    const ALL: [Self; 7] =
-        [Self::None, Self::Started, Self::Csi, Self::Osc, Self::DcsHeader, Self::Dcs, Self::OtherString];
+    const ALL: [Self; 7] = [
+        Self::None,
+        Self::Started,
+        Self::Csi,
+        Self::Osc,
+        Self::DcsHeader,
+        Self::Dcs,
+        Self::OtherString,
+    ];
 
     /// A number for it, to be stored.
     pub fn code(self) -> u8 {
@@ -99,7 +114,7 @@ impl Escape {
         Self::ALL.get(usize::from(code)).copied()
     }
 
-    /// What brings a parser into this state.
+    /// Bytes that bring a parser into this state.
     fn introducer(self) -> &'static [u8] {
         match self {
             Self::None => b"",
@@ -112,8 +127,9 @@ impl Escape {
         }
     }
 
-    /// What is open behind `text`. The parser does not tell, so it is asked: each state answers letters and a BEL in its
-    /// own way. (Exact for sequences that are well formed; a malformed one may end a little earlier or later.)
+    /// The escape sequence that is open after `text`. The parser does not reveal its state, so
+    /// probes find it: each state reacts to letters and BEL in its own way. (Exact for well-formed
+    /// sequences; a malformed one may end a little earlier or later.)
     pub(super) fn after(self, text: &[u8]) -> Self {
         let mut parser = Parser::new();
         let mut witness = Witness(None);
@@ -133,7 +149,7 @@ impl Escape {
     }
 }
 
-/// Tells by its first call which state the parser was in.
+/// The parser's first callback reveals its previous state.
 struct Witness(Option<Escape>);
 
 impl Witness {
@@ -168,9 +184,9 @@ impl Perform for Witness {
     }
 }
 
-/// Whether a character may be shown: no control (C0, DEL, C1), and none that is not seen, such as bidi and tag characters,
-/// variation selectors and zero-width characters (Unicode's Default_Ignorable_Code_Point): a text for a model could be hidden
-/// in them.
+/// Whether a character may be shown. Excludes controls (C0, DEL, C1) and invisible characters such
+/// as bidi and tag characters, variation selectors and zero-width characters (Unicode's
+/// Default_Ignorable_Code_Point), because they could hide text for a model.
 pub(super) fn is_harmless(c: char) -> bool {
     !matches!(c,
         '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}'
@@ -180,16 +196,18 @@ pub(super) fn is_harmless(c: char) -> bool {
         | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Whether the last bytes begin a UTF-8 sequence that does not end; the parser would wait for the rest.
+/// Whether the last bytes start an incomplete UTF-8 sequence. The parser would wait for the rest.
 fn ends_inside_a_character(line: &[u8]) -> bool {
     let tail = &line[line.len().saturating_sub(3)..];
-    let Some(lead) = tail.iter().rposition(|&byte| byte >= 0xC0) else { return false };
+    let Some(lead) = tail.iter().rposition(|&byte| byte >= 0xC0) else {
+        return false;
+    };
     std::str::from_utf8(&tail[lead..]).is_err_and(|error| error.error_len().is_none())
 }
 
 struct CleanView {
     text: String,
-    /// A CR has come: what is shown next begins a new frame.
+    /// After a CR, the next visible text starts a new frame.
     overwrite: bool,
 }
 
@@ -240,8 +258,14 @@ mod tests {
     #[test]
     fn controls_bidi_and_tag_characters_go() {
         assert_eq!(clean(b"a\x00b\x07c\x7fd"), "abcd");
-        assert_eq!(clean("a\u{202e}b\u{2066}c\u{e0041}d\u{85}e".as_bytes()), "abcde");
-        assert_eq!(clean("a\u{fe0f}b\u{200b}c\u{e0101}d\u{2063}e\u{feff}f\u{ad}g".as_bytes()), "abcdefg");
+        assert_eq!(
+            clean("a\u{202e}b\u{2066}c\u{e0041}d\u{85}e".as_bytes()),
+            "abcde"
+        );
+        assert_eq!(
+            clean("a\u{fe0f}b\u{200b}c\u{e0101}d\u{2063}e\u{feff}f\u{ad}g".as_bytes()),
+            "abcdefg"
+        );
     }
 
     #[test]
@@ -274,7 +298,11 @@ mod tests {
         assert_eq!(whole, "abcdefg");
         for cut in 0..=text.len() {
             let (head, rest) = text.split_at(cut);
-            let parts = format!("{}{}", clean(head), clean_after(Escape::None.after(head), rest));
+            let parts = format!(
+                "{}{}",
+                clean(head),
+                clean_after(Escape::None.after(head), rest)
+            );
             assert_eq!(parts, whole, "cut at {cut}");
         }
     }

@@ -1,18 +1,24 @@
-use super::page::Walk;
-use super::{Budget, Fetched, LineNo, PageLine, Render, Ring, Selection};
+//! A search in bounded pieces, with context for each match.
 
-/// What to look for in a job's kept lines, besides the pattern. Lines are matched in their clean view.
+use super::budget::Budget;
+use super::line_no::LineNo;
+use super::render::Render;
+use super::stream::Selection;
+use crate::output::page::{Fetched, PageLine, Walk};
+use crate::output::ring::Ring;
+
+/// A search request, without its pattern. Lines are matched in their clean view.
 #[derive(Clone, Debug)]
 pub struct SearchQuery {
-    /// Only lines behind this one.
+    /// Only lines after this one.
     pub cursor: LineNo,
-    /// The streams to look through.
+    /// The streams to search.
     pub selection: Selection,
-    /// Lines to show before and after a match.
+    /// Number of lines to show before and after a match.
     pub context: usize,
-    /// Most matches to return.
+    /// Maximum matches to return.
     pub max_matches: usize,
-    /// Most bytes of text to return. One match is returned whatever it costs.
+    /// Maximum bytes of text to return. One match is returned whatever its size.
     pub max_bytes: usize,
 }
 
@@ -23,59 +29,75 @@ pub struct Match {
     pub line: PageLine,
     /// The lines of the selection before it, oldest first.
     pub before: Vec<String>,
-    /// The lines of the selection after it, as far as there are some yet.
+    /// The lines of the selection after it, as far as available.
     pub after: Vec<String>,
 }
 
-/// A search under way, up to what was the newest line when it began.
+/// A search in progress, up to the newest line at its start.
 ///
-/// It fetches a bounded piece of the output at a time, which is looked at when nobody who appends has to wait for that.
+/// It fetches a bounded piece of the output at a time, which is matched without blocking the
+/// writer.
 #[derive(Debug)]
 pub struct Search {
     query: SearchQuery,
     until: LineNo,
     matches: Vec<Match>,
-    /// The newest lines looked at, as context for a match to come.
+    /// The newest lines examined, as context for a coming match.
     recent: Vec<String>,
     walk: Walk,
     budget: Budget,
     full: bool,
 }
 
-/// Bytes that a match costs besides its text, about: number, stream, names.
+/// Approximate bytes of a match in addition to its text: number, stream, names.
 const MATCH_BYTES: usize = 40;
 
 impl Search {
-    /// A search from the query's cursor up to the line `until`. `ring` must hold the context before the cursor.
-    pub fn new(query: SearchQuery, (ring, until): (&Ring, LineNo)) -> Self {
-        let (cursor, budget) = (query.cursor, Budget::new(query.max_bytes));
+    /// A search from the query's cursor up to the line `until`. `ring` must have the context before
+    /// the cursor.
+    pub fn new(query: SearchQuery, ring: &Ring, until: LineNo) -> Self {
+        let cursor = query.cursor;
+        let budget = Budget::new(query.max_bytes);
         let walk = Walk::new(cursor, query.selection);
-        let mut search =
-            Self { query, until, matches: Vec::new(), recent: Vec::new(), walk, budget, full: false };
+        let mut search = Self {
+            query,
+            until,
+            matches: Vec::new(),
+            recent: Vec::new(),
+            walk,
+            budget,
+            full: false,
+        };
         search.skip(cursor, ring);
         search
     }
 
-    /// Skips lines up to `to`, which hold no match. `ring` must hold the context before the next line.
+    /// Skips lines up to `to`, which have no match. `ring` must have the context before the next
+    /// line.
     pub fn skip(&mut self, to: LineNo, ring: &Ring) {
         self.walk.cursor = to;
         let context = self.query.context as u64;
-        // Lines of one stream may be far apart: look back further until there are enough.
+        // Lines of one stream may be far apart, so search further back until there are enough.
         let mut span = context;
         let before = |span: u64| {
             let from = LineNo::new(to.value().saturating_sub(span));
-            ring.lines_after(from, self.query.selection).take_while(|line| line.line_no <= to)
+            ring.lines_after(from, self.query.selection)
+                .take_while(|line| line.line_no <= to)
         };
         while span < to.value() && (before(span).count() as u64) < context {
             span = span.saturating_mul(4);
         }
-        // A ring that ends earlier does not hold the lines next to a match.
-        let count = if ring.newest() < to { 0 } else { before(span).count() };
+        // A ring that ends earlier does not have the lines next to a match.
+        let count = if ring.newest() < to {
+            0
+        } else {
+            before(span).count()
+        };
         let newest = before(span).take(count).skip(count.saturating_sub(self.query.context));
         self.recent = newest.map(|line| line.render(Render::Clean).into_owned()).collect();
     }
 
-    /// Takes the next lines out of the ring; none when there is nothing more to look at.
+    /// Reads the next lines. `None` if there is nothing left to search.
     pub fn fetch(&mut self, ring: &Ring) -> Option<Vec<Fetched>> {
         if self.full && !self.lacks_context() {
             return None;
@@ -88,7 +110,7 @@ impl Search {
         (!piece.is_empty()).then_some(piece)
     }
 
-    /// Takes a line that was looked at. Lines must come in the order in which they were fetched.
+    /// Adds a line with its result. Lines must come in the order of `fetch`.
     pub fn take(&mut self, fetched: Fetched, is_match: bool) {
         self.walk.pass(&fetched);
         self.offer_context(&fetched.line.text);
@@ -100,7 +122,7 @@ impl Search {
         self.recent.drain(..self.recent.len().saturating_sub(self.query.context));
     }
 
-    /// The lines behind a match are its context, as far as the budget goes.
+    /// The lines after a match are its context, within the budget.
     fn offer_context(&mut self, text: &str) {
         for found in self.matches.iter_mut().rev() {
             if found.after.len() >= self.query.context {
@@ -125,7 +147,11 @@ impl Search {
         let mut before: Vec<String> =
             recent.take_while(|line| self.budget.spend_line(line)).cloned().collect();
         before.reverse();
-        self.matches.push(Match { line, before, after: Vec::new() });
+        self.matches.push(Match {
+            line,
+            before,
+            after: Vec::new(),
+        });
         self.full |= self.matches.len() >= self.query.max_matches || self.budget.is_empty();
     }
 
@@ -134,22 +160,23 @@ impl Search {
         !self.budget.is_empty() && last.is_some_and(|found| found.after.len() < self.query.context)
     }
 
-    /// The range still to be searched: behind the first line, up to the second. None while a match lacks context, or when it is full.
+    /// The range still to be searched: after the first line, up to the second. `None` while a match
+    /// lacks context, or when the result is full.
     pub fn ahead(&self) -> Option<(LineNo, LineNo)> {
         (!self.full && !self.lacks_context()).then_some((self.walk.cursor, self.until))
     }
 
-    /// How far it has looked.
+    /// The last line searched.
     pub fn cursor(&self) -> LineNo {
         self.walk.cursor
     }
 
-    /// Lines that were evicted before they could be looked at.
+    /// Number of lines evicted before they could be searched.
     pub fn dropped_lines(&self) -> u64 {
         self.walk.dropped
     }
 
-    /// The matches, and the cursor from which a further search finds the next ones.
+    /// The matches, and the cursor with which another search continues.
     pub fn finish(self) -> (Vec<Match>, LineNo) {
         let next = match self.matches.last() {
             Some(last) if self.full => last.line.line_no,
@@ -164,7 +191,8 @@ mod tests {
     use regex::Regex;
 
     use super::*;
-    use crate::output::{RingLimits, Stream};
+    use crate::output::Stream;
+    use crate::output::ring::RingLimits;
 
     fn ring(lines: &str) -> Ring {
         let mut ring = Ring::new(RingLimits::default());
@@ -172,7 +200,11 @@ mod tests {
         ring
     }
 
-    fn search(ring: &Ring, pattern: &str, change: impl FnOnce(&mut SearchQuery)) -> (Vec<Match>, u64) {
+    fn search(
+        ring: &Ring,
+        pattern: &str,
+        change: impl FnOnce(&mut SearchQuery),
+    ) -> (Vec<Match>, u64) {
         let mut query = SearchQuery {
             cursor: LineNo::START,
             selection: Selection::Both,
@@ -181,7 +213,7 @@ mod tests {
             max_bytes: 1 << 16,
         };
         change(&mut query);
-        let mut search = Search::new(query, (ring, ring.newest()));
+        let mut search = Search::new(query, ring, ring.newest());
         let pattern = Regex::new(pattern).unwrap();
         while let Some(lines) = search.fetch(ring) {
             for fetched in lines {
@@ -201,13 +233,17 @@ mod tests {
     fn a_match_comes_with_its_number_and_context() {
         let (matches, next) = search(&ring("a\nb\nerror 1\nc\nd\n"), "error", |_| {});
         assert_eq!((numbers(&matches), next), (vec![3], 5));
-        assert_eq!((matches[0].before.join(","), matches[0].after.join(",")), ("b".into(), "c".into()));
+        assert_eq!(
+            (matches[0].before.join(","), matches[0].after.join(",")),
+            ("b".into(), "c".into())
+        );
     }
 
     #[test]
     fn neighbours_are_each_others_context() {
         let (matches, _) = search(&ring("x\nx\nx\n"), "x", |_| {});
-        let contexts: Vec<_> = matches.iter().map(|found| (found.before.len(), found.after.len())).collect();
+        let contexts: Vec<_> =
+            matches.iter().map(|found| (found.before.len(), found.after.len())).collect();
         assert_eq!(contexts, [(0, 1), (1, 1), (1, 0)]);
     }
 
@@ -218,12 +254,17 @@ mod tests {
         assert_eq!((numbers(&first), next), (vec![1, 2], 2));
         assert_eq!(first[1].after, ["x"]);
         let (rest, _) = search(&ring, "x", |query| query.cursor = LineNo::new(next));
-        assert_eq!((numbers(&rest), rest[0].before.join("")), (vec![3, 4], "x".to_owned()));
+        assert_eq!(
+            (numbers(&rest), rest[0].before.join("")),
+            (vec![3, 4], "x".to_owned())
+        );
     }
 
     #[test]
     fn the_budget_ends_a_search_after_one_match_at_least() {
-        let (matches, next) = search(&ring("long x\nlong x\nlong x\n"), "x", |query| query.max_bytes = 5);
+        let (matches, next) = search(&ring("long x\nlong x\nlong x\n"), "x", |query| {
+            query.max_bytes = 5
+        });
         assert_eq!((numbers(&matches), next), (vec![1], 1));
     }
 
@@ -231,7 +272,9 @@ mod tests {
     fn context_costs_budget_too() {
         let long = "y".repeat(1000);
         let ring = ring(&format!("x\nx\nx\n{long}\n{long}\n{long}\nx\n"));
-        let (matches, next) = search(&ring, "x", |query| (query.context, query.max_bytes) = (3, 2700));
+        let (matches, next) = search(&ring, "x", |query| {
+            (query.context, query.max_bytes) = (3, 2700)
+        });
         let size: usize = matches
             .iter()
             .flat_map(|found| found.before.iter().chain(&found.after).chain([&found.line.text]))
@@ -257,11 +300,12 @@ mod tests {
             max_matches: 1,
             max_bytes: 100,
         };
-        let mut search = Search::new(query, (&ring, ring.newest()));
+        let mut search = Search::new(query, &ring, ring.newest());
         let first = search.fetch(&ring).expect("there are lines");
         assert!(first.len() < 9000, "one piece must not be everything");
         first.into_iter().for_each(|fetched| search.take(fetched, false));
-        // What comes meanwhile is for the next search; what goes meanwhile is counted.
+        // Output that arrives meanwhile is for the next search; lines evicted meanwhile are
+        // counted.
         ring.append(Stream::Stdout, b"nothing\n", 0);
         ring.trim(100_000);
         let gone = ring.before_first().value() - search.walk.cursor.value();

@@ -12,7 +12,7 @@ impl Stream {
     pub const ALL: [Self; 2] = [Self::Stdout, Self::Stderr];
 }
 
-/// Which streams a read wants. Line numbers are the same whatever is selected.
+/// Streams of a read. Line numbers do not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Selection {
     /// Both streams, merged by line number.
@@ -23,7 +23,7 @@ pub enum Selection {
 }
 
 impl Selection {
-    /// Whether lines of `stream` are wanted.
+    /// Whether `stream` is selected.
     pub fn contains(self, stream: Stream) -> bool {
         match self {
             Self::Both => true,

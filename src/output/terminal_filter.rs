@@ -1,65 +1,76 @@
+//! Filters output for a terminal: only sequences on a list pass.
+
 use std::collections::BTreeSet;
 
 use vte::{Params, Parser, Perform};
 
 use super::render::is_harmless;
 
-/// Makes remote output safe for the terminal of the person who looks on.
+/// Makes remote output safe for the terminal of the person who reads it.
 ///
-/// Text, line ends, tabs, backspace, bare CR, colours (SGR) and "erase in line" pass; every other control or escape
-/// sequence is dropped, so that the remote side can't retitle, query or reprogram the terminal, nor write its
-/// clipboard. A line's end ends every sequence, so that an open one swallows no more than its line. State carries over
-/// from chunk to chunk: any division of the same bytes gives the same result.
+/// Text, line ends, tabs, backspace, bare CR, colours (SGR) and "erase in line" pass. Every other
+/// control or escape sequence is dropped, so that the host can't retitle, query or reprogram the
+/// terminal, nor write its clipboard. The end of a line ends every sequence, so that an open one
+/// swallows at most its line. State is kept between chunks: any division of the same bytes gives
+/// the same result.
 #[derive(Default)]
 pub struct TerminalFilter {
     parser: Parser,
     allowed: Allowed,
-    /// The modes of the terminal that are not what they are by default.
+    /// Terminal modes that differ from their default.
     changed_modes: BTreeSet<u16>,
-    /// Character sets, keypad, insert mode or scroll region may not be what they are by default.
+    /// Character sets, keypad, insert mode or scroll region may differ from their default.
     drawing: bool,
-    /// Colours may not be what they are by default.
+    /// Colours may differ from their default.
     coloured: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Allowed {
-    /// What a line of text needs.
+    /// Sequences for lines of text.
     #[default]
     Lines,
-    /// What drawing on the whole screen needs.
+    /// Sequences for drawing on the whole screen.
     Screen,
 }
 
-/// Private modes that a program that draws may change: cursor keys, wrapping, cursor, alternate screen, bracketed paste.
+/// Private modes that a full-screen program may change: cursor keys, wrapping, cursor, alternate
+/// screen, bracketed paste.
 const MODES: [u16; 9] = [1, 7, 12, 25, 47, 1047, 1048, 1049, 2004];
 const ON_BY_DEFAULT: [u16; 2] = [7, 25];
 
 impl TerminalFilter {
-    /// A filter for interactive programs: what moves the cursor, erases, scrolls and switches the screen passes as well.
-    /// Clipboard, title and every query still do not.
+    /// A filter for interactive programs: sequences that move the cursor, erase, scroll and switch
+    /// the screen pass as well. Clipboard, title and queries are still dropped.
     pub fn for_screen() -> Self {
-        Self { allowed: Allowed::Screen, ..Self::default() }
+        Self {
+            allowed: Allowed::Screen,
+            ..Self::default()
+        }
     }
 
-    /// What brings the terminal back when the remote side stops in the middle: colours and modes as they were.
+    /// Bytes that restore the terminal if the host stops in the middle: default colours and modes.
     pub fn restore(&mut self) -> Vec<u8> {
         let mut sequence = String::new();
         if std::mem::take(&mut self.coloured) {
             sequence.push_str("\x1b[0m");
         }
         for mode in std::mem::take(&mut self.changed_modes) {
-            let action = if ON_BY_DEFAULT.contains(&mode) { 'h' } else { 'l' };
+            let action = if ON_BY_DEFAULT.contains(&mode) {
+                'h'
+            } else {
+                'l'
+            };
             sequence.push_str(&format!("\x1b[?{mode}{action}"));
         }
         if std::mem::take(&mut self.drawing) {
-            // Save the cursor, for the scroll region takes it home.
+            // Save the cursor, because resetting the scroll region moves it to the corner.
             sequence.push_str("\x1b(B\x1b)B\x1b>\x1b[4l\x1b7\x1b[r\x1b8");
         }
         sequence.into_bytes()
     }
 
-    /// What of the next `chunk` may be written to the terminal.
+    /// The part of the next `chunk` that may be written to the terminal.
     pub fn pass(&mut self, chunk: &[u8]) -> Vec<u8> {
         let bytes = Vec::with_capacity(chunk.len());
         let mut passed = Passed {
@@ -102,12 +113,17 @@ impl Passed<'_> {
             *self.coloured = !params.iter().flatten().all(|&param| param == 0);
             show_what_is_hidden(&mut params);
         }
-        let text = |subparams: &Vec<u16>| subparams.iter().map(u16::to_string).collect::<Vec<_>>().join(":");
-        let params = params.iter().map(text).collect::<Vec<_>>().join(";");
+        let params = params
+            .iter()
+            .map(|subparams: &Vec<u16>| {
+                subparams.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
+            })
+            .collect::<Vec<_>>()
+            .join(";");
         self.bytes.extend_from_slice(format!("\x1b[{params}{action}").as_bytes());
     }
 
-    /// Passes the modes that may be changed, one by one, and remembers them.
+    /// Passes allowed modes, one by one, and remembers them.
     fn set_modes(&mut self, params: &Params, action: char) {
         for mode in params.iter().flatten().filter(|mode| MODES.contains(mode)) {
             if ON_BY_DEFAULT.contains(mode) == (action == 'h') {
@@ -120,11 +136,15 @@ impl Passed<'_> {
     }
 }
 
-/// 8 hides text from the person who looks on; it becomes 28, which shows it. Within a colour it is a number like others.
+/// 8 hides text from the reader, so it becomes 28, which shows it. Within a colour it is an
+/// ordinary number.
 fn show_what_is_hidden(params: &mut [Vec<u16>]) {
     let mut index = 0;
     while index < params.len() {
-        let of_colour = match (params[index].as_slice(), params.get(index + 1).map(Vec::as_slice)) {
+        let of_colour = match (
+            params[index].as_slice(),
+            params.get(index + 1).map(Vec::as_slice),
+        ) {
             ([38 | 48 | 58], Some([5])) => 2,
             ([38 | 48 | 58], Some([2])) => 4,
             _ => 0,
@@ -144,8 +164,9 @@ impl Perform for Passed<'_> {
     }
 
     fn execute(&mut self, byte: u8) {
-        let bell = byte == 0x07 && self.allowed == Allowed::Screen;
-        if bell || matches!(byte, b'\r' | b'\t' | 0x08) {
+        // A backspace could overwrite text shown before, such as a host's name.
+        let is_of_screens = matches!(byte, 0x07 | 0x08) && self.allowed == Allowed::Screen;
+        if is_of_screens || matches!(byte, b'\r' | b'\t') {
             self.bytes.push(byte);
         }
     }
@@ -215,13 +236,19 @@ mod tests {
 
     #[test]
     fn text_and_colours_pass() {
-        assert_eq!(pass(b"a\r\n\x1b[1;31mred\x1b[0m\tb"), "a\r\n\x1b[1;31mred\x1b[0m\tb");
+        assert_eq!(
+            pass(b"a\r\n\x1b[1;31mred\x1b[0m\tb"),
+            "a\r\n\x1b[1;31mred\x1b[0m\tb"
+        );
     }
 
     #[test]
     fn clipboard_title_cursor_and_query_do_not_pass() {
         assert_eq!(pass(b"\x1b[?1049h\x1b[?25l\x1b(0\x1b[5;5Ha"), "a");
-        assert_eq!(pass(b"a\x1b]52;c;aGk=\x07\x1b]0;t\x07\x1b[2J\x1b[6n\x1bP+q\x1b\\\x05b"), "ab");
+        assert_eq!(
+            pass(b"a\x1b]52;c;aGk=\x07\x1b]0;t\x07\x1b[2J\x1b[6n\x1bP+q\x1b\\\x05b"),
+            "ab"
+        );
     }
 
     #[test]
@@ -229,7 +256,10 @@ mod tests {
         assert_eq!(pass(b"\x1b]0;open\nshown\n"), "\nshown\n");
         assert_eq!(pass(b"\x1b[1;8msecret"), "\x1b[1;28msecret");
         assert_eq!(pass(b"\x1b[38;5;8;8mx"), "\x1b[38;5;8;28mx");
-        assert_eq!(pass(b"\x1b[48;2;8;8;8mx\x1b[38:5:8my"), "\x1b[48;2;8;8;8mx\x1b[38:5:8my");
+        assert_eq!(
+            pass(b"\x1b[48;2;8;8;8mx\x1b[38:5:8my"),
+            "\x1b[48;2;8;8;8mx\x1b[38:5:8my"
+        );
     }
 
     #[test]
@@ -239,7 +269,11 @@ mod tests {
             let mut filter = TerminalFilter::default();
             let mut passed = filter.pass(&bytes[..cut]);
             passed.extend(filter.pass(&bytes[cut..]));
-            assert_eq!(String::from_utf8(passed).unwrap(), "x\x1b[38;5;1méyz\n", "cut at {cut}");
+            assert_eq!(
+                String::from_utf8(passed).unwrap(),
+                "x\x1b[38;5;1méyz\n",
+                "cut at {cut}"
+            );
         }
     }
 
@@ -249,10 +283,14 @@ mod tests {
         let drawn = "\x1b[?1049h\x1b[2J\x1b[3;4Hx\x1b[9b\x1b[4h\x1b(0q\x1b(B\x1bM\x07\x1b[?25l";
         assert_eq!(filter.pass(drawn.as_bytes()), drawn.as_bytes());
         assert_eq!(
-            filter.pass(b"\x1b[6n\x1b[c\x1b[?1003h\x1b]0;t\x07\x1b]52;c;aGk=\x07\x1bc\x1bP+q\x1b\\"),
+            filter
+                .pass(b"\x1b[6n\x1b[c\x1b[?1003h\x1b]0;t\x07\x1b]52;c;aGk=\x07\x1bc\x1bP+q\x1b\\"),
             b""
         );
-        assert_eq!(filter.restore(), b"\x1b[?25h\x1b[?1049l\x1b(B\x1b)B\x1b>\x1b[4l\x1b7\x1b[r\x1b8");
+        assert_eq!(
+            filter.restore(),
+            b"\x1b[?25h\x1b[?1049l\x1b(B\x1b)B\x1b>\x1b[4l\x1b7\x1b[r\x1b8"
+        );
         assert_eq!(filter.restore(), b"");
         filter.pass(b"\x1b[31mred");
         assert_eq!(filter.restore(), b"\x1b[0m");

@@ -1,28 +1,30 @@
+//! Addresses of servers.
+
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use url::Url;
 
-/// Where a server is: `http://HOST:PORT/PREFIX`, `https://…`, or the path of its unix socket.
+/// Address of a server: `http://HOST:PORT/PREFIX`, `https://…`, or the path of its unix socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServerAddress {
     /// Over the network.
     Network {
-        /// Whether TLS is spoken.
+        /// Whether it uses TLS.
         is_secure: bool,
         /// Name or address.
         host: String,
         /// Port.
         port: u16,
-        /// Path that everything lies below; without a slash at its end.
+        /// Prefix of all paths, without a final slash.
         prefix: String,
     },
     /// On this machine.
     Socket(PathBuf),
 }
 
-/// Why a text is no address of a server.
+/// The text is not a server address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("use http://HOST:PORT, https://HOST, or the path of a socket, such as ./sshjobs.sock")]
 pub struct BadAddress;
@@ -38,20 +40,28 @@ impl FromStr for ServerAddress {
             return Ok(Self::Socket(text.into()));
         }
         let url = Url::parse(text).map_err(|_| BadAddress)?;
-        // What a URL may say of a user is a secret in the process list.
-        let is_plain = url.username().is_empty() && url.password().is_none() && url.query().is_none();
+        // A user name or password in a URL would be visible in the process list.
+        let is_plain =
+            url.username().is_empty() && url.password().is_none() && url.query().is_none();
         let is_secure = url.scheme() == "https";
-        let (true, true, Some(host)) = (is_plain, is_secure || url.scheme() == "http", url.host_str()) else {
+        let is_http = is_secure || url.scheme() == "http";
+        if !is_plain || !is_http {
             return Err(BadAddress);
-        };
+        }
+        let host = url.host_str().ok_or(BadAddress)?;
         let port = url.port_or_known_default().ok_or(BadAddress)?;
         let prefix = url.path().trim_end_matches('/').to_owned();
-        Ok(Self::Network { is_secure, host: host.trim_matches(['[', ']']).to_owned(), port, prefix })
+        Ok(Self::Network {
+            is_secure,
+            host: host.trim_matches(['[', ']']).to_owned(),
+            port,
+            prefix,
+        })
     }
 }
 
 impl ServerAddress {
-    /// What the Host header says.
+    /// Value of the Host header.
     pub(super) fn authority(&self) -> String {
         match self {
             Self::Network { host, port, .. } if host.contains(':') => format!("[{host}]:{port}"),
@@ -72,7 +82,9 @@ impl ServerAddress {
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Network { is_secure, prefix, .. } => {
+            Self::Network {
+                is_secure, prefix, ..
+            } => {
                 let scheme = if *is_secure { "https" } else { "http" };
                 write!(f, "{scheme}://{}{prefix}", self.authority())
             }
@@ -89,7 +101,10 @@ mod tests {
     fn an_address_is_a_url_or_a_path() {
         for (text, shown) in [
             ("http://127.0.0.1:8022", "http://127.0.0.1:8022"),
-            ("https://jobs.example.com/team/", "https://jobs.example.com:443/team"),
+            (
+                "https://jobs.example.com/team/",
+                "https://jobs.example.com:443/team",
+            ),
             ("http://[::1]:8022/", "http://[::1]:8022"),
             ("/run/sshjobs.sock", "/run/sshjobs.sock"),
             ("./s.sock", "./s.sock"),
@@ -97,7 +112,14 @@ mod tests {
         ] {
             assert_eq!(text.parse::<ServerAddress>().unwrap().to_string(), shown);
         }
-        for text in ["", "web1", "ftp://web1", "http://", "http://user:secret@web1", "http://web1?x=1"] {
+        for text in [
+            "",
+            "web1",
+            "ftp://web1",
+            "http://",
+            "http://user:secret@web1",
+            "http://web1?x=1",
+        ] {
             assert_eq!(text.parse::<ServerAddress>(), Err(BadAddress), "{text:?}");
         }
     }

@@ -1,3 +1,5 @@
+//! Each verb, performed in this process or by a server.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,10 +11,10 @@ use super::client::{Client, Repeat};
 use super::running::Running;
 use super::session::Session;
 use crate::wire::{
-    Code, CommandRequest, Error, ForgetReply, ForgetRequest, Group, HostsReply, HostsRequest, JobEntry,
-    JobsReply, JobsRequest, LastLinesOf, ReadReply, ReadRequest, SearchReply, SearchRequest, Service,
-    SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest, WaitMode, WaitReply,
-    WaitRequest, WriteReply, WriteRequest,
+    Code, CommandRequest, Error, ForgetReply, ForgetRequest, Group, HostsReply, HostsRequest,
+    JobEntry, JobsReply, JobsRequest, LastLinesOf, ReadReply, ReadRequest, SearchReply,
+    SearchRequest, Service, SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply,
+    TailRequest, WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest,
 };
 
 /// The verbs, in this process or on a server.
@@ -41,7 +43,7 @@ macro_rules! verbs {
 verbs! {
     /// Starts a job.
     spawn: SpawnRequest => SpawnReply, Never;
-    /// Reads the lines behind a cursor.
+    /// Reads the lines after a cursor.
     tail: TailRequest => TailReply, Safe;
     /// Reads a part of the output by position.
     read: ReadRequest => ReadReply, Safe;
@@ -49,36 +51,39 @@ verbs! {
     search: SearchRequest => SearchReply, Safe;
     /// Writes to a job's stdin.
     write: WriteRequest => WriteReply, Never;
-    /// Signals a job's process tree.
+    /// Signals all processes of a job.
     signal: SignalRequest => SignalReply, Never;
     /// Waits for the end of jobs.
     wait: WaitRequest => WaitReply, Safe;
     /// Lists jobs.
     jobs: JobsRequest => JobsReply, Safe;
-    /// Gives up a finished job.
+    /// Deletes a finished job.
     forget: ForgetRequest => ForgetReply, Never;
-    /// Lists hosts, or tries one.
+    /// Lists hosts, or tests one.
     hosts: HostsRequest => HostsReply, Safe;
 }
 
-/// Bytes that one call writes.
+/// Maximum bytes of one write.
 const WRITE_BYTES: usize = 512 << 10;
 
 impl Api {
-    /// Starts a command whose output is followed byte by byte; its stdin is open.
+    /// Starts a command whose output is followed byte by byte. Its stdin is open.
     pub async fn run(&self, request: CommandRequest) -> Result<Running, Error> {
         match self {
-            Self::Here(service) => Ok(Running::Here(service.clone(), service.follow(request).await?)),
+            Self::Here(service) => Ok(Running::Here(
+                service.clone(),
+                service.follow(request).await?,
+            )),
             Self::There(client) => Ok(Running::There(Session::start(client, &request).await?)),
         }
     }
 
-    /// A job as it stands.
+    /// The current state of a job.
     pub async fn entry(&self, id: &str) -> Result<JobEntry, Error> {
         Ok(self.entry_and_groups(id).await?.0)
     }
 
-    /// A job as it stands, and the members of a fleet that has ended, grouped by what came of them.
+    /// The current state of a job and, for a fleet that has ended, its members grouped by outcome.
     pub async fn entry_and_groups(&self, id: &str) -> Result<(JobEntry, Vec<Group>), Error> {
         let request = WaitRequest {
             job_ids: vec![id.to_owned()],
@@ -89,13 +94,22 @@ impl Api {
         };
         let mut reply = self.wait(request).await?;
         let entry = reply.jobs.pop().ok_or_else(|| {
-            Error::new(Code::UnknownJob, format!("there is no job {id:?}"), "look with `sshjobs jobs`")
+            Error::new(
+                Code::UnknownJob,
+                format!("no job has the id {id:?}"),
+                "look with `sshjobs jobs`",
+            )
         })?;
         Ok((entry, reply.groups))
     }
 
-    /// Writes bytes to a job's stdin; a command that does not read is waited for, `patience` about.
-    pub async fn write_bytes(&self, id: &str, mut data: &[u8], patience: Duration) -> Result<(), Error> {
+    /// Writes bytes to a job's stdin. Waits about `patience` for a command that does not read.
+    pub async fn write_bytes(
+        &self,
+        id: &str,
+        mut data: &[u8],
+        patience: Duration,
+    ) -> Result<(), Error> {
         if let Self::Here(service) = self {
             return Ok(service.library().job(id).await?.write(data, patience).await?);
         }
@@ -103,7 +117,10 @@ impl Api {
         while !data.is_empty() {
             let (piece, _) = data.split_at(data.len().min(WRITE_BYTES));
             let encoded = BASE64_STANDARD.encode(piece);
-            let request = WriteRequest { data_base64: Some(encoded.into()), ..WriteRequest::new(id) };
+            let request = WriteRequest {
+                data_base64: Some(encoded.into()),
+                ..WriteRequest::new(id)
+            };
             let written = match self.write(request).await {
                 Ok(_) => piece.len(),
                 Err(error) if error.code == Code::Backpressure && Instant::now() < deadline => {
@@ -116,7 +133,7 @@ impl Api {
         Ok(())
     }
 
-    /// Ends what this process has started; a server goes on.
+    /// Ends the jobs that this process has started. A server's jobs continue.
     pub async fn shutdown(&self) {
         if let Self::Here(service) = self {
             service.shutdown().await;

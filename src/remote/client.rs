@@ -1,10 +1,13 @@
+//! HTTP client of a server: one connection, made again when it breaks. Only calls that change
+//! nothing are repeated.
+
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Request, Response, body::Incoming};
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rand::RngExt;
 use secrecy::{ExposeSecret, SecretString};
@@ -18,7 +21,7 @@ use super::ServerAddress;
 use super::dial::dial;
 use crate::wire::{Code, Error};
 
-/// Calls a server. Calls go one after the other over one connection, which is made when it is first needed.
+/// Calls a server. Calls use one connection, one after the other; it is made when first needed.
 pub struct Client {
     pub(super) address: ServerAddress,
     token: Option<SecretString>,
@@ -28,55 +31,60 @@ pub struct Client {
 #[derive(Default)]
 struct Connection {
     sender: Option<SendRequest<Full<Bytes>>>,
-    /// What moves its bytes.
+    /// Task that moves its bytes.
     moving: JoinSet<()>,
-    /// The server was there before.
+    /// Whether the server was reached before.
     was_reached: bool,
 }
 
-/// A verb that changes nothing may be called again when the server has gone; whether it had been heard does not matter.
+/// Whether a call may be repeated after its connection broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeat {
     /// It changes nothing.
     Safe,
-    /// It does something.
+    /// It changes something.
     Never,
 }
 
-/// Why there was no answer.
+/// Why a call has no answer.
 enum Failed {
-    /// There is no connection: the server has heard nothing.
+    /// The server has not received the call: there is no connection.
     Unheard(String),
-    /// The connection broke.
+    /// The connection broke; the server may have received the call.
     Broken(String),
-    /// The server says so.
+    /// The server answered with an error.
     Answered(Error),
 }
 
-/// Time for which a server that has gone is waited for, as while it is restarted.
+/// Time for which an unreachable server is waited for, for example while it restarts.
 const AWAY: Duration = Duration::from_secs(60);
-/// First pause before it is tried again; each further one is twice as long, up to the last.
+/// Pause before the second attempt. It doubles with each attempt, up to the second value.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(2);
-/// Time limit for an answer: the longest wait of a call, and some more.
+/// Time limit for an answer: longer than the longest wait of a call.
 const ANSWER: Duration = Duration::from_secs(180);
 
 impl Client {
-    /// A client of the server at `address`, with the token it shows there.
+    /// A client of the server at `address`, with this token.
     pub fn new(address: ServerAddress, token: Option<SecretString>) -> Self {
-        Self { address, token, connection: Mutex::default() }
+        Self {
+            address,
+            token,
+            connection: Mutex::default(),
+        }
     }
 
-    /// Makes a call. A server that has gone meanwhile is waited for, when the call may be repeated. Cancel safe: the next call begins
-    /// with a new connection.
-    pub(super) async fn call<Reply: DeserializeOwned>(
+    /// Makes a call. If the server becomes unreachable and the call may be repeated, waits for the
+    /// server. Cancel safe: the next call uses a new connection.
+    pub(super) async fn call<Request: Serialize + Sync, Reply: DeserializeOwned>(
         &self,
         verb: &str,
-        request: &(impl Serialize + Sync),
+        request: &Request,
         repeat: Repeat,
     ) -> Result<Reply, Error> {
         let body = Bytes::from(serde_json::to_vec(request).expect("a request is plain data"));
-        let (mut pause, mut lost_at) = (FIRST_PAUSE, None);
+        let mut pause = FIRST_PAUSE;
+        let mut lost_at = None;
         loop {
             let (failed, is_safe) = match self.attempt(verb, body.clone()).await {
                 Ok(reply) => return Ok(reply),
@@ -98,9 +106,13 @@ impl Client {
         }
     }
 
-    async fn attempt<Reply: DeserializeOwned>(&self, verb: &str, body: Bytes) -> Result<Reply, Failed> {
+    async fn attempt<Reply: DeserializeOwned>(
+        &self,
+        verb: &str,
+        body: Bytes,
+    ) -> Result<Reply, Failed> {
         let mut connection = self.connection.lock().await;
-        // Taken out meanwhile: a call that is cancelled leaves no half-read answer to the next one.
+        // Taken out meanwhile, so that a cancelled call leaves no half-read answer to the next one.
         let sender = match connection.sender.take().filter(|sender| !sender.is_closed()) {
             Some(sender) => sender,
             None => self.connect(&mut connection).await?,
@@ -114,13 +126,20 @@ impl Client {
         if is_success {
             return serde_json::from_slice(&body).map_err(|_| Failed::Answered(self.foreign()));
         }
-        Err(Failed::Answered(serde_json::from_slice(&body).unwrap_or_else(|_| self.foreign())))
+        Err(Failed::Answered(
+            serde_json::from_slice(&body).unwrap_or_else(|_| self.foreign()),
+        ))
     }
 
-    async fn connect(&self, connection: &mut Connection) -> Result<SendRequest<Full<Bytes>>, Failed> {
-        let stream = dial(&self.address).await.map_err(|error| Failed::Unheard(error.to_string()))?;
-        let (mut sender, moving) =
-            handshake(TokioIo::new(stream)).await.map_err(|error| Failed::Unheard(error.to_string()))?;
+    async fn connect(
+        &self,
+        connection: &mut Connection,
+    ) -> Result<SendRequest<Full<Bytes>>, Failed> {
+        let stream =
+            dial(&self.address).await.map_err(|error| Failed::Unheard(error.to_string()))?;
+        let (mut sender, moving) = handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| Failed::Unheard(error.to_string()))?;
         connection.moving.abort_all();
         connection.moving.spawn(async {
             if let Err(error) = moving.await {
@@ -132,7 +151,7 @@ impl Client {
         Ok(sender)
     }
 
-    /// Sends a request and takes the whole answer: whether it is a good one, and its body.
+    /// Sends a request and reads the answer: whether it succeeded, and its body.
     async fn send(
         &self,
         mut sender: SendRequest<Full<Bytes>>,
@@ -149,7 +168,11 @@ impl Client {
             }
         })?;
         let is_success = response.status().is_success();
-        let body = response.into_body().collect().await.map_err(|error| Failed::Broken(error.to_string()))?;
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .map_err(|error| Failed::Broken(error.to_string()))?;
         Ok((sender, (is_success, body.to_bytes())))
     }
 
@@ -164,7 +187,7 @@ impl Client {
         request
     }
 
-    /// The header that shows the token.
+    /// The header with the token.
     pub(super) fn authorization(&self) -> Option<HeaderValue> {
         let token = self.token.as_ref()?.expose_secret();
         let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
@@ -174,19 +197,33 @@ impl Client {
 
     pub(super) fn unreachable(&self, why: &str) -> Error {
         let message = format!("the server at {} can't be reached: {why}", self.address);
-        Error::new(Code::Unreachable, message, "check --server, and that it runs: sshjobs serve --http")
-            .retryable()
+        Error::new(
+            Code::Unreachable,
+            message,
+            "check --server, and that it runs: sshjobs serve --http",
+        )
+        .retryable()
     }
 
     pub(super) fn broken(&self, why: &str) -> Error {
-        let message = format!("the connection to the server at {} broke: {why}", self.address);
-        let hint = "it may have done what it was asked for: look with `sshjobs jobs` before repeating it";
+        let message = format!(
+            "the connection to the server at {} broke: {why}",
+            self.address
+        );
+        let hint = "it may have been performed: check with `sshjobs jobs` before repeating it";
         Error::new(Code::ConnectionLost, message, hint)
     }
 
-    /// For an answer that no server of ours gives.
+    /// The error for an answer that does not come from an sshjobs server.
     pub(super) fn foreign(&self) -> Error {
-        let message = format!("what answers at {} is no sshjobs server of this version", self.address);
-        Error::new(Code::Unsupported, message, "check --server, and the versions of both")
+        let message = format!(
+            "the server at {} is not an sshjobs server of this version",
+            self.address
+        );
+        Error::new(
+            Code::Unsupported,
+            message,
+            "check --server, and the versions of both",
+        )
     }
 }

@@ -12,23 +12,28 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::ServerAddress;
 
-/// What is spoken over.
+/// A connection to a server.
 pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// Time limit for a connection to be made.
+/// Time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Connects to a server. Of one that speaks TLS the certificate is checked against the system's authorities, or those of
-/// `SSL_CERT_FILE`.
+/// Connects to a server. For TLS, its certificate is checked against the system's authorities, or
+/// those of `SSL_CERT_FILE`.
 pub(super) async fn dial(address: &ServerAddress) -> io::Result<Box<dyn Io>> {
     let connecting = async {
         let (is_secure, host, port) = match address {
             ServerAddress::Socket(path) => {
                 return Ok(Box::new(UnixStream::connect(path).await?) as Box<dyn Io>);
             }
-            ServerAddress::Network { is_secure, host, port, .. } => (*is_secure, host, *port),
+            ServerAddress::Network {
+                is_secure,
+                host,
+                port,
+                ..
+            } => (*is_secure, host, *port),
         };
         let stream = TcpStream::connect((host.as_str(), port)).await?;
         stream.set_nodelay(true)?;
@@ -39,7 +44,9 @@ pub(super) async fn dial(address: &ServerAddress) -> io::Result<Box<dyn Io>> {
         let stream = TlsConnector::from(Arc::new(config()?)).connect(name, stream).await?;
         Ok(Box::new(stream) as Box<dyn Io>)
     };
-    timeout(CONNECT, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    timeout(CONNECT, connecting)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 fn config() -> io::Result<ClientConfig> {
@@ -48,7 +55,9 @@ fn config() -> io::Result<ClientConfig> {
     roots.add_parsable_certificates(loaded.certs);
     if roots.is_empty() {
         let why = loaded.errors.first().map_or_else(String::new, |error| format!(": {error}"));
-        return Err(io::Error::other(format!("this system has no authorities for certificates{why}")));
+        return Err(io::Error::other(format!(
+            "this system has no authorities for certificates{why}"
+        )));
     }
     let versions = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()

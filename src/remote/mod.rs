@@ -1,7 +1,8 @@
-//! Floor 6: the verbs, here or on a running server.
+//! Floor 6: the verbs, in this process or on a running server.
 //!
-//! [`Api`] is the same for both: a [`Service`](crate::wire::Service) of this process, or a [`Client`] that calls a server over HTTP,
-//! on an address or a unix socket. A command that is followed byte by byte is [`Running`] in either.
+//! [`Api`] is the same for both: a [`Service`](crate::wire::Service) of this process, or a
+//! [`Client`] that calls a server over HTTP, on an address or a unix socket. [`Running`] is a
+//! command that is followed byte by byte in either.
 
 mod address;
 mod api;

@@ -1,20 +1,22 @@
+//! A command that is followed byte by byte, here or on a server.
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::session::{Handle, Session};
 use super::shown::Shown;
-use crate::jobs::{Follow, Job};
+use crate::jobs::{Follow, Job, TerminalSize};
 use crate::wire::{Error, JobEntry, Service, SignalReply, SignalRequest};
 
 /// A command that is being followed byte by byte.
 pub enum Running {
     /// By this process.
     Here(Service, Follow),
-    /// By a server.
+    /// On a server.
     There(Session),
 }
 
-/// What a command is told while it runs.
+/// Controls a running command.
 #[derive(Clone)]
 pub enum Control {
     /// In this process.
@@ -23,27 +25,33 @@ pub enum Control {
     There(Arc<Handle>),
 }
 
-/// Time limit for the end of stdin to be told.
+/// Time limit for closing stdin.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Running {
     /// Waits for the next bytes. Cancel safe: nothing is lost.
     ///
     /// # Errors
-    /// When the server, or the way there, is lost.
+    /// If the server or the connection is lost.
     pub async fn next(&mut self) -> Result<Shown, Error> {
         match self {
             Self::Here(_, follow) => {
                 let output = follow.next().await;
                 let ended = output.outcome.is_some().then(|| Box::new(JobEntry::of(follow.job())));
-                let (stdout, stderr) = (output.stdout, output.stderr);
-                Ok(Shown { stdout, stderr, dropped_bytes: output.dropped_bytes, ended })
+                let stdout = output.stdout;
+                let stderr = output.stderr;
+                Ok(Shown {
+                    stdout,
+                    stderr,
+                    dropped_bytes: output.dropped_bytes,
+                    ended,
+                })
             }
             Self::There(session) => session.next().await,
         }
     }
 
-    /// What it is told.
+    /// Its controls.
     pub fn control(&self) -> Control {
         match self {
             Self::Here(service, follow) => Control::Here(service.clone(), follow.job().clone()),
@@ -53,7 +61,7 @@ impl Running {
 }
 
 impl Control {
-    /// The job as it stands; of a server's, as it was when it began.
+    /// The current state of the job. For a server's job, its state at the start.
     pub fn entry(&self) -> JobEntry {
         match self {
             Self::Here(_, job) => JobEntry::of(job),
@@ -61,8 +69,8 @@ impl Control {
         }
     }
 
-    /// Writes to its stdin; waits `patience` for a command that does not read, on a server for ever. Cancelling may leave a part
-    /// written.
+    /// Writes to its stdin. Waits `patience` for a command that does not read; on a server, without
+    /// limit. Cancelling may leave a part written.
     pub async fn write(&self, data: &[u8], patience: Duration) -> Result<(), Error> {
         match self {
             Self::Here(_, job) => Ok(job.write(data, patience).await?),
@@ -70,7 +78,7 @@ impl Control {
         }
     }
 
-    /// Ends its stdin, behind what is still being written.
+    /// Closes its stdin after the pending writes.
     pub async fn close_stdin(&self) -> Result<(), Error> {
         match self {
             Self::Here(_, job) => Ok(job.close_stdin(END_TIMEOUT).await?),
@@ -78,16 +86,20 @@ impl Control {
         }
     }
 
-    /// Tells its terminal a new size in columns and rows.
-    pub async fn resize(&self, size: (u32, u32)) -> Result<(), Error> {
+    /// Sets the size of its terminal in columns and rows.
+    pub async fn resize(&self, size: TerminalSize) -> Result<(), Error> {
         match self {
             Self::Here(_, job) => Ok(job.resize(size).await?),
             Self::There(handle) => handle.resize(size).await,
         }
     }
 
-    /// Signals its process tree. Cancelling may leave the signal sent.
-    pub async fn signal(&self, signal: &str, grace: Option<Duration>) -> Result<SignalReply, Error> {
+    /// Signals all of its processes. Cancelling may leave the signal sent.
+    pub async fn signal(
+        &self,
+        signal: &str,
+        grace: Option<Duration>,
+    ) -> Result<SignalReply, Error> {
         let grace_ms = grace.map(|grace| i64::try_from(grace.as_millis()).unwrap_or(i64::MAX));
         let request = SignalRequest {
             signal: Some(signal.to_owned()),

@@ -1,3 +1,5 @@
+//! The WebSocket session of a command on a server.
+
 use std::sync::Arc;
 
 use futures_util::stream::{SplitSink, SplitStream};
@@ -11,9 +13,10 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 use super::client::{Client, Repeat};
 use super::dial::{Io, dial};
 use super::shown::Shown;
+use crate::jobs::TerminalSize;
 use crate::wire::{
-    Code, CommandRequest, Error, JobEntry, SessionChannel, SessionEvent, SignalReply, SignalRequest,
-    WriteReply, WriteRequest,
+    Code, CommandRequest, Error, JobEntry, SessionChannel, SessionEvent, SignalReply,
+    SignalRequest, WriteReply, WriteRequest,
 };
 
 type Socket = WebSocketStream<Box<dyn Io>>;
@@ -24,32 +27,42 @@ pub struct Session {
     pub(super) handle: Arc<Handle>,
 }
 
-/// What a session's command is told.
+/// Controls a session's command.
 pub struct Handle {
     client: Arc<Client>,
     outgoing: Mutex<SplitSink<Socket, Message>>,
-    /// How many more messages of stdin the server takes.
+    /// Number of further messages of stdin that the server accepts.
     room: Semaphore,
     pub(super) job: JobEntry,
 }
 
-/// Bytes of stdin in one message.
+/// Maximum bytes of stdin in one message.
 const PIECE: usize = 32 << 10;
 
 impl Session {
-    /// Starts a command on the server; comes when it runs.
-    pub(super) async fn start(client: &Arc<Client>, request: &CommandRequest) -> Result<Self, Error> {
-        let stream = dial(&client.address).await.map_err(|error| client.unreachable(&error.to_string()))?;
-        let (authority, path) = (client.address.authority(), client.address.path("session"));
+    /// Starts a command on the server. Resolves once it runs.
+    pub(super) async fn start(
+        client: &Arc<Client>,
+        request: &CommandRequest,
+    ) -> Result<Self, Error> {
+        let stream = dial(&client.address)
+            .await
+            .map_err(|error| client.unreachable(&error.to_string()))?;
+        let authority = client.address.authority();
+        let path = client.address.path("session");
         let mut hello = format!("ws://{authority}{path}")
             .into_client_request()
             .map_err(|error| client.unreachable(&error.to_string()))?;
         if let Some(token) = client.authorization() {
             hello.headers_mut().insert(AUTHORIZATION, token);
         }
-        let (mut socket, _) = client_async(hello, stream).await.map_err(|error| refused(client, error))?;
+        let (mut socket, _) =
+            client_async(hello, stream).await.map_err(|error| refused(client, error))?;
         let text = serde_json::to_string(request).expect("a request is plain data");
-        socket.send(Message::text(text)).await.map_err(|error| client.broken(&error.to_string()))?;
+        socket
+            .send(Message::text(text))
+            .await
+            .map_err(|error| client.broken(&error.to_string()))?;
         let (outgoing, mut incoming) = socket.split();
         let job = loop {
             match incoming.next().await {
@@ -72,7 +85,10 @@ impl Session {
             room: Semaphore::new(SessionChannel::STDIN_AHEAD),
             job,
         };
-        Ok(Self { incoming, handle: Arc::new(handle) })
+        Ok(Self {
+            incoming,
+            handle: Arc::new(handle),
+        })
     }
 
     /// The next bytes, or the end. Cancel safe.
@@ -81,29 +97,43 @@ impl Session {
             let broken = |why: &str| {
                 let mut error = self.handle.client.broken(why);
                 if self.handle.is_durable() {
-                    error.hint =
-                        format!("the job goes on: `sshjobs tail -f {}` follows it", self.handle.job.job_id)
-                            .into();
+                    error.hint = format!(
+                        "the job continues: `sshjobs tail -f {}` follows it",
+                        self.handle.job.job_id
+                    )
+                    .into();
                 }
                 error
             };
             match self.incoming.next().await {
                 Some(Ok(Message::Binary(frame))) => match SessionChannel::of(&frame) {
                     Some((SessionChannel::Stdout, bytes)) => {
-                        return Ok(Shown { stdout: bytes.to_vec(), ..Shown::default() });
+                        return Ok(Shown {
+                            stdout: bytes.to_vec(),
+                            ..Shown::default()
+                        });
                     }
                     Some((SessionChannel::Stderr, bytes)) => {
-                        return Ok(Shown { stderr: bytes.to_vec(), ..Shown::default() });
+                        return Ok(Shown {
+                            stderr: bytes.to_vec(),
+                            ..Shown::default()
+                        });
                     }
                     Some((SessionChannel::Stdin, _)) | None => {}
                 },
                 Some(Ok(Message::Text(text))) => match serde_json::from_str(text.as_str()) {
                     Ok(SessionEvent::Taken) => self.handle.room.add_permits(1),
                     Ok(SessionEvent::Ended { job, dropped_bytes }) => {
-                        return Ok(Shown { dropped_bytes, ended: Some(job), ..Shown::default() });
+                        return Ok(Shown {
+                            dropped_bytes,
+                            ended: Some(job),
+                            ..Shown::default()
+                        });
                     }
                     Ok(SessionEvent::Failed(error)) => return Err(error),
-                    Ok(SessionEvent::Started(_)) | Err(_) => return Err(self.handle.client.foreign()),
+                    Ok(SessionEvent::Started(_)) | Err(_) => {
+                        return Err(self.handle.client.foreign());
+                    }
                 },
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
                 Some(Ok(Message::Close(_))) | None => return Err(broken("it was closed")),
@@ -118,7 +148,7 @@ impl Handle {
         self.job.durable
     }
 
-    /// Passes stdin on, as fast as the command takes it. Cancelling may leave a part sent.
+    /// Sends data to stdin, as fast as the command reads it. Cancelling may leave a part sent.
     pub(super) async fn write(&self, data: &[u8]) -> Result<(), Error> {
         for piece in data.chunks(PIECE) {
             self.send(piece).await?;
@@ -132,14 +162,24 @@ impl Handle {
 
     async fn send(&self, bytes: &[u8]) -> Result<(), Error> {
         self.room.acquire().await.expect("it is never closed").forget();
-        let sent = self.outgoing.lock().await.send(Message::binary(SessionChannel::Stdin.frame(bytes))).await;
+        let sent = self
+            .outgoing
+            .lock()
+            .await
+            .send(Message::binary(SessionChannel::Stdin.frame(bytes)))
+            .await;
         sent.map_err(|error| self.client.broken(&error.to_string()))
     }
 
-    pub(super) async fn resize(&self, (cols, rows): (u32, u32)) -> Result<(), Error> {
-        let size = (Some(i64::from(cols)), Some(i64::from(rows)));
-        let request = WriteRequest { cols: size.0, rows: size.1, ..WriteRequest::new(&self.job.job_id) };
-        self.client.call::<WriteReply>("write", &request, Repeat::Safe).await.map(drop)
+    pub(super) async fn resize(&self, size: TerminalSize) -> Result<(), Error> {
+        let request = WriteRequest {
+            cols: Some(size.cols.into()),
+            rows: Some(size.rows.into()),
+            ..WriteRequest::new(&self.job.job_id)
+        };
+        let called: Result<WriteReply, Error> =
+            self.client.call("write", &request, Repeat::Safe).await;
+        called.map(drop)
     }
 
     pub(super) async fn signal(&self, request: &SignalRequest) -> Result<SignalReply, Error> {
@@ -149,10 +189,20 @@ impl Handle {
 
 /// Why a server did not open a session.
 fn refused(client: &Client, error: tungstenite::Error) -> Error {
-    let tungstenite::Error::Http(response) = error else { return client.broken(&error.to_string()) };
+    let tungstenite::Error::Http(response) = error else {
+        return client.broken(&error.to_string());
+    };
     let body = response.body().as_deref().unwrap_or_default();
     serde_json::from_slice(body).unwrap_or_else(|_| {
-        let message = format!("the server at {} answers {}", client.address, response.status());
-        Error::new(Code::Unsupported, message, "a proxy on the way must let WebSockets pass")
+        let message = format!(
+            "the server at {} answers {}",
+            client.address,
+            response.status()
+        );
+        Error::new(
+            Code::Unsupported,
+            message,
+            "a proxy on the way must let WebSockets pass",
+        )
     })
 }

@@ -7,8 +7,8 @@ pub struct Shown {
     pub stdout: Vec<u8>,
     /// Of standard error.
     pub stderr: Vec<u8>,
-    /// Bytes that were evicted before they were asked for.
+    /// Bytes that were evicted before this reader read them.
     pub dropped_bytes: u64,
-    /// How it has ended, with its last bytes.
+    /// Its final state, with its last bytes.
     pub ended: Option<Box<JobEntry>>,
 }

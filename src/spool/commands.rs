@@ -1,3 +1,5 @@
+//! The exec strings for the script on a host, and its answers.
+
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
@@ -6,10 +8,10 @@ use sha2::{Digest, Sha256};
 const SCRIPT: &str = include_str!("spool.sh");
 const FOLLOWER: &str = include_str!("follow.pl");
 
-/// What every answer of the script begins with.
+/// Prefix of every answer of the script.
 pub const RESULT: &str = "sshjobs-spool ";
 
-/// The name under which the scripts are installed: another version has another.
+/// Name under which the scripts are installed. Each version has its own.
 fn name() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| {
@@ -21,24 +23,29 @@ fn name() -> &'static str {
     })
 }
 
-/// The scripts as they are sent to a host that lacks them.
+/// The scripts, in the form in which they are sent to a host that lacks them.
 pub fn scripts() -> String {
     format!("{SCRIPT}{FOLLOWER}")
 }
 
-/// An exec string that every login shell reads alike: no quotes, backslashes, `!` or line ends within the quotes.
+/// An exec string that every login shell parses alike: `text` has no quotes, backslashes, `!` or
+/// line ends.
 fn exec(text: &str) -> String {
     debug_assert!(!text.contains(['\'', '\\', '!', '\n']), "{text}");
     format!("exec /bin/sh -c '{text}'")
 }
 
-/// Makes the spool ready on a host. Answers `ready`; or `send` first, when it wants the [`scripts`] on stdin.
+/// Prepares the spool on a host. Answers `ready`, or `send` first if it needs the [`scripts`] on
+/// stdin.
 ///
-/// Several may do so at once: each file is complete before it has its name.
+/// Several may run at once: each file is complete before it gets its name.
 ///
-/// The directory is `$XDG_STATE_HOME/sshjobs/spool` or, where the home can't be written, one of the user's own in /var/tmp.
+/// The directory is `$XDG_STATE_HOME/sshjobs/spool` or, if the home can't be written, a directory
+/// of the user in /var/tmp.
 pub fn install() -> String {
-    let (name, script, follower) = (name(), SCRIPT.len(), FOLLOWER.len());
+    let name = name();
+    let script = SCRIPT.len();
+    let follower = FOLLOWER.len();
     exec(&format!(
         "umask 077; {{ read -r H </proc/sys/kernel/hostname; }} 2>/dev/null || H=$(uname -n); \
          grep -qs ^KillUserProcesses=yes /etc/systemd/logind.conf /etc/systemd/logind.conf.d/*.conf && {{ echo {RESULT}logout; exit; }}; \
@@ -53,9 +60,10 @@ pub fn install() -> String {
     ))
 }
 
-/// Runs a verb of the script. Answers `missing` where it is not installed.
+/// Runs a verb of the script. Answers `missing` if it is not installed.
 ///
-/// What another user has put into /var/tmp is never run: directories and script must be the user's own.
+/// A script from another user in /var/tmp is never run: directories and script must belong to the
+/// user.
 fn verb(words: &str) -> String {
     let name = name();
     exec(&format!(
@@ -66,43 +74,44 @@ fn verb(words: &str) -> String {
     ))
 }
 
-/// Starts a job when its [`Order::lines`](super::Order::lines) come on stdin; it may be run ahead, and waits for them then.
+/// Starts a job when its [`Order::lines`](super::Order::lines) arrive on stdin.
 pub fn start() -> String {
     verb("start")
 }
 
-/// Follows jobs; [`FollowFrom::lines`] go to its stdin, which must stay open. What it prints is for [`Frames`](super::Frames).
+/// Follows jobs. [`FollowFrom::lines`] go to its stdin, which must stay open.
+/// [`Frames`](super::Frames) parses its output.
 pub fn follow(follower: &str) -> String {
     verb(&format!("follow {follower}"))
 }
 
-/// Writes to a job's stdin the bytes that come on stdin, behind `offset` bytes. Answers `at N`, also when this writer has written them
-/// before; `moved N` when stdin has come to another place; `busy` or `closed`.
-pub fn write(job: &str, (offset, length): (u64, usize), writer: &str) -> String {
+/// Writes the bytes on stdin to a job's stdin, after `offset` bytes. Answers `at N`, also if this
+/// writer has written them before; `moved N` if stdin has another offset; `busy` or `closed`.
+pub fn write(job: &str, offset: u64, length: usize, writer: &str) -> String {
     verb(&format!("write {job} {offset} {length} {writer}"))
 }
 
-/// Ends a job's stdin. Answers `closed`, or `busy` while a write waits.
+/// Closes a job's stdin. Answers `closed`, or `busy` while a write waits.
 pub fn eof(job: &str) -> String {
     verb(&format!("eof {job}"))
 }
 
-/// Takes note of a signal that is about to be sent to a job.
+/// Notes that a signal is about to be sent to a job.
 pub fn note_signal(job: &str, signal: &str) -> String {
     verb(&format!("killreq {job} {signal}"))
 }
 
-/// Removes the spools of jobs that do not run.
+/// Deletes the spools of jobs that do not run.
 pub fn forget(jobs: &[&str]) -> String {
     verb(&format!("forget {}", jobs.join(" ")))
 }
 
-/// Removes the spools of jobs that ended more than so many days ago.
+/// Deletes the spools of jobs that ended more than this many days ago.
 pub fn sweep(days: u64) -> String {
     verb(&format!("sweep {days}"))
 }
 
-/// Where a follower begins: a job, and how many bytes of its streams are known.
+/// Where a follower starts: a job, and the known bytes of its streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowFrom {
     /// The job.
@@ -114,42 +123,54 @@ pub struct FollowFrom {
 }
 
 impl FollowFrom {
-    /// What a follower reads first.
+    /// The first input of a follower.
     pub fn lines(jobs: &[Self]) -> String {
-        let line = |Self { job, stdout, stderr }: &Self| format!("{job} {stdout} {stderr}\n");
-        jobs.iter().map(line).chain([".\n".to_owned()]).collect()
+        jobs.iter()
+            .map(
+                |Self {
+                     job,
+                     stdout,
+                     stderr,
+                 }: &Self| format!("{job} {stdout} {stderr}\n"),
+            )
+            .chain([".\n".to_owned()])
+            .collect()
     }
 }
 
-/// What the script says.
+/// An answer of the script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is done.
+    /// The request succeeded.
     Done,
-    /// The scripts are to be sent.
+    /// The job was started and added to the named follower.
+    Told,
+    /// The scripts must be sent.
     Send,
     /// The scripts are not installed.
     Missing,
-    /// So many bytes of stdin are written.
+    /// This many bytes of stdin are written.
     At(u64),
-    /// Nothing was written: stdin has come to this place.
+    /// Nothing was written: stdin has this offset.
     Moved(u64),
     /// A write still waits for the job to read.
     Busy,
-    /// Stdin has ended.
+    /// Stdin is closed.
     Closed,
-    /// The host can't do it.
+    /// The host does not support it.
     Unsupported(String),
     /// It failed.
     Failed(String),
 }
 
 impl Answer {
-    /// Finds the last answer in what a command printed: a login shell's startup files may have said something, too.
+    /// Finds the last answer in a command's output: a login shell's startup files may have printed
+    /// something, too.
     pub fn parse(printed: &str) -> Option<Self> {
         let line = printed.lines().rev().find_map(|line| line.strip_prefix(RESULT))?;
         let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
         Some(match word {
+            "ok" if rest == "told" => Self::Told,
             "ok" | "ready" => Self::Done,
             "send" => Self::Send,
             "missing" => Self::Missing,

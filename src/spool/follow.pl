@@ -45,7 +45,11 @@ sub add {
 sub state_of { # Empty while it runs.
   my ($j, $now) = @_;
   my $d = $j;
-  if (-e "$d/exit") { my @f = split ' ', first_line("$d/exit"); return "exited @f[0..3]" }
+  if (-e "$d/exit") {
+    my @f = split ' ', first_line("$d/exit");
+    # Whatever wrote anything else there, it was not the supervisor.
+    return @f >= 4 && $f[0] =~ /^[0-9]+$/ ? "exited @f[0..3]" : 'lost supervisor_died';
+  }
   return '' if $now - $job{$j}{looked} < 1 + @order / 50;
   $job{$j}{looked} = $now;
   return 'lost spool_gone' unless -d $d;
@@ -77,6 +81,12 @@ sub send_new { # Whether the stream has been sent up to its size.
   return $job{$j}{$stream} >= $size;
 }
 
+sub told_size { # How much of a file was sent; less when it has become shorter than that.
+  my ($from, $file) = @_;
+  my $size = -s $file || 0;
+  return $size < $from ? $size : $from;
+}
+
 chdir $S or exit 1;
 mkdir "f";
 open(my $made, '>', "f/$F") or exit 1;
@@ -87,10 +97,15 @@ while (my $line = <STDIN>) {
   add(split ' ', $line);
 }
 open(my $added, '<', "f/$F") or exit 1;
-my ($beat, $caught, $next, $unmoved) = (time, 0, 0, 0);
+my ($beat, $caught, $next, $unmoved, $checked) = (time, 0, 0, 0, time);
 $out = "H\n";
 while (1) {
   my $now = time;
+  if ($now != $checked) {
+    # Somebody removed the spool, and our directory with it: a new follower will be started in the new one.
+    exit 0 unless -e "$S/f/$F";
+    $checked = $now;
+  }
   seek($added, 0, 1);
   while (my $line = <$added>) { chomp $line; add(split ' ', $line) }
   # Jobs that have just printed, and a few of the others in turn, so that the cost does not grow with idle jobs.
@@ -113,7 +128,9 @@ while (1) {
     # Nobody reads these any more, and they may hold secrets.
     unlink "$j/order", "$j/in.text" if $state =~ /^lost/;
     if ($state ne '' && $all) {
-      $out .= "X $j $job{$j}{1} $job{$j}{2} $state\n";
+      my $out_size = told_size($job{$j}{1}, "$j/out");
+      my $err_size = told_size($job{$j}{2}, "$j/err");
+      $out .= "X $j $out_size $err_size $state\n";
       delete $job{$j};
       $ended = 1;
     }
@@ -124,9 +141,12 @@ while (1) {
   if ($now - $beat >= 5) {
     $out .= "H\n";
     $beat = $now;
-    my ($p) = split ' ', first_line('warden');
+    # So that a sweep sees that somebody still uses it.
+    utime undef, undef, "f/$F";
+    my ($p, $t) = split ' ', first_line('warden');
+    my $guarded = defined $t && start_time($p) eq $t;
     my @bounded = glob('q/*');
-    system(@guard) if @guard && @bounded && !($p && kill(0, $p));
+    system(@guard) if @guard && @bounded && !$guarded;
   }
   flush_out();
   next if $moved;

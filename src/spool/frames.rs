@@ -1,17 +1,19 @@
+//! Parses the output of a follower. Malformed input never panics and never blocks.
+
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::output::Stream;
 
-/// What a follower says.
+/// A frame sent by a follower.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolFrame {
-    /// `D JOB STREAM OFFSET LENGTH`, then the bytes: output of a job, or the part of it that has come.
+    /// `D JOB STREAM OFFSET LENGTH`, then the bytes: output of a job, or the part that has arrived.
     Data {
         /// The job.
         job: String,
         /// The stream.
         stream: Stream,
-        /// Where in the stream.
+        /// Offset in the stream.
         offset: u64,
         /// The bytes.
         bytes: Bytes,
@@ -23,51 +25,83 @@ pub enum SpoolFrame {
         /// Its id.
         pgid: u32,
     },
-    /// `X JOB OUT ERR …`: the job is over, and all of its output was sent.
+    /// `X JOB OUT ERR …`: the job has ended, and all of its output was sent.
     End {
         /// The job.
         job: String,
-        /// What became of it.
+        /// Bytes of stdout on the host.
+        stdout: u64,
+        /// Bytes of stderr on the host.
+        stderr: u64,
+        /// The job's end.
         end: SpoolEnd,
     },
-    /// `H`: it still is there.
+    /// `H`: the follower is alive.
     Alive,
-    /// `C`: what there was when it began has been sent.
+    /// `C`: everything that existed at its start was sent.
     CaughtUp,
 }
 
-/// What became of a durable job.
+/// End of a durable job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpoolEnd {
-    /// The command exited with this status, as its shell tells it.
+    /// The command exited with this status, as reported by its shell.
     Exited {
         /// The status.
         status: u32,
-        /// The signal that was sent to it, if one was.
+        /// The signal that was sent to it, if any.
         sent: Option<String>,
         /// The supervisor ended it because of its time limit.
         timed_out: bool,
     },
-    /// The host was restarted.
+    /// The host was rebooted.
     HostRebooted,
-    /// The supervisor is gone, and has not said how the job ended.
+    /// The supervisor was killed before it reported how the job ended.
     SupervisorDied,
-    /// The spool is gone.
+    /// The spool was deleted.
     SpoolGone,
 }
 
-/// Divides what a follower prints into frames. What stands before the first frame, as startup files print it, passes unseen.
+impl SpoolEnd {
+    /// Parses the words after the sizes. The follower sends them only once, so malformed words
+    /// still end the job: its outcome can't be found out any more.
+    fn parse(words: &[&str]) -> Self {
+        match *words {
+            ["exited", status, sent, why, ..] => match status.parse() {
+                Ok(status) => Self::exited(status, sent, why),
+                Err(_) => Self::SupervisorDied,
+            },
+            ["lost", "host_rebooted"] => Self::HostRebooted,
+            ["lost", "spool_gone"] => Self::SpoolGone,
+            _ => Self::SupervisorDied,
+        }
+    }
+
+    fn exited(status: u32, sent: &str, why: &str) -> Self {
+        // A job that exceeds its quota is ended by SIGTERM.
+        let sent = if why == "quota" { "TERM" } else { sent };
+        let was_sent = sent != "-";
+        Self::Exited {
+            status,
+            sent: was_sent.then(|| sent.to_owned()),
+            timed_out: why == "timeout",
+        }
+    }
+}
+
+/// Divides a follower's output into frames. Skips text before the first frame, which startup files
+/// may print.
 #[derive(Debug, Default)]
 pub struct Frames {
-    /// What has come and is not looked at yet.
+    /// Input that was not examined yet.
     input: Bytes,
-    /// The beginning of a header that has not come whole.
+    /// The start of an incomplete header.
     header: BytesMut,
-    /// Where the data that come next belong.
+    /// Destination of the following data.
     data: Option<Data>,
 }
 
-/// Data of which the header has come.
+/// Data whose header has arrived.
 #[derive(Debug)]
 struct Data {
     job: String,
@@ -76,26 +110,35 @@ struct Data {
     left: usize,
 }
 
-/// The longest header that is believed.
+/// Longest plausible header.
 const LONGEST_HEADER: usize = 512;
-/// The longest piece of output that is.
+/// Longest plausible piece of output.
 const LONGEST_DATA: usize = 8 << 20;
 
 impl Frames {
-    /// Takes bytes in, once there is no [next frame](Self::next_frame) in those before.
+    /// Adds bytes, once there is no [next frame](Self::next_frame) in the previous ones.
     pub fn push(&mut self, bytes: Bytes) {
-        debug_assert!(self.input.is_empty(), "what came before is taken first");
+        debug_assert!(
+            self.input.is_empty(),
+            "the previous bytes are consumed first"
+        );
         self.input = bytes;
     }
 
-    /// The next frame; none when more has to come first. Data are told as they come, in as many frames. What is no frame is passed
-    /// over, line by line.
+    /// The next frame. `None` if more bytes are needed. Data is returned as it arrives, in any
+    /// number of frames. Lines that are not frames are skipped.
     pub fn next_frame(&mut self) -> Option<SpoolFrame> {
         while !self.input.is_empty() {
             if let Some(data) = &mut self.data {
                 let bytes = self.input.split_to(self.input.len().min(data.left));
-                let (offset, length) = (data.offset, bytes.len());
-                let frame = SpoolFrame::Data { job: data.job.clone(), stream: data.stream, offset, bytes };
+                let offset = data.offset;
+                let length = bytes.len();
+                let frame = SpoolFrame::Data {
+                    job: data.job.clone(),
+                    stream: data.stream,
+                    offset,
+                    bytes,
+                };
                 (data.offset, data.left) = (offset + length as u64, data.left - length);
                 if data.left == 0 {
                     self.data = None;
@@ -111,10 +154,11 @@ impl Frames {
         None
     }
 
-    /// The next line, if it has come whole.
+    /// The next line, if it is complete.
     fn take_header(&mut self) -> Option<String> {
         let end = memchr::memchr(b'\n', &self.input);
-        self.header.extend_from_slice(&self.input.split_to(end.unwrap_or(self.input.len())));
+        self.header
+            .extend_from_slice(&self.input.split_to(end.unwrap_or(self.input.len())));
         if end.is_none() {
             if self.header.len() > LONGEST_HEADER {
                 self.header.clear();
@@ -144,28 +188,23 @@ impl Header {
                 let left: usize = length.parse().ok().filter(|length| *length <= LONGEST_DATA)?;
                 let offset: u64 = offset.parse().ok()?;
                 offset.checked_add(left as u64)?;
-                Some(Self::Data(Data { job: job.to_owned(), stream, offset, left }))
+                Some(Self::Data(Data {
+                    job: job.to_owned(),
+                    stream,
+                    offset,
+                    left,
+                }))
             }
-            ["P", job, pgid] => {
-                Some(Self::Other(SpoolFrame::ProcessGroup { job: job.to_owned(), pgid: pgid.parse().ok()? }))
-            }
-            ["X", job, _, _, "exited", status, sent, why, ..] => {
-                // A job over its quota is ended by SIGTERM.
-                let sent = if why == "quota" { "TERM" } else { sent };
-                let sent = Some(sent).filter(|sent| *sent != "-").map(str::to_owned);
-                let end =
-                    SpoolEnd::Exited { status: status.parse().ok()?, sent, timed_out: why == "timeout" };
-                Some(Self::Other(SpoolFrame::End { job: job.to_owned(), end }))
-            }
-            ["X", job, _, _, "lost", why] => {
-                let end = match why {
-                    "host_rebooted" => SpoolEnd::HostRebooted,
-                    "supervisor_died" => SpoolEnd::SupervisorDied,
-                    "spool_gone" => SpoolEnd::SpoolGone,
-                    _ => return None,
-                };
-                Some(Self::Other(SpoolFrame::End { job: job.to_owned(), end }))
-            }
+            ["P", job, pgid] => Some(Self::Other(SpoolFrame::ProcessGroup {
+                job: job.to_owned(),
+                pgid: pgid.parse().ok()?,
+            })),
+            ["X", job, stdout, stderr, ref end @ ..] => Some(Self::Other(SpoolFrame::End {
+                job: job.to_owned(),
+                stdout: stdout.parse().ok()?,
+                stderr: stderr.parse().ok()?,
+                end: SpoolEnd::parse(end),
+            })),
             ["H"] => Some(Self::Other(SpoolFrame::Alive)),
             ["C"] => Some(Self::Other(SpoolFrame::CaughtUp)),
             _ => None,
@@ -180,7 +219,8 @@ mod tests {
     use super::*;
 
     fn all(chunks: &[&[u8]]) -> Vec<SpoolFrame> {
-        let (mut frames, mut found) = (Frames::default(), Vec::new());
+        let mut frames = Frames::default();
+        let mut found = Vec::new();
         for chunk in chunks {
             frames.push(Bytes::copy_from_slice(chunk));
             found.extend(std::iter::from_fn(|| frames.next_frame()));
@@ -190,10 +230,25 @@ mod tests {
 
     /// The same with data byte by byte.
     fn in_bytes(frame: SpoolFrame) -> Vec<SpoolFrame> {
-        let SpoolFrame::Data { job, stream, offset, bytes } = frame else { return vec![frame] };
+        let SpoolFrame::Data {
+            job,
+            stream,
+            offset,
+            bytes,
+        } = frame
+        else {
+            return vec![frame];
+        };
         let piece = |(at, byte)| (offset + at, Bytes::copy_from_slice(&[byte]));
         let pieces = (0..).zip(bytes).map(piece);
-        pieces.map(|(offset, bytes)| SpoolFrame::Data { job: job.clone(), stream, offset, bytes }).collect()
+        pieces
+            .map(|(offset, bytes)| SpoolFrame::Data {
+                job: job.clone(),
+                stream,
+                offset,
+                bytes,
+            })
+            .collect()
     }
 
     const TRANSCRIPT: &[u8] = b"welcome!\nP web1-a 42\nD web1-a 1 0 6\none\ntwD web1-b 2 7 3\nD x\nX web1-a 6 0 exited 3 TERM - 1700000000 \nX web1-b 0 10 lost spool_gone\n";
@@ -204,10 +259,55 @@ mod tests {
         assert_eq!(frames.len(), 5, "{frames:?}");
         assert_eq!(
             frames[2],
-            SpoolFrame::Data { job: "web1-b".into(), stream: Stream::Stderr, offset: 7, bytes: "D x".into() }
+            SpoolFrame::Data {
+                job: "web1-b".into(),
+                stream: Stream::Stderr,
+                offset: 7,
+                bytes: "D x".into()
+            }
         );
-        let end = SpoolEnd::Exited { status: 3, sent: Some("TERM".into()), timed_out: false };
-        assert_eq!(frames[3], SpoolFrame::End { job: "web1-a".into(), end });
+        let end = SpoolEnd::Exited {
+            status: 3,
+            sent: Some("TERM".into()),
+            timed_out: false,
+        };
+        assert_eq!(
+            frames[3],
+            SpoolFrame::End {
+                job: "web1-a".into(),
+                stdout: 6,
+                stderr: 0,
+                end
+            }
+        );
+    }
+
+    #[test]
+    fn an_end_that_makes_no_sense_still_ends_the_job() {
+        for words in [
+            "exited",
+            "exited - - -",
+            "exited x - - 17",
+            "lost",
+            "lost marbles",
+            "walked away",
+        ] {
+            let line = format!("X web1-a 6 0 {words}\n");
+
+            let frames = all(&[line.as_bytes()]);
+
+            let end = SpoolEnd::SupervisorDied;
+            assert_eq!(
+                frames,
+                [SpoolFrame::End {
+                    job: "web1-a".into(),
+                    stdout: 6,
+                    stderr: 0,
+                    end
+                }],
+                "{words}"
+            );
+        }
     }
 
     proptest! {
@@ -215,7 +315,8 @@ mod tests {
         fn frames_do_not_depend_on_how_they_are_cut(cuts in prop::collection::vec(0..TRANSCRIPT.len(), 0..20)) {
             let mut cuts = cuts;
             cuts.sort_unstable();
-            let (mut chunks, mut from) = (Vec::new(), 0);
+            let mut chunks = Vec::new();
+            let mut from = 0;
             for cut in cuts {
                 chunks.push(&TRANSCRIPT[from..cut]);
                 from = cut;

@@ -1,59 +1,63 @@
+//! The order that tells the script which job to start.
+
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
 
-/// What the script is told of a job that it is to start.
+/// Specification of a job for the script.
 #[derive(Debug)]
 pub struct Order {
-    /// What marks its processes.
+    /// Identifies its processes.
     pub mark: String,
     /// The command line, for the login shell.
     pub command: String,
-    /// Where to run it, if not at home.
+    /// Working directory, if not the home directory.
     pub cwd: Option<String>,
-    /// Variables to set. They are told on stdin, lie in a private file, and are gone from disk once the job has read them.
+    /// Variables to set. They are sent on stdin, kept in a private file, and deleted once the job
+    /// has read them.
     pub env: Vec<(String, SecretString)>,
-    /// What the job reads.
+    /// The job's stdin.
     pub stdin: Stdin,
-    /// After this long the supervisor ends the process tree.
+    /// Time after which the supervisor ends the process tree.
     pub timeout: Option<Duration>,
-    /// Between TERM and KILL then.
+    /// Grace between TERM and KILL in that case.
     pub grace: Duration,
-    /// Bytes of output after which it does, too; none when 0.
+    /// Bytes of output after which the supervisor ends it, too; 0 for no limit.
     pub quota: u64,
     /// TERM, columns and rows of its terminal.
     pub terminal: Option<(String, u32, u32)>,
-    /// Time after the command's end in which what it has left in the background may still print.
+    /// Time after the command's end in which its background processes may still print.
     pub drain: Duration,
 }
 
-/// What a durable job reads.
+/// Stdin of a durable job.
 #[derive(Debug)]
 pub enum Stdin {
-    /// What is written later.
+    /// Open, for later writes.
     Open,
-    /// Nothing.
+    /// Empty.
     Closed,
-    /// This.
+    /// This text.
     Text(SecretString),
 }
 
-/// Why a job can't be durable, whatever the host is.
+/// Why no host can run the job as a durable one.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StartError {
-    /// TERM has characters that a terminal of a durable job can't have.
+    /// TERM has characters that are not allowed for a durable job.
     #[error("a durable job's TERM has letters, digits, and - + . _ only")]
     Term,
-    /// The text for stdin contains a NUL, which a shell can't hold.
+    /// The text for stdin contains a NUL, which a shell can't store.
     #[error("the text for a durable job's stdin contains a NUL character")]
     Nul,
 }
 
 impl Order {
-    /// Checks whether the script can be told all of it.
+    /// Checks whether the script can represent all values.
     pub fn check(&self) -> Result<(), StartError> {
-        let is_plain = |term: &str| term.chars().all(|c| c.is_ascii_alphanumeric() || "-+._".contains(c));
+        let is_plain =
+            |term: &str| term.chars().all(|c| c.is_ascii_alphanumeric() || "-+._".contains(c));
         if self.terminal.as_ref().is_some_and(|(term, ..)| !is_plain(term)) {
             return Err(StartError::Term);
         }
@@ -63,24 +67,32 @@ impl Order {
         }
     }
 
-    /// What the script is told first: nothing that has to be quoted.
+    /// The words before the quoted values.
     fn words(&self) -> String {
         let stdin = match self.stdin {
             Stdin::Open => "open",
             Stdin::Closed => "closed",
             Stdin::Text(_) => "text",
         };
-        let timeout =
-            self.timeout.map_or_else(|| "0".to_owned(), |limit| format!("{:.3}", limit.as_secs_f64()));
+        let timeout = self.timeout.map_or_else(
+            || "0".to_owned(),
+            |limit| format!("{:.3}", limit.as_secs_f64()),
+        );
         let terminal = self.terminal.as_ref();
-        let terminal =
-            terminal.map_or_else(|| "none".to_owned(), |(term, cols, rows)| format!("{term}:{cols}:{rows}"));
-        let tenths = |time: Duration| time.as_millis().div_ceil(100);
-        let (grace, drain) = (tenths(self.grace), tenths(self.drain));
-        format!("{stdin} {timeout} {grace} {} {terminal} {drain}", self.quota)
+        let terminal = terminal.map_or_else(
+            || "none".to_owned(),
+            |(term, cols, rows)| format!("{term}:{cols}:{rows}"),
+        );
+        let grace = tenths(self.grace);
+        let drain = tenths(self.drain);
+        format!(
+            "{stdin} {timeout} {grace} {} {terminal} {drain}",
+            self.quota
+        )
     }
 
-    /// What goes to the script's stdin to start a job. `follower` is told of it, if it runs.
+    /// Input of the script to start a job. `follower` is the session to which the job is added, if
+    /// it runs.
     pub fn lines(&self, job: &str, follower: &str) -> SecretString {
         let mut lines = format!(
             "{job} {follower} {}\n{}\n{}\n{}\n",
@@ -90,16 +102,20 @@ impl Order {
             encode(&self.command)
         );
         for (name, value) in &self.env {
-            writeln!(lines, "{name}={}", encode(value.expose_secret())).expect("a string takes all");
+            writeln!(lines, "{name}={}", encode(value.expose_secret()))
+                .expect("a string takes all");
         }
-        let text =
-            if let Stdin::Text(text) = &self.stdin { encode(text.expose_secret()) } else { String::new() };
+        let text = if let Stdin::Text(text) = &self.stdin {
+            encode(text.expose_secret())
+        } else {
+            String::new()
+        };
         writeln!(lines, "\n{text}\n.").expect("a string takes all");
         lines.into()
     }
 }
 
-/// A text on one line, as printf's `%b` reads it.
+/// A text as one line in the form of printf's `%b`.
 fn encode(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len() + 16);
     for c in text.chars() {
@@ -111,4 +127,9 @@ fn encode(text: &str) -> String {
         }
     }
     encoded
+}
+
+/// A duration in tenths of a second, rounded up.
+fn tenths(time: Duration) -> u128 {
+    time.as_millis().div_ceil(100)
 }

@@ -40,12 +40,14 @@ decode() { # The text that $1 stands for, in $sj_d, ends of lines included.
 }
 pause() { sleep 0.1 2>/dev/null || sleep 1; }
 
-# A session of its own: what leads a group has to fork for it, and then nothing waits.
+# A session of its own, in a new process: nothing waits for it. What a shell starts in the background ignores INT and QUIT, no shell
+# can undo that, and the job would inherit it: env(1) resets them where it can (coreutils 8.31).
 if command -v setsid >/dev/null 2>&1; then
   session() {
-    start_time $$
-    [ "$sj_g" != $$ ] || exec setsid "$@"
-    setsid "$@" &
+    sj_r=
+    ! env --default-signal=INT,QUIT true 2>/dev/null || sj_r='env --default-signal=INT,QUIT'
+    setsid -f $sj_r "$@" 2>/dev/null && exit 0
+    setsid $sj_r "$@" &
     exit 0
   }
   led() { exec setsid "$@" 6<&6; }
@@ -129,8 +131,10 @@ start) # Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN; mark; cwd; com
     say error "${why##*: }"
     exit 1
   fi
-  [ ! -f "$sj_S/f/$2" ] || echo "$1 0 0" >>"$sj_S/f/$2"
-  say ok
+  # A follower that has ended, perhaps because the spool was removed under it, can't be told.
+  told=
+  [ ! -f "$sj_S/f/$2" ] || { echo "$1 0 0" >>"$sj_S/f/$2" && told=' told'; }
+  say "ok$told"
   [ -n "$new" ] || exit 0
   exec </dev/null >/dev/null 2>&1
   session /bin/sh "$sj_F" "$sj_D" supervise "$@"
@@ -220,7 +224,10 @@ warden)
     { read -r p t0 <"$sj_S/warden"; } 2>/dev/null && [ "$p $t0" = "$$ $sj_w" ] || exit 0
     files=
     for j in *; do
-      [ ! -f "$j" ] || files="$files ../$j/out ../$j/err"
+      [ -f "$j" ] || continue
+      # The quota of a job whose directory was removed is dropped.
+      [ -d "../$j" ] || { rm -f "$j"; continue; }
+      files="$files ../$j/out ../$j/err"
     done
     if [ -z "$files" ]; then
       rm -f "$sj_S/warden"
@@ -240,7 +247,7 @@ warden)
         [ $left -gt 0 ] || over="$over $j:$grace:$quota"
         [ $left -gt $least ] || least=$left
         # The quota of a job whose supervisor is gone is dropped.
-        [ $((round % 4)) != 0 ] || { { read -r p _ <"../$j/sup"; } 2>/dev/null && kill -0 "$p" 2>/dev/null; } || rm -f "$j"
+        [ $((round % 4)) != 0 ] || { { read -r p t0 _ <"../$j/sup"; } 2>/dev/null && is_alive "$p" "$t0"; } || rm -f "$j"
         ;;
       *) size=$n ;;
       esac
@@ -365,8 +372,9 @@ sweep) # DAYS
   ;;
 follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
   mkdir -p "$sj_S/f"
-  # A warden that was killed is replaced here, and when a job starts.
-  [ -z "$(ls "$sj_S/q" 2>/dev/null)" ] || guard
+  # A warden that was killed is replaced here, and when a job starts. The subshell ends at once, so the warden becomes a
+  # child of init: perl, which this shell turns into, would never reap it.
+  [ -z "$(ls "$sj_S/q" 2>/dev/null)" ] || (guard)
   [ -z "$(command -v perl)" ] || [ "$SSHJOBS_NO_PERL" ] || exec perl "$sj_F.pl" "$sj_S" "$1" /bin/sh "$sj_F" "$sj_D" guard
   LC_ALL=C
   export LC_ALL
@@ -387,8 +395,12 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
   }
   look() { # The state of a job, in $x; empty while it runs.
     x= sj_d=$sj_S/$1
-    if { read -r rc k why at _ <"$sj_d/exit"; } 2>/dev/null; then
+    if [ -f "$sj_d/exit" ]; then
+      rc=
+      { read -r rc k why at _ <"$sj_d/exit"; } 2>/dev/null
       x="exited $rc $k $why $at"
+      # Whatever wrote anything else there, it was not the supervisor.
+      case $rc in ''|*[!0-9]*) x="lost supervisor_died" ;; esac
     elif [ ! -d "$sj_d" ]; then
       x="lost spool_gone"
     elif { read -r p t0 b0 _ <"$sj_d/sup"; } 2>/dev/null && [ -n "$b0" ]; then
@@ -404,6 +416,8 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
     case $x in lost*) rm -f "$sj_d/order" "$sj_d/in.text" ;; esac
   }
   while :; do
+    # Somebody removed the spool: a new follower will be started in the new one.
+    [ -f "$F" ] || exit 0
     while read -r j o e <&7; do
       case " $list" in *" $j:"*) ;; *) list="$list $j:$o:$e" ;; esac
     done

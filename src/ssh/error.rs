@@ -1,3 +1,5 @@
+//! Errors of connecting and of channels.
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,85 +9,86 @@ use super::{ConfigError, HostKeyError};
 /// Why no usable connection to a host could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The host's name could not be resolved to a configuration.
+    /// The host's name could not be resolved.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// No address of the host accepts connections.
     #[error("cannot reach {host} at {address}")]
     Unreachable {
-        /// The host, as the user named it.
+        /// The host, as named by the user.
         host: String,
         /// Address and port.
         address: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// A step took too long.
+    /// A step exceeded its time limit.
     #[error("{host} did not finish {step} within {limit:?}")]
     TimedOut {
-        /// The host, as the user named it.
+        /// The host, as named by the user.
         host: String,
-        /// What was waited for.
+        /// The step that was waited for.
         step: &'static str,
-        /// How long.
+        /// The time limit.
         limit: Duration,
     },
     /// The host's key was not accepted.
     #[error(transparent)]
     HostKey(#[from] HostKeyError),
-    /// The host took none of our keys.
+    /// The host accepted none of our credentials.
     #[error("{host} does not let {user} in; tried: {tried}")]
     Auth {
-        /// The host, as the user named it.
+        /// The host, as named by the user.
         host: String,
         /// The account.
         user: String,
-        /// What was offered or why it was not, in order.
+        /// Methods that were tried, or the reasons why not, in order.
         tried: String,
     },
-    /// Logins have failed too often to be tried again now.
+    /// {host} has refused {user} {times} times in a row; waiting {} s so that it does not ban this
+    /// address
     #[error(
         "{host} has not let {user} in {times} times in a row; not tried again for {} s, lest it ban our address",
         wait.as_secs() + 1
     )]
     Paused {
-        /// The host, as the user named it.
+        /// The host, as named by the user.
         host: String,
         /// The account.
         user: String,
-        /// How often.
+        /// Number of failures.
         times: u32,
-        /// For how long.
+        /// Time until the next attempt.
         wait: Duration,
     },
-    /// A host on the way there can't be used.
+    /// A jump host can't be used.
     #[error("the jump host {host} can't be used")]
     JumpHost {
         /// The jump host, as ssh_config names it.
         host: String,
-        /// Why.
+        /// The cause.
         source: Arc<Self>,
     },
-    /// The host closes the connection before it presents a key.
+    /// The host closed the connection before it presented a key.
     #[error("{host} hangs up before the SSH handshake is done, {tries} times in a row")]
     HungUp {
-        /// The host, as the user named it.
+        /// The host, as named by the user.
         host: String,
-        /// How often it was tried.
+        /// Number of attempts.
         tries: u32,
     },
-    /// The host does not keep to the SSH protocol.
+    /// The host violates the SSH protocol.
     #[error("the SSH connection to {host} failed")]
     Protocol {
-        /// The host, as the user named it.
+        /// The host, as named by the user.
         host: String,
-        /// What russh says.
+        /// russh's error.
         source: russh::Error,
     },
 }
 
 impl ConnectError {
-    /// Whether the account is not let in, at the host or at one on the way there.
+    /// Whether a login was refused, by the host or by a jump host.
     pub fn is_refused_login(&self) -> bool {
         let mut error = self;
         while let Self::JumpHost { source, .. } = error {
@@ -94,7 +97,7 @@ impl ConnectError {
         matches!(error, Self::Auth { .. })
     }
 
-    /// Whether nobody answers, at the host or at one on the way there.
+    /// Whether no server answered, at the host or at a jump host.
     pub fn is_unreachable(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::HungUp { .. } => true,
@@ -118,7 +121,7 @@ pub enum ChannelError {
     /// The server gives this account no terminal (PermitTTY).
     #[error("the server refuses to allocate a terminal")]
     PtyRefused,
-    /// The connection is gone.
+    /// The connection was lost.
     #[error("the connection is lost")]
     ConnectionLost,
     /// The server did not answer in time.

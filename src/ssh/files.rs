@@ -1,3 +1,5 @@
+//! Reads users' files without blocking the runtime, even if the file never answers.
+
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,14 +15,15 @@ const FILE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum reads that may hang at the same time.
 const MOST_HANGING: usize = 64;
 
-/// When the reads that are under way began, by file.
+/// Start times of reads in progress, by file.
 static READS: LazyLock<Mutex<HashMap<PathBuf, Vec<Instant>>>> = LazyLock::new(Mutex::default);
 
-/// Reads users' files, `file` and perhaps others of its kind, on a thread of their own, so that a FIFO or a dead network home
-/// stops nobody else.
+/// Reads users' files on a thread of their own, so that a FIFO or a dead network home blocks
+/// nothing else. `file` identifies the group of files that one read covers.
 ///
-/// Fails with `TimedOut` after five seconds. The thread may then hang on, and so it does when the future is dropped; a file that
-/// hangs is not read again meanwhile. A runtime that is shut down in the background does not wait for it.
+/// Fails with `TimedOut` after five seconds. The thread may keep hanging then, and also when the
+/// future is dropped; a hanging file is not read again meanwhile. A runtime that shuts down in the
+/// background does not wait for it.
 pub async fn off_runtime<T: Send + 'static>(
     file: &Path,
     read: impl FnOnce() -> T + Send + 'static,
@@ -32,20 +35,31 @@ pub async fn off_runtime<T: Send + 'static>(
         end(&path, began);
         result
     });
-    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("it took longer than {FILE_TIMEOUT:?}"));
-    timeout(FILE_TIMEOUT, reading).await.map_err(late)?.map_err(io::Error::other)
+    timeout(FILE_TIMEOUT, reading)
+        .await
+        .map_err(|_| {
+            io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("it took longer than {FILE_TIMEOUT:?}"),
+            )
+        })?
+        .map_err(io::Error::other)
 }
 
-/// Takes note of a read, unless the file hangs, or too many others do.
+/// Registers a read, unless the file already hangs or too many others do.
 fn begin(file: &Path) -> io::Result<Instant> {
     let mut reads = lock(&READS);
-    let hangs = |reads: &Vec<Instant>| reads.iter().any(|began| began.elapsed() >= FILE_TIMEOUT);
-    if reads.get(file).is_some_and(hangs) {
-        return Err(io::Error::new(io::ErrorKind::TimedOut, "the last try to read it still hangs"));
+    if reads.get(file).is_some_and(|reads| hangs(reads)) {
+        return Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the last try to read it still hangs",
+        ));
     }
     let hanging = reads.values().filter(|reads| hangs(reads)).count();
     if hanging >= MOST_HANGING {
-        return Err(io::Error::other(format!("{hanging} other files hang when they are read")));
+        return Err(io::Error::other(format!(
+            "{hanging} other files hang when they are read"
+        )));
     }
     let began = Instant::now();
     reads.entry(file.to_owned()).or_default().push(began);
@@ -62,6 +76,10 @@ fn end(file: &Path, began: Instant) {
             reads.remove(file);
         }
     }
+}
+
+fn hangs(reads: &[Instant]) -> bool {
+    reads.iter().any(|began| began.elapsed() >= FILE_TIMEOUT)
 }
 
 #[cfg(test)]

@@ -1,14 +1,18 @@
-/// Whether `name` is matched by one of `patterns` and not negated by another (`!pattern`), as in ssh_config(5) and known_hosts.
+/// Whether one of `patterns` matches `name` and no negated one (`!pattern`) does, as in
+/// ssh_config(5) and known_hosts.
 pub(super) fn matches_list(patterns: &[String], name: &str) -> bool {
-    let negated = |pattern: &String| pattern.strip_prefix('!').is_some_and(|pattern| matches(pattern, name));
-    !patterns.iter().any(negated) && patterns.iter().any(|pattern| matches(pattern, name))
+    !patterns.iter().any(|pattern: &String| {
+        pattern.strip_prefix('!').is_some_and(|pattern| matches(pattern, name))
+    }) && patterns.iter().any(|pattern| matches(pattern, name))
 }
 
-/// Whether `name` matches `pattern`, in which `*` stands for any text and `?` for any character. Linear in practice:
-/// only the last `*` is ever gone back to.
+/// Whether `pattern` matches `name`. `*` matches any text and `?` any character. Linear in
+/// practice: only the last `*` is ever retried.
 pub fn matches(pattern: &str, name: &str) -> bool {
-    let (pattern, name) = (pattern.as_bytes(), name.as_bytes());
-    let (mut p, mut n) = (0, 0);
+    let pattern = pattern.as_bytes();
+    let name = name.as_bytes();
+    let mut p = 0;
+    let mut n = 0;
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         if p < pattern.len() && pattern[p] == b'*' {

@@ -1,3 +1,5 @@
+//! An SSH server in the process, for the demo and for tests without sshd.
+
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
@@ -15,10 +17,11 @@ use tokio::task::JoinSet;
 
 use super::{HostConfig, Methods};
 
-/// An SSH server inside this process, for the demo: it listens on a random loopback port, has a key of its own, lets in
-/// one key that is made for it, and runs commands with `/bin/sh` as the current user.
+/// An SSH server inside this process, for the demo. It listens on a random loopback port, has a
+/// generated host key, accepts one generated user key, and runs commands with `/bin/sh` as the
+/// current user.
 ///
-/// Dropping it ends its connections and kills the commands that still run.
+/// Dropping it closes its connections and kills running commands.
 pub struct LoopbackServer {
     address: SocketAddr,
     directory: tempfile::TempDir,
@@ -30,7 +33,8 @@ impl LoopbackServer {
     pub async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let address = listener.local_addr()?;
-        let (host_key, user_key) = (new_key()?, new_key()?);
+        let host_key = new_key()?;
+        let user_key = new_key()?;
         let directory = tempfile::Builder::new().prefix("sshjobs-demo").tempdir()?;
         write_keys(directory.path(), address.port(), &host_key, &user_key)?;
         let config = Arc::new(server::Config {
@@ -42,16 +46,24 @@ impl LoopbackServer {
         });
         let mut tasks = JoinSet::new();
         tasks.spawn(accept(listener, config, user_key.public_key().clone()));
-        Ok(Self { address, directory, _tasks: tasks })
+        Ok(Self {
+            address,
+            directory,
+            _tasks: tasks,
+        })
     }
 
-    /// How to reach it, under `name`.
+    /// Its configuration as a host called `name`.
     pub fn host_config(&self, name: &str) -> HostConfig {
         let address = self.address.ip().to_string();
         HostConfig {
             identity_files: vec![self.directory.path().join("id")],
             identities_only: true,
-            methods: Methods { keyboard_interactive: false, password: false, ..Methods::default() },
+            methods: Methods {
+                keyboard_interactive: false,
+                password: false,
+                ..Methods::default()
+            },
             known_hosts: vec![self.directory.path().join("known_hosts")],
             ..HostConfig::new(name, &address, self.address.port(), "demo")
         }
@@ -70,20 +82,32 @@ fn write_keys(
 ) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let line = host_key.public_key().to_openssh().map_err(io::Error::other)?;
-    std::fs::write(directory.join("known_hosts"), format!("[127.0.0.1]:{port} {line}\n"))?;
-    let pem = user_key.to_openssh(russh::keys::ssh_key::LineEnding::LF).map_err(io::Error::other)?;
-    let mut file =
-        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(directory.join("id"))?;
+    std::fs::write(
+        directory.join("known_hosts"),
+        format!("[127.0.0.1]:{port} {line}\n"),
+    )?;
+    let pem = user_key
+        .to_openssh(russh::keys::ssh_key::LineEnding::LF)
+        .map_err(io::Error::other)?;
+    let mut file = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(directory.join("id"))?;
     io::Write::write_all(&mut file, pem.as_bytes())
 }
 
 async fn accept(listener: TcpListener, config: Arc<server::Config>, user_key: PublicKey) {
     let mut connections = JoinSet::new();
     while let Ok((socket, _)) = listener.accept().await {
-        let session = Shell { user_key: user_key.clone(), stdins: HashMap::new(), commands: JoinSet::new() };
+        let session = Shell {
+            user_key: user_key.clone(),
+            stdins: HashMap::new(),
+            commands: JoinSet::new(),
+        };
         let config = Arc::clone(&config);
         connections.spawn(async move {
-            // The client sees why a connection fails; the server has no one to tell.
+            // The client reports why a connection fails.
             if let Ok(running) = server::run_stream(config, socket, session).await {
                 drop(running.await);
             }
@@ -92,7 +116,7 @@ async fn accept(listener: TcpListener, config: Arc<server::Config>, user_key: Pu
     }
 }
 
-/// One connection's commands.
+/// The commands of one connection.
 struct Shell {
     user_key: PublicKey,
     stdins: HashMap<ChannelId, ChildStdin>,
@@ -143,7 +167,12 @@ impl server::Handler for Shell {
         Ok(())
     }
 
-    async fn data(&mut self, channel: ChannelId, data: &[u8], _: &mut Session) -> Result<(), russh::Error> {
+    async fn data(
+        &mut self,
+        channel: ChannelId,
+        data: &[u8],
+        _: &mut Session,
+    ) -> Result<(), russh::Error> {
         if let Some(stdin) = self.stdins.get_mut(&channel)
             && stdin.write_all(data).await.is_err()
         {
@@ -152,7 +181,11 @@ impl server::Handler for Shell {
         Ok(())
     }
 
-    async fn channel_eof(&mut self, channel: ChannelId, _session: &mut Session) -> Result<(), russh::Error> {
+    async fn channel_eof(
+        &mut self,
+        channel: ChannelId,
+        _session: &mut Session,
+    ) -> Result<(), russh::Error> {
         self.stdins.remove(&channel);
         Ok(())
     }
@@ -170,9 +203,11 @@ fn start(command: &[u8]) -> io::Result<Child> {
         .spawn()
 }
 
-/// Sends what the command prints, then how it ended, then closes. When the client is gone there is no one to tell.
+/// Sends the command's output and exit status, then closes the channel. If the client has
+/// disconnected, the results are dropped.
 async fn run(mut child: Child, channel: ChannelId, handle: Handle) {
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let stdout = child.stdout.take();
+    let stderr = child.stderr.take();
     tokio::join!(
         forward(stdout, Output::Data, channel, handle.clone()),
         forward(stderr, Output::ExtendedData, channel, handle.clone()),
@@ -189,7 +224,12 @@ enum Output {
     ExtendedData,
 }
 
-async fn forward(stream: Option<impl AsyncRead + Unpin>, output: Output, channel: ChannelId, handle: Handle) {
+async fn forward(
+    stream: Option<impl AsyncRead + Unpin>,
+    output: Output,
+    channel: ChannelId,
+    handle: Handle,
+) {
     let Some(mut stream) = stream else { return };
     let mut buffer = vec![0; 32 << 10];
     while let Ok(length @ 1..) = stream.read(&mut buffer).await {
@@ -214,7 +254,12 @@ async fn tell_exit(status: ExitStatus, channel: ChannelId, handle: Handle) -> Re
                 Some(15) => Sig::TERM,
                 other => Sig::Custom(other.map_or_else(String::new, |number| number.to_string())),
             };
-            handle.exit_signal_request(channel, signal, false, String::new(), String::new()).await
+            handle
+                .exit_signal_request(channel, signal, false, String::new(), String::new())
+                .await
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,5 @@
+//! Segments in memory.
+
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex};
@@ -6,7 +8,7 @@ use super::media::{Access, Blob, Media, Part};
 use crate::job::JobId;
 use crate::lock::lock;
 
-/// Segments in memory; they go with the process.
+/// Segments in memory, dropped with the process.
 #[derive(Default)]
 pub(super) struct Buffers(Mutex<BTreeMap<(JobId, Part), Arc<Buffer>>>);
 
@@ -15,11 +17,13 @@ struct Buffer(Mutex<Vec<u8>>);
 
 impl Media for Buffers {
     fn segments(&self, job: &JobId) -> io::Result<Vec<u64>> {
-        let segment = |(of, part): &(JobId, Part)| match part {
-            Part::Frames(segment) if of == job => Some(*segment),
-            Part::Frames(_) | Part::Index(_) | Part::Forgotten => None,
-        };
-        Ok(lock(&self.0).keys().filter_map(segment).collect())
+        Ok(lock(&self.0)
+            .keys()
+            .filter_map(|(of, part): &(JobId, Part)| match part {
+                Part::Frames(segment) if of == job => Some(*segment),
+                Part::Frames(_) | Part::Index(_) | Part::Forgotten => None,
+            })
+            .collect())
     }
 
     fn open(&self, job: &JobId, part: Part, access: Access) -> io::Result<Arc<dyn Blob>> {

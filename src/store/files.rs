@@ -1,3 +1,5 @@
+//! Segments as files.
+
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
@@ -7,8 +9,8 @@ use std::sync::Arc;
 use super::media::{Access, Blob, Media, Part};
 use crate::job::JobId;
 
-/// Segments as files: `DIR/9z/JOB.000001.log` and `.idx`, in a folder named after the end of the job's name. Folders are 0700, files
-/// 0600.
+/// Segments as files: `DIR/9z/JOB.000001.log` and `.idx`, in a folder named after the end of the
+/// job's id. Folders are 0700, files 0600.
 pub(super) struct Files {
     pub(super) directory: PathBuf,
 }
@@ -16,10 +18,17 @@ pub(super) struct Files {
 impl Files {
     fn folder(&self, job: &JobId) -> io::Result<PathBuf> {
         let name = job.as_str();
-        let is_name = name.len() > 2 && name.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c));
-        match name.get(name.len().saturating_sub(2)..).filter(|end| is_name && !end.contains('.')) {
+        let is_name =
+            name.len() > 2 && name.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c));
+        match name
+            .get(name.len().saturating_sub(2)..)
+            .filter(|end| is_name && !end.contains('.'))
+        {
             Some(end) => Ok(self.directory.join(end)),
-            None => Err(io::Error::new(ErrorKind::InvalidInput, "no job has such a name")),
+            None => Err(io::Error::new(
+                ErrorKind::InvalidInput,
+                "no job has such a name",
+            )),
         }
     }
 
@@ -32,7 +41,7 @@ impl Files {
         Ok(self.folder(job)?.join(name))
     }
 
-    /// What there is of a job.
+    /// The parts of a job that exist.
     fn parts(&self, job: &JobId) -> io::Result<Vec<Part>> {
         let entries = match fs::read_dir(self.folder(job)?) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -41,14 +50,16 @@ impl Files {
         let mut parts = Vec::new();
         for entry in entries {
             let name = entry?.file_name();
-            let rest = name.to_str().and_then(|name| name.strip_prefix(job.as_str())?.strip_prefix('.'));
+            let rest = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(job.as_str())?.strip_prefix('.'));
             parts.extend(rest.and_then(part));
         }
         Ok(parts)
     }
 }
 
-/// The part with this name, without that of its job.
+/// Parses the name of a part, without the job's id.
 fn part(name: &str) -> Option<Part> {
     match name.split_once('.') {
         Some((segment, "log")) => Some(Part::Frames(segment.parse().ok()?)),
@@ -59,8 +70,17 @@ fn part(name: &str) -> Option<Part> {
 
 impl Media for Files {
     fn segments(&self, job: &JobId) -> io::Result<Vec<u64>> {
-        let number = |part: &Part| if let Part::Frames(number) = part { Some(*number) } else { None };
-        let mut segments: Vec<u64> = self.parts(job)?.iter().filter_map(number).collect();
+        let mut segments: Vec<u64> = self
+            .parts(job)?
+            .iter()
+            .filter_map(|part: &Part| {
+                if let Part::Frames(number) = part {
+                    Some(*number)
+                } else {
+                    None
+                }
+            })
+            .collect();
         segments.sort_unstable();
         Ok(segments)
     }
@@ -74,8 +94,12 @@ impl Media for Files {
         }
         let file = match options.open(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound && access == Access::Write => {
-                DirBuilder::new().recursive(true).mode(0o700).create(self.folder(job)?)?;
-                options.open(&path)?
+                // Not recursive: if the state directory was removed, it must not be created again,
+                // because no process would find it.
+                match DirBuilder::new().mode(0o700).create(self.folder(job)?) {
+                    Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+                    Ok(()) | Err(_) => options.open(&path)?,
+                }
             }
             file => file?,
         };

@@ -1,49 +1,75 @@
+//! The format of stored logs. Parsing never trusts a length or a checksum of the wrong file.
+
+use crate::job::JobId;
 use crate::output::{Checkpoint, Escape, LineNo, Origin, Position, Stream, Timestamp, Unfinished};
 
-/// One entry of a stored log: what happened to the job's output, and when.
+/// One entry of a stored log: an event of the job's output, with its time.
 ///
-/// On disk: CRC-32 of what follows (4 bytes), length of the payload (4), time (8), kind (1), payload; integers in little-endian
-/// order. A file may end within a frame when its writer died; [`parse`] finds that out.
+/// On disk: CRC-32 of the [seal](Seal) and of everything after it (4 bytes), length of the payload
+/// (4), time (8), kind (1), payload; integers in little-endian order. A file may end within a frame
+/// if its writer was killed; [`parse`] detects that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// When it happened.
+    /// Time of the event.
     pub at: Timestamp,
-    /// What happened.
+    /// The event.
     pub body: Body<'a>,
 }
 
-/// What happened to a job's output.
+/// An event of a job's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// Where the log stands. A replay can begin here; one that comes from before and stands elsewhere has met a gap.
+    /// State of the log. A replay can start here. If a replay from before has another state here,
+    /// output is missing in between.
     Checkpoint {
-        /// The longest line, which says where lines are cut.
+        /// Longest line, which determines where lines are cut.
         line_bytes: u64,
-        /// Everything else that a ring must know.
+        /// The rest of a ring's state.
         checkpoint: Box<Checkpoint>,
     },
-    /// Bytes came.
+    /// Bytes of a stream.
     Data(Stream, &'a [u8]),
-    /// Nothing more comes: unfinished lines become lines.
+    /// Both streams have ended: unfinished lines become lines.
     FinishStreams,
-    /// The job is over; the payload says how.
+    /// The job has ended; the payload is its outcome.
     End(&'a [u8]),
 }
 
-/// What stands at the beginning of some bytes.
+/// Result of parsing the start of some bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Parsed<'a> {
-    /// A frame, and how many bytes it takes.
+    /// A frame, and its length in bytes.
     Whole(Frame<'a>, usize),
-    /// The beginning of a frame that takes so many bytes, at least.
+    /// The start of a frame of at least this length.
     Short(usize),
-    /// No frame: its checksum is wrong, or it makes no sense.
+    /// Not a frame: its checksum is wrong, or it is malformed.
     Torn,
+}
+
+/// Start value of a frame's checksum, derived from job and segment, so that frames in the wrong
+/// file are rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seal(u32);
+
+impl Seal {
+    /// The seal of all frames of a segment.
+    pub fn new(job: &JobId, segment: u64) -> Self {
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(job.as_str().as_bytes());
+        sum.update(&segment.to_le_bytes());
+        Self(sum.finalize())
+    }
+
+    fn sum(self, bytes: &[u8]) -> u32 {
+        let mut sum = crc32fast::Hasher::new_with_initial(self.0);
+        sum.update(bytes);
+        sum.finalize()
+    }
 }
 
 /// Bytes before the payload.
 pub(super) const HEADER: usize = 17;
-/// The longest payload that is believed.
+/// Longest plausible payload.
 const LONGEST: usize = 64 << 20;
 
 const CHECKPOINT: u8 = 0;
@@ -54,17 +80,24 @@ const END: u8 = 4;
 
 impl Frame<'_> {
     /// Appends it to a buffer.
-    pub(super) fn write_to(&self, buffer: &mut Vec<u8>) {
+    pub(super) fn write_to(&self, seal: Seal, buffer: &mut Vec<u8>) {
         let start = buffer.len();
         buffer.extend([0; 8]);
         buffer.extend(self.at.to_le_bytes());
         match &self.body {
-            Body::Checkpoint { line_bytes, checkpoint } => {
+            Body::Checkpoint {
+                line_bytes,
+                checkpoint,
+            } => {
                 buffer.push(CHECKPOINT);
                 write_checkpoint(*line_bytes, checkpoint, buffer);
             }
             Body::Data(stream, bytes) => {
-                buffer.push(if *stream == Stream::Stdout { STDOUT } else { STDERR });
+                buffer.push(if *stream == Stream::Stdout {
+                    STDOUT
+                } else {
+                    STDERR
+                });
                 buffer.extend_from_slice(bytes);
             }
             Body::FinishStreams => buffer.push(FINISH),
@@ -75,15 +108,15 @@ impl Frame<'_> {
         }
         let length = u32::try_from(buffer.len() - start - HEADER).expect("a frame is short");
         buffer[start + 4..start + 8].copy_from_slice(&length.to_le_bytes());
-        let sum = crc32fast::hash(&buffer[start + 4..]);
+        let sum = seal.sum(&buffer[start + 4..]);
         buffer[start..start + 4].copy_from_slice(&sum.to_le_bytes());
     }
 }
 
-/// Reads the frame at the beginning of `bytes`. It believes nothing: whatever the bytes are, it neither panics nor allocates for
-/// more than there are.
-pub fn parse(bytes: &[u8]) -> Parsed<'_> {
-    let length = match measure(bytes) {
+/// Parses the frame at the start of `bytes`. For any input it neither panics nor allocates more
+/// than the input's size.
+pub fn parse(bytes: &[u8], seal: Seal) -> Parsed<'_> {
+    let length = match measure(bytes, seal) {
         Measured::Whole(length) => length,
         Measured::Short(length) => return Parsed::Short(length),
         Measured::Torn => return Parsed::Torn,
@@ -94,18 +127,19 @@ pub fn parse(bytes: &[u8]) -> Parsed<'_> {
     }
 }
 
-/// How long the frame at the beginning of some bytes is.
+/// Length of the frame at the start of some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measured {
-    /// All of its bytes are there, and its checksum is right.
+    /// It is complete, and its checksum is correct.
     Whole(usize),
     Short(usize),
     Torn,
 }
 
-pub(super) fn measure(bytes: &[u8]) -> Measured {
+pub(super) fn measure(bytes: &[u8], seal: Seal) -> Measured {
     let mut fields = Fields(bytes);
-    let (Some(sum), Some(length)) = (fields.u32(), fields.u32()) else { return Measured::Short(HEADER) };
+    let Some(sum) = fields.u32() else { return Measured::Short(HEADER) };
+    let Some(length) = fields.u32() else { return Measured::Short(HEADER) };
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     if length > LONGEST {
         return Measured::Torn;
@@ -113,12 +147,15 @@ pub(super) fn measure(bytes: &[u8]) -> Measured {
     let end = HEADER + length;
     match bytes.get(4..end) {
         None => Measured::Short(end),
-        Some(summed) if crc32fast::hash(summed) == sum => Measured::Whole(end),
+        // Logs of earlier versions have no seal.
+        Some(summed) if seal.sum(summed) == sum || crc32fast::hash(summed) == sum => {
+            Measured::Whole(end)
+        }
         Some(_) => Measured::Torn,
     }
 }
 
-/// Reads a frame that was [measured](measure); none when it makes no sense.
+/// Reads a frame that was [measured](measure). `None` if it is malformed.
 pub(super) fn read(whole: &[u8]) -> Option<Frame<'_>> {
     let at = Fields(whole.get(8..)?).u64()?;
     let body = body(*whole.get(HEADER - 1)?, whole.get(HEADER..)?)?;
@@ -136,13 +173,19 @@ fn body(kind: u8, payload: &[u8]) -> Option<Body<'_>> {
     }
 }
 
-/// Bytes of an origin.
+/// Length of an encoded origin.
 pub(super) const ORIGIN: usize = 11 * 8;
 
 pub(super) fn write_origin(origin: &Origin, buffer: &mut Vec<u8>) {
     buffer.extend(origin.newest.value().to_le_bytes());
     for position in [&origin.stdout, &origin.stderr] {
-        let Position { last_line, lines, bytes, raw_chars, clean_chars } = *position;
+        let Position {
+            last_line,
+            lines,
+            bytes,
+            raw_chars,
+            clean_chars,
+        } = *position;
         for number in [last_line.value(), lines, bytes, raw_chars, clean_chars] {
             buffer.extend(number.to_le_bytes());
         }
@@ -163,12 +206,20 @@ fn read_checkpoint(payload: &[u8]) -> Option<Body<'static>> {
     let mut fields = Fields(payload);
     let line_bytes = fields.u64()?;
     let origin = fields.origin()?;
-    let (stdout, stderr) = (fields.unfinished()?, fields.unfinished()?);
-    let checkpoint = Box::new(Checkpoint { origin, stdout, stderr });
-    fields.0.is_empty().then_some(Body::Checkpoint { line_bytes, checkpoint })
+    let stdout = fields.unfinished()?;
+    let stderr = fields.unfinished()?;
+    let checkpoint = Box::new(Checkpoint {
+        origin,
+        stdout,
+        stderr,
+    });
+    fields.0.is_empty().then_some(Body::Checkpoint {
+        line_bytes,
+        checkpoint,
+    })
 }
 
-/// Takes fields from the front of some bytes.
+/// Reads fields from the front of some bytes.
 pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
@@ -199,7 +250,11 @@ impl<'a> Fields<'a> {
 
     pub(super) fn origin(&mut self) -> Option<Origin> {
         let newest = LineNo::new(self.u64()?);
-        Some(Origin { newest, stdout: self.position()?, stderr: self.position()? })
+        Some(Origin {
+            newest,
+            stdout: self.position()?,
+            stderr: self.position()?,
+        })
     }
 
     fn position(&mut self) -> Option<Position> {
@@ -210,7 +265,8 @@ impl<'a> Fields<'a> {
             raw_chars: self.u64()?,
             clean_chars: self.u64()?,
         };
-        let is_possible = position.raw_chars <= position.bytes && position.clean_chars <= position.bytes;
+        let is_possible =
+            position.raw_chars <= position.bytes && position.clean_chars <= position.bytes;
         is_possible.then_some(position)
     }
 
@@ -219,7 +275,10 @@ impl<'a> Fields<'a> {
             0 => None,
             code => Some(Escape::of_code(code - 1)?),
         };
-        Some(Unfinished { bytes: self.bytes()?.to_vec(), cut })
+        Some(Unfinished {
+            bytes: self.bytes()?.to_vec(),
+            cut,
+        })
     }
 }
 
@@ -228,6 +287,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn seal() -> Seal {
+        Seal::new(&"web1-aaaaaaaa".into(), 1)
+    }
 
     fn checkpoint() -> Checkpoint {
         let position = |n| Position {
@@ -238,23 +301,34 @@ mod tests {
             clean_chars: n,
         };
         Checkpoint {
-            origin: Origin { newest: LineNo::new(7), stdout: position(7), stderr: position(4) },
-            stdout: Unfinished { bytes: b"half a li".to_vec(), cut: Some(Escape::Osc) },
+            origin: Origin {
+                newest: LineNo::new(7),
+                stdout: position(7),
+                stderr: position(4),
+            },
+            stdout: Unfinished {
+                bytes: b"half a li".to_vec(),
+                cut: Some(Escape::Osc),
+            },
             stderr: Unfinished::default(),
         }
     }
 
     fn transcript() -> (Vec<u8>, Vec<usize>) {
         let bodies = [
-            Body::Checkpoint { line_bytes: 65536, checkpoint: Box::new(checkpoint()) },
+            Body::Checkpoint {
+                line_bytes: 65536,
+                checkpoint: Box::new(checkpoint()),
+            },
             Body::Data(Stream::Stdout, b"one\ntwo\n"),
             Body::Data(Stream::Stderr, b""),
             Body::FinishStreams,
             Body::End(b"{}"),
         ];
-        let (mut bytes, mut ends) = (Vec::new(), vec![0]);
+        let mut bytes = Vec::new();
+        let mut ends = vec![0];
         for (at, body) in (1000..).zip(bodies) {
-            Frame { at, body }.write_to(&mut bytes);
+            Frame { at, body }.write_to(seal(), &mut bytes);
             ends.push(bytes.len());
         }
         (bytes, ends)
@@ -262,8 +336,9 @@ mod tests {
 
     /// The whole frames at the beginning, and where they end.
     fn whole(bytes: &[u8]) -> (usize, usize) {
-        let (mut frames, mut at) = (0, 0);
-        while let Parsed::Whole(_, length) = parse(&bytes[at..]) {
+        let mut frames = 0;
+        let mut at = 0;
+        while let Parsed::Whole(_, length) = parse(&bytes[at..], seal()) {
             (frames, at) = (frames + 1, at + length);
         }
         (frames, at)
@@ -272,10 +347,26 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let (bytes, _) = transcript();
-        let Parsed::Whole(first, length) = parse(&bytes) else { panic!("no frame") };
-        assert_eq!(first.body, Body::Checkpoint { line_bytes: 65536, checkpoint: Box::new(checkpoint()) });
-        let Parsed::Whole(second, _) = parse(&bytes[length..]) else { panic!("no frame") };
-        assert_eq!(second, Frame { at: 1001, body: Body::Data(Stream::Stdout, b"one\ntwo\n") });
+        let Parsed::Whole(first, length) = parse(&bytes, seal()) else {
+            panic!("no frame")
+        };
+        assert_eq!(
+            first.body,
+            Body::Checkpoint {
+                line_bytes: 65536,
+                checkpoint: Box::new(checkpoint())
+            }
+        );
+        let Parsed::Whole(second, _) = parse(&bytes[length..], seal()) else {
+            panic!("no frame")
+        };
+        assert_eq!(
+            second,
+            Frame {
+                at: 1001,
+                body: Body::Data(Stream::Stdout, b"one\ntwo\n")
+            }
+        );
         assert_eq!(whole(&bytes), (5, bytes.len()));
     }
 
@@ -285,8 +376,30 @@ mod tests {
         for cut in 0..bytes.len() {
             let frames = ends.iter().filter(|end| **end <= cut).count() - 1;
             assert_eq!(whole(&bytes[..cut]), (frames, ends[frames]), "cut at {cut}");
-            assert!(matches!(parse(&bytes[ends[frames]..cut]), Parsed::Short(_)));
+            assert!(matches!(
+                parse(&bytes[ends[frames]..cut], seal()),
+                Parsed::Short(_)
+            ));
         }
+    }
+
+    #[test]
+    fn a_frame_of_another_job_or_segment_is_torn_and_one_without_a_seal_is_not() {
+        let (sealed, _) = transcript();
+        for other in [
+            Seal::new(&"web1-bbbbbbbb".into(), 1),
+            Seal::new(&"web1-aaaaaaaa".into(), 2),
+        ] {
+            assert_eq!(parse(&sealed, other), Parsed::Torn);
+        }
+
+        let mut unsealed = Vec::new();
+        Frame {
+            at: 1000,
+            body: Body::FinishStreams,
+        }
+        .write_to(Seal(0), &mut unsealed);
+        assert!(matches!(parse(&unsealed, seal()), Parsed::Whole(..)));
     }
 
     #[test]
@@ -303,7 +416,7 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_the_bytes_are_it_does_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _parsed = parse(&bytes);
+            let _parsed = parse(&bytes, seal());
         }
 
         #[test]
@@ -314,7 +427,7 @@ mod tests {
             bytes.extend(payload);
             let sum = crc32fast::hash(&bytes[4..]);
             bytes[..4].copy_from_slice(&sum.to_le_bytes());
-            let _parsed = parse(&bytes);
+            let _parsed = parse(&bytes, seal());
         }
     }
 }

@@ -1,9 +1,11 @@
+//! Appends to stored logs: segments, checkpoints, quotas.
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
 use super::StoredEnd;
-use super::frame::{Body, Frame};
+use super::frame::{Body, Frame, Seal};
 use super::mark::Mark;
 use super::media::{Access, Blob, Part};
 use super::stored_log::StoredLog;
@@ -11,21 +13,21 @@ use crate::job::{Batch, LogEvent};
 use crate::lock::lock;
 use crate::output::{Checkpoint, LineNo};
 
-/// Appends to a job's stored log. There is one for each job, in the process that owns it.
+/// Appends to a job's stored log. One exists for each job, in the process that owns it.
 pub struct LogWriter {
     log: Arc<StoredLog>,
     limits: LogLimits,
     blob: Option<Arc<dyn Blob>>,
     segment: u64,
-    /// Bytes of whole frames in the segment.
+    /// Bytes of complete frames in the segment.
     length: u64,
-    /// What lies behind these may be torn: it has to be cut off first.
+    /// Bytes after `length` may be torn and must be cut off first.
     is_torn: bool,
     /// Bytes since the last checkpoint.
     since_mark: u64,
-    /// Bytes between checkpoints: more where these are long themselves.
+    /// Bytes between checkpoints. Grows with the size of checkpoints.
     interval: u64,
-    /// Bytes of the segments before.
+    /// Sizes of the previous segments.
     before: VecDeque<(u64, u64)>,
     /// The first mark of the segment, until there is a second one.
     unindexed: Option<Mark>,
@@ -33,34 +35,34 @@ pub struct LogWriter {
     unsynced: bool,
 }
 
-/// What was written and may not have reached the disk.
+/// Written data that may not be on disk yet.
 pub struct Unsynced(Arc<dyn Blob>);
 
 impl Unsynced {
-    /// Waits until it has. Blocking.
+    /// Waits until the data is on disk. Blocking.
     pub fn sync(&self) -> io::Result<()> {
         self.0.sync()
     }
 }
 
-/// The bounds of a stored log.
+/// Limits of a stored log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogLimits {
-    /// Bytes kept of a job.
+    /// Bytes kept for a job.
     pub bytes: u64,
-    /// The longest line, which says where lines are cut.
+    /// Longest line, which determines where lines are cut.
     pub line_bytes: usize,
-    /// Bytes between two places where a replay can begin, about.
+    /// Approximate bytes between two positions at which a replay can start.
     pub interval: u64,
 }
 
-/// Segments that a job's bytes are divided into: the oldest goes as a whole.
+/// Number of segments into which a job's bytes are divided: the oldest is deleted as a whole.
 const SEGMENTS: u64 = 16;
 const SMALLEST_SEGMENT: u64 = 1 << 20;
 const LARGEST_SEGMENT: u64 = 64 << 20;
 
 impl LogWriter {
-    /// Begins the log of a new job.
+    /// Starts the log of a new job.
     pub(super) fn new(log: Arc<StoredLog>, limits: LogLimits) -> Self {
         Self {
             log,
@@ -78,8 +80,12 @@ impl LogWriter {
         }
     }
 
-    /// Goes on with a log that another process has left. A torn end is cut off.
-    pub(super) fn resume(log: Arc<StoredLog>, limits: LogLimits, end: &StoredEnd) -> io::Result<Self> {
+    /// Continues a log left by another process. Cuts off a torn end.
+    pub(super) fn resume(
+        log: Arc<StoredLog>,
+        limits: LogLimits,
+        end: &StoredEnd,
+    ) -> io::Result<Self> {
         let (segment, length) = end.replay.position();
         let mut before = VecDeque::new();
         for older in log.media.segments(&log.job)?.into_iter().filter(|number| *number < segment) {
@@ -88,8 +94,15 @@ impl LogWriter {
         }
         let first = lock(&log.state).marks.iter().find(|mark| mark.segment == segment).copied();
         let has_index = log.media.open(&log.job, Part::Index(segment), Access::Read).is_ok();
-        let unindexed = first.filter(|_| !has_index);
-        Ok(Self { segment, length, is_torn: true, before, unindexed, ..Self::new(log, limits) })
+        let unindexed = if has_index { None } else { first };
+        Ok(Self {
+            segment,
+            length,
+            is_torn: true,
+            before,
+            unindexed,
+            ..Self::new(log, limits)
+        })
     }
 
     /// Whether the next batch should come with a checkpoint.
@@ -97,7 +110,7 @@ impl LogWriter {
         self.since_mark >= self.interval || self.length >= self.segment_bytes()
     }
 
-    /// Hands a batch to the operating system. After an error nothing of it counts as stored.
+    /// Writes a batch to the operating system. After an error none of it counts as stored.
     pub fn append(&mut self, batch: &Batch) -> io::Result<()> {
         let at = batch.events.first().map_or(0, |(_, at, _)| *at);
         self.buffer.clear();
@@ -106,9 +119,13 @@ impl LogWriter {
                 self.begin_segment()?;
             }
             let line_bytes = self.limits.line_bytes as u64;
-            let body = Body::Checkpoint { line_bytes, checkpoint: Box::new(checkpoint.clone()) };
-            Frame { at, body }.write_to(&mut self.buffer);
+            let body = Body::Checkpoint {
+                line_bytes,
+                checkpoint: Box::new(checkpoint.clone()),
+            };
+            Frame { at, body }.write_to(self.seal(), &mut self.buffer);
         }
+        let seal = self.seal();
         for (event, at, _) in &batch.events {
             let outcome;
             let body = match event {
@@ -116,14 +133,17 @@ impl LogWriter {
                 LogEvent::FinishStreams => Body::FinishStreams,
                 LogEvent::Gap(checkpoint) => {
                     let line_bytes = self.limits.line_bytes as u64;
-                    Body::Checkpoint { line_bytes, checkpoint: checkpoint.clone() }
+                    Body::Checkpoint {
+                        line_bytes,
+                        checkpoint: checkpoint.clone(),
+                    }
                 }
                 LogEvent::End(how) => {
                     outcome = serde_json::to_vec(how)?;
                     Body::End(&outcome)
                 }
             };
-            Frame { at: *at, body }.write_to(&mut self.buffer);
+            Frame { at: *at, body }.write_to(seal, &mut self.buffer);
         }
         self.write()?;
         if let Some(checkpoint) = &batch.checkpoint {
@@ -135,21 +155,28 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Takes note of the last line stored, once its batch is shown.
+    /// Notes the last stored line, once its batch is shown.
     pub fn note_newest(&self, newest: LineNo) {
         lock(&self.log.state).newest = newest;
     }
 
-    /// What was written and may not have reached the disk, if there is any.
+    /// Written data that may not be on disk yet, if any.
     pub fn take_unsynced(&mut self) -> Option<Unsynced> {
-        let blob = self.blob.clone().filter(|_| self.unsynced)?;
+        if !self.unsynced {
+            return None;
+        }
+        let blob = self.blob.clone()?;
         self.unsynced = false;
         Some(Unsynced(blob))
     }
 
-    /// Closes the file; it is opened again when it is needed.
+    /// Closes the file. It is opened again when needed.
     pub fn rest(&mut self) {
         self.blob = None;
+    }
+
+    fn seal(&self) -> Seal {
+        Seal::new(&self.log.job, self.segment)
     }
 
     fn write(&mut self) -> io::Result<()> {
@@ -157,7 +184,11 @@ impl LogWriter {
             Some(blob) => Arc::clone(blob),
             None => {
                 let part = Part::Frames(self.segment);
-                Arc::clone(self.blob.insert(self.log.media.open(&self.log.job, part, Access::Write)?))
+                Arc::clone(self.blob.insert(self.log.media.open(
+                    &self.log.job,
+                    part,
+                    Access::Write,
+                )?))
             }
         };
         if self.is_torn {
@@ -169,7 +200,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// The checkpoint is where a replay can begin.
+    /// Records the checkpoint as a position at which a replay can start.
     fn note_mark(&mut self, checkpoint: &Checkpoint, at: u64) {
         let origin = checkpoint.origin;
         let unfinished = checkpoint.stdout.bytes.len() + checkpoint.stderr.bytes.len();
@@ -177,8 +208,18 @@ impl LogWriter {
         self.interval = self.limits.interval.max(4 * unfinished as u64);
         let mark = {
             let mut state = lock(&self.log.state);
-            let before = if state.marks.is_empty() { origin.newest } else { state.newest.min(origin.newest) };
-            let mark = Mark { segment: self.segment, offset: self.length, at, before, origin };
+            let before = if state.marks.is_empty() {
+                origin.newest
+            } else {
+                state.newest.min(origin.newest)
+            };
+            let mark = Mark {
+                segment: self.segment,
+                offset: self.length,
+                at,
+                before,
+                origin,
+            };
             state.marks.push(mark);
             mark
         };
@@ -190,7 +231,7 @@ impl LogWriter {
         }
         let bytes: Vec<u8> = first.into_iter().chain([mark]).flat_map(Mark::to_bytes).collect();
         let index = self.log.media.open(&self.log.job, Part::Index(self.segment), Access::Write);
-        // Without it the segment is read through when it is opened.
+        // Without an index, the segment is scanned when it is opened.
         if let Err(error) = index.and_then(|index| index.append(&bytes)) {
             tracing::debug!(job = %self.log.job, %error, "the index could not be written");
         }
@@ -214,7 +255,7 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Bytes that the job takes.
+    /// Bytes used by the job.
     pub fn bytes(&self) -> u64 {
         self.length + self.before.iter().map(|(_, bytes)| bytes).sum::<u64>()
     }

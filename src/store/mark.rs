@@ -1,18 +1,22 @@
+//! The index of a stored log.
+
 use super::frame::{Fields, ORIGIN, write_origin};
 use crate::output::{LineNo, Origin, Timestamp};
 
-/// A place in a job's segments where a replay can begin: that of a checkpoint. A segment's index is a list of them.
+/// A position in a job's segments at which a replay can start: that of a checkpoint. A segment's
+/// index is a list of marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    /// The segment; not written, for an index is that of one.
+    /// The segment. Not written, because an index belongs to one segment.
     pub(super) segment: u64,
     /// Position of the checkpoint's frame.
     pub(super) offset: u64,
-    /// When it was written.
+    /// Time of the checkpoint.
     pub(super) at: Timestamp,
-    /// The last line stored before it; with a gap, an earlier one than the origin's newest.
+    /// The last line stored before it. If output is missing, an earlier one than the origin's
+    /// newest.
     pub(super) before: LineNo,
-    /// Where the log stood.
+    /// State of the log.
     pub(super) origin: Origin,
 }
 
@@ -30,7 +34,7 @@ impl Mark {
         bytes
     }
 
-    /// Reads the index of a segment, up to the first mark that is torn.
+    /// Parses the index of a segment, up to the first torn mark.
     pub(super) fn read_all(segment: u64, index: &[u8]) -> Vec<Self> {
         index.chunks_exact(MARK).map_while(|bytes| Self::read(segment, bytes)).collect()
     }
@@ -41,12 +45,19 @@ impl Mark {
             return None;
         }
         let mut fields = Fields(body);
-        let (offset, at) = (fields.u64()?, fields.u64()?);
+        let offset = fields.u64()?;
+        let at = fields.u64()?;
         let before = LineNo::new(fields.u64()?);
-        Some(Self { segment, offset, at, before, origin: fields.origin()? })
+        Some(Self {
+            segment,
+            offset,
+            at,
+            before,
+            origin: fields.origin()?,
+        })
     }
 
-    /// The lines that are not stored before it, if there are any: the last stored one, and the last that is not.
+    /// Lines missing before it: the last stored one, and the last missing one.
     pub(super) fn gap(&self) -> Option<(LineNo, LineNo)> {
         (self.before < self.origin.newest).then_some((self.before, self.origin.newest))
     }
@@ -56,7 +67,7 @@ impl Mark {
 #[derive(Debug, Default)]
 pub(super) struct Marks {
     all: Vec<Mark>,
-    /// Gaps before all marks but the first, kept so that reads need not search for them.
+    /// Gaps before all marks except the first, so that reads need not search for them.
     gaps: Vec<(LineNo, LineNo)>,
 }
 
@@ -67,7 +78,9 @@ impl Marks {
     }
 
     pub(super) fn push(&mut self, mark: Mark) {
-        self.gaps.extend(mark.gap().filter(|_| !self.all.is_empty()));
+        if !self.all.is_empty() {
+            self.gaps.extend(mark.gap());
+        }
         self.all.push(mark);
     }
 

@@ -3,33 +3,33 @@ use std::sync::Arc;
 
 use crate::job::JobId;
 
-/// Where the bytes of stored output lie: segments of each job, each with an index beside it.
+/// Storage of output: segments of each job, each with an index.
 pub(super) trait Media: Send + Sync + 'static {
     /// The numbers of a job's segments, in ascending order.
     fn segments(&self, job: &JobId) -> io::Result<Vec<u64>>;
 
-    /// Opens a part of a segment; makes it, if it is not there, when it is to be written.
+    /// Opens a part of a segment. Creates a missing one if it is to be written.
     fn open(&self, job: &JobId, part: Part, access: Access) -> io::Result<Arc<dyn Blob>>;
 
-    /// Removes a segment. It is no error when it is not there.
+    /// Deletes a segment. Succeeds if it does not exist.
     fn remove(&self, job: &JobId, segment: u64) -> io::Result<()>;
 
-    /// Removes all of a job.
+    /// Deletes everything of a job.
     fn remove_all(&self, job: &JobId) -> io::Result<()>;
 }
 
-/// A part of a segment.
+/// A part of a job's stored output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Part {
     /// Its frames.
     Frames(u64),
     /// Its index.
     Index(u64),
-    /// Of no segment: what of the job's output was forgotten.
+    /// Not part of a segment: the list of deleted output.
     Forgotten,
 }
 
-/// What a part is opened for.
+/// Mode of opening a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -38,19 +38,19 @@ pub(super) enum Access {
 
 /// Bytes that grow at their end.
 pub(super) trait Blob: Send + Sync {
-    /// Hands bytes to the operating system. After an error some of them may be there.
+    /// Writes bytes to the operating system. After an error some of them may be written.
     fn append(&self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Cuts off what lies behind `length`.
+    /// Cuts off the bytes after `length`.
     fn truncate(&self, length: u64) -> io::Result<()>;
 
-    /// How many there are.
+    /// Number of bytes.
     fn length(&self) -> io::Result<u64>;
 
-    /// Reads from a position on; returns how many were read, 0 at the end.
+    /// Reads from a position on. Returns the number of bytes read, 0 at the end.
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
 
-    /// Waits until what was appended has reached the disk.
+    /// Waits until appended bytes are on disk.
     fn sync(&self) -> io::Result<()>;
 }
 
@@ -63,7 +63,8 @@ pub(super) fn read_all(blob: &dyn Blob) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads into a buffer from a position on, until it is full or the blob ends; returns how many bytes were read.
+/// Reads from a position on until the buffer is full or the blob ends. Returns the number of bytes
+/// read.
 pub(super) fn read_into(buffer: &mut [u8], blob: &dyn Blob, position: u64) -> io::Result<usize> {
     let mut read = 0;
     while read < buffer.len() {

@@ -1,16 +1,22 @@
+//! A store without a disk.
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use rand::RngExt;
 
 use super::buffers::Buffers;
 use super::media::Media;
-use super::{Bounds, Filter, LogLimits, LogWriter, Record, Store, StoreError, StoredEnd, StoredLog};
-use crate::job::JobId;
-use crate::lock::lock;
-use crate::output::Timestamp;
+use super::{
+    Bounds, Filter, LogLimits, LogWriter, Record, Store, StoreError, StoredEnd, StoredLog,
+};
+use crate::job::{CursorMove, CursorName, Cursors, JobId, Moved};
+use crate::lock::{Guard, lock};
+use crate::output::{LineNo, Timestamp};
 
-/// A store in memory, for tests and for whoever wants nothing on disk. Those that [join](Self::join) it stand for other processes.
+/// A store in memory, for tests and for users who want nothing on disk. Stores that
+/// [join](Self::join) it act as other processes.
 pub struct Memory {
     shared: Arc<Shared>,
     name: String,
@@ -19,19 +25,25 @@ pub struct Memory {
 struct Shared {
     records: Mutex<BTreeMap<JobId, Record>>,
     owners: Mutex<BTreeSet<String>>,
+    cursors: Mutex<BTreeMap<JobId, Arc<Cursors>>>,
     buffers: Arc<Buffers>,
     secret: [u8; 32],
 }
 
 impl Default for Memory {
     fn default() -> Self {
-        let (records, owners, buffers) = Default::default();
-        Self::enter(Arc::new(Shared { records, owners, buffers, secret: rand::rng().random() }))
+        Self::enter(Arc::new(Shared {
+            records: Mutex::default(),
+            owners: Mutex::default(),
+            cursors: Mutex::default(),
+            buffers: Arc::default(),
+            secret: rand::rng().random(),
+        }))
     }
 }
 
 impl Memory {
-    /// Another process with the same records and output.
+    /// A store of another process, with the same records and output.
     #[must_use]
     pub fn join(&self) -> Self {
         Self::enter(Arc::clone(&self.shared))
@@ -43,7 +55,11 @@ impl Memory {
         Self { shared, name }
     }
 
-    fn records(&self) -> MutexGuard<'_, BTreeMap<JobId, Record>> {
+    fn cursors_of(&self, job: &JobId) -> Arc<Cursors> {
+        Arc::clone(lock(&self.shared.cursors).entry(job.clone()).or_default())
+    }
+
+    fn records(&self) -> Guard<'_, BTreeMap<JobId, Record>> {
         lock(&self.shared.records)
     }
 }
@@ -57,18 +73,28 @@ impl Drop for Memory {
 impl Store for Memory {
     fn admit(&self, record: &Record) -> Result<Option<Record>, StoreError> {
         let mut records = self.records();
-        let is_same = |known: &&Record| known.caller == record.caller && known.key == record.key;
-        if let Some(known) = records.values().find(|known| record.key.is_some() && is_same(known)) {
-            return Ok(Some(known.clone()));
+        let earlier = records
+            .values()
+            .find(|known| known.caller == record.caller && known.key == record.key);
+        if record.key.is_some()
+            && let Some(earlier) = earlier
+        {
+            return Ok(Some(earlier.clone()));
         }
         records.insert(record.id.clone(), record.clone());
         Ok(None)
     }
 
+    fn check(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     fn put(&self, records: &[Record]) -> Result<(), StoreError> {
         let mut known = self.records();
         for record in records {
-            if let Some(known) = known.get_mut(&record.id).filter(|known| known.owner == record.owner) {
+            if let Some(known) =
+                known.get_mut(&record.id).filter(|known| known.owner == record.owner)
+            {
                 *known = record.clone();
             }
         }
@@ -80,14 +106,21 @@ impl Store for Memory {
     }
 
     fn list(&self, filter: &Filter) -> Result<(Vec<Record>, usize), StoreError> {
-        let fits = |record: &&Record| {
-            filter.caller.as_ref().is_none_or(|caller| *caller == record.caller)
-                && filter.host.as_ref().is_none_or(|host| *host == record.host)
-                && filter.label.as_ref().is_none_or(|label| record.label.as_ref() == Some(label))
-                && (filter.members || record.member_of.is_none())
-                && filter.state.is_none_or(|state| state == record.state())
-        };
-        let mut found: Vec<Record> = self.records().values().filter(fits).cloned().collect();
+        let mut found: Vec<Record> = self
+            .records()
+            .values()
+            .filter(|record: &&Record| {
+                filter.caller.as_ref().is_none_or(|caller| *caller == record.caller)
+                    && filter.host.as_ref().is_none_or(|host| *host == record.host)
+                    && filter
+                        .label
+                        .as_ref()
+                        .is_none_or(|label| record.label.as_ref() == Some(label))
+                    && (filter.members || record.member_of.is_none())
+                    && filter.state.is_none_or(|state| state == record.state())
+            })
+            .cloned()
+            .collect();
         found.sort_by_key(|record| (std::cmp::Reverse(record.started_at), record.id.clone()));
         let total = found.len();
         found.truncate(filter.limit);
@@ -96,13 +129,18 @@ impl Store for Memory {
 
     fn remove(&self, id: &JobId) -> Result<(), StoreError> {
         self.records().remove(id);
+        lock(&self.shared.cursors).remove(id);
         self.shared.buffers.remove_all(id).map_err(failed)
     }
 
     fn orphans(&self) -> Result<Vec<Record>, StoreError> {
         let owners = lock(&self.shared.owners);
-        let is_orphan = |record: &&Record| record.outcome.is_none() && !owners.contains(&record.owner);
-        Ok(self.records().values().filter(is_orphan).cloned().collect())
+        Ok(self
+            .records()
+            .values()
+            .filter(|record: &&Record| record.outcome.is_none() && !owners.contains(&record.owner))
+            .cloned()
+            .collect())
     }
 
     fn claim(&self, record: &Record) -> Result<bool, StoreError> {
@@ -114,6 +152,10 @@ impl Store for Memory {
 
     fn owner(&self, owner: &str) -> Option<String> {
         lock(&self.shared.owners).contains(owner).then(|| format!("process {owner}"))
+    }
+
+    fn socket(&self, _owner: &str) -> Option<PathBuf> {
+        None
     }
 
     fn own_name(&self) -> &str {
@@ -137,6 +179,19 @@ impl Store for Memory {
         }
     }
 
+    fn cursor(&self, job: &JobId, name: &CursorName) -> Result<LineNo, StoreError> {
+        Ok(self.cursors_of(job).cursor(name))
+    }
+
+    fn move_cursor(
+        &self,
+        job: &JobId,
+        name: &CursorName,
+        step: CursorMove,
+    ) -> Result<Moved, StoreError> {
+        Ok(self.cursors_of(job).move_to(name, step))
+    }
+
     fn secret(&self) -> [u8; 32] {
         self.shared.secret
     }
@@ -146,14 +201,17 @@ impl Store for Memory {
         self.records().retain(|id, record| {
             let stays = record.ended_at.is_none_or(|ended_at| ended_at >= oldest);
             if !stays {
-                // There is nothing that could fail.
+                // Memory can't fail.
                 self.shared.buffers.remove_all(id).ok();
             }
             stays
         });
         let mut records = self.records();
-        let mut excess =
-            records.values().map(|record| record.stored_bytes).sum::<u64>().saturating_sub(bounds.bytes);
+        let mut excess = records
+            .values()
+            .map(|record| record.stored_bytes)
+            .sum::<u64>()
+            .saturating_sub(bounds.bytes);
         let mut finished: Vec<&mut Record> =
             records.values_mut().filter(|record| record.ended_at.is_some()).collect();
         finished.sort_by_key(|record| record.ended_at);
@@ -170,5 +228,8 @@ impl Store for Memory {
 }
 
 fn failed(source: std::io::Error) -> StoreError {
-    StoreError::Io { path: "memory".to_owned(), source: Arc::new(source) }
+    StoreError::Io {
+        path: "memory".to_owned(),
+        source: Arc::new(source),
+    }
 }

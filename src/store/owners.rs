@@ -1,3 +1,5 @@
+//! Which processes are alive, by locked files.
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -6,7 +8,8 @@ use std::path::{Path, PathBuf};
 use rand::RngExt;
 use rustix::fs::{FlockOperation, flock};
 
-/// The processes that own jobs: each has a file that it keeps locked while it lives, however it ends.
+/// Processes that own jobs. Each has a file that it keeps locked until it ends, for whatever
+/// reason.
 pub(super) struct Owners {
     directory: PathBuf,
     name: String,
@@ -14,25 +17,40 @@ pub(super) struct Owners {
     _own: File,
 }
 
+/// Suffix of sockets.
+const SOCKET: &str = ".sock";
+
 impl Owners {
-    /// Takes this process in, under a new name. `process` is what people recognize it by.
+    /// Registers this process under a new name. `process` is its description for people.
     pub(super) fn enter(directory: &Path, process: &str) -> io::Result<Self> {
         let pid = std::process::id();
-        let about =
-            if process.is_empty() { format!("process {pid}") } else { format!("process {pid} ({process})") };
+        let about = if process.is_empty() {
+            format!("process {pid}")
+        } else {
+            format!("process {pid} ({process})")
+        };
         let name = format!("{pid}-{:08x}", rand::rng().random::<u32>());
         let path = directory.join(&name);
         let mut own = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         flock(&own, FlockOperation::NonBlockingLockExclusive)?;
         own.write_all(about.as_bytes())?;
-        Ok(Self { directory: directory.to_owned(), name, _own: own })
+        Ok(Self {
+            directory: directory.to_owned(),
+            name,
+            _own: own,
+        })
     }
 
     pub(super) fn own_name(&self) -> &str {
         &self.name
     }
 
-    /// The process of this name in a few words; none when it has ended.
+    /// The socket of a process, if it listens.
+    pub(super) fn socket(&self, name: &str) -> PathBuf {
+        self.directory.join(format!("{name}{SOCKET}"))
+    }
+
+    /// Description of a process. `None` if it has ended.
     pub(super) fn about(&self, name: &str) -> io::Result<Option<String>> {
         let is_name = name.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
         if name.is_empty() || !is_name {
@@ -50,18 +68,17 @@ impl Owners {
         }
     }
 
-    /// Removes the files of processes that have ended.
+    /// Deletes the files of processes that have ended.
     pub(super) fn clear(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
             let name = entry.file_name();
-            if let Some(name) = name.to_str()
-                && name != self.name
-                && self.about(name)?.is_none()
-            {
+            let Some(name) = name.to_str() else { continue };
+            let process = name.strip_suffix(SOCKET).unwrap_or(name);
+            if process != self.name && self.about(process)?.is_none() {
                 match fs::remove_file(entry.path()) {
                     Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                    // Or another process was faster.
+                    // On an error, another process was faster.
                     Ok(()) | Err(_) => {}
                 }
             }
@@ -72,7 +89,8 @@ impl Owners {
 
 impl Drop for Owners {
     fn drop(&mut self) {
-        // If it can't be removed, whoever comes next finds it unlocked.
+        // If it can't be deleted, the next process finds it unlocked.
+        fs::remove_file(self.socket(&self.name)).ok();
         fs::remove_file(self.directory.join(&self.name)).ok();
     }
 }

@@ -1,3 +1,5 @@
+//! Records of jobs, as stored in the database.
+
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
@@ -5,89 +7,107 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::job::{
-    Caller, Draft, FleetPlan, Job, JobId, JobSpec, MachineId, Member, Nonce, Outcome, Past, Phase, SpecError,
-    Status, StdinPlan, Terminal,
+    Caller, Draft, FleetPlan, Job, JobId, JobSpec, MachineId, Member, Nonce, Outcome, Past, Phase,
+    SpecError, Status, StdinPlan, Terminal, wall_now,
 };
-use crate::output::Timestamp;
+use crate::output::{TerminalModes, Timestamp};
 
-/// What is kept of a job besides its output. There are no secrets in it.
+/// The record of a job: everything that is kept except its output. It contains no secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Its name.
+    /// The job's id.
     pub id: JobId,
-    /// What marks its processes on the host.
+    /// Identifies its processes on the host.
     pub mark: Nonce,
-    /// Whose it is.
+    /// Owner of the job.
     pub caller: Caller,
-    /// The host's name, as the caller calls it.
+    /// The host, as named by the caller.
     pub host: String,
     /// The command line.
     pub command: String,
-    /// The caller's word for it.
+    /// The caller's label.
     pub label: Option<String>,
-    /// Where it runs.
+    /// Working directory.
     pub cwd: Option<String>,
-    /// The names of the variables that were set for it.
+    /// Names of its variables.
     pub env: Vec<String>,
     /// Whether its stdin was left open.
     pub has_stdin: bool,
-    /// Whether it was given text for stdin or variables, of which the values are not kept.
+    /// Whether it had variables or text for stdin, whose values are not kept.
     #[serde(default)]
     pub had_secrets: bool,
     /// Its time limit.
     pub timeout: Option<Duration>,
     /// Its terminal.
     pub terminal: Option<Terminal>,
-    /// Whether it goes on without us.
+    /// Whether it outlives its process.
     pub durable: bool,
     /// Its idempotency key.
     pub key: Option<String>,
-    /// A keyed hash of all that was asked for.
+    /// A keyed hash of its specification.
     pub fingerprint: String,
     /// The process that records it, or did so last.
     pub owner: String,
-    /// The machine that it runs on, and which start of it, if that was told.
+    /// The machine that it runs on and its boot, if reported.
     pub machine: Option<MachineId>,
-    /// The id of its process group there, once told.
+    /// Id of its process group there, once reported.
     pub pgid: Option<u32>,
-    /// When it was asked for.
+    /// Time of the request.
     pub started_at: Timestamp,
-    /// When its first byte came.
+    /// Arrival of its first byte.
     pub first_output_at: Option<Timestamp>,
-    /// When its newest byte came.
+    /// Arrival of its newest byte.
     pub last_output_at: Option<Timestamp>,
-    /// When it ended.
+    /// Time of its end.
     pub ended_at: Option<Timestamp>,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Option<Outcome>,
-    /// Whether the host has said that it runs the command.
+    /// Whether the host has confirmed that it runs the command.
     pub is_running: bool,
-    /// Lines it has printed.
+    /// The modes of its terminal.
+    #[serde(default)]
+    pub modes: TerminalModes,
+    /// Number of lines it has printed.
     pub total_lines: u64,
-    /// Bytes it has printed.
+    /// Number of bytes it has printed.
     pub total_bytes: u64,
-    /// Lines that are no longer kept.
+    /// Number of evicted lines.
     pub dropped_lines: u64,
-    /// Bytes that its output takes.
+    /// Bytes that its stored output uses.
     pub stored_bytes: u64,
-    /// What was to run where, when it is a fleet.
+    /// Hosts and roll-out, for a fleet.
     #[serde(default)]
     pub fleet: Option<FleetPlan>,
-    /// What has become of its members, when it has ended.
+    /// Its members' outcomes, for a fleet that has ended.
     #[serde(default)]
     pub members: Vec<Member>,
-    /// The fleet that it is a member of.
+    /// The fleet of which it is a member.
     #[serde(default)]
     pub member_of: Option<JobId>,
-    /// Something of it may still run on its host, and is to be ended when that is next reached.
+    /// Time of its last known state, from its owner or its host.
+    #[serde(default)]
+    pub seen_at: Timestamp,
+    /// Some of its processes may still run on its host, and must be ended when the host is next
+    /// reached.
     pub has_leftovers: bool,
 }
 
 impl Record {
-    /// The record of a job that has just been asked for.
+    /// The record of a job that was just requested.
     pub fn new(job: &Job, key: Option<&str>, fingerprint: String) -> Self {
         let Draft {
-            host, command, cwd, env, label, stdin, timeout, terminal, durable, fleet, member_of, ..
+            host,
+            command,
+            cwd,
+            env,
+            label,
+            stdin,
+            timeout,
+            terminal,
+            durable,
+            fleet,
+            member_of,
+            ..
         } = &*job.spec;
         let mut record = Self {
             id: job.id.clone(),
@@ -114,6 +134,7 @@ impl Record {
             ended_at: None,
             outcome: None,
             is_running: false,
+            modes: TerminalModes::default(),
             total_lines: 0,
             total_bytes: 0,
             dropped_lines: 0,
@@ -121,13 +142,14 @@ impl Record {
             fleet: fleet.clone(),
             members: Vec::new(),
             member_of: member_of.clone(),
+            seen_at: wall_now(),
             has_leftovers: false,
         };
         record.update(&job.status(), job.read_log(crate::job::Log::pgid));
         record
     }
 
-    /// Takes note of how the job stands.
+    /// Copies a job's status.
     pub fn update(&mut self, status: &Status, pgid: Option<u32>) {
         self.is_running = status.phase == Phase::Running;
         self.outcome = match &status.phase {
@@ -139,12 +161,13 @@ impl Record {
         self.first_output_at = status.first_output_at;
         self.last_output_at = status.last_output_at;
         self.ended_at = status.ended_at;
+        self.modes = status.terminal_modes;
         self.total_lines = status.total_lines;
         self.total_bytes = status.total_bytes;
         self.dropped_lines = status.dropped_lines;
     }
 
-    /// How far the job has come.
+    /// State of the job.
     pub fn phase(&self) -> Phase {
         match &self.outcome {
             Some(outcome) => Phase::Ended(outcome.clone()),
@@ -153,7 +176,7 @@ impl Record {
         }
     }
 
-    /// What a log that is resumed has to know.
+    /// Past state for a log that is resumed.
     pub fn past(&self) -> Past {
         Past {
             phase: self.phase(),
@@ -162,10 +185,12 @@ impl Record {
             last_output_at: self.last_output_at,
             ended_at: self.ended_at,
             pgid: self.pgid,
+            modes: self.modes,
         }
     }
 
-    /// What was asked for, as far as it is kept: without the values of variables, and without the text for stdin.
+    /// The specification as far as it is kept: without the values of variables and the text for
+    /// stdin.
     pub fn spec(&self) -> Result<JobSpec, SpecError> {
         let env: BTreeMap<_, _> =
             self.env.iter().map(|name| (name.clone(), SecretString::default())).collect();
@@ -173,7 +198,11 @@ impl Record {
             cwd: self.cwd.clone(),
             env,
             label: self.label.clone(),
-            stdin: if self.has_stdin { StdinPlan::Open } else { StdinPlan::Closed },
+            stdin: if self.has_stdin {
+                StdinPlan::Open
+            } else {
+                StdinPlan::Closed
+            },
             timeout: self.timeout,
             terminal: self.terminal.clone(),
             durable: self.durable,

@@ -1,3 +1,5 @@
+//! Skips stored output in which a pattern can't match.
+
 use std::io;
 use std::sync::Arc;
 
@@ -7,7 +9,7 @@ use super::replay::Replay;
 use super::stored_log::StoredLog;
 use crate::job::Skimmed;
 use crate::lock::lock;
-use crate::output::{Checkpoint, LineNo, Render, Selection, Stream, Unit, is_verbatim};
+use crate::output::{Checkpoint, LineNo, Measure, Selection, Stream, is_verbatim};
 
 /// Reads a stored log from mark to mark without dividing it into lines.
 struct Skim {
@@ -17,7 +19,7 @@ struct Skim {
     stderr: Vec<u8>,
 }
 
-/// Where a piece begins.
+/// Start of a piece.
 struct Start {
     /// Segment and position of the checkpoint.
     at: (u64, u64),
@@ -33,7 +35,9 @@ impl StoredLog {
         selection: Selection,
         has_no_match: &mut dyn FnMut(&[u8]) -> bool,
     ) -> io::Result<Option<Skimmed>> {
-        let (mut skim, mut skimmed, mut to) = (None, None, cursor);
+        let mut skim = None;
+        let mut skimmed = None;
+        let mut to = cursor;
         while let Some((begin, end)) = self.piece_behind(to, selection)
             && end.origin.newest <= until
         {
@@ -41,21 +45,30 @@ impl StoredLog {
                 Some(skim) => skim,
                 skim @ None => skim.insert(self.skim_from(begin)?),
             };
-            let lines = |mark: Mark| mark.origin.extent(selection, (Unit::Lines, Render::Raw));
-            if !skim.has_no_match((begin, end), selection, has_no_match)? {
-                return Ok(Some(Skimmed { to, lines: lines(begin), look_until: Some(end.origin.newest) }));
+            let lines = |mark: Mark| mark.origin.extent(selection, Measure::Lines);
+            if !skim.has_no_match(begin, end, selection, has_no_match)? {
+                return Ok(Some(Skimmed {
+                    to,
+                    lines: lines(begin),
+                    look_until: Some(end.origin.newest),
+                }));
             }
             to = end.origin.newest;
-            skimmed = Some(Skimmed { to, lines: lines(end), look_until: None });
+            skimmed = Some(Skimmed {
+                to,
+                lines: lines(end),
+                look_until: None,
+            });
         }
         Ok(skimmed)
     }
 
-    /// The marks around the line behind `place`; none where output between them is missing.
+    /// The marks around the line after `place`. `None` if output between them is missing.
     fn piece_behind(&self, place: LineNo, selection: Selection) -> Option<(Mark, Mark)> {
         let state = lock(&self.state);
         let next = state.marks.partition_point(|mark| mark.origin.newest <= place);
-        let (begin, end) = (*state.marks.get(next.checked_sub(1)?)?, *state.marks.get(next)?);
+        let begin = *state.marks.get(next.checked_sub(1)?)?;
+        let end = *state.marks.get(next)?;
         let is_whole = end.gap().is_none()
             && Stream::ALL
                 .into_iter()
@@ -65,19 +78,36 @@ impl StoredLog {
     }
 
     fn skim_from(&self, mark: Mark) -> io::Result<Skim> {
-        let mut replay = Replay::new(Arc::clone(&self.media), self.job.clone(), (mark.segment, mark.offset));
+        let mut replay = Replay::new(
+            Arc::clone(&self.media),
+            self.job.clone(),
+            mark.segment,
+            mark.offset,
+        );
         let start = replay.step(|frame, at| Start::of(frame.body, at))?.flatten();
         let start = start.ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Skim { replay, start, stdout: Vec::new(), stderr: Vec::new() })
+        Ok(Skim {
+            replay,
+            start,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+        })
     }
 }
 
 impl Start {
     fn of(body: Body<'_>, at: (u64, u64)) -> Option<Self> {
         match body {
-            Body::Checkpoint { line_bytes, checkpoint } => {
+            Body::Checkpoint {
+                line_bytes,
+                checkpoint,
+            } => {
                 let line_bytes = usize::try_from(line_bytes).unwrap_or(usize::MAX);
-                Some(Self { at, checkpoint: *checkpoint, line_bytes })
+                Some(Self {
+                    at,
+                    checkpoint: *checkpoint,
+                    line_bytes,
+                })
             }
             Body::Data(..) | Body::FinishStreams | Body::End(_) => None,
         }
@@ -85,10 +115,12 @@ impl Start {
 }
 
 impl Skim {
-    /// Reads the piece between two marks, and tells whether it is complete and holds no match. The next call reads the next piece.
+    /// Reads the piece between two marks. Returns whether it is complete and has no match. The next
+    /// call reads the next piece.
     fn has_no_match(
         &mut self,
-        (begin, end): (Mark, Mark),
+        begin: Mark,
+        end: Mark,
         selection: Selection,
         has_no_match: &mut dyn FnMut(&[u8]) -> bool,
     ) -> io::Result<bool> {
@@ -96,7 +128,11 @@ impl Skim {
             return Ok(false);
         }
         let Some(next) = self.read_piece()? else { return Ok(false) };
-        let Start { checkpoint, line_bytes, .. } = std::mem::replace(&mut self.start, next);
+        let Start {
+            checkpoint,
+            line_bytes,
+            ..
+        } = std::mem::replace(&mut self.start, next);
         let texts = [
             (Stream::Stdout, &checkpoint.stdout, &self.stdout),
             (Stream::Stderr, &checkpoint.stderr, &self.stderr),
@@ -109,12 +145,18 @@ impl Skim {
             }))
     }
 
-    /// Reads up to the next checkpoint; none when there is none yet.
+    /// Reads up to the next checkpoint. `None` if there is none yet.
     fn read_piece(&mut self) -> io::Result<Option<Start>> {
-        let Self { replay, start, stdout, stderr } = self;
-        for (text, unfinished) in
-            [(&mut *stdout, &start.checkpoint.stdout), (&mut *stderr, &start.checkpoint.stderr)]
-        {
+        let Self {
+            replay,
+            start,
+            stdout,
+            stderr,
+        } = self;
+        for (text, unfinished) in [
+            (&mut *stdout, &start.checkpoint.stdout),
+            (&mut *stderr, &start.checkpoint.stderr),
+        ] {
             text.clear();
             text.extend_from_slice(&unfinished.bytes);
         }

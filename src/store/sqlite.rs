@@ -1,23 +1,25 @@
+//! Records, cursors and keys in SQLite. Every method is one transaction.
+
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, TransactionBehavior, params};
 
 use super::{Filter, Record, StoreError};
-use crate::job::{JobId, Phase};
-use crate::output::Timestamp;
+use crate::job::{CursorMove, CursorName, JobId, Moved, Phase, may_move};
+use crate::output::{LineNo, Timestamp};
 
-/// The records in a SQLite database (WAL), which several processes use at once.
+/// Records in a SQLite database (WAL), shared by several processes.
 pub(super) struct Records {
     connection: Connection,
 }
 
 /// The version of the tables, in `user_version`.
-pub(super) const SCHEMA: i64 = 2;
+pub(super) const SCHEMA: i64 = 3;
 /// Time limit for another process to finish its write.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// What is looked for has a column; the rest is in the document.
+/// Values used in queries have a column; the rest is in the document.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS jobs (
         id TEXT PRIMARY KEY,
@@ -40,10 +42,17 @@ const TABLES: &str = "
     CREATE INDEX IF NOT EXISTS by_state ON jobs (caller, state, started_at);
     CREATE INDEX IF NOT EXISTS unfinished ON jobs (owner) WHERE ended_at IS NULL;
     CREATE INDEX IF NOT EXISTS by_end ON jobs (ended_at, bytes) WHERE ended_at IS NOT NULL;
+    CREATE TABLE IF NOT EXISTS cursors (
+        job TEXT NOT NULL,
+        caller TEXT NOT NULL,
+        reader TEXT NOT NULL,
+        line INTEGER NOT NULL,
+        PRIMARY KEY (job, caller, reader)
+    ) WITHOUT ROWID;
     CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 ";
 
-/// From schema 1, which knew no fleets.
+/// From schema 1, which had no fleets.
 const ADD_FLEETS: &str = "ALTER TABLE jobs ADD COLUMN fleet TEXT;";
 
 impl Records {
@@ -55,7 +64,11 @@ impl Records {
         connection.pragma_update(None, "synchronous", "normal")?;
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         if found > SCHEMA {
-            return Err(StoreError::Newer { path: path.display().to_string(), found, known: SCHEMA });
+            return Err(StoreError::Newer {
+                path: path.display().to_string(),
+                found,
+                known: SCHEMA,
+            });
         }
         let mut records = Self { connection };
         if found < SCHEMA {
@@ -64,9 +77,19 @@ impl Records {
         Ok(records)
     }
 
-    /// Makes the tables what they are now. Another process may be faster.
+    /// Another connection to [opened](Self::open) records, which only reads, so that no other
+    /// process's write makes it wait.
+    pub(super) fn open_reader(path: &Path) -> Result<Self, StoreError> {
+        let connection = Connection::open(path)?;
+        connection.busy_timeout(BUSY)?;
+        connection.pragma_update(None, "query_only", true)?;
+        Ok(Self { connection })
+    }
+
+    /// Updates the tables to the current schema. Another process may be faster.
     fn migrate(&mut self) -> Result<(), StoreError> {
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
         if found == 1 {
             transaction.execute_batch(ADD_FLEETS)?;
@@ -76,23 +99,36 @@ impl Records {
         Ok(transaction.commit()?)
     }
 
-    /// A random value that all processes share, made by the first that asks.
+    /// A random value shared by all processes, created by the first.
     pub(super) fn shared_secret(&self, fresh: [u8; 32]) -> Result<[u8; 32], StoreError> {
-        let insert = "INSERT OR IGNORE INTO settings (name, value) VALUES ('secret', ?)";
-        self.connection.execute(insert, [fresh.as_slice()])?;
         let select = "SELECT value FROM settings WHERE name = 'secret'";
-        let value: Vec<u8> = self.connection.query_row(select, [], |row| row.get(0))?;
-        value.try_into().map_err(|_| StoreError::Records("the shared secret is damaged".to_owned()))
+        let known: Option<Vec<u8>> =
+            self.connection.query_row(select, [], |row| row.get(0)).optional()?;
+        let value = match known {
+            Some(value) => value,
+            // A write would wait for the writes of other processes.
+            None => {
+                let insert = "INSERT OR IGNORE INTO settings (name, value) VALUES ('secret', ?)";
+                self.connection.execute(insert, [fresh.as_slice()])?;
+                self.connection.query_row(select, [], |row| row.get(0))?
+            }
+        };
+        value
+            .try_into()
+            .map_err(|_| StoreError::Records("the shared secret is damaged".to_owned()))
     }
 
     pub(super) fn admit(&mut self, record: &Record) -> Result<Option<Record>, StoreError> {
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         if let Some(key) = &record.key {
             let select = "SELECT document, owner FROM jobs WHERE caller = ? AND key = ?";
-            let found =
-                transaction.query_row(select, params![record.caller.as_str(), key], document).optional()?;
+            let found = transaction
+                .query_row(select, params![record.caller.as_str(), key], document)
+                .optional()?;
             if let Some(found) = found {
-                return read(found).map(Some);
+                let (document, owner) = found;
+                return read(&document, owner).map(Some);
             }
         }
         let insert = "INSERT INTO jobs (id, caller, host, label, state, owner, key, started_at, ended_at, bytes, document, fleet)
@@ -115,9 +151,10 @@ impl Records {
         Ok(None)
     }
 
-    /// Brings records up to date that are still their owner's.
+    /// Updates records that still belong to their owner.
     pub(super) fn put(&mut self, records: &[Record]) -> Result<(), StoreError> {
-        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for record in records {
             let update = "UPDATE jobs SET state = ?, key = ?, ended_at = ?, bytes = ?, document = ? WHERE id = ? AND owner = ?";
             transaction.prepare_cached(update)?.execute(params![
@@ -134,13 +171,22 @@ impl Records {
     }
 
     pub(super) fn get(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
-        let mut select = self.connection.prepare_cached("SELECT document, owner FROM jobs WHERE id = ?")?;
-        select.query_row([id.as_str()], document).optional()?.map(read).transpose()
+        let mut select = self
+            .connection
+            .prepare_cached("SELECT document, owner FROM jobs WHERE id = ?")?;
+        select
+            .query_row([id.as_str()], document)
+            .optional()?
+            .map(|(document, owner)| read(&document, owner))
+            .transpose()
     }
 
     pub(super) fn list(&self, filter: &Filter) -> Result<(Vec<Record>, usize), StoreError> {
         let columns: [(&str, Option<&str>); 4] = [
-            ("caller", filter.caller.as_ref().map(crate::job::Caller::as_str)),
+            (
+                "caller",
+                filter.caller.as_ref().map(crate::job::Caller::as_str),
+            ),
             ("host", filter.host.as_deref()),
             ("label", filter.label.as_deref()),
             ("state", filter.state),
@@ -154,27 +200,74 @@ impl Records {
             }
         }
         let count = format!("SELECT COUNT(*) FROM jobs WHERE {condition}");
-        let total: i64 =
-            self.connection.prepare_cached(&count)?.query_row(values.as_slice(), |row| row.get(0))?;
+        let total: i64 = self
+            .connection
+            .prepare_cached(&count)?
+            .query_row(values.as_slice(), |row| row.get(0))?;
         let select = format!(
             "SELECT document, owner FROM jobs WHERE {condition} ORDER BY started_at DESC, id LIMIT {}",
             filter.limit
         );
         let mut select = self.connection.prepare_cached(&select)?;
-        let texts: Vec<_> = select.query_map(values.as_slice(), document)?.collect::<Result<_, _>>()?;
-        let records = texts.into_iter().map(read).collect::<Result<_, _>>()?;
+        let texts: Vec<_> =
+            select.query_map(values.as_slice(), document)?.collect::<Result<_, _>>()?;
+        let records = texts
+            .into_iter()
+            .map(|(document, owner)| read(&document, owner))
+            .collect::<Result<_, _>>()?;
         Ok((records, usize::try_from(total).unwrap_or_default()))
     }
 
     pub(super) fn remove(&self, id: &JobId) -> Result<(), StoreError> {
-        self.connection.prepare_cached("DELETE FROM jobs WHERE id = ?")?.execute([id.as_str()])?;
+        self.connection
+            .prepare_cached("DELETE FROM jobs WHERE id = ?")?
+            .execute([id.as_str()])?;
+        self.connection
+            .prepare_cached("DELETE FROM cursors WHERE job = ?")?
+            .execute([id.as_str()])?;
         Ok(())
     }
 
-    /// The owners of jobs that have not ended.
+    /// See [`Store::cursor`](super::Store::cursor).
+    pub(super) fn cursor(&self, job: &JobId, name: &CursorName) -> Result<LineNo, StoreError> {
+        Ok(cursor(&self.connection, job, name)?.unwrap_or(LineNo::START))
+    }
+
+    /// See [`Store::move_cursor`](super::Store::move_cursor).
+    pub(super) fn move_cursor(
+        &mut self,
+        job: &JobId,
+        name: &CursorName,
+        step: CursorMove,
+    ) -> Result<Moved, StoreError> {
+        let transaction =
+            self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let known = cursor(&transaction, job, name)?;
+        let count = "SELECT count(*) FROM cursors WHERE job = ?";
+        let count: i64 =
+            transaction.prepare_cached(count)?.query_row([job.as_str()], |row| row.get(0))?;
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        let moved = may_move(known, step, count);
+        if moved == Moved::Done && known != Some(step.to) {
+            let put =
+                "INSERT OR REPLACE INTO cursors (job, caller, reader, line) VALUES (?, ?, ?, ?)";
+            let values = params![
+                job.as_str(),
+                name.caller.as_str(),
+                name.reader,
+                number(step.to.value())
+            ];
+            transaction.prepare_cached(put)?.execute(values)?;
+        }
+        transaction.commit()?;
+        Ok(moved)
+    }
+
+    /// Owners of jobs that have not ended.
     pub(super) fn owners(&self) -> Result<Vec<String>, StoreError> {
-        let mut select =
-            self.connection.prepare_cached("SELECT DISTINCT owner FROM jobs WHERE ended_at IS NULL")?;
+        let mut select = self
+            .connection
+            .prepare_cached("SELECT DISTINCT owner FROM jobs WHERE ended_at IS NULL")?;
         Ok(select.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?)
     }
 
@@ -183,30 +276,40 @@ impl Records {
         let select = "SELECT document, owner FROM jobs WHERE owner = ? AND ended_at IS NULL";
         let mut select = self.connection.prepare_cached(select)?;
         let texts: Vec<_> = select.query_map([owner], document)?.collect::<Result<_, _>>()?;
-        texts.into_iter().map(read).collect()
+        texts.into_iter().map(|(document, owner)| read(&document, owner)).collect()
     }
 
-    /// Gives a job to another owner, if it is still the first one's.
-    pub(super) fn claim(&self, id: &JobId, (from, to): (&str, &str)) -> Result<bool, StoreError> {
+    /// Gives a job to another owner, if it still belongs to the first.
+    pub(super) fn claim(&self, id: &JobId, from: &str, to: &str) -> Result<bool, StoreError> {
         let update = "UPDATE jobs SET owner = ? WHERE id = ? AND owner = ? AND ended_at IS NULL";
-        Ok(self.connection.prepare_cached(update)?.execute(params![to, id.as_str(), from])? == 1)
+        Ok(self
+            .connection
+            .prepare_cached(update)?
+            .execute(params![to, id.as_str(), from])?
+            == 1)
     }
 
-    /// The finished jobs that ended before a time.
+    /// Finished jobs that ended before a time.
     pub(super) fn ended_before(&self, time: Timestamp) -> Result<Vec<JobId>, StoreError> {
-        let mut select = self.connection.prepare_cached("SELECT id FROM jobs WHERE ended_at < ?")?;
+        let mut select =
+            self.connection.prepare_cached("SELECT id FROM jobs WHERE ended_at < ?")?;
         Ok(select.query_map([number(time)], job_id)?.collect::<Result<_, _>>()?)
     }
 
-    /// The finished jobs whose output has to go for the rest to take `most` bytes, the oldest first.
+    /// Finished jobs, oldest first, whose output must be deleted so that the rest uses at most
+    /// `most` bytes.
     pub(super) fn in_excess_of(&self, most: u64) -> Result<Vec<JobId>, StoreError> {
         let total: i64 =
-            self.connection.query_row("SELECT COALESCE(SUM(bytes), 0) FROM jobs", [], |row| row.get(0))?;
+            self.connection
+                .query_row("SELECT COALESCE(SUM(bytes), 0) FROM jobs", [], |row| {
+                    row.get(0)
+                })?;
         let mut excess = total.saturating_sub(number(most));
         if excess <= 0 {
             return Ok(Vec::new());
         }
-        let select = "SELECT id, bytes FROM jobs WHERE ended_at IS NOT NULL AND bytes > 0 ORDER BY ended_at";
+        let select =
+            "SELECT id, bytes FROM jobs WHERE ended_at IS NOT NULL AND bytes > 0 ORDER BY ended_at";
         let mut select = self.connection.prepare_cached(select)?;
         let mut rows = select.query([])?;
         let mut jobs = Vec::new();
@@ -219,12 +322,14 @@ impl Records {
         Ok(jobs)
     }
 
-    /// Takes note that a finished job's output is gone.
+    /// Notes that a finished job's output was deleted.
     pub(super) fn note_evicted(&self, id: &JobId) -> Result<(), StoreError> {
         if let Some(mut record) = self.get(id)? {
             (record.stored_bytes, record.dropped_lines) = (0, record.total_lines);
             let update = "UPDATE jobs SET bytes = 0, document = ? WHERE id = ?";
-            self.connection.prepare_cached(update)?.execute(params![write(&record)?, id.as_str()])?;
+            self.connection
+                .prepare_cached(update)?
+                .execute(params![write(&record)?, id.as_str()])?;
         }
         Ok(())
     }
@@ -238,10 +343,10 @@ fn job_id(row: &Row<'_>) -> rusqlite::Result<JobId> {
     Ok(JobId::from(row.get::<_, String>(0)?.as_str()))
 }
 
-/// Whose a job is says the column, which is changed when another process claims it.
-fn read((document, owner): (String, String)) -> Result<Record, StoreError> {
+/// The `owner` column wins over the document: claims update only the column.
+fn read(document: &str, owner: String) -> Result<Record, StoreError> {
     let record: Record =
-        serde_json::from_str(&document).map_err(|error| StoreError::Records(error.to_string()))?;
+        serde_json::from_str(document).map_err(|error| StoreError::Records(error.to_string()))?;
     Ok(Record { owner, ..record })
 }
 
@@ -249,7 +354,21 @@ fn write(record: &Record) -> Result<String, StoreError> {
     serde_json::to_string(record).map_err(|error| StoreError::Records(error.to_string()))
 }
 
-/// SQLite's integers have a sign.
+/// SQLite's integers are signed.
+fn cursor(
+    connection: &Connection,
+    job: &JobId,
+    name: &CursorName,
+) -> rusqlite::Result<Option<LineNo>> {
+    let select = "SELECT line FROM cursors WHERE job = ? AND caller = ? AND reader = ?";
+    let values = params![job.as_str(), name.caller.as_str(), name.reader];
+    let line: Option<i64> = connection
+        .prepare_cached(select)?
+        .query_row(values, |row| row.get(0))
+        .optional()?;
+    Ok(line.map(|line| LineNo::new(u64::try_from(line).unwrap_or(0))))
+}
+
 fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -261,7 +380,7 @@ impl From<rusqlite::Error> for StoreError {
 }
 
 impl Record {
-    /// The name of its state on the wire.
+    /// Name of its state on the wire.
     pub(super) fn state(&self) -> &'static str {
         Phase::name(&self.phase())
     }

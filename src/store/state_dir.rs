@@ -1,6 +1,8 @@
-use std::fs::DirBuilder;
+//! The state directory: database, output and owners, private to one user.
+
+use std::fs::{DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -10,28 +12,61 @@ use super::files::Files;
 use super::media::Media;
 use super::owners::Owners;
 use super::sqlite::Records;
-use super::{Bounds, Filter, LogLimits, LogWriter, Record, Store, StoreError, StoredEnd, StoredLog};
-use crate::job::JobId;
+use super::{
+    Bounds, Filter, LogLimits, LogWriter, Record, Store, StoreError, StoredEnd, StoredLog,
+};
+use crate::job::{CursorMove, CursorName, JobId, Moved};
 use crate::lock::lock;
-use crate::output::Timestamp;
+use crate::output::{LineNo, Timestamp};
 
-/// A store in a directory of the user's own: `jobs.db`, `output/` and `owners/`.
+/// A store in a directory of the user: `jobs.db`, `output/` and `owners/`.
 pub struct StateDir {
     path: PathBuf,
     records: Mutex<Records>,
+    /// The same records, for reading while another process writes.
+    readable: Mutex<Records>,
     owners: Owners,
     media: Arc<dyn Media>,
     secret: [u8; 32],
+    identities: Identities,
 }
 
+/// Device and inode of the directory and of the records in it. They distinguish it from another
+/// directory at the same path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identities {
+    directory: (u64, u64),
+    records: (u64, u64),
+}
+
+impl Identities {
+    /// Identities at this path now. The records are not opened: closing them again would release
+    /// SQLite's locks (POSIX).
+    fn of(path: &Path) -> io::Result<Self> {
+        let identity =
+            |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
+        Ok(Self {
+            directory: identity(path)?,
+            records: identity(&path.join(RECORDS))?,
+        })
+    }
+}
+
+/// Name of the file of records.
+const RECORDS: &str = "jobs.db";
+
 impl StateDir {
-    /// Opens a state directory; makes it, 0700, if it is not there. Others see this `process` as the owner of its jobs. Blocking.
+    /// Opens a state directory. Creates a missing one with mode 0700. `process` is shown to other
+    /// processes as the owner of its jobs. Blocking.
     ///
     /// # Errors
-    /// When it can't be made or written, is another user's, or was written by a newer sshjobs.
+    /// If it can't be created or written, belongs to another user, or was written by a newer
+    /// sshjobs.
     pub fn open(path: &Path, process: &str) -> Result<Self, StoreError> {
-        let failed =
-            |source: io::Error| StoreError::Io { path: path.display().to_string(), source: Arc::new(source) };
+        let failed = |source: io::Error| StoreError::Io {
+            path: path.display().to_string(),
+            source: Arc::new(source),
+        };
         let make = |directory: &Path| {
             DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)
         };
@@ -40,18 +75,43 @@ impl StateDir {
         make(&path.join("output"))?;
         make(&path.join("owners"))?;
         let owners = Owners::enter(&path.join("owners"), process).map_err(failed)?;
-        let records = Records::open(&path.join("jobs.db"))?;
+        make_private(&path.join(RECORDS)).map_err(failed)?;
+        let records = Records::open(&path.join(RECORDS))?;
         let secret = records.shared_secret(rand::rng().random())?;
-        let media = Arc::new(Files { directory: path.join("output") });
-        Ok(Self { path: path.to_owned(), records: Mutex::new(records), owners, media, secret })
+        let readable = Mutex::new(Records::open_reader(&path.join(RECORDS))?);
+        let identities = Identities::of(path).map_err(failed)?;
+        let media = Arc::new(Files {
+            directory: path.join("output"),
+        });
+        Ok(Self {
+            path: path.to_owned(),
+            records: Mutex::new(records),
+            readable,
+            owners,
+            media,
+            secret,
+            identities,
+        })
     }
 
     fn io(&self, source: io::Error) -> StoreError {
-        StoreError::Io { path: self.path.display().to_string(), source: Arc::new(source) }
+        StoreError::Io {
+            path: self.path.display().to_string(),
+            source: Arc::new(source),
+        }
     }
 }
 
-/// Output may hold secrets: the directory is ours, and nobody else may look into it.
+/// Creates a file with mode 0600, unless it exists. SQLite gives the files beside it the same mode.
+fn make_private(file: &Path) -> io::Result<()> {
+    // Not opened if it exists: closing it would release SQLite's locks (POSIX).
+    match OpenOptions::new().append(true).create_new(true).mode(0o600).open(file) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        opened => opened.map(drop),
+    }
+}
+
+/// Output may contain secrets, so the directory must belong to us and be inaccessible to others.
 fn check(path: &Path) -> io::Result<()> {
     let found = std::fs::metadata(path)?;
     if found.uid() != rustix::process::getuid().as_raw() {
@@ -67,7 +127,15 @@ fn check(path: &Path) -> io::Result<()> {
 }
 
 impl Store for StateDir {
+    fn check(&self) -> Result<(), StoreError> {
+        if Identities::of(&self.path).is_ok_and(|now| now == self.identities) {
+            return Ok(());
+        }
+        Err(StoreError::Replaced(self.path.display().to_string()))
+    }
+
     fn admit(&self, record: &Record) -> Result<Option<Record>, StoreError> {
+        self.check()?;
         lock(&self.records).admit(record)
     }
 
@@ -76,11 +144,11 @@ impl Store for StateDir {
     }
 
     fn get(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
-        lock(&self.records).get(id)
+        lock(&self.readable).get(id)
     }
 
     fn list(&self, filter: &Filter) -> Result<(Vec<Record>, usize), StoreError> {
-        lock(&self.records).list(filter)
+        lock(&self.readable).list(filter)
     }
 
     fn remove(&self, id: &JobId) -> Result<(), StoreError> {
@@ -89,22 +157,28 @@ impl Store for StateDir {
     }
 
     fn orphans(&self) -> Result<Vec<Record>, StoreError> {
-        let owners = lock(&self.records).owners()?;
+        self.check()?;
+        let owners = lock(&self.readable).owners()?;
         let mut orphans = Vec::new();
         for owner in owners.into_iter().filter(|owner| *owner != self.owners.own_name()) {
             if self.owners.about(&owner).map_err(|error| self.io(error))?.is_none() {
-                orphans.extend(lock(&self.records).unfinished(&owner)?);
+                orphans.extend(lock(&self.readable).unfinished(&owner)?);
             }
         }
         Ok(orphans)
     }
 
     fn claim(&self, record: &Record) -> Result<bool, StoreError> {
-        lock(&self.records).claim(&record.id, (&record.owner, self.owners.own_name()))
+        self.check()?;
+        lock(&self.records).claim(&record.id, &record.owner, self.owners.own_name())
     }
 
     fn owner(&self, owner: &str) -> Option<String> {
         self.owners.about(owner).ok().flatten()
+    }
+
+    fn socket(&self, owner: &str) -> Option<PathBuf> {
+        Some(self.owners.socket(owner))
     }
 
     fn own_name(&self) -> &str {
@@ -123,8 +197,23 @@ impl Store for StateDir {
     ) -> Result<LogWriter, StoreError> {
         match end {
             None => Ok(LogWriter::new(Arc::clone(log), limits)),
-            Some(end) => LogWriter::resume(Arc::clone(log), limits, end).map_err(|error| self.io(error)),
+            Some(end) => {
+                LogWriter::resume(Arc::clone(log), limits, end).map_err(|error| self.io(error))
+            }
         }
+    }
+
+    fn cursor(&self, job: &JobId, name: &CursorName) -> Result<LineNo, StoreError> {
+        lock(&self.readable).cursor(job, name)
+    }
+
+    fn move_cursor(
+        &self,
+        job: &JobId,
+        name: &CursorName,
+        step: CursorMove,
+    ) -> Result<Moved, StoreError> {
+        lock(&self.records).move_cursor(job, name, step)
     }
 
     fn secret(&self) -> [u8; 32] {

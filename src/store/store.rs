@@ -1,43 +1,58 @@
+//! The interface of stores.
+
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{LogLimits, LogWriter, Record, StoredEnd, StoredLog};
-use crate::job::{Caller, JobId};
-use crate::output::Timestamp;
+use crate::job::{Caller, CursorMove, CursorName, JobId, Moved};
+use crate::output::{LineNo, Timestamp};
 
-/// Where records and output of jobs are kept, by all processes of a user at once. Everything here blocks.
+/// Records and output of jobs, shared by all processes of a user. All methods block.
 pub trait Store: Send + Sync + 'static {
-    /// Takes in a new job of this process. With a key that was used before, returns the record of the job it was used for instead.
+    /// Registers a new job of this process. If its key was used before, returns that job's record
+    /// instead.
     fn admit(&self, record: &Record) -> Result<Option<Record>, StoreError>;
 
-    /// Brings records of this process's jobs up to date. Those that another process has claimed, or that were removed, stay as they
-    /// are.
+    /// Whether data stored now can be found again.
+    ///
+    /// # Errors
+    /// [`StoreError::Replaced`].
+    fn check(&self) -> Result<(), StoreError>;
+
+    /// Updates records of this process's jobs. Records that another process has claimed, or that
+    /// were removed, stay unchanged.
     fn put(&self, records: &[Record]) -> Result<(), StoreError>;
 
     /// The record of a job.
     fn get(&self, id: &JobId) -> Result<Option<Record>, StoreError>;
 
-    /// The records that fit a filter, the newest first, and how many do.
+    /// The newest records that match a filter, and the number of all that match.
     fn list(&self, filter: &Filter) -> Result<(Vec<Record>, usize), StoreError>;
 
-    /// Removes a job: its record and its output.
+    /// Deletes a job: its record and its output.
     fn remove(&self, id: &JobId) -> Result<(), StoreError>;
 
-    /// The jobs that have not ended and whose process has.
+    /// Unfinished jobs whose process has ended.
     fn orphans(&self) -> Result<Vec<Record>, StoreError>;
 
-    /// Makes a job this process's, if it is still that of the process in `record`; true for one claimant only.
+    /// Claims a job for this process, if it still belongs to the process in `record`. Returns true
+    /// for one claimant only.
     fn claim(&self, record: &Record) -> Result<bool, StoreError>;
 
-    /// The process that records a job, in a few words; none when it has ended.
+    /// Description of the process that records a job. `None` if it has ended.
     fn owner(&self, owner: &str) -> Option<String>;
 
-    /// The name of this process, by which its jobs are known.
+    /// The socket on which a process accepts calls of others. `None` if there are no other
+    /// processes.
+    fn socket(&self, owner: &str) -> Option<PathBuf>;
+
+    /// Name of this process as an owner.
     fn own_name(&self) -> &str;
 
     /// A job's output, not opened yet.
     fn log(&self, id: &JobId) -> Arc<StoredLog>;
 
-    /// Goes on writing to a job's output, or begins to.
+    /// Starts or continues to write a job's output.
     fn write(
         &self,
         log: &Arc<StoredLog>,
@@ -45,41 +60,59 @@ pub trait Store: Send + Sync + 'static {
         end: Option<&StoredEnd>,
     ) -> Result<LogWriter, StoreError>;
 
-    /// What fingerprints are keyed with.
+    /// Key of the fingerprints.
     fn secret(&self) -> [u8; 32];
 
-    /// Lets go of what is too old, or too much. Output of finished jobs goes first, the oldest first.
+    /// The cursor of a job's named reader. A new reader starts before the first line.
+    fn cursor(&self, job: &JobId, name: &CursorName) -> Result<LineNo, StoreError>;
+
+    /// Moves a named reader's cursor.
+    fn move_cursor(
+        &self,
+        job: &JobId,
+        name: &CursorName,
+        step: CursorMove,
+    ) -> Result<Moved, StoreError>;
+
+    /// Deletes jobs that exceed a limit. The output of the oldest finished jobs is deleted first.
     fn sweep(&self, bounds: &Bounds, now: Timestamp) -> Result<(), StoreError>;
 }
 
-/// Which records to list.
+/// Selects records for a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Of this caller.
+    /// Only this caller's.
     pub caller: Option<Caller>,
-    /// On this host.
+    /// Only on this host.
     pub host: Option<String>,
-    /// With this label.
+    /// Only with this label.
     pub label: Option<String>,
-    /// In this state, by its name on the wire.
+    /// Only in this state, by its name on the wire.
     pub state: Option<&'static str>,
-    /// Also members of fleets, which the job of their fleet stands for otherwise.
+    /// Also members of fleets, which are otherwise represented by their fleet.
     pub members: bool,
-    /// At most so many.
+    /// Maximum number of records.
     pub limit: usize,
 }
 
 impl Default for Filter {
     /// The newest hundred.
     fn default() -> Self {
-        Self { caller: None, host: None, label: None, state: None, members: false, limit: 100 }
+        Self {
+            caller: None,
+            host: None,
+            label: None,
+            state: None,
+            members: false,
+            limit: 100,
+        }
     }
 }
 
-/// How much is kept.
+/// Limits on stored jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes of output over all jobs.
+    /// Bytes of output of all jobs together.
     pub bytes: u64,
     /// Milliseconds for which a finished job is kept.
     pub age: u64,
@@ -89,27 +122,31 @@ pub struct Bounds {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The state directory can't be made, read or written.
+    /// The state directory can't be created, read or written.
     #[error("{path} can't be used: {source}")]
     Io {
-        /// Where.
+        /// The path.
         path: String,
-        /// Why.
+        /// The cause.
         source: Arc<std::io::Error>,
     },
     /// A newer sshjobs has written it.
     #[error("{path} was written by a newer sshjobs (schema {found}; this one knows {known})")]
     Newer {
-        /// Where.
+        /// The path.
         path: String,
         /// Its schema.
         found: i64,
-        /// The newest schema that is known here.
+        /// The newest schema that this version knows.
         known: i64,
     },
     /// The records can't be read or written.
     #[error("the records can't be used: {0}")]
     Records(String),
+    /// The state directory was removed or replaced while in use: no process would find data written
+    /// now.
+    #[error("{0} was removed or replaced while this process used it; restart the process")]
+    Replaced(String),
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+//! A job's stored output: opening, windows for readers, following, deleting.
+
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -9,9 +11,11 @@ use super::media::{Access, Media, Part, read_all};
 use super::replay::Replay;
 use crate::job::{Archive, Coverage, JobId, LogEvent, Outcome, Place, Skimmed};
 use crate::lock::lock;
-use crate::output::{Checkpoint, LineNo, Origin, Ring, RingLimits, Selection, Stream, Timestamp, Unit};
+use crate::output::{
+    Checkpoint, LineNo, Measure, Origin, Ring, RingLimits, Selection, Stream, Timestamp,
+};
 
-/// A job's output as it is stored: where replays of it can begin, and what of it there is.
+/// A job's stored output: positions at which replays can start, and its range.
 pub struct StoredLog {
     pub(super) media: Arc<dyn Media>,
     pub(super) job: JobId,
@@ -23,36 +27,41 @@ pub(super) struct State {
     pub(super) marks: Marks,
     /// The last line stored.
     pub(super) newest: LineNo,
-    /// Of each stream, the position behind what was forgotten of it.
+    /// For each stream, the position after its deleted output.
     pub(super) forgotten: Origin,
 }
 
-/// Where a stored log ends.
+/// End of a stored log.
 pub struct StoredEnd {
-    /// A ring that holds the last part of it.
+    /// A ring with its last part.
     pub ring: Ring,
-    /// What became of the job, if that is stored, and when.
+    /// The job's outcome and its time, if stored.
     pub outcome: Option<(Outcome, Timestamp)>,
-    /// When the last bytes came.
+    /// Arrival of the last bytes.
     pub last_output_at: Option<Timestamp>,
-    /// Behind the last whole frame.
+    /// A replay positioned after the last complete frame.
     pub(super) replay: Replay,
 }
 
-/// The bytes of most windows: a page, and what lies between it and the mark before it.
+/// Size of most windows in bytes: a page, and the bytes between it and the previous mark.
 const PAGE: usize = 384 << 10;
-/// The most bytes in a window; whoever needs more comes again.
+/// Maximum size of a window. A reader that needs more calls again.
 const WINDOW: usize = 4 << 20;
 /// Bytes at the end of a log that are read when it is opened: readers of its end need no window.
 const END: u64 = 1 << 20;
 
 impl StoredLog {
-    /// The log of a job of which nothing is stored yet.
+    /// The log of a job without stored output.
     pub(super) fn new(media: Arc<dyn Media>, job: JobId) -> Self {
-        Self { media, job, state: Mutex::default() }
+        Self {
+            media,
+            job,
+            state: Mutex::default(),
+        }
     }
 
-    /// Opens a log: reads its index, and its last part into a ring within `limits`. A torn end is not part of it.
+    /// Opens a log: reads its index, and its last part into a ring within `limits`. Ignores a torn
+    /// end.
     pub fn open(&self, limits: RingLimits) -> io::Result<StoredEnd> {
         let mut marks = Vec::new();
         for segment in self.media.segments(&self.job)? {
@@ -64,10 +73,18 @@ impl StoredLog {
             ring: Ring::new(limits),
             outcome: None,
             last_output_at: None,
-            replay: Replay::new(Arc::clone(&self.media), self.job.clone(), position),
+            replay: Replay::new(
+                Arc::clone(&self.media),
+                self.job.clone(),
+                position.0,
+                position.1,
+            ),
         };
-        *lock(&self.state) =
-            State { marks: Marks::new(marks), newest: LineNo::START, forgotten: self.read_forgotten() };
+        *lock(&self.state) = State {
+            marks: Marks::new(marks),
+            newest: LineNo::START,
+            forgotten: self.read_forgotten(),
+        };
         while self.follow(&mut end, limits, |_, _| ())? {}
         let forgotten = lock(&self.state).forgotten;
         for stream in Stream::ALL {
@@ -76,7 +93,7 @@ impl StoredLog {
         Ok(end)
     }
 
-    /// The index of a segment; made anew where it is missing.
+    /// The index of a segment. Rebuilt if it is missing.
     fn marks_of(&self, segment: u64) -> io::Result<Vec<Mark>> {
         let index = self.media.open(&self.job, Part::Index(segment), Access::Read);
         let marks = match index.and_then(|index| read_all(&*index)) {
@@ -86,15 +103,20 @@ impl StoredLog {
         if !marks.is_empty() {
             return Ok(marks);
         }
-        let (mut marks, mut newest) = (Vec::new(), LineNo::START);
-        let mut replay = Replay::new(Arc::clone(&self.media), self.job.clone(), (segment, 0));
+        let mut marks = Vec::new();
+        let mut newest = LineNo::START;
+        let mut replay = Replay::new(Arc::clone(&self.media), self.job.clone(), segment, 0);
         let mut is_here = true;
         while is_here
             && replay
                 .step(|frame, position| {
                     is_here = position.0 == segment;
                     if let (true, Body::Checkpoint { checkpoint, .. }) = (is_here, frame.body) {
-                        let before = if marks.is_empty() { checkpoint.origin.newest } else { newest };
+                        let before = if marks.is_empty() {
+                            checkpoint.origin.newest
+                        } else {
+                            newest
+                        };
                         newest = checkpoint.origin.newest;
                         marks.push(Mark {
                             segment,
@@ -107,35 +129,49 @@ impl StoredLog {
                 })?
                 .is_some()
         {}
-        // Lines between checkpoints were not counted: only what stands between segments is known to be a gap.
+        // Lines between checkpoints were not counted, so only gaps between segments are known.
         marks.iter_mut().for_each(|mark| mark.before = mark.origin.newest);
         Ok(marks)
     }
 
-    /// Where to begin, to have the last part.
+    /// The mark at which to start reading the last part.
     fn begin_of_end(&self, marks: &[Mark]) -> Option<Mark> {
-        let bytes = |mark: &Mark| mark.origin.stdout.bytes + mark.origin.stderr.bytes;
-        let wanted = bytes(marks.last()?).saturating_sub(END);
-        let index = marks.partition_point(|mark| bytes(mark) <= wanted).saturating_sub(1);
-        // What lies behind a gap can't be reached from before it.
+        let wanted = bytes_before(marks.last()?).saturating_sub(END);
+        let index = marks.partition_point(|mark| bytes_before(mark) <= wanted).saturating_sub(1);
+        // Output after a gap can't be reached from before it.
         let gap = marks.iter().rposition(|mark| mark.gap().is_some()).unwrap_or(0);
         marks.get(index.max(gap)).copied()
     }
 
-    /// Takes the next frame of a log into its ring, and tells of events; false when there is none yet.
+    /// Reads the next frame into the log's ring, and calls for events. Returns false if there is
+    /// none yet.
     pub fn follow(
         &self,
         end: &mut StoredEnd,
         limits: RingLimits,
         mut tell: impl FnMut(&LogEvent, Timestamp),
     ) -> io::Result<bool> {
-        let StoredEnd { ring, outcome, last_output_at, replay } = end;
+        let StoredEnd {
+            ring,
+            outcome,
+            last_output_at,
+            replay,
+        } = end;
         let stepped = replay.step(|Frame { at, body }, position| match body {
-            Body::Checkpoint { line_bytes, checkpoint } => {
+            Body::Checkpoint {
+                line_bytes,
+                checkpoint,
+            } => {
                 let before = ring.newest();
                 if ring.checkpoint() != *checkpoint {
                     let line_bytes = usize::try_from(line_bytes).unwrap_or(limits.line_bytes);
-                    *ring = Ring::resumed(RingLimits { line_bytes, ..ring.limits() }, &checkpoint);
+                    *ring = Ring::resumed(
+                        RingLimits {
+                            line_bytes,
+                            ..ring.limits()
+                        },
+                        &checkpoint,
+                    );
                     tell(&LogEvent::Gap(checkpoint.clone()), at);
                 }
                 self.add_mark(position, at, (before, &checkpoint));
@@ -170,12 +206,23 @@ impl StoredLog {
         let place = (segment, offset);
         if state.marks.last().is_none_or(|last| (last.segment, last.offset) < place) {
             let origin = checkpoint.origin;
-            let before = if state.marks.is_empty() { origin.newest } else { newest.min(origin.newest) };
-            state.marks.push(Mark { segment, offset, at, before, origin });
+            let before = if state.marks.is_empty() {
+                origin.newest
+            } else {
+                newest.min(origin.newest)
+            };
+            state.marks.push(Mark {
+                segment,
+                offset,
+                at,
+                before,
+                origin,
+            });
         }
     }
 
-    /// Where a window for a place begins: the last mark before it; and behind it, as long as nothing of the selection lies between.
+    /// The mark at which a window for a place starts: the last one before it, or a later one if
+    /// nothing of the selection is in between.
     fn mark_for(&self, place: Place, selection: Selection) -> Option<Mark> {
         let state = lock(&self.state);
         let marks = &state.marks;
@@ -185,9 +232,8 @@ impl StoredLog {
             Place::At(position, unit) => extent(mark, unit) <= position,
         });
         let first = behind.saturating_sub(1);
-        let lines = (Unit::Lines, crate::output::Render::Raw);
-        let empty = marks.get(first).map(|mark| extent(mark, lines))?;
-        let same = marks[first..].partition_point(|mark| extent(mark, lines) <= empty);
+        let empty = marks.get(first).map(|mark| extent(mark, Measure::Lines))?;
+        let same = marks[first..].partition_point(|mark| extent(mark, Measure::Lines) <= empty);
         match place {
             Place::Behind(_) => marks.get(first + same.saturating_sub(1)).copied(),
             Place::At(..) => marks.get(first).copied(),
@@ -200,9 +246,15 @@ impl StoredLog {
         enough: &dyn Fn(&Ring) -> bool,
     ) -> io::Result<Option<Ring>> {
         let Some(mark) = self.mark_for(place, selection) else { return Ok(None) };
-        let from = (mark.segment, mark.offset);
-        let mut replay = Replay::new(Arc::clone(&self.media), self.job.clone(), from);
-        let (mut ring, mut bytes, mut is_over) = (None::<Ring>, 0, false);
+        let mut replay = Replay::new(
+            Arc::clone(&self.media),
+            self.job.clone(),
+            mark.segment,
+            mark.offset,
+        );
+        let mut ring = None::<Ring>;
+        let mut bytes = 0;
+        let mut is_over = false;
         let forgotten = lock(&self.state).forgotten;
         while !is_over {
             let stepped = replay.step(|Frame { at, body }, _| {
@@ -213,13 +265,21 @@ impl StoredLog {
                         bytes += data.len();
                     }
                     (Some(ring), Body::FinishStreams | Body::End(_)) => finish(ring, at),
-                    (Some(ring), Body::Checkpoint { checkpoint, .. }) if ring.checkpoint() == *checkpoint => {
-                    }
-                    // What lies behind a gap is for the next window, if there is something before it.
-                    (Some(ring), Body::Checkpoint { .. }) if place.is_followed_in(ring, selection) => {
+                    (Some(ring), Body::Checkpoint { checkpoint, .. })
+                        if ring.checkpoint() == *checkpoint => {}
+                    // Output after a gap is for the next window, if there is something before it.
+                    (Some(ring), Body::Checkpoint { .. })
+                        if place.is_followed_in(ring, selection) =>
+                    {
                         is_over = true
                     }
-                    (_, Body::Checkpoint { line_bytes, checkpoint }) => {
+                    (
+                        _,
+                        Body::Checkpoint {
+                            line_bytes,
+                            checkpoint,
+                        },
+                    ) => {
                         let mut resumed = Ring::resumed(unbounded(line_bytes), &checkpoint);
                         resumed.reserve(PAGE);
                         ring = Some(resumed);
@@ -227,7 +287,8 @@ impl StoredLog {
                     (None, Body::Data(..) | Body::FinishStreams | Body::End(_)) => is_over = true,
                 }
                 // A window without selected lines would look like the end of the output.
-                let is_full = |ring: &Ring| bytes >= WINDOW && place.is_followed_in(ring, selection);
+                let is_full =
+                    |ring: &Ring| bytes >= WINDOW && place.is_followed_in(ring, selection);
                 is_over |= ring.as_ref().is_some_and(|ring| is_full(ring) || enough(ring));
             })?;
             is_over |= stepped.is_none();
@@ -241,15 +302,26 @@ impl StoredLog {
         Ok(ring)
     }
 
-    /// Stores what was forgotten, and removes the segments that hold nothing else.
+    /// Stores the list of deleted output, and deletes segments that have nothing else.
     fn write_forgotten(&self, forgotten: Origin) -> io::Result<()> {
-        let origin = Mark { segment: 0, offset: 0, at: 0, before: LineNo::START, origin: forgotten };
-        self.media.open(&self.job, Part::Forgotten, Access::Write)?.append(&origin.to_bytes())?;
+        let origin = Mark {
+            segment: 0,
+            offset: 0,
+            at: 0,
+            before: LineNo::START,
+            origin: forgotten,
+        };
+        self.media
+            .open(&self.job, Part::Forgotten, Access::Write)?
+            .append(&origin.to_bytes())?;
         let gone = forgotten.stdout.last_line.min(forgotten.stderr.last_line);
         let segments = self.media.segments(&self.job)?;
         for pair in segments.windows(2) {
-            let begins_before = |mark: &Mark| mark.segment == pair[1] && mark.origin.newest <= gone;
-            if lock(&self.state).marks.iter().any(begins_before) {
+            if lock(&self.state)
+                .marks
+                .iter()
+                .any(|mark: &Mark| mark.segment == pair[1] && mark.origin.newest <= gone)
+            {
                 self.media.remove(&self.job, pair[0])?;
             }
         }
@@ -258,17 +330,23 @@ impl StoredLog {
     }
 
     fn read_forgotten(&self) -> Origin {
-        let bytes =
-            self.media.open(&self.job, Part::Forgotten, Access::Read).and_then(|blob| read_all(&*blob));
+        let bytes = self
+            .media
+            .open(&self.job, Part::Forgotten, Access::Read)
+            .and_then(|blob| read_all(&*blob));
         let marks = bytes.map(|bytes| Mark::read_all(0, &bytes)).unwrap_or_default();
         marks.last().map(|mark| mark.origin).unwrap_or_default()
     }
 }
 
-/// A window is bounded by what is read into it.
+/// The amount read limits a window, so its ring has no limit.
 fn unbounded(line_bytes: u64) -> RingLimits {
     let line_bytes = usize::try_from(line_bytes).unwrap_or(usize::MAX);
-    RingLimits { lines: usize::MAX, bytes: usize::MAX / 2, line_bytes }
+    RingLimits {
+        lines: usize::MAX,
+        bytes: usize::MAX / 2,
+        line_bytes,
+    }
 }
 
 fn finish(ring: &mut Ring, at: Timestamp) {
@@ -278,8 +356,13 @@ fn finish(ring: &mut Ring, at: Timestamp) {
 }
 
 impl Archive for StoredLog {
-    fn window(&self, place: Place, selection: Selection, enough: &dyn Fn(&Ring) -> bool) -> Option<Ring> {
-        // What is evicted meanwhile is gone for the second look.
+    fn window(
+        &self,
+        place: Place,
+        selection: Selection,
+        enough: &dyn Fn(&Ring) -> bool,
+    ) -> Option<Ring> {
+        // Output that was evicted meanwhile is missing in the second attempt.
         for _ in 0..2 {
             match self.read_window((place, selection), enough) {
                 Ok(Some(ring)) => return Some(ring),
@@ -309,13 +392,19 @@ impl Archive for StoredLog {
         let mut begin = first.origin;
         let mut forgotten = 0;
         for stream in Stream::ALL {
-            let (known, gone) = (begin.position_mut(stream), state.forgotten.position(stream));
+            let known = begin.position_mut(stream);
+            let gone = state.forgotten.position(stream);
             if gone.last_line > known.last_line {
                 forgotten += gone.lines.saturating_sub(known.lines);
                 *known = *gone;
             }
         }
-        Coverage { begin, last: state.newest, gaps: state.marks.gaps().to_vec(), forgotten }
+        Coverage {
+            begin,
+            last: state.newest,
+            gaps: state.marks.gaps().to_vec(),
+            forgotten,
+        }
     }
 
     fn forget(&self, selection: Selection, last: LineNo) {
@@ -351,4 +440,9 @@ impl std::fmt::Debug for StoredLog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("StoredLog").field("job", &self.job).finish_non_exhaustive()
     }
+}
+
+/// Bytes of both streams before a mark.
+fn bytes_before(mark: &Mark) -> u64 {
+    mark.origin.stdout.bytes + mark.origin.stderr.bytes
 }

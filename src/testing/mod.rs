@@ -1,8 +1,10 @@
-//! Floor 5: hosts for tests of programs that use this library. Feature `testing`; nothing of it is meant for production.
+//! Floor 5: hosts for tests of programs that use this library. Feature `testing`; not for
+//! production.
 //!
-//! [`Sshd`] is a private OpenSSH server on loopback, with keys, known_hosts and an ssh_config of its own, in a temporary
-//! directory. It can fail as networks do: [`cut`](Sshd::cut) breaks every connection, [`freeze`](Sshd::freeze) lets them hang.
-//! [`Demo`] is a server inside the process for machines without sshd: it runs commands and no more.
+//! [`Sshd`] is a private OpenSSH server on loopback, with keys, known_hosts and an ssh_config of
+//! its own, in a temporary directory. It can fail as networks do: [`cut`](Sshd::cut) breaks every
+//! connection, [`freeze`](Sshd::freeze) lets them hang. [`Demo`] is a server inside the process for
+//! machines without sshd: it runs commands and no more.
 //!
 //! ```
 //! use sshjobs::testing::Sshd;
@@ -19,7 +21,8 @@
 //! # }
 //! ```
 //!
-//! In Cargo.toml: `sshjobs = { version = "…", features = ["testing"] }` among the dev-dependencies. Our own tests stand on it, too.
+//! In Cargo.toml: `sshjobs = { version = "…", features = ["testing"] }` among the dev-dependencies.
+//! Our own tests use it, too.
 
 mod keys;
 mod processes;

@@ -1,3 +1,5 @@
+//! A real OpenSSH server for tests.
+
 use std::fs;
 use std::io;
 use std::net::TcpListener;
@@ -12,9 +14,10 @@ use super::keygen;
 use super::processes::{descendants, left_behind, sessions};
 use crate::jobs::{Access, Config, Jobs};
 
-/// A private OpenSSH sshd on a free loopback port, as the user who runs the test. Its temporary directory has all that belongs to
-/// it: the files `host`, `id` and `other` are keys of the host, of its user, and one that nobody knows. Dropping it kills it and
-/// everything that it started, and removes the directory.
+/// A private OpenSSH sshd on a free loopback port, as the user who runs the test. Everything is in
+/// its temporary directory: the files `host`, `id` and `other` are keys of the host, of its user,
+/// and an unknown one. Dropping it kills it and everything that it started, and removes the
+/// directory.
 #[derive(Debug)]
 pub struct Sshd {
     directory: tempfile::TempDir,
@@ -22,41 +25,41 @@ pub struct Sshd {
     child: Child,
 }
 
-/// Why there is no sshd.
+/// Why sshd could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SshdError {
     /// It is not installed.
-    #[error("there is no sshd; install the package openssh-server, or use testing::Demo")]
+    #[error("sshd is not installed; install the package openssh-server, or use testing::Demo")]
     Missing,
-    /// Its directory or its keys can't be made, or it can't be run.
+    /// Its directory or its keys can't be created, or it can't be run.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// It ended, or did not come up in time.
+    /// It ended, or did not listen in time.
     #[error("sshd does not start: {log}")]
     DoesNotStart {
-        /// What it said.
+        /// Its log.
         log: String,
     },
 }
 
-/// Interval at which it is looked whether the server listens, and how often.
+/// Interval and number of checks whether the server listens.
 const LOOK: Duration = Duration::from_millis(10);
 const LOOKS: usize = 500;
 
 impl Sshd {
-    /// The name by which its ssh_config knows it.
+    /// Its name in its ssh_config.
     pub const HOST: &str = "web1";
 
-    /// Starts one, and waits until it listens.
+    /// Starts a server and waits until it listens.
     ///
     /// # Errors
-    /// When OpenSSH is not installed, or sshd does not start.
+    /// If OpenSSH is not installed, or sshd does not start.
     pub async fn start() -> Result<Self, SshdError> {
         Self::with("").await
     }
 
-    /// Starts one with more lines in its sshd_config, in which DIR stands for its directory.
+    /// Starts a server with more lines in its sshd_config, in which DIR stands for its directory.
     ///
     /// # Errors
     /// As [`start`](Self::start).
@@ -64,23 +67,34 @@ impl Sshd {
         Self::prepared(sshd_config, |_| {}).await
     }
 
-    /// The same, with more files: `prepare` gets its directory before it starts.
+    /// Like [`with`](Self::with), with more files: `prepare` gets the directory before the server
+    /// starts.
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub async fn prepared(sshd_config: &str, prepare: impl FnOnce(&Path)) -> Result<Self, SshdError> {
+    pub async fn prepared(
+        sshd_config: &str,
+        prepare: impl FnOnce(&Path),
+    ) -> Result<Self, SshdError> {
         let directory = tempfile::Builder::new().prefix("sshjobs-sshd").tempdir()?;
         for key in ["host", "id", "other"] {
             keygen(&directory.path().join(key), &["-t", "ed25519"])?;
         }
-        fs::copy(directory.path().join("id.pub"), directory.path().join("authorized_keys"))?;
+        fs::copy(
+            directory.path().join("id.pub"),
+            directory.path().join("authorized_keys"),
+        )?;
         prepare(directory.path());
         let options = sshd_config.replace("DIR", &directory.path().display().to_string());
         // Another program may take the port before sshd does.
         for _ in 0..5 {
             let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
             if let Some(child) = launch(directory.path(), port, &options).await? {
-                let sshd = Self { directory, port, child };
+                let sshd = Self {
+                    directory,
+                    port,
+                    child,
+                };
                 sshd.trust("host");
                 sshd.configure("id");
                 return Ok(sshd);
@@ -91,14 +105,19 @@ impl Sshd {
         })
     }
 
-    /// Jobs that know this host, and no other: they store nothing and read no configuration of the user's.
+    /// Jobs that know this host and no other. They store nothing and read none of the user's
+    /// configuration.
     pub fn jobs(&self) -> Jobs {
         Jobs::new(self.config(), Access::Listed)
     }
 
     /// The configuration of [`jobs`](Self::jobs), to be changed before it is used.
     pub fn config(&self) -> Config {
-        Config { ssh_config: Some(self.ssh_config()), store: false, ..Config::default() }
+        Config {
+            ssh_config: Some(self.ssh_config()),
+            store: false,
+            ..Config::default()
+        }
     }
 
     /// The port on which it listens, on 127.0.0.1.
@@ -106,17 +125,17 @@ impl Sshd {
         self.port
     }
 
-    /// A file in its directory.
+    /// Path of a file in its directory.
     pub fn path(&self, file: &str) -> PathBuf {
         self.directory.path().join(file)
     }
 
-    /// The ssh_config through which it is reached: `ssh -F` takes it.
+    /// Its ssh_config, for `ssh -F`.
     pub fn ssh_config(&self) -> PathBuf {
         self.path("ssh_config")
     }
 
-    /// What it has logged.
+    /// Its log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
@@ -124,7 +143,7 @@ impl Sshd {
     /// Lists the key in `key` ("host", or "other" for a wrong one) as the host's in known_hosts.
     ///
     /// # Panics
-    /// When the files can't be read or written.
+    /// If the files can't be read or written.
     pub fn trust(&self, key: &str) {
         let public = fs::read_to_string(self.path(&format!("{key}.pub"))).expect("a public key");
         self.write_known_hosts(&format!("[127.0.0.1]:{} {public}", self.port));
@@ -133,7 +152,7 @@ impl Sshd {
     /// Replaces known_hosts.
     ///
     /// # Panics
-    /// When it can't be written.
+    /// If it can't be written.
     pub fn write_known_hosts(&self, text: &str) {
         fs::write(self.path("known_hosts"), text).expect("known_hosts is written");
     }
@@ -141,10 +160,11 @@ impl Sshd {
     /// Replaces the ssh_config by one that logs in with the key in `key`.
     ///
     /// # Panics
-    /// When it can't be written.
+    /// If it can't be written.
     pub fn configure(&self, key: &str) {
-        let (port, dir) = (self.port, self.directory.path().display());
-        // Without a User it is the one who runs the test.
+        let port = self.port;
+        let dir = self.directory.path().display();
+        // Without a User line, it is the user who runs the test.
         let text = format!(
             "Host {}\n  HostName 127.0.0.1\n  Port {port}\n  IdentityFile {dir}/{key}\n  IdentitiesOnly yes\n  IdentityAgent none\n  \
              UserKnownHostsFile {dir}/known_hosts\n  GlobalKnownHostsFile none\n  ServerAliveInterval 1\n",
@@ -156,16 +176,16 @@ impl Sshd {
     /// Adds to the ssh_config; indented lines belong to the last host in it.
     ///
     /// # Panics
-    /// When it can't be written.
+    /// If it can't be written.
     pub fn append(&self, lines: &str) {
         let text = fs::read_to_string(self.ssh_config()).expect("an ssh_config");
         fs::write(self.ssh_config(), text + lines).expect("ssh_config is written");
     }
 
-    /// Lets more names lead to it, as if each were a host.
+    /// Adds more names for it, as if each were a host.
     ///
     /// # Panics
-    /// When the files can't be written.
+    /// If the files can't be written.
     pub fn alias(&self, names: impl IntoIterator<Item = impl AsRef<str>>) {
         let text = fs::read_to_string(self.ssh_config()).expect("an ssh_config");
         let lines = text.lines().skip(1).collect::<Vec<_>>().join("\n");
@@ -173,17 +193,17 @@ impl Sshd {
         self.append(&format!("Host {}\n{lines}\n", names.join(" ")));
     }
 
-    /// Kills every session, as if the network had gone; the server goes on.
+    /// Kills every session, as if the network had failed; the server keeps running.
     pub fn cut(&self) {
         self.signal_sessions(Signal::KILL);
     }
 
-    /// Stops every session where it stands: connections are open, and nothing answers.
+    /// Stops every session: connections stay open, and nothing answers.
     pub fn freeze(&self) {
         self.signal_sessions(Signal::STOP);
     }
 
-    /// Lets stopped sessions go on.
+    /// Resumes stopped sessions.
     pub fn thaw(&self) {
         self.signal_sessions(Signal::CONT);
     }
@@ -204,25 +224,35 @@ impl Drop for Sshd {
 }
 
 fn kill(pid: u32, signal: Signal) {
-    // One that has ended meanwhile needs no signal.
+    // A session that has ended meanwhile needs no signal.
     Pid::from_raw(pid.cast_signed()).map(|pid| kill_process(pid, signal).ok());
 }
 
 async fn launch(directory: &Path, port: u16, options: &str) -> Result<Option<Child>, SshdError> {
-    let (dir, sshd) = (directory.display(), program()?);
-    // SHLVL: bash then does not read the startup files of whoever runs the tests.
+    let dir = directory.display();
+    let sshd = program()?;
+    // With SHLVL set, bash does not read the startup files of the user who runs the tests.
     let config = format!(
         "{options}\nListenAddress 127.0.0.1\nPort {port}\nHostKey {dir}/host\nPidFile none\nUsePAM no\nStrictModes no\n\
          PermitRootLogin yes\nAuthorizedKeysFile {dir}/authorized_keys\nPasswordAuthentication no\n\
          KbdInteractiveAuthentication no\nUseDNS no\nSetEnv SHLVL=1 XDG_STATE_HOME={dir}/on-the-host\n"
     );
     fs::write(directory.join("sshd_config"), config)?;
-    // The privilege separation directory; only root's sshd wants it, and only root can make it.
+    // The privilege separation directory. Only root's sshd needs it, and only root can create it.
     fs::create_dir_all("/run/sshd").ok();
     let mut command = Command::new(sshd);
-    command.arg("-D").arg("-E").arg(directory.join("log")).arg("-f").arg(directory.join("sshd_config"));
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    // Not by connecting: newer servers hold that against us.
+    command
+        .arg("-D")
+        .arg("-E")
+        .arg(directory.join("log"))
+        .arg("-f")
+        .arg(directory.join("sshd_config"));
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    // Without connecting: newer servers penalize connections without a login.
     for _ in 0..LOOKS {
         let log = fs::read_to_string(directory.join("log")).unwrap_or_default();
         if log.contains(&format!("port {port}.")) {
@@ -239,6 +269,14 @@ async fn launch(directory: &Path, port: u16, options: &str) -> Result<Option<Chi
 }
 
 fn program() -> Result<&'static str, SshdError> {
-    let known = ["/usr/sbin/sshd", "/usr/local/sbin/sshd", "/usr/bin/sshd", "/opt/homebrew/sbin/sshd"];
-    known.into_iter().find(|path| Path::new(path).exists()).ok_or(SshdError::Missing)
+    let known = [
+        "/usr/sbin/sshd",
+        "/usr/local/sbin/sshd",
+        "/usr/bin/sshd",
+        "/opt/homebrew/sbin/sshd",
+    ];
+    known
+        .into_iter()
+        .find(|path| Path::new(path).exists())
+        .ok_or(SshdError::Missing)
 }

@@ -1,7 +1,8 @@
-//! Floor 5: who calls over the network, and what they may do.
+//! Floor 5: callers over the network and their rights.
 //!
-//! A caller shows a token, which the operator has made with a name, a role and hosts. [`Tokens`] is the file of them in the state
-//! directory: it keeps no token, only what recognizes one, and whoever looks into it sees a change at once.
+//! A caller presents a token that the operator has created with a name, a role and hosts.
+//! [`Tokens`] is their file in the state directory. It has only hashes of tokens, and readers see
+//! changes at once.
 
 mod token;
 mod tokens;

@@ -7,15 +7,15 @@ use subtle::ConstantTimeEq;
 
 use crate::jobs::{Caller, HostPatterns, Rights, Role};
 
-/// What a caller shows: 256 random bits that nobody can guess, so that a plain hash recognizes it.
+/// A token: 256 random bits, so a plain hash identifies it.
 #[derive(Debug)]
 pub struct Token(SecretString);
 
-/// How every token begins, so that people and scanners recognize one.
+/// Prefix of every token, by which people and scanners recognize one.
 const PREFIX: &str = "sshjobs_";
 
 impl Token {
-    /// A new one.
+    /// A new token.
     pub(super) fn random() -> Self {
         let bits: [u8; 32] = rand::random();
         Self(format!("{PREFIX}{}", BASE64_URL_SAFE_NO_PAD.encode(bits)).into())
@@ -31,7 +31,7 @@ impl Token {
     }
 }
 
-/// What recognizes a token: its SHA-256.
+/// SHA-256 of a token.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TokenHash(String);
 
@@ -40,33 +40,33 @@ impl TokenHash {
         Self(BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(text.as_bytes())))
     }
 
-    /// Whether both are the same, in a time that tells nothing about where they differ.
+    /// Compares in constant time.
     pub(super) fn is(&self, other: &Self) -> bool {
         self.0.as_bytes().ct_eq(other.0.as_bytes()).into()
     }
 }
 
-/// A token as the file has it. Times are seconds since the Unix epoch.
+/// A token in the file. Times are seconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenEntry {
-    /// The caller's name: jobs belong to it, also to a later token with the same name.
+    /// The caller's name, which owns jobs, also with a later token of the same name.
     pub name: String,
-    /// What the caller may do.
+    /// Role of the caller.
     pub role: Role,
-    /// On which hosts; an empty list is every host.
+    /// Allowed hosts; an empty list means every host.
     #[serde(default)]
     pub hosts: HostPatterns,
-    /// When the token was made.
+    /// Time of creation.
     pub created_at: u64,
-    /// When it is no longer valid.
+    /// End of validity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<u64>,
     pub(super) hash: TokenHash,
 }
 
 impl TokenEntry {
-    /// Whether it is no longer valid at `now`.
+    /// Whether it has expired at `now`.
     pub fn has_expired(&self, now: u64) -> bool {
         self.expires_at.is_some_and(|expires_at| expires_at <= now)
     }
@@ -76,8 +76,11 @@ impl TokenEntry {
         Caller::new(&self.name)
     }
 
-    /// What the caller may do.
+    /// Rights of the caller.
     pub fn rights(&self) -> Rights {
-        Rights { role: self.role, hosts: self.hosts.clone() }
+        Rights {
+            role: self.role,
+            hosts: self.hosts.clone(),
+        }
     }
 }

@@ -1,3 +1,5 @@
+//! The file of tokens: replaced as a whole under a lock, and read again when it changes.
+
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -13,22 +15,22 @@ use super::{Token, TokenEntry};
 use crate::jobs::{Caller, Rights};
 use crate::lock::lock;
 
-/// The file of tokens, `tokens.json` in the state directory. Nobody but its owner may read it.
+/// The file of tokens, `tokens.json` in the state directory. Only its owner may read it.
 pub struct Tokens {
     file: PathBuf,
     read: Mutex<Option<(Stamp, Arc<[TokenEntry]>)>>,
 }
 
-/// What tells that a file is the one that was read. Each change makes a new file.
+/// Identifies the version of the file. Each change creates a new file.
 type Stamp = (u64, i64, i64, u64);
 
-/// Why a token is not taken.
+/// Why a token is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Nobody has made it, or it was revoked.
+    /// It does not exist, or was revoked.
     #[error("the token is not known")]
     Unknown,
-    /// It was valid once.
+    /// It has expired.
     #[error("the token has expired")]
     Expired,
 }
@@ -41,18 +43,18 @@ pub enum TokensError {
     Io {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
-    /// It is not what sshjobs writes.
+    /// It is not in the format that sshjobs writes.
     #[error("{} is damaged: {source}", file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: serde_json::Error,
     },
-    /// Others than its owner may change it.
+    /// Other users than its owner may change it.
     #[error("{} may be written by others than its owner", .0.display())]
     Exposed(PathBuf),
     /// A caller can't have this name.
@@ -62,11 +64,11 @@ pub enum TokensError {
     #[error("{0} has a token already")]
     Exists(String),
     /// No caller has this name.
-    #[error("there is no token of {0:?}")]
+    #[error("{0:?} has no token")]
     Unknown(String),
 }
 
-/// The whole file.
+/// Contents of the file.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Contents {
@@ -77,20 +79,30 @@ struct Contents {
 const LONGEST_NAME: usize = 64;
 
 impl Tokens {
-    /// The tokens of a state directory; it need not exist.
+    /// The tokens of a state directory, which need not exist.
     pub fn of(state_dir: &Path) -> Self {
-        Self { file: state_dir.join("tokens.json"), read: Mutex::default() }
+        Self {
+            file: state_dir.join("tokens.json"),
+            read: Mutex::default(),
+        }
     }
 
-    /// Whose a token is, and what its bearer may do now.
+    /// The caller of a token, and its current rights.
     ///
     /// # Errors
-    /// Why it is not taken; or why the file can't be read, when nobody is let in.
+    /// The inner error says why the token is refused. The outer one says why the file can't be
+    /// read, in which case every token is refused.
     pub fn caller_of(&self, token: &str) -> Result<Result<(Caller, Rights), Refused>, TokensError> {
-        let (shown, entries) = (TokenHash::of(token), self.list()?);
-        // Every entry is compared: the time tells nothing about which one it is.
-        let known =
-            entries.iter().fold(None, |known, entry| if entry.hash.is(&shown) { Some(entry) } else { known });
+        let shown = TokenHash::of(token);
+        let entries = self.list()?;
+        // Every entry is compared, so that the time reveals nothing about the match.
+        let known = entries.iter().fold(None, |known, entry| {
+            if entry.hash.is(&shown) {
+                Some(entry)
+            } else {
+                known
+            }
+        });
         Ok(match known {
             None => Err(Refused::Unknown),
             Some(entry) if entry.has_expired(now()) => Err(Refused::Expired),
@@ -98,7 +110,7 @@ impl Tokens {
         })
     }
 
-    /// The tokens there are, expired ones too, in the order in which they were made.
+    /// All tokens, including expired ones, in the order of creation.
     ///
     /// # Errors
     /// [`TokensError::Io`], [`TokensError::Damaged`], [`TokensError::Exposed`].
@@ -111,10 +123,22 @@ impl Tokens {
         if let Some((_, entries)) = lock(&self.read).as_ref().filter(|(read, _)| *read == stamp) {
             return Ok(Arc::clone(entries));
         }
-        let file = File::open(&self.file).map_err(|error| self.failed(error))?;
-        let stamp = self.stamp(&file.metadata().map_err(|error| self.failed(error))?)?;
-        let contents: Contents = serde_json::from_reader(io::BufReader::new(file))
-            .map_err(|source| TokensError::Damaged { file: self.file.clone(), source })?;
+        // Opening a FIFO would wait for a writer.
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(&self.file);
+        let file = opened.map_err(|error| self.failed(error))?;
+        let metadata = file.metadata().map_err(|error| self.failed(error))?;
+        if !metadata.is_file() {
+            return Err(self.failed(io::Error::other("it is not a regular file")));
+        }
+        let stamp = self.stamp(&metadata)?;
+        let contents: Contents =
+            serde_json::from_reader(io::BufReader::new(file)).map_err(|source| {
+                TokensError::Damaged {
+                    file: self.file.clone(),
+                    source,
+                }
+            })?;
         let entries: Arc<[TokenEntry]> = contents.tokens.into();
         *lock(&self.read) = Some((stamp, Arc::clone(&entries)));
         Ok(entries)
@@ -124,21 +148,34 @@ impl Tokens {
         if metadata.mode() & 0o022 != 0 {
             return Err(TokensError::Exposed(self.file.clone()));
         }
-        Ok((metadata.ino(), metadata.ctime(), metadata.ctime_nsec(), metadata.size()))
+        Ok((
+            metadata.ino(),
+            metadata.ctime(),
+            metadata.ctime_nsec(),
+            metadata.size(),
+        ))
     }
 
-    /// Makes a token for a caller, who has none that is valid.
+    /// Creates a token for a caller without a valid one.
     ///
     /// # Errors
     /// [`TokensError::Name`], [`TokensError::Exists`], or those of [`list`](Self::list).
-    pub fn add(&self, name: &str, rights: Rights, lifetime: Option<Duration>) -> Result<Token, TokensError> {
-        let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@');
-        let is_name = (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_word);
-        // Whoever starts the process is nobody's bearer of a token.
+    pub fn add(
+        &self,
+        name: &str,
+        rights: Rights,
+        lifetime: Option<Duration>,
+    ) -> Result<Token, TokensError> {
+        let is_name = (1..=LONGEST_NAME).contains(&name.len())
+            && name
+                .chars()
+                .all(|c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@'));
+        // "local" is reserved for the user who started the process.
         if !is_name || name == Caller::local().as_str() {
             return Err(TokensError::Name(name.to_owned()));
         }
-        let (token, created_at) = (Token::random(), now());
+        let token = Token::random();
+        let created_at = now();
         self.change(|tokens| {
             tokens.retain(|entry| entry.name != name || !entry.has_expired(created_at));
             if tokens.iter().any(|entry| entry.name == name) {
@@ -165,21 +202,33 @@ impl Tokens {
         self.change(|tokens| {
             let before = tokens.len();
             tokens.retain(|entry| entry.name != name);
-            if tokens.len() == before { Err(TokensError::Unknown(name.to_owned())) } else { Ok(()) }
+            if tokens.len() == before {
+                Err(TokensError::Unknown(name.to_owned()))
+            } else {
+                Ok(())
+            }
         })
     }
 
-    /// Writes the file anew, one process at a time; whoever reads it sees the old one or the new one.
+    /// Replaces the file, one process at a time. Readers see the old one or the new one.
     fn change(
         &self,
         change: impl FnOnce(&mut Vec<TokenEntry>) -> Result<(), TokensError>,
     ) -> Result<(), TokensError> {
         let failed = |error| self.failed(error);
         let directory = self.file.parent().unwrap_or(Path::new("."));
-        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(failed)?;
         let lock_file = self.file.with_extension("lock");
-        let lock_file =
-            OpenOptions::new().create(true).append(true).mode(0o600).open(lock_file).map_err(failed)?;
+        let lock_file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .mode(0o600)
+            .open(lock_file)
+            .map_err(failed)?;
         flock(&lock_file, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
         let mut tokens = self.list()?.to_vec();
         change(&mut tokens)?;
@@ -195,7 +244,10 @@ impl Tokens {
     }
 
     fn failed(&self, source: io::Error) -> TokensError {
-        TokensError::Io { file: self.file.clone(), source }
+        TokensError::Io {
+            file: self.file.clone(),
+            source,
+        }
     }
 }
 
@@ -218,17 +270,29 @@ mod tests {
     }
 
     fn run() -> Rights {
-        Rights { role: Role::Run, hosts: "web*".to_owned().into() }
+        Rights {
+            role: Role::Run,
+            hosts: "web*".to_owned().into(),
+        }
     }
 
     #[test]
     fn a_token_is_recognized_and_nowhere_written_down() {
         let (directory, tokens) = tokens();
         let token = tokens.add("ci", run(), None).unwrap();
-        assert_eq!(tokens.caller_of(token.reveal()).unwrap(), Ok((Caller::new("ci"), run())));
-        assert_eq!(tokens.caller_of("sshjobs_x").unwrap(), Err(Refused::Unknown));
+        assert_eq!(
+            tokens.caller_of(token.reveal()).unwrap(),
+            Ok((Caller::new("ci"), run()))
+        );
+        assert_eq!(
+            tokens.caller_of("sshjobs_x").unwrap(),
+            Err(Refused::Unknown)
+        );
         let file = directory.path().join("state/tokens.json");
-        assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            std::fs::metadata(&file).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
         assert!(!std::fs::read_to_string(file).unwrap().contains(token.reveal()));
         assert!(!format!("{token:?}").contains(token.reveal()));
     }
@@ -237,10 +301,14 @@ mod tests {
     fn what_one_revokes_another_refuses_at_once() {
         let (directory, tokens) = tokens();
         let server = Tokens::of(&directory.path().join("state"));
-        let (one, two) = (tokens.add("one", run(), None).unwrap(), tokens.add("two", run(), None).unwrap());
+        let one = tokens.add("one", run(), None).unwrap();
+        let two = tokens.add("two", run(), None).unwrap();
         assert!(server.caller_of(one.reveal()).unwrap().is_ok());
         tokens.revoke("one").unwrap();
-        assert_eq!(server.caller_of(one.reveal()).unwrap(), Err(Refused::Unknown));
+        assert_eq!(
+            server.caller_of(one.reveal()).unwrap(),
+            Err(Refused::Unknown)
+        );
         assert!(server.caller_of(two.reveal()).unwrap().is_ok());
         assert!(matches!(tokens.revoke("one"), Err(TokensError::Unknown(_))));
     }
@@ -249,10 +317,16 @@ mod tests {
     fn a_token_expires_and_its_name_can_be_given_again() {
         let (_directory, tokens) = tokens();
         let old = tokens.add("ci", run(), Some(Duration::ZERO)).unwrap();
-        assert_eq!(tokens.caller_of(old.reveal()).unwrap(), Err(Refused::Expired));
+        assert_eq!(
+            tokens.caller_of(old.reveal()).unwrap(),
+            Err(Refused::Expired)
+        );
         let new = tokens.add("ci", run(), Some(Duration::from_secs(60))).unwrap();
         assert!(tokens.caller_of(new.reveal()).unwrap().is_ok());
-        assert!(matches!(tokens.add("ci", run(), None), Err(TokensError::Exists(_))));
+        assert!(matches!(
+            tokens.add("ci", run(), None),
+            Err(TokensError::Exists(_))
+        ));
         assert_eq!(tokens.list().unwrap().len(), 1);
     }
 
@@ -260,7 +334,10 @@ mod tests {
     fn names_that_could_be_mistaken_are_refused() {
         let (_directory, tokens) = tokens();
         for name in ["", "local", "a b", "a\n", "ä", &"x".repeat(65)] {
-            assert!(matches!(tokens.add(name, run(), None), Err(TokensError::Name(_))), "{name:?}");
+            assert!(
+                matches!(tokens.add(name, run(), None), Err(TokensError::Name(_))),
+                "{name:?}"
+            );
         }
     }
 
@@ -270,9 +347,15 @@ mod tests {
         let token = tokens.add("ci", run(), None).unwrap();
         let file = directory.path().join("state/tokens.json");
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o620)).unwrap();
-        assert!(matches!(tokens.caller_of(token.reveal()), Err(TokensError::Exposed(_))));
+        assert!(matches!(
+            tokens.caller_of(token.reveal()),
+            Err(TokensError::Exposed(_))
+        ));
         std::fs::write(&file, "{").unwrap();
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
-        assert!(matches!(tokens.caller_of(token.reveal()), Err(TokensError::Damaged { .. })));
+        assert!(matches!(
+            tokens.caller_of(token.reveal()),
+            Err(TokensError::Damaged { .. })
+        ));
     }
 }

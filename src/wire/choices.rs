@@ -1,9 +1,11 @@
+//! Choices that several requests share.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::jobs::{Keep, Render, Selection, Stream};
 
-/// Which lines a reply keeps when there are more than it may hold.
+/// Which lines a reply keeps if there are too many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -29,7 +31,7 @@ pub enum StreamArg {
     Stderr,
 }
 
-/// How lines are written in a reply.
+/// Format of lines in a reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
@@ -46,10 +48,10 @@ pub enum Format {
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum RenderArg {
-    /// Without control sequences; of a progress bar the last frame.
+    /// Without control sequences; of a progress bar only the last frame.
     #[default]
     Clean,
-    /// As it came.
+    /// Unchanged.
     Raw,
 }
 

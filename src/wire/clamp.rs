@@ -3,21 +3,21 @@ use std::ops::RangeInclusive;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Error;
+use crate::wire::error::Error;
 
-/// A value that was out of its range, and what was used instead.
+/// A value that was out of range, and the value used instead.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Clamped {
     /// The argument's name.
     pub field: String,
-    /// What was asked for.
+    /// The requested value.
     pub asked: i64,
-    /// What was used.
+    /// The value used.
     pub used: i64,
 }
 
-/// Brings values into their ranges and keeps book.
+/// Brings values into their ranges and records the changes.
 #[derive(Debug, Default)]
 pub(super) struct Clamps(pub(super) Vec<Clamped>);
 
@@ -28,7 +28,7 @@ impl Clamps {
         u64::try_from(used).unwrap_or(0)
     }
 
-    /// A size: a negative one is a mistake.
+    /// A size. A negative one is an error.
     pub(super) fn size(
         &mut self,
         field: &str,
@@ -36,16 +36,17 @@ impl Clamps {
         range: RangeInclusive<i64>,
     ) -> Result<usize, Error> {
         if asked < 0 {
-            let (least, most) = (range.start(), range.end());
+            let least = range.start();
+            let most = range.end();
             return Err(Error::invalid(
                 format!("{field} can't be negative"),
-                format!("use {least} to {most}, or leave it away"),
+                format!("use {least} to {most}, or omit it"),
             ));
         }
         Ok(usize::try_from(self.clamp(field, asked, range)).unwrap_or(usize::MAX))
     }
 
-    /// A wait: under 10 ms is none.
+    /// A wait. Less than 10 ms is 0.
     pub(super) fn wait_ms(&mut self, field: &str, asked: i64, longest: u64) -> u64 {
         let longest = i64::try_from(longest).unwrap_or(i64::MAX);
         let used = if asked < 10 { 0 } else { asked.min(longest) };
@@ -55,7 +56,11 @@ impl Clamps {
 
     fn note(&mut self, field: &str, asked: i64, used: i64) {
         if asked != used {
-            self.0.push(Clamped { field: field.to_owned(), asked, used });
+            self.0.push(Clamped {
+                field: field.to_owned(),
+                asked,
+                used,
+            });
         }
     }
 }
@@ -63,7 +68,7 @@ impl Clamps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Code;
+    use crate::wire::error::Code;
 
     #[test]
     fn what_is_out_of_range_is_used_at_its_border_and_told() {
@@ -71,8 +76,11 @@ mod tests {
         assert_eq!(clamps.clamp("max_lines", 50, 1..=100), 50);
         assert_eq!(clamps.clamp("max_lines", 500, 1..=100), 100);
         assert_eq!(clamps.clamp("since_line_no", -5, 0..=100), 0);
-        let told: Vec<_> =
-            clamps.0.iter().map(|clamped| (&*clamped.field, clamped.asked, clamped.used)).collect();
+        let told: Vec<_> = clamps
+            .0
+            .iter()
+            .map(|clamped| (&*clamped.field, clamped.asked, clamped.used))
+            .collect();
         assert_eq!(told, [("max_lines", 500, 100), ("since_line_no", -5, 0)]);
     }
 
@@ -80,15 +88,27 @@ mod tests {
     fn a_negative_size_is_a_mistake_and_says_what_can_be() {
         let mut clamps = Clamps::default();
         let error = clamps.size("max_bytes", -1, 1..=10).unwrap_err();
-        assert_eq!((error.code, &*error.hint), (Code::InvalidArgument, "use 1 to 10, or leave it away"));
-        assert_eq!((clamps.size("max_bytes", 0, 1..=10).unwrap(), clamps.0.len()), (1, 1));
+        assert_eq!(
+            (error.code, &*error.hint),
+            (Code::InvalidArgument, "use 1 to 10, or omit it")
+        );
+        assert_eq!(
+            (clamps.size("max_bytes", 0, 1..=10).unwrap(), clamps.0.len()),
+            (1, 1)
+        );
     }
 
     #[test]
     fn a_wait_of_less_than_ten_milliseconds_is_none() {
         let mut clamps = Clamps::default();
-        let waits = [-1, 0, 9, 10, 50, 70_000].map(|asked| clamps.wait_ms("wait_ms", asked, 50_000));
+        let waits =
+            [-1, 0, 9, 10, 50, 70_000].map(|asked| clamps.wait_ms("wait_ms", asked, 50_000));
         assert_eq!(waits, [0, 0, 0, 10, 50, 50_000]);
-        assert_eq!(clamps.0.len(), 3, "none is none, however it is written: {:?}", clamps.0);
+        assert_eq!(
+            clamps.0.len(),
+            3,
+            "none is none, however it is written: {:?}",
+            clamps.0
+        );
     }
 }

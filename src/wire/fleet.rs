@@ -1,58 +1,72 @@
+//! Fleets in replies.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Standing;
 use super::leave_out::{is_none_left, is_zero};
+use super::state::Standing;
 use crate::jobs::{FleetCounts, FleetSummary, MemberGroup, Outcome, Phase};
 
-/// How many members of a fleet stand how.
+/// Member counts of a fleet, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Members {
     /// Exited with 0.
     #[serde(default, skip_serializing_if = "is_none_left")]
     pub ok: usize,
-    /// Ended otherwise.
+    /// Failed or lost.
     #[serde(default, skip_serializing_if = "is_none_left")]
     pub failed: usize,
     /// Could not be started.
     #[serde(default, skip_serializing_if = "is_none_left")]
     pub unreachable: usize,
-    /// Still going.
+    /// Running.
     #[serde(default, skip_serializing_if = "is_none_left")]
     pub running: usize,
-    /// Not begun.
+    /// Not started.
     #[serde(default, skip_serializing_if = "is_none_left")]
     pub not_started: usize,
 }
 
-/// Members that have ended with the same outcome and the same output.
+/// Members that ended with the same outcome and the same output.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Group {
     /// Their names, folded: web[1-3,7].
     pub members: String,
-    /// How many.
+    /// Number of members.
     pub count: usize,
-    /// Their state, in words.
+    /// Their outcome, in words.
     pub end: String,
-    /// Lines that each has printed.
+    /// Number of lines that each printed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lines: u64,
-    /// The last of them.
+    /// Their last lines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
 }
 
 impl From<FleetCounts> for Members {
     fn from(counts: FleetCounts) -> Self {
-        let FleetCounts { ok, failed, unreachable, running, not_started } = counts;
-        Self { ok, failed, unreachable, running, not_started }
+        let FleetCounts {
+            ok,
+            failed,
+            unreachable,
+            running,
+            not_started,
+        } = counts;
+        Self {
+            ok,
+            failed,
+            unreachable,
+            running,
+            not_started,
+        }
     }
 }
 
 impl Group {
-    /// The groups of a fleet; none while nothing has ended.
+    /// The groups of a fleet; empty while no member has ended.
     pub(super) fn all(summary: FleetSummary) -> Vec<Self> {
         summary.groups.into_iter().map(Self::from).collect()
     }

@@ -1,6 +1,9 @@
-//! What replies leave out: values that say nothing.
+//! Values that replies omit because they carry no information.
 
-#![expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over references")]
+#![expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands over references"
+)]
 
 pub(super) fn is_zero(number: &u64) -> bool {
     *number == 0
@@ -14,7 +17,7 @@ pub(super) fn is_one(number: &u64) -> bool {
     *number == 1
 }
 
-/// What a number that is left out for being one was.
+/// Default for a count that is omitted when it is 1.
 pub(super) fn one() -> u64 {
     1
 }

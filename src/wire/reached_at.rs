@@ -1,4 +1,3 @@
-/// The address at which a client has found the server, without a slash at its end: an extension of a request, for answers that
-/// name another address of the same server.
+/// URL at which the client reached the server, without a final slash: a request extension for replies that link to another path of the same server.
 #[derive(Clone, Debug)]
 pub struct ReachedAt(pub String);

@@ -1,65 +1,64 @@
+//! Parsing of arguments: unknown names are refused first, values are never quoted.
+
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::schema::schema_of;
-use super::{
-    CommandRequest, Error, ForgetRequest, HostsRequest, JobsRequest, ReadRequest, SearchRequest,
-    SignalRequest, TailRequest, WaitRequest, WriteRequest,
-};
+use super::error::Error;
 
-/// The arguments of a call: an object of plain data, whose schema tells names, types and ranges.
+/// The arguments of a call: an object of plain data, with a schema of names, types and ranges.
 pub trait Request: Sized {
-    /// Reads the arguments.
+    /// Parses the arguments.
     ///
     /// # Errors
-    /// `invalid_argument`, which names the argument and never quotes its value: that may be somebody's password.
+    /// `invalid_argument`, which names the argument and never quotes its value, because that may be
+    /// a password.
     fn parse(object: Map<String, Value>) -> Result<Self, Error>;
 
     /// The JSON schema of the arguments (draft 2020-12).
     fn schema() -> Map<String, Value>;
 }
 
-macro_rules! plain_requests {
-    ($($request:ty),*) => { $(
-        impl Request for $request {
-            fn parse(object: Map<String, Value>) -> Result<Self, Error> {
-                parse(object)
-            }
-
-            fn schema() -> Map<String, Value> {
-                schema_of::<Self>()
-            }
-        }
-    )* };
-}
-
-plain_requests!(
-    CommandRequest,
-    TailRequest,
-    ReadRequest,
-    SearchRequest,
-    WaitRequest,
-    WriteRequest,
-    SignalRequest,
-    JobsRequest,
-    HostsRequest,
-    ForgetRequest
-);
-
-/// Reads arguments as serde does.
+/// Parses arguments with serde.
 pub(super) fn parse<T: DeserializeOwned>(mut object: Map<String, Value>) -> Result<T, Error> {
-    // Models write null for what they leave away.
-    object.retain(|_, value| !value.is_null());
+    // Models write null for arguments that they omit.
+    let left_away: Vec<String> = object
+        .iter()
+        .filter(|(_, value)| value.is_null())
+        .map(|(name, _)| name.clone())
+        .collect();
+    for name in left_away {
+        object.remove(&name);
+        check_name::<T>(name)?;
+    }
     object.values_mut().for_each(whole_number);
     serde_path_to_error::deserialize(Value::Object(object)).map_err(|error| bad_arguments(&error))
 }
 
-/// Some clients know only floating point numbers.
+/// Refuses an unknown name first: serde reports it before it examines any value or finds one
+/// missing.
+fn check_name<T: DeserializeOwned>(name: String) -> Result<(), Error> {
+    let alone = Value::Object(Map::from_iter([(name, Value::Null)]));
+    match serde_path_to_error::deserialize::<_, T>(alone) {
+        Err(error) if error.inner().to_string().starts_with("unknown field") => {
+            Err(bad_arguments(&error))
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Some clients only have floating point numbers, and an integer may exceed every type here: it
+/// becomes the nearest one, and is then clamped like any other.
 fn whole_number(value: &mut Value) {
-    const EXACT: f64 = 9_007_199_254_740_992.0;
-    let whole = |number: &f64| number.fract() == 0.0 && number.abs() <= EXACT;
-    if let Some(number) = value.as_f64().filter(|number| value.is_f64() && whole(number)) {
-        #[expect(clippy::cast_possible_truncation, reason = "it is whole and in range")]
+    let is_too_large = value.as_u64().is_some_and(|number| i64::try_from(number).is_err());
+    if is_too_large {
+        *value = i64::MAX.into();
+        return;
+    }
+    if let Some(number) = value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "it is whole, and a cast takes the nearest integer"
+        )]
         let number = number as i64;
         *value = number.into();
     }
@@ -68,13 +67,22 @@ fn whole_number(value: &mut Value) {
 fn bad_arguments(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     let message = in_words_of_json(&without_value(&error.inner().to_string()));
     let path = error.path().to_string();
-    let message = if path == "." { message } else { format!("{path}: {message}") };
-    Error::invalid(message, "see the tool's input schema for names, types and ranges")
+    let message = if path == "." {
+        message
+    } else {
+        format!("{path}: {message}")
+    };
+    Error::invalid(
+        message,
+        "see the tool's input schema for names, types and ranges",
+    )
 }
 
-/// What is expected, in words that are not Rust's.
+/// The expectation, in terms of JSON instead of Rust.
 fn in_words_of_json(message: &str) -> String {
-    let Some((start, expected)) = message.rsplit_once("expected ") else { return message.to_owned() };
+    let Some((start, expected)) = message.rsplit_once("expected ") else {
+        return message.to_owned();
+    };
     let expected = match expected {
         "i64" | "u64" | "u32" | "f64" => "a number",
         "a sequence" => "a list",
@@ -84,10 +92,9 @@ fn in_words_of_json(message: &str) -> String {
     format!("{start}expected {expected}")
 }
 
-/// serde quotes a value of the wrong type, which may be somebody's password.
+/// serde quotes a value of the wrong type, which may be a password.
 fn without_value(message: &str) -> String {
-    let quotes = |c| matches!(c, '`' | '"');
-    match (message.find(quotes), message.rfind(", expected")) {
+    match (message.find(['`', '"']), message.rfind(", expected")) {
         (Some(start), Some(end)) if message.starts_with("invalid ") && start < end => {
             let (kind, _) = message.split_at(start);
             let (_, expected) = message.split_at(end);
@@ -100,6 +107,40 @@ fn without_value(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::TailRequest;
+
+    #[test]
+    fn a_whole_number_beyond_all_integers_becomes_the_nearest_one() {
+        for (text, expected) in [
+            ("5.0", serde_json::json!(5)),
+            ("-9719884528220356608", i64::MIN.into()),
+            ("17254781455025403904", i64::MAX.into()),
+            ("391159260475784232960", i64::MAX.into()),
+            ("0.5", serde_json::json!(0.5)),
+        ] {
+            let mut value: Value = serde_json::from_str(text).unwrap();
+            whole_number(&mut value);
+            assert_eq!(value, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn null_stands_for_what_is_left_away_under_names_that_there_are() {
+        let object =
+            |text: &str| serde_json::from_str::<Value>(text).unwrap().as_object().cloned().unwrap();
+
+        let request = TailRequest::parse(object(
+            r#"{"job_id": "web1-00000000", "filter": null, "max_lines": null}"#,
+        ));
+        assert!(request.unwrap().filter.is_none());
+
+        for strange in ["", "filters"] {
+            let error =
+                TailRequest::parse(object(&format!(r#"{{"job_id": "x", "{strange}": null}}"#)))
+                    .unwrap_err();
+            assert!(error.message.contains("unknown field"), "{error}");
+        }
+    }
 
     #[test]
     fn a_value_of_the_wrong_type_is_not_quoted() {
@@ -108,17 +149,28 @@ mod tests {
             #[expect(dead_code, reason = "only its type matters")]
             data: String,
         }
-        for secret in ["31337", "[31337]", "{\"31337\": \"`31337`, expected\"}", "true"] {
-            let arguments: Value = serde_json::from_str(&format!("{{\"data\": {secret}}}")).unwrap();
+        for secret in [
+            "31337",
+            "[31337]",
+            "{\"31337\": \"`31337`, expected\"}",
+            "true",
+        ] {
+            let arguments: Value =
+                serde_json::from_str(&format!("{{\"data\": {secret}}}")).unwrap();
             let error = serde_path_to_error::deserialize::<_, Request>(arguments).unwrap_err();
             let message = bad_arguments(&error).message;
             assert!(
-                message.starts_with("data: invalid type: ") && message.ends_with("expected a string"),
+                message.starts_with("data: invalid type: ")
+                    && message.ends_with("expected a string"),
                 "{message}"
             );
             assert!(!message.contains("31337"), "{message}");
         }
-        let flag = serde_path_to_error::deserialize::<_, bool>(serde_json::json!("a\"`, expected b"));
-        assert_eq!(bad_arguments(&flag.unwrap_err()).message, "invalid type: string, expected a boolean");
+        let flag =
+            serde_path_to_error::deserialize::<_, bool>(serde_json::json!("a\"`, expected b"));
+        assert_eq!(
+            bad_arguments(&flag.unwrap_err()).message,
+            "invalid type: string, expected a boolean"
+        );
     }
 }

@@ -1,14 +1,19 @@
+//! JSON schemas in the flat form that all MCP clients accept.
+
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value};
 
-/// The schema of a request: what it accepts, in a form that all clients take.
+/// The schema of a request, in a form that all clients accept.
 pub(super) fn schema_of<Request: JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12();
-    plain(settings.into_generator().into_root_schema_for::<Request>(), &[])
+    plain(
+        settings.into_generator().into_root_schema_for::<Request>(),
+        &[],
+    )
 }
 
-/// The schema of a request whose arguments are those of two.
+/// Merges the arguments of two requests into one schema.
 pub(super) fn merged(mut one: Map<String, Value>, other: Map<String, Value>) -> Map<String, Value> {
     for (key, value) in other {
         match (one.get_mut(&key), value) {
@@ -21,20 +26,23 @@ pub(super) fn merged(mut one: Map<String, Value>, other: Map<String, Value>) -> 
     one
 }
 
-/// The whole schema of a reply, with what its fields mean; for people.
+/// The full schema of a reply, with the meaning of its fields, for people.
 pub fn document_schema<Reply: JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12().for_serialize();
-    plain(settings.into_generator().into_root_schema_for::<Reply>(), &[])
+    plain(
+        settings.into_generator().into_root_schema_for::<Reply>(),
+        &["minimum"],
+    )
 }
 
-/// The schema of a tool's structured content: names and types. What they mean the names say, and every word here is one that
-/// each model has to read.
+/// The schema of a tool's structured content: names and types. The names carry the meaning, because
+/// a model has to read every word here.
 pub fn reply_schema<Reply: JsonSchema>() -> Map<String, Value> {
     let settings = SchemaSettings::draft2020_12().for_serialize();
     let schema = settings.into_generator().into_root_schema_for::<Reply>();
-    let mut schema = Value::Object(plain(schema, &["description", "enum"]));
+    let mut schema = Value::Object(plain(schema, &["description", "enum", "minimum"]));
     for property in properties(&mut schema) {
-        // What is listed is told by its names and types, and what lies deeper by its type.
+        // Items are described by their names and types, deeper values by their type.
         match property.get_mut("items") {
             Some(items) => properties(items).for_each(only_type),
             None => only_type(property),
@@ -54,29 +62,32 @@ fn only_type(schema: &mut Value) {
     }
 }
 
-/// Takes away what says nothing to a model or makes clients complain, and all of `unwanted`; and writes every choice of
-/// documented words (`oneOf` with a `const` each) as a plain `enum`, which all clients take.
+/// Removes keywords that don't help a model or cause warnings in clients, and all of `unwanted`.
+/// Writes every documented choice (`oneOf` with a `const` each) as a plain `enum`, which all
+/// clients accept.
 fn plain(schema: Schema, unwanted: &[&str]) -> Map<String, Value> {
     let mut schema = schema.to_value();
     flatten(&mut schema, unwanted);
     let mut schema = object(schema);
-    // The name of a type and its doc say nothing to whoever calls.
+    // The name and doc of a type don't help a caller.
     schema.remove("title");
     schema.remove("description");
     schema
 }
 
 fn object(schema: Value) -> Map<String, Value> {
-    let Value::Object(object) = schema else { unreachable!("the schema of a struct is an object") };
+    let Value::Object(object) = schema else {
+        unreachable!("the schema of a struct is an object")
+    };
     object
 }
 
 fn flatten(schema: &mut Value, unwanted: &[&str]) {
     let Value::Object(object) = schema else { return };
-    object.retain(|name, value| match name.as_str() {
-        // Clients warn of formats that they don't know, such as uint64; what is left away has no default worth a word.
+    object.retain(|name, _| match name.as_str() {
+        // Clients warn about formats that they don't know, such as uint64. Defaults are in the
+        // descriptions.
         "format" | "$schema" | "default" => false,
-        "minimum" => value.as_f64().is_some_and(|minimum| minimum > 0.0),
         name => !unwanted.contains(&name),
     });
     let words: Option<Vec<_>> = object
@@ -95,7 +106,10 @@ fn flatten(schema: &mut Value, unwanted: &[&str]) {
             flatten(inner, unwanted);
         }
     }
-    // A property may be called like a keyword.
+    // A property may have the name of a keyword.
     let properties = object.get_mut("properties").and_then(Value::as_object_mut);
-    properties.into_iter().flat_map(|all| all.values_mut()).for_each(|property| flatten(property, unwanted));
+    properties
+        .into_iter()
+        .flat_map(|all| all.values_mut())
+        .for_each(|property| flatten(property, unwanted));
 }

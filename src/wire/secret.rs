@@ -1,16 +1,19 @@
-//! Secrets in requests, as a client of ours sends them: the one place that writes them out.
+//! Serializes secrets in requests of our own client. No other code writes them out.
 
 use std::collections::BTreeMap;
 
 use secrecy::{ExposeSecret, SecretString};
 use serde::{Serialize, Serializer};
 
-/// Writes a secret out.
-pub(super) fn reveal<S: Serializer>(secret: &Option<SecretString>, serializer: S) -> Result<S::Ok, S::Error> {
+/// Serializes a secret.
+pub(super) fn reveal<S: Serializer>(
+    secret: &Option<SecretString>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     secret.as_ref().map(ExposeSecret::expose_secret).serialize(serializer)
 }
 
-/// Writes the values of variables out.
+/// Serializes the values of variables.
 pub(super) fn reveal_values<S: Serializer>(
     variables: &BTreeMap<String, SecretString>,
     serializer: S,

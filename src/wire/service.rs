@@ -2,12 +2,14 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use super::Error;
-use crate::jobs::{Access, Caller, Config, Defaults, Job, Jobs, Limits, Prompter, Prompters, Rights};
+use crate::jobs::{
+    Access, Caller, Config, Defaults, Job, Jobs, Limits, Prompter, Prompters, Rights,
+};
+use crate::wire::error::Error;
 
-/// The contract over [`Jobs`]: one method a verb, with its request, its reply and one [`Error`] type.
+/// The contract over [`Jobs`]: one method per verb, with its request, its reply and one [`Error`] type.
 ///
-/// All of them may be called at the same time, and dropping a call's future ends the call, never the job.
+/// Methods may run concurrently. Dropping a call's future ends the call, never the job.
 #[derive(Clone)]
 pub struct Service {
     pub(super) jobs: Jobs,
@@ -20,48 +22,56 @@ impl Service {
         Self::over(Jobs::new(config, access))
     }
 
-    /// The same, with somebody to ask when a login needs a passphrase, a password or a code.
+    /// A service with a prompter for passphrases, passwords and codes during logins.
     pub fn asking(config: Config, access: Access, prompter: Arc<dyn Prompter>) -> Self {
         Self::over(Jobs::asking(config, access, prompter))
     }
 
-    /// The same, with somebody to ask for each caller who has one.
+    /// A service with a prompter for each caller that has one.
     pub fn asking_callers(config: Config, access: Access, prompters: Prompters) -> Self {
         Self::over(Jobs::asking_callers(config, access, prompters))
     }
 
-    /// A service over jobs that there are.
+    /// A service over existing jobs.
     pub fn over(jobs: Jobs) -> Self {
-        Self { jobs, closing: CancellationToken::new() }
+        Self {
+            jobs,
+            closing: CancellationToken::new(),
+        }
     }
 
-    /// The same for another caller.
+    /// The same service for another caller.
     #[must_use]
     pub fn of(&self, caller: Caller, rights: Rights) -> Self {
-        Self { jobs: self.jobs.of(caller, rights), closing: self.closing.clone() }
+        Self {
+            jobs: self.jobs.of(caller, rights),
+            closing: self.closing.clone(),
+        }
     }
 
-    /// From here on no call waits any longer, of whichever caller: it answers with what there is. For a server that is about to end.
+    /// Ends the waits of all callers early, now and later: they return what is available. For a
+    /// server that is shutting down.
     pub fn close(&self) {
         self.closing.cancel();
     }
 
-    /// Comes when the service is closed.
+    /// Resolves when the service is closed.
     pub async fn closed(&self) {
         self.closing.cancelled().await;
     }
 
-    /// What comes of a wait; none when the service is closed meanwhile.
+    /// Awaits a future. `None` if the service is closed first.
     pub(super) async fn unless_closed<T>(&self, waiting: impl Future<Output = T>) -> Option<T> {
         self.closing.run_until_cancelled(waiting).await
     }
 
-    /// The jobs that it is over.
+    /// The jobs below the contract.
     pub fn library(&self) -> &Jobs {
         &self.jobs
     }
 
-    /// Ends every job that still runs (TERM, a grace, KILL) and closes all connections; takes seconds at most.
+    /// Ends every job that still runs (TERM, a grace, KILL) and closes all connections. Takes some
+    /// seconds at most.
     pub async fn shutdown(&self) {
         self.jobs.shutdown().await;
     }

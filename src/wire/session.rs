@@ -1,17 +1,19 @@
-//! A command whose output and stdin go over one connection (a WebSocket): what both sides say.
+//! Messages of a command whose output and stdin use one connection (a WebSocket).
 //!
-//! The client's first message is the request, a [`CommandRequest`](super::CommandRequest) as JSON in a text message; all others are
-//! stdin. The server's text messages are [`SessionEvent`]s. Binary messages are bytes of a stream behind its number. Signals and
-//! sizes of the terminal are calls of their own.
+//! The client's first message is the request, a
+//! [`CommandRequest`](crate::wire::verbs::CommandRequest) as JSON in a text message; all others are
+//! stdin. The server's text messages are [`SessionEvent`]s. A binary message has the number of a
+//! stream, then its bytes. Signals and terminal sizes are separate calls.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Error, JobEntry};
+use crate::wire::error::Error;
+use crate::wire::verbs::JobEntry;
 
-/// What a binary message is part of; its first byte.
+/// Stream of a binary message, given by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionChannel {
-    /// 0: stdin, from the client. A message without bytes ends it.
+    /// 0: stdin, from the client. A message without bytes closes it.
     Stdin,
     /// 1: standard output, from the server.
     Stdout,
@@ -20,8 +22,8 @@ pub enum SessionChannel {
 }
 
 impl SessionChannel {
-    /// Messages of stdin that the server holds for a command that does not read. With so many not yet
-    /// [taken](SessionEvent::Taken) the client sends no more.
+    /// Maximum messages of stdin that the server holds for a command that does not read. With that
+    /// many not [taken](SessionEvent::Taken), the client must stop sending.
     pub const STDIN_AHEAD: usize = 8;
 
     /// A message of this channel.
@@ -32,27 +34,30 @@ impl SessionChannel {
         frame
     }
 
-    /// The channel of a message, and its bytes; none for a channel that is not known.
+    /// The channel of a message, and its bytes. `None` for an unknown channel.
     pub fn of(frame: &[u8]) -> Option<(Self, &[u8])> {
         let (number, bytes) = frame.split_first()?;
         let known = [Self::Stdin, Self::Stdout, Self::Stderr];
-        known.into_iter().find(|channel| *channel as u8 == *number).map(|channel| (channel, bytes))
+        known
+            .into_iter()
+            .find(|channel| *channel as u8 == *number)
+            .map(|channel| (channel, bytes))
     }
 }
 
-/// What the server says of the command.
+/// An event that the server reports.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionEvent {
-    /// It runs.
+    /// The command runs.
     Started(Box<JobEntry>),
-    /// A message of stdin was taken, or the command takes none any more: there is room for another.
+    /// A message of stdin was written, or the command accepts no more: there is room for another.
     Taken,
     /// It was not started.
     Failed(Error),
-    /// It has ended, and all of its output was sent but for what was dropped.
+    /// It has ended, and all of its output was sent, except for `dropped_bytes`.
     Ended {
-        /// How it stands.
+        /// Its final state.
         job: Box<JobEntry>,
         /// Bytes that were lost before they could be sent.
         dropped_bytes: u64,
@@ -65,8 +70,15 @@ mod tests {
 
     #[test]
     fn a_frame_is_read_as_it_was_written() {
-        for channel in [SessionChannel::Stdin, SessionChannel::Stdout, SessionChannel::Stderr] {
-            assert_eq!(SessionChannel::of(&channel.frame(b"ab")), Some((channel, &b"ab"[..])));
+        for channel in [
+            SessionChannel::Stdin,
+            SessionChannel::Stdout,
+            SessionChannel::Stderr,
+        ] {
+            assert_eq!(
+                SessionChannel::of(&channel.frame(b"ab")),
+                Some((channel, &b"ab"[..]))
+            );
         }
         assert_eq!(SessionChannel::of(b"\x03x"), None);
         assert_eq!(SessionChannel::of(b""), None);

@@ -1,14 +1,16 @@
+//! States of jobs on the wire.
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::jobs::{Exit, Outcome, Phase, Status};
 
-/// How far a job has come, or what became of it.
+/// State of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]
 pub enum JobState {
-    /// The host has not said yet whether it runs the command.
+    /// The host has not confirmed yet that it runs the command.
     Starting,
     /// The command runs, or its output is still being drained.
     Running,
@@ -18,7 +20,7 @@ pub enum JobState {
     Signaled,
     /// The job was lost (see reason); the command may still run.
     Lost,
-    /// The host ended the channel without saying how the command ended.
+    /// The host closed the channel without reporting how the command ended.
     Closed,
     /// The command was not started: the host refused it, or could not be reached in time (see reason).
     Refused,
@@ -54,7 +56,7 @@ impl JobState {
         }
     }
 
-    /// Whether nothing more will come.
+    /// Whether this state never changes.
     pub fn is_final(self) -> bool {
         !matches!(self, Self::Starting | Self::Running)
     }
@@ -64,7 +66,7 @@ impl JobState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Standing {
-    /// How far the job has come, or what became of it.
+    /// State of the job.
     pub state: JobState,
     /// The command's exit status, once it has exited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,32 +76,36 @@ pub struct Standing {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub exit_signal: Option<String>,
-    /// Why the command was not started, or what the job was lost with: connection, server_restarted, host_rebooted,
-    /// supervisor_died or spool_gone.
+    /// Why the command was not started, or what was lost: connection, server_restarted, host_rebooted, supervisor_died or spool_gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub reason: Option<String>,
-    /// For how many milliseconds the host of a durable job has been out of reach; the job goes on there.
+    /// Milliseconds for which the host of a durable job has been unreachable; the job continues there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub disconnected_ms: Option<u64>,
-    /// Why the output is not stored; absent when it is. Lines that the memory has lost are then gone.
+    /// Why the output is not stored; absent if it is. Lines evicted from memory are then lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub unstored: Option<String>,
 }
 
 impl Standing {
-    /// How a job with this status stands.
+    /// The state of a job with this status.
     pub fn of(status: &Status) -> Self {
         let phase = &status.phase;
         let unstored = status.unstored.clone();
-        let disconnected =
-            status.disconnected.map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
-        Self { disconnected_ms: disconnected, unstored, ..Self::of_phase(phase) }
+        let disconnected = status
+            .disconnected
+            .map(|time| u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        Self {
+            disconnected_ms: disconnected,
+            unstored,
+            ..Self::of_phase(phase)
+        }
     }
 
-    /// How a job stands that has come so far.
+    /// The state of a job in this phase.
     pub(super) fn of_phase(phase: &Phase) -> Self {
         let exit = match phase {
             Phase::Starting | Phase::Running => None,
@@ -116,7 +122,14 @@ impl Standing {
             Phase::Starting | Phase::Running | Phase::Ended(_) => None,
         };
         let state = JobState::of(phase);
-        Self { state, exit_status, exit_signal, reason, disconnected_ms: None, unstored: None }
+        Self {
+            state,
+            exit_status,
+            exit_signal,
+            reason,
+            disconnected_ms: None,
+            unstored: None,
+        }
     }
 }
 

@@ -18,7 +18,7 @@ pub fn command(sshd: &Sshd, arguments: &[&str]) -> Command {
         .arg("--ssh-config")
         .arg(sshd.ssh_config())
         .args(arguments)
-        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .env("XDG_CONFIG_HOME", sshd.path("no-config"))
         .env("XDG_STATE_HOME", sshd.path("state"))
         .stdin(Stdio::null())
         .stdout(Stdio::null());
@@ -27,7 +27,11 @@ pub fn command(sshd: &Sshd, arguments: &[&str]) -> Command {
 
 /// Runs it to its end.
 pub fn sshjobs(sshd: &Sshd, arguments: &[&str]) -> Output {
-    let child = command(sshd, arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = command(sshd, arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let (pid, (sender, ended)) = (child.id(), std::sync::mpsc::channel());
     std::thread::spawn(move || sender.send(child.wait_with_output()));
     ended
@@ -39,8 +43,12 @@ pub fn sshjobs(sshd: &Sshd, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// What it printed, when it succeeded.
+/// Stdout of a successful command.
 pub fn told(output: &Output) -> String {
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout.clone()).unwrap()
 }

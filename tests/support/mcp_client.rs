@@ -16,13 +16,13 @@ pub struct McpClient {
     next_id: u64,
     /// Responses that came before they were asked for.
     early: Vec<Value>,
-    /// What came that was no response.
+    /// Messages that were not responses.
     pub notifications: Vec<Value>,
-    /// What each tool has promised its replies to be, once it was asked.
+    /// The output schema of each tool, once requested.
     promised: HashMap<String, Validator>,
 }
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(90);
 
 impl McpClient {
     /// Starts `sshjobs serve` and shakes hands with it.
@@ -32,20 +32,28 @@ impl McpClient {
 
     /// The same with a configuration file.
     pub fn start_with(ssh_config: &Path, config: &Path) -> Self {
-        Self::launch(ssh_config, |command| command.arg("--config").arg(config).arg("serve"))
+        Self::launch(ssh_config, |command| {
+            command.arg("--config").arg(config).arg("serve")
+        })
     }
 
     /// The same with everything logged to a file.
     pub fn with_log(ssh_config: &Path, log: &Path) -> Self {
         let log = std::fs::File::create(log).expect("a log file");
-        Self::launch(ssh_config, |command| command.args(["--log", "trace", "serve"]).stderr(log))
+        Self::launch(ssh_config, |command| {
+            command.args(["--log", "trace", "serve"]).stderr(log)
+        })
     }
 
     /// The same with a configuration file, too.
     pub fn with_config_and_log(ssh_config: &Path, config: &Path, log: &Path) -> Self {
         let log = std::fs::File::create(log).expect("a log file");
         Self::launch(ssh_config, |command| {
-            command.arg("--config").arg(config).args(["--log", "trace", "serve"]).stderr(log)
+            command
+                .arg("--config")
+                .arg(config)
+                .args(["--log", "trace", "serve"])
+                .stderr(log)
         })
     }
 
@@ -67,7 +75,7 @@ impl McpClient {
         command
             .arg("--ssh-config")
             .arg(ssh_config)
-            .env("XDG_CONFIG_HOME", "/nonexistent")
+            .env("XDG_CONFIG_HOME", ssh_config.with_file_name("no-config"))
             .env("XDG_STATE_HOME", ssh_config.with_file_name("state"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = how(&mut command).spawn().expect("the binary starts");
@@ -75,8 +83,8 @@ impl McpClient {
         let (sender, messages) = channel();
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                let message =
-                    serde_json::from_str(&line).unwrap_or_else(|_| panic!("stdout is the wire: {line:?}"));
+                let message = serde_json::from_str(&line)
+                    .unwrap_or_else(|_| panic!("stdout is the wire: {line:?}"));
                 if sender.send(message).is_err() {
                     return;
                 }
@@ -157,10 +165,11 @@ impl McpClient {
         self.response(id)
     }
 
-    /// Calls a tool and returns its result, which is what the tool's schemas promise.
+    /// Calls a tool and returns its result, checked against the tool's schemas.
     pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let result =
-            self.request("tools/call", json!({"name": tool, "arguments": arguments}))["result"].clone();
+            self.request("tools/call", json!({"name": tool, "arguments": arguments}))["result"]
+                .clone();
         self.check(tool, &result);
         result
     }
@@ -173,7 +182,10 @@ impl McpClient {
                 self.promised.insert(tool["name"].as_str().expect("a name").to_owned(), schema);
             }
             let error = Value::Object(sshjobs::wire::document_schema::<sshjobs::wire::Error>());
-            self.promised.insert("error".to_owned(), jsonschema::validator_for(&error).expect("a schema"));
+            self.promised.insert(
+                "error".to_owned(),
+                jsonschema::validator_for(&error).expect("a schema"),
+            );
         }
         let (schema, value) = match result["isError"] == true {
             true => (&self.promised["error"], &result["_meta"]["sshjobs/error"]),
@@ -203,7 +215,8 @@ impl McpClient {
         let code = error["code"].as_str().expect("a code").to_owned();
         let text = result["content"][0]["text"].as_str().expect("text");
         assert!(
-            text.starts_with(&format!("{code}: ")) && !error["hint"].as_str().unwrap_or("").is_empty(),
+            text.starts_with(&format!("{code}: "))
+                && !error["hint"].as_str().unwrap_or("").is_empty(),
             "{result}"
         );
         code

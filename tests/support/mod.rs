@@ -1,4 +1,5 @@
-//! What the tests stand on: a private OpenSSH sshd, or one that was brought up for them, and a service that reaches it.
+//! Foundations of the tests: a private OpenSSH sshd, or one started for them, and a service that
+//! reaches it.
 #![allow(
     dead_code,
     unused_imports,
@@ -23,14 +24,15 @@ use std::time::Duration;
 
 use sshjobs::jobs::{Access, Config, Limits};
 use sshjobs::wire::{
-    Error, Format, JobState, RunReply, RunRequest, Service, SpawnRequest, StreamArg, TailReply, TailRequest,
+    Error, Format, JobState, RunReply, RunRequest, Service, SpawnRequest, StreamArg, TailReply,
+    TailRequest,
 };
 
 /// The name under which the tests' host is known.
 pub const HOST: &str = "web1";
 
-/// A host to run the contract against: the one that `SSHJOBS_TEST_SSH_CONFIG` leads to (containers), else a private
-/// sshd. Stopped when dropped, whatever happens.
+/// A host to run the contract against: the one that `SSHJOBS_TEST_SSH_CONFIG` leads to
+/// (containers), else a private sshd. Stopped when dropped, whatever happens.
 pub struct Target {
     pub service: Arc<Service>,
     pub ssh_config: PathBuf,
@@ -52,10 +54,14 @@ impl Target {
             }
         };
         let service = Arc::new(service(&ssh_config, limits));
-        Self { service, ssh_config, sshd }
+        Self {
+            service,
+            ssh_config,
+            sshd,
+        }
     }
 
-    /// Runs a command to its end and returns what it printed.
+    /// Runs a command to its end and returns its output.
     pub async fn output(&self, command: &str) -> String {
         run(&self.service, command).await.expect("the command runs").head.join("\n")
     }
@@ -63,18 +69,30 @@ impl Target {
 
 /// A configuration under which nothing is stored: jobs live in their rings.
 pub fn unstored() -> Config {
-    Config { store: false, ..Config::default() }
+    Config {
+        store: false,
+        ..Config::default()
+    }
 }
 
 /// A service whose hosts are those of `ssh_config`.
 pub fn service(ssh_config: &std::path::Path, limits: Limits) -> Service {
-    let config = Config { ssh_config: Some(ssh_config.to_owned()), limits, ..unstored() };
+    let config = Config {
+        ssh_config: Some(ssh_config.to_owned()),
+        limits,
+        ..unstored()
+    };
     Service::new(config, Access::Listed)
 }
 
 /// A service that stores in `state`.
 pub fn stored_service(ssh_config: PathBuf, state: PathBuf, limits: Limits) -> Service {
-    let config = Config { ssh_config: Some(ssh_config), state_dir: Some(state), limits, ..Config::default() };
+    let config = Config {
+        ssh_config: Some(ssh_config),
+        state_dir: Some(state),
+        limits,
+        ..Config::default()
+    };
     Service::new(config, Access::Listed)
 }
 
@@ -86,7 +104,11 @@ pub fn durable(command: &str) -> SpawnRequest {
 }
 
 pub async fn spawn(service: &Service, command: &str) -> String {
-    service.spawn(SpawnRequest::new(HOST, command)).await.expect("the job starts").job_id
+    service
+        .spawn(SpawnRequest::new(HOST, command))
+        .await
+        .expect("the job starts")
+        .job_id
 }
 
 pub fn run_request(command: &str) -> RunRequest {
@@ -99,7 +121,7 @@ pub async fn run(service: &Service, command: &str) -> Result<RunReply, Error> {
     service.run(run_request(command)).await
 }
 
-/// A job's whole story as the canonical loop tells it.
+/// A job's whole output as read by the canonical loop.
 #[derive(Debug, Default)]
 pub struct Story {
     pub lines: Vec<String>,
@@ -132,8 +154,11 @@ pub async fn follow(service: &Service, job_id: &str, stream: StreamArg, wait_ms:
     let mut story = Story::default();
     let mut cursor = 0;
     loop {
-        let request =
-            TailRequest { stream, format: Format::Records, ..TailRequest::new(job_id, cursor, wait_ms) };
+        let request = TailRequest {
+            stream,
+            format: Format::Records,
+            ..TailRequest::new(job_id, cursor, wait_ms)
+        };
         let reply = service.tail(request).await.expect("the job is known");
         for record in reply.records.iter().flatten() {
             story.lines.push(record.text.clone());
@@ -150,11 +175,18 @@ pub async fn follow(service: &Service, job_id: &str, stream: StreamArg, wait_ms:
     }
 }
 
-/// Waits until `look` is content, within fifteen seconds.
+/// Time limit for a state that a test waits for. It only has to be shorter than the limit of a
+/// whole test: on a busy machine everything may take long.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Waits until `look` returns true, at most for [`PATIENCE`].
 pub async fn eventually<F: Future<Output = bool>>(what: &str, mut look: impl FnMut() -> F) {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(15);
+    let deadline = tokio::time::Instant::now() + PATIENCE;
     while !look().await {
-        assert!(tokio::time::Instant::now() < deadline, "it never came that {what}");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "it never came that {what}"
+        );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -163,8 +195,8 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut look: impl FnM
 pub async fn exit_of(child: &mut std::process::Child) -> Option<i32> {
     let child = std::cell::RefCell::new(child);
     eventually("the process ends", async || {
-        child.borrow_mut().try_wait().expect("a child of ours").is_some()
+        child.borrow_mut().try_wait().expect("our own child").is_some()
     })
     .await;
-    child.into_inner().wait().expect("a child of ours").code()
+    child.into_inner().wait().expect("our own child").code()
 }

@@ -22,10 +22,10 @@ pub struct Server {
     pub metrics: String,
 }
 
-/// What a caller gets: the status, and the body as JSON (null when it is none).
+/// A response: the status, and the body as JSON (null if it is not JSON).
 pub type Answer = (u16, Value);
 
-/// Somebody who calls a server with a token.
+/// A caller of a server, with a token.
 #[derive(Clone)]
 pub struct Caller {
     pub url: String,
@@ -46,7 +46,15 @@ impl Server {
     pub fn at(sshd: &Sshd, address: &str, arguments: &[&str]) -> Self {
         let socket = sshd.path(&format!("server-{}.sock", rand_name()));
         let path = socket.display().to_string();
-        let own = ["serve", "--http", address, "--socket", &path, "--metrics", "127.0.0.1:0"];
+        let own = [
+            "serve",
+            "--http",
+            address,
+            "--socket",
+            &path,
+            "--metrics",
+            "127.0.0.1:0",
+        ];
         let mut child = command(sshd, &[&own, arguments].concat())
             .stderr(Stdio::piped())
             .spawn()
@@ -55,14 +63,22 @@ impl Server {
         let mut line = String::new();
         while !line.contains("listening on") {
             line.clear();
-            assert!(stderr.read_line(&mut line).expect("stderr") > 0, "the server does not start");
+            assert!(
+                stderr.read_line(&mut line).expect("stderr") > 0,
+                "the server does not start"
+            );
         }
-        // So that it never waits for a reader.
+        // The server must never wait for a reader.
         std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::stderr()));
         let words: Vec<&str> = line.split_whitespace().collect();
         let url = words.iter().find(|word| word.starts_with("http")).expect("a URL");
         let metrics = words.iter().find(|word| word.ends_with("/metrics")).expect("metrics");
-        Self { url: (*url).to_owned(), metrics: (*metrics).to_owned(), socket, child }
+        Self {
+            url: (*url).to_owned(),
+            metrics: (*metrics).to_owned(),
+            socket,
+            child,
+        }
     }
 
     pub fn pid(&self) -> u32 {
@@ -74,7 +90,7 @@ impl Server {
         self.url.split_once("://").expect("a URL").1
     }
 
-    /// Tells it to end, as a supervisor does, and waits; its exit code.
+    /// Stops it as a supervisor does, and waits. Returns its exit code.
     pub async fn stop(mut self) -> Option<i32> {
         kill(Pid::from_raw(self.pid().cast_signed()), Signal::SIGTERM).expect("it runs");
         super::exit_of(&mut self.child).await
@@ -82,7 +98,8 @@ impl Server {
 
     /// Kilobytes that it has in memory.
     pub fn memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("it runs");
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("its size");
         line.split_whitespace().nth(1).expect("a number").parse().expect("a number")
     }
@@ -91,7 +108,10 @@ impl Server {
     pub fn calls(&self) -> u64 {
         let shown = ureq::get(&self.metrics).call().expect("metrics").into_body().read_to_string();
         let shown = shown.expect("text");
-        let line = shown.lines().find(|line| line.starts_with("sshjobs_calls_in_flight ")).expect("a gauge");
+        let line = shown
+            .lines()
+            .find(|line| line.starts_with("sshjobs_calls_in_flight "))
+            .expect("a gauge");
         line.rsplit(' ').next().expect("a value").parse().expect("a number")
     }
 
@@ -115,7 +135,9 @@ fn rand_name() -> String {
 
 /// Makes a token.
 pub fn token(sshd: &Sshd, name: &str, options: &[&str]) -> String {
-    told(&sshjobs(sshd, &[&["token", "new", name], options].concat())).trim().to_owned()
+    told(&sshjobs(sshd, &[&["token", "new", name], options].concat()))
+        .trim()
+        .to_owned()
 }
 
 impl Caller {
@@ -123,7 +145,11 @@ impl Caller {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(120)));
-        Self { url: url.to_owned(), token: token.to_owned(), agent: config.build().into() }
+        Self {
+            url: url.to_owned(),
+            token: token.to_owned(),
+            agent: config.build().into(),
+        }
     }
 
     /// `POST /v1/VERB`.
@@ -155,19 +181,30 @@ impl Caller {
         self.try_get(path, headers).expect("an answer")
     }
 
-    pub fn try_get(&self, path: &str, headers: &[(&str, &str)]) -> Result<Response<Body>, ureq::Error> {
+    pub fn try_get(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<Response<Body>, ureq::Error> {
         let request = self.agent.get(format!("{}{path}", self.url));
         let request = request.header("Authorization", format!("Bearer {}", self.token));
-        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = headers.iter().fold(request, |request, (name, value)| {
+            request.header(*name, *value)
+        });
         request.call()
     }
 
-    /// A request of the newest revision of MCP, which knows no sessions, from a client that knows tasks; the body of its answer.
+    /// A request of the newest revision of MCP, which knows no sessions, from a client that knows
+    /// tasks; the body of its answer.
     pub fn modern(&self, method: &str, params: Value) -> String {
-        self.modern_as(json!({"extensions": {"io.modelcontextprotocol/tasks": {}}}), method, params)
+        self.modern_as(
+            json!({"extensions": {"io.modelcontextprotocol/tasks": {}}}),
+            method,
+            params,
+        )
     }
 
-    /// The same from a client that can do what it says.
+    /// Like `modern`, from a client with these capabilities.
     pub fn modern_as(&self, capabilities: Value, method: &str, mut params: Value) -> String {
         const REVISION: &str = "2026-07-28";
         params["_meta"] = json!({
@@ -202,7 +239,9 @@ impl Caller {
             .header("Authorization", format!("Bearer {}", self.token))
             .header("Content-Type", "application/json")
             .header("Accept", "application/json, text/event-stream");
-        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        let request = headers.iter().fold(request, |request, (name, value)| {
+            request.header(*name, *value)
+        });
         request.send(message.to_string()).expect("an answer")
     }
 }
@@ -211,7 +250,9 @@ impl Caller {
 pub fn result_in(body: &str) -> Value {
     let messages = body.lines().map(|line| line.strip_prefix("data:").unwrap_or(line).trim());
     let mut messages = messages.filter_map(|text| serde_json::from_str::<Value>(text).ok());
-    messages.find(|message| message["id"] == 1).map_or(Value::Null, |message| message["result"].clone())
+    messages
+        .find(|message| message["id"] == 1)
+        .map_or(Value::Null, |message| message["result"].clone())
 }
 
 pub fn answer(mut response: Response<Body>) -> Answer {

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use sshjobs::testing;
 
-/// [`testing::Sshd`]; a test can't do without.
+/// A [`testing::Sshd`] that is killed at the end of its test.
 pub struct Sshd(testing::Sshd);
 
 impl Sshd {
@@ -16,10 +16,14 @@ impl Sshd {
     }
 
     pub async fn prepared(options: &str, prepare: impl FnOnce(&Path)) -> Self {
-        Self(testing::Sshd::prepared(options, prepare).await.expect("`make test` installs sshd"))
+        Self(
+            testing::Sshd::prepared(options, prepare)
+                .await
+                .expect("`make test` installs sshd"),
+        )
     }
 
-    /// What a durable job has on the host.
+    /// Files of a durable job on the host.
     pub fn spool(&self, job: &str) -> PathBuf {
         let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         self.path("on-the-host/sshjobs/spool").join(machine.trim()).join(job)

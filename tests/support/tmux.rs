@@ -8,13 +8,24 @@ pub struct Tmux {
 }
 
 impl Tmux {
-    /// Runs a command of sh's on a terminal with so many columns and rows; behind it comes "ended with N".
+    /// Runs a command of sh on a terminal of this size. After it comes "ended with N".
     pub fn start(command: &str, (cols, rows): (u16, u16)) -> Self {
-        let socket = tempfile::Builder::new().prefix("sshjobs-tmux").tempdir().expect("a directory");
+        let socket =
+            tempfile::Builder::new().prefix("sshjobs-tmux").tempdir().expect("a directory");
         let tmux = Self { socket };
         let command = format!("{command}; echo \"ended with $?\"; exec sleep 600");
         let (cols, rows) = (cols.to_string(), rows.to_string());
-        tmux.run(&["-f", "/dev/null", "new-session", "-d", "-x", &cols, "-y", &rows, &command]);
+        tmux.run(&[
+            "-f",
+            "/dev/null",
+            "new-session",
+            "-d",
+            "-x",
+            &cols,
+            "-y",
+            &rows,
+            &command,
+        ]);
         tmux
     }
 
@@ -29,10 +40,16 @@ impl Tmux {
     }
 
     pub fn resize(&self, (cols, rows): (u16, u16)) {
-        self.run(&["resize-window", "-x", &cols.to_string(), "-y", &rows.to_string()]);
+        self.run(&[
+            "resize-window",
+            "-x",
+            &cols.to_string(),
+            "-y",
+            &rows.to_string(),
+        ]);
     }
 
-    /// What is on the screen.
+    /// Text of the screen.
     pub fn screen(&self) -> String {
         self.run(&["capture-pane", "-p"])
     }
@@ -44,22 +61,32 @@ impl Tmux {
 
     /// Waits until the screen has all of these.
     pub async fn shows(&self, texts: &[&str]) {
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(15);
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(90);
         loop {
             let screen = self.screen();
             if texts.iter().all(|text| screen.contains(text)) {
                 return;
             }
-            assert!(tokio::time::Instant::now() < deadline, "{texts:?} is not on the screen:\n{screen}");
+            assert!(
+                tokio::time::Instant::now() < deadline,
+                "{texts:?} is not on the screen:\n{screen}"
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
 
     fn run(&self, arguments: &[&str]) -> String {
         let mut tmux = Command::new("tmux");
-        tmux.arg("-S").arg(socket(self.socket.path())).args(arguments).env("TERM", "xterm-256color");
+        tmux.arg("-S")
+            .arg(socket(self.socket.path()))
+            .args(arguments)
+            .env("TERM", "xterm-256color");
         let output = tmux.output().expect("`make test` installs tmux");
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 }

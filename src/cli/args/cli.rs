@@ -1,3 +1,5 @@
+//! The top of the command line: global options and the list of verbs.
+
 use std::path::PathBuf;
 
 use anstream::ColorChoice;
@@ -44,30 +46,40 @@ pub struct Cli {
     /// ssh_config file instead of the user's and the system's.
     #[arg(long, global = true, value_name = "FILE")]
     pub ssh_config: Option<PathBuf>,
-    /// Directory for records and output of jobs instead of $XDG_STATE_HOME/sshjobs (~/.local/state/sshjobs).
+    /// Directory for records and output of jobs. Default $XDG_STATE_HOME/sshjobs
+    /// (~/.local/state/sshjobs).
     #[arg(long, global = true, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
-    /// Let a running server do it: its URL, or the path of its socket. Hosts, jobs and configuration are then the server's.
+    /// Use a running server: its URL, or the path of its socket. Hosts, jobs and configuration are
+    /// then the server's.
     #[arg(long, global = true, value_name = "URL|SOCKET", env = "SSHJOBS_SERVER")]
     pub server: Option<ServerAddress>,
-    /// File with the token to show there; else the variable SSHJOBS_TOKEN has it.
+    /// File with the token for --server. Default: the variable SSHJOBS_TOKEN.
     #[arg(long, global = true, value_name = "FILE", requires = "server")]
     pub token_file: Option<PathBuf>,
-    /// When to use colours: auto is on terminals, unless NO_COLOR is set; CLICOLOR_FORCE uses them everywhere.
+    /// When to use colours. auto: on terminals, unless NO_COLOR is set; CLICOLOR_FORCE uses them
+    /// everywhere.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     pub color: WhenColours,
-    /// What to log to stderr.
-    #[arg(long, global = true, value_name = "LEVEL", default_value = "warn", env = "SSHJOBS_LOG")]
+    /// Which messages to log to stderr.
+    #[arg(
+        long,
+        global = true,
+        value_name = "LEVEL",
+        default_value = "warn",
+        env = "SSHJOBS_LOG"
+    )]
     pub log: LogLevel,
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub verb: Verb,
-    /// The name of that.
+    /// Name of the subcommand.
     #[arg(skip)]
     pub verb_name: String,
 }
 
-/// Reads the command line, and keeps to its `--color`. A mistake, `--help` and `--version` end the program here.
+/// Parses the command line and applies `--color`. An error, `--help` and `--version` end the
+/// program here.
 pub fn parse() -> Cli {
     let matches = Cli::command().get_matches();
     let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -84,7 +96,7 @@ pub fn parse() -> Cli {
 /// When output is coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum WhenColours {
-    /// On terminals, as the environment says.
+    /// On terminals, subject to the environment.
     Auto,
     /// Always.
     Always,
@@ -97,9 +109,9 @@ pub enum WhenColours {
 pub enum LogLevel {
     /// Nothing.
     Off,
-    /// What went wrong.
+    /// Errors.
     Error,
-    /// What may go wrong.
+    /// Warnings.
     Warn,
     /// Connections and jobs.
     Info,
@@ -110,8 +122,9 @@ pub enum LogLevel {
 }
 
 impl LogLevel {
-    /// The level as a filter for tracing. It is for our own words: libraries warn of every message that a host or a client gets
-    /// wrong, as fast as it comes, and below warnings log whole messages, which hold secrets.
+    /// The level as a filter for tracing. It applies to our own modules only: libraries warn of
+    /// every malformed message from a host or client, and log whole messages, which contain
+    /// secrets, below that level.
     pub fn filter(self) -> Targets {
         let (libraries, ours) = match self {
             Self::Off => (LevelFilter::OFF, LevelFilter::OFF),
@@ -125,47 +138,47 @@ impl LogLevel {
     }
 }
 
-/// What to do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Run a real job on an SSH server inside this process, and follow its output by cursor.
     Demo(DemoArgs),
     /// Serve MCP on stdin and stdout, or MCP and a JSON API over HTTP.
     Serve(ServeArgs),
-    /// Make, list and revoke the tokens that callers of a server show.
+    /// Create, list and revoke the tokens of a server's callers.
     Token(TokenArgs),
-    /// Run a command on a host, or on many; its output, stdin and exit code become ours.
+    /// Run a command on one host or many, with its output, stdin and exit code, like ssh.
     Run(RunArgs),
-    /// Start a job that goes on without us, and print its id.
+    /// Start a job in the background and print its id.
     Spawn(SpawnArgs),
-    /// Show a job's output, and follow it.
+    /// Show a job's output; -f follows it.
     Tail(TailArgs),
-    /// Show a part of a job's output by its position.
+    /// Show a part of a job's output, by position.
     Read(ReadArgs),
-    /// Look for a pattern in a job's output.
+    /// Search a job's output for a pattern.
     Search(SearchArgs),
     /// Write to a job's stdin.
     Write(WriteArgs),
-    /// Signal a job's process tree.
+    /// Send a signal to all processes of a job.
     Signal(SignalArgs),
-    /// Wait for the end of jobs.
+    /// Wait until jobs have ended.
     Wait(WaitArgs),
-    /// List jobs, of all sshjobs processes of this user.
+    /// List jobs of all sshjobs processes of this user.
     Jobs(JobsArgs),
-    /// Show jobs and their output on a screen; search, answer and signal them by keys.
+    /// Watch jobs and their output on a full screen; search, answer and signal them with keys.
     Top(TopArgs),
-    /// Remove jobs that have ended, with their output.
+    /// Delete jobs that have ended, with their output.
     Forget(ForgetArgs),
-    /// List the hosts that jobs can run on, or try one.
+    /// List the hosts that jobs can run on, or test one.
     Hosts(HostsArgs),
-    /// Connect to hosts and tell how that went: time, server, login shell.
+    /// Connect to hosts and report time, server and login shell of each.
     Ping(PingArgs),
-    /// Show a host's key and, if you say that it is the right one, write it into known_hosts.
+    /// Show a host's key and, if you confirm it, add it to known_hosts.
     Trust(TrustArgs),
-    /// Print what makes a shell complete our words, with hosts, tags and jobs.
+    /// Print a shell completion script.
     Completions(CompletionsArgs),
-    /// Write the man pages into a directory.
+    /// Write the man pages to a directory.
     Man(ManArgs),
-    /// Explain a topic, or a verb.
+    /// Explain a topic or a verb.
     Help(HelpArgs),
 }

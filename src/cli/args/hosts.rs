@@ -1,8 +1,8 @@
 use clap::Args;
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 
+use super::candidates;
 use super::values::SshArgs;
-use crate::cli::candidates;
 
 /// Arguments of `trust`.
 #[derive(Debug, Args)]
@@ -16,10 +16,10 @@ Examples:
   sshjobs trust web1
   sshjobs trust web1 --fingerprint SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU   for scripts")]
 pub struct TrustArgs {
-    /// Host name or alias, as with ssh.
+    /// Host name or alias, as in ssh.
     #[arg(add = ArgValueCandidates::new(candidates::hosts))]
     pub host: String,
-    /// Don't ask: the key must be the one with this SHA-256 fingerprint.
+    /// Don't ask; accept only the key with this SHA-256 fingerprint.
     #[arg(long, value_name = "SHA256:…")]
     pub fingerprint: Option<String>,
     /// Options as in ssh.
@@ -37,10 +37,11 @@ Examples:
   sshjobs ping tag:web,db1
   sshjobs ping '*' --json | jq -r 'select(.connected | not) | .name'")]
 pub struct PingArgs {
-    /// Hosts: names, patterns and tag:NAME over the hosts that `sshjobs hosts` lists, @FILE; separated by commas.
+    /// Hosts: names, patterns and tag:NAME over the hosts that `sshjobs hosts` lists, @FILE;
+    /// separated by commas.
     #[arg(value_name = "HOST[,HOST…]", add = ArgValueCompleter::new(candidates::many_hosts))]
     pub hosts: String,
-    /// Write a line of JSON for each host.
+    /// Write one line of JSON per host.
     #[arg(long)]
     pub json: bool,
 }
@@ -48,10 +49,11 @@ pub struct PingArgs {
 /// Arguments of `hosts`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  sshjobs hosts\n  sshjobs hosts web1        connect, and say what came of it\n  sshjobs hosts --json | jq"
+    after_help = "Examples:\n  sshjobs hosts\n  sshjobs hosts web1        connect and report the \
+        result\n  sshjobs hosts --json | jq"
 )]
 pub struct HostsArgs {
-    /// Connect to this host and report what came of it.
+    /// Connect to this host and report the result.
     #[arg(add = ArgValueCandidates::new(candidates::hosts))]
     pub host: Option<String>,
     /// List only hosts with this tag (`tags` of their [hosts.NAME] table).

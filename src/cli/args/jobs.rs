@@ -1,10 +1,12 @@
+//! Arguments of the verbs on existing jobs.
+
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCandidates;
 
+use super::candidates;
 use super::values::{Since, StreamChoice, since, time};
-use crate::cli::candidates;
 
 /// Arguments of `tail`.
 #[derive(Debug, Args)]
@@ -19,28 +21,29 @@ Examples:
   sshjobs tail -f --until 'listening on' ID      up to a line that matches
   sshjobs tail --since 0 --json ID | jq .text    all of them, one object a line")]
 pub struct TailArgs {
-    /// The job, as `spawn` and `jobs` name it.
+    /// The job's id, as printed by `spawn` and `jobs`.
     #[arg(add = ArgValueCandidates::new(candidates::jobs))]
     pub job: String,
-    /// Go on to the end of the job.
+    /// Follow the output until the job ends.
     #[arg(long, short)]
     pub follow: bool,
-    /// Begin behind this line (0 is the beginning), so long ago (10m), or at this time (2026-11-23T10:00:00Z).
+    /// Start after this line (0 is the beginning), this long ago (10m), or at this time
+    /// (2026-11-23T10:00:00Z).
     #[arg(long, value_name = "LINE|TIME", value_parser = since, conflicts_with = "lines")]
     pub since: Option<Since>,
-    /// Begin with the last so many lines.
+    /// Start with this many last lines.
     #[arg(long, short = 'n', value_name = "LINES", default_value_t = 10)]
     pub lines: u32,
-    /// End with the first line that matches this regex; with -f wait for it.
+    /// Stop after the first line that matches this regex; with -f wait for it.
     #[arg(long, value_name = "REGEX")]
     pub until: Option<String>,
     /// Show only this stream.
     #[arg(long, value_name = "STREAM", default_value = "both")]
     pub stream: StreamChoice,
-    /// Put the time (UTC) before each line.
+    /// Print the time (UTC) before each line.
     #[arg(long)]
     pub timestamps: bool,
-    /// Write a line of JSON for each line.
+    /// Write one line of JSON per line.
     #[arg(long)]
     pub json: bool,
 }
@@ -52,22 +55,23 @@ Examples:
   sshjobs read ID --offset -20                        the last 20 lines
   sshjobs read ID --unit bytes --offset 0 --length 512 --stream stdout")]
 pub struct ReadArgs {
-    /// The job.
+    /// The job's id.
     #[arg(add = ArgValueCandidates::new(candidates::jobs))]
     pub job: String,
-    /// What offset and length count.
+    /// Unit of offset and length.
     #[arg(long, value_enum, default_value = "lines")]
     pub unit: UnitChoice,
-    /// How much to skip; negative counts from the end.
+    /// Amount to skip; negative counts from the end.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     pub offset: i64,
-    /// How much to show. Default 1000 lines, or 8000 characters or bytes.
+    /// Amount to show. Default 1000 lines, or 8000 characters or bytes.
     #[arg(long)]
     pub length: Option<i64>,
     /// Show only this stream.
     #[arg(long, value_name = "STREAM", default_value = "both")]
     pub stream: StreamChoice,
-    /// Write the bytes of one stream as they came, all from --offset on: sshjobs read --raw --stream stdout JOB >FILE
+    /// Write the raw bytes of one stream, from --offset to the end: sshjobs read --raw --stream
+    /// stdout JOB >FILE
     #[arg(long, conflicts_with_all = ["unit", "json"], requires = "stream")]
     pub raw: bool,
     /// Write a line of JSON.
@@ -75,14 +79,14 @@ pub struct ReadArgs {
     pub json: bool,
 }
 
-/// What positions count.
+/// Unit of positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum UnitChoice {
     /// Finished lines.
     Lines,
     /// Characters.
     Chars,
-    /// Bytes as they came.
+    /// Raw bytes.
     Bytes,
 }
 
@@ -99,28 +103,30 @@ impl UnitChoice {
 
 /// Arguments of `search`.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 something matches; 1 nothing does; 2 and 255 as elsewhere.
+#[command(
+    after_help = "Exit codes: 0 something matches; 1 nothing does; 2 and 255 as elsewhere.
 
 Examples:
   sshjobs search ID 'error|failed'
-  sshjobs search ID -C 5 panic")]
+  sshjobs search ID -C 5 panic"
+)]
 pub struct SearchArgs {
-    /// The job.
+    /// The job's id.
     #[arg(add = ArgValueCandidates::new(candidates::jobs))]
     pub job: String,
-    /// Regular expression; (?i) ignores case. Lines are matched without colours and other control sequences, and lines longer than
-    /// max_line_bytes (64 KiB) in pieces of that length.
+    /// Regular expression; (?i) ignores case. Lines are matched without colours and other control
+    /// sequences. Lines longer than max_line_bytes (64 KiB) are matched in pieces of that length.
     pub pattern: String,
-    /// Lines to show around each match, 20 at most.
+    /// Lines to show around each match, at most 20.
     #[arg(long, short = 'C', value_name = "LINES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=20))]
     pub context: u32,
-    /// Most matches to show.
+    /// Maximum number of matches to show.
     #[arg(long, short = 'm', value_name = "MATCHES", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_matches: u32,
-    /// Look only at this stream.
+    /// Search only this stream.
     #[arg(long, value_name = "STREAM", default_value = "both")]
     pub stream: StreamChoice,
-    /// Write a line of JSON for each match.
+    /// Write one line of JSON per match.
     #[arg(long)]
     pub json: bool,
 }
@@ -132,18 +138,18 @@ Examples:
   sshjobs write ID yes                    the text and a newline
   sshjobs write ID --close < input        all of our stdin, then its end")]
 pub struct WriteArgs {
-    /// The job.
+    /// The job's id.
     #[arg(add = ArgValueCandidates::new(candidates::jobs))]
     pub job: String,
-    /// Text to write, and a newline behind it. Without it, our stdin is written.
+    /// Text to write, followed by a newline. Without it, stdin is copied.
     pub text: Option<String>,
-    /// Write no newline behind the text.
+    /// Don't add a newline to the text.
     #[arg(long)]
     pub no_newline: bool,
-    /// Then end its stdin.
+    /// Close the job's stdin afterwards.
     #[arg(long)]
     pub close: bool,
-    /// Time for which the command may take to read it.
+    /// Maximum time for the command to read it.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "10s")]
     pub patience: Duration,
     /// Write a line of JSON.
@@ -161,13 +167,13 @@ Examples:
   sshjobs signal ID INT
   sshjobs signal ID --grace 5s        TERM, and KILL to what still lives after five seconds")]
 pub struct SignalArgs {
-    /// The job.
+    /// The job's id.
     #[arg(add = ArgValueCandidates::new(candidates::jobs))]
     pub job: String,
-    /// Name or number.
+    /// Signal name or number.
     #[arg(default_value = "TERM")]
     pub signal: String,
-    /// What still lives after this time gets KILL.
+    /// Send KILL to processes that are still alive after this time.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub grace: Option<Duration>,
     /// Write a line of JSON.
@@ -184,16 +190,16 @@ Exit codes: of one job, its own as `run` has it. Of several, 0 when all have exi
 Example:
   sshjobs wait $(sshjobs spawn web1 -- make test) && echo passed")]
 pub struct WaitArgs {
-    /// The jobs.
+    /// The jobs' ids.
     #[arg(required = true, add = ArgValueCandidates::new(candidates::jobs))]
     pub jobs: Vec<String>,
-    /// Wait for the end of any, not of all.
+    /// Wait until one of the jobs has ended, instead of all.
     #[arg(long)]
     pub any: bool,
-    /// Wait for so long at most.
+    /// Maximum time to wait.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub timeout: Option<Duration>,
-    /// Write a line of JSON for each job.
+    /// Write one line of JSON per job.
     #[arg(long)]
     pub json: bool,
 }
@@ -207,22 +213,27 @@ Examples:
   sshjobs jobs --state running
   sshjobs jobs --host web1 --json | jq -r .job_id")]
 pub struct JobsArgs {
-    /// On this host.
+    /// Only jobs on this host.
     #[arg(long, add = ArgValueCandidates::new(candidates::hosts))]
     pub host: Option<String>,
-    /// With this label.
+    /// Only jobs with this label.
     #[arg(long)]
     pub label: Option<String>,
-    /// The hosts of this fleet.
+    /// Only the members of this fleet.
     #[arg(long, value_name = "ID", add = ArgValueCandidates::new(candidates::fleets), conflicts_with_all = ["host", "label", "state"])]
     pub fleet: Option<String>,
-    /// In this state: starting, running, exited, signaled, lost, closed, refused, timed_out.
+    /// Only jobs in this state: starting, running, exited, signaled, lost, closed, refused,
+    /// timed_out.
     #[arg(long)]
     pub state: Option<String>,
-    /// The newest so many.
+    /// Maximum number of jobs, newest first.
     #[arg(long, short = 'n', default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
-    /// Write a line of JSON for each job.
+    /// Don't ask hosts for the state of durable jobs that no process follows; show the last known
+    /// state.
+    #[arg(long)]
+    pub cached: bool,
+    /// Write one line of JSON per job.
     #[arg(long)]
     pub json: bool,
 }
@@ -255,16 +266,16 @@ Examples:
   sshjobs forget ID
   sshjobs jobs --state exited -n 1000 --json | jq -r .job_id | xargs sshjobs forget")]
 pub struct ForgetArgs {
-    /// The jobs.
+    /// The jobs' ids.
     #[arg(required = true, add = ArgValueCandidates::new(candidates::jobs))]
     pub jobs: Vec<String>,
-    /// Kill what still runs first.
+    /// Kill the jobs first if they still run.
     #[arg(long)]
     pub force: bool,
-    /// Give up only the output.
+    /// Delete only the output.
     #[arg(long)]
     pub output: bool,
-    /// Write a line of JSON for each job.
+    /// Write one line of JSON per job.
     #[arg(long)]
     pub json: bool,
 }

@@ -1,5 +1,6 @@
-//! The command line: what each verb takes, and what `--help` says of it. docs/cli.md is made from it.
+//! The command line: arguments of each verb and their help texts. docs/cli.md is generated from it.
 
+mod candidates;
 mod cli;
 mod hosts;
 mod jobs;
@@ -12,8 +13,8 @@ mod values;
 pub use cli::{Cli, LogLevel, Verb, WhenColours, parse};
 pub use hosts::{HostsArgs, PingArgs, TrustArgs};
 pub use jobs::{
-    ForgetArgs, JobsArgs, ReadArgs, SearchArgs, SignalArgs, TailArgs, TopArgs, UnitChoice, WaitArgs,
-    WriteArgs,
+    ForgetArgs, JobsArgs, ReadArgs, SearchArgs, SignalArgs, TailArgs, TopArgs, UnitChoice,
+    WaitArgs, WriteArgs,
 };
 pub(super) use program::TOPICS;
 pub use program::{CompletedShell, CompletionsArgs, DemoArgs, HelpArgs, ManArgs};

@@ -5,9 +5,11 @@ use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 
 /// Arguments of `demo`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  sshjobs demo -- 'for i in 1 2 3; do echo $i; sleep 1; done; exit 3'")]
+#[command(
+    after_help = "Example:\n  sshjobs demo -- 'for i in 1 2 3; do echo $i; sleep 1; done; exit 3'"
+)]
 pub struct DemoArgs {
-    /// Command to run instead of the demo's own.
+    /// Command to run instead of the built-in one.
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
@@ -24,7 +26,7 @@ pub struct CompletionsArgs {
     pub shell: CompletedShell,
 }
 
-/// A shell that can complete our words.
+/// A shell with completion support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CompletedShell {
     /// GNU bash.
@@ -39,19 +41,19 @@ pub enum CompletedShell {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  sshjobs man ~/.local/share/man/man1 && man sshjobs-run")]
 pub struct ManArgs {
-    /// Directory; it is made if it is missing.
+    /// Directory; created if missing.
     pub directory: PathBuf,
 }
 
 /// Arguments of `help`.
 #[derive(Debug, Args)]
 pub struct HelpArgs {
-    /// exit-codes, waiting, durable, fleets, trust; or a verb.
+    /// A topic (exit-codes, waiting, durable, fleets, trust) or a verb.
     #[arg(add = ArgValueCandidates::new(topics))]
     pub topic: Option<String>,
 }
 
-/// What there is to read beside the verbs.
+/// Help topics besides the verbs.
 pub(crate) const TOPICS: [(&str, &str); 5] = [
     ("exit-codes", include_str!("../topics/exit-codes.txt")),
     ("waiting", include_str!("../topics/waiting.txt")),

@@ -1,3 +1,5 @@
+//! Arguments of `serve`.
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -21,10 +23,10 @@ Examples:
   sshjobs serve --http 0.0.0.0:8443 --tls-cert fullchain.pem --tls-key key.pem --allow-host jobs.example.com
   sshjobs serve --socket $XDG_RUNTIME_DIR/sshjobs.sock --no-auth")]
 pub struct ServeArgs {
-    /// Serve HTTP on this address; port 0 takes a free one.
+    /// Serve HTTP on this address; port 0 selects a free port.
     #[arg(long, value_name = "ADDR:PORT")]
     pub http: Option<SocketAddr>,
-    /// Serve HTTP on a unix socket, which only you may connect to.
+    /// Serve HTTP on a unix socket to which only you can connect.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// Certificate chain (PEM); read again when it changes.
@@ -33,45 +35,53 @@ pub struct ServeArgs {
     /// Its private key (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Let in everybody who can connect, as you. Only on loopback addresses and the socket.
+    /// Accept every client as you, without a token. Only on loopback addresses and the socket.
     #[arg(long, requires = "served")]
     pub no_auth: bool,
-    /// A name by which clients call the server; loopback names and ADDR are always taken.
+    /// Additional name by which clients call the server; loopback names and ADDR are always
+    /// accepted.
     #[arg(long, value_name = "NAME", requires = "http")]
     pub allow_host: Vec<String>,
     /// An origin whose web pages may call the server, such as `https://app.example.com`.
     #[arg(long, value_name = "ORIGIN", requires = "served")]
     pub allow_origin: Vec<String>,
-    /// Path below which everything lies, for a proxy that does not take it away.
+    /// Prefix of all paths, for a proxy that does not remove it.
     #[arg(long, value_name = "/PATH", value_parser = prefix, requires = "served")]
     pub prefix: Option<String>,
-    /// Address at which browsers reach the server through a proxy: for the pages that ask people what a login needs.
+    /// URL at which browsers reach the server through a proxy, for the pages that ask for passwords
+    /// during a login.
     #[arg(long, value_name = "URL", value_parser = public_url, requires = "http")]
     pub public_url: Option<String>,
-    /// Show metrics for Prometheus on this address, at /metrics, without tokens.
+    /// Serve metrics for Prometheus on this address, at /metrics, without tokens.
     #[arg(long, value_name = "ADDR:PORT", requires = "served")]
     pub metrics: Option<SocketAddr>,
-    /// Offer only what changes nothing: reading, searching, waiting and listing.
+    /// Offer only verbs that change nothing: reading, searching, waiting and listing.
     #[arg(long)]
     pub read_only: bool,
 }
 
-/// Reads a path that others are put behind.
+/// Parses a path prefix.
 fn prefix(text: &str) -> Result<String, String> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.');
     let path = text.trim_end_matches('/');
-    if path.starts_with('/') && !path.contains("//") && path.chars().all(is_plain) {
+    if path.starts_with('/')
+        && !path.contains("//")
+        && path
+            .chars()
+            .all(|c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_' | '.'))
+    {
         Ok(path.to_owned())
     } else {
         Err("use a path such as /sshjobs".to_owned())
     }
 }
 
-/// Reads an address that paths are put behind.
+/// Parses a base URL.
 fn public_url(text: &str) -> Result<String, String> {
-    let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '?' | '#');
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    if rest.is_some_and(|rest| !rest.is_empty() && rest.chars().all(is_plain)) {
+    if rest.is_some_and(|rest| {
+        !rest.is_empty()
+            && rest.chars().all(|c: char| c.is_ascii_graphic() && !matches!(c, '?' | '#'))
+    }) {
         Ok(text.trim_end_matches('/').to_owned())
     } else {
         Err("use a URL such as https://jobs.example.com/sshjobs".to_owned())

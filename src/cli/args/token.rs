@@ -1,3 +1,5 @@
+//! Arguments of `token` and its subcommands.
+
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -13,21 +15,21 @@ Examples:
   sshjobs token list
   sshjobs token revoke ci")]
 pub struct TokenArgs {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub verb: TokenVerb,
 }
 
-/// What to do with tokens.
+/// Subcommands of `token`.
 #[derive(Debug, Subcommand)]
 pub enum TokenVerb {
-    /// Make a token, and print it: it is shown only now.
+    /// Create a token and print it. It is not shown again.
     New(NewTokenArgs),
-    /// List the tokens there are.
+    /// List all tokens.
     List(ListTokensArgs),
-    /// Revoke a token. Servers refuse it from now on; jobs go on.
+    /// Revoke a token. Servers refuse it from now on; jobs continue.
     Revoke {
-        /// The caller whose token it is.
+        /// The caller's name.
         name: String,
     },
 }
@@ -35,15 +37,16 @@ pub enum TokenVerb {
 /// Arguments of `token new`.
 #[derive(Debug, Args)]
 pub struct NewTokenArgs {
-    /// The caller's name: its jobs belong to it.
+    /// The caller's name, which owns the jobs it starts.
     pub name: String,
-    /// What the caller may do.
+    /// Rights of the caller.
     #[arg(long, value_enum, default_value = "run")]
     pub role: RoleChoice,
-    /// On which hosts: names with * and ?, and tag:NAME, separated by commas; ! excludes. Without it on all.
+    /// Allowed hosts: names with * and ?, and tag:NAME, separated by commas; ! excludes. Default:
+    /// all.
     #[arg(long, value_name = "LIST", value_parser = host_list)]
     pub hosts: Option<String>,
-    /// For how long it is valid: 12h, 30d. Without it until it is revoked.
+    /// Validity: 12h, 30d. Default: until it is revoked.
     #[arg(long, value_name = "TIME", value_parser = lifetime)]
     pub expires: Option<Duration>,
     /// Write a line of JSON.
@@ -51,22 +54,27 @@ pub struct NewTokenArgs {
     pub json: bool,
 }
 
-/// Reads a list of hosts; an empty one is most likely a variable that is not set.
+/// Parses a list of hosts. An empty one is most likely an unset variable.
 fn host_list(text: &str) -> Result<String, String> {
-    let is_pattern = |pattern: &str| {
+    if text.split(',').all(|pattern: &str| {
         let name = pattern.trim().trim_start_matches('!').trim_start_matches("tag:");
         !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c.is_control())
-    };
-    if text.split(',').all(is_pattern) {
+    }) {
         return Ok(text.to_owned());
     }
-    Err("use names, patterns and tag:NAME, separated by commas; leave --hosts away for all hosts".to_owned())
+    Err(
+        "use names, patterns and tag:NAME, separated by commas; leave --hosts away for all hosts"
+            .to_owned(),
+    )
 }
 
-/// Reads for how long a token is valid.
+/// Parses the validity of a token.
 fn lifetime(text: &str) -> Result<Duration, String> {
-    let (least, most) = (Duration::from_secs(1), Duration::from_secs(100 * 365 * 24 * 3600));
-    let lifetime = humantime::parse_duration(text).ok().filter(|lifetime| (least..=most).contains(lifetime));
+    let least = Duration::from_secs(1);
+    let most = Duration::from_secs(100 * 365 * 24 * 3600);
+    let lifetime = humantime::parse_duration(text)
+        .ok()
+        .filter(|lifetime| (least..=most).contains(lifetime));
     lifetime.ok_or_else(|| "use 1s to 100years, as 12h or 30d".to_owned())
 }
 
@@ -78,13 +86,13 @@ pub struct ListTokensArgs {
     pub json: bool,
 }
 
-/// What a caller may do.
+/// Rights of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum RoleChoice {
     /// See hosts and its own jobs, and read output.
     Read,
-    /// Also start jobs, write to them, signal and forget them.
+    /// Also start jobs, write to them, signal and delete them.
     Run,
-    /// Also see, and end, the jobs of all callers.
+    /// Also see and end the jobs of all callers.
     Admin,
 }

@@ -1,14 +1,16 @@
+//! Option values that several verbs share: ssh options, durations, starting points and streams.
+
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 
-/// Options that mean what they mean to ssh, for the host that is named.
+/// Options with the same meaning as in ssh, for the named host.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SshArgs {
     /// TCP port.
     #[arg(short, value_name = "PORT")]
     pub port: Option<u16>,
-    /// Account.
+    /// User name.
     #[arg(short, value_name = "USER")]
     pub login: Option<String>,
     /// Private key to try first.
@@ -23,44 +25,54 @@ pub struct SshArgs {
 }
 
 impl SshArgs {
-    /// The same as arguments of ssh.
+    /// The same options as arguments of ssh.
     pub fn to_ssh(&self) -> Vec<String> {
-        let one = |name: &str, value: Option<String>| value.map(|value| [name.to_owned(), value]);
-        let many = |name: &'static str, values: &[String]| {
-            values.iter().map(move |value| [name.to_owned(), value.clone()]).collect::<Vec<_>>()
-        };
         let port = one("-p", self.port.map(|port| port.to_string()));
-        let pairs = port.into_iter().chain(one("-l", self.login.clone())).chain(one("-J", self.jump.clone()));
-        pairs.chain(many("-i", &self.identity)).chain(many("-o", &self.option)).flatten().collect()
+        let pairs = port
+            .into_iter()
+            .chain(one("-l", self.login.clone()))
+            .chain(one("-J", self.jump.clone()));
+        pairs
+            .chain(many("-i", &self.identity))
+            .chain(many("-o", &self.option))
+            .flatten()
+            .collect()
     }
 }
 
-/// Reads a time: seconds, or with units.
+/// Parses a duration: seconds, or with units.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let time = seconds.map_or_else(|| humantime::parse_duration(text), Ok);
-    let time = time.map_err(|_| "use seconds, as 90 or 1.5, or units, as 90s or 1m30s".to_owned())?;
-    let (least, most) = (Duration::from_millis(1), Duration::from_secs(365 * 24 * 3600));
-    if (least..=most).contains(&time) { Ok(time) } else { Err("use 1ms to 365days".to_owned()) }
+    let time =
+        time.map_err(|_| "use seconds, as 90 or 1.5, or units, as 90s or 1m30s".to_owned())?;
+    let least = Duration::from_millis(1);
+    let most = Duration::from_secs(365 * 24 * 3600);
+    if (least..=most).contains(&time) {
+        Ok(time)
+    } else {
+        Err("use 1ms to 365days".to_owned())
+    }
 }
 
-/// Where `tail` begins.
+/// Where `tail` starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// Behind this line.
+    /// After this line.
     Line(u64),
-    /// With the first line at or after this time, in milliseconds since the epoch.
+    /// At the first line at or after this time, in milliseconds since the epoch.
     Time(u64),
 }
 
-/// Reads where to begin: a line number, a time before now, or a time.
+/// Parses a start: a line number, a duration before now, or a time.
 pub(super) fn since(text: &str) -> Result<Since, String> {
     if let Ok(line) = text.parse() {
         return Ok(Since::Line(line));
     }
     let now = SystemTime::now();
-    let before = |ago| now.checked_sub(ago).unwrap_or(UNIX_EPOCH).max(UNIX_EPOCH);
-    let ago = humantime::parse_duration(text).ok().map(before);
+    let ago = humantime::parse_duration(text)
+        .ok()
+        .map(|ago| now.checked_sub(ago).unwrap_or(UNIX_EPOCH).max(UNIX_EPOCH));
     let time = ago.or_else(|| humantime::parse_rfc3339_weak(text).ok());
     let time = time.or_else(|| humantime::parse_rfc3339_weak(&format!("{text}T00:00:00")).ok());
     if time.is_some_and(|time| time > now) {
@@ -72,15 +84,25 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
     millis.map(Since::Time).ok_or_else(|| usage.to_owned())
 }
 
-/// Which of the streams to show.
+/// Streams to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StreamChoice {
-    /// Both, each where it belongs.
+    /// Both: stdout to stdout, stderr to stderr.
     Both,
     /// Only standard output.
     Stdout,
     /// Only standard error.
     Stderr,
+}
+
+/// An option with its value, if there is one.
+fn one(name: &str, value: Option<String>) -> Option<[String; 2]> {
+    value.map(|value| [name.to_owned(), value])
+}
+
+/// An option repeated for each value.
+fn many(name: &str, values: &[String]) -> Vec<[String; 2]> {
+    values.iter().map(|value| [name.to_owned(), value.clone()]).collect()
 }
 
 #[cfg(test)]

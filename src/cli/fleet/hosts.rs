@@ -1,6 +1,10 @@
-use std::collections::HashSet;
+//! The hosts of a command line: lists, ranges, `@FILE`, patterns and exclusions become names.
 
-use crate::cli::RolloutArgs;
+use std::collections::HashSet;
+use std::path::Path;
+
+use crate::bounded_file::{read_text, read_text_from};
+use crate::cli::args::RolloutArgs;
 use crate::jobs::{FleetSpec, glob_matches, words};
 use crate::remote::Api;
 use crate::wire::{CommandRequest, Error, HostsRequest};
@@ -10,7 +14,7 @@ pub(crate) fn is_meant(word: &str) -> bool {
     word.contains([',', '[', '{']) || word.starts_with('@') || !FleetSpec::is_plain(word)
 }
 
-/// The hosts of a list: separated by commas, `@FILE` for those in a file, a line each.
+/// Splits a list of hosts at its commas, and replaces `@FILE` by the lines of the file.
 pub(crate) fn split(list: &str) -> Result<Vec<String>, Error> {
     let mut hosts = Vec::new();
     for word in words(list) {
@@ -20,14 +24,19 @@ pub(crate) fn split(list: &str) -> Result<Vec<String>, Error> {
         }
     }
     if hosts.is_empty() {
-        return Err(Error::invalid(format!("{list:?} names no host"), "name hosts with commas between them"));
+        return Err(Error::invalid(
+            format!("{list:?} names no host"),
+            "name hosts with commas between them",
+        ));
     }
     Ok(hosts)
 }
 
-/// The names of the hosts that words stand for, each once; none may be left. Plain names are taken as they are.
+/// The names of the hosts that words stand for, without duplicates; may be empty. Plain names need
+/// not be listed.
 pub(crate) async fn named(api: &Api, words: &[String]) -> Result<Vec<String>, Error> {
-    let (mut names, mut excluded) = (Vec::new(), HashSet::new());
+    let mut names = Vec::new();
+    let mut excluded = HashSet::new();
     for word in &FleetSpec::unfolded(words)? {
         match word.strip_prefix('!') {
             Some(word) => excluded.extend(listed(api, word).await?),
@@ -39,7 +48,7 @@ pub(crate) async fn named(api: &Api, words: &[String]) -> Result<Vec<String>, Er
     Ok(names)
 }
 
-/// The hosts that a word stands for; a plain name for itself.
+/// The hosts that a word stands for. A plain name stands for itself.
 async fn listed(api: &Api, word: &str) -> Result<Vec<String>, Error> {
     if FleetSpec::is_plain(word) {
         return Ok(vec![word.to_owned()]);
@@ -52,26 +61,41 @@ async fn listed(api: &Api, word: &str) -> Result<Vec<String>, Error> {
 }
 
 fn listed_in(file: &str) -> Result<Vec<String>, Error> {
-    let read =
-        if file == "-" { std::io::read_to_string(std::io::stdin()) } else { std::fs::read_to_string(file) };
+    let read = if file == "-" {
+        read_text_from(std::io::stdin())
+    } else {
+        read_text(Path::new(file))
+    };
     let text = read.map_err(|error| {
         let message = format!("can't read the hosts in {file}: {error}");
-        Error::invalid(message, "@FILE takes a file with a host on each line; @- reads them from stdin")
+        Error::invalid(
+            message,
+            "@FILE takes a file with a host on each line; @- reads them from stdin",
+        )
     })?;
-    let lines = text.lines().map(|line| line.split_once('#').map_or(line, |(host, _)| host).trim());
+    let lines = text
+        .lines()
+        .map(|line| line.split_once('#').map_or(line, |(host, _)| host).trim());
     Ok(lines.filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }
 
-/// The same request for all the hosts that its host names, if these may be many.
-pub(crate) fn on_hosts(request: CommandRequest, rollout: &RolloutArgs) -> Result<CommandRequest, Error> {
+/// Changes a request to all the hosts that its host names, if these may be many.
+pub(crate) fn on_hosts(
+    request: CommandRequest,
+    rollout: &RolloutArgs,
+) -> Result<CommandRequest, Error> {
     let request = in_steps(request, rollout);
     if !is_meant(&request.host) {
         return Ok(request);
     }
-    Ok(CommandRequest { hosts: split(&request.host)?, host: String::new(), ..request })
+    Ok(CommandRequest {
+        hosts: split(&request.host)?,
+        host: String::new(),
+        ..request
+    })
 }
 
-/// The same request in the steps that are wanted.
+/// Changes a request to roll out in these steps.
 pub(super) fn in_steps(request: CommandRequest, rollout: &RolloutArgs) -> CommandRequest {
     CommandRequest {
         max_parallel: rollout.max_parallel,
@@ -99,8 +123,13 @@ mod tests {
         ] {
             assert_eq!(is_meant(word), is_many, "{word}");
         }
-        assert_eq!(split("a, b,,tag:c,!d,e[1-2,4]").unwrap(), ["a", "b", "tag:c", "!d", "e[1-2,4]"]);
-        assert!(split(",").is_err() && split("@/nonexistent").is_err());
+        assert_eq!(
+            split("a, b,,tag:c,!d,e[1-2,4]").unwrap(),
+            ["a", "b", "tag:c", "!d", "e[1-2,4]"]
+        );
+        let directory = tempfile::tempdir().unwrap();
+        let missing = format!("@{}", directory.path().join("missing").display());
+        assert!(split(",").is_err() && split(&missing).is_err());
     }
 
     #[test]
@@ -108,6 +137,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("hosts");
         std::fs::write(&file, "# all\nweb1\n\n web2 # the second\n").unwrap();
-        assert_eq!(split(&format!("@{},web3", file.display())).unwrap(), ["web1", "web2", "web3"]);
+        assert_eq!(
+            split(&format!("@{},web3", file.display())).unwrap(),
+            ["web1", "web2", "web3"]
+        );
     }
 }

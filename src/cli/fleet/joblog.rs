@@ -1,15 +1,19 @@
+//! Joblogs in the format of GNU parallel: written after a run, read by `--resume`.
+
 use std::fmt::Write;
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use crate::bounded_file::read_text;
+use crate::jobs::printable;
 use crate::wire::{Error, JobEntry, JobState};
 
 const HEADER: &str = "Seq\tHost\tStarttime\tJobRuntime\tSend\tReceive\tExitval\tSignal\tCommand";
 
-/// The hosts that a joblog has, and whether the command has succeeded there. The last line of a host counts.
+/// The hosts in a joblog, and whether the command succeeded there. The last line of a host applies.
 pub(super) fn read(file: &Path) -> Result<Vec<(String, bool)>, Error> {
-    let text = match std::fs::read_to_string(file) {
+    let text = match read_text(file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(unusable(file, &error)),
@@ -18,8 +22,11 @@ pub(super) fn read(file: &Path) -> Result<Vec<(String, bool)>, Error> {
     for line in text.lines().filter(|line| *line != HEADER) {
         let columns: Vec<&str> = line.split('\t').collect();
         let [_, host, _, _, _, _, exit, signal, ..] = columns[..] else {
-            let message = format!("{} is no joblog: {line:?}", file.display());
-            return Err(Error::invalid(message, "name a file that --joblog has written"));
+            let message = format!("{} is not a joblog: {line:?}", file.display());
+            return Err(Error::invalid(
+                message,
+                "name a file that --joblog has written",
+            ));
         };
         hosts.retain(|(known, _)| known != host);
         hosts.push((host.to_owned(), exit == "0" && signal == "0"));
@@ -27,7 +34,7 @@ pub(super) fn read(file: &Path) -> Result<Vec<(String, bool)>, Error> {
     Ok(hosts)
 }
 
-/// Writes a line for each member that was to start; adds them to what is there if that `is_kept`.
+/// Writes a line for each member that was to be started. Appends if `is_kept`.
 pub(super) fn write(file: &Path, members: &[JobEntry], is_kept: bool) -> Result<(), Error> {
     let mut text = String::new();
     let has_some = is_kept && file.metadata().is_ok_and(|known| known.len() > 0);
@@ -41,30 +48,39 @@ pub(super) fn write(file: &Path, members: &[JobEntry], is_kept: bool) -> Result<
             text,
             "{}\t{}\t{:.3}\t{:10.3}\t0\t{}\t{exit}\t{signal}\t{}",
             index + 1,
-            member.host,
+            printable(&member.host),
             seconds(member.started_at),
             seconds(end.saturating_sub(member.started_at)),
             member.total_bytes,
-            member.command.replace(['\t', '\n'], " "),
+            printable(&member.command.replace(['\t', '\n'], " ")),
         )
         .expect("a String takes all");
     }
     let mut options = OpenOptions::new();
     let opened = options.create(true).write(true).append(is_kept).truncate(!is_kept).open(file);
-    opened.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| unusable(file, &error))
+    opened
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|error| unusable(file, &error))
 }
 
-/// Exit status and signal, in GNU parallel's numbers: -1 for what never ran.
+/// Exit status and signal as in GNU parallel: -1 if the command never ran.
 fn exit(member: &JobEntry) -> (i64, u8) {
-    match (member.standing.state, member.standing.exit_status, &member.standing.exit_signal) {
+    match (
+        member.standing.state,
+        member.standing.exit_status,
+        &member.standing.exit_signal,
+    ) {
         (JobState::TimedOut, ..) => (-1, 15),
         (_, Some(status), _) => (status.into(), 0),
-        (_, None, Some(signal)) => (0, super::super::exit::signal_number(signal)),
+        (_, None, Some(signal)) => (0, crate::cli::exit::signal_number(signal)),
         (..) => (-1, 0),
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "milliseconds of this epoch are exact in an f64")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "milliseconds of this epoch are exact in an f64"
+)]
 fn seconds(millis: u64) -> f64 {
     millis as f64 / 1000.0
 }

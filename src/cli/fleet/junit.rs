@@ -20,7 +20,10 @@ pub(super) fn write(file: &Path, command: &str, members: &[JobEntry]) -> Result<
     let mut report = Report::new("sshjobs");
     report.add_test_suite(suite);
     let text = report.to_string().map_err(|error| {
-        Error::invalid(format!("no JUnit report can be made: {error}"), "leave --junit away")
+        Error::invalid(
+            format!("no JUnit report can be made: {error}"),
+            "leave --junit away",
+        )
     })?;
     std::fs::write(file, text).map_err(|error| {
         let message = format!("can't write {}: {error}", file.display());
@@ -39,8 +42,14 @@ fn status(member: &JobEntry) -> TestCaseStatus {
         return skipped;
     }
     let has_run = standing.state != JobState::Refused;
-    let kind = if has_run { NonSuccessKind::Failure } else { NonSuccessKind::Error };
+    let kind = if has_run {
+        NonSuccessKind::Failure
+    } else {
+        NonSuccessKind::Error
+    };
     let mut status = TestCaseStatus::non_success(kind);
-    status.set_message(standing.to_string()).set_description(member.last_lines.join("\n"));
+    status
+        .set_message(standing.to_string())
+        .set_description(member.last_lines.join("\n"));
     status
 }

@@ -1,5 +1,5 @@
-//! `run` on many hosts: which hosts are meant, their lines behind their names, the progress, the summary, and the files that CI and
-//! GNU parallel's users know.
+//! `run` on many hosts: selects the hosts, labels their lines, shows progress and summary, and
+//! writes files for CI and in the format of GNU parallel.
 
 mod hosts;
 mod joblog;

@@ -5,13 +5,18 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::wire::Members;
 
-/// A line at the bottom of the terminal that says how far a fleet has come. There is none where stderr is no terminal.
+/// A line at the bottom of the terminal with the progress of a fleet. Not shown if stderr is not a
+/// terminal.
 pub(super) struct Progress(ProgressBar);
 
 impl Progress {
     pub(super) fn new() -> Self {
         let is_shown = std::io::stderr().is_terminal();
-        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target = if is_shown {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
         let bar = ProgressBar::with_draw_target(None, target);
         let style = ProgressStyle::with_template("{msg}");
         bar.set_style(style.expect("the template is constant"));
@@ -19,28 +24,36 @@ impl Progress {
         Self(bar)
     }
 
-    /// Whether anybody sees it.
+    /// Whether it is visible.
     pub(super) fn is_shown(&self) -> bool {
         !self.0.is_hidden()
     }
 
     pub(super) fn show(&self, members: &Members) {
-        let Members { ok, failed, unreachable, running, not_started } = *members;
+        let Members {
+            ok,
+            failed,
+            unreachable,
+            running,
+            not_started,
+        } = *members;
         let ended = ok + failed + unreachable;
         self.0.set_length((ended + running + not_started) as u64);
         self.0.set_position(ended as u64);
         let rate = self.0.per_sec();
         let all = ended + running + not_started;
         let bad = failed + unreachable;
-        // Nobody can tell how long it takes before the first has ended.
+        // The remaining time is unknown before the first member has ended.
         let speed = match (ended, self.0.eta().as_secs()) {
             (0, _) => String::new(),
             (_, eta) => format!(", {rate:.1}/s, {eta} s to go"),
         };
-        self.0.set_message(format!("{ended}/{all} hosts: {running} running, {ok} ok, {bad} failed{speed}"));
+        self.0.set_message(format!(
+            "{ended}/{all} hosts: {running} running, {ok} ok, {bad} failed{speed}"
+        ));
     }
 
-    /// Writes something above it.
+    /// Calls `write` while the progress line is hidden.
     pub(super) fn above<T>(&self, write: impl FnOnce() -> T) -> T {
         self.0.suspend(write)
     }

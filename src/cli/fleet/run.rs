@@ -1,3 +1,6 @@
+//! `run` on many hosts: starts the fleet, shows its lines and progress, passes signals on, and
+//! reports the end.
+
 use std::collections::HashSet;
 use std::io::{self, Write};
 use std::time::Duration;
@@ -9,36 +12,36 @@ use super::progress::Progress;
 use super::summary::summary;
 use super::view::View;
 use super::{joblog, junit};
-use crate::cli::colours::are_wanted;
+use crate::cli::args::{FleetArgs, RunArgs};
 use crate::cli::command::of_run;
 use crate::cli::exit::{exit_of, print};
-use crate::cli::signals::Signals;
-use crate::cli::{Exit, FleetArgs, RunArgs, note, report};
+use crate::cli::terminal::{Signals, are_wanted};
+use crate::cli::{Exit, note, report};
 use crate::jobs::FleetSpec;
 use crate::remote::Api;
 use crate::wire::{
     Code, CommandRequest, Error, Format, Group, JobEntry, JobsRequest, SignalRequest, TailRequest,
 };
 
-/// Length of one wait for lines; another follows.
+/// Length of one wait for lines, before the next.
 const WAIT_MS: u64 = 500;
 const MOST_LINES: i64 = 10_000;
 const MOST_BYTES: i64 = 262_144;
-/// Interval at which it is looked how the members stand.
+/// Interval at which the members' states are queried.
 const LOOK: Duration = Duration::from_millis(400);
 
-/// Runs a command on many hosts, and ends with how many it failed on.
+/// Runs a command on many hosts. The exit code is the number of hosts on which it failed.
 pub(crate) async fn run(api: &Api, args: RunArgs) -> Exit {
     let exit = attempt(api, args).await.unwrap_or_else(|error| {
         report(&error);
-        // The numbers from 0 to 101 count hosts.
+        // Exit codes from 0 to 101 are a number of hosts.
         Exit::CONNECTION
     });
     api.shutdown().await;
     exit
 }
 
-/// What is wanted besides the command itself.
+/// Options besides the command itself.
 struct Wanted {
     fleet: FleetArgs,
     timestamps: bool,
@@ -51,29 +54,37 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<Exit, Error> {
         return Err(Error::invalid("many hosts share no terminal", hint));
     }
     let mut signals = Signals::catch()?;
-    let wanted = Wanted { fleet: args.fleet.clone(), timestamps: args.timestamps, json: args.json };
-    let (stream, command) = (args.stream, args.command.join(" "));
+    let wanted = Wanted {
+        fleet: args.fleet.clone(),
+        timestamps: args.timestamps,
+        json: args.json,
+    };
+    let stream = args.stream;
+    let command = args.command.join(" ");
     let Some(request) = request(api, args).await? else {
         note("the joblog has all hosts already: nothing is left to do");
-        // CI looks for it.
+        // CI expects this file even if nothing ran.
         if let Some(file) = &wanted.fleet.junit {
             junit::write(file, &command, &[])?;
         }
         return Ok(Exit::SUCCESS);
     };
-    let names: Vec<String> = request.hosts.iter().filter(|word| FleetSpec::is_plain(word)).cloned().collect();
+    let names: Vec<String> =
+        request.hosts.iter().filter(|word| FleetSpec::is_plain(word)).cloned().collect();
     let started = tokio::select! {
         started = api.spawn(request) => started?,
         number = signals.next() => return Ok(Exit::signaled(number)),
     };
     if started.durable {
         let id = &started.job_id;
-        note(&format!("fleet {id} outlives this command: `sshjobs tail -f {id}` follows it from elsewhere"));
+        note(&format!(
+            "fleet {id} outlives this command: `sshjobs tail -f {id}` follows it from elsewhere"
+        ));
     }
     let mut watch = Watch {
         api,
         id: started.job_id,
-        view: View::new(&names, (wanted.timestamps, wanted.fleet.group)),
+        view: View::new(&names, wanted.timestamps, wanted.fleet.group),
         progress: Progress::new(),
         looked: Instant::now(),
         ended: HashSet::new(),
@@ -97,10 +108,12 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<Exit, Error> {
     }
 }
 
-/// The command for the hosts that are to be done; none when the joblog has them all.
+/// The request for the remaining hosts. `None` if the joblog has all of them.
 async fn request(api: &Api, args: RunArgs) -> Result<Option<CommandRequest>, Error> {
-    let (fleet, mut hosts) = (args.fleet.clone(), FleetSpec::unfolded(&split(&args.host)?)?);
-    if let Some(file) = fleet.joblog.as_ref().filter(|_| fleet.resume || fleet.resume_failed) {
+    let fleet = args.fleet.clone();
+    let mut hosts = FleetSpec::unfolded(&split(&args.host)?)?;
+    let is_resumed = fleet.resume || fleet.resume_failed;
+    if is_resumed && let Some(file) = &fleet.joblog {
         let known = joblog::read(file)?;
         let done = known.into_iter().filter(|(_, is_ok)| *is_ok || !fleet.resume_failed);
         let done: HashSet<String> = done.map(|(host, _)| host).collect();
@@ -110,19 +123,26 @@ async fn request(api: &Api, args: RunArgs) -> Result<Option<CommandRequest>, Err
             return Ok(None);
         }
     }
-    let request = of_run(RunArgs { host: String::new(), ..args })?;
-    let request = CommandRequest { hosts, stdin: Some(String::new().into()), ..request };
+    let request = of_run(RunArgs {
+        host: String::new(),
+        ..args
+    })?;
+    let request = CommandRequest {
+        hosts,
+        stdin: Some(String::new().into()),
+        ..request
+    };
     Ok(Some(in_steps(request, &fleet.rollout)))
 }
 
-/// A fleet being watched.
+/// A fleet that is being followed.
 struct Watch<'a> {
     api: &'a Api,
     id: String,
     view: View,
     progress: Progress,
     looked: Instant,
-    /// Members whose output has been shown in one piece.
+    /// Members whose output was shown as a block.
     ended: HashSet<String>,
 }
 
@@ -160,10 +180,14 @@ impl Watch<'_> {
     }
 
     fn write(&self, lines: &[String]) -> Exit {
-        if lines.is_empty() { Exit::SUCCESS } else { self.progress.above(|| print(&lines.join("\n"))) }
+        if lines.is_empty() {
+            Exit::SUCCESS
+        } else {
+            self.progress.above(|| print(&lines.join("\n")))
+        }
     }
 
-    /// Looks how the members stand, for the progress and for those that are shown in one piece.
+    /// Queries the members' states, for the progress and for output shown in blocks.
     async fn look(&mut self) -> Result<Exit, Error> {
         if self.progress.is_shown() {
             let entry = self.api.entry(&self.id).await?;
@@ -184,11 +208,15 @@ impl Watch<'_> {
 
 /// The members of a fleet.
 pub(crate) async fn members(api: &Api, id: &str) -> Result<Vec<JobEntry>, Error> {
-    let request = JobsRequest { fleet: Some(id.to_owned()), limit: Some(10_000), ..JobsRequest::default() };
+    let request = JobsRequest {
+        fleet: Some(id.to_owned()),
+        limit: Some(10_000),
+        ..JobsRequest::default()
+    };
     Ok(api.jobs(request).await?.jobs)
 }
 
-/// Tells how a fleet has ended: to a person, a script, a joblog, CI.
+/// Reports how a fleet has ended: to a person, a script, a joblog and CI.
 async fn finish(api: &Api, id: &str, wanted: &Wanted) -> Result<Exit, Error> {
     let (entry, groups) = api.entry_and_groups(id).await?;
     let fleet = &wanted.fleet;
@@ -201,7 +229,11 @@ async fn finish(api: &Api, id: &str, wanted: &Wanted) -> Result<Exit, Error> {
             junit::write(file, &entry.command, &members)?;
         }
     }
-    let told = if wanted.json { print(&as_json(&entry, &groups)) } else { Exit::SUCCESS };
+    let told = if wanted.json {
+        print(&as_json(&entry, &groups))
+    } else {
+        Exit::SUCCESS
+    };
     if !wanted.json {
         let counts = entry.members.unwrap_or_default();
         tell(&summary(&groups, &counts, are_wanted(&io::stderr())));
@@ -217,12 +249,12 @@ fn as_json(entry: &JobEntry, groups: &[Group]) -> String {
 }
 
 fn tell(text: &str) {
-    // When stderr is gone there is nobody to tell.
+    // If stderr is closed there is no place to report it.
     writeln!(io::stderr(), "{text}").ok();
 }
 
-/// Passes the first Ctrl-C on to all members as INT, so that no further one starts, and answers the second with KILL; ends at the
-/// third, and at any other signal.
+/// Sends INT to all members for the first Ctrl-C, so that no further one starts, and KILL for the
+/// second. Returns at the third, and at any other signal.
 async fn pass_on(api: &Api, id: &str, signals: &mut Signals) -> u8 {
     let mut number = signals.next().await;
     for signal in ["INT", "KILL"] {
@@ -230,7 +262,10 @@ async fn pass_on(api: &Api, id: &str, signals: &mut Signals) -> u8 {
             return number;
         }
         let sending = async {
-            let request = SignalRequest { signal: Some(signal.to_owned()), ..SignalRequest::new(id) };
+            let request = SignalRequest {
+                signal: Some(signal.to_owned()),
+                ..SignalRequest::new(id)
+            };
             if let Err(error) = api.signal(request).await.map(drop)
                 && error.code != Code::JobEnded
             {

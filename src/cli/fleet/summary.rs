@@ -1,16 +1,27 @@
-use crate::cli::colours::{GREEN, RED, YELLOW, paint};
+//! The final summary of a fleet for a person.
+
+use crate::cli::terminal::{GREEN, RED, YELLOW, paint};
 use crate::jobs::printable;
 use crate::wire::{Group, Members};
 
-/// The end of a fleet for a person: hosts with the same result together, the failed ones last, and how many there are of each kind.
+/// The end of a fleet for a person: hosts with the same result together, failed ones last, and the
+/// number of each kind.
 pub(super) fn summary(groups: &[Group], members: &Members, is_coloured: bool) -> String {
     let mut lines = Vec::new();
     for group in groups {
         let is_ok = group.end == "exited with status 0";
         let colour = if is_ok { GREEN } else { RED };
-        let count = if group.count > 1 { format!(" ({})", group.count) } else { String::new() };
+        let count = if group.count > 1 {
+            format!(" ({})", group.count)
+        } else {
+            String::new()
+        };
         let head = paint(
-            &format!("{}{count}: {}", printable(&group.members), printable(&group.end)),
+            &format!(
+                "{}{count}: {}",
+                printable(&group.members),
+                printable(&group.end)
+            ),
             colour,
             is_coloured,
         );
@@ -29,11 +40,21 @@ pub(super) fn summary(groups: &[Group], members: &Members, is_coloured: bool) ->
 }
 
 fn counted(lines: u64) -> String {
-    if lines == 1 { "1 line".to_owned() } else { format!("{lines} lines") }
+    if lines == 1 {
+        "1 line".to_owned()
+    } else {
+        format!("{lines} lines")
+    }
 }
 
 fn total(members: &Members, is_coloured: bool) -> String {
-    let Members { ok, failed, unreachable, running, not_started } = *members;
+    let Members {
+        ok,
+        failed,
+        unreachable,
+        running,
+        not_started,
+    } = *members;
     let all = ok + failed + unreachable + running + not_started;
     let kinds = [
         (ok, "ok", GREEN),
@@ -43,8 +64,9 @@ fn total(members: &Members, is_coloured: bool) -> String {
         (not_started, "not started", YELLOW),
     ];
     let told = kinds.iter().filter(|(count, ..)| *count > 0);
-    let told: Vec<_> =
-        told.map(|(count, kind, colour)| paint(&format!("{count} {kind}"), *colour, is_coloured)).collect();
+    let told: Vec<_> = told
+        .map(|(count, kind, colour)| paint(&format!("{count} {kind}"), *colour, is_coloured))
+        .collect();
     let hosts = if all == 1 { "host" } else { "hosts" };
     format!("{all} {hosts}: {}", told.join(", "))
 }
@@ -64,10 +86,21 @@ mod tests {
         };
         let groups = [
             group("web[1-47]", 47, "exited with status 0", &["nginx/1.26"]),
-            group("web48", 1, "exited with status 2", &["reading config", "no such file"]),
+            group(
+                "web48",
+                1,
+                "exited with status 2",
+                &["reading config", "no such file"],
+            ),
             group("db1", 1, "db1 does not answer", &[]),
         ];
-        let members = Members { ok: 47, failed: 1, unreachable: 1, running: 0, not_started: 1 };
+        let members = Members {
+            ok: 47,
+            failed: 1,
+            unreachable: 1,
+            running: 0,
+            not_started: 1,
+        };
         assert_eq!(
             summary(&groups, &members, false),
             "web[1-47] (47): exited with status 0, 1 line: nginx/1.26\n\

@@ -1,42 +1,50 @@
+//! Layout of a fleet's lines: labelled by host, live or as one block per host.
+
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::time::{Duration, UNIX_EPOCH};
 
 use unicode_width::UnicodeWidthStr;
 
-use crate::cli::colours::{OF_HOSTS, RED, are_wanted, paint};
-use crate::cli::columns::padded;
+use crate::cli::terminal::{OF_HOSTS, RED, are_wanted, padded, paint};
 use crate::jobs::printable;
 use crate::wire::{Record, StreamName};
 
-/// How the lines of many hosts are shown: each behind its host's name, the names in a column.
+/// Formats the lines of many hosts: each after its host's name, with the names in a column.
 pub(super) struct View {
     is_coloured: bool,
     timestamps: bool,
-    /// Columns of the longest name so far.
+    /// Width of the longest name so far.
     width: usize,
     colours: HashMap<String, u8>,
-    /// With output in one piece for each host: lines of hosts that have not ended.
+    /// With output in blocks: lines of hosts that have not ended.
     held: Option<BTreeMap<String, Vec<String>>>,
 }
 
-/// Widest column of names; longer ones stand out.
+/// Maximum width of the column of names. Longer names stick out.
 const WIDEST: usize = 40;
 
 impl View {
-    /// `names` are the hosts that are known to come.
-    pub(super) fn new(names: &[String], (timestamps, group): (bool, bool)) -> Self {
+    /// `names` are the expected hosts.
+    pub(super) fn new(names: &[String], timestamps: bool, group: bool) -> Self {
         let width = names.iter().map(|name| name.width()).max().unwrap_or(0).min(WIDEST);
-        let (is_coloured, held) = (are_wanted(&io::stdout()), group.then(BTreeMap::new));
-        Self { is_coloured, timestamps, width, colours: HashMap::new(), held }
+        let is_coloured = are_wanted(&io::stdout());
+        let held = group.then(BTreeMap::new);
+        Self {
+            is_coloured,
+            timestamps,
+            width,
+            colours: HashMap::new(),
+            held,
+        }
     }
 
-    /// Whether output is held back until its host has ended.
+    /// Whether output is held until its host has ended.
     pub(super) fn is_grouped(&self) -> bool {
         self.held.is_some()
     }
 
-    /// The lines to write for these records.
+    /// The lines to print for these records.
     pub(super) fn lines(&mut self, records: &[Record]) -> Vec<String> {
         let mut shown = Vec::new();
         for record in records {
@@ -50,26 +58,35 @@ impl View {
         shown
     }
 
-    /// What was held back of a host that has ended.
+    /// The held lines of a host that has ended.
     pub(super) fn ended(&mut self, name: &str) -> Vec<String> {
         self.held.as_mut().and_then(|held| held.remove(name)).unwrap_or_default()
     }
 
-    /// What was held back of all others.
+    /// The held lines of all other hosts.
     pub(super) fn rest(&mut self) -> Vec<String> {
-        self.held.iter_mut().flat_map(std::mem::take).flat_map(|(_, lines)| lines).collect()
+        self.held
+            .iter_mut()
+            .flat_map(std::mem::take)
+            .flat_map(|(_, lines)| lines)
+            .collect()
     }
 
     fn line(&mut self, name: &str, record: &Record) -> String {
         self.width = self.width.max(name.width().min(WIDEST));
         let next = OF_HOSTS.get(self.colours.len() % OF_HOSTS.len()).copied().unwrap_or_default();
         let colour = *self.colours.entry(name.to_owned()).or_insert(next);
-        let prefix = paint(&format!("{} |", padded(&printable(name), self.width)), colour, self.is_coloured);
+        let prefix = paint(
+            &format!("{} |", padded(&printable(name), self.width)),
+            colour,
+            self.is_coloured,
+        );
         let text = printable(&record.text);
         let is_error = record.stream == StreamName::Stderr;
         let text = paint(&text, RED, self.is_coloured && is_error);
         let stamp = if self.timestamps {
-            let time = humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(record.ts));
+            let time =
+                humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(record.ts));
             format!("{time} ")
         } else {
             String::new()
@@ -84,7 +101,9 @@ mod tests {
     use super::*;
 
     fn record(member: &str, text: &str) -> Record {
-        let (line_no, ts, stream) = (1, 0, StreamName::Stdout);
+        let line_no = 1;
+        let ts = 0;
+        let stream = StreamName::Stdout;
         Record {
             line_no,
             member: Some(member.to_owned()),
@@ -97,13 +116,20 @@ mod tests {
 
     fn view(names: &[&str], group: bool) -> View {
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-        View { is_coloured: false, ..View::new(&names, (false, group)) }
+        View {
+            is_coloured: false,
+            ..View::new(&names, false, group)
+        }
     }
 
     #[test]
     fn names_stand_in_a_column_whatever_they_are_written_in() {
         let mut view = view(&["web1", "東京", "database"], false);
-        let shown = view.lines(&[record("web1", "a"), record("東京", "b"), record("database", "")]);
+        let shown = view.lines(&[
+            record("web1", "a"),
+            record("東京", "b"),
+            record("database", ""),
+        ]);
         assert_eq!(shown, ["web1     | a", "東京     | b", "database |"]);
     }
 
@@ -119,6 +145,9 @@ mod tests {
     #[test]
     fn no_byte_of_a_host_reaches_a_terminal_unescaped() {
         let shown = view(&["a"], false).lines(&[record("a", "\x1b]0;title\x07\u{202e}")]);
-        assert!(!shown[0].contains(['\x1b', '\x07', '\u{202e}']), "{shown:?}");
+        assert!(
+            !shown[0].contains(['\x1b', '\x07', '\u{202e}']),
+            "{shown:?}"
+        );
     }
 }

@@ -1,3 +1,5 @@
+//! Draws the model of `top`. Pure: the same model and size give the same screen.
+
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
@@ -8,11 +10,11 @@ use unicode_width::UnicodeWidthStr;
 
 use super::keys::SIGNALS;
 use super::model::{Mode, Model};
-use crate::cli::jobs::age;
+use crate::cli::verbs::age;
 use crate::jobs::printable;
 use crate::wire::{JobEntry, JobState, Members, Record, StreamName};
 
-/// Rows of the screen from which on the list and the output share it.
+/// Minimum height of the screen for showing list and output together.
 const SHARED: u16 = 10;
 const TAB: usize = 8;
 
@@ -30,17 +32,17 @@ const KEYS: &str = "\
  ^L            draw anew                  ^Z     suspend
  q  ^C         end; jobs go on";
 
-/// Shows the model, and tells it how many rows there are for output.
+/// Draws the model, and sets its number of rows for output.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, is_coloured: bool) {
     let paint = Paint { is_coloured };
     let area = frame.area();
     let list = match (model.is_zoomed, area.height) {
         (true, _) => 0,
         (false, ..SHARED) => area.height.saturating_sub(2),
-        // What the list needs, and not more than its share.
-        (false, height) => {
-            u16::try_from(model.jobs.len() + 1).unwrap_or(u16::MAX).clamp(4, (height * 2 / 5).max(4))
-        }
+        // The height that the list needs, within its share.
+        (false, height) => u16::try_from(model.jobs.len() + 1)
+            .unwrap_or(u16::MAX)
+            .clamp(4, (height * 2 / 5).max(4)),
     };
     let [head, list, title, output, foot] = Layout::vertical([
         Constraint::Length(1),
@@ -57,15 +59,20 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, is_coloured: bool) 
     frame.render_widget(paint.output(model, output.height), output);
     frame.render_widget(foot_of(model), foot);
     if matches!(model.mode, Mode::Help) {
-        let height =
-            u16::try_from(KEYS.lines().count()).unwrap_or(u16::MAX).min(output.height + title.height);
-        let over = Rect { y: foot.y.saturating_sub(height), height, ..area };
+        let height = u16::try_from(KEYS.lines().count())
+            .unwrap_or(u16::MAX)
+            .min(output.height + title.height);
+        let over = Rect {
+            y: foot.y.saturating_sub(height),
+            height,
+            ..area
+        };
         frame.render_widget(Clear, over);
         frame.render_widget(Paragraph::new(KEYS), over);
     }
 }
 
-/// How things look; without colours by weight and inversion alone.
+/// Styles: colours, or only weight and inversion.
 #[derive(Clone, Copy)]
 struct Paint {
     is_coloured: bool,
@@ -73,7 +80,11 @@ struct Paint {
 
 impl Paint {
     fn colour(self, colour: Color) -> Style {
-        if self.is_coloured { Style::new().fg(colour) } else { Style::new() }
+        if self.is_coloured {
+            Style::new().fg(colour)
+        } else {
+            Style::new()
+        }
     }
 
     fn head(self, model: &Model) -> Line<'static> {
@@ -134,7 +145,10 @@ impl Paint {
         let mut parts = vec![Span::raw(format!("── {job}: ")).bold()];
         parts.extend(output.standing.iter().map(|standing| Span::raw(standing.to_string())));
         if let (Some(first), Some(last)) = (output.lines.front(), output.lines.back()) {
-            parts.push(Span::raw(format!(", lines {}–{} of {}", first.line_no, last.line_no, output.total)));
+            parts.push(Span::raw(format!(
+                ", lines {}–{} of {}",
+                first.line_no, last.line_no, output.total
+            )));
         }
         if !output.is_at_end() {
             parts.push(Span::styled(", G follows", self.colour(Color::Yellow)));
@@ -146,7 +160,10 @@ impl Paint {
             ));
         }
         if output.awaits_input {
-            parts.push(Span::styled(", waits for input: a answers", self.colour(Color::Yellow)));
+            parts.push(Span::styled(
+                ", waits for input: a answers",
+                self.colour(Color::Yellow),
+            ));
         }
         if output.shift > 0 {
             parts.push(Span::raw(format!(", from column {}", output.shift + 1)));
@@ -162,11 +179,13 @@ impl Paint {
         let mut lines: Vec<Line<'static>> =
             output.lines.iter().map(|record| self.record(record, model)).collect();
         if output.is_at_end() {
-            let partial =
-                output.partial.iter().map(|text| Line::raw(shifted(&printable(text), output.shift)));
+            let partial = output
+                .partial
+                .iter()
+                .map(|text| Line::raw(shifted(&printable(text), output.shift)));
             lines.extend(partial.map(|line| line.italic()));
         }
-        // Unfinished lines push the oldest out.
+        // Unfinished lines push the oldest lines out.
         let surplus = lines.len().saturating_sub(rows.into());
         Text::from(lines.split_off(surplus))
     }
@@ -178,12 +197,21 @@ impl Paint {
             StreamName::Stdout => Style::new(),
         };
         let is_found = output.found.binary_search(&record.line_no).is_ok();
-        let style = if is_found { style.add_modifier(Modifier::REVERSED) } else { style };
-        let member = record.member.as_ref().filter(|_| output.shift == 0);
-        let member =
-            member.map(|name| Span::styled(format!("{} | ", printable(name)), self.colour(Color::Cyan)));
-        let text = Span::styled(shifted(&printable(&record.text), output.shift), style);
-        Line::from_iter(member.into_iter().chain([text]))
+        let style = if is_found {
+            style.add_modifier(Modifier::REVERSED)
+        } else {
+            style
+        };
+        let mut line = Line::default();
+        if output.shift == 0
+            && let Some(name) = &record.member
+        {
+            let label = format!("{} | ", printable(name));
+            line.push_span(Span::styled(label, self.colour(Color::Cyan)));
+        }
+        let text = shifted(&printable(&record.text), output.shift);
+        line.push_span(Span::styled(text, style));
+        line
     }
 }
 
@@ -191,29 +219,59 @@ impl Paint {
 struct Column {
     name: &'static str,
     text: fn(&JobEntry) -> String,
-    /// Columns of the terminal that it takes at most.
+    /// Maximum width.
     most: usize,
-    /// The less, the sooner it gives way on a narrow terminal.
+    /// Columns with less weight shrink first on a narrow terminal.
     weight: u8,
 }
 
 const STATE: &str = "STATE";
 const LINES: &str = "LINES";
-/// Width down to which a column is cut; below that it is left out.
+/// Minimum width of a shortened column. Below that it is omitted.
 const LEAST: usize = 4;
 /// Space between two columns.
 const GAP: u16 = 2;
 
 const COLUMNS: [Column; 6] = [
-    Column { name: "JOB", text: |entry| entry.job_id.clone(), most: 30, weight: 5 },
-    Column { name: "HOST", text: |entry| printable(&entry.host), most: 20, weight: 2 },
-    Column { name: STATE, text: standing, most: 34, weight: 4 },
-    Column { name: "AGE", text: |entry| age(entry.started_at), most: 4, weight: 0 },
-    Column { name: LINES, text: |entry| entry.total_lines.to_string(), most: 9, weight: 1 },
-    Column { name: "COMMAND", text: command, most: 200, weight: 3 },
+    Column {
+        name: "JOB",
+        text: |entry| entry.job_id.clone(),
+        most: 30,
+        weight: 5,
+    },
+    Column {
+        name: "HOST",
+        text: |entry| printable(&entry.host),
+        most: 20,
+        weight: 2,
+    },
+    Column {
+        name: STATE,
+        text: standing,
+        most: 34,
+        weight: 4,
+    },
+    Column {
+        name: "AGE",
+        text: |entry| age(entry.started_at),
+        most: 4,
+        weight: 0,
+    },
+    Column {
+        name: LINES,
+        text: |entry| entry.total_lines.to_string(),
+        most: 9,
+        weight: 1,
+    },
+    Column {
+        name: "COMMAND",
+        text: command,
+        most: 200,
+        weight: 3,
+    },
 ];
 
-/// The columns there is room for, and how much each gets.
+/// The columns that fit, with their widths.
 fn columns_within(width: u16, jobs: &[JobEntry]) -> Vec<(&'static Column, u16)> {
     let width_of = |column: &Column| {
         let widest = jobs.iter().map(|entry| (column.text)(entry).width()).max().unwrap_or(0);
@@ -221,9 +279,10 @@ fn columns_within(width: u16, jobs: &[JobEntry]) -> Vec<(&'static Column, u16)> 
     };
     let mut by_weight: Vec<(usize, &Column)> = COLUMNS.iter().enumerate().collect();
     by_weight.sort_by_key(|(_, column)| std::cmp::Reverse(column.weight));
-    let (mut left, mut chosen) = (width, Vec::new());
+    let mut left = width;
+    let mut chosen = Vec::new();
     for (index, column) in by_weight {
-        // The last one may be cut.
+        // The last one may be shortened.
         let wanted = width_of(column).min(left);
         let is_useful = usize::from(wanted) >= column.name.len().min(LEAST) || chosen.is_empty();
         if is_useful {
@@ -232,7 +291,10 @@ fn columns_within(width: u16, jobs: &[JobEntry]) -> Vec<(&'static Column, u16)> 
         }
     }
     chosen.sort_unstable();
-    chosen.into_iter().filter_map(|(index, width)| Some((COLUMNS.get(index)?, width))).collect()
+    chosen
+        .into_iter()
+        .filter_map(|(index, width)| Some((COLUMNS.get(index)?, width)))
+        .collect()
 }
 
 fn command(entry: &JobEntry) -> String {
@@ -242,7 +304,13 @@ fn command(entry: &JobEntry) -> String {
 
 fn standing(entry: &JobEntry) -> String {
     let Some(members) = &entry.members else { return entry.standing.to_string() };
-    let Members { ok, failed, unreachable, running, not_started } = *members;
+    let Members {
+        ok,
+        failed,
+        unreachable,
+        running,
+        not_started,
+    } = *members;
     let kinds = [
         (ok, "ok"),
         (failed, "failed"),
@@ -250,11 +318,14 @@ fn standing(entry: &JobEntry) -> String {
         (running, "running"),
         (not_started, "to come"),
     ];
-    let told = kinds.iter().filter(|(count, _)| *count > 0).map(|(count, kind)| format!("{count} {kind}"));
+    let told = kinds
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, kind)| format!("{count} {kind}"));
     told.collect::<Vec<_>>().join(", ")
 }
 
-/// Text with its tabs expanded, from a column on.
+/// Text with its tabs expanded, from this column on.
 fn shifted(text: &str, columns: usize) -> String {
     let mut expanded = String::with_capacity(text.len());
     for c in text.chars() {
@@ -265,7 +336,11 @@ fn shifted(text: &str, columns: usize) -> String {
             expanded.push(c);
         }
     }
-    if columns == 0 { expanded } else { expanded.chars().skip(columns).collect() }
+    if columns == 0 {
+        expanded
+    } else {
+        expanded.chars().skip(columns).collect()
+    }
 }
 
 fn foot_of(model: &Model) -> Line<'static> {
@@ -273,11 +348,16 @@ fn foot_of(model: &Model) -> Line<'static> {
         (Mode::Typing(prompt), _) => Line::from(format!("{}▏", prompt.shown())).bold(),
         (Mode::Signal, _) => {
             let keys = SIGNALS.map(|(key, signal)| format!("{key} {signal}")).join("  ");
-            Line::from(format!("signal {}: {keys}  Esc none", model.output.job().unwrap_or_default())).bold()
+            Line::from(format!(
+                "signal {}: {keys}  Esc none",
+                model.output.job().unwrap_or_default()
+            ))
+            .bold()
         }
         (Mode::Browse | Mode::Help, Some(message)) => Line::from(printable(message)).bold(),
-        (Mode::Browse | Mode::Help, None) => {
-            Line::from("? keys  Enter open  Esc back  / search  a answer  s signal  r running  q quit").dim()
-        }
+        (Mode::Browse | Mode::Help, None) => Line::from(
+            "? keys  Enter open  Esc back  / search  a answer  s signal  r running  q quit",
+        )
+        .dim(),
     }
 }

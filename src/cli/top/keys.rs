@@ -1,25 +1,33 @@
+//! Keys of `top`: each changes the model, and some request an action from `top.rs`.
+
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::model::{Action, Mode, Model};
 use super::prompt::{Prompt, Purpose, asks_for_a_secret};
 
-/// Columns by which output is moved to the side.
+/// Columns by which output scrolls to the side.
 const SHIFT: usize = 8;
-/// Keys that choose a signal.
-pub(super) const SIGNALS: [(char, &str); 5] =
-    [('i', "INT"), ('t', "TERM"), ('k', "KILL"), ('h', "HUP"), ('u', "USR1")];
+/// Keys that select a signal.
+pub(super) const SIGNALS: [(char, &str); 5] = [
+    ('i', "INT"),
+    ('t', "TERM"),
+    ('k', "KILL"),
+    ('h', "HUP"),
+    ('u', "USR1"),
+];
 
 impl Model {
-    /// Does what a key says; what needs more than the model is returned.
+    /// Handles a key. Returns an action if the key needs more than the model.
     pub(super) fn key(&mut self, key: KeyEvent) -> Option<Action> {
         if key.kind == KeyEventKind::Release {
             return None;
         }
         self.message = None;
         if key.modifiers.contains(KeyModifiers::ALT) {
-            // Escape and the next key, which came together.
+            // Escape and the next key, which arrived together.
             let escaped = self.key(KeyEvent::new(KeyCode::Esc, KeyModifiers::NONE));
-            return escaped.or_else(|| self.key(KeyEvent::new(key.code, key.modifiers - KeyModifiers::ALT)));
+            return escaped
+                .or_else(|| self.key(KeyEvent::new(key.code, key.modifiers - KeyModifiers::ALT)));
         }
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return self.control_key(key.code);
@@ -46,7 +54,10 @@ impl Model {
         None
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "all other keys mean nothing")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "all other keys mean nothing"
+    )]
     fn browse(&mut self, code: KeyCode) -> Option<Action> {
         match code {
             KeyCode::Char('q') => return Some(Action::Quit),
@@ -72,7 +83,7 @@ impl Model {
         None
     }
 
-    /// Up and down: through the jobs, or through the output when it has the screen.
+    /// Moves up or down: in the list, or in the output when that fills the screen.
     fn step(&mut self, by: isize) {
         if self.is_zoomed {
             self.output.scroll(by.try_into().unwrap_or(0));
@@ -94,18 +105,23 @@ impl Model {
         if self.output.job().is_none() {
             return;
         }
-        let asks = || self.output.partial.iter().any(|question| asks_for_a_secret(question));
-        let is_hidden = purpose == Purpose::Answer && asks();
+        let is_hidden = purpose == Purpose::Answer
+            && self.output.partial.iter().any(|question| asks_for_a_secret(question));
         self.mode = Mode::Typing(Prompt::new(purpose, is_hidden));
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "all other keys mean nothing")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "all other keys mean nothing"
+    )]
     fn type_on(&mut self, mut prompt: Prompt, code: KeyCode) -> Option<Action> {
         match code {
             KeyCode::Esc => return None,
             KeyCode::Enter => return self.typed(prompt),
             KeyCode::Backspace if prompt.text.pop().is_none() => return None,
-            KeyCode::Tab if prompt.purpose == Purpose::Answer => prompt.is_hidden = !prompt.is_hidden,
+            KeyCode::Tab if prompt.purpose == Purpose::Answer => {
+                prompt.is_hidden = !prompt.is_hidden
+            }
             KeyCode::Char(c) => prompt.text.push(c),
             _ => {}
         }
@@ -116,16 +132,25 @@ impl Model {
     fn typed(&self, prompt: Prompt) -> Option<Action> {
         let job = self.output.job()?.to_owned();
         match prompt.purpose {
-            Purpose::Answer => Some(Action::Answer { job, text: prompt.text }),
+            Purpose::Answer => Some(Action::Answer {
+                job,
+                text: prompt.text,
+            }),
             Purpose::Search if prompt.text.is_empty() => None,
-            Purpose::Search => Some(Action::Search { job, pattern: prompt.text }),
+            Purpose::Search => Some(Action::Search {
+                job,
+                pattern: prompt.text,
+            }),
         }
     }
 
     fn choose_signal(&mut self, code: KeyCode) -> Option<Action> {
         let KeyCode::Char(key) = code else { return None };
         let (_, signal) = SIGNALS.into_iter().find(|(name, _)| *name == key)?;
-        Some(Action::Signal { job: self.output.job()?.to_owned(), signal })
+        Some(Action::Signal {
+            job: self.output.job()?.to_owned(),
+            signal,
+        })
     }
 }
 
@@ -153,7 +178,15 @@ mod tests {
 
     fn give(model: &mut Model, ids: &[&str]) {
         let jobs = ids.iter().map(|id| entry(id, id.starts_with("fleet"))).collect();
-        model.take(&model.list(), JobsReply { jobs, total: ids.len(), clamped: Vec::new() }, 0);
+        model.take(
+            &model.list(),
+            JobsReply {
+                jobs,
+                total: ids.len(),
+                clamped: Vec::new(),
+            },
+            0,
+        );
     }
 
     fn press(model: &mut Model, keys: &str) -> Option<Action> {
@@ -163,7 +196,10 @@ mod tests {
             '\x7f' => KeyCode::Backspace,
             key => KeyCode::Char(key),
         };
-        keys.chars().map(|key| model.key(KeyEvent::new(code(key), KeyModifiers::NONE))).last().flatten()
+        keys.chars()
+            .map(|key| model.key(KeyEvent::new(code(key), KeyModifiers::NONE)))
+            .last()
+            .flatten()
     }
 
     #[test]
@@ -173,7 +209,11 @@ mod tests {
         give(&mut model, &["new", "a", "b", "c"]);
         assert_eq!((model.selected(), model.output.job()), (2, Some("b")));
         give(&mut model, &["a"]);
-        assert_eq!(model.output.job(), Some("a"), "what is gone can't be selected");
+        assert_eq!(
+            model.output.job(),
+            Some("a"),
+            "a line that is evicted can't be selected"
+        );
     }
 
     #[test]
@@ -194,7 +234,13 @@ mod tests {
         let mut model = model(&["a"]);
         assert_eq!(press(&mut model, "sx"), None);
         assert_eq!(press(&mut model, "t"), None);
-        assert_eq!(press(&mut model, "sk"), Some(Action::Signal { job: "a".to_owned(), signal: "KILL" }));
+        assert_eq!(
+            press(&mut model, "sk"),
+            Some(Action::Signal {
+                job: "a".to_owned(),
+                signal: "KILL"
+            })
+        );
     }
 
     #[test]
@@ -203,7 +249,10 @@ mod tests {
         model.output.partial = vec!["Password: ".to_owned()];
         press(&mut model, "axy");
         assert!(matches!(&model.mode, Mode::Typing(prompt) if prompt.shown() == "answer: **"));
-        let answer = Action::Answer { job: "a".to_owned(), text: "xy".to_owned() };
+        let answer = Action::Answer {
+            job: "a".to_owned(),
+            text: "xy".to_owned(),
+        };
         assert_eq!(press(&mut model, "\n"), Some(answer));
     }
 
@@ -212,7 +261,10 @@ mod tests {
         let mut model = model(&["a", "b"]);
         assert_eq!(
             press(&mut model, "/jq\x7f\n"),
-            Some(Action::Search { job: "a".to_owned(), pattern: "j".to_owned() })
+            Some(Action::Search {
+                job: "a".to_owned(),
+                pattern: "j".to_owned()
+            })
         );
         assert_eq!(press(&mut model, "/j\x1bj"), None);
         assert_eq!(model.output.job(), Some("b"));

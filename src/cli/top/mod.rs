@@ -1,7 +1,7 @@
-//! `sshjobs top`: jobs and fleets on a screen, with the output of the one that is selected.
+//! `sshjobs top`: jobs and fleets on a full screen, with the output of the selected one.
 //!
-//! What is shown is a [`Model`](model::Model), which knows nothing of terminals and networks: keys change it (`keys.rs`), what the jobs
-//! tell changes it, and `draw.rs` shows it. `top.rs` brings the three together.
+//! The [`Model`](model::Model) knows neither terminals nor networks. Keys change it (`keys.rs`),
+//! replies about jobs change it, and `draw.rs` draws it. `top.rs` connects the three.
 
 mod draw;
 mod keys;

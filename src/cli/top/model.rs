@@ -1,54 +1,57 @@
+//! State of `top`: the list, the selection, the output and the mode of the keys. It knows
+//! neither terminals nor networks.
+
 use super::output::Output;
 use super::prompt::Prompt;
 use crate::wire::{JobEntry, JobsReply};
 
-/// What is on the screen.
+/// State of the screen.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     pub(super) jobs: Vec<JobEntry>,
-    /// Whether the list that is wanted is there.
+    /// Whether the requested list has arrived.
     pub(super) is_listed: bool,
-    /// How many there are; those listed are the newest.
+    /// Number of jobs. The newest of them are listed.
     pub(super) total: usize,
-    /// How many of all run.
+    /// Number of running jobs.
     pub(super) running: usize,
     selected: usize,
     /// The fleet whose members are listed.
     pub(super) fleet: Option<String>,
-    /// Whether jobs that have ended are left out.
+    /// Whether ended jobs are hidden.
     pub(super) only_running: bool,
-    /// Whether the output has the screen for itself.
+    /// Whether the output fills the screen.
     pub(super) is_zoomed: bool,
     pub(super) mode: Mode,
     pub(super) output: Output,
-    /// What came of the last key.
+    /// Result of the last key.
     pub(super) message: Option<String>,
-    /// Changes when another list is wanted.
+    /// Changes when another list is needed.
     list: u64,
 }
 
-/// What keys are for.
+/// Meaning of keys.
 #[derive(Debug, Default)]
 pub(super) enum Mode {
-    /// Looking around.
+    /// Moving around.
     #[default]
     Browse,
-    /// A line is typed.
+    /// A line is being typed.
     Typing(Prompt),
-    /// A signal is chosen.
+    /// A signal is being selected.
     Signal,
     /// The keys are explained.
     Help,
 }
 
-/// What is to be done besides showing something.
+/// An action outside of the model.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// End.
+    /// Quit.
     Quit,
-    /// Stop until the shell lets us go on.
+    /// Stop until the shell resumes the program.
     Suspend,
-    /// Draw everything anew.
+    /// Redraw everything.
     Redraw,
     /// Write a line to a job's stdin.
     Answer {
@@ -64,7 +67,7 @@ pub(super) enum Action {
         /// The signal's name.
         signal: &'static str,
     },
-    /// Look for a pattern in a job's output.
+    /// Search a job's output.
     Search {
         /// The job.
         job: String,
@@ -73,32 +76,41 @@ pub(super) enum Action {
     },
 }
 
-/// Which list is wanted.
+/// The requested list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct List {
     pub(super) number: u64,
     pub(super) fleet: Option<String>,
     pub(super) only_running: bool,
-    /// Entries that are enough for the selection and what is around it.
+    /// Number of entries: enough for the selection and its surroundings.
     pub(super) limit: usize,
 }
 
-/// Entries that are listed beyond the selected one.
+/// Number of entries listed after the selected one.
 const MARGIN: usize = 200;
 
 impl Model {
-    /// The list that is wanted.
+    /// The list to request.
     pub(super) fn list(&self) -> List {
-        let (fleet, only_running) = (self.fleet.clone(), self.only_running);
-        List { number: self.list, fleet, only_running, limit: (self.selected + MARGIN).min(10_000) }
+        let fleet = self.fleet.clone();
+        let only_running = self.only_running;
+        List {
+            number: self.list,
+            fleet,
+            only_running,
+            limit: (self.selected + MARGIN).min(10_000),
+        }
     }
 
-    /// Takes a list of jobs. The selection stays with its job.
+    /// Applies a list of jobs. The selection stays on its job.
     pub(super) fn take(&mut self, list: &List, reply: JobsReply, running: usize) {
         if list.number != self.list {
             return;
         }
-        let at = self.output.job().and_then(|id| reply.jobs.iter().position(|job| job.job_id == id));
+        let at = self
+            .output
+            .job()
+            .and_then(|id| reply.jobs.iter().position(|job| job.job_id == id));
         (self.jobs, self.total, self.running) = (reply.jobs, reply.total, running);
         self.is_listed = true;
         self.select(at.unwrap_or(self.selected));
@@ -126,7 +138,7 @@ impl Model {
         self.select(self.selected.saturating_add_signed(entries));
     }
 
-    /// Goes into what is selected: a fleet's members, else the output alone.
+    /// Opens the selection: a fleet's members, otherwise the output alone.
     pub(super) fn open(&mut self) {
         match self.selected_entry() {
             Some(entry) if entry.members.is_some() && self.fleet.is_none() => {
@@ -138,13 +150,13 @@ impl Model {
         }
     }
 
-    /// Goes back to where one came from.
+    /// Goes back.
     pub(super) fn close(&mut self) {
         if self.is_zoomed {
             self.is_zoomed = false;
         } else if let Some(fleet) = self.fleet.take() {
             self.want_another_list();
-            // It will be selected when the list is there.
+            // It will be selected when the list arrives.
             self.output.of(Some(&fleet));
         }
     }

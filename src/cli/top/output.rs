@@ -1,14 +1,16 @@
+//! The part of a job's output that `top` shows, and the requests for lines that are missing.
+
 use std::collections::VecDeque;
 
 use crate::wire::{Error, Record, Standing, TailReply};
 
-/// A part of a job's output: as many lines as there are rows to show them in.
+/// A part of a job's output: as many lines as fit on the screen.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     job: Option<String>,
     at: At,
     rows: u64,
-    /// Columns that are scrolled away to the left.
+    /// Columns scrolled to the left.
     pub(super) shift: usize,
     pub(super) lines: VecDeque<Record>,
     /// Unfinished last lines.
@@ -16,47 +18,53 @@ pub(super) struct Output {
     pub(super) standing: Option<Standing>,
     pub(super) total: u64,
     pub(super) awaits_input: bool,
-    /// Lines that were lost between the last two pages.
+    /// Lines evicted between the last two pages.
     pub(super) dropped: u64,
     pub(super) error: Option<String>,
-    /// Numbers of the lines that the last search has found.
+    /// Line numbers found by the last search.
     pub(super) found: Vec<u64>,
-    /// Whether this is all there will be.
+    /// Whether no more output will follow.
     is_complete: bool,
-    /// Changes when other lines are wanted; an answer to an older wish is then of no use.
+    /// Changes when other lines are needed. Answers to older requests are ignored.
     wish: u64,
 }
 
-/// Where the lines shown lie.
+/// Position of the lines shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum At {
-    /// At the end, which moves on.
+    /// At the end, following new output.
     #[default]
     End,
     /// From this line on.
     Line(u64),
 }
 
-/// Lines that are wanted of a job.
+/// A request for lines of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wish {
     pub(super) number: u64,
     pub(super) job: String,
     pub(super) rows: u64,
-    /// The line behind which to begin.
+    /// The line after which to start.
     pub(super) since: u64,
-    /// Of more lines the last; else the first.
+    /// Whether to return the last lines instead of the first, if there are too many.
     pub(super) is_at_end: bool,
     /// Whether to wait for news.
     pub(super) waits: bool,
 }
 
 impl Output {
-    /// Shows another job, from its end on; none when there is no job.
+    /// Shows another job from its end, or no job.
     pub(super) fn of(&mut self, job: Option<&str>) {
         if self.job.as_deref() != job {
-            let (rows, wish) = (self.rows, self.wish + 1);
-            *self = Self { job: job.map(str::to_owned), rows, wish, ..Self::default() };
+            let rows = self.rows;
+            let wish = self.wish + 1;
+            *self = Self {
+                job: job.map(str::to_owned),
+                rows,
+                wish,
+                ..Self::default()
+            };
         }
     }
 
@@ -68,9 +76,12 @@ impl Output {
         self.at == At::End
     }
 
-    /// What is to be asked for next; none when everything wanted is there.
+    /// The next request. `None` if everything needed has arrived.
     pub(super) fn wish(&self) -> Option<Wish> {
-        let job = self.job.clone().filter(|_| self.rows > 0 && !self.is_complete)?;
+        if self.rows == 0 || self.is_complete {
+            return None;
+        }
+        let job = self.job.clone()?;
         let newest = self.lines.back().map_or(0, |line| line.line_no);
         let (since, is_at_end) = match self.at {
             At::End => (newest, true),
@@ -78,15 +89,22 @@ impl Output {
             At::Line(first) => (first.saturating_sub(1), false),
         };
         let waits = is_at_end && self.standing.is_some();
-        Some(Wish { number: self.wish, job, rows: self.rows, since, is_at_end, waits })
+        Some(Wish {
+            number: self.wish,
+            job,
+            rows: self.rows,
+            since,
+            is_at_end,
+            waits,
+        })
     }
 
-    /// The number of the newest wish.
+    /// The number of the newest request.
     pub(super) fn wish_number(&self) -> u64 {
         self.wish
     }
 
-    /// Takes the answer to a wish.
+    /// Applies the answer to a request.
     pub(super) fn take(&mut self, wish: &Wish, reply: Result<TailReply, Error>) {
         if wish.number != self.wish {
             return;
@@ -105,7 +123,10 @@ impl Output {
             self.lines.clear();
         }
         self.lines.extend(records);
-        let surplus = self.lines.len().saturating_sub(usize::try_from(self.rows).unwrap_or(usize::MAX));
+        let surplus = self
+            .lines
+            .len()
+            .saturating_sub(usize::try_from(self.rows).unwrap_or(usize::MAX));
         if self.at == At::End {
             self.lines.drain(..surplus);
         }
@@ -117,7 +138,7 @@ impl Output {
         self.is_complete = self.at == At::End && !reply.still_running;
     }
 
-    /// The space there is.
+    /// Sets the number of rows.
     pub(super) fn resize(&mut self, rows: u16) {
         if self.rows != u64::from(rows) {
             self.rows = u64::from(rows);
@@ -125,7 +146,7 @@ impl Output {
         }
     }
 
-    /// Moves by so many lines; down to the end and there it stays.
+    /// Scrolls by this many lines. At the end it starts to follow.
     pub(super) fn scroll(&mut self, lines: i64) {
         let first = match self.at {
             At::Line(first) => first,
@@ -135,7 +156,7 @@ impl Output {
         self.show_from(first);
     }
 
-    /// A page, without the line that stays for the eye.
+    /// Number of lines to scroll by a page: one line stays visible.
     pub(super) fn page(&self) -> i64 {
         i64::try_from(self.rows.saturating_sub(1).max(1)).unwrap_or(1)
     }
@@ -161,7 +182,7 @@ impl Output {
         }
     }
 
-    /// Takes the lines that a search has found, and shows the newest.
+    /// Applies the lines found by a search, and shows the newest.
     pub(super) fn take_found(&mut self, found: Vec<u64>) {
         self.found = found;
         if let Some(last) = self.found.last().copied() {
@@ -169,7 +190,7 @@ impl Output {
         }
     }
 
-    /// Shows the next line that was found above (older) or below; false when there is none.
+    /// Shows the next found line above (older) or below. Returns false if there is none.
     pub(super) fn scroll_to_found(&mut self, is_older: bool) -> bool {
         let middle = self.middle();
         let next = if is_older {
@@ -182,7 +203,7 @@ impl Output {
         next.is_some()
     }
 
-    /// The line that was shown when one was looked for.
+    /// The line shown by the last search.
     fn middle(&self) -> u64 {
         match self.at {
             At::Line(first) => first + self.rows / 2,
@@ -191,7 +212,7 @@ impl Output {
     }
 
     fn show_around(&mut self, line: u64) {
-        // Also where the end is near: what was found stands in the middle.
+        // Also near the end, so that the found line is in the middle.
         let first = line.saturating_sub(self.rows / 2).max(1);
         if self.at != At::Line(first) {
             self.at = At::Line(first);
@@ -220,7 +241,11 @@ mod tests {
             text: format!("line {line_no}"),
             continuation: false,
         };
-        let state = if still_running { JobState::Running } else { JobState::Exited };
+        let state = if still_running {
+            JobState::Running
+        } else {
+            JobState::Exited
+        };
         let standing = Standing {
             state,
             exit_status: None,
@@ -306,7 +331,7 @@ mod tests {
     fn found_lines_are_gone_through_both_ways() {
         let mut output = of_a_hundred_lines();
         output.take_found(vec![10, 50, 99]);
-        assert_eq!(output.wish().unwrap().since, 97, "99 stands in the middle");
+        assert_eq!(output.wish().unwrap().since, 97, "99 is in the middle");
         assert!(output.scroll_to_found(true));
         assert_eq!(output.wish().unwrap().since, 48);
         assert!(output.scroll_to_found(true) && !output.scroll_to_found(true));

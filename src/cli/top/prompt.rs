@@ -1,16 +1,16 @@
-/// A line that a person types.
+/// A line typed by the user.
 #[derive(Debug)]
 pub(super) struct Prompt {
     pub(super) purpose: Purpose,
     pub(super) text: String,
-    /// Whether it may be a secret: it is not shown then.
+    /// Whether it may be a secret, which is not shown.
     pub(super) is_hidden: bool,
 }
 
-/// What a line is typed for.
+/// Purpose of a typed line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// A pattern to look for.
+    /// A pattern to search for.
     Search,
     /// A line for the job's stdin.
     Answer,
@@ -18,32 +18,49 @@ pub(super) enum Purpose {
 
 impl Prompt {
     pub(super) fn new(purpose: Purpose, is_hidden: bool) -> Self {
-        Self { purpose, text: String::new(), is_hidden }
+        Self {
+            purpose,
+            text: String::new(),
+            is_hidden,
+        }
     }
 
-    /// As it is shown.
+    /// The line as shown.
     pub(super) fn shown(&self) -> String {
         let name = match self.purpose {
             Purpose::Search => "/",
             Purpose::Answer => "answer: ",
         };
-        let text = if self.is_hidden { "*".repeat(self.text.chars().count()) } else { self.text.clone() };
+        let text = if self.is_hidden {
+            "*".repeat(self.text.chars().count())
+        } else {
+            self.text.clone()
+        };
         format!("{name}{text}")
     }
 
-    /// Takes the last word away.
+    /// Erases the last word.
     pub(super) fn erase_word(&mut self) {
         let end = self.text.trim_end().rfind(char::is_whitespace).map_or(0, |space| space + 1);
         self.text.truncate(end);
     }
 }
 
-/// Whether what a job asks for is most likely a secret.
+/// Whether a job's question probably asks for a secret.
 pub(super) fn asks_for_a_secret(question: &str) -> bool {
     let question = question.to_lowercase();
-    ["password", "passphrase", "passcode", "secret", "token", "pin:", "verification code", "kennwort"]
-        .iter()
-        .any(|word| question.contains(word))
+    [
+        "password",
+        "passphrase",
+        "passcode",
+        "secret",
+        "token",
+        "pin:",
+        "verification code",
+        "kennwort",
+    ]
+    .iter()
+    .any(|word| question.contains(word))
 }
 
 #[cfg(test)]
@@ -54,13 +71,19 @@ mod tests {
     fn what_is_typed_for_a_password_is_not_shown() {
         assert!(asks_for_a_secret("[sudo] Password for me: "));
         assert!(!asks_for_a_secret("Go on? [y/N] "));
-        let prompt = Prompt { text: "très".to_owned(), ..Prompt::new(Purpose::Answer, true) };
+        let prompt = Prompt {
+            text: "très".to_owned(),
+            ..Prompt::new(Purpose::Answer, true)
+        };
         assert_eq!(prompt.shown(), "answer: ****");
     }
 
     #[test]
     fn a_word_is_erased_with_the_space_behind_it() {
-        let mut prompt = Prompt { text: "été 東京 ".to_owned(), ..Prompt::new(Purpose::Search, false) };
+        let mut prompt = Prompt {
+            text: "été 東京 ".to_owned(),
+            ..Prompt::new(Purpose::Search, false)
+        };
         prompt.erase_word();
         assert_eq!(prompt.text, "été ");
         prompt.erase_word();

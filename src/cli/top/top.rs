@@ -1,3 +1,5 @@
+//! Runs `top`: one task that waits for keys, lists, output and actions, and redraws after each.
+
 use std::cell::RefCell;
 use std::io::{IsTerminal, stdin, stdout};
 use std::time::Duration;
@@ -12,32 +14,31 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::draw::draw;
 use super::model::{Action, List, Model};
 use super::output::Wish;
-use crate::cli::colours::are_wanted;
-use crate::cli::signals::Signals;
+use crate::cli::terminal::{Signals, are_wanted};
 use crate::cli::{Exit, report};
 use crate::remote::Api;
 use crate::wire::{
-    Code, Error, Format, JobState, JobsReply, JobsRequest, KeepArg, SearchRequest, SignalRequest, StreamArg,
-    TailReply, TailRequest,
+    Code, Error, Format, JobState, JobsReply, JobsRequest, KeepArg, SearchRequest, SignalRequest,
+    StreamArg, TailReply, TailRequest,
 };
 
 /// Interval at which jobs are listed.
 const LIST: Duration = Duration::from_secs(1);
-/// Shortest time between two looks at the output, and between two screens.
+/// Minimum time between two requests for output, and between two screens.
 const REST: Duration = Duration::from_millis(100);
 const FRAME: Duration = Duration::from_millis(40);
-/// Length of one wait for output; another follows.
+/// Length of one wait for output, before the next.
 const WAIT_MS: i64 = 10_000;
-/// Time after which something that went wrong is tried again.
+/// Pause after an error.
 const RETRY: Duration = Duration::from_secs(2);
-/// Time for which a job may take to read an answer.
+/// Time limit for a job to read an answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Matches that are gone through with n and N: the newest of those that are found.
+/// Number of matches for n and N: the newest ones.
 const MATCHES: i64 = 1000;
-/// Actions that may wait for the one before them.
+/// Maximum actions that wait for the previous one.
 const ACTIONS: usize = 16;
 
-/// Shows jobs and their output on a screen until it is told to stop.
+/// Shows jobs and their output on a full screen until the user quits.
 pub async fn top(api: &Api) -> Exit {
     let exit = match attempt(api).await {
         Ok(exit) => exit,
@@ -54,19 +55,30 @@ async fn attempt(api: &Api) -> Result<Exit, Error> {
     if !stdin().is_terminal() || !stdout().is_terminal() {
         return Err(Error::invalid(
             "top needs a terminal",
-            "`sshjobs jobs` and `sshjobs tail -f` do without",
+            "`sshjobs jobs` and `sshjobs tail -f` need none",
         ));
     }
     let mut signals = Signals::catch()?;
-    // List before taking the screen, so that a mistake is reported as by any other verb.
+    // List before switching the screen, so that an error is reported as by any other verb.
     let model = Model::default();
     let list = model.list();
     let listed = listed(api, &list).await?;
     let (actions, to_do) = mpsc::channel(ACTIONS);
-    let (changed, relist, dirty) = (Notify::new(), Notify::new(), Notify::new());
-    let top = Top { api, model: RefCell::new(model), changed, relist, dirty, actions };
+    let changed = Notify::new();
+    let relist = Notify::new();
+    let dirty = Notify::new();
+    let top = Top {
+        api,
+        model: RefCell::new(model),
+        changed,
+        relist,
+        dirty,
+        actions,
+    };
     top.model.borrow_mut().take(&list, listed.0, listed.1);
-    let screen = Screen(RefCell::new(ratatui::try_init().map_err(|error| trouble(&error))?));
+    let screen = Screen(RefCell::new(
+        ratatui::try_init().map_err(|error| trouble(&error))?,
+    ));
     let ended = tokio::select! {
         ended = top.keys(&screen) => ended,
         ended = top.draw(&screen) => ended,
@@ -83,11 +95,11 @@ fn trouble(error: &std::io::Error) -> Error {
     Error::new(
         Code::Io,
         format!("the terminal can't be used: {error}"),
-        "`sshjobs jobs` and `sshjobs tail -f` do without",
+        "`sshjobs jobs` and `sshjobs tail -f` need none",
     )
 }
 
-/// The terminal, taken for ourselves. Dropping it gives it back as it was.
+/// The terminal in full-screen mode. Dropping this restores it.
 struct Screen(RefCell<DefaultTerminal>);
 
 impl Drop for Screen {
@@ -107,7 +119,8 @@ impl Screen {
         self.0.borrow_mut().clear().map_err(|error| trouble(&error))
     }
 
-    /// Gives the terminal back and stops, as a program does that knows nothing of keys; the shell lets it go on.
+    /// Restores the terminal and stops the program, as Ctrl-Z does for other programs. Returns when
+    /// the shell resumes it.
     fn suspend(&self) -> Result<(), Error> {
         ratatui::restore();
         if let Err(error) = kill_process(getpid(), Signal::TSTP) {
@@ -118,15 +131,15 @@ impl Screen {
     }
 }
 
-/// What runs side by side, in one task: keys, lists, output, what keys have asked for, and the screen.
+/// Everything that runs concurrently in one task: keys, lists, output, actions, and the screen.
 struct Top<'a> {
     api: &'a Api,
     model: RefCell<Model>,
-    /// Something else may be wanted of a job's output.
+    /// Other output of a job may be needed.
     changed: Notify,
-    /// Another list may be wanted.
+    /// Another list may be needed.
     relist: Notify,
-    /// Something else is to be shown.
+    /// The screen must be redrawn.
     dirty: Notify,
     actions: mpsc::Sender<Action>,
 }
@@ -149,14 +162,14 @@ impl Top<'_> {
             }
             self.show();
         }
-        // The terminal is gone.
+        // The terminal has closed.
         Ok(Exit::signaled(1))
     }
 
-    /// Queues an action, so that keys are still read while it is done.
+    /// Queues an action, so that keys are still read while it runs.
     fn queue(&self, action: Action) {
         if self.actions.try_send(action).is_err() {
-            self.tell("still busy with what was asked for before");
+            self.tell("still busy with the previous request");
         }
     }
 
@@ -259,11 +272,17 @@ impl Top<'_> {
 
     async fn answer(&self, job: &str, text: String) -> Result<String, Error> {
         self.api.write_bytes(job, format!("{text}\n").as_bytes(), PATIENCE).await?;
-        Ok(format!("{} characters and a newline were written", text.chars().count()))
+        Ok(format!(
+            "{} characters and a newline were written",
+            text.chars().count()
+        ))
     }
 
     async fn signal(&self, job: &str, signal: &str) -> Result<String, Error> {
-        let request = SignalRequest { signal: Some(signal.to_owned()), ..SignalRequest::new(job) };
+        let request = SignalRequest {
+            signal: Some(signal.to_owned()),
+            ..SignalRequest::new(job)
+        };
         let reply = self.api.signal(request).await?;
         Ok(match (reply.unverified, reply.confirmed_dead) {
             (Some(why), _) => why,
@@ -274,7 +293,8 @@ impl Top<'_> {
 
     async fn search(&self, job: &str, pattern: String) -> Result<String, Error> {
         self.tell("looking …");
-        let (mut found, mut since) = (Vec::new(), 0);
+        let mut found = Vec::new();
+        let mut since = 0;
         loop {
             let request = SearchRequest {
                 job_id: job.to_owned(),
@@ -287,7 +307,8 @@ impl Top<'_> {
             };
             let reply = self.api.search(request).await?;
             found.extend(reply.matches.iter().map(|found| found.line_no));
-            let surplus = found.len().saturating_sub(usize::try_from(MATCHES).unwrap_or(usize::MAX));
+            let surplus =
+                found.len().saturating_sub(usize::try_from(MATCHES).unwrap_or(usize::MAX));
             found.drain(..surplus);
             let next = i64::try_from(reply.last_line_no).unwrap_or(i64::MAX);
             if !reply.has_more || next <= since {
@@ -297,7 +318,9 @@ impl Top<'_> {
             if self.model.borrow().output.job() != Some(job) {
                 return Ok("the search was given up".to_owned());
             }
-            self.tell(&format!("looking … {next} lines so far; selecting another job gives it up"));
+            self.tell(&format!(
+                "looking … {next} lines so far; selecting another job gives it up"
+            ));
         }
         let count = found.len();
         let mut model = self.model.borrow_mut();
@@ -312,16 +335,28 @@ impl Top<'_> {
     }
 }
 
-/// The jobs of a list, and how many run.
+/// The jobs of a list, and the number of running ones.
 async fn listed(api: &Api, list: &List) -> Result<(JobsReply, usize), Error> {
-    let state = list.only_running.then_some(JobState::Running).filter(|_| list.fleet.is_none());
+    let shows_running = list.only_running && list.fleet.is_none();
+    let state = shows_running.then_some(JobState::Running);
     let limit = i64::try_from(list.limit).ok();
-    let request = JobsRequest { state, fleet: list.fleet.clone(), limit, ..JobsRequest::default() };
+    let request = JobsRequest {
+        state,
+        fleet: list.fleet.clone(),
+        limit,
+        cached: true,
+        ..JobsRequest::default()
+    };
     let reply = api.jobs(request).await?;
     if list.fleet.is_some() || state.is_some() {
         return Ok((reply, 0));
     }
-    let request = JobsRequest { state: Some(JobState::Running), limit: Some(1), ..JobsRequest::default() };
+    let request = JobsRequest {
+        state: Some(JobState::Running),
+        limit: Some(1),
+        cached: true,
+        ..JobsRequest::default()
+    };
     let running = api.jobs(request).await?.total;
     Ok((reply, running))
 }
@@ -331,7 +366,11 @@ async fn tailed(api: &Api, wish: &Wish) -> Result<TailReply, Error> {
         max_lines: i64::try_from(wish.rows).ok(),
         max_bytes: Some(262_144),
         format: Format::Records,
-        keep: if wish.is_at_end { KeepArg::Last } else { KeepArg::First },
+        keep: if wish.is_at_end {
+            KeepArg::Last
+        } else {
+            KeepArg::First
+        },
         wait_ms: if wish.waits { WAIT_MS } else { 0 },
         ..TailRequest::new(&wish.job, wish.since, 0)
     };

@@ -2,33 +2,38 @@ use crate::hosts::HostRef;
 
 /// How a pool makes a connection.
 pub trait Connect: Send + Sync + 'static {
-    /// What is pooled.
+    /// Type of the pooled connections.
     type Connection: Pooled;
-    /// Why none could be made.
+    /// Why no connection could be made.
     type Error: Send + Sync;
 
     /// Makes a connection to `host`, in bounded time.
-    fn connect(&self, host: &HostRef) -> impl Future<Output = Result<Self::Connection, Self::Error>> + Send;
+    fn connect(
+        &self,
+        host: &HostRef,
+    ) -> impl Future<Output = Result<Self::Connection, Self::Error>> + Send;
 
-    /// Whose connections a caller uses to reach a host: those of everybody who logs in with the same credentials are shared.
+    /// The key under which connections are shared: callers who log in with the same credentials
+    /// have the same.
     fn shared(&self, host: &HostRef) -> HostRef {
         host.clone()
     }
 
-    /// Whether `host` is from now on reached over connections of the caller's own, since sharing has failed.
+    /// Whether the caller needs connections of its own from now on, because shared ones fail with
+    /// `error`.
     fn separate(&self, _host: &HostRef, _error: &Self::Error) -> bool {
         false
     }
 }
 
-/// What a pool must know of a connection.
+/// Properties of a connection that the pool needs.
 pub trait Pooled: Send + Sync + 'static {
-    /// Whether it is gone.
+    /// Whether it is lost.
     fn is_closed(&self) -> bool;
 
-    /// Whether so much comes over it just now that another channel would suffer.
+    /// Whether it carries so much data that another channel would suffer.
     fn is_heavy(&self) -> bool;
 
-    /// Whether it did not answer when it was asked for a sign of life, and has not been heard of since.
+    /// Whether it failed to answer a keepalive and no data has arrived since.
     fn is_suspect(&self) -> bool;
 }

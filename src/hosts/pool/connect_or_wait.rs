@@ -1,3 +1,6 @@
+//! Decides what a caller that wants a slot does next: take one, connect, wait, or give up.
+//! Pure; `pool.rs` performs the step.
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,33 +11,34 @@ use super::slot::{Learned, Slot, SlotState};
 use super::{Lease, PoolLimits, Pooled};
 use crate::lock::lock;
 
-/// Most handshakes with one host at the same time. OpenSSH's MaxStartups begins to refuse at 10.
+/// Maximum handshakes with one host at the same time. OpenSSH's MaxStartups starts to refuse at 10.
 const HANDSHAKES: usize = 4;
-/// Time for which a refusal limits new connections, too: the server may only have been slow to clean up.
+/// Time for which a refusal also limits new connections. The server may only have been slow to free
+/// sessions.
 const LEARNED_FOR: Duration = Duration::from_secs(60);
 
 /// A host's connections.
 pub(super) struct Host<T, E> {
     pub(super) slots: Mutex<Vec<Arc<Slot<T>>>>,
     pub(super) queue: Mutex<Queue<E>>,
-    /// There may be a place now, or a reason why there is none.
+    /// Changes when a slot may be free, or there may be a reason why none is.
     pub(super) changed: Arc<watch::Sender<()>>,
     pub(super) learned: Learned,
 }
 
-/// Callers who want a place.
+/// Callers that want a slot.
 pub(super) struct Queue<E> {
     /// Callers that wait.
     pub(super) waiting: usize,
-    /// Callers that make a connection.
+    /// Callers that are connecting.
     pub(super) connecting: usize,
-    /// Attempts that have failed so far.
+    /// Number of failed attempts so far.
     pub(super) failures: usize,
-    /// Last failure, shared by callers who waited for that attempt.
+    /// Last failure, shared by callers that waited for that attempt.
     pub(super) last_failure: Option<Arc<E>>,
 }
 
-/// Next step of a caller who wants a place.
+/// Next step of a caller that wants a slot.
 pub(super) enum Step<T, E> {
     Take(Lease<T>),
     Connect,
@@ -55,9 +59,13 @@ impl<'a, E> Counted<'a, E> {
         Self::already(host, count)
     }
 
-    /// For a caller who is counted already.
+    /// For a caller that is counted already.
     pub(super) fn already<T>(host: &'a Host<T, E>, count: fn(&mut Queue<E>) -> &mut usize) -> Self {
-        Self { queue: &host.queue, changed: &host.changed, count }
+        Self {
+            queue: &host.queue,
+            changed: &host.changed,
+            count,
+        }
     }
 }
 
@@ -68,7 +76,7 @@ impl<E> Drop for Counted<'_, E> {
     }
 }
 
-/// Which connections will do.
+/// Acceptable load of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Load {
     Light,
@@ -77,7 +85,12 @@ enum Load {
 
 impl<T, E> Default for Host<T, E> {
     fn default() -> Self {
-        let queue = Queue { waiting: 0, connecting: 0, failures: 0, last_failure: None };
+        let queue = Queue {
+            waiting: 0,
+            connecting: 0,
+            failures: 0,
+            last_failure: None,
+        };
         Self {
             slots: Mutex::default(),
             queue: Mutex::new(queue),
@@ -88,12 +101,14 @@ impl<T, E> Default for Host<T, E> {
 }
 
 impl<T: Pooled, E> Host<T, E> {
-    /// Next step of a caller who came when `failures` attempts had failed.
+    /// Next step of a caller that arrived when `failures` attempts had failed.
     ///
-    /// The order of the checks is the policy. A place on a light connection is best. A failure since the caller came ends its
-    /// wait, unless other connections live: their places will do, and trying again would only hammer the host. At the limit a
-    /// heavy connection is better than none. Else a new one is made, but the first one alone, so that a login that fails does so
-    /// once, and only while more callers wait than the connections in the making will have places for: its maker takes one.
+    /// The order of the checks is the policy. A slot on a light connection is best. A failure since
+    /// the caller arrived ends its wait, unless other connections live: their slots are good
+    /// enough, and another attempt would only burden the host. At the limit a heavy connection is
+    /// better than none. Otherwise a new one is made, but the first one alone, so that a failing
+    /// login fails only once; and only while more callers wait than the connections in progress
+    /// will have slots for: each connecting caller takes one.
     pub(super) fn step(&self, limits: &PoolLimits, failures: usize) -> Step<T, E> {
         if let Some(lease) = self.place(Load::Light) {
             return Step::Take(lease);
@@ -104,7 +119,7 @@ impl<T: Pooled, E> Host<T, E> {
             return match (self.place(Load::Any), &queue.last_failure) {
                 (Some(lease), _) => Step::Take(lease),
                 (None, Some(error)) if live == 0 => Step::GiveUp(Arc::clone(error)),
-                // Others are there: their places will do.
+                // Other connections exist, and their slots are good enough.
                 (None, _) => Step::Wait,
             };
         }
@@ -116,7 +131,7 @@ impl<T: Pooled, E> Host<T, E> {
         if queue.connecting >= handshakes || queue.waiting <= promised {
             return Step::Wait;
         }
-        // Counted here, so that nobody else decides the same meanwhile.
+        // Counted under the lock, so that no other caller decides the same meanwhile.
         queue.connecting += 1;
         Step::Connect
     }
@@ -129,36 +144,50 @@ impl<T: Pooled, E> Host<T, E> {
         error
     }
 
-    /// A place on a connection that has one, the fullest first, so that idle ones can expire.
+    /// A slot on a connection with a free one, the fullest first, so that idle ones can expire.
     fn place(&self, load: Load) -> Option<Lease<T>> {
         let mut slots = lock(&self.slots);
-        // One that takes no channel at all is of no use.
-        let is_useless = |state: &SlotState| state.capacity == 0 && state.in_use == 0;
-        slots.retain(|slot| !slot.connection.is_closed() && !is_useless(&lock(&slot.state)));
-        let free = |slot: &&Arc<Slot<T>>| {
+        // A connection that accepts no channel at all is useless.
+        slots.retain(|slot| {
             let state = lock(&slot.state);
-            state.in_use < state.capacity
-                && slot.is_usable()
-                && (load == Load::Any || !slot.connection.is_heavy())
-        };
-        slots.iter().filter(free).max_by_key(|slot| lock(&slot.state).in_use).map(Lease::take)
+            let is_useless = state.capacity == 0 && state.in_use == 0;
+            !slot.connection.is_closed() && !is_useless
+        });
+        slots
+            .iter()
+            .filter(|slot: &&Arc<Slot<T>>| {
+                let state = lock(&slot.state);
+                state.in_use < state.capacity
+                    && slot.is_usable()
+                    && (load == Load::Any || !slot.connection.is_heavy())
+            })
+            .max_by_key(|slot| lock(&slot.state).in_use)
+            .map(Lease::take)
     }
 
-    /// A connection that nobody has a place on, for one caller alone.
+    /// An unused connection, for one caller alone.
     pub(super) fn idle(&self) -> Option<Lease<T>> {
         let slots = lock(&self.slots);
-        let is_idle = |slot: &&Arc<Slot<T>>| {
-            let state = lock(&slot.state);
-            state.in_use == 0 && state.capacity > 0 && slot.is_usable()
-        };
-        // Nobody else can take it while the slots are locked.
-        slots.iter().find(is_idle).map(Lease::take).filter(Lease::take_all)
+        // No other caller can take it while the slots are locked.
+        slots
+            .iter()
+            .find(|slot: &&Arc<Slot<T>>| {
+                let state = lock(&slot.state);
+                state.in_use == 0 && state.capacity > 0 && slot.is_usable()
+            })
+            .map(Lease::take)
+            .filter(Lease::take_all)
     }
 
     pub(super) fn add(&self, connection: T, capacity: usize) -> Lease<T> {
         let learned = lock(&self.learned).filter(|(_, when)| when.elapsed() < LEARNED_FOR);
         let capacity = learned.map_or(capacity, |(learned, _)| learned.min(capacity));
-        let state = SlotState { in_use: 0, capacity, afterwards: None, idle_since: Instant::now() };
+        let state = SlotState {
+            in_use: 0,
+            capacity,
+            afterwards: None,
+            idle_since: Instant::now(),
+        };
         let slot = Arc::new(Slot {
             connection,
             state: Mutex::new(state),
@@ -170,7 +199,7 @@ impl<T: Pooled, E> Host<T, E> {
         lease
     }
 
-    /// The same, for one caller alone.
+    /// Adds a connection for one caller alone.
     pub(super) fn add_alone(&self, connection: T, capacity: usize) -> Lease<T> {
         let lease = self.add(connection, 0);
         lock(&lease.slot.state).afterwards = Some(capacity);
@@ -179,10 +208,11 @@ impl<T: Pooled, E> Host<T, E> {
 
     pub(super) fn expire(&self, idle: Duration) -> Vec<Lease<T>> {
         let mut slots = lock(&self.slots);
-        let (expired, kept) = slots.drain(..).filter(|slot| !slot.connection.is_closed()).partition(|slot| {
-            let state = lock(&slot.state);
-            state.in_use == 0 && (state.capacity == 0 || state.idle_since.elapsed() >= idle)
-        });
+        let (expired, kept) =
+            slots.drain(..).filter(|slot| !slot.connection.is_closed()).partition(|slot| {
+                let state = lock(&slot.state);
+                state.in_use == 0 && (state.capacity == 0 || state.idle_since.elapsed() >= idle)
+            });
         *slots = kept;
         let expired: Vec<Arc<Slot<T>>> = expired;
         expired.iter().map(Lease::take).collect()

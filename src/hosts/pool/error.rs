@@ -1,20 +1,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why there is no lease.
+/// Why a lease failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError<E> {
-    /// No connection could be made. Who waited for the same one is told the same.
+    /// No connection could be made. Callers that waited for the same attempt share the error.
     #[error(transparent)]
     Connect(Arc<E>),
-    /// Every connection that the host may get was full for as long as a caller waits.
+    /// All connections allowed for the host were full for the whole waiting time.
     #[error("all {connections} connections to {host} have been in full use for {waited:?}")]
     Full {
         /// The host.
         host: String,
-        /// How many there are.
+        /// Number of connections.
         connections: usize,
-        /// How long a place was waited for.
+        /// Waiting time.
         waited: Duration,
     },
 }

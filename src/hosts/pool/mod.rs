@@ -1,7 +1,8 @@
 //! Connections that are shared between channels, host by host.
 //!
-//! A [`Pool`] gives [`Lease`]s: places for one channel each. A further connection is made only when all are full or heavy with
-//! traffic, and not more than callers wait for; the first one of a host alone, so that a login that fails does so once.
+//! A [`Pool`] grants [`Lease`]s: slots for one channel each. It makes another connection only when
+//! all are full or heavily loaded, and not more than callers wait for. The first connection to a
+//! host is made alone, so that a failing login fails only once.
 
 mod connect;
 mod connect_or_wait;

@@ -1,3 +1,5 @@
+//! Shares connections between callers, host by host. Every wait is bounded by the limits.
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -9,14 +11,14 @@ use super::{Connect, Lease, PoolError, PoolLimits, Pooled, Usage};
 use crate::hosts::HostRef;
 use crate::lock::lock;
 
-/// Interval at which a waiter looks whether a connection has become light, or dead.
+/// Interval at which a waiting caller checks whether a connection has become light or dead.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// Connections that are shared between channels, host by host.
 ///
-/// A lease is a place for one channel. A further connection is made only when all are full or heavy with traffic, and not
-/// more than callers wait for; the first one of a host alone, so that a login that fails does so once. A dead connection is
-/// never leased again.
+/// A lease is a slot for one channel. The pool makes another connection only when all are full or
+/// heavily loaded, and not more than callers wait for. The first connection to a host is made
+/// alone, so that a failing login fails only once. A dead connection is never leased again.
 pub struct Pool<C: Connect> {
     connect: C,
     limits: PoolLimits,
@@ -28,24 +30,37 @@ type HostOf<C> = Host<<C as Connect>::Connection, <C as Connect>::Error>;
 impl<C: Connect> Pool<C> {
     /// An empty pool.
     pub fn new(connect: C, limits: PoolLimits) -> Self {
-        Self { connect, limits, hosts: Mutex::default() }
+        Self {
+            connect,
+            limits,
+            hosts: Mutex::default(),
+        }
     }
 
-    /// How connections are made.
+    /// The connector.
     pub(crate) fn connect(&self) -> &C {
         &self.connect
     }
 
-    /// A place on a connection to `host`; connects when there is none, and waits when there may be no more.
+    /// A slot on a connection to `host`. Connects if none exists, and waits if no more are allowed.
     ///
-    /// Cancelling abandons a connection that is being made; another waiter then makes its own.
+    /// Cancelling abandons a connection in progress; another waiting caller then makes its own.
     pub async fn lease(&self, host: &HostRef) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
         let leased = self.lease_from(&self.connect.shared(host)).await;
-        if self.separates(host, &leased) { self.lease_from(host).await } else { leased }
+        if self.separates(host, &leased) {
+            self.lease_from(host).await
+        } else {
+            leased
+        }
     }
 
-    /// Whether it is to be tried again over connections of the caller's own, since those that are shared can't be made.
-    fn separates(&self, host: &HostRef, leased: &Result<Lease<C::Connection>, PoolError<C::Error>>) -> bool {
+    /// Whether to try again with connections of the caller's own, because shared ones can't be
+    /// made.
+    fn separates(
+        &self,
+        host: &HostRef,
+        leased: &Result<Lease<C::Connection>, PoolError<C::Error>>,
+    ) -> bool {
         matches!(leased, Err(PoolError::Connect(error)) if self.connect.separate(host, error))
     }
 
@@ -53,12 +68,15 @@ impl<C: Connect> Pool<C> {
         Arc::clone(lock(&self.hosts).entry(host.clone()).or_default())
     }
 
-    /// What there is for the host as the caller reaches it.
+    /// The entry of the host as the caller reaches it.
     fn known(&self, host: &HostRef) -> Option<Arc<HostOf<C>>> {
         lock(&self.hosts).get(&self.connect.shared(host)).cloned()
     }
 
-    async fn lease_from(&self, host: &HostRef) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
+    async fn lease_from(
+        &self,
+        host: &HostRef,
+    ) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
         let entry = self.entry(host);
         let began = Instant::now();
         let failures = lock(&entry.queue).failures;
@@ -73,18 +91,24 @@ impl<C: Connect> Pool<C> {
                 Step::Connect => break,
                 Step::Wait => {}
             }
-            // A connection may become light, or die, without anybody's telling.
+            // A connection may become light or die without a notification.
             let look_again = (Instant::now() + LOOK_AGAIN).min(began + self.limits.queue);
             if timeout_at(look_again, changed.changed()).await.is_err()
                 && began.elapsed() >= self.limits.queue
             {
-                let (connections, waited) = (lock(&entry.slots).len(), self.limits.queue);
+                let connections = lock(&entry.slots).len();
+                let waited = self.limits.queue;
                 if connections == 0 && lock(&entry.queue).connecting > 0 {
-                    // The first connection is still in the making, as when a person is asked something.
+                    // The first connection is still in progress, for example because a person is
+                    // asked.
                     sleep(LOOK_AGAIN).await;
                     continue;
                 }
-                return Err(PoolError::Full { host: host.name.clone(), connections, waited });
+                return Err(PoolError::Full {
+                    host: host.name.clone(),
+                    connections,
+                    waited,
+                });
             }
         }
         let connecting = Counted::already(&entry, |queue| &mut queue.connecting);
@@ -100,13 +124,24 @@ impl<C: Connect> Pool<C> {
         }
     }
 
-    /// A connection to `host` that nobody else gets a place on before the lease is given back: one that is idle, or a new one.
-    pub async fn lease_alone(&self, host: &HostRef) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
+    /// A connection to `host` that no other caller shares until the lease is returned: an idle one,
+    /// or a new one.
+    pub async fn lease_alone(
+        &self,
+        host: &HostRef,
+    ) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
         let leased = self.lease_alone_from(&self.connect.shared(host)).await;
-        if self.separates(host, &leased) { self.lease_alone_from(host).await } else { leased }
+        if self.separates(host, &leased) {
+            self.lease_alone_from(host).await
+        } else {
+            leased
+        }
     }
 
-    async fn lease_alone_from(&self, host: &HostRef) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
+    async fn lease_alone_from(
+        &self,
+        host: &HostRef,
+    ) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
         let entry = self.entry(host);
         if let Some(lease) = entry.idle() {
             return Ok(lease);
@@ -122,9 +157,12 @@ impl<C: Connect> Pool<C> {
         }
     }
 
-    /// A new connection to `host`, which nobody else gets a place on; given up with the lease. A name may lead to several machines:
-    /// each time perhaps to another one.
-    pub async fn lease_new(&self, host: &HostRef) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
+    /// A new connection to `host` that no other caller shares, closed with the lease. A name may
+    /// lead to several machines, so each new connection may reach another one.
+    pub async fn lease_new(
+        &self,
+        host: &HostRef,
+    ) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
         let host = self.connect.shared(host);
         let entry = self.entry(&host);
         let _connecting = Counted::new(&entry, |queue| &mut queue.connecting);
@@ -134,18 +172,20 @@ impl<C: Connect> Pool<C> {
             .map_err(|error| PoolError::Connect(entry.fail(error)))
     }
 
-    /// A host that nobody has reached, and nobody waits for, leaves nothing behind.
+    /// A host without connections and waiting callers is removed.
     fn forget_if_unused(&self, host: &HostRef, entry: Arc<HostOf<C>>) {
         let mut hosts = lock(&self.hosts);
         drop(entry);
-        if hosts.get(host).is_some_and(|entry| Arc::strong_count(entry) == 1 && lock(&entry.slots).is_empty())
+        if hosts
+            .get(host)
+            .is_some_and(|entry| Arc::strong_count(entry) == 1 && lock(&entry.slots).is_empty())
         {
             hosts.remove(host);
         }
     }
 
-    /// A place on a live connection to `host` beyond its planned capacity, for a short call such as a signal. None when
-    /// there is no connection that `will_do`.
+    /// A slot on a live connection to `host`, even above its capacity, for a short call such as a
+    /// signal. `None` if no connection satisfies `will_do`.
     pub fn borrow(
         &self,
         host: &HostRef,
@@ -154,10 +194,11 @@ impl<C: Connect> Pool<C> {
         let entry = self.known(host)?;
         let slots = lock(&entry.slots);
         let live = slots.iter().filter(|slot| slot.is_usable() && will_do(&slot.connection));
-        live.min_by_key(|slot| (slot.connection.is_heavy(), lock(&slot.state).in_use)).map(Lease::take)
+        live.min_by_key(|slot| (slot.connection.is_heavy(), lock(&slot.state).in_use))
+            .map(Lease::take)
     }
 
-    /// Looks at every live connection to `host`.
+    /// Calls `look` with every live connection to `host`.
     pub fn each(&self, host: &HostRef, look: impl Fn(&C::Connection)) {
         let Some(entry) = self.known(host) else { return };
         lock(&entry.slots)
@@ -166,26 +207,30 @@ impl<C: Connect> Pool<C> {
             .for_each(|slot| look(&slot.connection));
     }
 
-    /// Whether some caller has a live connection to the host of this name.
+    /// Whether any caller has a live connection to a host of this name.
     pub fn is_reached(&self, name: &str) -> bool {
-        let of_name =
-            |(host, entry): (&HostRef, &Arc<HostOf<C>>)| (host.name == name).then(|| Arc::clone(entry));
-        let entries: Vec<_> = lock(&self.hosts).iter().filter_map(of_name).collect();
-        entries.iter().any(|entry| lock(&entry.slots).iter().any(|slot| slot.is_usable()))
+        let entries: Vec<_> = lock(&self.hosts)
+            .iter()
+            .filter(|(host, _)| host.name == name)
+            .map(|(_, entry)| Arc::clone(entry))
+            .collect();
+        entries
+            .iter()
+            .any(|entry| lock(&entry.slots).iter().any(|slot| slot.is_usable()))
     }
 
-    /// Whether no host has been asked for yet.
+    /// Whether no caller has used the pool yet.
     pub fn is_empty(&self) -> bool {
         lock(&self.hosts).is_empty()
     }
 
-    /// Gives up what is dead or has been idle for too long, and returns the idle ones.
+    /// Removes connections that are dead or have been idle for too long, and returns the idle ones.
     pub fn expire(&self) -> Vec<Lease<C::Connection>> {
         let entries: Vec<_> = lock(&self.hosts).values().cloned().collect();
         entries.iter().flat_map(|entry| entry.expire(self.limits.idle)).collect()
     }
 
-    /// Empties the pool and returns what it held.
+    /// Empties the pool and returns its connections.
     pub fn drain(&self) -> Vec<Lease<C::Connection>> {
         let entries: Vec<_> = lock(&self.hosts).drain().map(|(_, entry)| entry).collect();
         entries
@@ -195,18 +240,21 @@ impl<C: Connect> Pool<C> {
             .collect()
     }
 
-    /// What the pool holds for `host`.
+    /// Use of `host`.
     pub fn usage(&self, host: &HostRef) -> Usage {
         self.known(host).map_or_else(Usage::default, |entry| Self::usage_of(&entry))
     }
 
-    /// What the pool holds for all hosts.
+    /// Use of all hosts.
     pub fn total_usage(&self) -> Usage {
         let entries: Vec<_> = lock(&self.hosts).values().cloned().collect();
-        entries.iter().map(|entry| Self::usage_of(entry)).fold(Usage::default(), |one, other| Usage {
-            connections: one.connections + other.connections,
-            channels_in_use: one.channels_in_use + other.channels_in_use,
-        })
+        entries
+            .iter()
+            .map(|entry| Self::usage_of(entry))
+            .fold(Usage::default(), |one, other| Usage {
+                connections: one.connections + other.connections,
+                channels_in_use: one.channels_in_use + other.channels_in_use,
+            })
     }
 
     fn usage_of(entry: &HostOf<C>) -> Usage {

@@ -1,3 +1,5 @@
+//! A connection in the pool, and the leases on it.
+
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
@@ -6,28 +8,29 @@ use tokio::time::Instant;
 use super::Pooled;
 use crate::lock::lock;
 
-/// How many channels a connection of a host took when the server refused another one, and when that was.
+/// Number of channels that a connection of a host had when the server refused another one, and when
+/// that was.
 pub(super) type Learned = Arc<Mutex<Option<(usize, Instant)>>>;
 
 /// A connection in the pool.
 pub(super) struct Slot<T> {
     pub(super) connection: T,
     pub(super) state: Mutex<SlotState>,
-    /// Who waits for a place is told when one is free.
+    /// Wakes callers when a slot is free.
     pub(super) changed: Arc<watch::Sender<()>>,
     pub(super) learned: Learned,
 }
 
 pub(super) struct SlotState {
     pub(super) in_use: usize,
-    /// How many channels it takes; less than planned when the server has refused one.
+    /// Maximum channels; lower than planned if the server has refused one.
     pub(super) capacity: usize,
-    /// While somebody has it alone: how many channels it takes afterwards.
+    /// While one caller has it alone: its capacity afterwards.
     pub(super) afterwards: Option<usize>,
     pub(super) idle_since: Instant,
 }
 
-/// The right to open one channel on a connection. Dropping it gives the place back.
+/// The right to open one channel on a connection. Dropping it frees the slot.
 pub struct Lease<T> {
     pub(super) slot: Arc<Slot<T>>,
 }
@@ -39,7 +42,8 @@ impl<T: Pooled> Slot<T> {
 }
 
 impl<T> Lease<T> {
-    /// Lets nobody else have a place on the connection until this one is given back; false when somebody has one.
+    /// Reserves the whole connection until this lease is returned. Returns false if another caller
+    /// has a slot.
     pub(super) fn take_all(&self) -> bool {
         let mut state = lock(&self.slot.state);
         let is_only = state.in_use == 1;
@@ -51,7 +55,9 @@ impl<T> Lease<T> {
 
     pub(super) fn take(slot: &Arc<Slot<T>>) -> Self {
         lock(&slot.state).in_use += 1;
-        Self { slot: Arc::clone(slot) }
+        Self {
+            slot: Arc::clone(slot),
+        }
     }
 
     /// The connection.
@@ -59,18 +65,18 @@ impl<T> Lease<T> {
         &self.slot.connection
     }
 
-    /// Whether nobody else has a place on the connection.
+    /// Whether no other caller has a slot on the connection.
     pub fn is_only(&self) -> bool {
         lock(&self.slot.state).in_use == 1
     }
 
-    /// Another place on the same connection, beyond its planned capacity.
+    /// Another slot on the same connection, even above its capacity.
     pub fn beside(&self) -> Self {
         Self::take(&self.slot)
     }
 
-    /// The server has refused a channel: this connection takes no more than it has now, and new ones not many more. Tells
-    /// whether it was the only one.
+    /// Notes that the server refused a channel: this connection gets no more than it has, and new
+    /// ones not many more. Returns whether this was its only slot.
     pub fn refused(self) -> bool {
         let mut state = lock(&self.slot.state);
         state.capacity = state.in_use - 1;

@@ -20,7 +20,10 @@ const LIMITS: PoolLimits = PoolLimits {
 };
 
 fn host(name: &str) -> &'static HostRef {
-    Box::leak(Box::new(HostRef { caller: Caller::local(), name: name.to_owned() }))
+    Box::leak(Box::new(HostRef {
+        caller: Caller::local(),
+        name: name.to_owned(),
+    }))
 }
 
 #[derive(Default)]
@@ -44,10 +47,10 @@ impl Pooled for Fake {
     }
 }
 
-/// Connects in a second, and fails while `broken`.
+/// Connects in one second, and fails while `broken`.
 #[derive(Default)]
 struct Network {
-    /// How often it was asked to.
+    /// Number of connection attempts.
     made: Arc<AtomicUsize>,
     broken: Arc<AtomicBool>,
 }
@@ -68,7 +71,8 @@ impl Connect for Network {
 
 fn pool() -> (Pool<Network>, Arc<AtomicUsize>, Arc<AtomicBool>) {
     let network = Network::default();
-    let (made, broken) = (Arc::clone(&network.made), Arc::clone(&network.broken));
+    let made = Arc::clone(&network.made);
+    let broken = Arc::clone(&network.broken);
     (Pool::new(network, LIMITS), made, broken)
 }
 
@@ -78,7 +82,13 @@ async fn callers_at_the_same_time_share_one_connection() {
     let (a, b) = tokio::join!(pool.lease(host("web1")), pool.lease(host("web1")));
     assert!(a.is_ok() && b.is_ok());
     assert_eq!(made.load(Ordering::Relaxed), 1);
-    assert_eq!(pool.usage(host("web1")), Usage { connections: 1, channels_in_use: 2 });
+    assert_eq!(
+        pool.usage(host("web1")),
+        Usage {
+            connections: 1,
+            channels_in_use: 2
+        }
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,7 +100,10 @@ async fn a_full_connection_is_joined_by_another_up_to_the_bound() {
     }
     assert_eq!(made.load(Ordering::Relaxed), 2);
     let began = Instant::now();
-    assert!(matches!(pool.lease(host("web1")).await, Err(PoolError::Full { connections: 2, .. })));
+    assert!(matches!(
+        pool.lease(host("web1")).await,
+        Err(PoolError::Full { connections: 2, .. })
+    ));
     assert_eq!(began.elapsed(), LIMITS.queue);
     leases.pop();
     assert!(pool.lease(host("web1")).await.is_ok());
@@ -111,10 +124,16 @@ async fn a_heavy_connection_is_avoided_while_another_may_be_made() {
     let (pool, made, _) = pool();
     let noisy = pool.lease(host("web1")).await.ok().unwrap();
     noisy.connection().heavy.store(true, Ordering::Relaxed);
-    let quiet = [pool.lease(host("web1")).await.ok().unwrap(), pool.lease(host("web1")).await.ok().unwrap()];
+    let quiet = [
+        pool.lease(host("web1")).await.ok().unwrap(),
+        pool.lease(host("web1")).await.ok().unwrap(),
+    ];
     assert!(quiet.iter().all(|lease| !lease.connection().is_heavy()));
     let last = pool.lease(host("web1")).await.ok().unwrap();
-    assert!(last.connection().is_heavy(), "better beside a noisy job than not at all");
+    assert!(
+        last.connection().is_heavy(),
+        "better beside a noisy job than not at all"
+    );
     assert_eq!(made.load(Ordering::Relaxed), 2);
 }
 
@@ -125,7 +144,13 @@ async fn an_idle_connection_expires_and_a_used_one_does_not() {
     drop(pool.lease(host("web2")).await.ok().unwrap());
     sleep(LIMITS.idle).await;
     assert_eq!(pool.expire().len(), 1);
-    assert_eq!((pool.usage(host("web1")).connections, pool.usage(host("web2")).connections), (1, 0));
+    assert_eq!(
+        (
+            pool.usage(host("web1")).connections,
+            pool.usage(host("web2")).connections
+        ),
+        (1, 0)
+    );
     drop(used);
     assert!(pool.expire().is_empty());
 }
@@ -134,7 +159,9 @@ async fn an_idle_connection_expires_and_a_used_one_does_not() {
 async fn a_failure_is_told_and_the_next_caller_tries_again() {
     let (pool, _, broken) = pool();
     broken.store(true, Ordering::Relaxed);
-    assert!(matches!(pool.lease(host("web1")).await, Err(PoolError::Connect(error)) if *error == "broken"));
+    assert!(
+        matches!(pool.lease(host("web1")).await, Err(PoolError::Connect(error)) if *error == "broken")
+    );
     broken.store(false, Ordering::Relaxed);
     assert!(pool.lease(host("web1")).await.is_ok());
 }
@@ -171,7 +198,7 @@ async fn who_waits_gets_the_next_free_place() {
     assert_eq!(began.elapsed(), Duration::from_secs(3));
 }
 
-/// How many handshakes there were at the same time, at most, when `count` callers came at once.
+/// Maximum number of parallel handshakes when `count` callers come at once.
 async fn handshakes(before: usize, count: usize) -> (usize, usize) {
     #[derive(Clone, Default)]
     struct Counting(Arc<Mutex<(usize, usize, usize)>>);
@@ -191,7 +218,10 @@ async fn handshakes(before: usize, count: usize) -> (usize, usize) {
         }
     }
     let counting = Counting::default();
-    let limits = PoolLimits { connections_per_host: 100, ..LIMITS };
+    let limits = PoolLimits {
+        connections_per_host: 100,
+        ..LIMITS
+    };
     let pool = Arc::new(Pool::new(counting.clone(), limits));
     let mut leases = Vec::new();
     for _ in 0..before {
@@ -213,7 +243,11 @@ async fn handshakes(before: usize, count: usize) -> (usize, usize) {
 async fn the_first_connection_is_made_alone_and_then_four_at_a_time() {
     assert_eq!(handshakes(0, 1).await, (1, 1));
     assert_eq!(handshakes(0, 2).await, (1, 1));
-    assert_eq!(handshakes(2, 2).await, (1, 2), "not more than callers wait for");
+    assert_eq!(
+        handshakes(2, 2).await,
+        (1, 2),
+        "not more than callers wait for"
+    );
     assert_eq!(handshakes(2, 40).await, (4, 21));
     assert_eq!(handshakes(0, 40).await, (4, 20));
 }
@@ -223,8 +257,11 @@ async fn a_login_that_fails_does_so_once_for_all_who_wait() {
     let (pool, made, broken) = pool();
     broken.store(true, Ordering::Relaxed);
     let began = Instant::now();
-    let (a, b, c) =
-        tokio::join!(pool.lease(host("web1")), pool.lease(host("web1")), pool.lease(host("web1")));
+    let (a, b, c) = tokio::join!(
+        pool.lease(host("web1")),
+        pool.lease(host("web1")),
+        pool.lease(host("web1"))
+    );
     for result in [a, b, c] {
         assert!(matches!(result, Err(PoolError::Connect(_))));
     }
@@ -255,19 +292,35 @@ async fn who_leases_alone_stays_alone() {
     let alone = pool.lease_alone(host("web1")).await.unwrap();
     assert!(alone.is_only());
     let _other = pool.lease(host("web1")).await.unwrap();
-    assert!(alone.is_only(), "nobody else gets a place");
+    assert!(alone.is_only(), "no other caller gets a slot");
     drop(alone);
     let again = pool.lease_alone(host("web1")).await.unwrap();
     assert!(again.is_only());
-    assert_eq!(made.load(Ordering::Relaxed), 2, "what is given back is taken again");
+    assert_eq!(
+        made.load(Ordering::Relaxed),
+        2,
+        "a returned slot is used again"
+    );
     drop(again);
     drop(pool.lease_new(host("web1")).await.unwrap());
-    assert_eq!(made.load(Ordering::Relaxed), 3, "who wants a new one gets a new one");
+    assert_eq!(
+        made.load(Ordering::Relaxed),
+        3,
+        "who wants a new one gets a new one"
+    );
     let _many = futures_util::future::join_all((0..6).map(|_| pool.lease(host("web1")))).await;
-    assert_eq!(made.load(Ordering::Relaxed), 3, "also by those who share it, and a new one is given up");
+    assert_eq!(
+        made.load(Ordering::Relaxed),
+        3,
+        "also by those who share it, and a new one is given up"
+    );
     let idle = pool.lease_alone(host("web2")).await.unwrap();
     assert!(idle.is_only());
-    assert_eq!(made.load(Ordering::Relaxed), 4, "an idle one, or the first, is taken as it is");
+    assert_eq!(
+        made.load(Ordering::Relaxed),
+        4,
+        "an idle one, or the first, is taken as it is"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,63 +1,73 @@
-use std::sync::{Mutex, MutexGuard};
+use std::sync::Mutex;
 
 use tokio_util::sync::CancellationToken;
 
 use super::{FleetCounts, FleetPlan, FleetSummary, Member};
 use crate::job::{JobId, Signal};
-use crate::lock::lock;
+use crate::lock::{Guard, lock};
 
-/// The members of a fleet, as far as they have come.
+/// The members of a fleet and their states.
 pub struct Fleet {
     members: Mutex<Vec<Member>>,
     stopped: CancellationToken,
-    /// The signal that has ended it.
+    /// The signal that ended the fleet.
     ended_by: Mutex<Option<Signal>>,
 }
 
 impl Fleet {
-    /// No member has started.
+    /// A fleet whose members have not started.
     pub fn new(plan: &FleetPlan) -> Self {
         Self::of(plan.members.iter().map(|name| Member::new(name)).collect())
     }
 
-    /// The members of a fleet that was begun earlier.
+    /// A fleet that was started earlier.
     pub fn of(members: Vec<Member>) -> Self {
-        Self { members: Mutex::new(members), stopped: CancellationToken::new(), ended_by: Mutex::default() }
+        Self {
+            members: Mutex::new(members),
+            stopped: CancellationToken::new(),
+            ended_by: Mutex::default(),
+        }
     }
 
     /// The members, in the order of the plan.
-    pub fn members(&self) -> MutexGuard<'_, Vec<Member>> {
+    pub fn members(&self) -> Vec<Member> {
+        lock(&self.members).clone()
+    }
+
+    /// The members, locked for a change.
+    pub(crate) fn lock_members(&self) -> Guard<'_, Vec<Member>> {
         lock(&self.members)
     }
 
-    /// No further member is to start; one that is starting is to get this signal when it has.
+    /// Keeps further members from starting. A member that is just starting gets this signal
+    /// afterwards.
     pub fn stop(&self, signal: Signal) {
         *lock(&self.ended_by) = Some(signal);
         self.stopped.cancel();
     }
 
-    /// The signal that has ended it, if one has.
+    /// The signal that ended the fleet, if any.
     pub fn ended_by(&self) -> Option<Signal> {
         *lock(&self.ended_by)
     }
 
-    /// Comes when no further member is to start.
+    /// Resolves when no further member may start.
     pub async fn stopped(&self) {
         self.stopped.cancelled().await;
     }
 
     /// The job of a member, if it has one.
     pub fn job_of(&self, name: &str) -> Option<JobId> {
-        self.members().iter().find(|member| member.name == name)?.job.clone()
+        self.lock_members().iter().find(|member| member.name == name)?.job.clone()
     }
 
-    /// How many stand how.
+    /// Member counts by state.
     pub fn counts(&self) -> FleetCounts {
-        FleetCounts::of(&self.members())
+        FleetCounts::of(&self.lock_members())
     }
 
-    /// What has become of all.
+    /// The outcomes of all members.
     pub fn summary(&self) -> FleetSummary {
-        FleetSummary::of(&self.members())
+        FleetSummary::of(&self.lock_members())
     }
 }

@@ -1,8 +1,10 @@
+//! Ranges of host names, `web[1-3,7]`: folding and expanding.
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Names as people write them: numbers that follow each other as a range, `web[1-3,7]`. Names that differ otherwise are separated
-/// by commas.
+/// Joins names as people write them: consecutive numbers become a range, `web[1-3,7]`. Other names
+/// are separated by commas.
 pub fn fold<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut families: BTreeMap<(&str, &str, usize), Vec<u64>> = BTreeMap::new();
     let mut others = Vec::new();
@@ -20,19 +22,28 @@ pub fn fold<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     folded.join(",")
 }
 
-/// Digits of the longest number that counts as one.
+/// Maximum digits of a number in a range.
 const MOST_DIGITS: usize = 20;
 
-/// A name around its last number. Its width is that of a number with leading zeros, which must come back; else 0.
+/// Splits a name around its last number. The width is that of a number with leading zeros, which
+/// must be kept, otherwise 0.
 fn numbered(name: &str) -> Option<(&str, (u64, usize), &str)> {
     let end = name.rfind(|c: char| c.is_ascii_digit())? + 1;
     let (head, after) = name.split_at(end);
     let digits = head.len() - head.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     let (before, number) = head.split_at(head.len() - digits);
-    let width = if number.starts_with('0') && digits > 1 { digits } else { 0 };
-    // In an address it is no number of a host.
-    let is_plain = !name.contains(['[', ']', ',']) && !before.ends_with('.') && digits <= MOST_DIGITS;
-    number.parse().ok().filter(|_| is_plain).map(|number| (before, (number, width), after))
+    let width = if number.starts_with('0') && digits > 1 {
+        digits
+    } else {
+        0
+    };
+    // In an address, a number does not count hosts.
+    let is_plain =
+        !name.contains(['[', ']', ',']) && !before.ends_with('.') && digits <= MOST_DIGITS;
+    if !is_plain {
+        return None;
+    }
+    Some((before, (number.parse().ok()?, width), after))
 }
 
 fn family(((before, after, width), mut numbers): ((&str, &str, usize), Vec<u64>)) -> String {
@@ -61,29 +72,29 @@ fn family(((before, after, width), mut numbers): ((&str, &str, usize), Vec<u64>)
     format!("{folded}]{after}")
 }
 
-/// Why a word with ranges names no hosts.
+/// Why a word with ranges does not name hosts.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum RangeError {
     /// A range ends before it begins.
     #[error("a range in {0} ends before it begins")]
     Backwards(String),
-    /// What stands in brackets is neither a range nor an IPv6 address.
-    #[error("{0:?} has no range in its brackets")]
+    /// The text in brackets is neither a range nor an IPv6 address.
+    #[error("{0:?} has no valid range in its brackets")]
     Malformed(String),
-    /// No host has such a name, nor is it a range.
+    /// Too long for a host name or a range.
     #[error("a word of {0} bytes names no hosts")]
     TooLong(usize),
-    /// It stands for too many names.
+    /// The ranges stand for too many names.
     #[error("{0} stands for more than {MOST} hosts")]
     TooMany(String),
 }
 
-/// Maximum names that a word may stand for.
+/// Maximum names that one word may stand for.
 pub const MOST: usize = 10_000;
 /// The longest word that may have ranges, in bytes.
 const LONGEST: usize = 512;
 
-/// The words of a list: separated by commas, but for those within brackets.
+/// Splits a list at its commas, except those in brackets.
 pub fn words(list: &str) -> impl Iterator<Item = &str> {
     let mut is_within = false;
     let words = list.split(move |c| {
@@ -93,7 +104,8 @@ pub fn words(list: &str) -> impl Iterator<Item = &str> {
     words.map(str::trim).filter(|word| !word.is_empty())
 }
 
-/// The names that a word stands for, with ranges as [`fold`] writes them. An IPv6 address in brackets is part of the name.
+/// The names that a word stands for, with ranges as [`fold`] writes them. An IPv6 address in
+/// brackets is part of a name.
 pub fn unfold(word: &str) -> Result<Vec<String>, RangeError> {
     if word.len() > LONGEST {
         return Err(RangeError::TooLong(word.len()));
@@ -126,25 +138,41 @@ pub fn unfold(word: &str) -> Result<Vec<String>, RangeError> {
 
 fn holds_address(word: &str) -> bool {
     let inner = word.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
-    let address = inner.map(|(inner, _)| inner.split_once('%').map_or(inner, |(address, _)| address));
+    let address =
+        inner.map(|(inner, _)| inner.split_once('%').map_or(inner, |(address, _)| address));
     address.is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok())
 }
 
-/// Numbers that follow each other, and their width where they have leading zeros.
+/// First and last number of a range, and their width if they have leading zeros.
 type Range = (u64, u64, usize);
 
-/// A word around its first brackets with ranges in them.
+/// Splits a word around its first brackets that contain ranges.
 fn bracketed(word: &str) -> Option<(&str, Vec<Range>, &str)> {
-    let range = |text: &str| {
-        let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let is_number = |text: &str| text.chars().all(|c| c.is_ascii_digit());
-        let width = if first.starts_with('0') && first.len() > 1 { first.len() } else { 0 };
-        Some((first.parse().ok()?, last.parse().ok()?, width)).filter(|_| is_number(first) && is_number(last))
-    };
     let (before, rest) = word.split_once('[')?;
-    let (ranges, after) = rest.split_once(']').filter(|_| !before.contains(']'))?;
-    let ranges = ranges.split(',').map(range).collect::<Option<Vec<Range>>>()?;
+    if before.contains(']') {
+        return None;
+    }
+    let (ranges, after) = rest.split_once(']')?;
+    let ranges = ranges
+        .split(',')
+        .map(|text: &str| {
+            let (first, last) = text.split_once('-').unwrap_or((text, text));
+            let width = if first.starts_with('0') && first.len() > 1 {
+                first.len()
+            } else {
+                0
+            };
+            if !is_number(first) || !is_number(last) {
+                return None;
+            }
+            Some((first.parse().ok()?, last.parse().ok()?, width))
+        })
+        .collect::<Option<Vec<Range>>>()?;
     Some((before, ranges, after))
+}
+
+fn is_number(text: &str) -> bool {
+    text.chars().all(|c| c.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -188,7 +216,10 @@ mod tests {
         assert_eq!(unfold(&long), Err(RangeError::TooLong(long.len())));
         let zeros = "0".repeat(70_000);
         assert_eq!(fold([zeros.as_str()]), zeros);
-        assert_eq!(unfold("web[3-1]"), Err(RangeError::Backwards("web[3-1]".to_owned())));
+        assert_eq!(
+            unfold("web[3-1]"),
+            Err(RangeError::Backwards("web[3-1]".to_owned()))
+        );
         for word in [
             "web[x]",
             "web[",
@@ -202,7 +233,11 @@ mod tests {
         ] {
             assert_eq!(unfold(word), Err(RangeError::Malformed(word.to_owned())));
         }
-        for word in ["web[1-10001]", "a[0-99]b[0-99]c[0-9]", "web[0-18446744073709551615]"] {
+        for word in [
+            "web[1-10001]",
+            "a[0-99]b[0-99]c[0-9]",
+            "web[0-18446744073709551615]",
+        ] {
             assert_eq!(unfold(word), Err(RangeError::TooMany(word.to_owned())));
         }
     }

@@ -9,26 +9,26 @@ use crate::output::Timestamp;
 pub struct Member {
     /// Its host.
     pub name: String,
-    /// Its job, once it was to start.
+    /// Its job, once it was started.
     pub job: Option<JobId>,
-    /// When that was.
+    /// Start time; 0 before.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// End time; 0 before.
     pub ended_at: Timestamp,
-    /// What became of it.
+    /// Its outcome.
     pub outcome: Option<Outcome>,
-    /// Lines it has printed; known at its end.
+    /// Lines it has printed. Known at its end.
     pub lines: u64,
-    /// Bytes of them, in their clean view.
+    /// Size of these lines in bytes, in the clean view.
     pub bytes: u64,
-    /// The last of them.
+    /// Last of these lines.
     pub last: Vec<String>,
-    /// Equal for two that have printed the same.
+    /// Equal for two members with the same output.
     pub digest: String,
 }
 
 impl Member {
-    /// One that has not started.
+    /// A member that has not started.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -43,14 +43,15 @@ impl Member {
         }
     }
 
-    /// It is over, and has printed this.
+    /// Notes that the member has ended, and its output.
     pub fn note_end(&mut self, outcome: Outcome, printed: Printed, at: Timestamp) {
-        (self.lines, self.bytes, self.digest) = (printed.lines(), printed.bytes(), printed.digest());
+        (self.lines, self.bytes, self.digest) =
+            (printed.lines(), printed.bytes(), printed.digest());
         self.last = printed.into_last();
         (self.outcome, self.ended_at) = (Some(outcome), at);
     }
 
-    /// What its end means for the others; none while it has not ended.
+    /// The member's end, as the roll-out counts it. `None` while it runs.
     pub fn end(&self) -> Option<MemberEnd> {
         self.outcome.as_ref().map(MemberEnd::of)
     }

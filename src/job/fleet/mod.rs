@@ -1,5 +1,6 @@
-//! One command on many hosts, as one job: what is to be run where ([`FleetPlan`]), which member may start when ([`Rollout`]), what has
-//! become of each ([`Fleet`]) and of all ([`FleetSummary`]), and how their lines share one log ([`prefixed`]).
+//! Fleets: one command on many hosts, as one job. [`FleetPlan`] says which command runs where,
+//! [`Rollout`] decides which member may start when, [`Fleet`] has the members' states,
+//! [`FleetSummary`] groups their outcomes, and [`prefixed`] formats their lines for the common log.
 
 mod fleet;
 mod fold;

@@ -1,44 +1,52 @@
+//! The plan of a fleet: hosts, and how fast they start.
+
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// On which hosts a command runs, and how many of them at a time.
+/// The hosts on which a command runs, and the order in which it starts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FleetPlan {
-    /// The hosts, each once, in the order in which they start.
+    /// The hosts, without duplicates, in the order in which they start.
     pub members: Vec<String>,
-    /// Maximum members that run at the same time; at least 1.
+    /// Maximum members that run at the same time. At least 1.
     pub max_parallel: usize,
-    /// Members that start first; the others start when all of these have succeeded.
+    /// Number of members that start first. The others start when all of these have succeeded.
     pub canary: usize,
-    /// Failures after which no further member starts.
+    /// Number of failures after which no further member starts.
     pub stop_after: Option<StopAfter>,
-    /// How often a member that could not be started is tried again.
+    /// How often a member that failed to start is tried again.
     pub retries: u32,
 }
 
-/// Failures after which no further member starts.
+/// Number of failures after which no further member starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum StopAfter {
-    /// So many; at least 1.
+    /// This many failures. At least 1.
     Count(usize),
-    /// This share of all members; 1 to 100.
+    /// This percentage of all members. 1 to 100.
     Percent(u8),
 }
 
-/// Members at a time, unless the caller says otherwise.
+/// Default for `max_parallel`.
 pub(super) const MAX_PARALLEL: usize = 64;
 
 impl FleetPlan {
-    /// The command on these hosts, 64 at a time; no canary, no stop, no retry.
+    /// The command on these hosts, 64 at a time, without canary, failure limit or retries.
     pub fn new(members: Vec<String>) -> Self {
-        Self { members, max_parallel: MAX_PARALLEL, canary: 0, stop_after: None, retries: 0 }
+        Self {
+            members,
+            max_parallel: MAX_PARALLEL,
+            canary: 0,
+            stop_after: None,
+            retries: 0,
+        }
     }
 }
 
 impl StopAfter {
-    /// Whether so many failures of so many members are enough.
+    /// Whether `failed` of `members` reach the limit.
     pub(super) fn is_met(self, failed: usize, members: usize) -> bool {
         match self {
             Self::Count(count) => failed >= count,
@@ -52,7 +60,9 @@ impl FromStr for StopAfter {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let stop = match text.strip_suffix('%') {
-            Some(percent) => percent.parse().ok().filter(|n| (1..=100).contains(n)).map(Self::Percent),
+            Some(percent) => {
+                percent.parse().ok().filter(|n| (1..=100).contains(n)).map(Self::Percent)
+            }
             None => text.parse().ok().filter(|count| *count > 0).map(Self::Count),
         };
         stop.ok_or("use a number of hosts, such as 3, or a share of them, such as 10%")

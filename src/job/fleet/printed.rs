@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use crate::output::Stream;
 
-/// What a member has printed, as far as a summary needs it.
+/// Summary of a member's output.
 #[derive(Clone, Debug, Default)]
 pub struct Printed {
     lines: u64,
@@ -14,14 +14,18 @@ pub struct Printed {
     stderr: Sha256,
 }
 
-/// Last lines that are kept, and characters of each.
+/// Number of last lines that are kept, and characters of each.
 const LAST_LINES: usize = 5;
 const LAST_CHARS: usize = 400;
 
 impl Printed {
-    /// Takes note of a line.
+    /// Adds a line.
     pub fn note(&mut self, stream: Stream, text: &str) {
-        let printed = if stream == Stream::Stdout { &mut self.stdout } else { &mut self.stderr };
+        let printed = if stream == Stream::Stdout {
+            &mut self.stdout
+        } else {
+            &mut self.stderr
+        };
         printed.update(text.as_bytes());
         printed.update(b"\n");
         self.lines += 1;
@@ -32,17 +36,17 @@ impl Printed {
         self.last.push_back(text.chars().take(LAST_CHARS).collect());
     }
 
-    /// Lines so far.
+    /// Number of lines so far.
     pub fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// Bytes so far, in their clean view.
+    /// Number of bytes so far, in the clean view.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Equal for what has the same lines on each stream, in whichever order the streams have come.
+    /// Equal for members with the same lines on each stream, whatever the order of the streams.
     pub fn digest(&self) -> String {
         let [stdout, stderr] = [&self.stdout, &self.stderr].map(|stream| stream.clone().finalize());
         let both = Sha256::new().chain_update(stdout).chain_update(stderr).finalize();
@@ -65,9 +69,13 @@ mod tests {
             lines.iter().for_each(|(stream, line)| printed.note(*stream, line));
             printed.digest()
         };
-        let (out, err) = ((Stream::Stdout, "a"), (Stream::Stderr, "b"));
+        let out = (Stream::Stdout, "a");
+        let err = (Stream::Stderr, "b");
         assert_eq!(of(&[out, err]), of(&[err, out]));
         assert_ne!(of(&[out]), of(&[(Stream::Stderr, "a")]));
-        assert_ne!(of(&[(Stream::Stdout, "a"), (Stream::Stdout, "b")]), of(&[(Stream::Stdout, "ab")]));
+        assert_ne!(
+            of(&[(Stream::Stdout, "a"), (Stream::Stdout, "b")]),
+            of(&[(Stream::Stdout, "ab")])
+        );
     }
 }

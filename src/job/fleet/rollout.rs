@@ -1,9 +1,12 @@
+//! Decides which member starts next. Pure, with a model in its tests.
+
 use std::collections::VecDeque;
 
 use super::{FleetPlan, StopAfter};
 use crate::job::{Exit, Outcome};
 
-/// Which member of a fleet may start when. Pure: it is told what happens, and starts nothing itself.
+/// Decides which member of a fleet may start when. Pure: callers report events, and it starts
+/// nothing itself.
 #[derive(Debug)]
 pub struct Rollout {
     members: usize,
@@ -14,30 +17,32 @@ pub struct Rollout {
     waiting: VecDeque<usize>,
     tries: Vec<u32>,
     running: usize,
-    /// Members that have ended well.
+    /// Members that have succeeded.
     ok: usize,
     failed: usize,
     is_stopped: bool,
 }
 
-/// What a member's end means for the others.
+/// The end of a member, as the roll-out counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberEnd {
-    /// The command has exited with 0.
+    /// The command exited with 0.
     Ok,
-    /// It has ended otherwise, or was lost.
+    /// The command failed or was lost.
     Failed,
-    /// It was never started: the host could not be reached, or refused.
+    /// The member was never started: the host was unreachable, or refused.
     NotStarted,
 }
 
 impl MemberEnd {
-    /// What an outcome means.
+    /// Classifies an outcome.
     pub fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::Ended(Exit::Status(0)) => Self::Ok,
             Outcome::NotStarted(_) | Outcome::Refused => Self::NotStarted,
-            Outcome::Ended(_) | Outcome::Lost(..) | Outcome::Closed | Outcome::TimedOut(_) => Self::Failed,
+            Outcome::Ended(_) | Outcome::Lost(..) | Outcome::Closed | Outcome::TimedOut(_) => {
+                Self::Failed
+            }
         }
     }
 }
@@ -61,15 +66,15 @@ impl Rollout {
         }
     }
 
-    /// The next member to start, if one may; it runs then.
+    /// Starts the next member, if one may start.
     pub fn start(&mut self) -> Option<usize> {
         if self.is_stopped || self.running >= self.max_parallel {
             return None;
         }
-        let is_canary = |member: &usize| *member < self.canary;
         let next = *self.waiting.front()?;
-        // All canaries have to end well before another member starts.
-        if !is_canary(&next) && self.ok < self.canary {
+        let is_canary = next < self.canary;
+        // All canaries must succeed before another member starts.
+        if !is_canary && self.ok < self.canary {
             return None;
         }
         self.waiting.pop_front();
@@ -80,7 +85,7 @@ impl Rollout {
         Some(next)
     }
 
-    /// A member that ran has ended. Returns whether it is to be started once more, after a while.
+    /// Notes that a running member has ended. Returns whether to start it again after a pause.
     pub fn end(&mut self, member: usize, end: MemberEnd) -> bool {
         self.running = self.running.saturating_sub(1);
         let tries = self.tries.get(member).copied().unwrap_or_default();
@@ -97,12 +102,12 @@ impl Rollout {
         false
     }
 
-    /// A member that could not be started is to start again, before those that have not been tried.
+    /// Queues a member that failed to start, before those that were not tried yet.
     pub fn again(&mut self, member: usize) {
         self.waiting.push_front(member);
     }
 
-    /// No further member starts.
+    /// Keeps further members from starting.
     pub fn stop(&mut self) {
         self.is_stopped = true;
     }
@@ -112,7 +117,7 @@ impl Rollout {
         self.is_stopped
     }
 
-    /// Whether nothing runs and nothing may start.
+    /// Whether no member runs and none may start.
     pub fn is_over(&self) -> bool {
         self.running == 0 && (self.is_stopped || self.waiting.is_empty())
     }
@@ -134,7 +139,10 @@ mod tests {
 
     #[test]
     fn so_many_run_at_a_time() {
-        let mut rollout = Rollout::new(&FleetPlan { max_parallel: 2, ..plan(3) });
+        let mut rollout = Rollout::new(&FleetPlan {
+            max_parallel: 2,
+            ..plan(3)
+        });
         assert_eq!(all(&mut rollout), [0, 1]);
         rollout.end(1, MemberEnd::Failed);
         assert_eq!(all(&mut rollout), [2]);
@@ -146,7 +154,10 @@ mod tests {
 
     #[test]
     fn the_others_start_when_all_canaries_have_succeeded() {
-        let mut rollout = Rollout::new(&FleetPlan { canary: 2, ..plan(4) });
+        let mut rollout = Rollout::new(&FleetPlan {
+            canary: 2,
+            ..plan(4)
+        });
         assert_eq!(all(&mut rollout), [0, 1]);
         rollout.end(0, MemberEnd::Ok);
         assert!(all(&mut rollout).is_empty());
@@ -156,7 +167,10 @@ mod tests {
 
     #[test]
     fn a_canary_that_fails_stops_all() {
-        let mut rollout = Rollout::new(&FleetPlan { canary: 1, ..plan(3) });
+        let mut rollout = Rollout::new(&FleetPlan {
+            canary: 1,
+            ..plan(3)
+        });
         assert_eq!(all(&mut rollout), [0]);
         rollout.end(0, MemberEnd::Failed);
         assert!(rollout.is_over() && rollout.is_stopped());
@@ -165,7 +179,11 @@ mod tests {
     #[test]
     fn failures_stop_the_rollout_and_those_that_run_go_on() {
         let stop_after = Some(StopAfter::Count(1));
-        let mut rollout = Rollout::new(&FleetPlan { max_parallel: 2, stop_after, ..plan(4) });
+        let mut rollout = Rollout::new(&FleetPlan {
+            max_parallel: 2,
+            stop_after,
+            ..plan(4)
+        });
         all(&mut rollout);
         rollout.end(0, MemberEnd::Failed);
         assert!(rollout.start().is_none() && !rollout.is_over());
@@ -175,7 +193,10 @@ mod tests {
 
     #[test]
     fn only_what_never_started_is_tried_again() {
-        let mut rollout = Rollout::new(&FleetPlan { retries: 1, ..plan(2) });
+        let mut rollout = Rollout::new(&FleetPlan {
+            retries: 1,
+            ..plan(2)
+        });
         all(&mut rollout);
         assert!(!rollout.end(0, MemberEnd::Failed));
         assert!(rollout.end(1, MemberEnd::NotStarted));
@@ -194,7 +215,8 @@ mod tests {
         ) {
             let stop_after = stop.map(StopAfter::Count);
             let mut rollout = Rollout::new(&FleetPlan { max_parallel, canary, stop_after, ..plan(members) });
-            let (mut running, mut started) = (VecDeque::new(), Vec::new());
+            let mut running = VecDeque::new();
+            let mut started = Vec::new();
             loop {
                 while let Some(member) = rollout.start() {
                     running.push_back(member);

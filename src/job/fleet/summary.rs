@@ -1,47 +1,49 @@
+//! Counts and groups of a fleet's members.
+
 use std::collections::BTreeMap;
 
 use super::{Member, MemberEnd, fold};
 use crate::job::Outcome;
 
-/// How many members of a fleet stand how.
+/// Member counts by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FleetCounts {
-    /// The command has exited with 0.
+    /// Members whose command exited with 0.
     pub ok: usize,
-    /// It has ended otherwise, or was lost.
+    /// Members whose command failed or was lost.
     pub failed: usize,
-    /// It was to start and could not be: the host was not reached, or refused.
+    /// Members that could not be started: the host was unreachable, or refused.
     pub unreachable: usize,
-    /// It was to start, and has not ended.
+    /// Members that were started and have not ended.
     pub running: usize,
-    /// It was not to start yet, or never.
+    /// Members that were not started.
     pub not_started: usize,
 }
 
-/// What has become of a fleet: members with the same outcome and the same output together.
+/// Outcome of a fleet. Members with the same outcome and the same output form a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetSummary {
-    /// How many stand how.
+    /// Member counts by state.
     pub counts: FleetCounts,
-    /// Those that have ended, or never started: the largest group first, failed ones behind those that are well.
+    /// Members that have ended or never started: failed groups last, otherwise the largest first.
     pub groups: Vec<MemberGroup>,
 }
 
-/// Members that have ended alike.
+/// Members with the same outcome and output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberGroup {
     /// Their names, in the order of the plan.
     pub members: Vec<String>,
-    /// What became of them; none for those that never started.
+    /// Their outcome. `None` for members that never started.
     pub outcome: Option<Outcome>,
-    /// Lines that each has printed.
+    /// Number of lines that each printed.
     pub lines: u64,
-    /// The last lines of each.
+    /// Last lines of each.
     pub last: Vec<String>,
 }
 
 impl FleetCounts {
-    /// How these stand.
+    /// Counts these members.
     pub fn of(members: &[Member]) -> Self {
         let mut counts = Self::default();
         for member in members {
@@ -57,7 +59,7 @@ impl FleetCounts {
         counts
     }
 
-    /// Members that did not end well: failed, unreachable and never started ones.
+    /// Number of members that failed, were unreachable or never started.
     pub fn bad(&self) -> usize {
         self.failed + self.unreachable + self.not_started
     }
@@ -66,23 +68,33 @@ impl FleetCounts {
 impl FleetSummary {
     pub(super) fn of(members: &[Member]) -> Self {
         let mut groups: BTreeMap<(u8, String, &str), MemberGroup> = BTreeMap::new();
-        for member in members.iter().filter(|member| member.end().is_some() || member.started_at == 0) {
+        for member in
+            members.iter().filter(|member| member.end().is_some() || member.started_at == 0)
+        {
             let rank = match member.end() {
                 Some(MemberEnd::Ok) => 0,
                 Some(MemberEnd::Failed) => 1,
                 Some(MemberEnd::NotStarted) => 2,
                 None => 3,
             };
-            let key = (rank, format!("{:?}", member.outcome), member.digest.as_str());
-            let new = || MemberGroup {
-                members: Vec::new(),
-                outcome: member.outcome.clone(),
-                lines: member.lines,
-                last: member.last.clone(),
-            };
-            groups.entry(key).or_insert_with(new).members.push(member.name.clone());
+            let key = (
+                rank,
+                format!("{:?}", member.outcome),
+                member.digest.as_str(),
+            );
+            groups
+                .entry(key)
+                .or_insert_with(|| MemberGroup {
+                    members: Vec::new(),
+                    outcome: member.outcome.clone(),
+                    lines: member.lines,
+                    last: member.last.clone(),
+                })
+                .members
+                .push(member.name.clone());
         }
-        let mut ranked: Vec<_> = groups.into_iter().map(|((rank, ..), group)| (rank, group)).collect();
+        let mut ranked: Vec<_> =
+            groups.into_iter().map(|((rank, ..), group)| (rank, group)).collect();
         ranked.sort_by_key(|(rank, group)| (*rank, std::cmp::Reverse(group.members.len())));
         Self {
             counts: FleetCounts::of(members),
@@ -92,12 +104,12 @@ impl FleetSummary {
 }
 
 impl MemberGroup {
-    /// Their names, numbers that follow each other as a range.
+    /// Their names, with consecutive numbers as ranges.
     pub fn folded(&self) -> String {
         fold(self.members.iter().map(String::as_str))
     }
 
-    /// What their end means; none for those that never started.
+    /// Their end, as the roll-out counts it. `None` for members that never started.
     pub fn end(&self) -> Option<MemberEnd> {
         self.outcome.as_ref().map(MemberEnd::of)
     }
@@ -107,13 +119,14 @@ impl MemberGroup {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::Printed;
     use super::*;
+    use crate::job::Printed;
     use crate::job::{Exit, JobId};
     use crate::output::Stream;
 
     fn member(name: &str, status: u32, lines: &[&str]) -> Member {
-        let (mut member, mut printed) = (Member::new(name), Printed::default());
+        let mut member = Member::new(name);
+        let mut printed = Printed::default();
         lines.iter().for_each(|line| printed.note(Stream::Stdout, line));
         member.job = Some(JobId::new(name));
         member.note_end(Outcome::Ended(Exit::Status(status)), printed, 0);
@@ -122,17 +135,33 @@ mod tests {
 
     #[test]
     fn those_that_ended_alike_are_one_group_and_the_failed_ones_come_last() {
-        let mut members: Vec<_> = (1..=3).map(|n| member(&format!("web{n}"), 0, &["nginx/1.26"])).collect();
+        let mut members: Vec<_> =
+            (1..=3).map(|n| member(&format!("web{n}"), 0, &["nginx/1.26"])).collect();
         members.insert(1, member("web9", 1, &["no nginx"]));
         members.push(member("web4", 0, &["nginx/1.24"]));
         members.push(Member::new("web5"));
         let summary = FleetSummary::of(&members);
-        let shown: Vec<_> =
-            summary.groups.iter().map(|group| (group.folded(), group.last.join("|"))).collect();
-        let expected =
-            [("web[1-3]", "nginx/1.26"), ("web4", "nginx/1.24"), ("web9", "no nginx"), ("web5", "")];
-        assert_eq!(shown, expected.map(|(names, last)| (names.to_owned(), last.to_owned())));
-        let counts = FleetCounts { ok: 4, failed: 1, not_started: 1, ..FleetCounts::default() };
+        let shown: Vec<_> = summary
+            .groups
+            .iter()
+            .map(|group| (group.folded(), group.last.join("|")))
+            .collect();
+        let expected = [
+            ("web[1-3]", "nginx/1.26"),
+            ("web4", "nginx/1.24"),
+            ("web9", "no nginx"),
+            ("web5", ""),
+        ];
+        assert_eq!(
+            shown,
+            expected.map(|(names, last)| (names.to_owned(), last.to_owned()))
+        );
+        let counts = FleetCounts {
+            ok: 4,
+            failed: 1,
+            not_started: 1,
+            ..FleetCounts::default()
+        };
         assert_eq!((summary.counts, summary.counts.bad()), (counts, 2));
     }
 

@@ -5,7 +5,7 @@ use crate::output::{Line, LineNo, Render, Stream, Timestamp};
 pub struct PageLine {
     /// Its number.
     pub line_no: LineNo,
-    /// The stream it came on.
+    /// Its stream.
     pub stream: Stream,
     /// When its end arrived.
     pub at: Timestamp,
@@ -15,7 +15,7 @@ pub struct PageLine {
     pub text: String,
 }
 
-/// Bytes that show nothing and together cost as much as one that is shown.
+/// Number of invisible bytes that cost as much as one visible byte.
 const RAW_FOR_ONE: usize = 16;
 
 impl PageLine {
@@ -30,7 +30,8 @@ impl PageLine {
         }
     }
 
-    /// What showing it costs. What was mostly escape sequences costs something as well: they had to be looked at.
+    /// Cost of showing it. Escape sequences cost something as well, because they had to be
+    /// examined.
     pub(crate) fn cost(&self, raw: &Line<'_>) -> usize {
         self.text.len().max(raw.text.len() / RAW_FOR_ONE)
     }

@@ -1,7 +1,7 @@
 //! Reads from a cursor: a page of lines within a budget.
 //!
-//! [`Page::read`] is the usual read; a [`Scan`] makes the same page in bounded pieces, so that lines can be looked at while
-//! nobody who appends has to wait for that.
+//! [`Page::read`] is the usual read. A [`Scan`] makes the same page in bounded pieces, so that
+//! lines can be matched without blocking the writer.
 
 mod line;
 mod page;

@@ -1,4 +1,5 @@
-use crate::output::{LineNo, PageLine};
+use super::PageLine;
+use crate::output::LineNo;
 
 /// The answer to a [`PageQuery`](crate::output::PageQuery).
 ///
@@ -7,12 +8,13 @@ use crate::output::{LineNo, PageLine};
 pub struct Page {
     /// The lines, by number.
     pub lines: Vec<PageLine>,
-    /// Lines between the cursor and `last_line_no` that are gone.
+    /// Number of evicted lines between the cursor and `last_line_no`.
     pub dropped_lines: u64,
-    /// Lines between them that are kept but not returned.
+    /// Number of lines between them that are kept and not returned.
     pub skipped_lines: u64,
-    /// The cursor for the next read: the last line here, or the last that was skipped or is gone, so that each is counted once.
+    /// The cursor for the next read: the last line here, or the last that was skipped or evicted,
+    /// so that each is counted once.
     pub last_line_no: LineNo,
-    /// Whether more lines of the selection are there already.
+    /// Whether more lines of the selection are available already.
     pub has_more: bool,
 }

@@ -1,36 +1,38 @@
 use crate::output::{LineNo, Render, Selection};
 
-/// Which lines a page keeps when there are more than it may hold.
+/// Which lines a page keeps if there are too many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// The oldest: the reader comes back for the others.
+    /// The oldest: the reader gets the others with its next read.
     #[default]
     First,
-    /// The newest: the others are skipped, and counted.
+    /// The newest: the others are skipped and counted.
     Last,
 }
 
-/// What a reader asks for: the lines behind a cursor, within a budget.
+/// A read request: the lines after a cursor, within a budget.
 #[derive(Clone, Copy, Debug)]
 pub struct PageQuery {
     /// The last line the reader has seen.
     pub cursor: LineNo,
-    /// The streams it wants.
+    /// The selected streams.
     pub selection: Selection,
-    /// Most lines to return; at least 1.
+    /// Maximum lines to return; at least 1.
     pub max_lines: usize,
-    /// Most bytes of rendered text to return, ended on a line border. One line is returned however long it is.
+    /// Maximum bytes of rendered text to return, up to a line border. At least one line is
+    /// returned, however long it is.
     pub max_bytes: usize,
-    /// Bytes that a line costs besides its text.
+    /// Bytes that a line costs in addition to its text.
     pub line_bytes: usize,
     /// How bytes become text.
     pub render: Render,
-    /// Which lines are kept when there are more than these bounds allow.
+    /// Which lines are kept if these limits are exceeded.
     pub keep: Keep,
 }
 
 impl PageQuery {
-    /// The lines of both streams behind `cursor` in their clean view, 500 of them and 32 KiB of text at most, the oldest first.
+    /// The lines of both streams after `cursor` in their clean view, at most 500 lines and 32 KiB
+    /// of text, the oldest first.
     pub const fn after(cursor: LineNo) -> Self {
         Self {
             cursor,

@@ -1,5 +1,7 @@
 use super::walk::Walk;
-use crate::output::{Budget, Keep, Looked, Page, PageLine, PageQuery, Ring, Scan};
+use super::{Keep, Looked, Page, PageLine, PageQuery, Scan};
+use crate::output::Budget;
+use crate::output::ring::Ring;
 
 impl Page {
     /// Reads a page.
@@ -10,14 +12,15 @@ impl Page {
         }
     }
 
-    /// The oldest lines, without the detour over a [`Scan`]: most reads are this one.
+    /// The oldest lines, without a [`Scan`]: the most frequent read.
     fn first(ring: &Ring, query: &PageQuery) -> Self {
         let mut walk = Walk::new(query.cursor, query.selection);
-        let (mut page, mut budget) = (Self::default(), Budget::new(query.max_bytes));
+        let mut page = Self::default();
+        let mut budget = Budget::new(query.max_bytes);
         for line in ring.lines_after(query.cursor, query.selection) {
             let rendered = PageLine::of(&line, query.render);
-            let full =
-                page.lines.len() >= query.max_lines || !budget.spend(rendered.cost(&line) + query.line_bytes);
+            let full = page.lines.len() >= query.max_lines
+                || !budget.spend(rendered.cost(&line) + query.line_bytes);
             if full && !page.lines.is_empty() {
                 page.has_more = true;
                 break;
@@ -28,7 +31,11 @@ impl Page {
         if !page.has_more {
             walk.pass_the_gone(ring);
         }
-        Self { dropped_lines: walk.dropped, last_line_no: walk.cursor, ..page }
+        Self {
+            dropped_lines: walk.dropped,
+            last_line_no: walk.cursor,
+            ..page
+        }
     }
 
     fn last(ring: &Ring, query: &PageQuery) -> Self {

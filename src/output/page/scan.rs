@@ -1,32 +1,39 @@
+//! Reads a page in bounded pieces while a caller matches the lines.
+
 use std::collections::VecDeque;
 
 use super::walk::Walk;
-use crate::output::{Fetched, Keep, LineNo, Page, PageQuery, Render, Ring, Selection, Unit};
+use super::{Fetched, Keep, Page, PageQuery};
+use crate::output::ring::Ring;
+use crate::output::{LineNo, Measure, Selection};
 
-/// What was found out about a line.
+/// Result of matching a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Looked {
-    /// It is one of those asked for.
+    /// Whether the line is one of the wanted lines.
     pub is_wanted: bool,
-    /// It is the one that was waited for.
+    /// Whether the line is the one that was waited for.
     pub is_last: bool,
 }
 
 impl Looked {
-    /// Where nothing is looked for.
-    pub const PLAIN: Self = Self { is_wanted: true, is_last: false };
+    /// The result without a pattern.
+    pub const PLAIN: Self = Self {
+        is_wanted: true,
+        is_last: false,
+    };
 }
 
-/// A page in the making: it reads from a cursor in bounded pieces, so that lines can be looked at while nobody who appends has
-/// to wait for that.
+/// A page that is read from a cursor in bounded pieces, so that lines can be matched without
+/// blocking the writer.
 #[derive(Clone, Debug)]
 pub struct Scan {
     query: PageQuery,
-    /// Every line has to be looked at: none may be skipped unseen.
+    /// Whether every line must be matched, so that none may be skipped.
     looks: bool,
     walk: Walk,
     kept: VecDeque<Fetched>,
-    /// What the kept lines cost.
+    /// Cost of the kept lines.
     cost: usize,
     skipped: u64,
     full: bool,
@@ -34,13 +41,22 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// A scan that has read nothing yet. When it `looks`, it sees every line.
+    /// A new scan. If it `looks`, it sees every line.
     pub fn new(query: PageQuery, looks: bool) -> Self {
         let walk = Walk::new(query.cursor, query.selection);
-        Self { query, looks, walk, kept: VecDeque::new(), cost: 0, skipped: 0, full: false, last: None }
+        Self {
+            query,
+            looks,
+            walk,
+            kept: VecDeque::new(),
+            cost: 0,
+            skipped: 0,
+            full: false,
+            last: None,
+        }
     }
 
-    /// The next lines to look at; none when all there are were taken, or no more are wanted.
+    /// The next lines to match. `None` if all were taken, or no more are wanted.
     pub fn fetch(&mut self, ring: &Ring) -> Option<Vec<Fetched>> {
         if self.is_over() {
             return None;
@@ -49,7 +65,7 @@ impl Scan {
             self.skip_ahead(ring);
         }
         let most = match self.query.keep {
-            // One more tells whether there is more.
+            // One more line shows whether there is more.
             Keep::First if !self.looks => self.query.max_lines - self.kept.len() + 1,
             Keep::First | Keep::Last => usize::MAX,
         };
@@ -63,16 +79,22 @@ impl Scan {
 
     /// Skips lines that would not be kept, without reading them.
     fn skip_ahead(&mut self, ring: &Ring) {
-        let extent = |line_no| ring.extent(line_no, self.query.selection, (Unit::Lines, Render::Raw));
+        let extent = |line_no| ring.extent(line_no, self.query.selection, Measure::Lines);
         let newest = ring.newest();
         let target = extent(newest).saturating_sub(self.query.max_lines as u64);
-        let (mut before, mut behind) = (self.walk.cursor.value(), newest.value() + 1);
+        let mut before = self.walk.cursor.value();
+        let mut behind = newest.value() + 1;
         while behind.saturating_sub(before) > 1 {
             let middle = before + (behind - before) / 2;
-            if extent(LineNo::new(middle)) <= target { before = middle } else { behind = middle }
+            if extent(LineNo::new(middle)) <= target {
+                before = middle
+            } else {
+                behind = middle
+            }
         }
-        let (from, to) = (self.walk.cursor, LineNo::new(before));
-        // Of those between, the kept ones are skipped, and the others are gone.
+        let from = self.walk.cursor;
+        let to = LineNo::new(before);
+        // Lines between that are kept count as skipped, the others as dropped.
         let skipped = extent(to).saturating_sub(extent(from));
         let gone = match self.query.selection {
             Selection::Both => to.since(from) - skipped,
@@ -86,11 +108,13 @@ impl Scan {
         }
     }
 
-    /// Takes a line that was looked at; false when it wants no more. Lines must come in the order in which they were fetched.
+    /// Adds a line with its match. Returns false if no more are wanted. Lines must come in the
+    /// order of `fetch`.
     pub fn take(&mut self, fetched: Fetched, looked: Looked) -> bool {
         let wanted = looked.is_wanted || looked.is_last;
         let cost = fetched.cost + self.query.line_bytes;
-        let fits = self.kept.len() < self.query.max_lines && self.cost + cost <= self.query.max_bytes;
+        let fits =
+            self.kept.len() < self.query.max_lines && self.cost + cost <= self.query.max_bytes;
         if wanted && self.query.keep == Keep::First && !fits && !self.kept.is_empty() {
             self.full = true;
             return false;
@@ -110,7 +134,8 @@ impl Scan {
     }
 
     fn drop_oldest(&mut self) {
-        let (lines, bytes) = (self.query.max_lines, self.query.max_bytes);
+        let lines = self.query.max_lines;
+        let bytes = self.query.max_bytes;
         while self.kept.len() > lines || (self.cost > bytes && self.kept.len() > 1) {
             let Some(oldest) = self.kept.pop_front() else { return };
             self.cost -= oldest.cost + self.query.line_bytes;
@@ -123,7 +148,7 @@ impl Scan {
         self.full || self.last.is_some()
     }
 
-    /// The line that was waited for, when it has come.
+    /// The line that was waited for, if it was found.
     pub fn last(&self) -> Option<LineNo> {
         self.last
     }
@@ -133,17 +158,17 @@ impl Scan {
         !self.kept.is_empty()
     }
 
-    /// How far it has come.
+    /// The current position.
     pub fn cursor(&self) -> LineNo {
         self.walk.cursor
     }
 
-    /// Whether there is more behind what it has come to.
+    /// Whether there are lines after the current position.
     pub fn has_more(&self, ring: &Ring) -> bool {
         ring.lines_after(self.walk.cursor, self.query.selection).next().is_some()
     }
 
-    /// Gives the page out.
+    /// Returns the page.
     pub fn take_page(&mut self, ring: &Ring) -> Page {
         Page {
             lines: self.kept.drain(..).map(|fetched| fetched.line).collect(),
@@ -160,7 +185,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::output::{RingLimits, Stream};
+    use crate::output::Stream;
+    use crate::output::ring::RingLimits;
 
     fn query(keep: Keep, max_lines: usize, selection: Selection) -> PageQuery {
         PageQuery {
@@ -169,7 +195,7 @@ mod tests {
             max_lines,
             max_bytes: 1 << 20,
             line_bytes: 1,
-            render: Render::Raw,
+            render: crate::output::Render::Raw,
             keep,
         }
     }
@@ -197,7 +223,10 @@ mod tests {
     }
 
     fn ring(lines: u64) -> Ring {
-        let mut ring = Ring::new(RingLimits { lines: 1 << 20, ..RingLimits::default() });
+        let mut ring = Ring::new(RingLimits {
+            lines: 1 << 20,
+            ..RingLimits::default()
+        });
         for number in 1..=lines {
             ring.append(Stream::Stdout, format!("line {number}\n").as_bytes(), 0);
         }
@@ -207,35 +236,72 @@ mod tests {
     #[test]
     fn the_last_lines_are_kept_and_those_before_them_counted() {
         let ring = ring(9000);
-        let page = scan(&ring, query(Keep::Last, 10, Selection::Both), "", Some("line 8000"));
+        let page = scan(
+            &ring,
+            query(Keep::Last, 10, Selection::Both),
+            "",
+            Some("line 8000"),
+        );
         assert_eq!(numbers(&page), (7991..=8000).collect::<Vec<_>>());
-        assert_eq!((page.skipped_lines, page.last_line_no.value(), page.has_more), (7990, 8000, true));
+        assert_eq!(
+            (page.skipped_lines, page.last_line_no.value(), page.has_more),
+            (7990, 8000, true)
+        );
         let newest = scan(&ring, query(Keep::Last, 10, Selection::Both), "", None);
         assert_eq!(numbers(&newest), (8991..=9000).collect::<Vec<_>>());
-        assert_eq!((newest.skipped_lines, newest.last_line_no.value(), newest.has_more), (8990, 9000, false));
+        assert_eq!(
+            (
+                newest.skipped_lines,
+                newest.last_line_no.value(),
+                newest.has_more
+            ),
+            (8990, 9000, false)
+        );
     }
 
     #[test]
     fn a_filter_moves_the_cursor_over_the_other_lines() {
-        let page = scan(&ring(1000), query(Keep::First, 3, Selection::Both), "99", None);
+        let page = scan(
+            &ring(1000),
+            query(Keep::First, 3, Selection::Both),
+            "99",
+            None,
+        );
         assert_eq!(numbers(&page), [99, 199, 299]);
-        assert_eq!((page.skipped_lines, page.has_more), (page.last_line_no.value() - 3, true));
-        let none = scan(&ring(1000), query(Keep::First, 3, Selection::Both), "nothing", None);
-        assert_eq!((none.skipped_lines, none.last_line_no.value(), none.has_more), (1000, 1000, false));
+        assert_eq!(
+            (page.skipped_lines, page.has_more),
+            (page.last_line_no.value() - 3, true)
+        );
+        let none = scan(
+            &ring(1000),
+            query(Keep::First, 3, Selection::Both),
+            "nothing",
+            None,
+        );
+        assert_eq!(
+            (none.skipped_lines, none.last_line_no.value(), none.has_more),
+            (1000, 1000, false)
+        );
     }
 
     #[test]
     fn a_gap_between_lines_is_counted_where_one_stream_was_forgotten() {
         let mut ring = Ring::new(RingLimits::default());
-        for (stream, lines) in
-            [(Stream::Stderr, 1), (Stream::Stdout, 99), (Stream::Stderr, 1), (Stream::Stdout, 9)]
-        {
+        for (stream, lines) in [
+            (Stream::Stderr, 1),
+            (Stream::Stdout, 99),
+            (Stream::Stderr, 1),
+            (Stream::Stdout, 9),
+        ] {
             (0..lines).for_each(|_| ring.append(stream, b"x\n", 0));
         }
         ring.forget(Selection::Only(Stream::Stdout));
         let page = scan(&ring, query(Keep::First, 500, Selection::Both), "", None);
         assert_eq!(numbers(&page), [1, 101]);
-        assert_eq!((page.dropped_lines, page.last_line_no.value(), page.has_more), (108, 110, false));
+        assert_eq!(
+            (page.dropped_lines, page.last_line_no.value(), page.has_more),
+            (108, 110, false)
+        );
     }
 
     proptest! {
@@ -247,7 +313,9 @@ mod tests {
         ) {
             let mut ring = Ring::new(RingLimits { lines: 50, ..RingLimits::default() });
             let selection = if stderr { Selection::Only(Stream::Stderr) } else { Selection::Both };
-            let (mut cursor, mut accounted, mut printed) = (LineNo::START, 0, 0);
+            let mut cursor = LineNo::START;
+            let mut accounted = 0;
+            let mut printed = 0;
             let mut read = |ring: &Ring, keep, filter: &str, max_lines, rest: bool| {
                 loop {
                     let page = scan(ring, PageQuery { cursor, ..query(keep, max_lines, selection) }, filter, None);

@@ -1,17 +1,21 @@
-use crate::output::{LineNo, PageLine, Render, Ring, Selection};
+//! Steps through kept lines and counts the evicted ones in between.
 
-/// A line that was taken out of the ring to be looked at.
+use super::PageLine;
+use crate::output::ring::Ring;
+use crate::output::{LineNo, Render, Selection};
+
+/// A line read from the ring, to be matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
     /// The line.
     pub line: PageLine,
-    /// Lines before it that are gone.
+    /// Number of evicted lines before it.
     pub(in crate::output) gone: u64,
-    /// What showing it costs of a budget of bytes.
+    /// Its cost in a budget of bytes.
     pub(in crate::output) cost: usize,
 }
 
-/// How far somebody has come who goes through the kept lines of a selection, and what was gone when he came.
+/// A position in the kept lines, and the lines lost before it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::output) struct Walk {
     pub(in crate::output) selection: Selection,
@@ -19,19 +23,24 @@ pub(in crate::output) struct Walk {
     pub(in crate::output) dropped: u64,
 }
 
-/// Bytes of output that are fetched at a time, about.
+/// Approximate bytes of output fetched at once.
 const PIECE_BYTES: usize = 64 << 10;
-/// Lines for which room is made at once.
+/// Number of lines to allocate for at once.
 const PIECE_LINES: usize = 1024;
 
 impl Walk {
     pub(in crate::output) fn new(cursor: LineNo, selection: Selection) -> Self {
-        Self { selection, cursor, dropped: 0 }
+        Self {
+            selection,
+            cursor,
+            dropped: 0,
+        }
     }
 
-    /// The next lines, at most `most` of them. The walk goes on only when they are [passed](Self::pass).
+    /// The next lines, at most `most`. The position moves only when they are [passed](Self::pass).
     pub(in crate::output) fn peek(self, ring: &Ring, most: usize, render: Render) -> Vec<Fetched> {
-        let (mut room, mut before) = (PIECE_BYTES, self.cursor);
+        let mut room = PIECE_BYTES;
+        let mut before = self.cursor;
         let lines = ring.lines_after(self.cursor, self.selection).take(most);
         let piece = lines.take_while(|line| {
             let has_room = room > 0;
@@ -48,7 +57,11 @@ impl Walk {
             before = line.line_no;
             let rendered = PageLine::of(&line, render);
             let cost = rendered.cost(&line);
-            Fetched { line: rendered, gone, cost }
+            Fetched {
+                line: rendered,
+                gone,
+                cost,
+            }
         }));
         fetched
     }
@@ -62,16 +75,16 @@ impl Walk {
         self.cursor = line_no;
     }
 
-    /// Lines that are gone between where it stands and the next kept line.
+    /// Number of evicted lines between the position and the next kept line.
     pub(in crate::output) fn gone_before(&self, ring: &Ring, next: LineNo) -> u64 {
         match self.selection {
             Selection::Both => next.since(self.cursor.next()),
-            // What is gone of one stream lies before all that is kept of it.
+            // Evicted lines of one stream are all before its kept lines.
             Selection::Only(_) => ring.dropped_after(self.cursor, self.selection).0,
         }
     }
 
-    /// Passes what is gone at the end, when no kept line is left.
+    /// Moves past evicted lines at the end, when no kept line is left.
     pub(in crate::output) fn pass_the_gone(&mut self, ring: &Ring) {
         let (gone, last) = match self.selection {
             Selection::Both => (ring.newest().since(self.cursor), ring.newest()),

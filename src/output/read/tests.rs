@@ -1,14 +1,25 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::output::{RingLimits, Stream};
+use crate::output::Stream;
+use crate::output::ring::RingLimits;
 
 fn query(unit: Unit, offset: i64, length: usize) -> ReadQuery {
-    ReadQuery { unit, offset, length, max_bytes: 1 << 20, selection: Selection::Both, render: Render::Clean }
+    ReadQuery {
+        unit,
+        offset,
+        length,
+        max_bytes: 1 << 20,
+        selection: Selection::Both,
+        render: Render::Clean,
+    }
 }
 
 fn numbered(lines: usize) -> Ring {
-    let mut ring = Ring::new(RingLimits { lines: 100, ..RingLimits::default() });
+    let mut ring = Ring::new(RingLimits {
+        lines: 100,
+        ..RingLimits::default()
+    });
     for number in 1..=lines {
         ring.append(Stream::Stdout, format!("line {number}\n").as_bytes(), 0);
     }
@@ -23,7 +34,8 @@ fn line_numbers(reading: &Reading) -> Vec<u64> {
 #[test]
 fn an_offset_skips_from_the_beginning_or_counts_from_the_end() {
     let ring = numbered(100);
-    let read = |offset, length| line_numbers(&Reading::of(&ring, &query(Unit::Lines, offset, length)));
+    let read =
+        |offset, length| line_numbers(&Reading::of(&ring, &query(Unit::Lines, offset, length)));
     assert_eq!(read(0, 2), [1, 2]);
     assert_eq!(read(50, 2), [51, 52]);
     assert_eq!(read(-2, 10), [99, 100]);
@@ -35,11 +47,21 @@ fn an_offset_skips_from_the_beginning_or_counts_from_the_end() {
 fn positions_survive_eviction() {
     let ring = numbered(150);
     let reading = Reading::of(&ring, &query(Unit::Lines, 10, 2));
-    assert_eq!((line_numbers(&reading), reading.offset, reading.available_from), (vec![51, 52], 50, 50));
+    assert_eq!(
+        (
+            line_numbers(&reading),
+            reading.offset,
+            reading.available_from
+        ),
+        (vec![51, 52], 50, 50)
+    );
     assert_eq!((reading.total, reading.remaining()), (150, 98));
     // "line 1\n" … "line 50\n" were 9 * 7 + 41 * 8 characters.
     let reading = Reading::of(&ring, &query(Unit::Chars, 0, 8));
-    assert_eq!((reading.offset, reading.content), (391, Content::Chars("line 51\n".into())));
+    assert_eq!(
+        (reading.offset, reading.content),
+        (391, Content::Chars("line 51\n".into()))
+    );
 }
 
 #[test]
@@ -55,22 +77,40 @@ fn positions_survive_that_one_stream_is_forgotten() {
     ring.forget(Selection::Only(Stream::Stderr));
     let both = |offset| line_numbers(&Reading::of(&ring, &query(Unit::Lines, offset, 1)));
     assert_eq!((both(8), both(4), both(0)), (vec![9], vec![9], vec![9]));
-    assert_eq!(Reading::of(&ring, &query(Unit::Chars, 24, 3)), Reading { available_from: 24, ..whole });
-    let stdout = ReadQuery { selection: Selection::Only(Stream::Stdout), ..query(Unit::Lines, 1, 2) };
+    assert_eq!(
+        Reading::of(&ring, &query(Unit::Chars, 24, 3)),
+        Reading {
+            available_from: 24,
+            ..whole
+        }
+    );
+    let stdout = ReadQuery {
+        selection: Selection::Only(Stream::Stdout),
+        ..query(Unit::Lines, 1, 2)
+    };
     assert_eq!(line_numbers(&Reading::of(&ring, &stdout)), [3, 5]);
 }
 
 #[test]
 fn past_the_end_there_is_nothing_and_nothing_remains() {
     let reading = Reading::of(&numbered(3), &query(Unit::Chars, 1000, 10));
-    assert_eq!((reading.remaining(), reading.content), (0, Content::Chars(String::new())));
+    assert_eq!(
+        (reading.remaining(), reading.content),
+        (0, Content::Chars(String::new()))
+    );
 }
 
 #[test]
 fn a_page_of_lines_ends_on_a_line_border_within_its_budget() {
-    let wide = ReadQuery { max_bytes: 15, ..query(Unit::Lines, 0, 10) };
+    let wide = ReadQuery {
+        max_bytes: 15,
+        ..query(Unit::Lines, 0, 10)
+    };
     assert_eq!(line_numbers(&Reading::of(&numbered(9), &wide)), [1, 2]);
-    let narrow = ReadQuery { max_bytes: 1, ..wide };
+    let narrow = ReadQuery {
+        max_bytes: 1,
+        ..wide
+    };
     assert_eq!(line_numbers(&Reading::of(&numbered(9), &narrow)), [1]);
 }
 
@@ -78,12 +118,22 @@ fn a_page_of_lines_ends_on_a_line_border_within_its_budget() {
 fn bytes_of_one_stream_include_its_unfinished_line() {
     let mut ring = numbered(1);
     ring.append(Stream::Stdout, b"name? ", 0);
-    let only = ReadQuery { selection: Selection::Only(Stream::Stdout), ..query(Unit::Bytes, -6, 100) };
-    assert_eq!(Reading::of(&ring, &only).content, Content::Bytes(b"name? ".to_vec()));
+    let only = ReadQuery {
+        selection: Selection::Only(Stream::Stdout),
+        ..query(Unit::Bytes, -6, 100)
+    };
+    assert_eq!(
+        Reading::of(&ring, &only).content,
+        Content::Bytes(b"name? ".to_vec())
+    );
     assert_eq!(Reading::of(&ring, &query(Unit::Bytes, 0, 100)).total, 7);
 }
 
-const SMALL: RingLimits = RingLimits { lines: 7, bytes: 4 * 16, line_bytes: 16 };
+const SMALL: RingLimits = RingLimits {
+    lines: 7,
+    bytes: 4 * 16,
+    line_bytes: 16,
+};
 
 /// Text with colours, progress bars, invalid UTF-8 and characters of all lengths.
 fn output() -> impl Strategy<Value = Vec<u8>> {
@@ -119,9 +169,8 @@ fn model(all: &Ring, query: &ReadQuery) -> Vec<String> {
         let text = line.render(query.render);
         match query.unit {
             Unit::Lines => model.push(text.into_owned()),
-            Unit::Chars => {
-                model.extend(text.chars().chain(line.line_end(query.render).chars()).map(String::from))
-            }
+            Unit::Chars => model
+                .extend(text.chars().chain(line.line_end(query.render).chars()).map(String::from)),
             Unit::Bytes => {
                 model.extend(line.text.iter().chain(line.terminator.as_bytes()).map(u8::to_string));
             }
@@ -177,7 +226,7 @@ proptest! {
         // Nothing that is kept is withheld.
         let kept = ring.lines_after(LineNo::START, selection).next().map(|line| line.line_no.value());
         let before = kept.map_or(ring.newest().value(), |first| first - 1);
-        prop_assert_eq!(reading.available_from, all.extent(LineNo::new(before), selection, (unit, render)));
+        prop_assert_eq!(reading.available_from, all.extent(LineNo::new(before), selection, Measure::new(unit, render)));
     }
 
     #[test]
@@ -198,14 +247,14 @@ proptest! {
         let from = usize::try_from(read(Unit::Bytes).offset).unwrap();
         prop_assert_eq!(&bytes[..], all.get(from..(from + length).min(all.len())).unwrap_or_default());
         let mut lines: Vec<&[u8]> = all.split(|&byte| byte == b'\n').collect();
-        // What is behind the last line end is no line yet.
+        // Bytes after the last line end are not a line yet.
         lines.pop();
         let from = usize::try_from(read(Unit::Lines).offset).unwrap();
         let expected: Vec<String> = lines
             .iter()
             .skip(from)
             .take(length)
-            .map(|line| super::super::clean(line.strip_suffix(b"\r").unwrap_or(line)).into_owned())
+            .map(|line| crate::output::clean(line.strip_suffix(b"\r").unwrap_or(line)).into_owned())
             .collect();
         prop_assert_eq!(elements(&read(Unit::Lines).content), expected);
         prop_assert_eq!(read(Unit::Lines).available_from, lines.len().saturating_sub(5) as u64);
@@ -218,7 +267,8 @@ proptest! {
         ring.finish(Stream::Stdout, 0);
         let render = if clean { Render::Clean } else { Render::Raw };
         let whole = Reading::of(&ring, &ReadQuery { render, ..query(Unit::Chars, 0, 1 << 20) });
-        let (mut text, mut at) = (String::new(), 0);
+        let mut text = String::new();
+        let mut at = 0;
         loop {
             let part = Reading::of(&ring, &ReadQuery { render, ..query(Unit::Chars, at, size) });
             let Content::Chars(piece) = &part.content else { unreachable!() };

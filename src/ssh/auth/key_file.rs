@@ -1,3 +1,5 @@
+//! Private keys and certificates in files.
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,6 +8,7 @@ use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{self, Certificate, PrivateKey, PublicKey};
 use secrecy::{ExposeSecret, SecretString};
 
+use crate::bounded_file::read_text;
 use crate::ssh::config::others_can_read;
 
 /// A private key in a file.
@@ -13,10 +16,13 @@ pub(super) enum KeyFile {
     /// Ready for use.
     Open(Arc<PrivateKey>),
     /// Encrypted; its public half is known.
-    Locked { public: PublicKey, text: SecretString },
+    Locked {
+        public: PublicKey,
+        text: SecretString,
+    },
 }
 
-/// Why a file gives no key.
+/// Why a file has no usable key.
 pub(super) enum NoKey {
     Missing,
     Unusable(String),
@@ -26,16 +32,20 @@ impl KeyFile {
     /// Reads a file. As with ssh, one that others can read is not used.
     pub(super) fn load(file: &Path) -> Result<Self, NoKey> {
         let unusable = |error: &dyn std::fmt::Display| NoKey::Unusable(error.to_string());
-        let text = match std::fs::read_to_string(file) {
+        let text = match read_text(file) {
             Ok(text) => SecretString::from(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NoKey::Missing),
             Err(error) => return Err(unusable(&error)),
         };
         if PublicKey::from_openssh(text.expose_secret()).is_ok() {
-            return Err(NoKey::Unusable("a public key, whose private half no agent holds".to_owned()));
+            return Err(NoKey::Unusable(
+                "a public key, whose private half no agent holds".to_owned(),
+            ));
         }
         if others_can_read(file).map_err(|error| unusable(&error))? {
-            return Err(NoKey::Unusable("others can read it; chmod 600 it".to_owned()));
+            return Err(NoKey::Unusable(
+                "others can read it; chmod 600 it".to_owned(),
+            ));
         }
         match keys::decode_secret_key(text.expose_secret(), None) {
             Ok(key) => Ok(Self::Open(Arc::new(key))),
@@ -65,25 +75,31 @@ fn is_encrypted(error: &keys::Error, text: &SecretString) -> bool {
     matches!(error, keys::Error::KeyIsEncrypted) || text.expose_secret().contains("ENCRYPTED")
 }
 
-/// Decrypts a private key. Takes seconds where its key derivation is slow.
+/// Decrypts a private key. Takes seconds if its key derivation is slow.
 pub(super) fn unlock(text: &SecretString, passphrase: &SecretString) -> Option<PrivateKey> {
     keys::decode_secret_key(text.expose_secret(), Some(passphrase.expose_secret())).ok()
 }
 
 /// The public half: part of the file for OpenSSH keys, in a file beside it for others.
 fn public_half(file: &Path, text: &SecretString) -> Option<PublicKey> {
-    let shown = PrivateKey::from_openssh(text.expose_secret()).ok().map(|key| key.public_key().clone());
+    let shown = PrivateKey::from_openssh(text.expose_secret())
+        .ok()
+        .map(|key| key.public_key().clone());
     shown.or_else(|| keys::load_public_key(beside(file, ".pub")).ok())
 }
 
-/// The public half of the key that a file is for, even if the private one is elsewhere, as in an agent.
+/// The public half of the key that a file is for, even if the private one is elsewhere, as in an
+/// agent.
 pub(super) fn public_key(file: &Path) -> Option<PublicKey> {
-    let of_certificate = || Some(PublicKey::from(Certificate::read_file(file).ok()?.public_key().clone()));
     keys::load_public_key(beside(file, ".pub"))
         .ok()
         .or_else(|| Some(KeyFile::load(file).ok()?.public().clone()))
         .or_else(|| keys::load_public_key(file).ok())
-        .or_else(of_certificate)
+        .or_else(|| {
+            Some(PublicKey::from(
+                Certificate::read_file(file).ok()?.public_key().clone(),
+            ))
+        })
 }
 
 /// The user certificates in `files` and beside the keys.
@@ -105,7 +121,10 @@ pub(super) fn certificates(files: &[PathBuf], keys: &[PathBuf]) -> Vec<Certifica
 
 /// The key file among `files` that belongs to a certificate.
 pub(super) fn for_certificate(files: &[PathBuf], key: &KeyData) -> Option<PathBuf> {
-    files.iter().find(|file| public_key(file).is_some_and(|public| public.key_data() == key)).cloned()
+    files
+        .iter()
+        .find(|file| public_key(file).is_some_and(|public| public.key_data() == key))
+        .cloned()
 }
 
 fn beside(file: &Path, ending: &str) -> PathBuf {

@@ -1,3 +1,5 @@
+//! The login: which methods are tried in which order, and what is reported if all fail.
+
 use std::time::Duration;
 
 use russh::client::{AuthResult, Handle};
@@ -12,27 +14,27 @@ use crate::ssh::trust::{HandshakeError, HostKeyCheck};
 /// Maximum stages of one login, where the server wants several methods (RFC 4252 §5.1).
 const MOST_STAGES: usize = 8;
 
-/// One login (RFC 4252), in ssh's order: keys (of certificates, of the agent, of files), keyboard-interactive, password. Where
-/// the server wants several, one after the other. No key is offered twice, and nothing is tried again but what a person
-/// mistyped.
+/// One login (RFC 4252) with ssh's order of methods: keys (of certificates, of the agent, of
+/// files), keyboard-interactive, password. A server may require several, one after the other. No
+/// key is offered twice, and nothing is tried again except what a person mistyped.
 pub(crate) struct Login<'a> {
     pub(super) handle: &'a mut Handle<HostKeyCheck>,
     pub(super) host: &'a HostConfig,
     pub(super) secrets: &'a Secrets,
-    /// The methods that the server still takes; unknown until it has refused one.
+    /// Methods that the server still accepts. `None` until it has refused one.
     pub(super) remaining: Option<MethodSet>,
     pub(super) offered: Vec<Offer>,
-    /// What was offered, or why it was not; for the error.
+    /// Methods that were tried, or the reason why not, for the error.
     pub(super) tried: Vec<String>,
-    /// Time left for the server, over all steps.
+    /// Remaining time for the server, over all steps.
     pub(super) patience: Duration,
 }
 
-/// What the server said of an attempt (RFC 4252 §5.1).
+/// The server's answer to an attempt (RFC 4252 §5.1).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Attempt {
     Success,
-    /// It was right, and the server wants another one.
+    /// The attempt succeeded, and the server requires another method.
     PartialSuccess,
     Failure,
 }
@@ -44,10 +46,18 @@ impl<'a> Login<'a> {
         secrets: &'a Secrets,
         patience: Duration,
     ) -> Self {
-        Self { handle, host, secrets, remaining: None, offered: Vec::new(), tried: Vec::new(), patience }
+        Self {
+            handle,
+            host,
+            secrets,
+            remaining: None,
+            offered: Vec::new(),
+            tried: Vec::new(),
+            patience,
+        }
     }
 
-    /// Logs in, or tells what was tried.
+    /// Logs in. The inner error lists what was tried.
     pub(crate) async fn run(mut self) -> Result<Result<(), String>, HandshakeError> {
         for _ in 0..MOST_STAGES {
             match self.stage().await {
@@ -56,7 +66,7 @@ impl<'a> Login<'a> {
                     self.tried.push("(which was right, and not enough)".to_owned())
                 }
                 Ok(Attempt::Failure) => break,
-                // As after too many attempts: that is a failed login, too.
+                // The server disconnected, as after too many attempts: that is a failed login, too.
                 Err(HandshakeError::Russh(error)) if !self.tried.is_empty() => {
                     self.tried.push(format!("(the server hung up: {error})"));
                     break;
@@ -82,7 +92,7 @@ impl<'a> Login<'a> {
             }
         }
         if self.remaining.is_none() && (methods.keyboard_interactive || methods.password) {
-            // Nothing was offered yet: ask what there is (RFC 4252 §5.2).
+            // Nothing was offered yet, so ask for the list of methods (RFC 4252 §5.2).
             let call = self.handle.authenticate_none(self.host.user.clone());
             let result = within(&mut self.patience, call).await?;
             match self.note(&result) {
@@ -102,7 +112,7 @@ impl<'a> Login<'a> {
         Ok(Attempt::Failure)
     }
 
-    /// Whether the server still takes a method.
+    /// Whether the server still accepts a method.
     pub(super) fn may(&self, method: MethodKind) -> bool {
         self.remaining.as_ref().is_none_or(|remaining| remaining.contains(&method))
     }
@@ -110,15 +120,22 @@ impl<'a> Login<'a> {
     pub(super) fn note(&mut self, result: &AuthResult) -> Attempt {
         match result {
             AuthResult::Success => Attempt::Success,
-            AuthResult::Failure { remaining_methods, partial_success } => {
+            AuthResult::Failure {
+                remaining_methods,
+                partial_success,
+            } => {
                 self.remaining = Some(remaining_methods.clone());
-                if *partial_success { Attempt::PartialSuccess } else { Attempt::Failure }
+                if *partial_success {
+                    Attempt::PartialSuccess
+                } else {
+                    Attempt::Failure
+                }
             }
         }
     }
 }
 
-/// Waits for the server, at most `patience`, and subtracts the time it took.
+/// Waits for the server, at most for `patience`, and subtracts the time from it.
 pub(super) async fn within<T>(
     patience: &mut Duration,
     call: impl Future<Output = Result<T, russh::Error>>,

@@ -1,6 +1,8 @@
-//! Logging in (RFC 4252): keys and certificates of the agent and of files, keyboard-interactive, passwords.
+//! Logging in (RFC 4252): keys and certificates of the agent and of files, keyboard-interactive,
+//! passwords.
 //!
-//! What a login needs to know it has from [`Secrets`], which remember what was right and let a [`Prompter`] ask a person.
+//! Keys and passwords come from [`Secrets`], which remembers successful ones and lets a
+//! [`Prompter`] ask a person.
 
 mod key_file;
 mod login;

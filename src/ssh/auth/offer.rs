@@ -4,7 +4,7 @@ use russh::keys::{Certificate, PublicKey};
 /// A key or certificate that is offered to the server (RFC 4252 §7).
 #[derive(Clone, PartialEq)]
 pub(super) enum Offer {
-    /// Without its comment, which makes no difference.
+    /// Without its comment, which does not affect the key.
     Key(PublicKey),
     Certificate(Box<Certificate>),
 }

@@ -1,3 +1,5 @@
+//! Login by password and by keyboard-interactive questions.
+
 use russh::MethodKind;
 use russh::client::{KeyboardInteractiveAuthResponse as Response, Prompt};
 use secrecy::{ExposeSecret, SecretString};
@@ -11,24 +13,38 @@ use crate::ssh::trust::HandshakeError;
 const MOST_ROUNDS: usize = 16;
 
 impl Login<'_> {
-    /// Lets a person, or the configured password, answer the server's questions (RFC 4256).
+    /// Answers the server's questions (RFC 4256) with the configured password, or by asking a
+    /// person.
     pub(super) async fn keyboard_interactive(&mut self) -> Result<Attempt, HandshakeError> {
-        let tries = if self.asks_a_person() { self.host.methods.prompts } else { 1 };
+        let tries = if self.asks_a_person() {
+            self.host.methods.prompts
+        } else {
+            1
+        };
         for _ in 0..tries {
-            let call = self.handle.authenticate_keyboard_interactive_start(self.host.user.clone(), None);
+            let call = self
+                .handle
+                .authenticate_keyboard_interactive_start(self.host.user.clone(), None);
             let mut response = within(&mut self.patience, call).await?;
             self.tried.push("keyboard-interactive".to_owned());
             for round in 0..MOST_ROUNDS {
                 let (instructions, prompts) = match response {
                     Response::Success => return Ok(Attempt::Success),
-                    Response::Failure { remaining_methods, partial_success } => {
+                    Response::Failure {
+                        remaining_methods,
+                        partial_success,
+                    } => {
                         self.remaining = Some(remaining_methods);
                         if partial_success {
                             return Ok(Attempt::PartialSuccess);
                         }
                         break;
                     }
-                    Response::InfoRequest { instructions, prompts, .. } => (instructions, prompts),
+                    Response::InfoRequest {
+                        instructions,
+                        prompts,
+                        ..
+                    } => (instructions, prompts),
                 };
                 let Some(answers) = self.answers(round, &instructions, &prompts).await else {
                     return Ok(Attempt::Failure);
@@ -43,22 +59,39 @@ impl Login<'_> {
         Ok(Attempt::Failure)
     }
 
-    async fn answers(&mut self, round: usize, instructions: &str, prompts: &[Prompt]) -> Option<Vec<String>> {
+    async fn answers(
+        &mut self,
+        round: usize,
+        instructions: &str,
+        prompts: &[Prompt],
+    ) -> Option<Vec<String>> {
         let mut answers = Vec::new();
         for prompt in prompts {
-            // The configured password is for the first question, if it asks for one, and for no other.
+            // The configured password answers the first question, if that asks for a password, and
+            // no other.
             let asks_for_one = !prompt.echo && prompt.prompt.to_lowercase().contains("password");
             let is_password = round == 0 && answers.is_empty() && asks_for_one;
-            let configured = if is_password { self.configured_password().await } else { None };
+            let configured = if is_password {
+                self.configured_password().await
+            } else {
+                None
+            };
             let answer = match configured {
                 Some(password) => Some(password),
                 None => {
-                    self.ask(format!("{instructions}\n{}", prompt.prompt).trim_start(), prompt.echo).await
+                    self.ask(
+                        format!("{instructions}\n{}", prompt.prompt).trim_start(),
+                        prompt.echo,
+                    )
+                    .await
                 }
             };
             let Some(answer) = answer else {
                 let shown: String = printable(&prompt.prompt).chars().take(80).collect();
-                self.tried.push(format!("(it asks {:?}, and nobody answers)", shown.trim()));
+                self.tried.push(format!(
+                    " (it asks {:?}, and no person can answer)",
+                    shown.trim()
+                ));
                 return None;
             };
             answers.push(answer.expose_secret().to_owned());
@@ -66,7 +99,8 @@ impl Login<'_> {
         Some(answers)
     }
 
-    /// Sends the password that was right before, the configured one, or what a person types (RFC 4252 §8).
+    /// Sends a password (RFC 4252 §8): the one that succeeded before, the configured one, or one
+    /// typed by a person.
     pub(super) async fn password(&mut self) -> Result<Attempt, HandshakeError> {
         if let Some(known) = self.secrets.password(self.host) {
             let attempt = self.send_password(&known).await?;
@@ -78,7 +112,11 @@ impl Login<'_> {
         if let Some(configured) = self.configured_password().await {
             return self.send_password(&configured).await;
         }
-        for _ in 0..if self.asks_a_person() { self.host.methods.prompts } else { 0 } {
+        for _ in 0..if self.asks_a_person() {
+            self.host.methods.prompts
+        } else {
+            0
+        } {
             let question = format!("{}@{}'s password: ", self.host.user, self.host.address);
             let Some(password) = self.ask(&question, false).await else { break };
             let attempt = self.send_password(&password).await?;
@@ -90,13 +128,15 @@ impl Login<'_> {
                 return Ok(Attempt::Failure);
             }
         }
-        self.tried.push("password (nobody gives one)".to_owned());
+        self.tried.push("password (no password is available)".to_owned());
         Ok(Attempt::Failure)
     }
 
     async fn send_password(&mut self, password: &SecretString) -> Result<Attempt, HandshakeError> {
         self.tried.push("password".to_owned());
-        let call = self.handle.authenticate_password(self.host.user.clone(), password.expose_secret());
+        let call = self
+            .handle
+            .authenticate_password(self.host.user.clone(), password.expose_secret());
         let result = within(&mut self.patience, call).await?;
         Ok(self.note(&result))
     }
@@ -119,7 +159,11 @@ impl Login<'_> {
         if self.host.methods.prompts == 0 {
             return None;
         }
-        let question = Question { host: self.host.name.clone(), text: text.to_owned(), echo };
+        let question = Question {
+            host: self.host.name.clone(),
+            text: text.to_owned(),
+            echo,
+        };
         self.secrets.ask(&question).await
     }
 }

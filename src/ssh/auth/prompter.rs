@@ -7,41 +7,42 @@ use tokio::process::Command;
 use crate::output::printable;
 use crate::ssh::config::first_line_of;
 
-/// What a person is asked during a login.
+/// A question for a person during a login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Question {
     /// The host, as the user named it.
     pub host: String,
-    /// The question. Of keyboard-interactive (RFC 4256) it is the server's own words: not to be trusted, nor to be shown
-    /// unescaped.
+    /// The text. For keyboard-interactive (RFC 4256) it comes from the server, so it is untrusted
+    /// and must be escaped.
     pub text: String,
     /// Whether the answer is shown while it is typed.
     pub echo: bool,
 }
 
-/// The answer to a [`Question`]; none when nobody gives one.
+/// The answer to a [`Question`]; `None` if there is no answer.
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Option<SecretString>> + Send + 'a>>;
 
 /// Asks a person.
 pub trait Prompter: Send + Sync {
-    /// Puts a question. Dropping the future takes it back.
+    /// Asks a question. Dropping the future withdraws it.
     fn ask<'a>(&'a self, question: &'a Question) -> Answer<'a>;
 
-    /// Whether somebody may be there to be asked now.
+    /// Whether a person may be available now.
     fn is_there(&self) -> bool {
         true
     }
 }
 
-/// Asks through the program that `SSH_ASKPASS` names, as ssh does where it has no terminal.
+/// Asks through the program in `SSH_ASKPASS`, as ssh does without a terminal.
 #[derive(Debug)]
 pub struct Askpass(PathBuf);
 
 impl Askpass {
-    /// The program of the environment, if there is one.
+    /// The program from the environment, if set.
     pub fn from_env() -> Option<Self> {
         let is_unwanted = std::env::var_os("SSH_ASKPASS_REQUIRE").is_some_and(|how| how == "never");
-        let program = std::env::var_os("SSH_ASKPASS").filter(|program| !program.is_empty() && !is_unwanted);
+        let program =
+            std::env::var_os("SSH_ASKPASS").filter(|program| !program.is_empty() && !is_unwanted);
         program.map(|program| Self(program.into()))
     }
 }
@@ -50,8 +51,12 @@ impl Prompter for Askpass {
     fn ask<'a>(&'a self, question: &'a Question) -> Answer<'a> {
         Box::pin(async move {
             let text = printable(&question.text).replace('\n', " ");
-            let answer = first_line_of(Command::new(&self.0).arg(format!("{}: {text}", question.host))).await;
-            answer.inspect_err(|error| tracing::warn!(%error, "SSH_ASKPASS gave no answer")).ok()
+            let answer =
+                first_line_of(Command::new(&self.0).arg(format!("{}: {text}", question.host)))
+                    .await;
+            answer
+                .inspect_err(|error| tracing::warn!(%error, "SSH_ASKPASS gave no answer"))
+                .ok()
         })
     }
 }

@@ -1,3 +1,5 @@
+//! Login by keys and certificates, from the agent and from files.
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,10 +30,13 @@ impl<'a> Login<'a> {
             None => (None, Vec::new()),
         };
         let files = &self.host.identity_files;
-        let (certificate_files, own_files) = (self.host.certificate_files.clone(), files.clone());
+        let certificate_files = self.host.certificate_files.clone();
+        let own_files = files.clone();
         let first = certificate_files.first().or(own_files.first()).cloned().unwrap_or_default();
-        let certificates =
-            off_runtime(&first, move || key_file::certificates(&certificate_files, &own_files)).await;
+        let certificates = off_runtime(&first, move || {
+            key_file::certificates(&certificate_files, &own_files)
+        })
+        .await;
         let certificates = certificates.unwrap_or_else(|error| {
             self.tried.push(format!("certificates ({error})"));
             Vec::new()
@@ -57,7 +62,9 @@ impl<'a> Login<'a> {
                 AgentIdentity::Certificate { certificate, .. } => {
                     self.certificate_of_agent(certificate, agent).await?
                 }
-                AgentIdentity::PublicKey { key, comment } => self.key_of_agent(&key, &comment, agent).await?,
+                AgentIdentity::PublicKey { key, comment } => {
+                    self.key_of_agent(&key, &comment, agent).await?
+                }
             };
             if attempt != Attempt::Failure || !self.may(MethodKind::PublicKey) {
                 return Ok(attempt);
@@ -72,7 +79,7 @@ impl<'a> Login<'a> {
         Ok(Attempt::Failure)
     }
 
-    /// The agent and its keys, those first that are also configured.
+    /// The agent and its keys. Keys that are also configured come first.
     async fn agent(&mut self) -> Option<(AgentClient<UnixStream>, Vec<AgentIdentity>)> {
         let socket = self.host.agent.as_ref()?;
         let connected = async {
@@ -93,10 +100,11 @@ impl<'a> Login<'a> {
         };
         let files = self.host.identity_files.clone();
         let first = files.first().cloned().unwrap_or_default();
-        let configured: Vec<PublicKey> =
-            off_runtime(&first, move || files.iter().filter_map(|file| key_file::public_key(file)).collect())
-                .await
-                .unwrap_or_default();
+        let configured: Vec<PublicKey> = off_runtime(&first, move || {
+            files.iter().filter_map(|file| key_file::public_key(file)).collect()
+        })
+        .await
+        .unwrap_or_default();
         let is_configured = |identity: &AgentIdentity| {
             configured.iter().any(|own| own.key_data() == identity.public_key().key_data())
         };
@@ -107,10 +115,12 @@ impl<'a> Login<'a> {
         Some((agent, identities))
     }
 
-    /// Whether to offer this now; takes note of it if so.
+    /// Whether to offer this key now. Marks it as offered.
     fn offers(&mut self, offer: &Offer, shown: String) -> bool {
         if let Some(bits) = short_rsa(offer.public(), self.host.shortest_rsa) {
-            self.tried.push(format!("{shown} (not offered: RSA of {bits} bits is too short)"));
+            self.tried.push(format!(
+                "{shown} (not offered: RSA of {bits} bits is too short)"
+            ));
             return false;
         }
         if self.offered.contains(offer) {
@@ -121,12 +131,14 @@ impl<'a> Login<'a> {
         true
     }
 
-    /// Offers a key or certificate; the signer signs if the server takes it, and is `busy` meanwhile.
+    /// Offers a key or certificate. If the server accepts it, the signer signs; the time it takes
+    /// is noted in `busy`.
     async fn present<S>(
         &mut self,
         offer: Offer,
         shown: String,
-        (mut signer, busy): (S, Busy),
+        mut signer: S,
+        busy: Busy,
     ) -> Result<Attempt, HandshakeError>
     where
         S: Signer<Error = NoSignature> + Send,
@@ -135,14 +147,20 @@ impl<'a> Login<'a> {
             return Ok(Attempt::Failure);
         }
         let hash = self.hash_for(&offer.public().algorithm()).await?;
-        let (user, patience) = (self.host.user.clone(), &mut self.patience);
+        let user = self.host.user.clone();
+        let patience = &mut self.patience;
         let result = match offer {
             Offer::Key(key) => {
                 let call = self.handle.authenticate_publickey_with(user, key, hash, &mut signer);
                 busy.within(patience, call).await
             }
             Offer::Certificate(certificate) => {
-                let call = self.handle.authenticate_certificate_with(user, *certificate, hash, &mut signer);
+                let call = self.handle.authenticate_certificate_with(
+                    user,
+                    *certificate,
+                    hash,
+                    &mut signer,
+                );
                 busy.within(patience, call).await
             }
         };
@@ -155,7 +173,8 @@ impl<'a> Login<'a> {
         agent: &mut AgentClient<UnixStream>,
     ) -> Result<Attempt, HandshakeError> {
         let shown = format!("certificate {:?} of the agent", certificate.key_id());
-        self.present(Offer::certificate(certificate), shown, Agent::signer(agent)).await
+        let (signer, busy) = Agent::signer(agent);
+        self.present(Offer::certificate(certificate), shown, signer, busy).await
     }
 
     async fn certificate_of_file(
@@ -163,9 +182,14 @@ impl<'a> Login<'a> {
         certificate: Certificate,
         file: &Path,
     ) -> Result<Attempt, HandshakeError> {
-        let shown = format!("certificate {:?} with {}", certificate.key_id(), file.display());
+        let shown = format!(
+            "certificate {:?} with {}",
+            certificate.key_id(),
+            file.display()
+        );
         let Some(key) = self.load(file).await else { return Ok(Attempt::Failure) };
-        self.present(Offer::certificate(certificate), shown, self.file(file, key)).await
+        let (signer, busy) = self.file(file, key);
+        self.present(Offer::certificate(certificate), shown, signer, busy).await
     }
 
     async fn key_of_agent(
@@ -175,19 +199,32 @@ impl<'a> Login<'a> {
         agent: &mut AgentClient<UnixStream>,
     ) -> Result<Attempt, HandshakeError> {
         let shown = format!("agent key {} {comment}", key.fingerprint(HashAlg::Sha256));
-        self.present(Offer::key(key), shown, Agent::signer(agent)).await
+        let (signer, busy) = Agent::signer(agent);
+        self.present(Offer::key(key), shown, signer, busy).await
     }
 
     async fn key_of_file(&mut self, file: &Path) -> Result<Attempt, HandshakeError> {
         let Some(key) = self.load(file).await else { return Ok(Attempt::Failure) };
         let offer = Offer::key(key.public());
-        self.present(offer, file.display().to_string(), self.file(file, key)).await
+        let (signer, busy) = self.file(file, key);
+        self.present(offer, file.display().to_string(), signer, busy).await
     }
 
     fn file(&self, path: &Path, key: KeyFile) -> (File<'a>, Busy) {
         let busy = Busy::default();
-        let (path, host, secrets) = (path.to_owned(), self.host, self.secrets);
-        (File { path, key, host, secrets, busy: busy.clone() }, busy)
+        let path = path.to_owned();
+        let host = self.host;
+        let secrets = self.secrets;
+        (
+            File {
+                path,
+                key,
+                host,
+                secrets,
+                busy: busy.clone(),
+            },
+            busy,
+        )
     }
 
     async fn load(&mut self, file: &Path) -> Option<KeyFile> {
@@ -203,8 +240,11 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Takes a missing signature for a failure: the connection goes on.
-    fn signed(&mut self, result: Result<AuthResult, NoSignature>) -> Result<Attempt, HandshakeError> {
+    /// Converts a missing signature into a failed attempt, because the connection is still usable.
+    fn signed(
+        &mut self,
+        result: Result<AuthResult, NoSignature>,
+    ) -> Result<Attempt, HandshakeError> {
         match result {
             Ok(result) => Ok(self.note(&result)),
             Err(NoSignature::Send(_)) => Err(russh::Error::SendError.into()),
@@ -216,18 +256,23 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// RSA keys sign with SHA-2: the best the server names, never SHA-1.
+    /// The hash for RSA signatures: the best variant of SHA-2 that the server lists, never SHA-1.
     async fn hash_for(&mut self, algorithm: &Algorithm) -> Result<Option<HashAlg>, HandshakeError> {
         if !matches!(algorithm, Algorithm::Rsa { .. }) {
             return Ok(None);
         }
-        let best = within(&mut self.patience, self.handle.best_supported_rsa_hash()).await?.flatten();
+        let best = within(&mut self.patience, self.handle.best_supported_rsa_hash())
+            .await?
+            .flatten();
         Ok(Some(best.unwrap_or(HashAlg::Sha512)))
     }
 }
 
 async fn key_of(files: &[PathBuf], key: &KeyData) -> Option<PathBuf> {
-    let (files, key) = (files.to_vec(), key.clone());
+    let files = files.to_vec();
+    let key = key.clone();
     let first = files.first().cloned().unwrap_or_default();
-    off_runtime(&first, move || key_file::for_certificate(&files, &key)).await.ok()?
+    off_runtime(&first, move || key_file::for_certificate(&files, &key))
+        .await
+        .ok()?
 }

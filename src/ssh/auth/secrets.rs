@@ -11,26 +11,31 @@ use super::{Prompter, Question};
 use crate::lock::lock;
 use crate::ssh::HostConfig;
 
-/// Time limit for a person's answer: below sshd's LoginGraceTime of 120 s, since a login that exceeds it counts as failed.
+/// Time limit for a person's answer: below sshd's LoginGraceTime of 120 s, since a login that
+/// exceeds it counts as failed.
 const PERSON_TIMEOUT: Duration = Duration::from_secs(100);
 
-/// Keys and passwords that were right, and whom to ask for others. What was right once is not asked for again.
+/// Keys and passwords that succeeded, and the prompter for others. A secret that succeeded is not
+/// asked for again.
 #[derive(Default)]
 pub struct Secrets {
     prompter: Option<Arc<dyn Prompter>>,
     keys: Mutex<HashMap<PathBuf, Arc<PrivateKey>>>,
     passwords: Mutex<HashMap<HostConfig, SecretString>>,
-    /// One question at a time.
+    /// Allows one question at a time.
     asking: tokio::sync::Mutex<()>,
 }
 
 impl Secrets {
-    /// With somebody to ask.
+    /// Secrets with a prompter to ask.
     pub fn asking(prompter: Option<Arc<dyn Prompter>>) -> Self {
-        Self { prompter, ..Self::default() }
+        Self {
+            prompter,
+            ..Self::default()
+        }
     }
 
-    /// Whether there is somebody to ask.
+    /// Whether there is a person to ask.
     pub fn can_ask(&self) -> bool {
         self.prompter.as_ref().is_some_and(|prompter| prompter.is_there())
     }

@@ -1,6 +1,8 @@
+//! Signatures by the agent and by key files, and the time they take.
+
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use russh::keys::agent::AgentIdentity;
@@ -15,13 +17,13 @@ use tokio::time::{Instant, timeout};
 
 use super::key_file::{KeyFile, unlock};
 use super::{Question, Secrets};
-use crate::lock::lock;
+use crate::lock::{Guard, lock};
 use crate::ssh::HostConfig;
 
 /// Time limit for the agent to sign. It may wait for a touch of a security key, or ask a person.
 const SIGN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why there is no signature. The connection can still be used.
+/// Why there is no signature. The connection is still usable.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoSignature {
     #[error(transparent)]
@@ -38,7 +40,8 @@ pub(super) enum NoSignature {
     Key,
 }
 
-/// Tells a server that does not answer from a person, or an agent, who has not answered yet.
+/// Measures signing time, to distinguish a silent server from a person or agent that has not
+/// answered yet.
 #[derive(Clone, Default)]
 pub(super) struct Busy(Arc<Mutex<Signing>>);
 
@@ -46,21 +49,23 @@ pub(super) struct Busy(Arc<Mutex<Signing>>);
 struct Signing {
     /// Time spent signing so far.
     spent: Duration,
-    /// Since when something is being signed.
+    /// Start of the current signature, if one is in progress.
     since: Option<Instant>,
 }
 
-/// Shortest wait for the server before looking again whether something is being signed.
+/// Shortest wait for the server before the signing time is examined again.
 const SHORTEST_WAIT: Duration = Duration::from_millis(50);
 
 impl Busy {
-    /// Waits for the server, and takes the time from its `patience`, but for the time when something is being signed.
+    /// Waits for the server, and subtracts the time from `patience`, except the time spent signing.
     pub(super) async fn within<T>(
         &self,
         patience: &mut Duration,
         call: impl Future<Output = Result<T, NoSignature>>,
     ) -> Result<T, NoSignature> {
-        let (mut call, began, whole) = (pin!(call), Instant::now(), *patience);
+        let mut call = pin!(call);
+        let began = Instant::now();
+        let whole = *patience;
         loop {
             let result = timeout((*patience).max(SHORTEST_WAIT), &mut call).await;
             *patience = whole.saturating_sub(began.elapsed().saturating_sub(self.spent()));
@@ -77,7 +82,7 @@ impl Busy {
         signing.spent + signing.since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    fn signing(&self) -> MutexGuard<'_, Signing> {
+    fn signing(&self) -> Guard<'_, Signing> {
         lock(&self.0)
     }
 
@@ -99,7 +104,13 @@ pub(super) struct Agent<'a> {
 impl<'a> Agent<'a> {
     pub(super) fn signer(agent: &'a mut AgentClient<UnixStream>) -> (Self, Busy) {
         let busy = Busy::default();
-        (Self { agent, busy: busy.clone() }, busy)
+        (
+            Self {
+                agent,
+                busy: busy.clone(),
+            },
+            busy,
+        )
     }
 }
 
@@ -112,14 +123,18 @@ impl Signer for Agent<'_> {
         hash: Option<HashAlg>,
         data: Vec<u8>,
     ) -> Result<Vec<u8>, NoSignature> {
-        match self.busy.during(timeout(SIGN_TIMEOUT, self.agent.auth_sign(key, hash, data))).await {
+        match self
+            .busy
+            .during(timeout(SIGN_TIMEOUT, self.agent.auth_sign(key, hash, data)))
+            .await
+        {
             Ok(signed) => Ok(signed?),
             Err(_) => Err(NoSignature::AgentSilent(SIGN_TIMEOUT)),
         }
     }
 }
 
-/// A key file. It is unlocked only when the server has said that it would take the key.
+/// A key file. It is decrypted only once the server has said that it would accept the key.
 pub(super) struct File<'a> {
     pub(super) path: PathBuf,
     pub(super) key: KeyFile,
@@ -142,8 +157,9 @@ impl Signer for File<'_> {
             Some(rsa) => (rsa, hash).try_sign(&data),
             None => key.try_sign(&data),
         };
-        // What is sent is what was signed, and its signature as a string (RFC 4252 §7).
-        let encoded = signature.ok().and_then(|signature| signature.encode_prefixed(&mut data).ok());
+        // The signed data and then the signature as a string (RFC 4252 §7).
+        let encoded =
+            signature.ok().and_then(|signature| signature.encode_prefixed(&mut data).ok());
         encoded.map(|()| data).ok_or(NoSignature::Key)
     }
 }
@@ -154,7 +170,7 @@ impl File<'_> {
             KeyFile::Open(key) => return Ok(Arc::clone(key)),
             KeyFile::Locked { text, .. } => text,
         };
-        // The file may hold another key by now.
+        // The file may have another key by now.
         let offered = self.key.public().key_data();
         let known = self.secrets.key(&self.path);
         if let Some(known) = known.filter(|known| known.public_key().key_data() == offered) {
@@ -162,15 +178,17 @@ impl File<'_> {
         }
         let locked = |why: &dyn std::fmt::Display| NoSignature::Locked(why.to_string());
         if let Some(source) = &self.host.passphrase {
-            let passphrase =
-                source.read().await.map_err(|error| locked(&format!("its passphrase: {error}")))?;
+            let passphrase = source
+                .read()
+                .await
+                .map_err(|error| locked(&format!("its passphrase: {error}")))?;
             return self
                 .unlock(text, passphrase)
                 .await
                 .ok_or_else(|| locked(&"its configured passphrase is wrong"));
         }
         if !self.secrets.can_ask() || self.host.methods.prompts == 0 {
-            return Err(locked(&"it needs a passphrase, which nobody gives"));
+            return Err(locked(&"it needs a passphrase, and none is available"));
         }
         let mut wrong = 0;
         while wrong < self.host.methods.prompts {
@@ -188,10 +206,14 @@ impl File<'_> {
         if wrong > 0 {
             return Err(locked(&format!("its passphrase was wrong {wrong} times")));
         }
-        Err(locked(&"it needs a passphrase, which nobody gives"))
+        Err(locked(&"it needs a passphrase, and none is available"))
     }
 
-    async fn unlock(&self, text: &SecretString, passphrase: SecretString) -> Option<Arc<PrivateKey>> {
+    async fn unlock(
+        &self,
+        text: &SecretString,
+        passphrase: SecretString,
+    ) -> Option<Arc<PrivateKey>> {
         let text = text.clone();
         let key = tokio::task::spawn_blocking(move || unlock(&text, &passphrase)).await.ok()??;
         let key = Arc::new(key);

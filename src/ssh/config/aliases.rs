@@ -5,17 +5,19 @@ use std::path::Path;
 use super::Location;
 use super::lines::{self, Item, Unreadable};
 
-/// Where each name is listed first.
+/// The first place that lists each name.
 pub type Aliases = BTreeMap<String, Location>;
 
-/// The host names that ssh_config's `Host` lines spell out, without wildcards or negations, `Include`s followed.
+/// Host names in ssh_config's `Host` lines without wildcards or negations. Follows `Include`.
 ///
-/// What a name means is for `ssh -G` to say; this only lists them. A file that doesn't exist is empty, unless it was named.
+/// Lists names only; `ssh -G` decides what they mean. A missing file is empty, unless it was named
+/// explicitly.
 pub fn concrete_aliases(file: Option<&Path>) -> io::Result<Aliases> {
     if let Some(file) = file {
         std::fs::metadata(file).map_err(|error| with_path(file, &error))?;
     }
-    let items = lines::read(file).map_err(|Unreadable { file, source }| with_path(&file, &source))?;
+    let items =
+        lines::read(file).map_err(|Unreadable { file, source }| with_path(&file, &source))?;
     let mut aliases = Aliases::new();
     for item in items {
         let Item::Line(line) = item else { continue };
@@ -46,8 +48,10 @@ mod tests {
         let file = dir.path().join("config");
         let more = dir.path().join("more.conf");
         std::fs::write(&more, "Host inner \"quoted one\"\n  Include missing\n").unwrap();
-        let text =
-            format!("Include {}\n# Host no\nhost=web1 web2 *.x !y web?\n  User Host\n", more.display());
+        let text = format!(
+            "Include {}\n# Host no\nhost=web1 web2 *.x !y web?\n  User Host\n",
+            more.display()
+        );
         std::fs::write(&file, text).unwrap();
         let aliases = concrete_aliases(Some(&file)).unwrap();
         let names: Vec<_> = aliases.keys().map(String::as_str).collect();

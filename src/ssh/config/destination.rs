@@ -1,19 +1,29 @@
+use std::net::IpAddr;
+
 use super::ConfigError;
 
-/// A destination as ssh(1) and ProxyJump take it: `[user@]host[:port]`, or the same as a URI.
+/// A destination as in ssh(1) and ProxyJump: `[user@]host[:port]`, or an ssh URI.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Destination {
-    pub(super) host: String,
-    pub(super) user: Option<String>,
-    pub(super) port: Option<u16>,
+pub struct Destination {
+    /// The host, as written.
+    pub host: String,
+    /// The account, if given.
+    pub user: Option<String>,
+    /// The TCP port, if given.
+    pub port: Option<u16>,
 }
 
 impl Destination {
-    pub(crate) fn parse(text: &str) -> Result<Self, ConfigError> {
+    /// Parses a destination.
+    ///
+    /// # Errors
+    /// [`ConfigError::BadName`].
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let bad = || ConfigError::BadName(text.to_owned());
         let bare = text.strip_prefix("ssh://").unwrap_or(text).trim_end_matches('/');
-        let (user, place) =
-            bare.rsplit_once('@').map_or((None, bare), |(user, place)| (Some(user.to_owned()), place));
+        let (user, place) = bare
+            .rsplit_once('@')
+            .map_or((None, bare), |(user, place)| (Some(user.to_owned()), place));
         let (host, port) = match place.strip_prefix('[').and_then(|place| place.split_once(']')) {
             Some((host, "")) => (host, None),
             Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or_else(bad)?)),
@@ -25,14 +35,37 @@ impl Destination {
         let port = port.map(|port| port.parse().map_err(|_| bad())).transpose()?;
         check_name(host)?;
         user.as_deref().map(check_name).transpose()?;
-        Ok(Self { host: host.to_owned(), user, port })
+        Ok(Self {
+            host: host.to_owned(),
+            user,
+            port,
+        })
+    }
+
+    /// The host name in canonical form; see [`canonical_host`].
+    pub fn canonical_host(&self) -> String {
+        canonical_host(&self.host)
     }
 }
 
-/// A name must not be taken for an option, nor for anything else, by the program that resolves it.
+/// A host's name in lower case without the final dot, or an IP address in the form of RFC 5952.
+pub fn canonical_host(host: &str) -> String {
+    let name = host.trim_end_matches('.').to_ascii_lowercase();
+    match name.parse::<IpAddr>() {
+        Ok(address) => address.to_canonical().to_string(),
+        Err(_) => name,
+    }
+}
+
+/// Checks that the program that resolves a name can't mistake it for an option or anything else.
 pub(super) fn check_name(name: &str) -> Result<(), ConfigError> {
-    let strange = |c: char| c.is_control() || c.is_whitespace() || "'\"\\`$;&|<>(){}*?!,#/@".contains(c);
-    if name.is_empty() || name.starts_with('-') || name.len() > 255 || name.contains(strange) {
+    if name.is_empty()
+        || name.starts_with('-')
+        || name.len() > 255
+        || name.contains(|c: char| {
+            c.is_control() || c.is_whitespace() || "'\"\\`$;&|<>(){}*?!,#/@".contains(c)
+        })
+    {
         return Err(ConfigError::BadName(name.to_owned()));
     }
     Ok(())
@@ -47,13 +80,53 @@ mod tests {
         let parse = |text| Destination::parse(text).map(|host| (host.user, host.host, host.port));
         let user = || Some("me".to_owned());
         assert_eq!(parse("bastion").unwrap(), (None, "bastion".into(), None));
-        assert_eq!(parse("me@bastion:2222").unwrap(), (user(), "bastion".into(), Some(2222)));
-        assert_eq!(parse("ssh://me@bastion:2222/").unwrap(), (user(), "bastion".into(), Some(2222)));
-        assert_eq!(parse("me@[::1]:22").unwrap(), (user(), "::1".into(), Some(22)));
+        assert_eq!(
+            parse("me@bastion:2222").unwrap(),
+            (user(), "bastion".into(), Some(2222))
+        );
+        assert_eq!(
+            parse("ssh://me@bastion:2222/").unwrap(),
+            (user(), "bastion".into(), Some(2222))
+        );
+        assert_eq!(
+            parse("me@[::1]:22").unwrap(),
+            (user(), "::1".into(), Some(22))
+        );
         assert_eq!(parse("::1").unwrap(), (None, "::1".into(), None));
-        for bad in ["", "@host", "host:port", "host:99999", "-oX=y", "a b", "[::1]x", "me@-x"] {
+        for bad in [
+            "",
+            "@host",
+            "host:port",
+            "host:99999",
+            "-oX=y",
+            "a b",
+            "[::1]x",
+            "me@-x",
+        ] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn names_of_the_same_host_are_compared_in_one_form() {
+        for text in [
+            "db1",
+            "DB1",
+            "db1.",
+            "root@db1",
+            "db1:22",
+            "ssh://db1",
+            "[db1]",
+            "db1/",
+        ] {
+            assert_eq!(
+                Destination::parse(text).unwrap().canonical_host(),
+                "db1",
+                "{text}"
+            );
+        }
+        assert_eq!(canonical_host("0:0:0:0:0:0:0:1"), "::1");
+        assert_eq!(canonical_host("::ffff:10.0.0.9"), "10.0.0.9");
     }
 
     #[test]

@@ -5,20 +5,20 @@ use std::time::Duration;
 /// Why a host's name could not be turned into a [`HostConfig`](super::HostConfig).
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The text can't be a host's name.
+    /// The text is not a valid host name.
     #[error("{0:?} is not a host name")]
     BadName(String),
     /// The `ssh` program can't be run.
     #[error("the ssh program, which resolves host names, can't be run")]
     NoSsh(#[source] io::Error),
-    /// There is no `ssh` program, and ssh_config says what only it understands.
+    /// There is no `ssh` program, and ssh_config has a line that only ssh understands.
     #[error("{}:{line}: without an ssh program to ask, {what} is not understood", file.display())]
     NotUnderstood {
         /// The file.
         file: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What stands there.
+        /// The line's text.
         what: String,
     },
     /// An ssh_config file can't be read.
@@ -26,7 +26,7 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// A value has a token or a variable that can't be expanded.
@@ -34,10 +34,10 @@ pub enum ConfigError {
     Token {
         /// The host.
         name: String,
-        /// The token and where it stands.
+        /// The token, and where it is used.
         what: String,
     },
-    /// The host is reached through a command, and the configuration does not allow that.
+    /// The host uses ProxyCommand, and the configuration does not allow that.
     #[error("{name} is reached by a ProxyCommand, which runs on this machine")]
     ProxyCommand {
         /// The host.
@@ -48,19 +48,19 @@ pub enum ConfigError {
     Rejected {
         /// The host.
         name: String,
-        /// What ssh said.
+        /// ssh's message.
         message: String,
     },
-    /// ssh rejects the options of the command line.
+    /// ssh rejects the arguments of the command line.
     #[error("ssh does not take these options: {0}")]
     Arguments(String),
-    /// The ProxyJump chain is too long, or leads in a circle.
+    /// The ProxyJump chain is too long or has a cycle.
     #[error("{0} is reached through more than {MOST_JUMPS} other hosts, or through itself")]
     TooManyJumps(String),
     /// ssh did not answer.
     #[error("ssh took longer than {0:?} to resolve the host")]
     TimedOut(Duration),
-    /// An option that can't be honoured, and must not be ignored.
+    /// An option that is not supported and must not be ignored.
     #[error("{name} is configured with {option}, which sshjobs does not support")]
     Unsupported {
         /// The host.

@@ -1,3 +1,5 @@
+//! Tokens, variables and `~` in ssh_config values.
+
 use std::path::PathBuf;
 
 use nix::unistd::{User, getuid};
@@ -5,15 +7,15 @@ use sha1::{Digest, Sha1};
 
 use super::ConfigError;
 
-/// Expands what ssh_config(5) calls TOKENS and environment variables, for one host.
+/// Expands TOKENS and environment variables of ssh_config(5) for one host.
 pub(super) struct Expander<'a> {
-    /// What the user calls it (`%n`).
+    /// Name given by the user (`%n`).
     pub(super) name: &'a str,
-    /// Where it is (`%h`).
+    /// Address of the host (`%h`).
     pub(super) address: &'a str,
     pub(super) port: u16,
     pub(super) user: &'a str,
-    /// HostKeyAlias (`%k`), once it is known.
+    /// HostKeyAlias (`%k`), once known.
     pub(super) alias: Option<&'a str>,
     /// ProxyJump (`%j`).
     pub(super) jumps: Option<&'a str>,
@@ -29,10 +31,11 @@ impl Expander<'_> {
         })
     }
 
-    /// Several paths as `ssh -G` prints them, with spaces between them and no quotes. Words that are a file only when they are
-    /// taken together are one path.
+    /// Several paths as `ssh -G` prints them, separated by spaces and without quotes. Words that
+    /// name a file only when joined are one path.
     pub(super) fn paths(&self, text: &str) -> Result<Vec<PathBuf>, ConfigError> {
-        let words: Vec<&str> = text.split(' ').filter(|word| *word != "none" && !word.is_empty()).collect();
+        let words: Vec<&str> =
+            text.split(' ').filter(|word| *word != "none" && !word.is_empty()).collect();
         let mut paths = Vec::new();
         let mut rest = words.as_slice();
         while !rest.is_empty() {
@@ -43,7 +46,8 @@ impl Expander<'_> {
                     break;
                 }
             }
-            // The end of a path with spaces that isn't there must not be taken for a file of this directory.
+            // The rest of a path with spaces, whose file is missing, must not be taken for a file
+            // in this directory.
             if words.len() > 1 && !rest[0].starts_with(['/', '~', '$', '%']) {
                 return Err(self.unknown("a path with spaces", text));
             }
@@ -64,7 +68,8 @@ impl Expander<'_> {
             }
             let token = chars.next();
             let value = token.and_then(|token| self.token(token));
-            expanded += &value.ok_or_else(|| self.unknown(&format!("%{}", token.unwrap_or(' ')), text))?;
+            expanded +=
+                &value.ok_or_else(|| self.unknown(&format!("%{}", token.unwrap_or(' ')), text))?;
         }
         Ok(expanded)
     }
@@ -74,7 +79,14 @@ impl Expander<'_> {
             '%' => "%".to_owned(),
             'C' => {
                 let jumps = self.jumps.unwrap_or_default();
-                let whole = [&*local_name(), self.address, &self.port.to_string(), self.user, jumps].concat();
+                let whole = [
+                    &*local_name(),
+                    self.address,
+                    &self.port.to_string(),
+                    self.user,
+                    jumps,
+                ]
+                .concat();
                 Sha1::digest(whole).iter().map(|byte| format!("{byte:02x}")).collect()
             }
             'd' => home_dir()?.to_str()?.to_owned(),
@@ -98,14 +110,18 @@ impl Expander<'_> {
         while let Some((before, from)) = rest.split_once("${") {
             let (name, after) = from.split_once('}').ok_or_else(|| self.unknown("${", text))?;
             expanded += before;
-            expanded += &std::env::var(name).map_err(|_| self.unknown(&format!("${{{name}}}"), text))?;
+            expanded +=
+                &std::env::var(name).map_err(|_| self.unknown(&format!("${{{name}}}"), text))?;
             rest = after;
         }
         Ok(expanded + rest)
     }
 
     fn unknown(&self, token: &str, text: &str) -> ConfigError {
-        ConfigError::Token { name: self.name.to_owned(), what: format!("{token} in {text:?}") }
+        ConfigError::Token {
+            name: self.name.to_owned(),
+            what: format!("{token} in {text:?}"),
+        }
     }
 }
 
@@ -113,17 +129,18 @@ fn local_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// What the password database says of the account that we run as.
+/// The password database's entry of the current account.
 fn account() -> Option<User> {
     User::from_uid(getuid()).ok().flatten()
 }
 
-/// The account that we run as. `USER` may be missing, as under cron.
+/// Name of the current account. `USER` may be missing, as under cron.
 pub(super) fn local_user() -> Option<String> {
     account().map(|account| account.name).or_else(|| std::env::var("USER").ok())
 }
 
-/// The home directory of the account that we run as. As for ssh, the password database says it, and not `HOME`.
+/// Home directory of the current account, from the password database and not from `HOME`, as in
+/// ssh.
 pub(super) fn home_dir() -> Option<PathBuf> {
     account().map(|account| account.dir).or_else(|| etcetera::home_dir().ok())
 }
@@ -133,18 +150,31 @@ mod tests {
     use super::*;
 
     fn expander() -> Expander<'static> {
-        Expander { name: "web", address: "10.0.0.1", port: 2222, user: "me", alias: Some("key"), jumps: None }
+        Expander {
+            name: "web",
+            address: "10.0.0.1",
+            port: 2222,
+            user: "me",
+            alias: Some("key"),
+            jumps: None,
+        }
     }
 
     #[test]
     fn tokens_and_variables_are_expanded() {
         let home = home_dir().unwrap();
-        assert_eq!(expander().path("~/k_%h_%n").unwrap(), home.join("k_10.0.0.1_web"));
+        assert_eq!(
+            expander().path("~/k_%h_%n").unwrap(),
+            home.join("k_10.0.0.1_web")
+        );
         assert_eq!(
             expander().path("${CARGO_MANIFEST_DIR}/%%x").unwrap(),
             PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("%x")
         );
-        assert_eq!(expander().tokens("nc %h %p %r %k").unwrap(), "nc 10.0.0.1 2222 me key");
+        assert_eq!(
+            expander().tokens("nc %h %p %r %k").unwrap(),
+            "nc 10.0.0.1 2222 me key"
+        );
         assert_eq!(expander().tokens("%C").unwrap().len(), 40);
     }
 
@@ -160,8 +190,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let spaced = dir.path().join("known hosts of mine");
         std::fs::write(&spaced, "").unwrap();
-        let text = format!("/no/such {} /nor/this", spaced.display());
-        let expected = [PathBuf::from("/no/such"), spaced, PathBuf::from("/nor/this")];
+        let missing = dir.path().join("missing");
+        let also_missing = dir.path().join("also-missing");
+        let text = format!(
+            "{} {} {}",
+            missing.display(),
+            spaced.display(),
+            also_missing.display()
+        );
+        let expected = [missing, spaced, also_missing];
         assert_eq!(expander().paths(&text).unwrap(), expected);
     }
 }

@@ -1,5 +1,6 @@
-//! ssh_config(5) where there is no `ssh` program to ask. It reads what is most used and refuses the rest: to misunderstand a
-//! line could mean to reach another host, or to trust more than ssh would.
+//! Interprets ssh_config(5) where no `ssh` program is installed. Handles the most common options
+//! and refuses the rest: misunderstanding a line could mean connecting to another host, or trusting
+//! more than ssh would.
 
 use std::path::Path;
 
@@ -10,21 +11,24 @@ use super::lines::{self, ConfigLine, Item, Location, Unreadable};
 use super::table::{Kind, kind_of};
 use crate::ssh::glob::matches_list;
 
-/// What `ssh -G` would print for `destination`, as far as it is used.
+/// The output of `ssh -G` for `destination`, as far as it is used.
 pub(super) fn resolve(
     file: Option<&Path>,
     destination: &Destination,
 ) -> Result<Vec<(String, String)>, ConfigError> {
-    let items =
-        lines::read(file).map_err(|Unreadable { file, source }| ConfigError::Unreadable { file, source })?;
-    let mut found = Found { host: &destination.host, options: Vec::new() };
+    let items = lines::read(file)
+        .map_err(|Unreadable { file, source }| ConfigError::Unreadable { file, source })?;
+    let mut found = Found {
+        host: &destination.host,
+        options: Vec::new(),
+    };
     if let Some(user) = &destination.user {
         found.add("user", user.clone());
     }
     if let Some(port) = destination.port {
         found.add("port", port.to_string());
     }
-    // Whether lines count, file by file: inside what does not count nothing does.
+    // Whether lines apply, by file: in a file included by a block that does not match, none do.
     let mut counts = vec![true];
     for item in items {
         let around = counts.len().checked_sub(2).is_none_or(|outer| counts[outer]);
@@ -50,7 +54,11 @@ pub(super) fn resolve(
 
 fn not_understood(line: &ConfigLine, what: &str) -> ConfigError {
     let Location { file, line } = line.location.clone();
-    ConfigError::NotUnderstood { file, line, what: what.to_owned() }
+    ConfigError::NotUnderstood {
+        file,
+        line,
+        what: what.to_owned(),
+    }
 }
 
 /// The options found so far.
@@ -61,21 +69,25 @@ struct Found<'a> {
 
 impl Found<'_> {
     fn get(&self, key: &str) -> Option<&str> {
-        self.options.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+        self.options
+            .iter()
+            .find(|(known, _)| known == key)
+            .map(|(_, value)| value.as_str())
     }
 
     fn add(&mut self, key: &str, value: String) {
         self.options.push((key.to_owned(), value));
     }
 
-    /// Takes an option in. None when it is not understood.
+    /// Adds an option. `None` if it is not understood.
     fn option(&mut self, line: &ConfigLine) -> Option<()> {
-        let (key, kind) = (line.keyword.as_str(), kind_of(&line.keyword)?);
+        let key = line.keyword.as_str();
+        let kind = kind_of(&line.keyword)?;
         if kind == Kind::Ignored {
             return Some(());
         }
         if kind != Kind::Command && line.text.contains(['\'', '\\']) {
-            // ssh has its own ways with these.
+            // ssh interprets these itself.
             return None;
         }
         let value = match (kind, line.arguments.as_slice()) {
@@ -92,7 +104,7 @@ impl Found<'_> {
         Some(())
     }
 
-    /// Whether nothing was said of an option yet. Of ProxyJump and ProxyCommand the first one counts.
+    /// Whether an option is not set yet. Of ProxyJump and ProxyCommand only the first applies.
     fn is_first(&self, key: &str) -> bool {
         let other = match key {
             "proxyjump" => "proxycommand",
@@ -102,7 +114,7 @@ impl Found<'_> {
         self.get(key).is_none() && self.get(other).is_none()
     }
 
-    /// Adds the defaults of ssh.
+    /// Adds ssh's defaults.
     fn finish(mut self) -> Result<Vec<(String, String)>, ConfigError> {
         let user = local_user().unwrap_or_default();
         let hostname = match self.get("hostname") {
@@ -122,8 +134,14 @@ impl Found<'_> {
         for (key, value) in [
             ("user", user.as_str()),
             ("port", "22"),
-            ("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2"),
-            ("globalknownhostsfile", "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"),
+            (
+                "userknownhostsfile",
+                "~/.ssh/known_hosts ~/.ssh/known_hosts2",
+            ),
+            (
+                "globalknownhostsfile",
+                "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2",
+            ),
         ] {
             if self.get(key).is_none() {
                 self.add(key, value.to_owned());
@@ -145,7 +163,11 @@ mod tests {
     use super::*;
 
     fn to(host: &str) -> Destination {
-        Destination { host: host.to_owned(), user: None, port: None }
+        Destination {
+            host: host.to_owned(),
+            user: None,
+            port: None,
+        }
     }
 
     fn written(text: &str) -> tempfile::NamedTempFile {
@@ -185,8 +207,16 @@ mod tests {
             "hostkeyalias",
             "batchmode",
         ];
-        for host in ["web1", "web2", "a.example.org", "bad.example.org", "inner", "elsewhere"] {
-            let (ours, theirs) = (resolve(Some(file.path()), &to(host)).unwrap(), asked(file.path(), host));
+        for host in [
+            "web1",
+            "web2",
+            "a.example.org",
+            "bad.example.org",
+            "inner",
+            "elsewhere",
+        ] {
+            let ours = resolve(Some(file.path()), &to(host)).unwrap();
+            let theirs = asked(file.path(), host);
             for key in compared {
                 let of = |pairs: &[(String, String)]| -> Vec<String> {
                     let mine = pairs.iter().filter(|(known, _)| known == key);
@@ -215,13 +245,20 @@ mod tests {
         ] {
             let file = written(text);
             match resolve(Some(file.path()), &to("x")) {
-                Err(ConfigError::NotUnderstood { line: at, what: found, .. }) => {
+                Err(ConfigError::NotUnderstood {
+                    line: at,
+                    what: found,
+                    ..
+                }) => {
                     assert_eq!((at, found.as_str()), (line, what), "{text:?}");
                 }
                 other => panic!("{text:?} gives {other:?}"),
             }
         }
         let file = written("Host other\n  Frobnicate yes\n");
-        assert!(resolve(Some(file.path()), &to("x")).is_ok(), "what is for others need not be understood");
+        assert!(
+            resolve(Some(file.path()), &to("x")).is_ok(),
+            "options of other hosts need not be understood"
+        );
     }
 }

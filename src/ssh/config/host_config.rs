@@ -1,14 +1,16 @@
+//! The resolved settings of a host.
+
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::SecretSource;
 
-/// Shortest RSA key that counts, in bits, whatever ssh_config says.
+/// Minimum length of RSA keys in bits, whatever ssh_config says.
 pub(super) const SHORTEST_RSA: u32 = 2048;
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// Everything that is needed to reach a host.
+/// All settings to reach a host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostConfig {
     /// The name that the user gave.
@@ -19,63 +21,71 @@ pub struct HostConfig {
     pub port: u16,
     /// The account.
     pub user: String,
-    /// Private keys to try, in order. Those that don't exist are passed over.
+    /// Private keys to try, in order. Missing files are skipped.
     pub identity_files: Vec<PathBuf>,
-    /// User certificates besides those that stand beside the keys.
+    /// User certificates in addition to those beside the keys.
     pub certificate_files: Vec<PathBuf>,
-    /// Where the keys' passphrase comes from, if not from a person.
+    /// Source of the keys' passphrase. Without it a person is asked.
     pub passphrase: Option<SecretSource>,
-    /// Where the password comes from, if not from a person.
+    /// Source of the password. Without it a person is asked.
     pub password: Option<SecretSource>,
-    /// The ways to log in.
+    /// Allowed login methods.
     pub methods: Methods,
-    /// Whether the agent's keys are offered only when they are among the identity files (IdentitiesOnly).
+    /// Whether the agent's keys are offered only if they are among the identity files
+    /// (IdentitiesOnly).
     pub identities_only: bool,
-    /// The agent's socket, if one is to be asked.
+    /// The agent's socket, if the agent is used.
     pub agent: Option<PathBuf>,
-    /// known_hosts files; one that doesn't exist counts as empty.
+    /// known_hosts files. A missing one counts as empty.
     pub known_hosts: Vec<PathBuf>,
-    /// The one among them that new keys are written to: the user's first.
+    /// The file to which new keys are written: the user's first known_hosts file.
     pub own_known_hosts: Option<PathBuf>,
-    /// Shortest RSA key that counts, in bits.
+    /// Minimum length of RSA keys in bits.
     pub shortest_rsa: u32,
-    /// The signature algorithms that ssh takes from hosts, if it tells (HostKeyAlgorithms).
+    /// Signature algorithms accepted for host keys, if set (HostKeyAlgorithms).
     pub host_key_algorithms: Option<String>,
-    /// The same for authorities (CASignatureAlgorithms).
+    /// Signature algorithms accepted from authorities, if set (CASignatureAlgorithms).
     pub ca_signature_algorithms: Option<String>,
-    /// The name to look up in known_hosts instead of the address.
+    /// The name to look up in known_hosts instead of the address (HostKeyAlias).
     pub host_key_alias: Option<String>,
-    /// Whether the key of a host that known_hosts does not list at all is accepted and added (`StrictHostKeyChecking accept-new`).
+    /// Whether the key of a host that is not in known_hosts at all is accepted and added
+    /// (`StrictHostKeyChecking accept-new`).
     pub accept_new: bool,
-    /// Whether names are hashed when they are written to known_hosts (HashKnownHosts).
+    /// Whether names are hashed when written to known_hosts (HashKnownHosts).
     pub hash_known_hosts: bool,
     /// Time limit for connecting, and for each later step.
     pub connect_timeout: Duration,
-    /// Silence after which a keepalive is sent (ServerAliveInterval). After three unanswered ones the connection is
-    /// lost.
+    /// Silence after which a keepalive is sent (ServerAliveInterval). After three without an answer
+    /// the connection is lost.
     pub keepalive: Duration,
-    /// The host through which this one is reached (ProxyJump); it may have one itself.
+    /// The host through which this one is reached (ProxyJump). It may have a jump host itself.
     pub jump: Option<Box<Self>>,
-    /// The command whose stdin and stdout lead to the host (ProxyCommand), for `/bin/sh`.
+    /// The `/bin/sh` command whose stdin and stdout connect to the host (ProxyCommand).
     pub proxy_command: Option<String>,
 }
 
-/// The ways to log in that may be tried (RFC 4252).
+/// Login methods that may be tried (RFC 4252).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Methods {
     /// Keys and certificates.
     pub public_key: bool,
-    /// Questions of the server (RFC 4256).
+    /// Questions asked by the server (RFC 4256).
     pub keyboard_interactive: bool,
     /// A password.
     pub password: bool,
-    /// Prompts for each password or passphrase (NumberOfPasswordPrompts); with 0 nobody is asked.
+    /// Number of prompts for each password or passphrase (NumberOfPasswordPrompts); with 0 no
+    /// person is asked.
     pub prompts: u32,
 }
 
 impl Default for Methods {
     fn default() -> Self {
-        Self { public_key: true, keyboard_interactive: true, password: true, prompts: 3 }
+        Self {
+            public_key: true,
+            keyboard_interactive: true,
+            password: true,
+            prompts: 3,
+        }
     }
 }
 
@@ -109,7 +119,7 @@ impl HostConfig {
         }
     }
 
-    /// Who is reached where, and through whom: `user@address:port via …`.
+    /// Account, address and jump hosts: `user@address:port via …`.
     pub fn route(&self) -> String {
         let own = format!("{}@{}:{}", self.user, self.address, self.port);
         match (&self.proxy_command, &self.jump) {

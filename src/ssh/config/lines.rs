@@ -1,7 +1,10 @@
+//! Lines of ssh_config files, with includes.
+
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::expand::home_dir;
+use crate::bounded_file::read_text;
 
 /// Deepest nesting of `Include`, as in ssh.
 const MAX_DEPTH: usize = 16;
@@ -22,14 +25,14 @@ pub(super) struct Unreadable {
     pub(super) source: io::Error,
 }
 
-/// An item of ssh_config, with its `Include`s.
+/// An item of ssh_config. `Include`s are expanded.
 #[derive(Debug)]
 pub(super) enum Item {
     /// A line with an option.
     Line(ConfigLine),
-    /// An included file begins here: inside a `Host` that doesn't match, nothing in it counts.
+    /// Start of an included file. In a `Host` that does not match, nothing in it applies.
     Begin,
-    /// It ends here.
+    /// End of an included file.
     End,
 }
 
@@ -37,14 +40,14 @@ pub(super) enum Item {
 #[derive(Debug)]
 pub(super) struct ConfigLine {
     pub(super) location: Location,
-    /// The line as it is.
+    /// The line, unchanged.
     pub(super) text: String,
-    /// The first word, in lower case. An `include` that is left is nested too deep to be followed.
+    /// The first word, in lower case. A remaining `include` is nested too deep to be followed.
     pub(super) keyword: String,
     pub(super) arguments: Vec<String>,
 }
 
-/// Reads `file`, or where there is none the user's and the system's. One that doesn't exist is empty.
+/// Reads `file` or, if it is not given, the user's and the system's file. A missing file is empty.
 pub(super) fn read(file: Option<&Path>) -> Result<Vec<Item>, Unreadable> {
     let home = home_dir().unwrap_or_default();
     let mut items = Vec::new();
@@ -52,18 +55,33 @@ pub(super) fn read(file: Option<&Path>) -> Result<Vec<Item>, Unreadable> {
         Some(file) => read_file(file, &home.join(".ssh"), 0, &mut items)?,
         None => {
             read_file(&home.join(".ssh/config"), &home.join(".ssh"), 0, &mut items)?;
-            read_file(Path::new("/etc/ssh/ssh_config"), Path::new("/etc/ssh"), 0, &mut items)?;
+            read_file(
+                Path::new("/etc/ssh/ssh_config"),
+                Path::new("/etc/ssh"),
+                0,
+                &mut items,
+            )?;
         }
     }
     Ok(items)
 }
 
-/// Reads a file as a scope of its own; what it includes is relative to `base`.
-fn read_file(file: &Path, base: &Path, depth: usize, items: &mut Vec<Item>) -> Result<(), Unreadable> {
-    let text = match std::fs::read_to_string(file) {
+/// Reads a file as a scope of its own. Relative includes start from `base`.
+fn read_file(
+    file: &Path,
+    base: &Path,
+    depth: usize,
+    items: &mut Vec<Item>,
+) -> Result<(), Unreadable> {
+    let text = match read_text(file) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(source) => return Err(Unreadable { file: file.to_owned(), source }),
+        Err(source) => {
+            return Err(Unreadable {
+                file: file.to_owned(),
+                source,
+            });
+        }
     };
     items.push(Item::Begin);
     for (index, text) in text.lines().enumerate() {
@@ -73,8 +91,16 @@ fn read_file(file: &Path, base: &Path, depth: usize, items: &mut Vec<Item>) -> R
                 read_file(&included, base, depth + 1, items)?;
             }
         } else {
-            let location = Location { file: file.to_owned(), line: index + 1 };
-            items.push(Item::Line(ConfigLine { location, text: text.to_owned(), keyword, arguments }));
+            let location = Location {
+                file: file.to_owned(),
+                line: index + 1,
+            };
+            items.push(Item::Line(ConfigLine {
+                location,
+                text: text.to_owned(),
+                keyword,
+                arguments,
+            }));
         }
     }
     items.push(Item::End);
@@ -92,19 +118,18 @@ fn included_files(pattern: &str, base: &Path) -> Vec<PathBuf> {
 }
 
 impl ConfigLine {
-    /// The rest of the line behind the keyword, as it is.
+    /// The rest of the line after the keyword, unchanged.
     pub(super) fn rest(&self) -> &str {
         split_keyword(self.text.trim()).1
     }
 }
 
 fn split_keyword(line: &str) -> (&str, &str) {
-    let is_gap = |c: char| c.is_whitespace() || c == '=';
     let (keyword, rest) = line.split_once(is_gap).unwrap_or((line, ""));
     (keyword, rest.trim_start_matches(is_gap))
 }
 
-/// `Keyword a "b c" # comment`, `Keyword=a`; the keyword in lower case.
+/// Splits `Keyword a "b c" # comment` or `Keyword=a`. The keyword is in lower case.
 fn keyword_and_arguments(line: &str) -> Option<(String, Vec<String>)> {
     let line = line.trim();
     if line.is_empty() || line.starts_with('#') {
@@ -126,4 +151,8 @@ fn keyword_and_arguments(line: &str) -> Option<(String, Vec<String>)> {
         }
     }
     Some((keyword, arguments))
+}
+
+fn is_gap(c: char) -> bool {
+    c.is_whitespace() || c == '='
 }

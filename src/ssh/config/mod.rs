@@ -1,7 +1,8 @@
-//! ssh_config: what a host's name stands for.
+//! ssh_config: the settings behind a host's name.
 //!
-//! A [`Resolver`] turns a name into a [`HostConfig`] the way `ssh` does, by asking `ssh -G`; where there is no ssh program, by
-//! reading the files itself and refusing what it does not understand. [`concrete_aliases`] lists the names that there are.
+//! A [`Resolver`] turns a name into a [`HostConfig`] as `ssh` does, by running `ssh -G`. Without an
+//! ssh program it reads the files itself and refuses lines that it does not understand.
+//! [`concrete_aliases`] lists the names.
 
 mod aliases;
 mod destination;
@@ -18,6 +19,7 @@ mod shown;
 mod table;
 
 pub use aliases::{Aliases, concrete_aliases};
+pub use destination::{Destination, canonical_host};
 pub use error::ConfigError;
 pub use host_config::{HostConfig, Methods};
 pub use lines::Location;

@@ -1,3 +1,6 @@
+//! Converts the output of `ssh -G` into a `HostConfig`, and refuses options that would be
+//! ignored at a risk.
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -6,20 +9,28 @@ use super::expand::Expander;
 use super::host_config::{CONNECT_TIMEOUT, KEEPALIVE, SHORTEST_RSA};
 use super::{ConfigError, HostConfig, HostSettings, Methods};
 
-/// The lines of `ssh -G`.
+/// Lines printed by `ssh -G`.
 pub(super) struct Options(pub(super) Vec<(String, String)>);
 
 impl Options {
-    /// Refuses what can't be done and must not be ignored.
-    pub(super) fn refuse(&self, name: &str, unsupported: &[&'static str]) -> Result<(), ConfigError> {
-        let set = |option: &&&str| self.get(&option.to_lowercase()).is_some_and(|value| value != "none");
-        match unsupported.iter().find(set) {
-            Some(option) => Err(ConfigError::Unsupported { name: name.to_owned(), option }),
+    /// Refuses options that are not supported and must not be ignored.
+    pub(super) fn refuse(
+        &self,
+        name: &str,
+        unsupported: &[&'static str],
+    ) -> Result<(), ConfigError> {
+        match unsupported.iter().find(|option: &&&str| {
+            self.get(&option.to_lowercase()).is_some_and(|value| value != "none")
+        }) {
+            Some(option) => Err(ConfigError::Unsupported {
+                name: name.to_owned(),
+                option,
+            }),
             None => Ok(()),
         }
     }
 
-    /// The hosts to jump through, in their order.
+    /// The jump hosts, in order.
     pub(super) fn jumps(&self) -> Option<&str> {
         self.get("proxyjump").filter(|jumps| *jumps != "none")
     }
@@ -29,10 +40,14 @@ impl Options {
     }
 
     pub(super) fn all<'a>(&'a self, key: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(known, _)| known == key).map(|(_, value)| value.as_str())
+        self.0
+            .iter()
+            .filter(move |(known, _)| known == key)
+            .map(|(_, value)| value.as_str())
     }
 
-    /// What a host's options come to, with the program's own settings over them. Looks which files there are.
+    /// Converts options into a configuration, with the program's own settings over them. Examines
+    /// which files exist.
     pub(super) fn to_config(
         &self,
         proxy_commands: bool,
@@ -42,12 +57,21 @@ impl Options {
         let name = &destination.host;
         let own = |key| self.get(key).map(str::to_owned);
         let address = settings.address.clone().or(own("hostname")).unwrap_or_else(|| name.clone());
-        let port = settings.port.or(self.get("port").and_then(|port| port.parse().ok())).unwrap_or(22);
+        let port = settings
+            .port
+            .or(self.get("port").and_then(|port| port.parse().ok()))
+            .unwrap_or(22);
         let user = settings.user.clone().or(own("user")).unwrap_or_default();
         check_name(&address)?;
         check_name(&user)?;
-        let mut expander =
-            Expander { name, address: &address, port, user: &user, alias: None, jumps: self.jumps() };
+        let mut expander = Expander {
+            name,
+            address: &address,
+            port,
+            user: &user,
+            alias: None,
+            jumps: self.jumps(),
+        };
         let alias = own("hostkeyalias").filter(|alias| alias != "none");
         let alias = alias.map(|alias| expander.tokens(&alias)).transpose()?;
         expander.alias = alias.as_deref();
@@ -69,7 +93,11 @@ impl Options {
             connect_timeout: seconds(self.get("connecttimeout")).unwrap_or(CONNECT_TIMEOUT),
             keepalive: seconds(self.get("serveraliveinterval")).unwrap_or(KEEPALIVE),
             host_key_alias: alias.clone(),
-            ..self.with_files(HostConfig::new(name, &address, port, &user), settings, &expander)?
+            ..self.with_files(
+                HostConfig::new(name, &address, port, &user),
+                settings,
+                &expander,
+            )?
         })
     }
 
@@ -81,13 +109,19 @@ impl Options {
         expander: &Expander<'_>,
     ) -> Result<HostConfig, ConfigError> {
         let paths = |key| -> Result<Vec<PathBuf>, ConfigError> {
-            self.all(key).filter(|file| *file != "none").map(|file| expander.path(file)).collect()
+            self.all(key)
+                .filter(|file| *file != "none")
+                .map(|file| expander.path(file))
+                .collect()
         };
         let listed = |key| self.get(key).map_or(Ok(Vec::new()), |files| expander.paths(files));
         let own = |path: &PathBuf| expander.path(&path.to_string_lossy());
         let (users, global) = match &settings.known_hosts {
             Some(path) => (vec![own(path)?], Vec::new()),
-            None => (listed("userknownhostsfile")?, listed("globalknownhostsfile")?),
+            None => (
+                listed("userknownhostsfile")?,
+                listed("globalknownhostsfile")?,
+            ),
         };
         Ok(HostConfig {
             identity_files: match &settings.identity_file {
@@ -103,19 +137,27 @@ impl Options {
         })
     }
 
-    /// Whether an option is on. ssh prints both words.
+    /// Whether an option is on or unset.
+    fn is_on_by_default(&self, key: &str) -> bool {
+        self.get(key).is_none() || self.is(key)
+    }
+
+    /// Whether an option is on. ssh prints `yes` or `true`.
     fn is(&self, key: &str) -> bool {
         matches!(self.get(key), Some("yes" | "true"))
     }
 
     fn methods(&self) -> Methods {
-        let on = |key| self.get(key).is_none() || self.is(key);
-        let prompts =
-            self.get("numberofpasswordprompts").and_then(|prompts| prompts.parse().ok()).unwrap_or(3);
+        let prompts = self
+            .get("numberofpasswordprompts")
+            .and_then(|prompts| prompts.parse().ok())
+            .unwrap_or(3);
         Methods {
-            public_key: self.get("pubkeyauthentication").is_none_or(|value| !matches!(value, "no" | "false")),
-            keyboard_interactive: on("kbdinteractiveauthentication"),
-            password: on("passwordauthentication"),
+            public_key: self
+                .get("pubkeyauthentication")
+                .is_none_or(|value| !matches!(value, "no" | "false")),
+            keyboard_interactive: self.is_on_by_default("kbdinteractiveauthentication"),
+            password: self.is_on_by_default("passwordauthentication"),
             prompts: if self.is("batchmode") { 0 } else { prompts },
         }
     }
@@ -125,17 +167,24 @@ fn seconds(value: Option<&str>) -> Option<Duration> {
     value?.parse().ok().filter(|&seconds| seconds > 0).map(Duration::from_secs)
 }
 
-fn agent_socket(option: Option<&str>, expander: &Expander<'_>) -> Result<Option<PathBuf>, ConfigError> {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+fn agent_socket(
+    option: Option<&str>,
+    expander: &Expander<'_>,
+) -> Result<Option<PathBuf>, ConfigError> {
     let socket = match option {
         Some("none") => None,
-        None | Some("SSH_AUTH_SOCK") => variable("SSH_AUTH_SOCK"),
+        None | Some("SSH_AUTH_SOCK") => path_in("SSH_AUTH_SOCK"),
         Some(option) => match option.strip_prefix('$') {
-            Some(name) if !name.starts_with('{') => variable(name),
+            Some(name) if !name.starts_with('{') => path_in(name),
             _ => Some(expander.path(option)?),
         },
     };
     Ok(socket.filter(|path| !path.as_os_str().is_empty()))
+}
+
+/// The path in an environment variable.
+fn path_in(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable).map(PathBuf::from)
 }
 
 #[cfg(test)]
@@ -144,7 +193,11 @@ mod tests {
 
     fn resolve(lines: &str, settings: &HostSettings) -> HostConfig {
         let pairs = lines.lines().filter_map(|line| line.split_once(' '));
-        let host = Destination { host: "web1".to_owned(), user: None, port: None };
+        let host = Destination {
+            host: "web1".to_owned(),
+            user: None,
+            port: None,
+        };
         Options(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
             .to_config(false, &host, settings)
             .unwrap()
@@ -155,14 +208,24 @@ mod tests {
         let lines = "user deploy\nhostname 10.0.0.9\nport 2200\nidentityfile /k1\nidentityfile /k2\n\
                      userknownhostsfile /u1 /u2\nglobalknownhostsfile /g\nhostkeyalias web\nconnecttimeout 3";
         let config = resolve(lines, &HostSettings::default());
-        assert_eq!((&*config.address, config.port, &*config.user), ("10.0.0.9", 2200, "deploy"));
+        assert_eq!(
+            (&*config.address, config.port, &*config.user),
+            ("10.0.0.9", 2200, "deploy")
+        );
         assert_eq!(config.identity_files, ["/k1", "/k2"].map(PathBuf::from));
         assert_eq!(config.known_hosts, ["/u1", "/u2", "/g"].map(PathBuf::from));
         assert_eq!(config.host_key_alias.as_deref(), Some("web"));
         assert_eq!(config.connect_timeout, Duration::from_secs(3));
 
-        let settings = HostSettings { port: Some(22), user: Some("ci".into()), ..HostSettings::default() };
+        let settings = HostSettings {
+            port: Some(22),
+            user: Some("ci".into()),
+            ..HostSettings::default()
+        };
         let config = resolve(lines, &settings);
-        assert_eq!((&*config.address, config.port, &*config.user), ("10.0.0.9", 22, "ci"));
+        assert_eq!(
+            (&*config.address, config.port, &*config.user),
+            ("10.0.0.9", 22, "ci")
+        );
     }
 }

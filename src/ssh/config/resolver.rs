@@ -1,3 +1,5 @@
+//! Resolves names by running `ssh -G`, including jump hosts.
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,22 +19,23 @@ use crate::ssh::files::off_runtime;
 
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Turns names into [`HostConfig`]s by asking `ssh -G`, so that they mean what they mean to ssh.
+/// Turns names into [`HostConfig`]s with `ssh -G`, so that they mean the same as to ssh.
 #[derive(Clone, Debug, Default)]
 pub struct Resolver {
-    /// The ssh_config file instead of the user's and the system's.
+    /// An ssh_config file that replaces the user's and the system's.
     pub ssh_config: Option<PathBuf>,
-    /// What goes over ssh_config, by host; of jump hosts, too.
+    /// Settings that override ssh_config, by host, including jump hosts.
     pub settings: BTreeMap<String, HostSettings>,
-    /// Whether commands may be run to reach hosts (ProxyCommand).
+    /// Whether ProxyCommand may be used.
     pub proxy_commands: bool,
-    /// More arguments for `ssh -G`, such as `-o` and an option: they hold for the host itself, not for those on the way.
+    /// More arguments for `ssh -G`, such as `-o` and an option. They apply to the host itself and
+    /// not to its jump hosts.
     pub arguments: Vec<String>,
 }
 
 impl Resolver {
-    /// Resolves `name`. Runs `ssh -G`, within 10 s; where there is no ssh program, reads ssh_config itself and refuses what it
-    /// does not understand.
+    /// Resolves `name`. Runs `ssh -G`, at most 10 s. Without an ssh program it reads ssh_config
+    /// itself and refuses lines that it does not understand.
     pub async fn resolve(&self, name: &str) -> Result<HostConfig, ConfigError> {
         let destination = Destination::parse(name)?;
         let settings = self.settings_of(name);
@@ -42,7 +45,11 @@ impl Resolver {
             Some(jumps) => Some(Box::new(self.resolve_jumps(name, jumps, 1).await?)),
             None => None,
         };
-        Ok(HostConfig { jump, name: name.to_owned(), ..self.expand(options, destination, settings).await? })
+        Ok(HostConfig {
+            jump,
+            name: name.to_owned(),
+            ..self.expand(options, destination, settings).await?
+        })
     }
 
     pub(super) fn settings_of(&self, name: &str) -> &HostSettings {
@@ -50,8 +57,8 @@ impl Resolver {
         self.settings.get(name).unwrap_or(&NONE)
     }
 
-    /// Resolves the last of the hosts to jump through, which is reached through those before it. The first is reached as its
-    /// own configuration says, as with ssh.
+    /// Resolves the last jump host, which is reached through those before it. The first is reached
+    /// as its own configuration says, as in ssh.
     fn resolve_jumps<'a>(
         &'a self,
         name: &'a str,
@@ -62,13 +69,14 @@ impl Resolver {
             if depth > MOST_JUMPS {
                 return Err(ConfigError::TooManyJumps(name.to_owned()));
             }
-            let (before, last) =
-                jumps.rsplit_once(',').map_or((None, jumps), |(before, last)| (Some(before), last));
+            let (before, last) = jumps
+                .rsplit_once(',')
+                .map_or((None, jumps), |(before, last)| (Some(before), last));
             let destination = Destination::parse(last)?;
             let mut options = Options(self.ask_ssh(&destination, &[]).await?);
             options.refuse(&destination.host, &["RevokedHostKeys"])?;
             if before.is_some() {
-                // The way to it is spelled out.
+                // The route to it is given explicitly.
                 options.0.retain(|(key, _)| key != "proxycommand");
             }
             let jump = match before.or(options.jumps()) {
@@ -76,22 +84,29 @@ impl Resolver {
                 None => None,
             };
             let settings = self.settings_of(&destination.host);
-            Ok(HostConfig { jump, ..self.expand(options, destination, settings).await? })
+            Ok(HostConfig {
+                jump,
+                ..self.expand(options, destination, settings).await?
+            })
         })
     }
 
-    /// Expands tokens and looks which files exist.
+    /// Expands tokens and examines which files exist.
     async fn expand(
         &self,
         options: Options,
         destination: Destination,
         settings: &HostSettings,
     ) -> Result<HostConfig, ConfigError> {
-        let (proxy_commands, settings, name) =
-            (self.proxy_commands, settings.clone(), destination.host.clone());
+        let proxy_commands = self.proxy_commands;
+        let settings = settings.clone();
+        let name = destination.host.clone();
         let first = options.get("identityfile").unwrap_or_default().to_owned();
-        let reading = move || options.to_config(proxy_commands, &destination, &settings);
-        off_runtime(Path::new(&first), reading).await.map_err(|source| ConfigError::Unreadable {
+        off_runtime(Path::new(&first), move || {
+            options.to_config(proxy_commands, &destination, &settings)
+        })
+        .await
+        .map_err(|source| ConfigError::Unreadable {
             file: format!("the files of {name}").into(),
             source,
         })?
@@ -106,7 +121,7 @@ impl Resolver {
         if let Some(file) = &self.ssh_config {
             ssh.arg("-F").arg(file);
         }
-        // Of options that are given twice the first counts.
+        // If an option is given twice, the first applies.
         ssh.args(arguments);
         if let Some(user) = &destination.user {
             ssh.args(["-l", user]);
@@ -123,25 +138,37 @@ impl Resolver {
             Err(ConfigError::NoSsh(error))
                 if error.kind() == io::ErrorKind::NotFound && arguments.is_empty() =>
             {
-                let (file, destination) = (self.ssh_config.clone(), destination.clone());
-                let unreadable = |source| ConfigError::Unreadable { file: "ssh_config".into(), source };
+                let file = self.ssh_config.clone();
+                let destination = destination.clone();
                 let path = file.clone().unwrap_or_else(|| "ssh_config".into());
-                return off_runtime(&path, move || fallback::resolve(file.as_deref(), &destination))
-                    .await
-                    .map_err(unreadable)?;
+                return off_runtime(&path, move || {
+                    fallback::resolve(file.as_deref(), &destination)
+                })
+                .await
+                .map_err(|source| ConfigError::Unreadable {
+                    file: "ssh_config".into(),
+                    source,
+                })?;
             }
             other => other?,
         };
         if !output.status.success() {
-            // Its lines end with CR LF.
+            // ssh's lines end with CR LF.
             let stderr = String::from_utf8_lossy(&output.stderr);
-            let message =
-                stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ");
-            // That is how ssh names its own arguments.
+            let message = stderr
+                .lines()
+                .map(str::trim)
+                .filter(|line| !line.is_empty())
+                .collect::<Vec<_>>()
+                .join("; ");
+            // ssh uses these words for its own arguments.
             if message.starts_with("command-line") || message.starts_with("Bad port") {
                 return Err(ConfigError::Arguments(message));
             }
-            return Err(ConfigError::Rejected { name: destination.host.clone(), message });
+            return Err(ConfigError::Rejected {
+                name: destination.host.clone(),
+                message,
+            });
         }
         Ok(String::from_utf8_lossy(&output.stdout)
             .lines()

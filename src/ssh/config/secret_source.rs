@@ -1,3 +1,5 @@
+//! Where passwords and passphrases come from. Errors and `Debug` never show them.
+
 use std::fmt;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -10,10 +12,12 @@ use serde::Deserialize;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use crate::bounded_file::read_text;
 use crate::ssh::files::off_runtime;
 
-/// Where a passphrase or a password comes from: `{ env = "NAME" }`, `{ file = "PATH" }` or `{ command = "COMMAND" }`. It is read
-/// when a login asks for it, and never stands in the configuration itself.
+/// Source of a passphrase or password: `{ env = "NAME" }`, `{ file = "PATH" }` or
+/// `{ command = "COMMAND" }`. It is read when a login needs it. The configuration never contains
+/// the secret.
 #[derive(Clone, PartialEq, Eq, Hash, Deserialize)]
 #[serde(try_from = "toml::Value")]
 pub enum SecretSource {
@@ -25,15 +29,19 @@ pub enum SecretSource {
     Command(String),
 }
 
-/// Whoever writes the secret itself there is told so, without repeating it.
+/// The error for a secret written directly into the configuration does not repeat it.
 impl TryFrom<toml::Value> for SecretSource {
     type Error = &'static str;
 
     fn try_from(value: toml::Value) -> Result<Self, &'static str> {
-        const FORMS: &str = "a secret is had from { env = \"NAME\" }, { file = \"PATH\" } or { command = \"COMMAND\" }; it never stands here";
+        const FORMS: &str = "a secret comes from { env = \"NAME\" }, { file = \"PATH\" } or { \
+            command = \"COMMAND\" }; the configuration never contains it";
         let table = value.as_table().filter(|table| table.len() == 1).ok_or(FORMS)?;
         let (key, value) = table.iter().next().ok_or(FORMS)?;
-        match (key.as_str(), value.as_str().filter(|text| !text.is_empty()).ok_or(FORMS)?) {
+        match (
+            key.as_str(),
+            value.as_str().filter(|text| !text.is_empty()).ok_or(FORMS)?,
+        ) {
             ("env", name) => Ok(Self::Env(name.to_owned())),
             ("file", file) => Ok(Self::File(file.into())),
             ("command", command) => Ok(Self::Command(command.to_owned())),
@@ -48,19 +56,19 @@ impl fmt::Debug for SecretSource {
     }
 }
 
-/// Where it comes from, never what it is.
+/// Shows the source, never the secret.
 impl fmt::Display for SecretSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Env(name) => write!(f, "from the variable {name}"),
             Self::File(file) => write!(f, "from {}", file.display()),
-            // A command line may hold what it should not.
+            // A command line may contain a secret.
             Self::Command(_) => f.write_str("from a command"),
         }
     }
 }
 
-/// Why a secret could not be had. Never holds any of it.
+/// Why a secret could not be read. Never contains any of it.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
     /// The variable is not set.
@@ -71,13 +79,13 @@ pub enum SecretError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// Others can read the file.
     #[error("others can read {}; chmod 600 it", .0.display())]
     Exposed(PathBuf),
-    /// The command did not do it.
+    /// The command failed.
     #[error("the command for it failed: {0}")]
     Command(String),
 }
@@ -88,25 +96,34 @@ impl SecretSource {
     /// Reads the secret.
     pub async fn read(&self) -> Result<SecretString, SecretError> {
         match self {
-            Self::Env(name) => {
-                std::env::var(name).map(Into::into).map_err(|_| SecretError::NotSet(name.clone()))
-            }
+            Self::Env(name) => std::env::var(name)
+                .map(Into::into)
+                .map_err(|_| SecretError::NotSet(name.clone())),
             Self::File(file) => {
                 let path = file.clone();
-                let late = |source| SecretError::Unreadable { file: file.clone(), source };
-                off_runtime(file, move || read_file(&path)).await.map_err(late)?
+                off_runtime(file, move || read_file(&path)).await.map_err(|source| {
+                    SecretError::Unreadable {
+                        file: file.clone(),
+                        source,
+                    }
+                })?
             }
-            Self::Command(command) => first_line_of(Command::new("/bin/sh").arg("-c").arg(command)).await,
+            Self::Command(command) => {
+                first_line_of(Command::new("/bin/sh").arg("-c").arg(command)).await
+            }
         }
     }
 }
 
 fn read_file(file: &Path) -> Result<SecretString, SecretError> {
-    let unreadable = |source| SecretError::Unreadable { file: file.to_owned(), source };
+    let unreadable = |source| SecretError::Unreadable {
+        file: file.to_owned(),
+        source,
+    };
     if others_can_read(file).map_err(unreadable)? {
         return Err(SecretError::Exposed(file.to_owned()));
     }
-    std::fs::read_to_string(file).map(first_line).map_err(unreadable)
+    read_text(file).map(first_line).map_err(unreadable)
 }
 
 /// ssh ignores private files that others can read, and so do we.
@@ -117,8 +134,12 @@ pub(crate) fn others_can_read(file: &Path) -> io::Result<bool> {
 /// The first line that a command prints.
 pub(crate) async fn first_line_of(command: &mut Command) -> Result<SecretString, SecretError> {
     let failed = |why: &dyn fmt::Display| SecretError::Command(why.to_string());
-    // What it says on stderr is for the person who set it up.
-    let running = command.stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true).output();
+    // Its stderr is for the person who configured it.
+    let running = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true)
+        .output();
     let output = timeout(COMMAND_TIMEOUT, running)
         .await
         .map_err(|_| failed(&format!("it took longer than {COMMAND_TIMEOUT:?}")))?
@@ -126,7 +147,9 @@ pub(crate) async fn first_line_of(command: &mut Command) -> Result<SecretString,
     if !output.status.success() {
         return Err(failed(&output.status));
     }
-    String::from_utf8(output.stdout).map(first_line).map_err(|_| failed(&"it printed no text"))
+    String::from_utf8(output.stdout)
+        .map(first_line)
+        .map_err(|_| failed(&"it printed no text"))
 }
 
 fn first_line(text: String) -> SecretString {
@@ -142,16 +165,29 @@ mod tests {
     use super::*;
 
     async fn read(source: SecretSource) -> Result<String, String> {
-        source.read().await.map(|secret| secret.expose_secret().to_owned()).map_err(|error| error.to_string())
+        source
+            .read()
+            .await
+            .map(|secret| secret.expose_secret().to_owned())
+            .map_err(|error| error.to_string())
     }
 
     #[tokio::test]
     async fn a_secret_is_the_first_line_of_its_source() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "pass word \nmore\n").unwrap();
-        assert_eq!(read(SecretSource::File(file.path().into())).await.unwrap(), "pass word ");
-        assert_eq!(read(SecretSource::Command("echo one; echo two".into())).await.unwrap(), "one");
-        assert_eq!(read(SecretSource::Env("PATH".into())).await.unwrap(), std::env::var("PATH").unwrap());
+        assert_eq!(
+            read(SecretSource::File(file.path().into())).await.unwrap(),
+            "pass word "
+        );
+        assert_eq!(
+            read(SecretSource::Command("echo one; echo two".into())).await.unwrap(),
+            "one"
+        );
+        assert_eq!(
+            read(SecretSource::Env("PATH".into())).await.unwrap(),
+            std::env::var("PATH").unwrap()
+        );
     }
 
     #[tokio::test]
@@ -159,10 +195,21 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "secret").unwrap();
         std::fs::set_permissions(file.path(), std::fs::Permissions::from_mode(0o644)).unwrap();
-        assert!(read(SecretSource::File(file.path().into())).await.unwrap_err().contains("others can read"));
-        assert!(read(SecretSource::File("/no/such".into())).await.unwrap_err().contains("/no/such"));
+        assert!(
+            read(SecretSource::File(file.path().into()))
+                .await
+                .unwrap_err()
+                .contains("others can read")
+        );
+        let directory = tempfile::tempdir().unwrap();
+        let missing = directory.path().join("missing");
+        let failed = read(SecretSource::File(missing.clone())).await.unwrap_err();
+        assert!(failed.contains(&missing.display().to_string()), "{failed}");
         assert!(read(SecretSource::Env("NO_SUCH".into())).await.unwrap_err().contains("NO_SUCH"));
         let failed = read(SecretSource::Command("echo secret; exit 3".into())).await.unwrap_err();
-        assert!(failed.contains("exit status: 3") && !failed.contains("secret"), "{failed}");
+        assert!(
+            failed.contains("exit status: 3") && !failed.contains("secret"),
+            "{failed}"
+        );
     }
 }

@@ -4,7 +4,8 @@ use serde::Deserialize;
 
 use super::SecretSource;
 
-/// What the program's own configuration says about a host (`[hosts.NAME]`), over what ssh_config says.
+/// Settings of a host in the program's own configuration (`[hosts.NAME]`), which override
+/// ssh_config.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostSettings {
@@ -18,28 +19,34 @@ pub struct HostSettings {
     pub identity_file: Option<PathBuf>,
     /// The known_hosts file to use.
     pub known_hosts: Option<PathBuf>,
-    /// Where the passphrase of the keys comes from.
+    /// Source of the keys' passphrase.
     pub passphrase: Option<SecretSource>,
-    /// Where the password comes from.
+    /// Source of the password.
     pub password: Option<SecretSource>,
-    /// Words to find the host by.
+    /// Tags by which callers select the host.
     pub tags: Vec<String>,
 }
 
 impl HostSettings {
-    /// What is set, under the names of ssh_config(5) in lower case. Of secrets where they come from.
+    /// The configured settings, with the names of ssh_config(5) in lower case. For secrets, their
+    /// sources.
     pub(super) fn shown(&self) -> Vec<(&'static str, String)> {
-        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-        let secret = |secret: &Option<SecretSource>| secret.as_ref().map(ToString::to_string);
         let all = [
             ("hostname", self.address.clone()),
             ("port", self.port.map(|port| port.to_string())),
             ("user", self.user.clone()),
-            ("identityfile", path(&self.identity_file)),
-            ("userknownhostsfile", path(&self.known_hosts)),
-            ("passphrase", secret(&self.passphrase)),
-            ("password", secret(&self.password)),
+            ("identityfile", shown_path(self.identity_file.as_ref())),
+            ("userknownhostsfile", shown_path(self.known_hosts.as_ref())),
+            (
+                "passphrase",
+                self.passphrase.as_ref().map(ToString::to_string),
+            ),
+            ("password", self.password.as_ref().map(ToString::to_string)),
         ];
         all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
     }
+}
+
+fn shown_path(path: Option<&PathBuf>) -> Option<String> {
+    path.map(|path| path.display().to_string())
 }

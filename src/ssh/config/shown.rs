@@ -3,47 +3,66 @@ use super::options::Options;
 use super::table::SHOWN;
 use super::{ConfigError, Resolver};
 
-/// One thing that is set for a host.
+/// One setting of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// The option, as ssh_config(5) calls it, in lower case.
+    /// Name of the option in ssh_config(5), in lower case.
     pub key: &'static str,
     /// Its value.
     pub value: String,
-    /// Where it is set.
+    /// Where it was set.
     pub source: Source,
 }
 
-/// Where something is set.
+/// Where a setting comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// In the program's own configuration.
+    /// The program's own configuration.
     Settings,
-    /// In ssh_config.
+    /// ssh_config.
     SshConfig,
 }
 
 impl Resolver {
-    /// The settings of `name` that differ from ssh's defaults, with their sources, under the names of ssh_config(5) in lower case.
+    /// The settings of `name` that differ from ssh's defaults, with their sources and the names of
+    /// ssh_config(5) in lower case.
     pub async fn settings(&self, name: &str) -> Result<Vec<Setting>, ConfigError> {
         let destination = Destination::parse(name)?;
         let set = Options(self.ask_ssh(&destination, &self.arguments).await?);
-        let nothing = Self { ssh_config: Some("/dev/null".into()), ..Self::default() };
+        let nothing = Self {
+            ssh_config: Some("/dev/null".into()),
+            ..Self::default()
+        };
         let default = Options(nothing.ask_ssh(&destination, &[]).await?);
         let own = self.settings_of(name).shown();
         let setting = |key: &&'static str| {
-            let value = |options: &Options| options.all(key).collect::<Vec<_>>().join(", ");
-            let (value, usual) = (value(&set), value(&default));
+            let value = value_of(&set, key);
+            let usual = value_of(&default, key);
             match own.iter().find(|(known, _)| known == key) {
-                Some((_, value)) => Some(Setting { key, value: value.clone(), source: Source::Settings }),
-                // A command line may hold what is nobody's business.
-                None if value != usual && *key == "proxycommand" => {
-                    Some(Setting { key, value: "a command".to_owned(), source: Source::SshConfig })
-                }
-                None if value != usual => Some(Setting { key, value, source: Source::SshConfig }),
+                Some((_, value)) => Some(Setting {
+                    key,
+                    value: value.clone(),
+                    source: Source::Settings,
+                }),
+                // A command line may contain a secret.
+                None if value != usual && *key == "proxycommand" => Some(Setting {
+                    key,
+                    value: "a command".to_owned(),
+                    source: Source::SshConfig,
+                }),
+                None if value != usual => Some(Setting {
+                    key,
+                    value,
+                    source: Source::SshConfig,
+                }),
                 None => None,
             }
         };
         Ok(SHOWN.iter().filter_map(setting).collect())
     }
+}
+
+/// All values of an option, separated by commas.
+fn value_of(options: &Options, key: &str) -> String {
+    options.all(key).collect::<Vec<_>>().join(", ")
 }

@@ -1,23 +1,25 @@
-/// How the value of an option of ssh_config(5) is read.
+//! The options of ssh_config that are understood without ssh.
+
+/// How the value of an ssh_config(5) option is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// One value, of which the first counts.
+    /// One value. The first occurrence applies.
     Text,
-    /// The same, and a number.
+    /// Like `Text`, and a number.
     Number,
-    /// The same, in any case.
+    /// Like `Text`, ignoring case.
     Word,
-    /// The rest of the line, as it is.
+    /// The rest of the line, unchanged.
     Command,
-    /// Several values on a line.
+    /// Several values on one line.
     List,
-    /// One value a line, and each counts.
+    /// One value a line, and every line applies.
     Repeated,
-    /// Without effect here; docs/ssh.md lists these.
+    /// No effect here; docs/ssh.md lists these.
     Ignored,
 }
 
-/// The options that are understood without an ssh program, in lower case.
+/// Options understood without an ssh program, in lower case.
 const OPTIONS: [(&str, Kind); 55] = [
     ("addkeystoagent", Kind::Ignored),
     ("batchmode", Kind::Word),
@@ -76,7 +78,8 @@ const OPTIONS: [(&str, Kind); 55] = [
     ("visualhostkey", Kind::Ignored),
 ];
 
-/// The options that a person is shown, the most telling first: those of ssh_config(5), and the program's own for secrets.
+/// Options shown to a person, the most useful first: those of ssh_config(5), and the program's own
+/// for secrets.
 pub(super) const SHOWN: [&str; 22] = [
     "hostname",
     "port",
@@ -102,7 +105,7 @@ pub(super) const SHOWN: [&str; 22] = [
     "serveraliveinterval",
 ];
 
-/// How an option is read; none when it is not understood.
+/// How an option is parsed. `None` if it is not understood.
 pub(super) fn kind_of(option: &str) -> Option<Kind> {
     OPTIONS.iter().find(|(known, _)| *known == option).map(|(_, kind)| *kind)
 }

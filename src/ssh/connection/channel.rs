@@ -1,3 +1,5 @@
+//! Session channels: requests, data and events, each call bounded in time.
+
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -10,27 +12,28 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::output::TerminalSize;
 use crate::ssh::ChannelError;
 use crate::ssh::trust::HostKeyCheck;
 
-/// What can happen on a session channel, in the words of RFC 4254.
+/// An event on a session channel, with the names of RFC 4254.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelEvent {
     /// Data (§5.2): stdout.
     Data(Bytes),
-    /// Extended data (§5.2); the one type in use is stderr.
+    /// Extended data (§5.2). Its only type in use is stderr.
     ExtendedData(Bytes),
-    /// No more data will come (§5.3).
+    /// No more data will follow (§5.3).
     Eof,
     /// The command's exit-status (§6.10).
     ExitStatus(u32),
     /// The command's exit-signal (§6.10), named without `SIG`.
     ExitSignal(String),
-    /// The exec request was granted (§5.4).
+    /// The server accepted the exec request (§5.4).
     Success,
-    /// The exec request was refused (§5.4).
+    /// The server refused the exec request (§5.4).
     Failure,
-    /// The channel is closed (§5.3). Nothing follows.
+    /// The channel is closed (§5.3). No event follows.
     Close,
 }
 
@@ -44,58 +47,74 @@ pub struct Channel {
 #[derive(Debug)]
 pub struct ChannelReader(ChannelReadHalf);
 
-/// The sending half of a channel. Each call is bounded by the connection's time limit, but for [`write`](Self::write).
+/// The sending half of a channel. Each call except [`write`](Self::write) is bounded by the
+/// connection's time limit.
 pub struct ChannelWriter {
     half: ChannelWriteHalf<Msg>,
     time_limit: Duration,
 }
 
-/// Largest piece of stdin that is handed over at once; russh buffers what the window does not take.
+/// Maximum bytes of stdin passed to russh at once. russh buffers data for which the window has no
+/// room.
 const STDIN_PIECE: usize = 32 << 10;
 
 impl Channel {
-    /// Asks for a pseudo-terminal (RFC 4254 §6.2) of so many columns and rows, and waits for the answer.
+    /// Requests a pseudo-terminal (RFC 4254 §6.2) with this number of columns and rows, and waits
+    /// for the reply.
     ///
     /// Dropping the future leaves the channel open on the server until the connection ends.
-    pub async fn request_pty(&mut self, term: &str, (cols, rows): (u32, u32)) -> Result<(), ChannelError> {
-        let asked = self.channel.request_pty(true, term, cols, rows, 0, 0, &[]);
+    pub async fn request_pty(
+        &mut self,
+        term: &str,
+        size: TerminalSize,
+    ) -> Result<(), ChannelError> {
+        let asked = self.channel.request_pty(true, term, size.cols, size.rows, 0, 0, &[]);
         bounded(self.time_limit, asked).await?;
         let answer = async {
             loop {
                 match self.channel.wait().await.map(translate) {
                     Some(Some(ChannelEvent::Success)) => return Ok(()),
                     Some(Some(ChannelEvent::Failure)) => return Err(ChannelError::PtyRefused),
-                    Some(Some(ChannelEvent::Close)) | None => return Err(ChannelError::ConnectionLost),
+                    Some(Some(ChannelEvent::Close)) | None => {
+                        return Err(ChannelError::ConnectionLost);
+                    }
                     Some(_) => {}
                 }
             }
         };
-        timeout(self.time_limit, answer).await.unwrap_or(Err(ChannelError::TimedOut(self.time_limit)))
+        timeout(self.time_limit, answer)
+            .await
+            .unwrap_or(Err(ChannelError::TimedOut(self.time_limit)))
     }
 
-    /// Whether the server has closed it meanwhile.
+    /// Whether the server has closed the channel.
     pub fn is_closed(&mut self) -> bool {
         loop {
             let next = pin!(self.channel.wait()).poll(&mut Context::from_waker(Waker::noop()));
             match next.map(|message| message.map(translate)) {
                 Poll::Pending => return false,
-                Poll::Ready(None | Some(Some(ChannelEvent::Close | ChannelEvent::Eof))) => return true,
+                Poll::Ready(None | Some(Some(ChannelEvent::Close | ChannelEvent::Eof))) => {
+                    return true;
+                }
                 Poll::Ready(Some(_)) => {}
             }
         }
     }
 
-    /// Closes a channel on which nothing was started, so that its place on the server is free again.
+    /// Closes a channel on which nothing was started, to free its session on the server.
     pub async fn close(self) -> Result<(), ChannelError> {
         bounded(self.time_limit, self.channel.close()).await
     }
 
-    /// Asks the server to run `command` (RFC 4254 §6.5); the answer comes as an event.
+    /// Asks the server to run `command` (RFC 4254 §6.5). The reply arrives as an event.
     pub async fn exec(self, command: &str) -> Result<(ChannelReader, ChannelWriter), ChannelError> {
         let (reader, half) = self.channel.split();
-        let writer = ChannelWriter { half, time_limit: self.time_limit };
+        let writer = ChannelWriter {
+            half,
+            time_limit: self.time_limit,
+        };
         if let Err(error) = bounded(self.time_limit, writer.half.exec(true, command)).await {
-            // Nobody will take its events. A connection that is lost needs no closing.
+            // The events have no reader. A lost connection needs no closing.
             writer.close().await.ok();
             return Err(error);
         }
@@ -104,9 +123,11 @@ impl Channel {
 }
 
 impl ChannelReader {
-    /// The next event. None without a [`ChannelEvent::Close`] before means that the connection is lost.
+    /// The next event. `None` without a previous [`ChannelEvent::Close`] means that the connection
+    /// was lost.
     ///
-    /// Must be called without delay: events nobody takes hold up every channel of the connection. Cancel safe.
+    /// Must be called without delay: unread events block every channel of the connection. Cancel
+    /// safe.
     pub async fn next(&mut self) -> Option<ChannelEvent> {
         loop {
             if let Some(event) = translate(self.0.wait().await?) {
@@ -126,7 +147,9 @@ fn translate(message: ChannelMsg) -> Option<ChannelEvent> {
         ChannelMsg::ExtendedData { data, .. } => ChannelEvent::ExtendedData(data),
         ChannelMsg::Eof => ChannelEvent::Eof,
         ChannelMsg::ExitStatus { exit_status } => ChannelEvent::ExitStatus(exit_status),
-        ChannelMsg::ExitSignal { signal_name, .. } => ChannelEvent::ExitSignal(signal_text(signal_name)),
+        ChannelMsg::ExitSignal { signal_name, .. } => {
+            ChannelEvent::ExitSignal(signal_text(signal_name))
+        }
         ChannelMsg::Success => ChannelEvent::Success,
         ChannelMsg::Failure => ChannelEvent::Failure,
         ChannelMsg::Close => ChannelEvent::Close,
@@ -136,7 +159,7 @@ fn translate(message: ChannelMsg) -> Option<ChannelEvent> {
 
 fn signal_text(signal: russh::Sig) -> String {
     match signal {
-        // A name the host made up must not bring anything but a name.
+        // A name made up by the host must not contain anything except a name.
         russh::Sig::Custom(name) => name.chars().filter(char::is_ascii_graphic).take(64).collect(),
         known @ (russh::Sig::ABRT
         | russh::Sig::ALRM
@@ -154,27 +177,34 @@ fn signal_text(signal: russh::Sig) -> String {
 }
 
 impl ChannelWriter {
-    /// Sends some of `data` to stdin and returns how many bytes went; waits while the window is closed.
+    /// Sends some of `data` to stdin and returns the number of bytes sent. Waits while the window
+    /// is closed.
     ///
-    /// Cancel safe: nothing was sent when the future is dropped.
+    /// Cancel safe: if the future is dropped, nothing was sent.
     pub async fn write(&self, data: &[u8]) -> Result<usize, ChannelError> {
         let piece = &data[..data.len().min(STDIN_PIECE)];
-        self.half.make_writer().write(piece).await.map_err(|_| ChannelError::ConnectionLost)
+        self.half
+            .make_writer()
+            .write(piece)
+            .await
+            .map_err(|_| ChannelError::ConnectionLost)
     }
 
-    /// Ends stdin (RFC 4254 §5.3).
+    /// Closes stdin (RFC 4254 §5.3).
     pub async fn eof(&self) -> Result<(), ChannelError> {
         bounded(self.time_limit, self.half.eof()).await
     }
 
-    /// Asks the server to signal the command (RFC 4254 §6.9). There is no answer: servers may ignore it silently.
+    /// Asks the server to signal the command (RFC 4254 §6.9). There is no reply, and servers may
+    /// ignore it.
     pub async fn signal(&self, name: &str) -> Result<(), ChannelError> {
         bounded(self.time_limit, self.half.signal(signal_from(name))).await
     }
 
-    /// Tells the terminal's new size in columns and rows (RFC 4254 §6.7).
-    pub async fn resize(&self, (cols, rows): (u32, u32)) -> Result<(), ChannelError> {
-        bounded(self.time_limit, self.half.window_change(cols, rows, 0, 0)).await
+    /// Sets the size of the terminal in columns and rows (RFC 4254 §6.7).
+    pub async fn resize(&self, size: TerminalSize) -> Result<(), ChannelError> {
+        let asked = self.half.window_change(size.cols, size.rows, 0, 0);
+        bounded(self.time_limit, asked).await
     }
 
     /// Closes the channel. The server's own Close follows as an event.
@@ -214,8 +244,12 @@ async fn bounded<T>(
     }
 }
 
-/// Opens a channel. When nobody waits for it any more it is closed again, so that the server does not keep it for nobody.
-#[expect(clippy::disallowed_methods, reason = "it outlives its caller on purpose, and is bounded in time")]
+/// Opens a channel. If the caller stops waiting, closes it again, so that the server does not keep
+/// an unused one.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it outlives its caller on purpose, and is bounded in time"
+)]
 pub(super) async fn open(
     handle: Arc<russh::client::Handle<HostKeyCheck>>,
     time_limit: Duration,
@@ -224,10 +258,13 @@ pub(super) async fn open(
     tokio::spawn(async move {
         let opened = bounded(time_limit, handle.channel_open_session()).await;
         if let Err(Ok(unwanted)) = sender.send(opened) {
-            // A connection that is lost needs no closing.
+            // A lost connection needs no closing.
             unwanted.close().await.ok();
         }
     });
     let channel = receiver.await.unwrap_or(Err(ChannelError::ConnectionLost))?;
-    Ok(Channel { channel, time_limit })
+    Ok(Channel {
+        channel,
+        time_limit,
+    })
 }

@@ -1,6 +1,6 @@
 use russh::cipher;
 
-/// With AES in hardware this order is the fastest by far.
+/// On processors with AES instructions this order is by far the fastest.
 const CIPHERS: &[cipher::Name] = &[
     cipher::AES_256_GCM,
     cipher::AES_128_GCM,
@@ -10,7 +10,7 @@ const CIPHERS: &[cipher::Name] = &[
     cipher::AES_128_CTR,
 ];
 
-/// The same for a processor without.
+/// Order for processors without them.
 const CIPHERS_WITHOUT_AES: &[cipher::Name] = &[
     cipher::CHACHA20_POLY1305,
     cipher::AES_256_GCM,
@@ -20,7 +20,7 @@ const CIPHERS_WITHOUT_AES: &[cipher::Name] = &[
     cipher::AES_128_CTR,
 ];
 
-/// Ciphers in the order in which they are asked for.
+/// Ciphers in order of preference.
 pub(super) fn ciphers() -> &'static [cipher::Name] {
     #[cfg(target_arch = "x86_64")]
     let has_aes = std::arch::is_x86_feature_detected!("aes");
@@ -28,5 +28,9 @@ pub(super) fn ciphers() -> &'static [cipher::Name] {
     let has_aes = std::arch::is_aarch64_feature_detected!("aes");
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let has_aes = false;
-    if has_aes { CIPHERS } else { CIPHERS_WITHOUT_AES }
+    if has_aes {
+        CIPHERS
+    } else {
+        CIPHERS_WITHOUT_AES
+    }
 }

@@ -1,3 +1,5 @@
+//! An authenticated connection, and the signs of life on it.
+
 use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,7 +20,7 @@ pub struct Connection {
     pub(super) negotiated: Arc<OnceLock<Negotiated>>,
     pub(super) host: HostConfig,
     pub(super) pulse: Pulse,
-    /// The connection that this one goes through; it lives as long.
+    /// The connection through which this one goes. It lives as long as this one.
     pub(super) _via: Option<Arc<Self>>,
 }
 
@@ -26,16 +28,28 @@ pub struct Connection {
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Connection {
-    /// A stream through this host to another (RFC 4254 §7.2, direct-tcpip). This host looks up the other's address.
-    pub(super) async fn tunnel(&self, host: &HostConfig) -> Result<ChannelStream<Msg>, ConnectError> {
-        let opening = self.handle.channel_open_direct_tcpip(&*host.address, host.port.into(), "127.0.0.1", 0);
+    /// Opens a stream through this host to another (RFC 4254 §7.2, direct-tcpip). This host
+    /// resolves the other's name.
+    pub(super) async fn tunnel(
+        &self,
+        host: &HostConfig,
+    ) -> Result<ChannelStream<Msg>, ConnectError> {
+        let opening =
+            self.handle
+                .channel_open_direct_tcpip(&*host.address, host.port.into(), "127.0.0.1", 0);
         match timeout(host.connect_timeout, opening).await {
             Ok(Ok(channel)) => Ok(channel.into_stream()),
             Ok(Err(russh::Error::ChannelOpenFailure(reason))) => {
-                let why = format!("the jump host {} does not lead there ({reason:?})", self.host.name);
+                let why = format!(
+                    "the jump host {} does not lead there ({reason:?})",
+                    self.host.name
+                );
                 Err(unreachable(host, io::Error::other(why)))
             }
-            Ok(Err(source)) => Err(ConnectError::Protocol { host: self.host.name.clone(), source }),
+            Ok(Err(source)) => Err(ConnectError::Protocol {
+                host: self.host.name.clone(),
+                source,
+            }),
             Err(_) => Err(timed_out(host, "connecting")),
         }
     }
@@ -45,53 +59,56 @@ impl Connection {
         channel::open(Arc::clone(&self.handle), self.host.connect_timeout).await
     }
 
-    /// Whether the connection is gone.
+    /// Whether the connection is lost.
     pub fn is_closed(&self) -> bool {
         self.handle.is_closed()
     }
 
-    /// Time since anything last came over it.
+    /// Time since the last received data.
     pub fn silent_for(&self) -> Duration {
         self.pulse.heard_at().elapsed()
     }
 
-    /// Asks the server for a sign of life (`keepalive@openssh.com`) and tells whether one came within two seconds.
+    /// Sends a keepalive (`keepalive@openssh.com`) and returns whether the server answered within
+    /// two seconds.
     pub async fn ping(&self) -> bool {
-        timeout(PING_TIMEOUT, self.handle.send_ping()).await.is_ok_and(|sent| sent.is_ok())
+        timeout(PING_TIMEOUT, self.handle.send_ping())
+            .await
+            .is_ok_and(|sent| sent.is_ok())
             && !self.is_closed()
     }
 
-    /// Takes nothing in any more, so that the far end has to wait, or takes it in again. What is sent still goes out. No answer
-    /// comes over a connection that is held.
+    /// Stops or resumes receiving, so that the far end has to wait. Sending still works. No answer
+    /// arrives over a held connection.
     pub fn hold(&self, is_held: bool) {
         self.pulse.hold(is_held);
     }
 
-    /// Tells the server that we are there. It need not answer.
+    /// Sends a keepalive to the server, which need not answer.
     pub async fn show_life(&self) {
-        // Whoever reads the channel is told when the connection is lost.
+        // If the connection is lost, the channel's reader gets an error.
         drop(timeout(PING_TIMEOUT, self.handle.send_keepalive(false)).await);
     }
 
-    /// Whether the connection is held.
+    /// Whether receiving is stopped.
     pub fn is_held(&self) -> bool {
         self.pulse.is_held()
     }
 
-    /// The host it leads to.
+    /// The host at its far end.
     pub fn host(&self) -> &HostConfig {
         &self.host
     }
 
-    /// What both sides agreed on.
+    /// The negotiated algorithms.
     pub fn negotiated(&self) -> Negotiated {
         self.negotiated.get().cloned().unwrap_or_default()
     }
 
-    /// Says goodbye (RFC 4253 §11.1).
+    /// Sends a disconnect message (RFC 4253 §11.1).
     pub async fn disconnect(&self) {
         let goodbye = self.handle.disconnect(russh::Disconnect::ByApplication, "", "");
-        // When the server no longer listens, dropping the connection says the same.
+        // If the server does not read any more, dropping the connection has the same effect.
         drop(timeout(Duration::from_secs(1), goodbye).await);
     }
 }

@@ -13,5 +13,9 @@ pub(super) fn unreachable(host: &HostConfig, source: io::Error) -> ConnectError 
 
 /// A step took longer than ConnectTimeout.
 pub(super) fn timed_out(host: &HostConfig, step: &'static str) -> ConnectError {
-    ConnectError::TimedOut { host: host.name.clone(), step, limit: host.connect_timeout }
+    ConnectError::TimedOut {
+        host: host.name.clone(),
+        step,
+        limit: host.connect_timeout,
+    }
 }

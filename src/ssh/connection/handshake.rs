@@ -1,3 +1,5 @@
+//! Connects, checks the host key and logs in. Every step has a time limit.
+
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
@@ -11,16 +13,20 @@ use super::errors::timed_out;
 use super::stream::{Stream, stream_to};
 use super::watched::{Pulse, Watched};
 use crate::ssh::auth::Login;
-use crate::ssh::trust::{HandshakeError, HostKeyCheck, KeyLook, check_agreed, copy, host_keys_to_offer};
-use crate::ssh::{ConnectError, HostConfig, HostKeyError, HostName, KnownHosts, PresentedKey, Secrets};
+use crate::ssh::trust::{
+    HandshakeError, HostKeyCheck, KeyLook, check_agreed, copy, host_keys_to_offer,
+};
+use crate::ssh::{
+    ConnectError, HostConfig, HostKeyError, HostName, KnownHosts, PresentedKey, Secrets,
+};
 
 const HANDSHAKE: &str = "the handshake";
-/// Unanswered keepalives after which a connection is lost.
+/// Number of unanswered keepalives after which a connection is lost.
 const KEEPALIVES_LOST: u32 = 3;
-/// A login may take this many times ConnectTimeout, without the time that a person takes.
+/// Time limit of a login in multiples of ConnectTimeout, not counting the time that a person takes.
 pub(super) const LOGIN_FACTOR: u32 = 3;
 
-/// Reaches a host, through the connection `via` if there is one, checks its key and logs in; once.
+/// Connects to a host, through the connection `via` if given, checks its key and logs in, once.
 ///
 /// Each step has the host's own time limit. Dropping the future closes everything.
 pub async fn connect(
@@ -31,16 +37,19 @@ pub async fn connect(
     over(stream_to(host, via.as_deref()).await?, host, via, secrets).await
 }
 
-/// Asks a host for its key, without logging in to it. A key that known_hosts speaks against is an error.
+/// Asks a host for its key without logging in. A key that conflicts with known_hosts is an error.
 pub async fn look_at_key(
     host: &HostConfig,
     via: Option<Arc<Connection>>,
 ) -> Result<PresentedKey, ConnectError> {
     let key = key_of(stream_to(host, via.as_deref()).await?, host).await?;
-    Ok(PresentedKey::new(host, key).await.map_err(HostKeyError::from)?.not_spoken_against()?)
+    Ok(PresentedKey::new(host, key)
+        .await
+        .map_err(HostKeyError::from)?
+        .not_spoken_against()?)
 }
 
-/// Shakes hands over `stream`.
+/// Performs the handshake over `stream`.
 async fn over(
     stream: Box<dyn Stream>,
     host: &HostConfig,
@@ -59,8 +68,12 @@ async fn over(
         fingerprint: None,
     };
     let pulse = Pulse::new();
-    // The first keepalive follows a silence as long as that between two.
-    let stream = Watched::new(stream, pulse.clone(), host.keepalive * (KEEPALIVES_LOST + 1));
+    // The first keepalive follows the same silence as later ones.
+    let stream = Watched::new(
+        stream,
+        pulse.clone(),
+        host.keepalive * (KEEPALIVES_LOST + 1),
+    );
     let handshake = client::connect_stream(Arc::new(config), stream, check);
     let mut handle = match timeout(host.connect_timeout, handshake).await {
         Ok(shaken) => shaken.map_err(|error| handshake_error(host, HANDSHAKE, error))?,
@@ -69,31 +82,50 @@ async fn over(
     if let (Some(agreed), Some(proof)) = (agreed.get(), handle.agent_session_binding()) {
         check_agreed(agreed, proof)?;
     } else {
-        // A key exchange without a proof of the host is none.
-        return Err(ConnectError::Protocol { host: host.name.clone(), source: russh::Error::Kex });
+        // A key exchange without a proof of the host key proves nothing.
+        return Err(ConnectError::Protocol {
+            host: host.name.clone(),
+            source: russh::Error::Kex,
+        });
     }
-    // Without the time of a person, who may be asked.
+    // Time that a person takes to answer is not counted.
     let patience = host.connect_timeout * LOGIN_FACTOR;
     let login = Login::new(&mut handle, host, secrets, patience).run().await;
     match login.map_err(|error| handshake_error(host, "the login", error))? {
         Ok(()) => {
             pulse.expect_answers();
-            Ok(Connection { handle: Arc::new(handle), negotiated, host: host.clone(), pulse, _via: via })
+            Ok(Connection {
+                handle: Arc::new(handle),
+                negotiated,
+                host: host.clone(),
+                pulse,
+                _via: via,
+            })
         }
-        Err(tried) => Err(ConnectError::Auth { host: host.name.clone(), user: host.user.clone(), tried }),
+        Err(tried) => Err(ConnectError::Auth {
+            host: host.name.clone(),
+            user: host.user.clone(),
+            tried,
+        }),
     }
 }
 
-async fn key_of(stream: Box<dyn Stream>, host: &HostConfig) -> Result<PublicKeyOrCertificate, ConnectError> {
+async fn key_of(
+    stream: Box<dyn Stream>,
+    host: &HostConfig,
+) -> Result<PublicKeyOrCertificate, ConnectError> {
     let name = HostName::of(host);
     let known = KnownHosts::load(&host.known_hosts, &name).await.map_err(HostKeyError::from)?;
     let config = Arc::new(client_config(host, &known, &name));
     let seen = Arc::new(OnceLock::new());
     let handshake = client::connect_stream(config, stream, KeyLook(Arc::clone(&seen)));
-    // The handshake ends as soon as the key was seen, for it is not accepted.
+    // The handshake ends when the key has been seen, because the callback rejects it.
     match (timeout(host.connect_timeout, handshake).await, seen.get()) {
         (_, Some(key)) => Ok(copy(key)),
-        (Ok(Err(source)), None) => Err(ConnectError::Protocol { host: host.name.clone(), source }),
+        (Ok(Err(source)), None) => Err(ConnectError::Protocol {
+            host: host.name.clone(),
+            source,
+        }),
         (Ok(Ok(_)) | Err(_), None) => Err(timed_out(host, "the handshake")),
     }
 }
@@ -105,7 +137,7 @@ fn client_config(host: &HostConfig, known: &KnownHosts, name: &HostName) -> clie
             ..host_keys_to_offer(known, name, host.host_key_algorithms.as_deref())
         },
         keepalive_interval: Some(host.keepalive),
-        // Whether a connection is lost is found out by the stream.
+        // The stream below decides whether the connection is lost.
         keepalive_max: 0,
         nodelay: true,
         ..client::Config::default()
@@ -115,12 +147,16 @@ fn client_config(host: &HostConfig, known: &KnownHosts, name: &HostName) -> clie
 fn handshake_error(host: &HostConfig, step: &'static str, error: HandshakeError) -> ConnectError {
     match error {
         HandshakeError::HostKey(error) => error.into(),
-        HandshakeError::Russh(russh::Error::Disconnect | russh::Error::HUP | russh::Error::IO(_))
-            if step == HANDSHAKE =>
-        {
-            ConnectError::HungUp { host: host.name.clone(), tries: 1 }
-        }
-        HandshakeError::Russh(source) => ConnectError::Protocol { host: host.name.clone(), source },
+        HandshakeError::Russh(
+            russh::Error::Disconnect | russh::Error::HUP | russh::Error::IO(_),
+        ) if step == HANDSHAKE => ConnectError::HungUp {
+            host: host.name.clone(),
+            tries: 1,
+        },
+        HandshakeError::Russh(source) => ConnectError::Protocol {
+            host: host.name.clone(),
+            source,
+        },
         HandshakeError::Silent => timed_out(host, step),
     }
 }

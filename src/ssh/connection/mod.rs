@@ -1,7 +1,8 @@
-//! Connections and their channels (RFC 4253, RFC 4254): plain data in, plain data out, every step bounded in time.
+//! Connections and their channels (RFC 4253, RFC 4254). Plain data in and out; every step is
+//! bounded in time.
 //!
-//! [`connect`] makes one connection over TCP, a jump host or a command; what is sent over a [`Channel`] comes back as
-//! [`ChannelEvent`]s.
+//! [`connect`] makes one connection over TCP, a jump host or a command. Data sent over a
+//! [`Channel`] causes [`ChannelEvent`]s.
 
 mod channel;
 mod ciphers;

@@ -1,3 +1,5 @@
+//! ProxyCommand as a transport.
+
 use std::io;
 use std::pin::Pin;
 use std::process::Stdio;
@@ -9,7 +11,8 @@ use tokio::task::JoinSet;
 
 use crate::output::printable;
 
-/// A command whose stdin and stdout are the way to a host (ProxyCommand). It is killed when this is dropped.
+/// A command whose stdin and stdout connect to a host (ProxyCommand). It is killed when this is
+/// dropped.
 pub(super) struct ProxyCommand {
     stdin: ChildStdin,
     stdout: ChildStdout,
@@ -18,14 +21,14 @@ pub(super) struct ProxyCommand {
 }
 
 impl ProxyCommand {
-    /// Starts it, as ssh does: by the shell, which it replaces.
+    /// Starts it as ssh does: through the shell, which it replaces.
     pub(super) fn start(command: &str) -> io::Result<Self> {
         let mut child = Command::new("/bin/sh")
             .args(["-c", &format!("exec {command}")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Ctrl-C is for the job, not for the way to it.
+            // Ctrl-C is for the job and must not end the connection.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
@@ -34,20 +37,28 @@ impl ProxyCommand {
             reporting.spawn(report(stderr));
         }
         match (child.stdin.take(), child.stdout.take()) {
-            (Some(stdin), Some(stdout)) => Ok(Self { stdin, stdout, _child: child, _reporting: reporting }),
+            (Some(stdin), Some(stdout)) => Ok(Self {
+                stdin,
+                stdout,
+                _child: child,
+                _reporting: reporting,
+            }),
             _ => Err(io::Error::other("it has no stdin and stdout")),
         }
     }
 }
 
-/// Maximum bytes logged of a line; the rest is read and dropped.
+/// Maximum bytes logged of a line. The rest is discarded.
 const LONGEST_LINE: u64 = 1000;
 /// Maximum lines logged of one command.
 const MOST_LINES: usize = 100;
 
-/// Logs what the command writes to stderr, which may be the far end's words.
+/// Logs the command's stderr, which the far end may control.
 async fn report(stderr: ChildStderr) {
-    let (mut stderr, mut line, mut told, mut in_mid_line) = (BufReader::new(stderr), Vec::new(), 0, false);
+    let mut stderr = BufReader::new(stderr);
+    let mut line = Vec::new();
+    let mut told = 0;
+    let mut in_mid_line = false;
     while let Ok(1..) = (&mut stderr).take(LONGEST_LINE).read_until(b'\n', &mut line).await {
         let begins = !std::mem::replace(&mut in_mid_line, !line.ends_with(b"\n"));
         if begins && told < MOST_LINES {

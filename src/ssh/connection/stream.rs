@@ -9,12 +9,12 @@ use super::errors::{timed_out, unreachable};
 use super::proxy::ProxyCommand;
 use crate::ssh::{ConnectError, HostConfig};
 
-/// What an SSH connection can run over.
+/// A transport for an SSH connection.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// A stream to the host: through the connection `via`, a command of its configuration, or TCP.
+/// Connects to the host: through the connection `via`, a configured command, or TCP.
 pub(super) async fn stream_to(
     host: &HostConfig,
     via: Option<&Connection>,
@@ -31,13 +31,20 @@ pub(super) async fn stream_to(
 
 async fn tcp(host: &HostConfig) -> Result<TcpStream, ConnectError> {
     let unreachable = |source| unreachable(host, source);
-    let Ok(found) = timeout(host.connect_timeout, lookup_host((host.address.as_str(), host.port))).await
+    let Ok(found) = timeout(
+        host.connect_timeout,
+        lookup_host((host.address.as_str(), host.port)),
+    )
+    .await
     else {
         return Err(timed_out(host, "looking up the address"));
     };
-    let mut last = unreachable(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+    let mut last = unreachable(io::Error::new(
+        io::ErrorKind::NotFound,
+        "the name has no address",
+    ));
     let mut connected = None;
-    // As with ssh, each address has the whole time.
+    // As in ssh, each address gets the whole time.
     for address in found.map_err(unreachable)? {
         match timeout(host.connect_timeout, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {

@@ -1,62 +1,70 @@
+//! A transport that detects silence and can stop receiving.
+
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::lock::lock;
+use crate::lock::{Guard, lock};
 
-/// A stream that fails when nothing moves for too long, and that can be held back.
+/// A stream that fails when no data moves for too long, and that can be held back.
 ///
-/// russh sends keepalives but can't be told to tell a host that is held back from one that is gone, and sends none while a write
-/// is pending; so it is told never to give up, and what has become of the other side is found out here. A stream that is held
-/// takes nothing in, so that the far end has to wait, and still sends: a server that wants a sign of life gets one.
+/// russh sends keepalives, but it can't distinguish a held host from a lost one, and sends none
+/// while a write is pending. So russh is configured never to give up, and this stream detects a
+/// lost peer. A held stream receives nothing, so that the far end has to wait, and still sends: a
+/// server that expects signs of life gets them.
 pub(super) struct Watched<S> {
     inner: S,
     pulse: Pulse,
     longest_silence: Duration,
-    /// There while a write is pending.
+    /// Timer while a write is pending.
     writing: Option<Pin<Box<Sleep>>>,
-    /// There while nothing comes.
+    /// Timer while nothing arrives.
     reading: Option<Pin<Box<Sleep>>>,
 }
 
-/// What is known of a stream, and wanted of it, by whoever owns the connection over it.
+/// State of a stream, shared with the owner of the connection over it.
 #[derive(Clone, Debug)]
 pub(super) struct Pulse(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// When something last came, or could have again.
+    /// Time of the last received data, or of the end of the last hold.
     heard: Instant,
-    /// The other side is kept talking, so that silence tells something.
+    /// Keepalives are sent, so silence means that the peer is lost.
     is_talking: bool,
     is_held: bool,
-    /// Who reads, while it is held.
+    /// Task that waits for data while the stream is held.
     reader: Option<Waker>,
 }
 
 impl Pulse {
     pub(super) fn new() -> Self {
-        let state = State { heard: Instant::now(), is_talking: false, is_held: false, reader: None };
+        let state = State {
+            heard: Instant::now(),
+            is_talking: false,
+            is_held: false,
+            reader: None,
+        };
         Self(Arc::new(Mutex::new(state)))
     }
 
-    /// When something last came.
+    /// Time of the last received data.
     pub(super) fn heard_at(&self) -> Instant {
         self.state().heard
     }
 
-    /// From here on keepalives are sent, and silence is a loss.
+    /// From here on keepalives are sent, and silence means that the peer is lost.
     pub(super) fn expect_answers(&self) {
         let mut state = self.state();
         (state.is_talking, state.heard) = (true, Instant::now());
     }
 
-    /// Takes nothing in any more, or takes it in again.
+    /// Stops or resumes receiving.
     pub(super) fn hold(&self, is_held: bool) {
         let mut state = self.state();
         if state.is_held != is_held {
@@ -71,14 +79,20 @@ impl Pulse {
         self.state().is_held
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> Guard<'_, State> {
         lock(&self.0)
     }
 }
 
 impl<S> Watched<S> {
     pub(super) fn new(inner: S, pulse: Pulse, longest_silence: Duration) -> Self {
-        Self { inner, pulse, longest_silence, writing: None, reading: None }
+        Self {
+            inner,
+            pulse,
+            longest_silence,
+            writing: None,
+            reading: None,
+        }
     }
 
     /// Fails once a write has been pending for too long.
@@ -92,12 +106,17 @@ impl<S> Watched<S> {
             return written;
         }
         let longest = self.longest_silence;
-        let writing = self.writing.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + longest)));
+        let writing = self
+            .writing
+            .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + longest)));
         ready!(writing.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the host takes nothing any more")))
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the host takes nothing any more",
+        )))
     }
 
-    /// Fails once nothing has come for too long where something should have.
+    /// Fails if data was expected and none arrived for too long.
     fn watch_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let end = {
             let state = self.pulse.state();
@@ -107,7 +126,7 @@ impl<S> Watched<S> {
             state.heard + self.longest_silence
         };
         let reading = self.reading.get_or_insert_with(|| Box::pin(sleep_until(end)));
-        // What comes moves the end; the clock is set anew only when it has run down.
+        // Received data moves the deadline. The timer is reset only when it has expired.
         loop {
             ready!(reading.as_mut().poll(context));
             if Instant::now() >= end {
@@ -115,7 +134,10 @@ impl<S> Watched<S> {
             }
             reading.as_mut().reset(end);
         }
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the host does not answer any more")))
+        Poll::Ready(Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            "the host does not answer any more",
+        )))
     }
 }
 
@@ -135,7 +157,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         let before = buffer.filled().len();
         match Pin::new(&mut self.inner).poll_read(context, buffer) {
             Poll::Pending => {
-                // It may be held before anything comes.
+                // The stream may be held before anything arrives.
                 self.pulse.state().reader = Some(context.waker().clone());
                 self.watch_read(context)
             }
@@ -185,7 +207,10 @@ mod tests {
         let mut stream = Watched::new(ours, Pulse::new(), SILENCE);
         let began = Instant::now();
         let error = stream.write_all(&[0; 17]).await.unwrap_err();
-        assert_eq!((error.kind(), began.elapsed().as_secs()), (io::ErrorKind::TimedOut, 3));
+        assert_eq!(
+            (error.kind(), began.elapsed().as_secs()),
+            (io::ErrorKind::TimedOut, 3)
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -213,7 +238,10 @@ mod tests {
         theirs.write_all(b"x").await.unwrap();
         stream.read_u8().await.unwrap();
         let began = Instant::now();
-        assert_eq!(stream.read_u8().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert_eq!(
+            stream.read_u8().await.unwrap_err().kind(),
+            io::ErrorKind::TimedOut
+        );
         assert_eq!(began.elapsed(), SILENCE);
     }
 

@@ -1,3 +1,5 @@
+//! Checks of host certificates.
+
 use std::fmt;
 
 use russh::keys::ssh_key::certificate::CertType;
@@ -8,35 +10,37 @@ use super::key::short_rsa;
 /// Why a host certificate (OpenSSH's PROTOCOL.certkeys) does not vouch for a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CertificateFault {
-    /// No authority that is listed for the host has signed it.
+    /// The certificate's authority is not listed for the host.
     Foreign,
-    /// Its time is over.
+    /// The certificate has expired.
     Expired,
-    /// Its time has not come.
+    /// The certificate is not valid yet.
     NotYetValid,
-    /// It is for other hosts.
+    /// The certificate is for other hosts.
     OtherHost,
-    /// It is a user's certificate.
+    /// It is a user certificate.
     NotAHost,
-    /// It restricts its use in a way that we don't know.
+    /// It has an unknown critical option.
     CriticalOption(String),
     /// Its signature is wrong, or made with an algorithm or key that is too weak.
     Signature,
 }
 
-/// What a certificate must keep to.
+/// Requirements for a certificate.
 #[derive(Clone, Copy, Debug)]
 pub struct CertificateRules<'a> {
-    /// The time, in seconds since 1970.
+    /// Current time, in seconds since 1970.
     pub now: u64,
-    /// Shortest RSA key of an authority that counts, in bits.
+    /// Minimum length of an authority's RSA key in bits.
     pub shortest_rsa: u32,
-    /// The algorithms of its signature, separated by commas (CASignatureAlgorithms); without them any that is not SHA-1.
+    /// Accepted signature algorithms, separated by commas (CASignatureAlgorithms). Without them any
+    /// except SHA-1.
     pub signatures: Option<&'a str>,
 }
 
 impl CertificateFault {
-    /// The first fault of a certificate whose signer is trusted, for the host `principal`. A certificate that names no hosts is for all, as PROTOCOL.certkeys has it.
+    /// The first fault of a certificate with a trusted signer, for the host `principal`. A
+    /// certificate that names no hosts is valid for all, as in PROTOCOL.certkeys.
     pub(super) fn find(
         certificate: &Certificate,
         principal: &str,
@@ -48,7 +52,9 @@ impl CertificateFault {
         let sha1 = algorithm == Algorithm::Rsa { hash: None };
         let name = algorithm.to_string();
         let weak = short_rsa(certificate.signature_key(), rules.shortest_rsa).is_some()
-            || rules.signatures.is_some_and(|allowed| !allowed.split(',').any(|allowed| allowed == name));
+            || rules
+                .signatures
+                .is_some_and(|allowed| !allowed.split(',').any(|allowed| allowed == name));
         if certificate.cert_type() != CertType::Host {
             Some(Self::NotAHost)
         } else if sha1 || weak || certificate.verify_signature().is_err() {
@@ -68,12 +74,16 @@ impl CertificateFault {
 impl fmt::Display for CertificateFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Foreign => f.write_str("no authority that known_hosts lists for the host has signed it"),
+            Self::Foreign => {
+                f.write_str("no authority that known_hosts lists for the host has signed it")
+            }
             Self::Expired => f.write_str("it has expired"),
             Self::NotYetValid => f.write_str("it is not valid yet"),
             Self::OtherHost => f.write_str("it is for other hosts"),
             Self::NotAHost => f.write_str("it is a user's, not a host's"),
-            Self::CriticalOption(option) => write!(f, "it has the unknown critical option {option:?}"),
+            Self::CriticalOption(option) => {
+                write!(f, "it has the unknown critical option {option:?}")
+            }
             Self::Signature => f.write_str("its signature is wrong or too weak"),
         }
     }

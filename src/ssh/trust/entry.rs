@@ -1,3 +1,5 @@
+//! Lines of known_hosts.
+
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -19,14 +21,14 @@ pub(super) struct Entry {
     pub(super) key: PublicKey,
 }
 
-/// What an entry says of its key.
+/// The marker of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marker {
-    /// It is the host's.
+    /// No marker: the host's key.
     Plain,
-    /// It signs certificates for the host.
+    /// `@cert-authority`: the key signs certificates for the host.
     Authority,
-    /// It must never be used again.
+    /// `@revoked`: the key must never be accepted.
     Revoked,
 }
 
@@ -40,16 +42,17 @@ pub(super) enum Hosts {
     },
 }
 
-/// The entries in the text of `file`. Lines that can't be understood are none.
+/// The entries in the text of `file`. Skips lines that can't be parsed.
 pub(super) fn parse(file: &Path, text: &str) -> impl Iterator<Item = Entry> {
     let lines = text.lines().enumerate();
     lines.filter_map(|(index, line)| Entry::parse(file, index + 1, line))
 }
 
 impl Entry {
-    /// Whether the entry is for a host, under its name with port or without.
+    /// Whether the entry applies to a host, by its name with or without port.
     pub(super) fn is_for(&self, host: &HostName) -> bool {
-        self.hosts.contains(&host.exact) || host.bare.as_ref().is_some_and(|bare| self.hosts.contains(bare))
+        self.hosts.contains(&host.exact)
+            || host.bare.as_ref().is_some_and(|bare| self.hosts.contains(bare))
     }
 
     fn parse(file: &Path, line: usize, text: &str) -> Option<Self> {
@@ -62,20 +65,29 @@ impl Entry {
             Some(_) => return None,
         };
         let hosts = fields.next().filter(|hosts| !hosts.starts_with('#'))?;
-        let (kind, blob) = (fields.next()?, fields.next()?);
+        let kind = fields.next()?;
+        let blob = fields.next()?;
         let key = russh::keys::parse_public_key_base64(blob).ok()?;
-        // As ssh has it: what contradicts itself is no entry.
+        // As in ssh, an entry that contradicts itself is skipped.
         if kind != key.algorithm().as_str() {
             return None;
         }
-        Some(Self { file: file.to_owned(), line, marker, hosts: Hosts::parse(hosts)?, key })
+        Some(Self {
+            file: file.to_owned(),
+            line,
+            marker,
+            hosts: Hosts::parse(hosts)?,
+            key,
+        })
     }
 }
 
 impl Hosts {
     fn parse(text: &str) -> Option<Self> {
         let Some(hashed) = text.strip_prefix("|1|") else {
-            return Some(Self::Patterns(text.split(',').map(str::to_ascii_lowercase).collect()));
+            return Some(Self::Patterns(
+                text.split(',').map(str::to_ascii_lowercase).collect(),
+            ));
         };
         let (salt, hash) = hashed.split_once('|')?;
         Some(Self::Hashed {

@@ -1,3 +1,5 @@
+//! Errors of host trust.
+
 use std::io;
 use std::path::PathBuf;
 
@@ -9,72 +11,75 @@ pub enum HostKeyError {
     /// known_hosts does not list the host.
     #[error("{host} presents a key that known_hosts does not list: {fingerprint}")]
     Unknown {
-        /// As it would be written into known_hosts.
+        /// In the form used in known_hosts.
         host: String,
         /// Type and SHA-256 fingerprint.
         fingerprint: String,
     },
-    /// known_hosts lists the host with another key.
+    /// the key of {host} has changed: it presents {fingerprint}, but {}:{line} lists {listed}
     #[error(
         "the key of {host} has changed: it presents {fingerprint}, but {}:{line} lists {listed}",
         file.display()
     )]
     Changed {
-        /// As it would be written into known_hosts.
+        /// In the form used in known_hosts.
         host: String,
         /// Type and SHA-256 fingerprint of the key presented.
         fingerprint: String,
-        /// Where another key is listed.
+        /// File with the listed key.
         file: PathBuf,
-        /// On which line.
+        /// Line of that key.
         line: usize,
-        /// That key's SHA-256 fingerprint.
+        /// SHA-256 fingerprint of the listed key.
         listed: String,
-        /// No key of the presented type is listed.
+        /// Whether no key of the presented type is listed.
         other_type: bool,
     },
     /// known_hosts marks the key as revoked.
     #[error("the key of {host} is revoked by {}:{line}: {fingerprint}", file.display())]
     Revoked {
-        /// As it would be written into known_hosts.
+        /// In the form used in known_hosts.
         host: String,
         /// Type and SHA-256 fingerprint of the key presented.
         fingerprint: String,
-        /// Where it is revoked.
+        /// File with the revocation.
         file: PathBuf,
-        /// On which line.
+        /// Line of the revocation.
         line: usize,
     },
-    /// The host presents a certificate that does not vouch for it, and a key that is not listed.
+    /// The host presents an invalid certificate, and its key is not listed.
     #[error("the certificate of {host} does not hold: {fault}; its key is {fingerprint}")]
     Certificate {
-        /// As it would be written into known_hosts.
+        /// In the form used in known_hosts.
         host: String,
         /// Type and SHA-256 fingerprint of the key in the certificate.
         fingerprint: String,
-        /// Why it does not hold.
+        /// Why the certificate is invalid.
         fault: CertificateFault,
     },
-    /// The host proves itself with another algorithm than was agreed on.
-    #[error("the host key proof was to be {expected}, and came as {came:?}: someone may be in the middle")]
+    /// the host key proof must use {expected}, but uses {came:?}: a machine in the middle may be
+    /// weakening the connection
+    #[error(
+        "the host key proof was to be {expected}, and came as {came:?}: someone may be in the middle"
+    )]
     NotAgreed {
-        /// What the server presented: a key type or a signature algorithm.
+        /// The key type or signature algorithm that the server presented.
         came: String,
-        /// What was agreed on.
+        /// The negotiated algorithm.
         expected: String,
     },
-    /// The host presents an RSA key that is too short to prove anything.
+    /// The host presents an RSA key that is too short to be secure.
     #[error("{host} presents an RSA key of {bits} bits; less than 2048 prove nothing")]
     TooShort {
-        /// As it would be written into known_hosts.
+        /// In the form used in known_hosts.
         host: String,
-        /// Its length.
+        /// Its length in bits.
         bits: u32,
     },
-    /// The key of a new host was to be accepted, and could not be written down.
+    /// The key of a new host was accepted and could not be written to known_hosts.
     #[error("a new host's key can't be kept")]
     NotWritten(#[source] Box<TrustError>),
-    /// known_hosts exists and can't be read, so nothing can be trusted.
+    /// known_hosts exists and can't be read, so no key can be trusted.
     #[error(transparent)]
     Unreadable(#[from] KnownHostsError),
 }
@@ -82,7 +87,7 @@ pub enum HostKeyError {
 /// Why a key was not written into known_hosts.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// known_hosts speaks against it.
+    /// known_hosts conflicts with it.
     #[error(transparent)]
     HostKey(#[from] HostKeyError),
     /// ssh_config names no file to write it to.
@@ -93,7 +98,7 @@ pub enum TrustError {
     Unwritable {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -104,6 +109,6 @@ pub enum TrustError {
 pub struct KnownHostsError {
     /// The file.
     pub file: PathBuf,
-    /// Why.
+    /// The cause.
     pub source: io::Error,
 }

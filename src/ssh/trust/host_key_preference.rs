@@ -5,24 +5,42 @@ use russh::keys::Algorithm;
 
 use super::{HostName, KnownHosts};
 
-/// The host keys to ask the server for: first of the types that are listed for it, so that it proves itself with a key we know.
-/// With an authority listed, certificates before all. None that `allowed` (HostKeyAlgorithms) leaves out, and never `ssh-rsa` with
-/// SHA-1.
-pub(crate) fn host_keys_to_offer(known: &KnownHosts, host: &HostName, allowed: Option<&str>) -> Preferred {
-    let may = |name: String| allowed.is_none_or(|allowed| allowed.split(',').any(|allowed| allowed == name));
+/// Host key algorithms to request: first the types listed for the host, so that it proves itself
+/// with a known key. If an authority is listed, certificates come first. Never an algorithm that
+/// `allowed` (HostKeyAlgorithms) excludes, and never `ssh-rsa` with SHA-1.
+pub(crate) fn host_keys_to_offer(
+    known: &KnownHosts,
+    host: &HostName,
+    allowed: Option<&str>,
+) -> Preferred {
+    let may = |name: String| {
+        allowed.is_none_or(|allowed| allowed.split(',').any(|allowed| allowed == name))
+    };
     let mut plain = safe_key_types();
     plain.retain(|algorithm| may(algorithm.to_string()));
     let listed = known.key_types(host);
-    let is_listed = |ours: &Algorithm| listed.iter().any(|key| key == ours || (is_rsa(key) && is_rsa(ours)));
+    let is_listed =
+        |ours: &Algorithm| listed.iter().any(|key| key == ours || (is_rsa(key) && is_rsa(ours)));
     plain.sort_by_key(|ours| !is_listed(ours));
-    let mut certified = if known.has_authority(host) { safe_key_types() } else { Vec::new() };
+    let mut certified = if known.has_authority(host) {
+        safe_key_types()
+    } else {
+        Vec::new()
+    };
     certified.retain(|algorithm| may(algorithm.to_certificate_type()));
-    Preferred { key: plain.into(), host_key_certificates: certified.into(), ..Preferred::DEFAULT }
+    Preferred {
+        key: plain.into(),
+        host_key_certificates: certified.into(),
+        ..Preferred::DEFAULT
+    }
 }
 
 fn safe_key_types() -> Vec<Algorithm> {
     let ours: &Cow<'_, [Algorithm]> = &Preferred::DEFAULT.key;
-    ours.iter().filter(|algorithm| **algorithm != Algorithm::Rsa { hash: None }).cloned().collect()
+    ours.iter()
+        .filter(|algorithm| **algorithm != Algorithm::Rsa { hash: None })
+        .cloned()
+        .collect()
 }
 
 fn is_rsa(algorithm: &Algorithm) -> bool {
@@ -46,7 +64,10 @@ mod tests {
     #[test]
     fn a_listed_type_is_asked_for_before_all_others() {
         let offer = offer(&format!("web1 ecdsa-sha2-nistp256 {KEY}"));
-        assert!(matches!(offer.key[0], Algorithm::Ecdsa { .. }) && offer.key.len() > 3, "{offer:?}");
+        assert!(
+            matches!(offer.key[0], Algorithm::Ecdsa { .. }) && offer.key.len() > 3,
+            "{offer:?}"
+        );
         assert!(offer.host_key_certificates.is_empty());
     }
 
@@ -58,7 +79,9 @@ mod tests {
                 .is_empty()
         );
         assert!(
-            offer(&format!("@cert-authority db* ecdsa-sha2-nistp256 {KEY}")).host_key_certificates.is_empty()
+            offer(&format!("@cert-authority db* ecdsa-sha2-nistp256 {KEY}"))
+                .host_key_certificates
+                .is_empty()
         );
     }
 

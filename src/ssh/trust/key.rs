@@ -4,9 +4,10 @@ use russh::keys::{HashAlg, PublicKey, PublicKeyOrCertificate};
 /// russh's type can't be cloned.
 pub(crate) fn copy(presented: &PublicKeyOrCertificate) -> PublicKeyOrCertificate {
     match presented {
-        PublicKeyOrCertificate::PublicKey { key, hash_alg } => {
-            PublicKeyOrCertificate::PublicKey { key: key.clone(), hash_alg: *hash_alg }
-        }
+        PublicKeyOrCertificate::PublicKey { key, hash_alg } => PublicKeyOrCertificate::PublicKey {
+            key: key.clone(),
+            hash_alg: *hash_alg,
+        },
         PublicKeyOrCertificate::Certificate(certificate) => {
             PublicKeyOrCertificate::Certificate(certificate.clone())
         }

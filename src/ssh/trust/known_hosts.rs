@@ -1,3 +1,6 @@
+//! Verdicts of known_hosts on keys and certificates, compared with the real ssh in tests.
+
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,39 +10,55 @@ use russh::keys::{Algorithm, Certificate, HashAlg, PublicKey, PublicKeyOrCertifi
 
 use super::entry::{Entry, Marker, parse};
 use super::{CertificateFault, CertificateRules, HostName, KnownHostsError, Verdict};
+use crate::bounded_file::read_up_to;
 use crate::ssh::HostConfig;
 use crate::ssh::files::off_runtime;
 
-/// The entries of the known_hosts files that count for a host.
+/// Longest known_hosts file in bytes: some hundred thousand entries.
+const LONGEST: u64 = 64 << 20;
+
+/// Entries of the known_hosts files that apply to a host.
 ///
-/// The format is sshd(8)'s: markers, comma-separated patterns with `*`, `?` and `!`, hashed names, `[host]:port`.
-/// Lines that can't be understood are no entries. `@cert-authority` lines vouch for certificates only, never for a key.
+/// The format is that of sshd(8): markers, comma-separated patterns with `*`, `?` and `!`, hashed
+/// names, `[host]:port`. Lines that can't be parsed are skipped. `@cert-authority` lines allow
+/// certificates only, never a plain key.
 #[derive(Debug, Default)]
 pub struct KnownHosts {
     entries: Vec<Entry>,
 }
 
 impl KnownHosts {
-    /// Reads what the files say of `host`; entries for others are not kept. One that doesn't exist is empty; one that can't be
-    /// read is an error, never empty.
+    /// Reads the entries for `host`. A missing file is empty; one that can't be read is an error,
+    /// never empty.
     pub(crate) async fn load(files: &[PathBuf], host: &HostName) -> Result<Self, KnownHostsError> {
-        let (first, files, host) = (files.first().cloned().unwrap_or_default(), files.to_vec(), host.clone());
-        let timed_out = |source| KnownHostsError { file: first.clone(), source };
-        off_runtime(&first, move || Self::read(&files, &host)).await.map_err(timed_out)?
+        let first = files.first().cloned().unwrap_or_default();
+        let files = files.to_vec();
+        let host = host.clone();
+        off_runtime(&first, move || Self::read(&files, &host)).await.map_err(|source| {
+            KnownHostsError {
+                file: first.clone(),
+                source,
+            }
+        })?
     }
 
-    /// The same, for whoever may wait.
+    /// Blocking version of [`load`](Self::load).
     pub fn read(files: &[PathBuf], host: &HostName) -> Result<Self, KnownHostsError> {
         let mut known = Self::default();
         for file in files {
-            match std::fs::read(file) {
+            match File::open(file).and_then(|file| read_up_to(LONGEST, file)) {
                 Ok(bytes) => {
                     let text = String::from_utf8_lossy(&bytes);
                     let entries = parse(file, &text);
                     known.entries.extend(entries.filter(|entry| entry.is_for(host)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(source) => return Err(KnownHostsError { file: file.clone(), source }),
+                Err(source) => {
+                    return Err(KnownHostsError {
+                        file: file.clone(),
+                        source,
+                    });
+                }
             }
         }
         Ok(known)
@@ -50,30 +69,39 @@ impl KnownHosts {
         self.entries.extend(parse(file, text));
     }
 
-    /// Judges what a configured host presents: a key or a certificate.
-    pub(crate) fn verdict_on(&self, host: &HostConfig, presented: &PublicKeyOrCertificate) -> Verdict {
+    /// Judges a key or certificate presented by a configured host.
+    pub(crate) fn verdict_on(
+        &self,
+        host: &HostConfig,
+        presented: &PublicKeyOrCertificate,
+    ) -> Verdict {
         let name = HostName::of(host);
         match presented {
             PublicKeyOrCertificate::PublicKey { key, .. } => self.verdict(&name, key),
             PublicKeyOrCertificate::Certificate(certificate) => {
-                // A clock before 1970 makes every certificate one of the future.
-                let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
+                // With a clock before 1970 every certificate is in the future.
+                let now =
+                    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |age| age.as_secs());
                 let signatures = host.ca_signature_algorithms.as_deref();
-                let rules = CertificateRules { now, shortest_rsa: host.shortest_rsa, signatures };
+                let rules = CertificateRules {
+                    now,
+                    shortest_rsa: host.shortest_rsa,
+                    signatures,
+                };
                 self.verdict_on_certificate(&name, certificate, rules)
             }
         }
     }
 
-    /// Judges `key` as presented by `host`.
+    /// Judges a key presented by `host`.
     pub fn verdict(&self, host: &HostName, key: &PublicKey) -> Verdict {
         self.under_each_name(host, |name| self.verdict_on_key(name, key))
     }
 
-    /// Judges a certificate as presented by `host`.
+    /// Judges a certificate presented by `host`.
     ///
-    /// It counts when an `@cert-authority` line for the host lists its signer and it is without fault. Else, as with ssh, the
-    /// key in it is judged like one that came without a certificate.
+    /// It is accepted if an `@cert-authority` line for the host lists its signer and it has no
+    /// fault. Otherwise, as in ssh, its key is judged like one presented without a certificate.
     pub fn verdict_on_certificate(
         &self,
         host: &HostName,
@@ -86,7 +114,8 @@ impl KnownHosts {
             if let Some(revoked) = self.revoked(name, signer) {
                 return revoked;
             }
-            let listed = self.of(name, Marker::Authority).any(|entry| entry.key.key_data() == signer);
+            let listed =
+                self.of(name, Marker::Authority).any(|entry| entry.key.key_data() == signer);
             let fault = match listed {
                 true => CertificateFault::find(certificate, host.principal(), rules),
                 false => Some(CertificateFault::Foreign),
@@ -100,28 +129,37 @@ impl KnownHosts {
         })
     }
 
-    /// Off port 22 ssh also accepts an entry for the bare name, but holds only a revocation against the host.
+    /// For ports other than 22 ssh also accepts an entry for the bare name. Of those entries, only
+    /// a revocation counts against the host.
     fn under_each_name(&self, host: &HostName, verdict_on: impl Fn(&str) -> Verdict) -> Verdict {
         let exact = verdict_on(&host.exact);
-        let (Verdict::Unknown | Verdict::Uncertified(_), Some(bare)) = (&exact, &host.bare) else {
+        if !matches!(exact, Verdict::Unknown | Verdict::Uncertified(_)) {
             return exact;
-        };
+        }
+        let Some(bare) = &host.bare else { return exact };
         match (verdict_on(bare), exact) {
             (decided @ (Verdict::Known | Verdict::Revoked { .. }), _) => decided,
-            // The signer may be listed under the bare name only; then its fault tells more.
-            (fault @ Verdict::Uncertified(_), Verdict::Uncertified(CertificateFault::Foreign)) => fault,
+            // The signer may be listed under the bare name only. Then its fault is more useful.
+            (fault @ Verdict::Uncertified(_), Verdict::Uncertified(CertificateFault::Foreign)) => {
+                fault
+            }
             (Verdict::Unknown | Verdict::Changed { .. } | Verdict::Uncertified(_), exact) => exact,
         }
     }
 
-    /// The entries for `name` that say this of their key.
+    /// Entries for `name` with this marker.
     fn of(&self, name: &str, marker: Marker) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().filter(move |entry| entry.marker == marker && entry.hosts.contains(name))
+        self.entries
+            .iter()
+            .filter(move |entry| entry.marker == marker && entry.hosts.contains(name))
     }
 
     fn revoked(&self, name: &str, key: &KeyData) -> Option<Verdict> {
         let entry = self.of(name, Marker::Revoked).find(|entry| entry.key.key_data() == key)?;
-        Some(Verdict::Revoked { file: entry.file.clone(), line: entry.line })
+        Some(Verdict::Revoked {
+            file: entry.file.clone(),
+            line: entry.line,
+        })
     }
 
     fn verdict_on_key(&self, name: &str, key: &PublicKey) -> Verdict {
@@ -132,8 +170,13 @@ impl KnownHosts {
         if listed.iter().any(|entry| entry.key.key_data() == key.key_data()) {
             return Verdict::Known;
         }
-        let same_type = |entry: &&&Entry| entry.key.algorithm() == key.algorithm();
-        let Some(nearest) = listed.iter().find(same_type).or(listed.first()) else { return Verdict::Unknown };
+        let Some(nearest) = listed
+            .iter()
+            .find(|entry: &&&Entry| entry.key.algorithm() == key.algorithm())
+            .or(listed.first())
+        else {
+            return Verdict::Unknown;
+        };
         Verdict::Changed {
             file: nearest.file.clone(),
             line: nearest.line,
@@ -142,22 +185,27 @@ impl KnownHosts {
         }
     }
 
-    /// The types of the keys listed for `host`, so that the server can be asked for one of these first.
+    /// Types of the keys listed for `host`, to request these first from the server.
     pub fn key_types(&self, host: &HostName) -> Vec<Algorithm> {
-        let types_for =
-            |name: &str| self.of(name, Marker::Plain).map(|entry| entry.key.algorithm()).collect::<Vec<_>>();
-        let exact = types_for(&host.exact);
+        let exact = self.types_for(&host.exact);
         match &host.bare {
-            Some(bare) if exact.is_empty() => types_for(bare),
+            Some(bare) if exact.is_empty() => self.types_for(bare),
             _ => exact,
         }
     }
 
-    /// Whether an authority is listed that could vouch for `host`, or one that could be revoked for it.
+    /// Whether an authority is listed that could sign for `host`, or be revoked for it.
     pub fn has_authority(&self, host: &HostName) -> bool {
-        let names = || [Some(&host.exact), host.bare.as_ref()].into_iter().flatten();
-        let listed = |marker| names().any(|name| self.of(name, marker).next().is_some());
-        listed(Marker::Authority) || listed(Marker::Revoked)
+        let mut names = [Some(&host.exact), host.bare.as_ref()].into_iter().flatten();
+        names.any(|name| {
+            let mut entries =
+                self.of(name, Marker::Authority).chain(self.of(name, Marker::Revoked));
+            entries.next().is_some()
+        })
+    }
+
+    fn types_for(&self, name: &str) -> Vec<Algorithm> {
+        self.of(name, Marker::Plain).map(|entry| entry.key.algorithm()).collect()
     }
 }
 

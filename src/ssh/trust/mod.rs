@@ -1,7 +1,8 @@
-//! What makes a host the one we know: known_hosts, host keys and host certificates.
+//! Host trust: known_hosts, host keys and host certificates.
 //!
-//! [`KnownHosts`] gives a [`Verdict`] on a key or certificate, as ssh would or stricter; [`PresentedKey`] is a key that a person
-//! may add. `HostKeyCheck` lets a handshake go on only when the verdict allows it.
+//! [`KnownHosts`] gives a [`Verdict`] on a key or certificate, as ssh would or more strictly.
+//! [`PresentedKey`] is a key that a person may add. `HostKeyCheck` continues a handshake only if
+//! the verdict allows it.
 
 mod certificate;
 mod entry;

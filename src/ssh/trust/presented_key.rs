@@ -1,3 +1,5 @@
+//! A host's key for a person to confirm, and writing it to known_hosts.
+
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -11,13 +13,13 @@ use super::{HostKeyError, HostName, KnownHosts, KnownHostsError, TrustError, Ver
 use crate::ssh::HostConfig;
 use crate::ssh::files::off_runtime;
 
-/// The key that a host presents, and what known_hosts says about it.
+/// The key that a host presents, with its verdict.
 #[derive(Debug)]
 pub struct PresentedKey {
     /// The host.
     pub host: HostConfig,
     presented: PublicKeyOrCertificate,
-    /// What known_hosts says.
+    /// Verdict of known_hosts.
     pub verdict: Verdict,
 }
 
@@ -28,65 +30,92 @@ impl PresentedKey {
     ) -> Result<Self, KnownHostsError> {
         let known = KnownHosts::load(&host.known_hosts, &HostName::of(host)).await?;
         let verdict = known.verdict_on(host, &presented);
-        Ok(Self { host: host.clone(), presented, verdict })
+        Ok(Self {
+            host: host.clone(),
+            presented,
+            verdict,
+        })
     }
 
     fn key(&self) -> PublicKey {
         self.presented.public_key()
     }
 
-    /// The key itself, unless known_hosts lists another one or marks it as revoked.
+    /// The key, unless known_hosts lists another one or marks it as revoked.
     pub(crate) fn not_spoken_against(self) -> Result<Self, HostKeyError> {
         match &self.verdict {
             Verdict::Known | Verdict::Unknown => Ok(self),
-            verdict @ (Verdict::Changed { .. } | Verdict::Revoked { .. } | Verdict::Uncertified(_)) => {
-                verdict.clone().judge(&HostName::of(&self.host), &self.fingerprint()).map(|()| self)
-            }
+            verdict @ (Verdict::Changed { .. }
+            | Verdict::Revoked { .. }
+            | Verdict::Uncertified(_)) => verdict
+                .clone()
+                .judge(&HostName::of(&self.host), &self.fingerprint())
+                .map(|()| self),
         }
     }
 
-    /// Its type and SHA-256 fingerprint.
+    /// Type and SHA-256 fingerprint.
     pub fn fingerprint(&self) -> String {
         fingerprint(&self.key())
     }
 
-    /// Its fingerprint as a picture, as ssh-keygen draws it.
+    /// Fingerprint as a picture, as ssh-keygen draws it.
     pub fn randomart(&self) -> String {
-        let header =
-            format!("[{}]", self.key().algorithm().as_str().trim_start_matches("ssh-").to_uppercase());
+        let header = format!(
+            "[{}]",
+            self.key().algorithm().as_str().trim_start_matches("ssh-").to_uppercase()
+        );
         self.key().fingerprint(HashAlg::Sha256).to_randomart(&header)
     }
 
-    /// Writes the key into the host's first known_hosts file and returns which one that is.
+    /// Writes the key to the host's first known_hosts file and returns that file.
     ///
-    /// It is one line, appended in one go while the file is locked against others who do this. Nothing is written when the
-    /// key is listed already, or when another one is. Cancelling may leave it written.
+    /// Appends one line in one write, with the file locked against other writers of this program.
+    /// Writes nothing if this key or another one is listed already. If cancelled, the key may have
+    /// been written.
     pub async fn trust(self: Arc<Self>) -> Result<PathBuf, TrustError> {
         let file = self.host.own_known_hosts.clone().unwrap_or_default();
         let path = file.clone();
-        let unwritable = |source| TrustError::Unwritable { file, source };
-        off_runtime(&path, move || self.write()).await.map_err(unwritable)?
+        off_runtime(&path, move || self.write())
+            .await
+            .map_err(|source| TrustError::Unwritable { file, source })?
     }
 
     fn write(&self) -> Result<PathBuf, TrustError> {
         let name = HostName::of(&self.host);
-        let file =
-            self.host.own_known_hosts.as_ref().ok_or_else(|| TrustError::NoFile(self.host.name.clone()))?;
-        let unwritable = |source| TrustError::Unwritable { file: file.clone(), source };
+        let file = self
+            .host
+            .own_known_hosts
+            .as_ref()
+            .ok_or_else(|| TrustError::NoFile(self.host.name.clone()))?;
+        let unwritable = |source| TrustError::Unwritable {
+            file: file.clone(),
+            source,
+        };
         let mut opened = open(file).map_err(unwritable)?;
         opened.lock().map_err(unwritable)?;
-        // What was said about it before may have been changed by others.
+        // Another process may have changed the file since the verdict.
         let known = KnownHosts::read(&self.host.known_hosts, &name).map_err(HostKeyError::from)?;
         match known.verdict_on(&self.host, &self.presented) {
             Verdict::Known => return Ok(file.clone()),
             Verdict::Unknown => {}
-            verdict @ (Verdict::Changed { .. } | Verdict::Revoked { .. } | Verdict::Uncertified(_)) => {
+            verdict @ (Verdict::Changed { .. }
+            | Verdict::Revoked { .. }
+            | Verdict::Uncertified(_)) => {
                 verdict.judge(&name, &self.fingerprint())?;
             }
         }
         let key = self.key().to_openssh().map_err(|error| unwritable(io::Error::other(error)))?;
-        let line_end = if ends_in_mid_line(&mut opened).map_err(unwritable)? { "\n" } else { "" };
-        let name = if self.host.hash_known_hosts { name.hashed() } else { name.as_str().to_owned() };
+        let line_end = if ends_in_mid_line(&mut opened).map_err(unwritable)? {
+            "\n"
+        } else {
+            ""
+        };
+        let name = if self.host.hash_known_hosts {
+            name.hashed()
+        } else {
+            name.as_str().to_owned()
+        };
         let line = format!("{line_end}{name} {}\n", key.trim_end());
         opened.write_all(line.as_bytes()).map_err(unwritable)?;
         if opened.metadata().is_ok_and(|file| file.is_file()) {

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use super::{CertificateFault, HostKeyError, HostName};
 
-/// What known_hosts says about a key that a host presents.
+/// Verdict of known_hosts on a key that a host presents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The host is listed with this key.
@@ -11,9 +11,9 @@ pub enum Verdict {
     Unknown,
     /// The host is listed, but with another key or another type of key.
     Changed {
-        /// Where the listed key stands.
+        /// File with the listed key.
         file: PathBuf,
-        /// On which line, from 1.
+        /// Its line, from 1.
         line: usize,
         /// The listed key's SHA-256 fingerprint.
         listed: String,
@@ -22,27 +22,47 @@ pub enum Verdict {
     },
     /// The key, or the authority that certified it, is marked as `@revoked` for this host.
     Revoked {
-        /// Where that is said.
+        /// File with the revocation.
         file: PathBuf,
-        /// On which line, from 1.
+        /// Its line, from 1.
         line: usize,
     },
-    /// The host presents a certificate that does not hold, and the key in it is not listed either.
+    /// The host presents an invalid certificate, and its key is not listed.
     Uncertified(CertificateFault),
 }
 
 impl Verdict {
-    /// The verdict as the end of the matter: only a known key passes.
+    /// Converts the verdict into a result: only a known key passes.
     pub(super) fn judge(self, host: &HostName, fingerprint: &str) -> Result<(), HostKeyError> {
-        let (host, fingerprint) = (host.as_str().to_owned(), fingerprint.to_owned());
+        let host = host.as_str().to_owned();
+        let fingerprint = fingerprint.to_owned();
         match self {
             Self::Known => Ok(()),
             Self::Unknown => Err(HostKeyError::Unknown { host, fingerprint }),
-            Self::Changed { file, line, listed, other_type } => {
-                Err(HostKeyError::Changed { host, fingerprint, file, line, listed, other_type })
-            }
-            Self::Revoked { file, line } => Err(HostKeyError::Revoked { host, fingerprint, file, line }),
-            Self::Uncertified(fault) => Err(HostKeyError::Certificate { host, fingerprint, fault }),
+            Self::Changed {
+                file,
+                line,
+                listed,
+                other_type,
+            } => Err(HostKeyError::Changed {
+                host,
+                fingerprint,
+                file,
+                line,
+                listed,
+                other_type,
+            }),
+            Self::Revoked { file, line } => Err(HostKeyError::Revoked {
+                host,
+                fingerprint,
+                file,
+                line,
+            }),
+            Self::Uncertified(fault) => Err(HostKeyError::Certificate {
+                host,
+                fingerprint,
+                fault,
+            }),
         }
     }
 }

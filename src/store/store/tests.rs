@@ -1,4 +1,5 @@
-//! One suite for both stores: whatever happens to a log, its readers can't tell it from a plain list of lines.
+//! One suite for all stores: whatever happens to a log, its readers can't distinguish it from a
+//! plain list of lines.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,45 +9,62 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::job::{
-    Batch, Caller, Change, Draft, Exit, Identity, Job, JobId, Keeper, Log, LogEvent, Matching, Outcome,
-    Storage, Wait,
+    Batch, Caller, Change, Draft, Exit, Identity, Job, JobId, Keeper, Log, LogEvent, Matching,
+    Outcome, Storage, Wait,
 };
 use crate::output::{
-    Content, LineNo, Match, PageQuery, ReadQuery, Render, Ring, RingLimits, Search, SearchQuery, Selection,
-    Stream, Unit,
+    Content, LineNo, Match, PageQuery, ReadQuery, Render, Ring, RingLimits, Search, SearchQuery,
+    Selection, Stream, Unit,
 };
 use crate::store::{Memory, StateDir};
 
-/// Nobody is called: the test stores when it wants to.
+/// Ignores notifications: the test stores when it wants to.
 struct Idle;
 
 impl Keeper for Idle {
     fn call(&self, _job: &JobId) {}
+
+    fn note_change(&self, _job: &JobId) {}
 
     fn weigh(&self, _bytes: isize) -> bool {
         false
     }
 }
 
-const RING: RingLimits = RingLimits { lines: 20, bytes: 2048, line_bytes: 64 };
-const LOG: LogLimits = LogLimits { bytes: 64 << 20, line_bytes: 64, interval: 300 };
+const RING: RingLimits = RingLimits {
+    lines: 20,
+    bytes: 2048,
+    line_bytes: 64,
+};
+const LOG: LogLimits = LogLimits {
+    bytes: 64 << 20,
+    line_bytes: 64,
+    interval: 300,
+};
 
-/// A job whose output is stored, and what it should be.
+/// A job with stored output, and the expected output.
 struct Kept {
     store: Box<dyn Store>,
     record: Record,
     job: Arc<Job>,
     writer: LogWriter,
-    /// A ring that loses nothing.
+    /// A ring that evicts nothing.
     model: Ring,
 }
 
 fn record(job: &Job, key: Option<&str>, store: &dyn Store) -> Record {
-    Record { owner: store.own_name().to_owned(), ..Record::new(job, key, "fingerprint".to_owned()) }
+    Record {
+        owner: store.own_name().to_owned(),
+        ..Record::new(job, key, "fingerprint".to_owned())
+    }
 }
 
 fn new_job(command: &str) -> Job {
-    Job::new(Caller::local(), Draft::new("web1", command).try_into().unwrap(), RING)
+    Job::new(
+        Caller::local(),
+        Draft::new("web1", command).try_into().unwrap(),
+        RING,
+    )
 }
 
 impl Kept {
@@ -57,15 +75,28 @@ impl Kept {
         let log = store.log(&job.id);
         let writer = store.write(&log, LOG, None).unwrap();
         job.store_in(Storage::new(log, Some(Arc::new(Idle))));
-        let model = Ring::new(RingLimits { lines: usize::MAX, bytes: usize::MAX / 2, line_bytes: 64 });
-        Self { store, record, job, writer, model }
+        let model = Ring::new(RingLimits {
+            lines: usize::MAX,
+            bytes: usize::MAX / 2,
+            line_bytes: 64,
+        });
+        Self {
+            store,
+            record,
+            job,
+            writer,
+            model,
+        }
     }
 
     fn say(&mut self, stream: Stream, bytes: &[u8]) {
-        self.job.record(vec![Change::Append(stream, bytes.to_vec().into())], Instant::now());
+        self.job.record(
+            vec![Change::Append(stream, bytes.to_vec().into())],
+            Instant::now(),
+        );
     }
 
-    /// Stores and shows what waits, `most` bytes at a time.
+    /// Stores and shows pending output, `most` bytes at a time.
     fn store(&mut self, most: usize) {
         while let Some(batch) = self.job.take_batch(most, self.writer.wants_checkpoint()) {
             self.writer.append(&batch).unwrap();
@@ -80,7 +111,8 @@ impl Kept {
         }
     }
 
-    /// Another process goes on where this one was killed: what was not stored was never shown.
+    /// Another process resumes where this one was killed: output that was not stored was never
+    /// shown.
     fn restart(&mut self) {
         let log = self.store.log(&self.job.id);
         let end = log.open(RING).unwrap();
@@ -98,14 +130,22 @@ impl Kept {
 
     fn expected(&self, selection: Selection) -> Vec<(u64, String)> {
         let lines = self.model.lines_after(LineNo::START, selection);
-        lines.map(|line| (line.line_no.value(), line.render(Render::Raw).into_owned())).collect()
+        lines
+            .map(|line| (line.line_no.value(), line.render(Render::Raw).into_owned()))
+            .collect()
     }
 
-    /// Reads all lines by cursor, in pages of so many.
+    /// Reads all lines by cursor, in pages of this size.
     async fn read(&self, selection: Selection, max_lines: usize) -> Vec<(u64, String)> {
-        let (mut lines, mut cursor) = (Vec::new(), LineNo::START);
+        let mut lines = Vec::new();
+        let mut cursor = LineNo::START;
         loop {
-            let query = PageQuery { selection, max_lines, render: Render::Raw, ..PageQuery::after(cursor) };
+            let query = PageQuery {
+                selection,
+                max_lines,
+                render: Render::Raw,
+                ..PageQuery::after(cursor)
+            };
             let tail = self.job.tail(&query, &Wait::default()).await.unwrap();
             assert_eq!(tail.page.dropped_lines, 0);
             lines.extend(tail.page.lines.into_iter().map(|line| (line.line_no.value(), line.text)));
@@ -117,7 +157,11 @@ impl Kept {
     }
 
     async fn check(&self, offset: u64, max_lines: usize) {
-        for selection in [Selection::Both, Selection::Only(Stream::Stdout), Selection::Only(Stream::Stderr)] {
+        for selection in [
+            Selection::Both,
+            Selection::Only(Stream::Stdout),
+            Selection::Only(Stream::Stderr),
+        ] {
             let expected = self.expected(selection);
             assert_eq!(self.read(selection, max_lines).await, expected);
             let query = ReadQuery {
@@ -129,8 +173,11 @@ impl Kept {
                 render: Render::Raw,
             };
             let (reading, _) = self.job.read(&query).await;
-            let Content::Lines(lines) = reading.content else { panic!("lines were asked for") };
-            let lines: Vec<_> = lines.into_iter().map(|line| (line.line_no.value(), line.text)).collect();
+            let Content::Lines(lines) = reading.content else {
+                panic!("lines were asked for")
+            };
+            let lines: Vec<_> =
+                lines.into_iter().map(|line| (line.line_no.value(), line.text)).collect();
             let from = usize::try_from(offset).unwrap().min(expected.len());
             assert_eq!(lines, expected[from..expected.len().min(from + 7)]);
             assert_eq!(reading.total, expected.len() as u64);
@@ -148,21 +195,42 @@ impl Kept {
             let (_, expected) = self.model.bytes_from(stream, offset, 100);
             assert_eq!(reading.content, Content::Bytes(expected.into_owned()));
         }
-        let ways = [(0, Selection::Both), (2, Selection::Both), (1, Selection::Only(Stream::Stderr))];
+        let ways = [
+            (0, Selection::Both),
+            (2, Selection::Both),
+            (1, Selection::Only(Stream::Stderr)),
+        ];
         let (context, selection) = ways[max_lines % ways.len()];
         self.check_search(selection, context, max_lines + 20).await;
         assert_eq!(self.job.status().dropped_lines, 0);
     }
 
-    /// Searches as a reader does who comes again for more, and as a search of the model finds it.
+    /// Searches like a reader that continues with each cursor, and compares with a search of the
+    /// model.
     async fn check_search(&self, selection: Selection, context: usize, max_matches: usize) {
         let pattern = regex::Regex::new("aa|^b").unwrap();
-        let query =
-            SearchQuery { cursor: LineNo::START, selection, context, max_matches, max_bytes: 1 << 20 };
-        let (mut cursor, mut found) = (LineNo::START, Vec::new());
+        let query = SearchQuery {
+            cursor: LineNo::START,
+            selection,
+            context,
+            max_matches,
+            max_bytes: 1 << 20,
+        };
+        let mut cursor = LineNo::START;
+        let mut found = Vec::new();
         loop {
             let matching = Matching::new([Some(pattern.clone())]);
-            let page = self.job.search(SearchQuery { cursor, ..query.clone() }, matching).await.unwrap();
+            let page = self
+                .job
+                .search(
+                    SearchQuery {
+                        cursor,
+                        ..query.clone()
+                    },
+                    matching,
+                )
+                .await
+                .unwrap();
             assert_eq!(page.dropped_lines, 0);
             found.extend(page.matches);
             cursor = page.last;
@@ -170,19 +238,30 @@ impl Kept {
                 break;
             }
         }
-        let query = SearchQuery { max_matches: usize::MAX, ..query };
-        let mut search = Search::new(query, (&self.model, self.model.newest()));
+        let query = SearchQuery {
+            max_matches: usize::MAX,
+            ..query
+        };
+        let mut search = Search::new(query, &self.model, self.model.newest());
         while let Some(lines) = search.fetch(&self.model) {
             for fetched in lines {
                 let is_match = pattern.is_match(&fetched.line.text);
                 search.take(fetched, is_match);
             }
         }
-        // The model has other times, and what follows the last match of a page is as much as was there.
+        // The model has other times, and the context after the last match of a page depends on the
+        // available output.
         let texts = |found: Vec<Match>| -> Vec<_> {
             found
                 .into_iter()
-                .map(|found| (found.line.line_no, found.line.text, found.before, found.after))
+                .map(|found| {
+                    (
+                        found.line.line_no,
+                        found.line.text,
+                        found.before,
+                        found.after,
+                    )
+                })
                 .collect()
         };
         assert_eq!(texts(found), texts(search.finish().0));
@@ -199,7 +278,10 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let stream = prop_oneof![Just(Stream::Stdout), Just(Stream::Stderr)];
     let text = prop_oneof![
-        prop::collection::vec(prop_oneof![Just(b'a'), Just(b'b'), Just(b'\n'), Just(b'\r')], 0..200),
+        prop::collection::vec(
+            prop_oneof![Just(b'a'), Just(b'b'), Just(b'\n'), Just(b'\r')],
+            0..200
+        ),
         prop::collection::vec(Just(b'x'), 0..300),
         (1..40_usize).prop_map(|lines| "dull\n".repeat(lines).into_bytes()),
         Just("é\u{1b}[1mbold\u{1b}[0m\n".as_bytes().to_vec()),
@@ -247,7 +329,7 @@ proptest! {
     }
 }
 
-/// Two processes, and what keeps their store.
+/// Two processes and the directory of their store.
 type Pair = (Box<dyn Store>, Box<dyn Store>, Option<tempfile::TempDir>);
 
 fn pairs() -> Vec<Pair> {
@@ -255,8 +337,12 @@ fn pairs() -> Vec<Pair> {
     let other = memory.join();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state");
-    let (one, two) = (StateDir::open(&path, "").unwrap(), StateDir::open(&path, "").unwrap());
-    vec![(Box::new(memory), Box::new(other), None), (Box::new(one), Box::new(two), Some(directory))]
+    let one = StateDir::open(&path, "").unwrap();
+    let two = StateDir::open(&path, "").unwrap();
+    vec![
+        (Box::new(memory), Box::new(other), None),
+        (Box::new(one), Box::new(two), Some(directory)),
+    ]
 }
 
 #[tokio::test]
@@ -265,7 +351,10 @@ async fn a_key_is_one_jobs_in_all_processes() {
         let first = record(&new_job("make"), Some("k"), &*one);
         assert_eq!(one.admit(&first).unwrap(), None);
         let second = record(&new_job("make"), Some("k"), &*two);
-        assert_eq!(two.admit(&second).unwrap().map(|known| known.id), Some(first.id.clone()));
+        assert_eq!(
+            two.admit(&second).unwrap().map(|known| known.id),
+            Some(first.id.clone())
+        );
         assert_eq!(two.get(&second.id).unwrap(), None);
         one.remove(&first.id).unwrap();
         assert_eq!(two.admit(&second).unwrap(), None);
@@ -283,7 +372,10 @@ async fn an_orphan_is_claimed_once_and_only_when_its_process_has_ended() {
         let orphans = two.orphans().unwrap();
         assert_eq!(orphans.len(), 1);
         assert!(two.claim(&orphans[0]).unwrap());
-        assert!(!two.claim(&orphans[0]).unwrap(), "it is not the ended one's any more");
+        assert!(
+            !two.claim(&orphans[0]).unwrap(),
+            "it is not the ended one's any more"
+        );
         assert_eq!(two.get(&job.id).unwrap().unwrap().owner, two.own_name());
         drop(directory);
     }
@@ -295,7 +387,11 @@ async fn a_record_of_a_job_that_was_claimed_is_not_overwritten_by_who_had_it() {
         let job = record(&new_job("make"), None, &*one);
         one.admit(&job).unwrap();
         assert!(two.claim(&job).unwrap());
-        one.put(&[Record { total_lines: 7, ..job.clone() }]).unwrap();
+        one.put(&[Record {
+            total_lines: 7,
+            ..job.clone()
+        }])
+        .unwrap();
         assert_eq!(two.get(&job.id).unwrap().unwrap().total_lines, 0);
     }
 }
@@ -306,15 +402,31 @@ async fn lists_are_filtered_counted_and_newest_first() {
         for (number, host) in ["a", "b", "a", "a"].into_iter().enumerate() {
             let started_at = number as u64;
             let record = record(&new_job("make"), None, &*store);
-            store.admit(&Record { host: host.to_owned(), started_at, ..record }).unwrap();
+            store
+                .admit(&Record {
+                    host: host.to_owned(),
+                    started_at,
+                    ..record
+                })
+                .unwrap();
         }
-        let filter = Filter { host: Some("a".into()), limit: 2, ..Filter::default() };
+        let filter = Filter {
+            host: Some("a".into()),
+            limit: 2,
+            ..Filter::default()
+        };
         let (found, total) = store.list(&filter).unwrap();
         assert_eq!(
-            (found.iter().map(|record| record.started_at).collect::<Vec<_>>(), total),
+            (
+                found.iter().map(|record| record.started_at).collect::<Vec<_>>(),
+                total
+            ),
             (vec![3, 2], 3)
         );
-        let running = Filter { state: Some("running"), ..Filter::default() };
+        let running = Filter {
+            state: Some("running"),
+            ..Filter::default()
+        };
         assert_eq!(store.list(&running).unwrap().1, 0);
     }
 }
@@ -325,17 +437,37 @@ async fn what_is_old_or_too_much_goes_and_the_oldest_output_first() {
         let ended = |ended_at, stored_bytes| {
             let outcome = Some(Outcome::Ended(Exit::Status(0)));
             let record = record(&new_job("make"), None, &*store);
-            Record { ended_at: Some(ended_at), outcome, stored_bytes, total_lines: 5, ..record }
+            Record {
+                ended_at: Some(ended_at),
+                outcome,
+                stored_bytes,
+                total_lines: 5,
+                ..record
+            }
         };
         let records = [ended(100, 10), ended(5000, 10), ended(6000, 10)];
         for record in &records {
             store.admit(record).unwrap();
         }
-        store.sweep(&Bounds { bytes: 10, age: 2000 }, 6500).unwrap();
+        store
+            .sweep(
+                &Bounds {
+                    bytes: 10,
+                    age: 2000,
+                },
+                6500,
+            )
+            .unwrap();
         let bytes = |index: usize| {
-            store.get(&records[index].id).unwrap().map(|record| (record.stored_bytes, record.dropped_lines))
+            store
+                .get(&records[index].id)
+                .unwrap()
+                .map(|record| (record.stored_bytes, record.dropped_lines))
         };
-        assert_eq!([bytes(0), bytes(1), bytes(2)], [None, Some((0, 5)), Some((10, 0))]);
+        assert_eq!(
+            [bytes(0), bytes(1), bytes(2)],
+            [None, Some((0, 5)), Some((10, 0))]
+        );
     }
 }
 
@@ -347,7 +479,10 @@ fn a_state_directory_of_a_newer_sshjobs_is_refused_by_name() {
     let newer = rusqlite::Connection::open(path.join("jobs.db")).unwrap();
     newer.pragma_update(None, "user_version", 99).unwrap();
     let error = StateDir::open(&path, "").err().unwrap();
-    assert!(matches!(error, StoreError::Newer { found: 99, .. }), "{error}");
+    assert!(
+        matches!(error, StoreError::Newer { found: 99, .. }),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -368,11 +503,17 @@ async fn a_torn_end_is_cut_off_wherever_it_is_torn() {
         assert_eq!(end.ring.newest().value(), 2, "cut at {cut}");
         assert_eq!(&*end.ring.partial(Stream::Stdout), b"half");
     }
-    let waits = Wait { patience: Duration::ZERO, ..Wait::default() };
+    let waits = Wait {
+        patience: Duration::ZERO,
+        ..Wait::default()
+    };
     kept.model = Ring::new(RingLimits { lines: 100, ..RING });
     kept.model.append(Stream::Stdout, b"one\ntwo\nhalf again\n", 0);
     kept.restart();
-    kept.job.record(vec![Change::Append(Stream::Stdout, " again\n".into())], Instant::now());
+    kept.job.record(
+        vec![Change::Append(Stream::Stdout, " again\n".into())],
+        Instant::now(),
+    );
     let batch = kept.job.take_batch(1 << 20, kept.writer.wants_checkpoint()).unwrap();
     kept.writer.append(&batch).unwrap();
     kept.job.show(&batch, true);
@@ -390,23 +531,33 @@ async fn a_search_of_much_that_is_stored_finds_what_a_search_of_the_lines_does()
         let (stream, text) = match number % 500 {
             123 => (Stream::Stdout, "aa: a match\n".to_owned()),
             200 => (Stream::Stderr, "b: on the other stream\n".to_owned()),
-            300 => (Stream::Stdout, "\x1b[1ma\x1b[0ma: found as it is seen\n".to_owned()),
-            // Cut into pieces, of which one begins with what is looked for.
-            400 => (Stream::Stdout, format!("{}b{}\n", "x".repeat(64), "y".repeat(80))),
+            300 => (
+                Stream::Stdout,
+                "\x1b[1ma\x1b[0ma: found as it is seen\n".to_owned(),
+            ),
+            // Cut into pieces, one of which starts with the searched text.
+            400 => (
+                Stream::Stdout,
+                format!("{}b{}\n", "x".repeat(64), "y".repeat(80)),
+            ),
             450 => (Stream::Stdout, "a".to_owned()),
             _ => (Stream::Stdout, format!("dull line {number}\n")),
         };
         kept.say(stream, text.as_bytes());
         kept.store(1 << 20);
         if number % 25 == 7 {
-            // Cut within an escape sequence, so that what follows is not what it looks like.
+            // Cut within an escape sequence, so that the following bytes are not plain text.
             kept.say(Stream::Stdout, &[&[b'x'; 62][..], b"\x1b[1"].concat());
             kept.store(1 << 20);
-            kept.say(Stream::Stdout, b"mb: begins with what is looked for\n");
+            kept.say(Stream::Stdout, b"mb: starts with the searched text\n");
             kept.store(1 << 20);
         }
     }
-    for selection in [Selection::Both, Selection::Only(Stream::Stdout), Selection::Only(Stream::Stderr)] {
+    for selection in [
+        Selection::Both,
+        Selection::Only(Stream::Stdout),
+        Selection::Only(Stream::Stderr),
+    ] {
         for (context, max_matches) in [(0, 1000), (2, 3), (20, 5)] {
             kept.check_search(selection, context, max_matches).await;
         }
@@ -421,12 +572,16 @@ async fn what_is_left_of_a_stream_is_found_behind_much_that_was_forgotten() {
         kept.say(Stream::Stderr, format!("kept {round}\n").as_bytes());
         kept.store(1 << 20);
     }
-    assert_eq!(kept.job.forget_output(Selection::Only(Stream::Stdout)).await.0, 12_000);
+    assert_eq!(
+        kept.job.forget_output(Selection::Only(Stream::Stdout)).await.0,
+        12_000
+    );
     kept.say(Stream::Stdout, &b"new\n".repeat(30));
     kept.store(1 << 20);
     let (texts, dropped) = read_counting(&kept.job, 7).await;
-    let expected =
-        (0..4).map(|round| format!("kept {round}")).chain(std::iter::repeat_n("new".to_owned(), 30));
+    let expected = (0..4)
+        .map(|round| format!("kept {round}"))
+        .chain(std::iter::repeat_n("new".to_owned(), 30));
     assert_eq!((texts, dropped), (expected.collect::<Vec<_>>(), 12_000));
 }
 
@@ -438,34 +593,58 @@ async fn what_a_hung_disk_holds_up_is_shown_unstored_in_time_and_storing_goes_on
     kept.say(Stream::Stdout, b"two\n");
     let hung = kept.job.take_batch(1 << 20, false).unwrap();
     kept.say(Stream::Stdout, b"three\n");
-    assert!(!kept.job.show_overdue(Duration::from_secs(60)), "it is not time yet");
+    assert!(
+        !kept.job.show_overdue(Duration::from_secs(60)),
+        "it is not time yet"
+    );
     assert_eq!(kept.job.status().total_lines, 1);
     assert!(kept.job.show_overdue(Duration::ZERO));
     assert_eq!(kept.job.status().total_lines, 3);
-    // The disk comes back: what was shown is not shown again.
+    // The disk works again: output that was shown is not shown again.
     kept.writer.append(&hung).unwrap();
     let newest = kept.job.show(&hung, true);
-    assert_eq!(newest.map(LineNo::value), Some(2), "it is stored all the same");
+    assert_eq!(
+        newest.map(LineNo::value),
+        Some(2),
+        "it is stored all the same"
+    );
     kept.writer.note_newest(newest.unwrap());
     kept.say(Stream::Stdout, b"four\n");
     kept.store(1 << 20);
     let tail = kept.job.tail(&PageQuery::after(LineNo::START), &Wait::default()).await.unwrap();
-    let lines: Vec<_> =
-        tail.page.lines.iter().map(|line| (line.line_no.value(), line.text.as_str())).collect();
+    let lines: Vec<_> = tail
+        .page
+        .lines
+        .iter()
+        .map(|line| (line.line_no.value(), line.text.as_str()))
+        .collect();
     assert_eq!(lines, [(1, "one"), (2, "two"), (3, "three"), (4, "four")]);
     kept.say(Stream::Stdout, &b"new\n".repeat(RING.lines));
     kept.store(1 << 20);
-    assert_eq!(kept.job.status().dropped_lines, 1, "only the third is in neither the ring nor the store");
+    assert_eq!(
+        kept.job.status().dropped_lines,
+        1,
+        "only the third is in neither the ring nor the store"
+    );
     kept.restart();
     let (lines, dropped) = read_counting(&kept.job, 7).await;
-    assert_eq!((&lines[..3], dropped), (&["one", "two", "four"].map(str::to_owned)[..], 1));
+    assert_eq!(
+        (&lines[..3], dropped),
+        (&["one", "two", "four"].map(str::to_owned)[..], 1)
+    );
 }
 
-/// Reads all lines in pages of so many, and counts what is gone.
+/// Reads all lines in pages of this size, and counts evicted ones.
 async fn read_counting(job: &Job, max_lines: usize) -> (Vec<String>, u64) {
-    let (mut cursor, mut texts, mut dropped) = (LineNo::START, Vec::new(), 0);
+    let mut cursor = LineNo::START;
+    let mut texts = Vec::new();
+    let mut dropped = 0;
     loop {
-        let query = PageQuery { max_lines, render: Render::Raw, ..PageQuery::after(cursor) };
+        let query = PageQuery {
+            max_lines,
+            render: Render::Raw,
+            ..PageQuery::after(cursor)
+        };
         let page = job.tail(&query, &Wait::default()).await.unwrap().page;
         texts.extend(page.lines.into_iter().map(|line| line.text));
         (cursor, dropped) = (page.last_line_no, dropped + page.dropped_lines);
@@ -480,12 +659,32 @@ fn records_and_sweeps_survive_a_clock_that_jumps() {
     let store = Memory::default();
     let job = record(&new_job("make"), None, &store);
     let outcome = Some(Outcome::Ended(Exit::Status(0)));
-    // It ended in what is the future, now that the clock was set back.
-    let ended = Record { ended_at: Some(10_000_000), outcome, ..job };
+    // It ended in the future, because the clock was set back.
+    let ended = Record {
+        ended_at: Some(10_000_000),
+        outcome,
+        ..job
+    };
     store.admit(&ended).unwrap();
-    store.sweep(&Bounds { bytes: 1 << 30, age: 2000 }, 5_000_000).unwrap();
+    store
+        .sweep(
+            &Bounds {
+                bytes: 1 << 30,
+                age: 2000,
+            },
+            5_000_000,
+        )
+        .unwrap();
     assert!(store.get(&ended.id).unwrap().is_some(), "it is not old");
-    store.sweep(&Bounds { bytes: 1 << 30, age: 2000 }, 10_002_001).unwrap();
+    store
+        .sweep(
+            &Bounds {
+                bytes: 1 << 30,
+                age: 2000,
+            },
+            10_002_001,
+        )
+        .unwrap();
     assert!(store.get(&ended.id).unwrap().is_none());
 }
 
@@ -494,16 +693,28 @@ async fn output_that_came_while_the_clock_jumped_is_read_in_order() {
     for forth in [false, true] {
         let mut kept = Kept::new(Box::new(Memory::default()));
         for round in 0..40_u64 {
-            kept.say(Stream::Stdout, format!("line {round}\n").repeat(20).as_bytes());
-            // As a clock writes that was set back, or ahead, between two batches.
+            kept.say(
+                Stream::Stdout,
+                format!("line {round}\n").repeat(20).as_bytes(),
+            );
+            // Written by a clock that was set back, or ahead, between two batches.
             let batch = kept.job.take_batch(1 << 20, kept.writer.wants_checkpoint()).unwrap();
-            let at = if forth { 1_000_000 * round } else { 100_000_000 - 1_000_000 * round };
-            let events = batch.events.iter().map(|(event, _, now)| (event.clone(), at, *now)).collect();
+            let at = if forth {
+                1_000_000 * round
+            } else {
+                100_000_000 - 1_000_000 * round
+            };
+            let events =
+                batch.events.iter().map(|(event, _, now)| (event.clone(), at, *now)).collect();
             let jumped = Batch::new(events, batch.checkpoint.clone());
             kept.writer.append(&jumped).unwrap();
             let newest = kept.job.show(&batch, true).unwrap();
             kept.writer.note_newest(newest);
-            kept.model.append(Stream::Stdout, format!("line {round}\n").repeat(20).as_bytes(), 0);
+            kept.model.append(
+                Stream::Stdout,
+                format!("line {round}\n").repeat(20).as_bytes(),
+                0,
+            );
         }
         kept.check(333, 7).await;
         kept.restart();
@@ -514,7 +725,8 @@ async fn output_that_came_while_the_clock_jumped_is_read_in_order() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// A disk that has changed what it was given: what is read is what was written, or missing, and never something else.
+    /// A disk that has changed its data: a read returns the original data or nothing, never
+    /// anything else.
     #[test]
     fn damaged_files_lose_lines_and_invent_none(
         damages in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
@@ -541,9 +753,10 @@ proptest! {
                 bytes.truncate(cut.index(bytes.len()));
             }
             std::fs::write(&file, bytes).unwrap();
-            // Nobody but its files remembers the job.
+            // Only its files remember the job.
             kept.restart();
-            let (mut cursor, mut lines) = (LineNo::START, 0);
+            let mut cursor = LineNo::START;
+            let mut lines = 0;
             loop {
                 let query = PageQuery { max_lines: 50, render: Render::Raw, ..PageQuery::after(cursor) };
                 let page = kept.job.tail(&query, &Wait::default()).await.unwrap().page;
@@ -552,7 +765,7 @@ proptest! {
                     assert_eq!((line.line_no.value(), line.text.clone()), expected[number - 1]);
                 }
                 lines += page.lines.len();
-                assert!(page.last_line_no > cursor || !page.has_more, "it goes on");
+                assert!(page.last_line_no > cursor || !page.has_more, "it continues");
                 cursor = page.last_line_no;
                 if !page.has_more {
                     break;
@@ -563,11 +776,12 @@ proptest! {
     }
 }
 
-/// The only segment there is.
+/// The only segment.
 fn segment(state: &std::path::Path) -> std::path::PathBuf {
     let folders = std::fs::read_dir(state.join("output")).unwrap();
     let files = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());
-    let mut logs =
-        files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "log"));
+    let mut logs = files
+        .map(|file| file.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|e| e == "log"));
     logs.next().unwrap()
 }

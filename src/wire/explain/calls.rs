@@ -1,24 +1,32 @@
+//! Explains errors of starting, signalling and writing.
+
 use super::connect::connect;
 use super::expired;
 use crate::jobs::{
     ChannelError, FarEndError, PlanError, SignalError, SpawnError, TooSlow, WriteError, chain,
 };
-use crate::wire::{Code, Error, Hint};
+use crate::wire::error::{Code, Error, Hint};
 
-/// Why a job was not started.
+/// Explains why a job was not started.
 pub(super) fn spawn(error: SpawnError) -> Error {
     let message = chain(&error);
     match error {
         SpawnError::Capacity { .. } => Error::new(
             Code::Capacity,
             message,
-            either("wait for a job to end, or end one with ssh_signal", "wait for a job to end"),
+            either(
+                "wait for a job to end, or end one with ssh_signal",
+                "wait for a job to end",
+            ),
         )
         .retryable(),
         SpawnError::Connect(error) => connect(&error, message),
-        SpawnError::ConnectionsFull(_) => {
-            Error::new(Code::ChannelLimit, message, "wait for a job on this host to end").retryable()
-        }
+        SpawnError::ConnectionsFull(_) => Error::new(
+            Code::ChannelLimit,
+            message,
+            "wait for a job on this host to end",
+        )
+        .retryable(),
         SpawnError::Channel { source, .. } => channel(&source, message),
         SpawnError::ExecRefused(_) => Error::new(
             Code::ExecRefused,
@@ -28,13 +36,19 @@ pub(super) fn spawn(error: SpawnError) -> Error {
         SpawnError::Plan(PlanError::BareHost(_)) => Error::new(
             Code::Unsupported,
             message,
-            either("leave cwd and env away for this host", "leave --cwd and --env away for this host"),
+            either(
+                "leave cwd and env away for this host",
+                "leave --cwd and --env away for this host",
+            ),
         ),
         SpawnError::NotDurable { .. } => not_durable(Code::Unsupported, message),
         SpawnError::Unstored(_) => Error::new(
             Code::Io,
             message,
-            either("start it with durable=false", "name a state directory of your own with --state-dir"),
+            either(
+                "start it with durable=false",
+                "name a state directory of your own with --state-dir",
+            ),
         ),
         SpawnError::Order(_) => not_durable(Code::InvalidArgument, message),
         SpawnError::Spool { .. } => not_durable(Code::Io, message),
@@ -46,20 +60,34 @@ pub(super) fn spawn(error: SpawnError) -> Error {
                 "send it as stdin: sshjobs run HOST -- sh -s < script",
             ),
         ),
-        SpawnError::Expired(tombstone) => expired(&tombstone, "use a new idempotency_key to run it again"),
-        SpawnError::SecretsGone => Error::new(Code::JobEnded, message, "run it again on these hosts"),
-        SpawnError::Abandoned => Error::new(Code::JobEnded, message, "start it again if it is still wanted"),
-        SpawnError::KeyReused => {
-            Error::new(Code::InvalidArgument, message, "use a new idempotency_key for each new job")
+        SpawnError::Expired(tombstone) => {
+            expired(&tombstone, "use a new idempotency_key to run it again")
         }
-        SpawnError::ShuttingDown => {
-            Error::new(Code::ShuttingDown, message, "start sshjobs again, then retry").retryable()
+        SpawnError::SecretsGone => {
+            Error::new(Code::JobEnded, message, "run it again on these hosts")
         }
+        SpawnError::Abandoned => Error::new(
+            Code::JobEnded,
+            message,
+            "start it again if it is still wanted",
+        ),
+        SpawnError::KeyReused => Error::new(
+            Code::InvalidArgument,
+            message,
+            "use a new idempotency_key for each new job",
+        ),
+        SpawnError::ShuttingDown => Error::new(
+            Code::ShuttingDown,
+            message,
+            "start sshjobs again, then retry",
+        )
+        .retryable(),
     }
 }
 
 fn not_durable(code: Code, message: String) -> Error {
-    let agent = "try again if the host is busy; else start it with durable=false, or on another host";
+    let agent =
+        "try again if the host is busy; else start it with durable=false, or on another host";
     Error::new(
         code,
         message,
@@ -72,20 +100,26 @@ fn not_durable(code: Code, message: String) -> Error {
 
 fn channel(error: &ChannelError, message: String) -> Error {
     match error {
-        ChannelError::OpenRefused => {
-            Error::new(Code::ChannelLimit, message, "wait for a job on this host to end").retryable()
-        }
+        ChannelError::OpenRefused => Error::new(
+            Code::ChannelLimit,
+            message,
+            "wait for a job on this host to end",
+        )
+        .retryable(),
         ChannelError::PtyRefused => Error::new(
             Code::Unsupported,
             message,
-            either("run it without a terminal (pty=false)", "leave -t and --pty away"),
+            either(
+                "run it without a terminal (pty=false)",
+                "leave -t and --pty away",
+            ),
         ),
         ChannelError::ConnectionLost => lost(message),
         ChannelError::TimedOut(_) => late(message),
     }
 }
 
-/// A hint in the words of the tools, and of the command line.
+/// A hint with the names of tools for agents, and of verbs for people.
 fn either(agent: &str, person: &str) -> Hint {
     Hint::from(agent).or_for_a_person(person)
 }
@@ -98,23 +132,29 @@ fn late(message: String) -> Error {
     Error::new(Code::Timeout, message, "try again").retryable()
 }
 
-/// Why a job was not signalled.
+/// Explains why a job was not signalled.
 pub(super) fn signal(error: SignalError) -> Error {
     let message = chain(&error);
     match error {
         SignalError::JobEnded => Error::new(
             Code::JobEnded,
             message,
-            either("nothing is left to signal; ssh_tail tells how it ended", "nothing is left to signal"),
+            either(
+                "no process is left to signal; ssh_tail shows how it ended",
+                "nothing is left to signal",
+            ),
         ),
         SignalError::OtherMachine { .. } => Error::new(
             Code::ConnectionLost,
             message,
             "nothing was signalled; look for processes with SSHJOBS_JOB in their environment on the host",
         ),
-        SignalError::Unreachable(_) => {
-            Error::new(Code::ConnectionLost, message, "the processes may still run; try again").retryable()
-        }
+        SignalError::Unreachable(_) => Error::new(
+            Code::ConnectionLost,
+            message,
+            "the processes may still run; try again",
+        )
+        .retryable(),
         SignalError::TimedOut(_) => Error::new(
             Code::Timeout,
             message,
@@ -127,7 +167,7 @@ pub(super) fn signal(error: SignalError) -> Error {
     }
 }
 
-/// Why a pattern was given up.
+/// Explains why a pattern was abandoned.
 pub(super) fn too_slow(error: TooSlow) -> Error {
     let message = error.to_string();
     match error {
@@ -139,37 +179,59 @@ pub(super) fn too_slow(error: TooSlow) -> Error {
     }
 }
 
-/// Why stdin was not written.
+/// Explains why stdin was not written.
 pub(super) fn write(error: WriteError) -> Error {
     let message = chain(&error);
     match error {
-        WriteError::StdinClosed => {
-            Error::new(Code::StdinClosed, message, "start the job again to write to it")
-        }
-        WriteError::Starting => {
-            Error::new(Code::Backpressure, message, "write once ssh_tail tells that it runs").retryable()
-        }
+        WriteError::StdinClosed => Error::new(
+            Code::StdinClosed,
+            message,
+            "start the job again to write to it",
+        ),
+        WriteError::Starting => Error::new(
+            Code::Backpressure,
+            message,
+            "write once ssh_tail shows that it runs",
+        )
+        .retryable(),
         WriteError::JobEnded => Error::new(
             Code::JobEnded,
             message,
-            either("ssh_tail tells how it ended", "its exit code tells how it ended"),
+            either(
+                "ssh_tail shows how it ended",
+                "its exit code shows how it ended",
+            ),
         ),
         WriteError::Backpressure { written } => Error {
             bytes_written: Some(written),
-            ..Error::new(Code::Backpressure, message, "write the rest once the command reads").retryable()
+            ..Error::new(
+                Code::Backpressure,
+                message,
+                "write the rest once the command reads",
+            )
+            .retryable()
         },
-        WriteError::NotOwner(_) => {
-            Error::new(Code::NotOwner, message, "write from there, or start a job of your own")
-        }
-        WriteError::NoTerminal => {
-            Error::new(Code::InvalidArgument, message, "start the job with pty=true to give it a size")
-        }
-        WriteError::FarEnd(FarEndError::StdinEnded) => {
-            Error::new(Code::StdinClosed, message, "start the job again to write to it")
-        }
-        WriteError::FarEnd(FarEndError::Unsupported(_)) => {
-            Error::new(Code::Unsupported, message, "start the job with the size that it is to have")
-        }
+        WriteError::NotOwner(_) => Error::new(
+            Code::NotOwner,
+            message,
+            "write from there, or start a job of your own",
+        ),
+        WriteError::OwnerGone(_) => lost(message),
+        WriteError::NoTerminal => Error::new(
+            Code::InvalidArgument,
+            message,
+            "start the job with pty=true to give it a size",
+        ),
+        WriteError::FarEnd(FarEndError::StdinEnded) => Error::new(
+            Code::StdinClosed,
+            message,
+            "start the job again to write to it",
+        ),
+        WriteError::FarEnd(FarEndError::Unsupported(_)) => Error::new(
+            Code::Unsupported,
+            message,
+            "start the job with the size that it is to have",
+        ),
         WriteError::FarEnd(FarEndError::ConnectionLost) => lost(message),
         WriteError::FarEnd(_) => late(message),
     }

@@ -1,7 +1,9 @@
-use crate::jobs::{CertificateFault, ConfigError, ConnectError, HostKeyError};
-use crate::wire::{Code, Error};
+//! Explains why a host can't be reached or trusted.
 
-/// Why a host can't be reached.
+use crate::jobs::{CertificateFault, ConfigError, ConnectError, HostKeyError};
+use crate::wire::error::{Code, Error};
+
+/// Explains why a host can't be reached.
 pub(super) fn connect(error: &ConnectError, message: String) -> Error {
     match error {
         ConnectError::Config(error) => config(error, message),
@@ -24,8 +26,9 @@ pub(super) fn connect(error: &ConnectError, message: String) -> Error {
         ConnectError::Auth { .. } => Error::new(
             Code::AuthFailed,
             message,
-            "check the user and its keys; what a login asks for comes from an ssh-agent, from passphrase or password in \
-             [hosts.NAME], or from a person at the terminal of `sshjobs run`",
+            "check the user and its keys; a login takes its secrets from an ssh-agent, from \
+                passphrase or password in [hosts.NAME], or from a person at the terminal of \
+                `sshjobs run`",
         ),
         ConnectError::HungUp { .. } => Error::new(
             Code::Unreachable,
@@ -43,23 +46,36 @@ pub(super) fn connect(error: &ConnectError, message: String) -> Error {
 fn is_out_of_files(error: &std::io::Error) -> bool {
     use nix::errno::Errno;
     let number = error.raw_os_error();
-    [Errno::EMFILE, Errno::ENFILE].into_iter().any(|known| number == Some(known as i32))
+    [Errno::EMFILE, Errno::ENFILE]
+        .into_iter()
+        .any(|known| number == Some(known as i32))
 }
 
 fn config(error: &ConfigError, message: String) -> Error {
     match error {
-        ConfigError::BadName(_) => Error::new(Code::InvalidArgument, message, "use a host name or alias"),
+        ConfigError::BadName(_) => {
+            Error::new(Code::InvalidArgument, message, "use a host name or alias")
+        }
         ConfigError::NoSsh(_) => Error::new(Code::Io, message, "install the OpenSSH client"),
-        ConfigError::Arguments(_) => {
-            Error::new(Code::InvalidArgument, message, "correct -p, -l, -i, -J or -o; they are ssh's")
+        ConfigError::Arguments(_) => Error::new(
+            Code::InvalidArgument,
+            message,
+            "correct -p, -l, -i, -J or -o; they are ssh's",
+        ),
+        ConfigError::Rejected { .. } => {
+            Error::new(Code::UnknownHost, message, "correct ssh_config")
         }
-        ConfigError::Rejected { .. } => Error::new(Code::UnknownHost, message, "correct ssh_config"),
-        ConfigError::TimedOut(_) => {
-            Error::new(Code::Timeout, message, "look for a slow `Match exec` in ssh_config").retryable()
-        }
-        ConfigError::TooManyJumps(_) => {
-            Error::new(Code::InvalidArgument, message, "correct ProxyJump in ssh_config")
-        }
+        ConfigError::TimedOut(_) => Error::new(
+            Code::Timeout,
+            message,
+            "look for a slow `Match exec` in ssh_config",
+        )
+        .retryable(),
+        ConfigError::TooManyJumps(_) => Error::new(
+            Code::InvalidArgument,
+            message,
+            "correct ProxyJump in ssh_config",
+        ),
         ConfigError::Unsupported { .. } => Error::new(
             Code::Unsupported,
             message,
@@ -70,13 +86,17 @@ fn config(error: &ConfigError, message: String) -> Error {
             message,
             "set allow_proxy_command = true in the configuration, or use ProxyJump",
         ),
-        ConfigError::NotUnderstood { .. } => {
-            Error::new(Code::Unsupported, message, "install the OpenSSH client, which understands all of it")
-        }
+        ConfigError::NotUnderstood { .. } => Error::new(
+            Code::Unsupported,
+            message,
+            "install the OpenSSH client, which understands all of it",
+        ),
         ConfigError::Unreadable { .. } => Error::new(Code::Io, message, "make the file readable"),
-        ConfigError::Token { .. } => {
-            Error::new(Code::InvalidArgument, message, "correct the value in ssh_config, or set the variable")
-        }
+        ConfigError::Token { .. } => Error::new(
+            Code::InvalidArgument,
+            message,
+            "correct the value in ssh_config, or set the variable",
+        ),
     }
 }
 
@@ -88,7 +108,11 @@ pub(super) fn host_key(error: &HostKeyError, message: String) -> Error {
             "compare the fingerprint with the host's own, then accept it with `sshjobs trust HOST`",
         ),
         HostKeyError::Changed { other_type, .. } => Error::new(
-            if *other_type { Code::HostKeyTypeChanged } else { Code::HostKeyChanged },
+            if *other_type {
+                Code::HostKeyTypeChanged
+            } else {
+                Code::HostKeyChanged
+            },
             message,
             "someone may be in the middle; ask the host's administrator before changing known_hosts",
         ),
@@ -101,18 +125,24 @@ pub(super) fn host_key(error: &HostKeyError, message: String) -> Error {
             message,
             "do not use this host before its administrator has looked at its SSH server",
         ),
-        HostKeyError::TooShort { .. } => {
-            Error::new(Code::HostKeyWeak, message, "ask the host's administrator for an ed25519 host key")
-        }
-        HostKeyError::NotWritten(_) => {
-            Error::new(Code::Io, message, "set UserKnownHostsFile to a file that you may write")
-        }
+        HostKeyError::TooShort { .. } => Error::new(
+            Code::HostKeyWeak,
+            message,
+            "ask the host's administrator for an ed25519 host key",
+        ),
+        HostKeyError::NotWritten(_) => Error::new(
+            Code::Io,
+            message,
+            "set UserKnownHostsFile to a file that you may write",
+        ),
         HostKeyError::Revoked { .. } => Error::new(
             Code::HostKeyRevoked,
             message,
             "do not use this host until its administrator has replaced the key",
         ),
-        HostKeyError::Unreadable(_) => Error::new(Code::Io, message, "make the known_hosts file readable"),
+        HostKeyError::Unreadable(_) => {
+            Error::new(Code::Io, message, "make the known_hosts file readable")
+        }
     }
 }
 
@@ -129,13 +159,14 @@ fn certificate(fault: &CertificateFault) -> (Code, &'static str) {
         CertificateFault::OtherHost
         | CertificateFault::NotAHost
         | CertificateFault::CriticalOption(_)
-        | CertificateFault::Signature => {
-            (Code::HostCertInvalid, "ask the host's administrator for a certificate for this name")
-        }
+        | CertificateFault::Signature => (
+            Code::HostCertInvalid,
+            "ask the host's administrator for a certificate for this name",
+        ),
     }
 }
 
-/// What keeps us from a jump host is told like what keeps us from a host, but for a key that has changed on the way.
+/// Explains why a jump host can't be reached. Same codes as for a host, except for a changed key.
 fn jump_host(host: &str, mut error: Error) -> Error {
     if matches!(error.code, Code::HostKeyChanged | Code::HostKeyTypeChanged) {
         error.code = Code::JumpHostKeyChanged;

@@ -1,11 +1,16 @@
 use crate::jobs::Tombstone;
-use crate::wire::{Code, Error, Standing};
+use crate::wire::Standing;
+use crate::wire::error::{Code, Error};
 
-/// A job that is known by its tombstone only.
+/// A job of which only the tombstone is left.
 pub(super) fn expired(tombstone: &Tombstone, hint: &str) -> Error {
-    let Tombstone { id, host, status, .. } = tombstone;
+    let Tombstone {
+        id, host, status, ..
+    } = tombstone;
     let standing = Standing::of(status);
-    let message =
-        format!("job {id} on {host} {standing} after {} lines, and is no longer kept", status.total_lines);
+    let message = format!(
+        "job {id} on {host} {standing} after {} lines, and is no longer kept",
+        status.total_lines
+    );
     Error::new(Code::ExpiredJob, message, hint)
 }

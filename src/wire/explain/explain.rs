@@ -1,19 +1,31 @@
+//! Explains all other errors of the library.
+
 use super::{calls, connect, expired};
 use crate::jobs::{self, HostError, SpecError, TrustError, chain};
-use crate::wire::{Code, Error, Hint};
+use crate::wire::error::{Code, Error, Hint};
 
 impl From<jobs::Error> for Error {
     fn from(error: jobs::Error) -> Self {
         match error {
-            jobs::Error::Spawn { host, nearest, source } => {
+            jobs::Error::Spawn {
+                host,
+                nearest,
+                source,
+            } => {
                 let mut error = calls::spawn(source).about(&host);
-                if let Some(known) = nearest.filter(|_| error.code == Code::Unreachable) {
+                if error.code == Code::Unreachable
+                    && let Some(known) = nearest
+                {
                     error.hint = error.hint.prefixed(&format!("did you mean {known:?}? Else "));
                 }
                 error
             }
-            jobs::Error::Connect { host, source } => connect::connect(&source, chain(&*source)).about(&host),
-            jobs::Error::Expired(tombstone) => expired(&tombstone, "run the command again to see its output"),
+            jobs::Error::Connect { host, source } => {
+                connect::connect(&source, chain(&*source)).about(&host)
+            }
+            jobs::Error::Expired(tombstone) => {
+                expired(&tombstone, "run the command again to see its output")
+            }
             jobs::Error::Host(error) => host(error),
             jobs::Error::Spec(error) => spec(&error),
             jobs::Error::Signal(error) => calls::signal(error),
@@ -26,11 +38,13 @@ impl From<jobs::Error> for Error {
                 "ask the operator for a token with that role, or for a server that is not read-only",
             ),
             jobs::Error::DeniedHost { ref nearest, .. } => {
-                let meant =
-                    nearest.as_ref().map_or_else(String::new, |name| format!("did you mean {name:?}? "));
+                let meant = nearest
+                    .as_ref()
+                    .map_or_else(String::new, |name| format!("did you mean {name:?}? "));
                 let hint = Hint::from(format!("{meant}ssh_hosts lists the hosts that it may use"));
-                let hint =
-                    hint.or_for_a_person(format!("{meant}`sshjobs hosts` lists the hosts that it may use"));
+                let hint = hint.or_for_a_person(format!(
+                    "{meant}`sshjobs hosts` lists the hosts that it may use"
+                ));
                 Self::new(Code::PolicyDenied, error.to_string(), hint)
             }
             jobs::Error::UnknownJob(_)
@@ -39,25 +53,30 @@ impl From<jobs::Error> for Error {
                 Self::new(Code::UnknownJob, error.to_string(), where_to_look(&error))
             }
             jobs::Error::StillRunning(_) => {
-                let hint = Hint::from("end it with ssh_signal first, or use force=true, which kills it");
-                let hint = hint
-                    .or_for_a_person("end it with `sshjobs signal` first, or use --force, which kills it");
+                let hint =
+                    Hint::from("end it with ssh_signal first, or use force=true, which kills it");
+                let hint = hint.or_for_a_person(
+                    "end it with `sshjobs signal` first, or use --force, which kills it",
+                );
                 Self::new(Code::StillRunning, error.to_string(), hint)
             }
-            jobs::Error::TooManyCursors(_) => {
-                Self::new(Code::Capacity, error.to_string(), "keep the cursor yourself, with since_line_no")
-            }
+            jobs::Error::TooManyCursors(_) => Self::new(
+                Code::Capacity,
+                error.to_string(),
+                "keep the cursor yourself, with since_line_no",
+            ),
             jobs::Error::Store(_) => {
-                let hint =
-                    "check the state directory (--state-dir, else $XDG_STATE_HOME/sshjobs), and the disk";
+                let hint = "check the state directory (--state-dir, else $XDG_STATE_HOME/sshjobs), and the disk";
                 Self::new(Code::Io, error.to_string(), hint)
             }
-            jobs::Error::Demo(_) => Self::new(Code::Io, error.to_string(), "check the temporary directory"),
+            jobs::Error::Demo(_) => {
+                Self::new(Code::Io, error.to_string(), "check the temporary directory")
+            }
         }
     }
 }
 
-/// What to do when there is no such job.
+/// The hint for an unknown job.
 fn where_to_look(error: &jobs::Error) -> Hint {
     if let jobs::Error::NoMember { nearest, .. } = error {
         return match nearest {
@@ -77,9 +96,15 @@ fn host(error: HostError) -> Error {
     match error {
         HostError::LongName(_) => {
             let person = "`sshjobs hosts` lists the hosts there are";
-            Error::invalid(message, Hint::from("ssh_hosts lists the hosts there are").or_for_a_person(person))
+            Error::invalid(
+                message,
+                Hint::from("ssh_hosts lists the hosts there are").or_for_a_person(person),
+            )
         }
-        HostError::Unknown { nearest: Some(known), .. } => {
+        HostError::Unknown {
+            nearest: Some(known),
+            ..
+        } => {
             let hint = Hint::from(format!("did you mean {known:?}? ssh_hosts lists all"));
             let person = format!("did you mean {known:?}? `sshjobs hosts` lists all");
             Error::new(Code::UnknownHost, message, hint.or_for_a_person(person))
@@ -93,10 +118,14 @@ fn host(error: HostError) -> Error {
                 hint.or_for_a_person(format!("`sshjobs hosts` lists {ADD}")),
             )
         }
-        HostError::UnknownTag { .. } => {
-            Error::new(Code::UnknownHost, message, "tags stand in the [hosts.NAME] tables")
+        HostError::UnknownTag { .. } => Error::new(
+            Code::UnknownHost,
+            message,
+            "tags are set in the [hosts.NAME] tables",
+        ),
+        HostError::Range(_) => {
+            Error::new(Code::InvalidArgument, message, "write ranges as web[1-3,7]")
         }
-        HostError::Range(_) => Error::new(Code::InvalidArgument, message, "write ranges as web[1-3,7]"),
         HostError::NoMatch { .. } => {
             let hint = Hint::from("patterns match the names that ssh_hosts lists");
             let person = "patterns match the names that `sshjobs hosts` lists";
@@ -113,11 +142,15 @@ fn spec(error: &SpecError) -> Error {
         SpecError::LongWord(_) => "use a shorter one",
         SpecError::Term => "use a name such as xterm-256color or dumb",
         SpecError::TerminalSize { .. } => "use 1 to 1000 for each",
-        SpecError::EnvName(_) => "a name has letters, digits and _, and does not begin with a digit",
-        SpecError::Mark => "leave it away",
+        SpecError::EnvName(_) => {
+            "a name has letters, digits and _, and does not begin with a digit"
+        }
+        SpecError::Mark => "omit it",
         SpecError::Nul(_) => "take the NUL out",
         SpecError::FleetTerminal => "leave pty away, or run it on one host at a time",
-        SpecError::Members(_) => "name the hosts to run it on; !NAME only leaves out what others name",
+        SpecError::Members(_) => {
+            "name the hosts to run it on; !NAME only leaves out what others name"
+        }
         SpecError::Rollout => "correct the number",
         SpecError::MemberName(_) => "name each host by itself; patterns have * and ?",
     };
@@ -127,9 +160,11 @@ fn spec(error: &SpecError) -> Error {
 fn trust(error: &TrustError) -> Error {
     match error {
         TrustError::HostKey(error) => connect::host_key(error, chain(error)),
-        TrustError::NoFile(_) | TrustError::Unwritable { .. } => {
-            Error::new(Code::Io, chain(error), "set UserKnownHostsFile to a file that you may write")
-        }
+        TrustError::NoFile(_) | TrustError::Unwritable { .. } => Error::new(
+            Code::Io,
+            chain(error),
+            "set UserKnownHostsFile to a file that you may write",
+        ),
     }
 }
 
@@ -141,26 +176,58 @@ mod tests {
     use crate::jobs::{ChannelError, ConnectError, SpawnError, WriteError};
 
     fn spawn(source: SpawnError) -> Error {
-        jobs::Error::Spawn { host: "web1".to_owned(), nearest: Some("web2".to_owned()), source }.into()
+        jobs::Error::Spawn {
+            host: "web1".to_owned(),
+            nearest: Some("web2".to_owned()),
+            source,
+        }
+        .into()
     }
 
     fn unreachable() -> SpawnError {
         let source = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
-        let (host, address) = ("web1".to_owned(), "10.0.0.1 port 22".to_owned());
-        SpawnError::Connect(Arc::new(ConnectError::Unreachable { host, address, source }))
+        let host = "web1".to_owned();
+        let address = "10.0.0.1 port 22".to_owned();
+        SpawnError::Connect(Arc::new(ConnectError::Unreachable {
+            host,
+            address,
+            source,
+        }))
     }
 
     #[test]
     fn every_reason_why_a_job_was_not_started_has_its_code() {
-        let channel = |source| SpawnError::Channel { host: "web1".to_owned(), source };
+        let channel = |source| SpawnError::Channel {
+            host: "web1".to_owned(),
+            source,
+        };
         for (error, code, retryable) in [
-            (SpawnError::Capacity { running: 1, place: "in all".to_owned() }, Code::Capacity, true),
+            (
+                SpawnError::Capacity {
+                    running: 1,
+                    place: "in all".to_owned(),
+                },
+                Code::Capacity,
+                true,
+            ),
             (unreachable(), Code::Unreachable, true),
-            (SpawnError::ConnectionsFull("full".to_owned()), Code::ChannelLimit, true),
+            (
+                SpawnError::ConnectionsFull("full".to_owned()),
+                Code::ChannelLimit,
+                true,
+            ),
             (channel(ChannelError::OpenRefused), Code::ChannelLimit, true),
             (channel(ChannelError::PtyRefused), Code::Unsupported, false),
-            (channel(ChannelError::ConnectionLost), Code::ConnectionLost, true),
-            (SpawnError::ExecRefused("web1".to_owned()), Code::ExecRefused, false),
+            (
+                channel(ChannelError::ConnectionLost),
+                Code::ConnectionLost,
+                true,
+            ),
+            (
+                SpawnError::ExecRefused("web1".to_owned()),
+                Code::ExecRefused,
+                false,
+            ),
             (SpawnError::KeyReused, Code::InvalidArgument, false),
             (SpawnError::Abandoned, Code::JobEnded, false),
             (SpawnError::ShuttingDown, Code::ShuttingDown, true),
@@ -180,9 +247,19 @@ mod tests {
     #[test]
     fn a_person_is_not_told_of_tools() {
         let errors: [Error; 4] = [
-            spawn(SpawnError::Capacity { running: 1, place: "in all".to_owned() }),
-            spawn(SpawnError::Channel { host: "web1".to_owned(), source: ChannelError::PtyRefused }),
-            jobs::Error::Host(HostError::Unknown { name: "x".to_owned(), nearest: None }).into(),
+            spawn(SpawnError::Capacity {
+                running: 1,
+                place: "in all".to_owned(),
+            }),
+            spawn(SpawnError::Channel {
+                host: "web1".to_owned(),
+                source: ChannelError::PtyRefused,
+            }),
+            jobs::Error::Host(HostError::Unknown {
+                name: "x".to_owned(),
+                nearest: None,
+            })
+            .into(),
             jobs::Error::Write(WriteError::JobEnded).into(),
         ];
         for error in errors {

@@ -1,4 +1,5 @@
-//! The library's errors in the words of the contract: each with its code, and a hint what to do next.
+//! Converts errors of the library to those of the contract: each gets its code, and a hint what to
+//! do next.
 
 mod calls;
 mod connect;

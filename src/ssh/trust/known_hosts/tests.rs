@@ -22,11 +22,19 @@ fn judge(file: &str, address: &str, port: u16, presented: &str) -> Verdict {
 
 fn changed(line: usize) -> Verdict {
     let listed = key(K1).fingerprint(russh::keys::HashAlg::Sha256).to_string();
-    Verdict::Changed { file: "kh".into(), line, listed, other_type: false }
+    Verdict::Changed {
+        file: "kh".into(),
+        line,
+        listed,
+        other_type: false,
+    }
 }
 
 fn revoked(line: usize) -> Verdict {
-    Verdict::Revoked { file: "kh".into(), line }
+    Verdict::Revoked {
+        file: "kh".into(),
+        line,
+    }
 }
 
 #[test]
@@ -42,7 +50,17 @@ fn a_listed_key_is_known_and_another_is_changed() {
 #[test]
 fn a_key_of_another_type_is_changed_not_new() {
     let verdict = judge(&format!("web1 {K1}"), "web1", 22, ECDSA);
-    assert!(matches!(verdict, Verdict::Changed { line: 1, other_type: true, .. }), "{verdict:?}");
+    assert!(
+        matches!(
+            verdict,
+            Verdict::Changed {
+                line: 1,
+                other_type: true,
+                ..
+            }
+        ),
+        "{verdict:?}"
+    );
 }
 
 #[test]
@@ -56,14 +74,26 @@ fn any_of_several_keys_is_known() {
 fn revocation_beats_every_listing() {
     let file = format!("web1 {K1}\n@revoked * {K1}\n");
     assert_eq!(judge(&file, "web1", 22, K1), revoked(2));
-    assert_eq!(judge(&format!("@revoked\tweb1\t{K1}"), "web1", 22, K1), revoked(1));
-    assert_eq!(judge(&format!("@revoked web1 {K1}"), "web1", 22, K2), Verdict::Unknown);
+    assert_eq!(
+        judge(&format!("@revoked\tweb1\t{K1}"), "web1", 22, K1),
+        revoked(1)
+    );
+    assert_eq!(
+        judge(&format!("@revoked web1 {K1}"), "web1", 22, K2),
+        Verdict::Unknown
+    );
 }
 
 #[test]
 fn an_authority_or_an_unknown_marker_vouches_for_no_key() {
-    assert_eq!(judge(&format!("@cert-authority * {K1}"), "web1", 22, K1), Verdict::Unknown);
-    assert_eq!(judge(&format!("@trusted web1 {K1}"), "web1", 22, K1), Verdict::Unknown);
+    assert_eq!(
+        judge(&format!("@cert-authority * {K1}"), "web1", 22, K1),
+        Verdict::Unknown
+    );
+    assert_eq!(
+        judge(&format!("@trusted web1 {K1}"), "web1", 22, K1),
+        Verdict::Unknown
+    );
 }
 
 #[test]
@@ -78,12 +108,30 @@ fn wildcards_and_negations_match_as_in_ssh() {
 
 #[test]
 fn another_port_is_another_name_but_a_bare_entry_also_counts() {
-    assert_eq!(judge(&format!("[web1]:2222 {K1}"), "web1", 2222, K1), Verdict::Known);
-    assert_eq!(judge(&format!("[web1]:2222 {K1}"), "web1", 2222, K2), changed(1));
-    assert_eq!(judge(&format!("[web1]:2222 {K1}"), "web1", 22, K1), Verdict::Unknown);
-    assert_eq!(judge(&format!("web1 {K1}"), "web1", 2222, K1), Verdict::Known);
-    assert_eq!(judge(&format!("web1 {K1}"), "web1", 2222, K2), Verdict::Unknown);
-    assert_eq!(judge(&format!("@revoked web1 {K1}"), "web1", 2222, K1), revoked(1));
+    assert_eq!(
+        judge(&format!("[web1]:2222 {K1}"), "web1", 2222, K1),
+        Verdict::Known
+    );
+    assert_eq!(
+        judge(&format!("[web1]:2222 {K1}"), "web1", 2222, K2),
+        changed(1)
+    );
+    assert_eq!(
+        judge(&format!("[web1]:2222 {K1}"), "web1", 22, K1),
+        Verdict::Unknown
+    );
+    assert_eq!(
+        judge(&format!("web1 {K1}"), "web1", 2222, K1),
+        Verdict::Known
+    );
+    assert_eq!(
+        judge(&format!("web1 {K1}"), "web1", 2222, K2),
+        Verdict::Unknown
+    );
+    assert_eq!(
+        judge(&format!("@revoked web1 {K1}"), "web1", 2222, K1),
+        revoked(1)
+    );
 }
 
 #[test]
@@ -101,8 +149,14 @@ fn hashed_names_are_found() {
 #[test]
 fn the_types_asked_for_are_those_listed() {
     let mut known = KnownHosts::default();
-    known.add(Path::new("kh"), &format!("web1 {ECDSA}\n@revoked web1 {K1}\n"));
-    assert_eq!(known.key_types(&HostName::new("web1", 22)), [key(ECDSA).algorithm()]);
+    known.add(
+        Path::new("kh"),
+        &format!("web1 {ECDSA}\n@revoked web1 {K1}\n"),
+    );
+    assert_eq!(
+        known.key_types(&HostName::new("web1", 22)),
+        [key(ECDSA).algorithm()]
+    );
     assert!(known.key_types(&HostName::new("web2", 22)).is_empty());
 }
 
@@ -135,5 +189,8 @@ fn what_is_listed_for_others_is_not_kept() {
     let others: String = (0..1000).map(|n| format!("other{n} {K1}\n")).collect();
     std::fs::write(&file, format!("{others}web* {K1}\n[web1]:2222 {K1}\n")).unwrap();
     let known = KnownHosts::read(&[file], &HostName::new("web1", 2222)).unwrap();
-    assert_eq!(known.entries.iter().map(|entry| entry.line).collect::<Vec<_>>(), [1001, 1002]);
+    assert_eq!(
+        known.entries.iter().map(|entry| entry.line).collect::<Vec<_>>(),
+        [1001, 1002]
+    );
 }

@@ -1,0 +1,228 @@
+//! The cost of starts: on accounts whose login shell is slow, beside ssh; and many short jobs,
+//! beside asyncssh. Prints a table of ratios; asserts nothing.
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::cast_precision_loss,
+    reason = "a bench"
+)]
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use sshjobs::jobs::{Access, Config, Limits};
+use sshjobs::wire::{RunRequest, Service, SpawnRequest};
+use support::{HOST, Sshd};
+use tokio::task::JoinSet;
+
+/// Cold starts of each program.
+const ROUNDS: usize = 15;
+/// Short jobs, and how many of them run at the same time.
+const SHORT_JOBS: usize = 4000;
+const AT_A_TIME: usize = 64;
+/// Jobs that run while the short ones come and go.
+const LONG_JOBS: usize = 10_000;
+const LONG_HOST: &str = "web2";
+
+/// A program that runs short commands over eight connections. Prints commands per second.
+const ASYNCSSH: &str = r#"
+import asyncio, asyncssh, sys, time
+port, key, count, at_a_time = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+async def main():
+    connect = lambda: asyncssh.connect("127.0.0.1", port=port, client_keys=[key], known_hosts=None)
+    connections = [await connect() for _ in range(8)]
+    todo = iter(range(count))
+    async def work(connection):
+        for _ in todo:
+            await connection.run("true", check=True)
+    start = time.time()
+    await asyncio.gather(*(work(connections[n % 8]) for n in range(at_a_time)))
+    print(count / (time.time() - start))
+asyncio.run(main())
+"#;
+
+#[tokio::main]
+async fn main() {
+    // `cargo test` runs benches too; there is nothing to test here.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return;
+    }
+    println!("| what | sshjobs | peer | ratio | bar |\n|---|---|---|---|---|");
+    slow_login_shell().await;
+    short_jobs(0).await;
+    short_jobs(LONG_JOBS).await;
+}
+
+/// An account whose login shell takes 200 ms to start, as with pyenv, nvm or conda. Starts are
+/// counted in the file `starts`.
+async fn slow_account() -> Sshd {
+    let prepare = |directory: &Path| {
+        let (login, starts) = (directory.join("login"), directory.join("starts"));
+        let starts = starts.display();
+        let text = format!(
+            "#!/bin/sh\necho started >> {starts}\nsleep 0.2\nexec bash -c \"$SSH_ORIGINAL_COMMAND\"\n"
+        );
+        std::fs::write(&login, text).unwrap();
+        std::fs::set_permissions(&login, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    Sshd::prepared("ForceCommand DIR/login", prepare).await
+}
+
+async fn slow_login_shell() {
+    let sshd = slow_account().await;
+    let config = sshd.ssh_config();
+    let ssh = || {
+        let mut ssh = Command::new("ssh");
+        ssh.arg("-F").arg(&config).args([HOST, "true"]);
+        ssh
+    };
+    let sshjobs = || {
+        let mut sshjobs = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
+        sshjobs
+            .arg("--ssh-config")
+            .arg(&config)
+            .arg("--state-dir")
+            .arg(sshd.path("state"));
+        sshjobs.args(["run", HOST, "--", "true"]);
+        sshjobs
+    };
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut our_starts, mut their_starts) = (0, 0);
+    for _ in 0..ROUNDS {
+        theirs.push(timed(ssh()));
+        their_starts += starts(&sshd);
+        ours.push(timed(sshjobs()));
+        our_starts += starts(&sshd);
+    }
+    let (our, their) = (median(ours), median(theirs));
+    println!(
+        "| cold `run HOST -- true`, login shell of 200 ms, against ssh, p50 of {ROUNDS} | {:.0} ms, {:.1} shells | {:.0} ms, {:.1} shells | {:.2} | ≤ 1.1 |",
+        our.as_secs_f64() * 1e3,
+        our_starts as f64 / ROUNDS as f64,
+        their.as_secs_f64() * 1e3,
+        their_starts as f64 / ROUNDS as f64,
+        our.as_secs_f64() / their.as_secs_f64(),
+    );
+}
+
+/// How often the login shell was started since this was last asked.
+fn starts(sshd: &Sshd) -> usize {
+    let counted = std::fs::read_to_string(sshd.path("starts")).unwrap_or_default().lines().count();
+    std::fs::remove_file(sshd.path("starts")).ok();
+    counted
+}
+
+fn timed(mut command: Command) -> Duration {
+    let start = Instant::now();
+    assert!(
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap()
+            .success()
+    );
+    start.elapsed()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// Short jobs beside this number of running ones.
+async fn short_jobs(running: usize) {
+    let sshd = Sshd::with("MaxSessions 1000\nMaxStartups 500:30:1000").await;
+    // The long jobs have connections of their own: sshd and russh walk over all channels of one at
+    // each packet.
+    sshd.alias([LONG_HOST]);
+    let limits = Limits {
+        max_jobs: usize::MAX,
+        max_jobs_per_host: usize::MAX,
+        jobs_per_connection: 16,
+        connections_per_host: 1000,
+        ..Limits::default()
+    };
+    let config = Config {
+        ssh_config: Some(sshd.ssh_config()),
+        state_dir: Some(sshd.path("state")),
+        limits,
+        ..Config::default()
+    };
+    let service = Arc::new(Service::new(config, Access::Listed));
+    spawn_long(&service, running).await;
+
+    let (cpu, start) = (cpu_seconds(), Instant::now());
+    run_short(&service).await;
+    let rate = SHORT_JOBS as f64 / start.elapsed().as_secs_f64();
+    let cpu_ms = (cpu_seconds() - cpu) * 1e3 / SHORT_JOBS as f64;
+    let peer = asyncssh(&sshd);
+
+    let what = format!(
+        "{AT_A_TIME} short jobs at a time, stored, beside {running} that run, against asyncssh"
+    );
+    let shown = peer.map_or_else(|| "not installed".to_owned(), |peer| format!("{peer:.0}/s"));
+    let ratio = peer.map_or_else(|| "–".to_owned(), |peer| format!("{:.2}", rate / peer));
+    println!(
+        "| {what} | {rate:.0}/s, {cpu_ms:.2} ms of CPU a job | {shown} | {ratio} | ≥ 1.2, ≤ 0.8 ms |"
+    );
+    service.shutdown().await;
+}
+
+async fn spawn_long(service: &Arc<Service>, count: usize) {
+    let todo = Arc::new(AtomicUsize::new(0));
+    let mut workers = JoinSet::new();
+    for _ in 0..AT_A_TIME.min(count) {
+        let (service, todo) = (Arc::clone(service), Arc::clone(&todo));
+        workers.spawn(async move {
+            while todo.fetch_add(1, Relaxed) < count {
+                service.spawn(SpawnRequest::new(LONG_HOST, "exec sleep 1000")).await.unwrap();
+            }
+        });
+    }
+    workers.join_all().await;
+}
+
+async fn run_short(service: &Arc<Service>) {
+    let todo = Arc::new(AtomicUsize::new(0));
+    let mut workers = JoinSet::new();
+    for _ in 0..AT_A_TIME {
+        let (service, todo) = (Arc::clone(service), Arc::clone(&todo));
+        workers.spawn(async move {
+            while todo.fetch_add(1, Relaxed) < SHORT_JOBS {
+                let reply = service.run(RunRequest::new(HOST, "true")).await.unwrap();
+                assert_eq!(reply.standing.exit_status, Some(0));
+            }
+        });
+    }
+    workers.join_all().await;
+}
+
+/// Commands per second of asyncssh; none when it is not installed.
+fn asyncssh(sshd: &Sshd) -> Option<f64> {
+    let output = Command::new("python3")
+        .args(["-c", ASYNCSSH, &sshd.port().to_string()])
+        .arg(sshd.path("id"))
+        .args([SHORT_JOBS.to_string(), AT_A_TIME.to_string()])
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&output.stdout).trim().parse().ok()
+}
+
+/// CPU time that this process has taken.
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    // utime and stime, in the hundredths of a second that Linux counts in.
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+}

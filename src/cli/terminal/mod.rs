@@ -1,0 +1,18 @@
+//! The terminal, stdin and signals of this process.
+
+mod colours;
+mod columns;
+pub(crate) mod keyboard;
+mod screen;
+mod signals;
+pub(crate) mod stdin;
+mod tty_prompter;
+
+pub(crate) use colours::{DIM, GREEN, OF_HOSTS, RED, YELLOW, are_wanted, paint};
+pub(crate) use columns::{in_columns, padded};
+pub(crate) use keyboard::Keyboard;
+pub(crate) use screen::Screen;
+pub(crate) use signals::Signals;
+pub use signals::told_to_stop;
+pub(crate) use stdin::KeysEnded;
+pub use tty_prompter::TerminalPrompter;

@@ -1,0 +1,277 @@
+//! Passes our stdin to a job: a pipe as it is, a terminal key by key with ssh's escapes. A
+//! closed terminal ends the copying without closing the job's stdin.
+
+use std::future::pending;
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tokio::sync::mpsc;
+
+use crate::remote::Control;
+use crate::wire::Code;
+
+/// Time limit for one write to a command that does not read, before the next attempt.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Maximum reads of keys that wait for a command.
+const KEYS_AHEAD: usize = 256;
+
+/// Delay before the end of a pipe is passed on to a durable job. When a terminal closes, the
+/// program at the other end of our pipe gets SIGHUP as we do, and the pipe may end before the
+/// signal arrives.
+const HANG_UP_DELAY: Duration = Duration::from_millis(100);
+
+/// Our terminal has closed, so the job's stdin stays open.
+pub(crate) struct HungUp;
+
+/// Copies our stdin to a job until it or the job ends. Returns only if our terminal has closed.
+pub(crate) async fn forward(job: &Control) -> HungUp {
+    let input = Input::default();
+    loop {
+        let data = match input.read().await {
+            Came::Data(data) => data,
+            Came::End => break,
+            Came::HungUp => return HungUp,
+        };
+        if let Err(error) = job.write(&data, PATIENCE).await {
+            // stdin is no longer copied
+            tracing::debug!(%error, "stdin is not passed on any further");
+            return pending().await;
+        }
+    }
+
+    if job.entry().durable && !io::stdin().is_terminal() {
+        tokio::time::sleep(HANG_UP_DELAY).await;
+    }
+    end(job).await;
+    pending().await
+}
+
+/// Why keys are no longer passed on.
+pub(crate) enum KeysEnded {
+    /// The user pressed the escape keys.
+    ByUser,
+    /// The terminal has closed.
+    HungUp,
+}
+
+/// Passes the keys of our terminal to a job. Returns when the escape keys were pressed, even while
+/// the command or the host accepts no input, or when the terminal has closed.
+pub(crate) async fn forward_keys(job: &Control) -> KeysEnded {
+    let (sender, mut keys) = mpsc::channel::<Vec<u8>>(KEYS_AHEAD);
+    let passing = async {
+        while let Some(keys) = keys.recv().await {
+            if let Err(error) = job.write(&keys, PATIENCE).await {
+                tracing::debug!(%error, "a key was not passed on");
+            }
+        }
+        end(job).await;
+        pending().await
+    };
+    tokio::select! {
+        ended = read_keys(sender) => ended,
+        never = passing => never,
+    }
+}
+
+async fn read_keys(sender: mpsc::Sender<Vec<u8>>) -> KeysEnded {
+    let input = Input::default();
+    let mut escape = EscapeKeys::default();
+    loop {
+        let data = match input.read().await {
+            Came::Data(data) => data,
+            Came::End => break,
+            Came::HungUp => return KeysEnded::HungUp,
+        };
+        let Taken { keys, ended, asked } = escape.take(&data);
+        if ended {
+            return KeysEnded::ByUser;
+        }
+        if asked {
+            // The terminal is raw.
+            write!(io::stderr(), "{}", ESCAPES.replace('\n', "\r\n")).ok();
+        }
+        if sender.try_send(keys).is_err() {
+            tracing::debug!("keys are lost: the command does not read them");
+        }
+    }
+    drop(sender);
+    pending().await
+}
+
+/// Closes the job's stdin. A job that has ended is not an error.
+pub(crate) async fn end(job: &Control) {
+    if let Err(error) = job.close_stdin().await
+        && error.code != Code::JobEnded
+    {
+        tracing::debug!(%error, "stdin could not be ended");
+    }
+}
+
+/// Our stdin. Dropping it stops reading, so that keys typed later are for the next program.
+#[derive(Default)]
+struct Input {
+    is_over: Arc<AtomicBool>,
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        self.is_over.store(true, Relaxed);
+    }
+}
+
+impl Input {
+    /// The next input.
+    async fn read(&self) -> Came {
+        let is_over = Arc::clone(&self.is_over);
+        let read = tokio::task::spawn_blocking(move || read_unless(&is_over)).await;
+        match read.unwrap_or_else(|error| Err(io::Error::other(error))) {
+            Ok(data) if data.is_empty() && has_hung_up() => Came::HungUp,
+            Ok(data) if data.is_empty() => Came::End,
+            Ok(data) => Came::Data(data),
+            Err(_) if has_hung_up() => Came::HungUp,
+            Err(error) => {
+                tracing::warn!(%error, "stdin can't be read");
+                Came::End
+            }
+        }
+    }
+}
+
+/// Input from stdin.
+enum Came {
+    Data(Vec<u8>),
+    End,
+    /// Stdin was a terminal, and that has closed.
+    HungUp,
+}
+
+/// Whether stdin is a terminal that has closed: only then querying its modes fails with EIO.
+fn has_hung_up() -> bool {
+    rustix::termios::tcgetattr(io::stdin()).is_err_and(|error| error == rustix::io::Errno::IO)
+}
+
+fn read_unless(is_over: &AtomicBool) -> io::Result<Vec<u8>> {
+    let stdin = io::stdin();
+    let moment = Timespec {
+        tv_sec: 0,
+        tv_nsec: 50_000_000,
+    };
+    while !is_over.load(Relaxed) {
+        if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&moment))? > 0 {
+            let mut buffer = vec![0; 32 << 10];
+            let length = rustix::io::retry_on_intr(|| rustix::io::read(&stdin, &mut *buffer))?;
+            buffer.truncate(length);
+            return Ok(buffer);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// What `~?` shows.
+const ESCAPES: &str = "\n~.  end the command and the connection\n~~  send a tilde\n~?  show this list\n\
+    (an escape is known only at the start of a line)\n";
+
+/// Result of examining keys.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Taken {
+    /// Keys to pass on.
+    keys: Vec<u8>,
+    /// Whether the keys end the session.
+    ended: bool,
+    /// Whether the keys ask for help.
+    asked: bool,
+}
+
+/// Finds `~.` at the start of a line among the keys, as ssh does: the way out when all other keys
+/// go to a host that does not answer. `~~` is a tilde.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum EscapeKeys {
+    #[default]
+    LineStart,
+    Tilde,
+    InLine,
+}
+
+impl EscapeKeys {
+    fn take(&mut self, keys: &[u8]) -> Taken {
+        let mut taken = Taken::default();
+        for &key in keys {
+            match (*self, key) {
+                (Self::LineStart, b'~') => {
+                    *self = Self::Tilde;
+                    continue;
+                }
+                (Self::Tilde, b'.') => {
+                    return Taken {
+                        ended: true,
+                        ..taken
+                    };
+                }
+                (Self::Tilde, b'?') => {
+                    *self = Self::LineStart;
+                    taken.asked = true;
+                    continue;
+                }
+                (Self::Tilde, b'~') => {}
+                (Self::Tilde, _) => taken.keys.push(b'~'),
+                (Self::LineStart | Self::InLine, _) => {}
+            }
+            taken.keys.push(key);
+            *self = if matches!(key, b'\r' | b'\n') {
+                Self::LineStart
+            } else {
+                Self::InLine
+            };
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(keys: &[&[u8]]) -> (String, bool) {
+        let mut escape = EscapeKeys::default();
+        let mut passed = Vec::new();
+        for keys in keys {
+            let taken = escape.take(keys);
+            passed.extend(taken.keys);
+            if taken.ended {
+                return (String::from_utf8(passed).unwrap(), true);
+            }
+        }
+        (String::from_utf8(passed).unwrap(), false)
+    }
+
+    #[test]
+    fn tilde_dot_at_the_start_of_a_line_ends_it() {
+        assert_eq!(take(&[b"ls\r~", b".x"]), ("ls\r".to_owned(), true));
+        assert_eq!(take(&[b"~."]), (String::new(), true));
+    }
+
+    #[test]
+    fn tilde_question_mark_asks_for_the_list_and_is_not_passed_on() {
+        let mut escape = EscapeKeys::default();
+        assert_eq!(
+            escape.take(b"\r~?x"),
+            Taken {
+                keys: b"\rx".to_vec(),
+                ended: false,
+                asked: true
+            }
+        );
+    }
+
+    #[test]
+    fn other_tildes_pass() {
+        assert_eq!(
+            take(&[b"cd ~.\r~~.\r~x"]),
+            ("cd ~.\r~.\r~x".to_owned(), false)
+        );
+    }
+}

@@ -1,0 +1,43 @@
+use std::io::Write;
+
+use clap::CommandFactory;
+use clap_complete::env::{CompleteEnv, EnvCompleter};
+
+use crate::cli::args::{Cli, CompletedShell, CompletionsArgs};
+use crate::cli::exit::write_out;
+use crate::cli::{Exit, report};
+use crate::wire::{Code, Error};
+
+/// The variable with which a shell requests completions.
+const ASKED: &str = "COMPLETE";
+
+/// If a shell requests completions, prints them and ends the program. Must be called first.
+pub fn answer_shell() {
+    if std::env::var_os(ASKED).is_none() {
+        return;
+    }
+    CompleteEnv::with_factory(Cli::command).var(ASKED).complete();
+}
+
+/// Prints the script that makes a shell request completions.
+pub fn completions(args: &CompletionsArgs) -> Exit {
+    let shell: &dyn EnvCompleter = match args.shell {
+        CompletedShell::Bash => &clap_complete::env::Bash,
+        CompletedShell::Zsh => &clap_complete::env::Zsh,
+        CompletedShell::Fish => &clap_complete::env::Fish,
+    };
+    let own = std::env::current_exe().ok().and_then(|path| path.to_str().map(str::to_owned));
+    let mut script = Vec::new();
+    let written = shell.write_registration(
+        ASKED,
+        "sshjobs",
+        "sshjobs",
+        own.as_deref().unwrap_or("sshjobs"),
+        &mut script,
+    );
+    if let Err(error) = written.and_then(|()| script.flush()) {
+        report(&Error::new(Code::Io, error.to_string(), "report this"));
+        return Exit::CONNECTION;
+    }
+    write_out(&script)
+}

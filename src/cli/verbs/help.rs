@@ -1,0 +1,33 @@
+use clap::CommandFactory;
+
+use crate::cli::args::{Cli, HelpArgs, TOPICS};
+use crate::cli::exit::print;
+use crate::cli::{Exit, report};
+use crate::jobs::nearest;
+use crate::wire::Error;
+
+/// Explains a topic or a verb, or the whole program.
+pub fn help(args: &HelpArgs) -> Exit {
+    let mut program = Cli::command();
+    let Some(wanted) = &args.topic else {
+        return print(program.render_long_help().to_string().trim_end());
+    };
+    if let Some((_, text)) = TOPICS.iter().find(|(topic, _)| topic == wanted) {
+        return print(text.trim_end());
+    }
+    program.build();
+    if let Some(verb) = program.find_subcommand_mut(wanted) {
+        return print(verb.render_long_help().to_string().trim_end());
+    }
+    let verbs: Vec<&str> = program.get_subcommands().map(clap::Command::get_name).collect();
+    let known = TOPICS.iter().map(|(topic, _)| *topic).chain(verbs);
+    let meant =
+        nearest(wanted, known).map_or_else(String::new, |name| format!("did you mean {name:?}? "));
+    let topics = TOPICS.map(|(topic, _)| topic).join(", ");
+    let hint = format!("{meant}The topics are {topics}; a verb is one, too");
+    report(&Error::invalid(
+        format!("there is nothing to say about {wanted:?}"),
+        hint,
+    ));
+    Exit::USAGE
+}

@@ -1,0 +1,9 @@
+//! Verbs on hosts.
+
+mod hosts;
+mod ping;
+mod trust;
+
+pub use hosts::hosts;
+pub use ping::ping;
+pub use trust::trust;

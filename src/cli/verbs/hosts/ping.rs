@@ -1,0 +1,105 @@
+//! `sshjobs ping`: connects to many hosts at once and prints each result as it arrives.
+
+use std::time::Duration;
+
+use futures_util::{StreamExt, stream};
+use tokio::time::Instant;
+use unicode_width::UnicodeWidthStr;
+
+use crate::cli::args::PingArgs;
+use crate::cli::exit::print;
+use crate::cli::fleet::{named, split};
+use crate::cli::terminal::padded;
+use crate::cli::{Exit, report};
+use crate::jobs::printable;
+use crate::remote::Api;
+use crate::wire::{Error, HostEntry, HostsRequest};
+
+/// Maximum hosts tested at the same time.
+const AT_A_TIME: usize = 64;
+
+/// Connects to hosts, and prints each result as it arrives.
+pub async fn ping(api: &Api, args: PingArgs) -> Exit {
+    let pinged = attempt(api, &args).await;
+    api.shutdown().await;
+    pinged.unwrap_or_else(|error| {
+        report(&error);
+        Exit::of_error(&error)
+    })
+}
+
+async fn attempt(api: &Api, args: &PingArgs) -> Result<Exit, Error> {
+    let names = named(api, &split(&args.hosts)?).await?;
+    if names.is_empty() {
+        return Err(Error::invalid(
+            "no host is meant",
+            "`sshjobs hosts` lists the hosts there are",
+        ));
+    }
+    let width = names.iter().map(|name| name.width()).max().unwrap_or(0);
+    let pings = names.into_iter().map(|name| one(api, name));
+    let mut pings = stream::iter(pings).buffer_unordered(AT_A_TIME);
+    let mut exit = Exit::SUCCESS;
+    while let Some((name, host, took)) = pings.next().await {
+        let is_reached = host.as_ref().is_ok_and(|host| host.connected);
+        if !is_reached {
+            exit = Exit::CONNECTION;
+        }
+        let line = if args.json {
+            as_json(&name, host, took)
+        } else {
+            line(&name, width, host, took)
+        };
+        match print(&line) {
+            Exit::SUCCESS => {}
+            failed => return Ok(failed),
+        }
+    }
+    Ok(exit)
+}
+
+type Pinged = (String, Result<HostEntry, Error>, Duration);
+
+async fn one(api: &Api, name: String) -> Pinged {
+    let began = Instant::now();
+    let reply = api
+        .hosts(HostsRequest {
+            host: Some(name.clone()),
+            ..HostsRequest::default()
+        })
+        .await;
+    let host = reply.map(|mut reply| reply.hosts.remove(0));
+    (name, host, began.elapsed())
+}
+
+fn as_json(name: &str, host: Result<HostEntry, Error>, took: Duration) -> String {
+    let mut value = match host {
+        Ok(host) => serde_json::to_value(host).expect("a host is plain data"),
+        Err(error) => serde_json::json!({"name": name, "connected": false, "error": error}),
+    };
+    value["connect_ms"] = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).into();
+    value.to_string()
+}
+
+fn line(name: &str, width: usize, host: Result<HostEntry, Error>, took: Duration) -> String {
+    let told = match host {
+        Ok(HostEntry {
+            connected: true,
+            server,
+            login_shell,
+            ..
+        }) => {
+            let server = server.unwrap_or_default();
+            let server = server.trim_start_matches("SSH-2.0-");
+            format!(
+                "{:>5} ms  {}  {}",
+                took.as_millis(),
+                printable(server),
+                login_shell.unwrap_or_default()
+            )
+        }
+        Ok(host) => printable(&host.last_error.unwrap_or_else(|| "not reachable".to_owned())),
+        Err(error) => printable(&error.message),
+    };
+    format!("{}  {told}", padded(&printable(name), width))
+}

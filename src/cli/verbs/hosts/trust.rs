@@ -1,0 +1,100 @@
+//! `sshjobs trust`: shows a host's key and adds it to known_hosts after a person has confirmed
+//! it.
+
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use crate::cli::args::TrustArgs;
+use crate::cli::{Exit, note, report};
+use crate::jobs::{HostKey, Jobs, printable};
+use crate::wire::{Code, Error};
+
+/// Shows a host's key and, if a person or `--fingerprint` confirms it, writes it to known_hosts.
+pub async fn trust(jobs: &Jobs, args: TrustArgs) -> Exit {
+    attempt(jobs, &args).await.unwrap_or_else(|error| {
+        report(&error);
+        Exit::of_error(&error)
+    })
+}
+
+async fn attempt(jobs: &Jobs, args: &TrustArgs) -> Result<Exit, Error> {
+    if let Some(expected) = &args.fingerprint
+        && !is_fingerprint(expected.trim())
+    {
+        let hint = "it is SHA256: and 43 characters, as `ssh-keygen -lf` prints it";
+        return Err(Error::new(
+            Code::InvalidArgument,
+            "--fingerprint is not a SHA-256 fingerprint",
+            hint,
+        ));
+    }
+    let key = jobs.host_key(&args.host).await?;
+    show(&args.host, &key);
+    let is_expected =
+        |expected: &String| key.fingerprint.split(' ').next_back() == Some(expected.trim());
+    if key.is_known && args.fingerprint.as_ref().is_none_or(is_expected) {
+        say("known_hosts vouches for this key already.");
+        return Ok(Exit::SUCCESS);
+    }
+    match &args.fingerprint {
+        Some(expected) if is_expected(expected) => {}
+        Some(_) => {
+            let hint =
+                "someone may be in the middle; ask the host's administrator for its fingerprint";
+            return Err(Error::new(
+                Code::HostKeyUnknown,
+                "the host presents another key than expected",
+                hint,
+            ));
+        }
+        None if !io::stdin().is_terminal() => {
+            let hint =
+                "run it on a terminal, or say which key it must be with --fingerprint SHA256:…";
+            return Err(Error::new(
+                Code::HostKeyUnknown,
+                "no person is available to confirm this key",
+                hint,
+            ));
+        }
+        None if !confirmed() => {
+            note("nothing was written: only the whole word yes means yes");
+            return Ok(Exit::DECLINED);
+        }
+        None => {}
+    }
+    let file = jobs.trust(&key).await?;
+    say(&format!("Written to {}.", file.display()));
+    Ok(Exit::SUCCESS)
+}
+
+fn show(host: &str, key: &HostKey) {
+    let address = printable(&key.address);
+    let fingerprint = printable(&key.fingerprint);
+    say(&format!(
+        "{} at {address} presents the key\n{fingerprint}\n{}",
+        printable(host),
+        key.randomart
+    ));
+}
+
+fn is_fingerprint(text: &str) -> bool {
+    text.strip_prefix("SHA256:").is_some_and(|hash| {
+        hash.len() == 43
+            && hash.chars().all(|c: char| c.is_ascii_alphanumeric() || c == '+' || c == '/')
+    })
+}
+
+/// Asks the person at the terminal. Only "yes" confirms.
+fn confirmed() -> bool {
+    write!(
+        io::stderr(),
+        "Is this the host's own fingerprint? Then type yes: "
+    )
+    .ok();
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer).is_ok() && answer.trim() == "yes"
+}
+
+fn say(text: &str) {
+    // If stdout is closed there is no place to show it.
+    writeln!(io::stdout(), "{text}").ok();
+}

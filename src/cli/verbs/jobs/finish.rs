@@ -1,0 +1,37 @@
+//! The common end of the verbs that make one call or a few.
+
+use serde::Serialize;
+
+use crate::cli::{Exit, note, report};
+use crate::jobs::printable;
+use crate::remote::Api;
+use crate::wire::Error;
+
+/// Awaits a verb, reports its error, and shuts down.
+pub(crate) async fn finish(api: &Api, verb: impl Future<Output = Result<Exit, Error>>) -> Exit {
+    let exit = verb.await.unwrap_or_else(|error| {
+        report(&error);
+        Exit::of_error(&error)
+    });
+    api.shutdown().await;
+    exit
+}
+
+/// Warns on stderr if a job's host can't be reached, because newer output may be missing. Returns
+/// whether it did.
+pub(crate) async fn warn_if_unreachable(api: &Api, id: &str) -> bool {
+    let Ok(entry) = api.entry(id).await else { return false };
+    let is_out = entry.standing.disconnected_ms.is_some();
+    if is_out {
+        note(&format!(
+            "{} is out of reach: {id} may have printed more",
+            printable(&entry.host)
+        ));
+    }
+    is_out
+}
+
+/// A reply as one line of JSON.
+pub(crate) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("a reply is plain data")
+}

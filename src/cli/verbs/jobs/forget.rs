@@ -1,0 +1,37 @@
+use super::finish::{finish, json};
+use crate::cli::args::ForgetArgs;
+use crate::cli::exit::print;
+use crate::cli::{Exit, report};
+use crate::remote::Api;
+use crate::wire::{ForgetRequest, ForgetWhat};
+
+/// Deletes jobs.
+pub async fn forget(api: &Api, args: ForgetArgs) -> Exit {
+    finish(api, async {
+        let mut exit = Exit::SUCCESS;
+        for job in &args.jobs {
+            let what = if args.output {
+                ForgetWhat::Output
+            } else {
+                ForgetWhat::Job
+            };
+            match api
+                .forget(ForgetRequest {
+                    what,
+                    force: args.force,
+                    ..ForgetRequest::new(job)
+                })
+                .await
+            {
+                Ok(reply) if args.json => exit = print(&json(&reply)),
+                Ok(_) => {}
+                Err(error) => {
+                    report(&error);
+                    exit = Exit::of_error(&error);
+                }
+            }
+        }
+        Ok(exit)
+    })
+    .await
+}

@@ -1,0 +1,21 @@
+//! Verbs on existing jobs.
+
+mod finish;
+mod forget;
+mod jobs;
+mod read;
+mod search;
+mod signal;
+mod tail;
+mod wait;
+mod write;
+
+pub use forget::forget;
+pub(crate) use jobs::age;
+pub use jobs::jobs;
+pub use read::read;
+pub use search::search;
+pub use signal::signal;
+pub use tail::tail;
+pub use wait::wait;
+pub use write::write;

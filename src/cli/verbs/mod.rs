@@ -1,0 +1,22 @@
+//! One file for each verb of the command line.
+
+mod completions;
+mod demo;
+mod help;
+mod hosts;
+mod jobs;
+mod man;
+mod run;
+mod spawn;
+mod token;
+
+pub use completions::{answer_shell, completions};
+pub use demo::demo;
+pub use help::help;
+pub use hosts::{hosts, ping, trust};
+pub(crate) use jobs::age;
+pub use jobs::{forget, jobs, read, search, signal, tail, wait, write};
+pub use man::man;
+pub use run::run;
+pub use spawn::spawn;
+pub use token::token;

@@ -1,0 +1,329 @@
+//! `sshjobs run`: a command with our stdin, stdout, stderr and exit code. Ctrl-C reaches the
+//! remote processes, and none is left behind.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io;
+
+use crate::cli::args::RunArgs;
+use crate::cli::command::of_run;
+use crate::cli::exit::{exit_of, output_error, print};
+use crate::cli::terminal::{Keyboard, KeysEnded, Screen, Signals, keyboard, stdin};
+use crate::cli::{Exit, fleet, note, report};
+use crate::remote::{Api, Control, Running, Shown};
+use crate::wire::{Code, DeliveredVia, Error, JobEntry, JobState};
+
+/// Grace between TERM and KILL for processes that an interrupted command left running.
+const LEFTOVERS_GRACE: Duration = Duration::from_secs(2);
+
+/// Runs a command on a host and exits with the command's exit code.
+pub async fn run(api: &Api, args: RunArgs) -> Exit {
+    if fleet::is_meant(&args.host) || args.fleet.is_set() {
+        return fleet::run(api, args).await;
+    }
+    let json = args.json;
+    let host = args.host.clone();
+    let mut started = None;
+    let ended = watched(api, args, &mut started).await;
+    let (exit, error) = match ended {
+        Ok(Ended { exit, trouble }) => (exit, trouble),
+        Err(error) => (Exit::of_error(&error), Some(error)),
+    };
+    if let Some(error) = &error {
+        report(error);
+    }
+    let told = if json {
+        print(&summary(started.as_ref(), &host, error.as_ref()))
+    } else {
+        Exit::SUCCESS
+    };
+    // The command's exit code takes precedence over an error of the summary.
+    if exit == Exit::SUCCESS { told } else { exit }
+}
+
+/// How a run ended.
+struct Ended {
+    exit: Exit,
+    trouble: Option<Error>,
+}
+
+/// A summary of the run as one line of JSON.
+fn summary(job: Option<&JobEntry>, host: &str, error: Option<&Error>) -> String {
+    let mut summary = match job {
+        Some(job) => serde_json::to_value(job).expect("a job's entry is plain data"),
+        None => serde_json::json!({"host": host, "state": "refused"}),
+    };
+    if let Some(error) = error {
+        summary["error"] = serde_json::to_value(error).expect("an error is plain data");
+    }
+    summary.to_string()
+}
+
+/// Ends remaining processes, unless another signal asks us to hurry.
+async fn watched(api: &Api, args: RunArgs, started: &mut Option<JobEntry>) -> Result<Ended, Error> {
+    let mut signals = Signals::catch()?;
+    let exit = attempt(api, args, &mut signals, started).await;
+    tokio::select! {
+        () = api.shutdown() => exit,
+        number = signals.next() => Ok(Exit::signaled(number).into()),
+    }
+}
+
+async fn attempt(
+    api: &Api,
+    mut args: RunArgs,
+    signals: &mut Signals,
+    started: &mut Option<JobEntry>,
+) -> Result<Ended, Error> {
+    let no_stdin = args.no_stdin;
+    check(&args)?;
+    if args.tty && !keyboard::is_there() {
+        writeln!(
+            std::io::stderr(),
+            "sshjobs: stdin is not a terminal, so the command runs without one"
+        )
+        .ok();
+        args.tty = false;
+    }
+    let screen = Screen::new(&args);
+    let tty = args.tty;
+    let limit = args.timeout;
+    let request = of_run(args)?;
+    let running = tokio::select! {
+        running = api.run(request) => running?,
+        number = signals.next() => return Ok(Exit::signaled(number).into()),
+    };
+    let job = running.control();
+    let entry = started.insert(job.entry());
+    if entry.durable {
+        let id = &entry.job_id;
+        note(&format!(
+            "job {id} outlives this command: `sshjobs tail -f {id}` follows it from elsewhere"
+        ));
+    }
+    let mut session = Session {
+        running,
+        screen,
+        dropped: 0,
+        limit,
+        ended: None,
+        trouble: None,
+    };
+    let exit = if tty {
+        on_our_terminal(&job, &mut session, signals).await
+    } else {
+        on_pipes(&job, no_stdin, &mut session, signals).await
+    };
+    session.screen.restore().await;
+    *started = Some(session.ended.take().map_or_else(|| job.entry(), |entry| *entry));
+    if signals.interrupted {
+        end_leftovers(&job).await;
+    }
+    Ok(Ended {
+        exit: exit?,
+        trouble: session.trouble,
+    })
+}
+
+/// Refuses a likely mistake: a second host, or a command meant for another program.
+fn check(args: &RunArgs) -> Result<(), Error> {
+    if args.command.is_empty() && !args.tty {
+        let hint = format!("for a login shell: sshjobs run -t {}", args.host);
+        return Err(Error::new(
+            Code::InvalidArgument,
+            "no command is given",
+            hint,
+        ));
+    }
+    for file in args
+        .ssh
+        .identity
+        .iter()
+        .filter(|file| !file.starts_with(['~', '%']) && !Path::new(file).exists())
+    {
+        note(&format!(
+            "the key file {file} is not there; others are tried"
+        ));
+    }
+    let Some(index) = args.command.iter().position(|word| word == "--").filter(|index| *index > 0)
+    else {
+        return Ok(());
+    };
+    let before = args.command[..index].join(" ");
+    let command = args.command[index + 1..].join(" ");
+    let message = format!("{before:?} stands between the host and --");
+    let hosts = args.command[..index].join(",");
+    let hint = format!(
+        "for many hosts: sshjobs run {},{hosts} -- {command}",
+        args.host
+    );
+    Err(Error::new(Code::InvalidArgument, message, hint))
+}
+
+/// A shell makes its background children ignore INT, so they outlive the command after Ctrl-C. Ends
+/// them, too.
+async fn end_leftovers(job: &Control) {
+    if let Ok(report) = job.signal("TERM", Some(LEFTOVERS_GRACE)).await
+        && report.delivered_via == DeliveredVia::ProcessGroup
+    {
+        note("ended processes that the command had left running in the background");
+    }
+}
+
+impl From<Exit> for Ended {
+    fn from(exit: Exit) -> Self {
+        Self {
+            exit,
+            trouble: None,
+        }
+    }
+}
+
+async fn on_pipes(
+    job: &Control,
+    no_stdin: bool,
+    session: &mut Session,
+    signals: &mut Signals,
+) -> Result<Exit, Error> {
+    let input = async {
+        if no_stdin {
+            stdin::end(job).await;
+            std::future::pending().await
+        } else {
+            stdin::forward(job).await
+        }
+    };
+    tokio::select! {
+        ended = session.attend() => ended,
+        number = pass_on(job, signals) => Ok(Exit::signaled(number)),
+        stdin::HungUp = input => Ok(Exit::signaled(Signals::HANG_UP)),
+    }
+}
+
+/// Passes the keys of our terminal to the job until it ends or the user presses the escape keys.
+async fn on_our_terminal(
+    job: &Control,
+    session: &mut Session,
+    signals: &mut Signals,
+) -> Result<Exit, Error> {
+    let _keyboard = Keyboard::take()?;
+    tokio::select! {
+        ended = session.attend() => ended,
+        number = pass_on(job, signals) => Ok(Exit::signaled(number)),
+        ended = stdin::forward_keys(job) => Ok(match ended {
+            KeysEnded::ByUser => Exit::CONNECTION,
+            KeysEnded::HungUp => Exit::signaled(Signals::HANG_UP),
+        }),
+        never = keyboard::follow_size(job) => never,
+    }
+}
+
+/// A command that is being followed.
+struct Session {
+    running: Running,
+    screen: Screen,
+    dropped: u64,
+    limit: Option<Duration>,
+    ended: Option<Box<JobEntry>>,
+    /// An error to report once the terminal is restored.
+    trouble: Option<Error>,
+}
+
+impl Session {
+    /// Shows the output to its end.
+    async fn attend(&mut self) -> Result<Exit, Error> {
+        loop {
+            let shown = self.running.next().await?;
+            if let Some(exit) = self.show(shown).await? {
+                return Ok(exit);
+            }
+        }
+    }
+
+    async fn show(&mut self, shown: Shown) -> Result<Option<Exit>, Error> {
+        self.dropped += shown.dropped_bytes;
+        match self.screen.show(&shown).await {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return Ok(Some(Exit::BROKEN_PIPE));
+            }
+            Err(error) => {
+                self.trouble = Some(output_error(&error));
+                return Ok(Some(Exit::OUTPUT));
+            }
+        }
+        let exit = shown.ended.as_ref().map(|job| self.finish(job));
+        self.ended = shown.ended;
+        Ok(exit)
+    }
+
+    fn finish(&mut self, job: &JobEntry) -> Exit {
+        let standing = &job.standing;
+        self.trouble = match standing.state {
+            JobState::Lost => Some(Error::new(
+                Code::ConnectionLost,
+                "the connection was lost; the command may still run there",
+                "look at the host before running it again",
+            )),
+            JobState::Closed => Some(Error::new(
+                Code::ConnectionLost,
+                "the host closed the channel without saying how the command ended",
+                "look at the host before running it again",
+            )),
+            JobState::TimedOut => {
+                let limit = self.limit.unwrap_or_default();
+                let has_ended = standing.exit_status.is_some() || standing.exit_signal.is_some();
+                let end = if has_ended {
+                    "and was ended"
+                } else {
+                    "; it is not known whether it has ended"
+                };
+                let message = format!("the command ran into its time limit of {limit:?} {end}");
+                Some(Error::new(
+                    Code::Timeout,
+                    message,
+                    "give it more time with --timeout",
+                ))
+            }
+            JobState::Exited
+            | JobState::Signaled
+            | JobState::Refused
+            | JobState::Starting
+            | JobState::Running => None,
+        };
+        if self.trouble.is_none() && self.dropped > 0 {
+            let message = format!(
+                "{} bytes of output were lost when the command was ended",
+                self.dropped
+            );
+            let hint =
+                "stdout here was stuck, and no other connection could be made to end it over";
+            self.trouble = Some(Error::new(Code::Io, message, hint));
+        }
+        exit_of(job)
+    }
+}
+
+/// Sends INT to the remote processes for the first Ctrl-C and KILL for the second. Returns the
+/// number of the third, or of any other signal. Keeps listening while the host is slow.
+async fn pass_on(job: &Control, signals: &mut Signals) -> u8 {
+    let mut number = signals.next().await;
+    for signal in ["INT", "KILL"] {
+        if number != Signals::INTERRUPT {
+            return number;
+        }
+        signals.interrupted = true;
+        number = signals.next_while(send(job, signal)).await;
+    }
+    number
+}
+
+async fn send(job: &Control, signal: &str) {
+    match job.signal(signal, None).await {
+        Ok(_) => {}
+        Err(error) if error.code == Code::JobEnded => {}
+        Err(error) => report(&error),
+    }
+}

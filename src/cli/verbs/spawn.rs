@@ -1,0 +1,141 @@
+//! `sshjobs spawn`: starts a job and prints its id. It stays while the job needs this process.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::cli::args::SpawnArgs;
+use crate::cli::command::Words;
+use crate::cli::exit::print;
+use crate::cli::terminal::Signals;
+use crate::cli::{Exit, fleet, note, report};
+use crate::jobs::printable;
+use crate::remote::Api;
+use crate::wire::{CommandRequest, Error, JobEntry, JobState, Service};
+
+/// Interval at which a fleet's start is checked.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Which event came first.
+enum Begun {
+    Job(Box<JobEntry>, Signals),
+    Signal(u8),
+}
+
+/// Starts a job and prints its id. Stays with an attached job of this process until it ends.
+pub async fn spawn(api: &Api, args: SpawnArgs) -> Exit {
+    let json = args.json;
+    let attached = args.attached;
+    // Before anything is started, so that a signal during the start ends it.
+    let begun = async {
+        let mut signals = Signals::catch()?;
+        tokio::select! {
+            entry = start(api, args) => Ok(Begun::Job(Box::new(entry?), signals)),
+            number = signals.next() => Ok(Begun::Signal(number)),
+        }
+    };
+    let (entry, signals) = match begun.await {
+        Ok(Begun::Job(entry, signals)) => (*entry, signals),
+        Ok(Begun::Signal(number)) => {
+            api.shutdown().await;
+            return Exit::signaled(number);
+        }
+        Err(error) => {
+            report(&error);
+            api.shutdown().await;
+            return Exit::of_error(&error);
+        }
+    };
+    if let Some(why) = &entry.standing.unstored {
+        note(&format!("its output is not stored: {why}"));
+    }
+    // A server's reply may contain anything.
+    let shown = if json {
+        serde_json::to_string(&entry).expect("a job's entry is plain data")
+    } else {
+        printable(&entry.job_id)
+    };
+    let printed = print(&shown);
+    let exit = match api {
+        Api::Here(service) if attached => stay(service, &entry.job_id, signals).await,
+        Api::Here(_) if entry.members.is_some() => {
+            until_begun(api, &entry.job_id, signals).await.unwrap_or(printed)
+        }
+        Api::Here(_) | Api::There(_) => printed,
+    };
+    api.shutdown().await;
+    exit
+}
+
+/// Stays with a fleet until all of its members have started or never will, because only a running
+/// process starts them.
+async fn until_begun(api: &Api, id: &str, mut signals: Signals) -> Option<Exit> {
+    let begun = async {
+        loop {
+            let entry = api.entry(id).await?;
+            let left = fleet::members(api, id).await?;
+            if entry.standing.state.is_final()
+                || !left.iter().any(|member: &JobEntry| member.standing.state == JobState::Starting)
+            {
+                return Ok::<_, Error>(());
+            }
+            sleep(LOOK).await;
+        }
+    };
+    tokio::select! {
+        begun = begun => begun.err().map(|error| {
+            report(&error);
+            Exit::of_error(&error)
+        }),
+        number = signals.next() => Some(Exit::signaled(number)),
+    }
+}
+
+/// Stays with an attached job until it ends, or until a signal: then the job is ended.
+async fn stay(service: &Service, id: &str, mut signals: Signals) -> Exit {
+    let staying = async {
+        let job = service.library().job(id).await?;
+        Ok::<_, Error>(tokio::select! {
+            outcome = job.wait() => Exit::of(&outcome),
+            number = signals.next() => Exit::signaled(number),
+        })
+    };
+    staying.await.unwrap_or_else(|error| {
+        report(&error);
+        Exit::of_error(&error)
+    })
+}
+
+async fn start(api: &Api, args: SpawnArgs) -> Result<JobEntry, Error> {
+    let reply = api.spawn(request(args)?).await?;
+    api.entry(&reply.job_id).await
+}
+
+fn request(args: SpawnArgs) -> Result<CommandRequest, Error> {
+    let rollout = args.rollout;
+    let words = args
+        .command
+        .iter()
+        .skip_while(|word| *word == "--")
+        .cloned()
+        .collect::<Vec<_>>();
+    let stdin = (!args.stdin).then(|| String::new().into());
+    let words = Words {
+        host: args.host,
+        command: words.join(" "),
+        cwd: args.cwd,
+        env: args.env,
+        env_files: Vec::new(),
+        timeout: args.timeout,
+        pty: args.pty,
+        durable: !args.attached,
+    };
+    let request = words.into_request()?;
+    let request = fleet::on_hosts(request, &rollout)?;
+    Ok(CommandRequest {
+        stdin,
+        label: args.label,
+        idempotency_key: args.key,
+        ..request
+    })
+}

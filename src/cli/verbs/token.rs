@@ -1,0 +1,154 @@
+//! `sshjobs token`: creates, lists and revokes tokens.
+
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::cli::args::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};
+use crate::cli::exit::print;
+use crate::cli::terminal::in_columns;
+use crate::cli::{Exit, note, report};
+use crate::jobs::{Rights, Role};
+use crate::tokens::{TokenEntry, Tokens, TokensError};
+use crate::wire::{Code, Error};
+
+/// Creates, lists and revokes tokens of servers with this state directory.
+pub fn token(state_dir: Option<&Path>, args: &TokenArgs) -> Exit {
+    let done = match state_dir.map(Tokens::of) {
+        None => Err(Error::new(
+            Code::Io,
+            "no state directory is available",
+            "name one with --state-dir",
+        )),
+        Some(tokens) => match &args.verb {
+            TokenVerb::New(args) => new(&tokens, args),
+            TokenVerb::List(args) => list(&tokens, args),
+            TokenVerb::Revoke { name } => tokens.revoke(name).map(|()| Exit::SUCCESS).map_err(told),
+        },
+    };
+    done.unwrap_or_else(|error| {
+        report(&error);
+        Exit::of_error(&error)
+    })
+}
+
+fn new(tokens: &Tokens, args: &NewTokenArgs) -> Result<Exit, Error> {
+    let rights = Rights {
+        role: args.role.into(),
+        hosts: args.hosts.clone().unwrap_or_default().into(),
+    };
+    let token = tokens.add(&args.name, rights, args.expires).map_err(told)?;
+    if !args.json {
+        note(
+            "this is the only time that the token is shown; callers send it as `Authorization: Bearer TOKEN`",
+        );
+        return Ok(print(token.reveal()));
+    }
+    let entry = tokens
+        .list()
+        .map_err(told)?
+        .iter()
+        .find(|entry| entry.name == args.name)
+        .map(shown);
+    let mut line = entry.unwrap_or_default();
+    line["token"] = token.reveal().into();
+    Ok(print(&line.to_string()))
+}
+
+fn list(tokens: &Tokens, args: &ListTokensArgs) -> Result<Exit, Error> {
+    let entries = tokens.list().map_err(told)?;
+    if entries.is_empty() {
+        if !args.json {
+            note("no tokens exist; `sshjobs token new NAME` creates one");
+        }
+        return Ok(Exit::SUCCESS);
+    }
+    let lines: Vec<String> = if args.json {
+        entries.iter().map(|entry| shown(entry).to_string()).collect()
+    } else {
+        let head = ["NAME", "ROLE", "HOSTS", "MADE", "EXPIRES"].map(str::to_owned);
+        in_columns(&std::iter::once(head).chain(entries.iter().map(row)).collect::<Vec<_>>())
+    };
+    Ok(print(&lines.join("\n")))
+}
+
+/// A token without the secret part.
+fn shown(entry: &TokenEntry) -> serde_json::Value {
+    serde_json::json!({
+        "name": entry.name,
+        "role": entry.role,
+        "hosts": entry.hosts,
+        "created_at": entry.created_at,
+        "expires_at": entry.expires_at,
+        "expired": entry.has_expired(now()),
+    })
+}
+
+fn row(entry: &TokenEntry) -> [String; 5] {
+    let hosts = entry.hosts.to_string();
+    let expires = match entry.expires_at {
+        None => "never".to_owned(),
+        Some(_) if entry.has_expired(now()) => "has expired".to_owned(),
+        Some(expires_at) => time(expires_at),
+    };
+    let hosts = if hosts.is_empty() {
+        "all".to_owned()
+    } else {
+        hosts
+    };
+    [
+        entry.name.clone(),
+        entry.role.to_string(),
+        hosts,
+        time(entry.created_at),
+        expires,
+    ]
+}
+
+fn time(seconds: u64) -> String {
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(seconds)).to_string()
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn told(error: TokensError) -> Error {
+    let message = error.to_string();
+    match error {
+        TokensError::Io { .. } => {
+            Error::new(Code::Io, message, "check the state directory and the disk")
+        }
+        TokensError::Damaged { .. } => Error::new(
+            Code::Io,
+            message,
+            "correct the file, or remove it and make new tokens",
+        ),
+        TokensError::Exposed(file) => Error::new(
+            Code::Io,
+            message,
+            format!("check its contents, then: chmod 600 {}", file.display()),
+        ),
+        TokensError::Name(_) => Error::invalid(
+            message,
+            "use 1 to 64 letters, digits, dots, dashes, underscores or @; \"local\" is the user \
+                who starts the server",
+        ),
+        TokensError::Exists(name) => Error::invalid(
+            message,
+            format!("for a new one: sshjobs token revoke {name}"),
+        ),
+        TokensError::Unknown(_) => {
+            Error::invalid(message, "`sshjobs token list` shows which there are")
+        }
+    }
+}
+
+impl From<RoleChoice> for Role {
+    fn from(choice: RoleChoice) -> Self {
+        match choice {
+            RoleChoice::Read => Self::Read,
+            RoleChoice::Run => Self::Run,
+            RoleChoice::Admin => Self::Admin,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! `/v1/session`: a command over a WebSocket. A client that disconnects ends its command.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::response::Response;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+use tokio::time::{interval, timeout};
+use tokio_util::task::TaskTracker;
+
+use crate::http::connections::Place;
+use crate::jobs::{Follow, Job, Output, WriteError};
+use crate::wire::{
+    CommandRequest, Error, JobEntry, Request, Service, SessionChannel, SessionEvent, SignalRequest,
+};
+
+/// Time limit for the first message, and for the last ones.
+const HELLO: Duration = Duration::from_secs(10);
+/// Interval of pings, which detect lost clients.
+const PING: Duration = Duration::from_secs(15);
+/// Time limit for one write to a command that does not read, before the next attempt.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// Grace between TERM and KILL for a command whose client has disconnected.
+const GRACE_MS: i64 = 2000;
+/// Longest message of a client.
+const MOST_MESSAGE: usize = 4 << 20;
+
+type Sink = SplitSink<WebSocket, Message>;
+
+/// `GET /session`: upgrades to a WebSocket (RFC 6455) on which one command runs; see
+/// [`SessionEvent`].
+///
+/// When the client disconnects, the command is ended unless it is durable.
+pub(crate) async fn session(
+    Extension(service): Extension<Service>,
+    Extension(place): Extension<Arc<Place>>,
+    State(sessions): State<Arc<TaskTracker>>,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    let upgrade = upgrade.max_message_size(MOST_MESSAGE).max_frame_size(MOST_MESSAGE);
+    upgrade.on_upgrade(move |socket| {
+        let (sink, stream) = socket.split();
+        sessions.track_future(async move {
+            attend(service, sink, stream).await;
+            drop(place);
+        })
+    })
+}
+
+async fn attend(service: Service, mut sink: Sink, mut stream: SplitStream<WebSocket>) {
+    let started = match timeout(HELLO, stream.next()).await {
+        Ok(Some(Ok(Message::Text(text)))) => start(&service, text.as_str()).await,
+        _ => return,
+    };
+    let mut follow = match started {
+        Ok(follow) => follow,
+        Err(error) => {
+            say(&mut sink, &SessionEvent::Failed(error)).await;
+            sink.close().await.ok();
+            return;
+        }
+    };
+    let job = follow.job().clone();
+    let (said, says) = mpsc::channel(SessionChannel::STDIN_AHEAD);
+    let is_ended = tokio::select! {
+        is_ended = tell(&mut follow, &mut sink, says) => is_ended,
+        () = listen(&job, &mut stream, said) => false,
+    };
+    if is_ended {
+        sink.close().await.ok();
+        // Data from the client must not break the connection before it has read the end.
+        drop(
+            timeout(HELLO, async {
+                while let Some(Ok(_)) = stream.next().await {}
+            })
+            .await,
+        );
+    } else if !job.is_durable() {
+        let request = SignalRequest {
+            grace_ms: Some(GRACE_MS),
+            ..SignalRequest::new(job.id())
+        };
+        if let Err(error) = service.signal(request).await {
+            tracing::info!(job = job.id(), %error, "its client has gone, and it could not be ended");
+        }
+    }
+}
+
+async fn start(service: &Service, request: &str) -> Result<Follow, Error> {
+    let arguments: Map<String, Value> = serde_json::from_str(request).map_err(|_| {
+        Error::invalid(
+            "the first message is not a JSON object",
+            "send the arguments of `spawn`",
+        )
+    })?;
+    service.follow(CommandRequest::parse(arguments)?).await
+}
+
+/// Sends the command's events to the client. Returns whether it got all of them.
+async fn tell(
+    follow: &mut Follow,
+    sink: &mut Sink,
+    mut says: mpsc::Receiver<SessionEvent>,
+) -> bool {
+    let mut ping = interval(PING);
+    let mut dropped = 0;
+    if !say(
+        sink,
+        &SessionEvent::Started(Box::new(JobEntry::of(follow.job()))),
+    )
+    .await
+    {
+        return false;
+    }
+    loop {
+        let goes_on = tokio::select! {
+            output = follow.next() => {
+                dropped += output.dropped_bytes;
+                let is_last = output.outcome.is_some();
+                let was_sent = send(sink, output).await;
+                if is_last && was_sent {
+                    let job = Box::new(JobEntry::of(follow.job()));
+                    return say(sink, &SessionEvent::Ended { job, dropped_bytes: dropped }).await;
+                }
+                was_sent
+            }
+            Some(event) = says.recv() => say(sink, &event).await,
+            _ = ping.tick() => sink.send(Message::Ping(Vec::new().into())).await.is_ok(),
+        };
+        if !goes_on {
+            return false;
+        }
+    }
+}
+
+async fn send(sink: &mut Sink, output: Output) -> bool {
+    for (channel, bytes) in [
+        (SessionChannel::Stdout, output.stdout),
+        (SessionChannel::Stderr, output.stderr),
+    ] {
+        if !bytes.is_empty()
+            && sink.send(Message::Binary(channel.frame(&bytes).into())).await.is_err()
+        {
+            return false;
+        }
+    }
+    true
+}
+
+async fn say(sink: &mut Sink, event: &SessionEvent) -> bool {
+    let text = serde_json::to_string(event).expect("an event is plain data");
+    sink.send(Message::Text(text.into())).await.is_ok()
+}
+
+/// Passes data from the client to the command until the client disconnects.
+async fn listen(job: &Job, stream: &mut SplitStream<WebSocket>, said: mpsc::Sender<SessionEvent>) {
+    let (stdin, mut waiting) = mpsc::channel::<Bytes>(SessionChannel::STDIN_AHEAD);
+    let writing = async {
+        while let Some(bytes) = waiting.recv().await {
+            // A command need not read its stdin to its end.
+            if let Err(error) = write(job, &bytes).await {
+                tracing::debug!(job = job.id(), %error, "stdin was not passed on");
+            }
+            said.send(SessionEvent::Taken).await.ok();
+        }
+        std::future::pending().await
+    };
+    let listening = async {
+        while let Some(Ok(message)) = stream.next().await {
+            match message {
+                Message::Binary(bytes)
+                    if matches!(SessionChannel::of(&bytes), Some((SessionChannel::Stdin, _))) =>
+                {
+                    if stdin.try_send(bytes).is_err() {
+                        tracing::info!(
+                            job = job.id(),
+                            "its client sends more stdin than was taken"
+                        );
+                        return;
+                    }
+                }
+                Message::Close(_) => return,
+                Message::Text(_) | Message::Binary(_) | Message::Ping(_) | Message::Pong(_) => {}
+            }
+        }
+    };
+    tokio::select! {
+        () = listening => {}
+        never = writing => never,
+    }
+}
+
+async fn write(job: &Job, message: &[u8]) -> Result<(), crate::jobs::Error> {
+    match message.get(1..).filter(|bytes| !bytes.is_empty()) {
+        Some(bytes) => job.write(bytes, PATIENCE).await,
+        None => match job.close_stdin(HELLO).await {
+            Err(crate::jobs::Error::Write(WriteError::JobEnded)) => Ok(()),
+            closed => closed,
+        },
+    }
+}

@@ -1,0 +1,133 @@
+//! The verbs of the JSON API: one POST route each, with the requests and replies of the tools.
+
+use axum::body::Bytes;
+use axum::extract::DefaultBodyLimit;
+use axum::http::{HeaderMap, Method, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Extension, Json, Router};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::http::status::Failure;
+use crate::jobs::Role;
+use crate::wire::{
+    Error, ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobsReply, JobsRequest, ReadReply,
+    ReadRequest, Request, RunReply, RunRequest, SearchReply, SearchRequest, Service, SignalReply,
+    SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest, WaitReply, WaitRequest,
+    WriteReply, WriteRequest, document_schema,
+};
+
+/// Description of a verb in the API document.
+pub(crate) struct Described {
+    pub(crate) name: &'static str,
+    pub(crate) summary: &'static str,
+    pub(crate) request: Map<String, Value>,
+    pub(crate) reply: Map<String, Value>,
+}
+
+/// Properties of a path that are needed before its call.
+pub(crate) struct Verb {
+    /// HTTP method.
+    pub(crate) method: Method,
+    /// Minimum role. Some arguments need more.
+    pub(crate) needs: Role,
+    /// Whether its arguments are a JSON body.
+    pub(crate) takes_json: bool,
+}
+
+/// The verb at a path of the router, if it is one.
+pub(crate) fn verb_at(path: &str) -> Option<Verb> {
+    let (_, name) = path.rsplit_once("/v1/")?;
+    match name {
+        // It runs a command, but over a WebSocket.
+        "session" => Some(Verb {
+            method: Method::GET,
+            needs: Role::Run,
+            takes_json: false,
+        }),
+        _ => needed_role(name).map(|needs| Verb {
+            method: Method::POST,
+            needs,
+            takes_json: true,
+        }),
+    }
+}
+
+macro_rules! verbs {
+    ($($name:ident: $request:ty => $reply:ty, $needs:ident, $summary:literal;)*) => {
+        fn needed_role(verb: &str) -> Option<Role> {
+            match verb {
+                $(stringify!($name) => Some(Role::$needs),)*
+                _ => None,
+            }
+        }
+
+        /// `POST /NAME` for each verb, with the requests and replies of the tools.
+        pub(crate) fn routes() -> Router {
+            Router::new()$(.route(
+                concat!("/", stringify!($name)),
+                post(async |Extension(service): Extension<Service>, body: Bytes| {
+                    answer(&body, async |request: $request| service.$name(request).await).await
+                }),
+            ))*
+            // The guard limits bodies, and reports it in JSON.
+            .layer(DefaultBodyLimit::disable())
+        }
+
+        /// All verbs, for the API document.
+        pub(crate) fn described() -> Vec<Described> {
+            vec![$(Described {
+                name: stringify!($name),
+                summary: $summary,
+                request: <$request>::schema(),
+                reply: document_schema::<$reply>(),
+            }),*]
+        }
+    };
+}
+
+verbs! {
+    spawn: SpawnRequest => SpawnReply, Run, "Start a job and return its id";
+    run: RunRequest => RunReply, Run, "Run a command and wait for its end";
+    tail: TailRequest => TailReply, Read, "Read the lines after a cursor; wait for news";
+    read: ReadRequest => ReadReply, Read, "Read a part of the output by position";
+    search: SearchRequest => SearchReply, Read, "Find lines by pattern";
+    write: WriteRequest => WriteReply, Run, "Write to a job's stdin";
+    signal: SignalRequest => SignalReply, Run, "Signal a job's process tree";
+    wait: WaitRequest => WaitReply, Read, "Wait for the end of jobs";
+    jobs: JobsRequest => JobsReply, Read, "List jobs";
+    forget: ForgetRequest => ForgetReply, Run, "Give up a finished job";
+    hosts: HostsRequest => HostsReply, Read, "List hosts, or try one";
+}
+
+async fn answer<R: Request, Reply: Serialize>(
+    body: &[u8],
+    call: impl AsyncFnOnce(R) -> Result<Reply, Error>,
+) -> Response {
+    let answered = async { Ok::<_, Failure>(call(R::parse(arguments(body)?)?).await?) }.await;
+    match answered {
+        Ok(reply) => Json(reply).into_response(),
+        Err(failure) => failure.into_response(),
+    }
+}
+
+/// Whether a body is declared as JSON. A form of a web page can't do that.
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
+    let declared = headers.get(header::CONTENT_TYPE).and_then(|declared| declared.to_str().ok());
+    let essence = declared.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+/// The arguments of a call.
+fn arguments(body: &[u8]) -> Result<Map<String, Value>, Failure> {
+    // serde's message may quote the body, except its category.
+    serde_json::from_slice(body).map_err(|error| {
+        let message = format!(
+            "the body is not a JSON object: {:?} error at column {}",
+            error.classify(),
+            error.column()
+        );
+        Error::invalid(message, "send a JSON object; v1/openapi.json describes it").into()
+    })
+}

@@ -1,0 +1,172 @@
+//! The OpenAPI document, generated from the schemas of requests and replies.
+
+use axum::http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::calls::{Described, described};
+use crate::http::status::status_of;
+use crate::wire::{Code, Error, document_schema};
+
+/// The API document (OpenAPI 3.1), generated from the types of requests and replies.
+pub(crate) fn document() -> Value {
+    let mut paths: Map<String, Value> = described().into_iter().map(verb).collect();
+    paths.insert("/jobs/{id}/stream".to_owned(), json!({"get": stream()}));
+    paths.insert("/jobs/{id}/raw".to_owned(), json!({"get": raw()}));
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "sshjobs",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Commands on remote hosts as jobs, whose output any number of readers follow by cursor.",
+            "license": {"name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0"},
+        },
+        // Relative to this document, so that it works behind a proxy.
+        "servers": [{"url": "."}],
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": {"Error": document_schema::<Error>()},
+            "responses": {"Error": {
+                "description": "Why the call failed, and what to do next",
+                "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
+            }},
+        },
+    })
+}
+
+fn verb(verb: Described) -> (String, Value) {
+    let Described {
+        name,
+        summary,
+        request,
+        reply,
+    } = verb;
+    let mut responses = responses(json!({
+        "description": "The reply",
+        "content": {"application/json": {"schema": reply}},
+    }));
+    for status in OF_BODIES {
+        responses[status.as_str()] = json!({"$ref": "#/components/responses/Error"});
+    }
+    let operation = json!({
+        "operationId": name,
+        "summary": summary,
+        "requestBody": {"required": true, "content": {"application/json": {"schema": with_null(request)}}},
+        "responses": responses,
+    });
+    (format!("/{name}"), json!({"post": operation}))
+}
+
+/// Statuses for refused bodies.
+const OF_BODIES: [StatusCode; 3] = [
+    StatusCode::REQUEST_TIMEOUT,
+    StatusCode::PAYLOAD_TOO_LARGE,
+    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+];
+
+/// Allows null for optional arguments, as every call does. The tools' schemas don't say that: some
+/// clients don't accept schemas with more than one type.
+fn with_null(mut request: Map<String, Value>) -> Map<String, Value> {
+    let required = request.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let properties = request.get_mut("properties").and_then(Value::as_object_mut);
+    for (name, property) in properties.into_iter().flatten() {
+        if required.iter().any(|required| required == name) {
+            continue;
+        }
+        if let Some(kind) = property.get("type").cloned() {
+            property["type"] = json!([kind, "null"]);
+        }
+        if let Some(words) = property.get_mut("enum").and_then(Value::as_array_mut) {
+            words.push(Value::Null);
+        }
+    }
+    request
+}
+
+/// The statuses of errors.
+fn responses(ok: Value) -> Value {
+    let mut responses = Map::from_iter([("200".to_owned(), ok)]);
+    let codes = [
+        Code::InvalidArgument,
+        Code::Unauthenticated,
+        Code::PolicyDenied,
+        Code::UnknownJob,
+        Code::JobEnded,
+        Code::ExpiredJob,
+        Code::RateLimited,
+        Code::Io,
+        Code::Unsupported,
+        Code::Unreachable,
+        Code::Capacity,
+        Code::Timeout,
+    ];
+    for code in codes {
+        let status = status_of(code).as_u16().to_string();
+        responses.insert(status, json!({"$ref": "#/components/responses/Error"}));
+    }
+    Value::Object(responses)
+}
+
+fn parameter(name: &str, place: &str, description: &str, schema: &Value) -> Value {
+    let is_required = place == "path";
+    json!({"name": name, "in": place, "required": is_required, "description": description, "schema": schema})
+}
+
+fn job() -> Value {
+    parameter("id", "path", "The job", &json!({"type": "string"}))
+}
+
+/// Largest integer that every JSON parser represents exactly (RFC 8259, section 6).
+const MOST_EXACT: u64 = (1 << 53) - 1;
+
+fn stream() -> Value {
+    let text = json!({"type": "string"});
+    let since = json!({"type": "integer", "minimum": 0, "maximum": MOST_EXACT});
+    let last_seen = json!({"type": "string", "pattern": "^[0-9]{1,18}$"});
+    let streams = json!({"enum": ["both", "stdout", "stderr"]});
+    let renders = json!({"enum": ["clean", "raw"]});
+    json!({
+        "operationId": "stream",
+        "summary": "A job's lines as server-sent events, to the end of the job",
+        "description": "The id of an event is the number of its line; its data a record with line_no, stream, ts and text. Event `dropped` \
+                        counts lines that are gone, `end` says how the job stands. 204 when Last-Event-ID was the end.",
+        "parameters": [
+            job(),
+            parameter("since", "query", "Start after this line", &since),
+            parameter("stream", "query", "Only this stream", &streams),
+            parameter("render", "query", "clean: without control sequences", &renders),
+            parameter("Last-Event-ID", "header", "Start after this line; takes precedence over \
+                since", &last_seen),
+        ],
+        "responses": responses(json!({
+            "description": "The events",
+            "content": {"text/event-stream": {"schema": text}},
+        })),
+    })
+}
+
+fn raw() -> Value {
+    let streams = json!({"enum": ["stdout", "stderr"]});
+    let truth = json!({"type": "boolean"});
+    let mut which = parameter("stream", "query", "Which stream", &streams);
+    which["required"] = true.into();
+    let bytes = json!({"application/octet-stream": {}});
+    let mut responses = responses(json!({
+        "description": "The bytes there are. Header sshjobs-dropped-bytes: how many before them are gone",
+        "content": bytes,
+    }));
+    responses["206"] = json!({"description": "The part that Range asks for", "content": bytes});
+    responses["416"] = json!({"description": "Nothing is kept there"});
+    json!({
+        "operationId": "raw",
+        "summary": "The exact bytes of one stream of a job",
+        "parameters": [
+            job(),
+            which,
+            parameter("follow", "query", "Continue to the end of the job", &truth),
+            parameter("Range", "header", "A part: bytes=FIRST-LAST", &json!({"type": "string"})),
+        ],
+        "responses": responses,
+    })
+}

@@ -1,0 +1,143 @@
+//! Limits the bytes of request bodies held at a time, for all callers together and for each.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use http_body_util::BodyExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+use crate::http::reject;
+use crate::http::status::Failure;
+use crate::jobs::Caller;
+use crate::lock::lock;
+
+/// Maximum bytes of one body: more than a write of a mebibyte needs.
+const MOST_OF_BODY: usize = 4 << 20;
+/// Maximum bytes of bodies held for one caller.
+const MOST_OF_CALLER: usize = 16 << 20;
+/// Maximum bytes of bodies held for all callers.
+const MOST_OF_ALL: usize = 128 << 20;
+/// Maximum callers remembered while they hold nothing.
+const MOST_CALLERS: usize = 4096;
+/// Time limit for a body to arrive.
+const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// Budget of bytes for bodies.
+pub(crate) struct Bodies {
+    all: Arc<Semaphore>,
+    of: Mutex<HashMap<Caller, Arc<Semaphore>>>,
+}
+
+/// A body with its share of the budget, which is returned when this is dropped.
+pub(crate) struct HeldBody {
+    of_all: Arc<Semaphore>,
+    of_caller: Arc<Semaphore>,
+    permits: Vec<OwnedSemaphorePermit>,
+}
+
+impl Bodies {
+    pub(crate) fn new() -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(MOST_OF_ALL)),
+            of: Mutex::default(),
+        }
+    }
+
+    /// Reads a whole body. Its bytes count until the [`HeldBody`] is dropped.
+    ///
+    /// # Errors
+    /// The body is too large or too slow, or the caller or all callers together hold too many
+    /// bytes.
+    pub(crate) async fn read(
+        &self,
+        caller: &Caller,
+        body: Body,
+    ) -> Result<(Bytes, HeldBody), Failure> {
+        let mut held = self.begin(caller);
+        let reading = collect(body, &mut held);
+        let bytes = timeout(BODY_TIME, reading).await.map_err(|_| reject::body_too_slow())??;
+        Ok((bytes, held))
+    }
+
+    fn begin(&self, caller: &Caller) -> HeldBody {
+        let mut of = lock(&self.of);
+        if of.len() > MOST_CALLERS {
+            of.retain(|_, bytes| bytes.available_permits() < MOST_OF_CALLER);
+        }
+        let of_caller = of
+            .entry(caller.clone())
+            .or_insert_with(|| Arc::new(Semaphore::new(MOST_OF_CALLER)));
+        HeldBody {
+            of_all: Arc::clone(&self.all),
+            of_caller: Arc::clone(of_caller),
+            permits: Vec::new(),
+        }
+    }
+}
+
+async fn collect(mut body: Body, held: &mut HeldBody) -> Result<Bytes, Failure> {
+    let mut collected = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| reject::body_broken())?;
+        let Ok(data) = frame.into_data() else { continue };
+        if collected.len() + data.len() > MOST_OF_BODY {
+            return Err(reject::body_too_large(MOST_OF_BODY));
+        }
+        held.add(data.len())?;
+        collected.extend_from_slice(&data);
+    }
+    Ok(collected.into())
+}
+
+impl HeldBody {
+    fn add(&mut self, bytes: usize) -> Result<(), Failure> {
+        let permits = u32::try_from(bytes).map_err(|_| reject::body_too_large(MOST_OF_BODY))?;
+        let of_caller = Arc::clone(&self.of_caller).try_acquire_many_owned(permits);
+        let of_caller = of_caller.map_err(|_| reject::too_many_bytes_of_caller())?;
+        let of_all = Arc::clone(&self.of_all).try_acquire_many_owned(permits);
+        let of_all = of_all.map_err(|_| reject::too_many_bytes_of_all())?;
+        self.permits.extend([of_caller, of_all]);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::response::IntoResponse;
+
+    use super::*;
+
+    fn body(bytes: usize) -> Body {
+        Body::from(vec![b' '; bytes])
+    }
+
+    #[tokio::test]
+    async fn one_caller_with_many_bytes_leaves_room_for_others() {
+        let bodies = Bodies::new();
+        let greedy = Caller::new("greedy");
+        let mut held = Vec::new();
+        for _ in 0..MOST_OF_CALLER / MOST_OF_BODY {
+            held.push(bodies.read(&greedy, body(MOST_OF_BODY)).await.ok().unwrap());
+        }
+
+        let refused = bodies.read(&greedy, body(1)).await.err().unwrap().into_response();
+
+        assert_eq!(refused.status(), 429);
+        assert!(bodies.read(&Caller::new("other"), body(1)).await.is_ok());
+        drop(held);
+        assert!(bodies.read(&greedy, body(1)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_too_large_gives_back_what_it_took() {
+        let bodies = Bodies::new();
+
+        let refused = bodies.read(&Caller::new("one"), body(MOST_OF_BODY + 1)).await.err().unwrap();
+
+        assert_eq!(refused.into_response().status(), 413);
+        assert_eq!(bodies.all.available_permits(), MOST_OF_ALL);
+    }
+}

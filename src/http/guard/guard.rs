@@ -1,0 +1,258 @@
+//! The guard before every request: Host, Origin, token, role, limits and body. Nothing passes
+//! it without a caller.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::request::Parts;
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Method, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use http_body_util::{BodyExt, Limited};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::bodies::Bodies;
+use super::failures::Failures;
+use super::in_flight::{InFlight, Ticket};
+use super::metrics::Metrics;
+use super::names::Names;
+use crate::http::api::calls;
+use crate::http::connections::{Peer, hold_until_sent};
+use crate::http::reject;
+use crate::http::status::Failure;
+use crate::jobs::{Caller, Rights, Role};
+use crate::tokens::Tokens;
+use crate::wire::{Code, Error, ReachedAt, Service};
+
+/// Checks every request that needs a caller.
+pub(crate) struct Guard {
+    pub(crate) service: Service,
+    pub(crate) names: Names,
+    pub(crate) base: Base,
+    /// `None`: every client is the operator.
+    pub(crate) tokens: Option<Tokens>,
+    /// Maximum role of any caller.
+    pub(crate) most: Role,
+    pub(crate) failures: Failures,
+    pub(crate) in_flight: Arc<InFlight>,
+    pub(crate) bodies: Bodies,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Tasks that discard unread bodies.
+    pub(crate) drains: TaskTracker,
+    /// The server is shutting down: new calls are for the next one.
+    pub(crate) closing: CancellationToken,
+}
+
+/// Prefix of every path.
+pub(crate) struct Base {
+    pub(crate) tls: bool,
+    pub(crate) prefix: String,
+    /// Full public URL, for browsers.
+    pub(crate) public: Option<String>,
+}
+
+impl Base {
+    fn reached_at(&self, host: Option<Authority>) -> Option<ReachedAt> {
+        let scheme = if self.tls { "https" } else { "http" };
+        let url = match (&self.public, host) {
+            (Some(public), _) => public.clone(),
+            (None, Some(host)) => format!("{scheme}://{host}{}", self.prefix),
+            (None, None) => return None,
+        };
+        Some(ReachedAt(url))
+    }
+}
+
+/// Maximum bytes, and time, for discarding the rest of an unread body.
+const MOST_DRAINED: usize = 64 << 10;
+const DRAIN_TIME: Duration = Duration::from_secs(2);
+
+/// A request that passed the checks that need no body.
+struct Checked {
+    caller: Caller,
+    /// Whether its body will be read. Streams have none.
+    has_body: bool,
+    /// Held until the call is answered. Streams are limited with their connections.
+    ticket: Option<Ticket>,
+}
+
+/// Passes a request on with its caller's [`Service`], or returns why it is refused.
+pub(crate) async fn guard(
+    State(guard): State<Arc<Guard>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (mut parts, body) = request.into_parts();
+    let checked = match guard.check(&mut parts) {
+        Ok(checked) => checked,
+        Err(failure) => {
+            drain(body, &guard.drains);
+            return failure.into_response();
+        }
+    };
+
+    // The body's budget is released when the call has been answered.
+    let (body, _budget) = if checked.has_body {
+        match guard.bodies.read(&checked.caller, body).await {
+            Ok((bytes, budget)) => (Body::from(bytes), Some(budget)),
+            Err(failure) => return failure.into_response(),
+        }
+    } else {
+        drain(body, &guard.drains);
+        (Body::empty(), None)
+    };
+
+    // A call that panics is answered, too. Otherwise its client would see a broken connection
+    // without a reason.
+    let response = next.run(Request::from_parts(parts, body));
+    let response = AssertUnwindSafe(response).catch_unwind().await;
+    let response = response.unwrap_or_else(|_| reject::panicked().into_response());
+    match checked.ticket {
+        Some(ticket) => hold_until_sent(ticket, response),
+        None => response,
+    }
+}
+
+/// Reads the rest of a short unread body while the response is sent. hyper closes a connection
+/// whose request was not read, and a client that still sends would see that instead of the
+/// response.
+fn drain(body: Body, drains: &TaskTracker) {
+    if body.is_end_stream() {
+        return;
+    }
+    let limited = Limited::new(body, MOST_DRAINED);
+    drains.spawn(async move { timeout(DRAIN_TIME, limited.collect()).await.ok() });
+}
+
+/// Passes a request that needs no caller, unless it is for another host or comes from another page.
+pub(crate) async fn check_names(
+    State(guard): State<Arc<Guard>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let peer = request.extensions().get::<Peer>().copied().unwrap_or(Peer::Socket);
+    match guard.check_names(request.uri(), request.headers(), peer) {
+        Ok(_) => next.run(request).await,
+        Err(error) => Failure::from(error).into_response(),
+    }
+}
+
+impl Guard {
+    /// All checks that need no body. Adds the caller's service to the extensions.
+    fn check(&self, parts: &mut Parts) -> Result<Checked, Failure> {
+        if self.closing.is_cancelled() {
+            return Err(reject::closing().into());
+        }
+        let peer = parts.extensions.get::<Peer>().copied().unwrap_or(Peer::Socket);
+        let reached_at = self.check_names(&parts.uri, &parts.headers, peer)?;
+        let service = self.service_of(&parts.headers, peer)?;
+        let caller = service.library().caller().clone();
+        let path = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
+        check_verb(&service, parts, path.as_deref())?;
+        parts.extensions.insert(service);
+        if let Some(reached_at) = reached_at {
+            parts.extensions.insert(reached_at);
+        }
+
+        let is_call = parts.method == Method::POST;
+        let ticket = if is_call {
+            Some(self.in_flight.enter(&caller).ok_or_else(reject::too_many_calls)?)
+        } else {
+            None
+        };
+        Ok(Checked {
+            caller,
+            has_body: is_call && path.is_some(),
+            ticket,
+        })
+    }
+
+    /// The server's address as used by the client. `None` over the socket, which browsers can't
+    /// reach.
+    fn check_names(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+        peer: Peer,
+    ) -> Result<Option<ReachedAt>, Error> {
+        let host = self.names.host(uri, headers);
+        if peer != Peer::Socket && host.is_none() {
+            return Err(reject::wrong_host());
+        }
+        if !self.names.allow_origin(headers, host.as_ref()) {
+            return Err(reject::wrong_origin());
+        }
+        let host = if peer == Peer::Socket { None } else { host };
+        Ok(self.base.reached_at(host))
+    }
+
+    /// The service with the caller's rights.
+    fn service_of(&self, headers: &HeaderMap, peer: Peer) -> Result<Service, Error> {
+        let Some(tokens) = &self.tokens else { return Ok(self.service.clone()) };
+        let found = match bearer(headers) {
+            None => Err(reject::without_token()),
+            Some(token) => match tokens.caller_of(token) {
+                Ok(Ok((caller, rights))) => Ok((caller, rights)),
+                Ok(Err(why)) => Err(reject::refused(why)),
+                Err(error) => Err(reject::tokens_unreadable(&error)),
+            },
+        };
+        let (caller, rights): (Caller, Rights) = found.map_err(|error| {
+            if error.code == Code::Unauthenticated {
+                self.refused(error, peer)
+            } else {
+                error
+            }
+        })?;
+        Ok(self.service.of(
+            caller,
+            Rights {
+                role: rights.role.min(self.most),
+                ..rights
+            },
+        ))
+    }
+
+    /// Counts a failed authentication.
+    fn refused(&self, error: Error, peer: Peer) -> Error {
+        self.metrics.count_refused_login();
+        if self.failures.note(peer) {
+            tracing::info!(?peer, "not let in: {}", error.message);
+            error
+        } else {
+            reject::too_many_failures()
+        }
+    }
+}
+
+/// The token of a request (RFC 6750, section 2.1).
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    // Two headers are ambiguous.
+    if headers.get_all(header::AUTHORIZATION).iter().count() > 1 {
+        return None;
+    }
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// Checks the role that a verb needs, whatever the body contains.
+fn check_verb(service: &Service, parts: &Parts, path: Option<&str>) -> Result<(), Failure> {
+    let Some(verb) = path.and_then(calls::verb_at) else { return Ok(()) };
+    if verb.method != parts.method {
+        return Ok(());
+    }
+    if service.library().rights().role < verb.needs {
+        return Err(reject::role(service, verb.needs));
+    }
+    if verb.takes_json && !calls::is_json(&parts.headers) {
+        return Err(reject::not_json());
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::jobs::Caller;
+use crate::lock::lock;
+
+/// Calls in progress. Each caller has a limit of its own, so that a flood by one leaves room for
+/// others.
+pub(crate) struct InFlight {
+    all: Arc<Semaphore>,
+    of: Mutex<HashMap<Caller, Arc<Semaphore>>>,
+}
+
+/// Maximum calls in progress, of all callers and of one.
+const MOST: usize = 4096;
+const MOST_OF_ONE: usize = 1024;
+
+/// The right to one call, returned when dropped.
+pub(crate) struct Ticket {
+    _of_all: OwnedSemaphorePermit,
+    _of_one: OwnedSemaphorePermit,
+}
+
+impl InFlight {
+    pub(crate) fn new() -> Self {
+        Self {
+            all: Arc::new(Semaphore::new(MOST)),
+            of: Mutex::default(),
+        }
+    }
+
+    /// A ticket for another call. `None` if the caller, or all callers together, have reached their
+    /// limit.
+    pub(crate) fn enter(&self, caller: &Caller) -> Option<Ticket> {
+        let of_one = {
+            let mut of = lock(&self.of);
+            if of.len() > MOST {
+                of.retain(|_, calls| calls.available_permits() < MOST_OF_ONE);
+            }
+            let calls = of
+                .entry(caller.clone())
+                .or_insert_with(|| Arc::new(Semaphore::new(MOST_OF_ONE)));
+            Arc::clone(calls).try_acquire_owned().ok()?
+        };
+        let of_all = Arc::clone(&self.all).try_acquire_owned().ok()?;
+        Some(Ticket {
+            _of_all: of_all,
+            _of_one: of_one,
+        })
+    }
+
+    /// Number of calls in progress.
+    pub(crate) fn count(&self) -> usize {
+        MOST - self.all.available_permits()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_caller_leaves_room_for_others() {
+        let in_flight = InFlight::new();
+        let one = Caller::new("one");
+        let other = Caller::new("other");
+        let tickets: Vec<_> = std::iter::from_fn(|| in_flight.enter(&one)).collect();
+        assert_eq!(tickets.len(), MOST_OF_ONE);
+        assert!(in_flight.enter(&other).is_some());
+        drop(tickets);
+        assert!(in_flight.enter(&one).is_some());
+    }
+}

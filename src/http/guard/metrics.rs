@@ -1,0 +1,225 @@
+//! Counters and gauges in OpenMetrics format.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+use tokio::time::Instant;
+
+use super::in_flight::InFlight;
+use super::names::Names;
+use crate::http::connections::Room;
+use crate::http::reject;
+use crate::http::status::Failure;
+use crate::jobs::Stats;
+use crate::wire::Service;
+
+/// Metrics for operators, in OpenMetrics format as read by Prometheus.
+pub(crate) struct Metrics {
+    registry: Registry,
+    requests: Family<Answered, Counter>,
+    seconds: Family<Called, Histogram>,
+    refused_logins: Counter,
+    gauges: Gauges,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    path: String,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Called {
+    path: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InState {
+    state: &'static str,
+}
+
+/// Values that are read on each request for metrics.
+#[derive(Default)]
+struct Gauges {
+    jobs: Family<InState, Gauge>,
+    output: Counter,
+    started: Counter,
+    queued: Gauge,
+    ssh_connections: Gauge,
+    ssh_channels: Gauge,
+    http_connections: Gauge,
+    calls: Gauge,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("sshjobs");
+        let metric = Self {
+            requests: Family::default(),
+            seconds: Family::new_with_constructor(|| {
+                Histogram::new(exponential_buckets(0.001, 4.0, 9))
+            }),
+            refused_logins: Counter::default(),
+            gauges: Gauges::default(),
+            registry: Registry::default(),
+        };
+        let Self {
+            requests,
+            seconds,
+            refused_logins,
+            gauges,
+            ..
+        } = &metric;
+        registry.register(
+            "http_requests",
+            "Requests that were answered",
+            requests.clone(),
+        );
+        registry.register_with_unit(
+            "http_request_duration",
+            "Time until the head of the answer, waits included",
+            Unit::Seconds,
+            seconds.clone(),
+        );
+        registry.register(
+            "refused_logins",
+            "Requests without a valid token",
+            refused_logins.clone(),
+        );
+        registry.register("jobs", "Jobs of this process", gauges.jobs.clone());
+        registry.register(
+            "jobs_started",
+            "Jobs that were started",
+            gauges.started.clone(),
+        );
+        registry.register_with_unit(
+            "output",
+            "Output of jobs",
+            Unit::Bytes,
+            gauges.output.clone(),
+        );
+        registry.register_with_unit(
+            "store_queue",
+            "Output that waits to be stored",
+            Unit::Bytes,
+            gauges.queued.clone(),
+        );
+        registry.register(
+            "ssh_connections",
+            "Connections to hosts",
+            gauges.ssh_connections.clone(),
+        );
+        registry.register(
+            "ssh_channels",
+            "Channels in use on them",
+            gauges.ssh_channels.clone(),
+        );
+        registry.register(
+            "http_connections",
+            "Connections of clients",
+            gauges.http_connections.clone(),
+        );
+        registry.register(
+            "calls_in_flight",
+            "Calls that are being answered, waits included",
+            gauges.calls.clone(),
+        );
+        Self { registry, ..metric }
+    }
+
+    pub(crate) fn count_refused_login(&self) {
+        self.refused_logins.inc();
+    }
+
+    fn text(&self, stats: Stats, rooms: &[Room], in_flight: &InFlight) -> String {
+        let gauges = &self.gauges;
+        let set =
+            |gauge: &Gauge, value: usize| _ = gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        let raise =
+            |counter: &Counter, total: u64| _ = counter.inc_by(total.saturating_sub(counter.get()));
+        set(
+            &gauges.jobs.get_or_create(&InState { state: "running" }),
+            stats.running,
+        );
+        set(
+            &gauges.jobs.get_or_create(&InState { state: "finished" }),
+            stats.finished,
+        );
+        raise(&gauges.output, stats.output_bytes);
+        raise(&gauges.started, stats.started);
+        set(&gauges.queued, stats.store_queue_bytes);
+        set(&gauges.ssh_connections, stats.connections);
+        set(&gauges.ssh_channels, stats.channels_in_use);
+        set(
+            &gauges.http_connections,
+            rooms.iter().map(Room::taken).sum(),
+        );
+        set(&gauges.calls, in_flight.count());
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("a string takes all");
+        text
+    }
+}
+
+/// Counts responses by route. All unknown paths count as one.
+pub(crate) async fn count(
+    State(metrics): State<Arc<Metrics>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let path = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or("other", MatchedPath::as_str)
+        .to_owned();
+    let began = Instant::now();
+    let response = next.run(request).await;
+    let status = response.status().as_u16();
+    metrics
+        .seconds
+        .get_or_create(&Called { path: path.clone() })
+        .observe(began.elapsed().as_secs_f64());
+    metrics.requests.get_or_create(&Answered { path, status }).inc();
+    response
+}
+
+/// State of the metrics endpoint, and who may read it.
+pub(crate) struct Shown {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) service: Service,
+    pub(crate) in_flight: Arc<InFlight>,
+    pub(crate) rooms: Vec<Room>,
+    pub(crate) names: Names,
+}
+
+/// `GET /metrics`, on an address of its own.
+pub(crate) fn routes(shown: Shown) -> Router {
+    let shown = Arc::new(shown);
+    Router::new().route(
+        "/metrics",
+        get(async move |uri: Uri, headers: HeaderMap| shown.answer(&uri, &headers)),
+    )
+}
+
+impl Shown {
+    fn answer(&self, uri: &Uri, headers: &HeaderMap) -> Response {
+        if !self.names.is_plain_address(uri, headers) && self.names.host(uri, headers).is_none() {
+            return Failure::from(reject::wrong_host()).into_response();
+        }
+        let text = self.metrics.text(self.service.library().stats(), &self.rooms, &self.in_flight);
+        let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        ([(header::CONTENT_TYPE, kind)], text).into_response()
+    }
+}

@@ -1,0 +1,15 @@
+//! Everything before a request is performed: names, tokens, limits, bodies and metrics.
+
+mod bodies;
+mod failures;
+mod guard;
+mod in_flight;
+pub(crate) mod metrics;
+mod names;
+
+pub(crate) use bodies::Bodies;
+pub(crate) use failures::Failures;
+pub(crate) use guard::{Base, Guard, check_names, guard};
+pub(crate) use in_flight::InFlight;
+pub(crate) use metrics::Metrics;
+pub(crate) use names::Names;

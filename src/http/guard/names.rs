@@ -1,0 +1,162 @@
+use std::net::IpAddr;
+
+use axum::http::{HeaderMap, Uri, header, uri::Authority};
+
+/// Allowed values of the Host and Origin headers.
+///
+/// A page in a browser can make any name point at this server (DNS rebinding), and any page can
+/// send requests. Both can be recognized by these headers.
+#[derive(Clone)]
+pub(crate) struct Names {
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+impl Names {
+    /// Allows loopback names, `own` (the address listened on) and those of the operator.
+    pub(crate) fn new(own: Option<String>, names: &[String], origins: &[String]) -> Self {
+        let loopback = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+        let names = names.iter().map(|name| name.to_ascii_lowercase());
+        Self {
+            hosts: loopback.into_iter().chain(own).chain(names).collect(),
+            origins: origins
+                .iter()
+                .map(|origin| origin.trim_end_matches('/').to_ascii_lowercase())
+                .collect(),
+        }
+    }
+
+    /// The host of a request, if it is allowed.
+    pub(crate) fn host(&self, uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+        let authority = authority(uri, headers)?;
+        self.hosts.contains(&name_of(&authority)).then_some(authority)
+    }
+
+    /// Whether a request is for an IP address. No page in a browser can make an address point
+    /// anywhere else.
+    pub(crate) fn is_plain_address(&self, uri: &Uri, headers: &HeaderMap) -> bool {
+        authority(uri, headers)
+            .is_some_and(|authority| name_of(&authority).parse::<IpAddr>().is_ok())
+    }
+
+    /// Whether a request comes from a page that may call the server, or from no page at all.
+    pub(crate) fn allow_origin(&self, headers: &HeaderMap, host: Option<&Authority>) -> bool {
+        let mut origins = headers.get_all(header::ORIGIN).iter();
+        let Some(origin) = origins.next() else { return true };
+        // Two headers are ambiguous.
+        if origins.next().is_some() {
+            return false;
+        }
+        let Ok(origin) = origin.to_str().map(str::to_ascii_lowercase) else {
+            return false;
+        };
+        let is_own = host.is_some_and(|host| {
+            let host = host.as_str().to_ascii_lowercase();
+            origin == format!("http://{host}") || origin == format!("https://{host}")
+        });
+        is_own || self.origins.contains(&origin)
+    }
+}
+
+fn authority(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+    // HTTP/2 has it in the URI.
+    if let Some(authority) = uri.authority() {
+        return Some(authority.clone());
+    }
+    // Two headers are ambiguous.
+    if headers.get_all(header::HOST).iter().count() > 1 {
+        return None;
+    }
+    headers.get(header::HOST)?.to_str().ok()?.parse().ok()
+}
+
+fn name_of(authority: &Authority) -> String {
+    authority.host().trim_matches(['[', ']']).to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(host: &str, origin: Option<&str>) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, host.parse().unwrap());
+        origin.map(|origin| headers.insert(header::ORIGIN, origin.parse().unwrap()));
+        headers
+    }
+
+    #[test]
+    fn a_request_for_another_host_is_not_for_us() {
+        let names = Names::new(
+            Some("10.0.0.5".to_owned()),
+            &["jobs.example.com".to_owned()],
+            &[],
+        );
+        let uri = Uri::from_static("/v1/jobs");
+        for (host, is_ours) in [
+            ("localhost:8022", true),
+            ("127.0.0.1:8022", true),
+            ("[::1]:8022", true),
+            ("10.0.0.5", true),
+            ("JOBS.example.com", true),
+            ("evil.example.com", false),
+            ("localhost.evil.example", false),
+            ("127.0.0.1@evil.example", false),
+            ("", false),
+        ] {
+            assert_eq!(
+                names.host(&uri, &headers(host, None)).is_some(),
+                is_ours,
+                "{host:?}"
+            );
+        }
+        assert!(
+            names.host(&uri, &HeaderMap::new()).is_none(),
+            "no Host at all"
+        );
+        let absolute = Uri::from_static("http://evil.example/v1/jobs");
+        assert!(names.host(&absolute, &headers("localhost", None)).is_none());
+    }
+
+    #[test]
+    fn two_origins_are_refused() {
+        let mut headers = headers("x", Some("http://localhost:8022"));
+        headers.append(header::ORIGIN, "http://evil.example".parse().unwrap());
+        let host: Authority = "localhost:8022".parse().unwrap();
+
+        assert!(!Names::new(None, &[], &[]).allow_origin(&headers, Some(&host)));
+    }
+
+    #[test]
+    fn an_address_is_told_from_a_name() {
+        let names = Names::new(None, &[], &[]);
+        for (host, is_address) in [
+            ("10.0.0.5:9100", true),
+            ("[2001:db8::1]", true),
+            ("evil.example", false),
+        ] {
+            let found = names.is_plain_address(&Uri::from_static("/metrics"), &headers(host, None));
+            assert_eq!(found, is_address, "{host}");
+        }
+    }
+
+    #[test]
+    fn a_page_of_somebody_elses_is_not_let_in() {
+        let names = Names::new(None, &[], &["https://app.example.com/".to_owned()]);
+        let host: Authority = "localhost:8022".parse().unwrap();
+        for (origin, is_allowed) in [
+            (None, true),
+            (Some("http://localhost:8022"), true),
+            (Some("https://app.example.com"), true),
+            (Some("http://localhost:9999"), false),
+            (Some("http://evil.example"), false),
+            (Some("null"), false),
+        ] {
+            assert_eq!(
+                names.allow_origin(&headers("x", origin), Some(&host)),
+                is_allowed,
+                "{origin:?}"
+            );
+        }
+    }
+}

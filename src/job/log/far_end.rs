@@ -1,0 +1,96 @@
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+
+use crate::job::{Exit, Outcome, Signal};
+use crate::output::{Stream, TerminalSize};
+
+/// Where a job runs. It reports events, and accepts commands through its [`Controls`].
+///
+/// Implementations are an attached job's channel, a durable job's follower and, in tests, a script
+/// of events.
+pub trait FarEnd: Send {
+    /// The next event. Not called again after the [last one](FarEvent::is_last).
+    ///
+    /// Cancel safe. Must be called without delay: events that are not received may block other
+    /// jobs.
+    fn next(&mut self) -> impl Future<Output = FarEvent> + Send;
+}
+
+/// An event at a far end. The events of the end come in any order, and data may follow an exit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FarEvent {
+    /// The host runs the command.
+    Started,
+    /// The host refuses to run the command.
+    Refused,
+    /// Bytes that the command wrote.
+    Data(Stream, Bytes),
+    /// No more data will come.
+    Eof,
+    /// How the command ended.
+    Exit(Exit),
+    /// Nothing more will come.
+    Closed,
+    /// The connection to the host is lost, and all later events with it.
+    Lost,
+    /// The host has reported the job's process group.
+    ProcessGroup(u32),
+    /// The far end itself reports the job's outcome. No event follows.
+    Over(Outcome),
+    /// The connection to the host is given up. The job continues there and can be found again.
+    Detached,
+}
+
+impl FarEvent {
+    /// Whether no event follows.
+    pub fn is_last(&self) -> bool {
+        matches!(
+            self,
+            Self::Closed | Self::Lost | Self::Over(_) | Self::Detached
+        )
+    }
+}
+
+/// Commands to a job's far end. Every call except [`write`](Self::write) is bounded in time.
+pub trait Controls: Send + Sync {
+    /// Sends some of `data` to stdin and returns the number of bytes sent. Waits while the far end
+    /// accepts none.
+    ///
+    /// Cancel safe: if the future is dropped, nothing was sent.
+    fn write<'a>(&'a self, data: &'a [u8]) -> BoxFuture<'a, Result<usize, FarEndError>>;
+
+    /// Closes stdin.
+    fn eof(&self) -> BoxFuture<'_, Result<(), FarEndError>>;
+
+    /// Requests a signal for the command. There is no reply, and a far end may ignore the request.
+    fn signal(&self, signal: Signal) -> BoxFuture<'_, Result<(), FarEndError>>;
+
+    /// Sets the size of the terminal, in columns and rows.
+    fn resize(&self, size: TerminalSize) -> BoxFuture<'_, Result<(), FarEndError>>;
+
+    /// Closes the far end.
+    fn close(&self) -> BoxFuture<'_, Result<(), FarEndError>>;
+
+    /// Whether the job continues when this process ends. A shutdown does not end such a job.
+    fn outlives_us(&self) -> bool;
+}
+
+/// Why a far end could not be reached.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FarEndError {
+    /// The connection was lost.
+    #[error("the connection is lost")]
+    ConnectionLost,
+    /// The far end does not support the operation.
+    #[error("a durable job {0}")]
+    Unsupported(&'static str),
+    /// Stdin is closed there.
+    #[error("the job's stdin has ended")]
+    StdinEnded,
+    /// It did not answer in time.
+    #[error("the server did not answer within {0:?}")]
+    TimedOut(Duration),
+}

@@ -1,0 +1,199 @@
+//! Events that wait to be stored. They are shown in order, each once, stored or not.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::job::{JobId, Outcome};
+use crate::output::{Checkpoint, LineNo, Stream, Timestamp};
+
+/// Stores a job's output before it is shown.
+pub trait Keeper: Send + Sync {
+    /// Reports that a job has output to store. The keeper takes it with `Job::take_batch` and shows
+    /// it with `Job::show`. Never waits.
+    fn call(&self, job: &JobId);
+
+    /// Reports that a job's record is out of date. Called once until
+    /// [`Job::take_changed`](crate::job::Job::take_changed). Never waits.
+    fn note_change(&self, job: &JobId);
+
+    /// Adds to the number of pending bytes (or subtracts, if negative). Returns true if those of
+    /// all jobs are too many. Never waits.
+    fn weigh(&self, bytes: isize) -> bool;
+}
+
+/// An event of a job's log, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogEvent {
+    /// Bytes were printed.
+    Append(Stream, Bytes),
+    /// Both streams have ended.
+    FinishStreams,
+    /// The job has ended.
+    End(Outcome),
+    /// Output is missing, and the log continues here.
+    Gap(Box<Checkpoint>),
+}
+
+/// Events that are stored and shown together.
+#[derive(Debug)]
+pub struct Batch {
+    /// The events, with their times for the store and for the log.
+    pub events: Vec<(LogEvent, Timestamp, Instant)>,
+    /// State of the log before them, if requested, or if earlier output is not stored.
+    pub checkpoint: Option<Checkpoint>,
+    /// Whether the last event is the end of the job.
+    pub is_end: bool,
+    bytes: usize,
+}
+
+/// Events that are not stored yet.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    waiting: VecDeque<(LogEvent, Instant)>,
+    /// Bytes of these events and of those in flight.
+    pub(crate) bytes: usize,
+    in_flight: Option<Arc<Batch>>,
+    /// The batch that was shown while it was in flight, and the newest line then.
+    overtaken: Option<(Arc<Batch>, LineNo)>,
+    /// The keeper was called, and has not drained the queue since.
+    is_called: bool,
+    /// Some events were shown without being stored.
+    has_skipped: bool,
+}
+
+/// Maximum pending bytes of one job: about 0.15 s of output at 200 MB/s. Beyond that, output is
+/// shown before it is stored.
+const MOST_WAITING: usize = 32 << 20;
+/// Memory of an event in addition to its bytes.
+const EVENT_BYTES: usize = 64;
+
+impl Batch {
+    /// An empty queue.
+    pub fn new(
+        events: Vec<(LogEvent, Timestamp, Instant)>,
+        checkpoint: Option<Checkpoint>,
+    ) -> Self {
+        let is_end = matches!(events.last(), Some((LogEvent::End(_), ..)));
+        Self {
+            events,
+            checkpoint,
+            is_end,
+            bytes: 0,
+        }
+    }
+}
+
+impl LogEvent {
+    fn weight(&self) -> usize {
+        match self {
+            Self::Append(_, bytes) => bytes.len() + EVENT_BYTES,
+            Self::FinishStreams | Self::End(_) | Self::Gap(_) => EVENT_BYTES,
+        }
+    }
+}
+
+impl Pending {
+    /// Adds an event. Returns true if the keeper must be called.
+    pub(crate) fn push(&mut self, event: LogEvent, now: Instant) -> bool {
+        self.bytes += event.weight();
+        self.waiting.push_back((event, now));
+        !std::mem::replace(&mut self.is_called, true)
+    }
+
+    /// Whether a batch is being stored, or is stored and not yet shown.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// Whether a far end that keeps its output should wait before it sends more.
+    pub(crate) fn is_long(&self) -> bool {
+        self.bytes > MOST_WAITING / 8
+    }
+
+    /// Arrival time of the oldest event that is not shown yet.
+    pub(crate) fn oldest(&self) -> Option<Instant> {
+        let in_flight = self.in_flight.as_ref().and_then(|batch| Some(batch.events.first()?.2));
+        in_flight.or_else(|| Some(self.waiting.front()?.1))
+    }
+
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.bytes > MOST_WAITING
+    }
+
+    /// Shows all pending events without storing them, first those in flight. `show` returns the
+    /// newest line.
+    pub(crate) fn skip(&mut self, mut show: impl FnMut(&LogEvent, Instant) -> LineNo) {
+        if let Some(batch) = self.in_flight.take() {
+            let mut newest = None;
+            for (event, _, now) in &batch.events {
+                newest = Some(show(event, *now));
+            }
+            // The batch in flight may still be stored.
+            self.overtaken = newest.map(|newest| (batch, newest));
+        }
+        self.has_skipped |= !self.waiting.is_empty();
+        for (event, now) in self.waiting.drain(..) {
+            show(&event, now);
+        }
+        self.bytes = 0;
+    }
+
+    /// The newest line after a batch that was shown while it was in flight.
+    pub(crate) fn take_overtaken(&mut self, batch: &Arc<Batch>) -> Option<LineNo> {
+        let (overtaken, newest) = self.overtaken.take()?;
+        Arc::ptr_eq(&overtaken, batch).then_some(newest)
+    }
+
+    /// The next events, about `most` bytes; `None` if none are pending. Each batch must be shown
+    /// before the next is taken.
+    pub(crate) fn take(
+        &mut self,
+        most: usize,
+        at: impl Fn(Instant) -> Timestamp,
+        checkpoint: impl FnOnce(bool) -> Option<Checkpoint>,
+    ) -> Option<Arc<Batch>> {
+        if self.waiting.is_empty() {
+            self.is_called = false;
+            return None;
+        }
+        let mut events = Vec::new();
+        let mut bytes = 0;
+        while bytes < most
+            && let Some((event, now)) = self.waiting.pop_front()
+        {
+            bytes += event.weight();
+            events.push((event, at(now), now));
+        }
+        let checkpoint = checkpoint(std::mem::take(&mut self.has_skipped));
+        let batch = Arc::new(Batch {
+            bytes,
+            ..Batch::new(events, checkpoint)
+        });
+        self.in_flight = Some(Arc::clone(&batch));
+        Some(batch)
+    }
+
+    /// Marks a batch as shown. Returns whether it was not shown before.
+    pub(crate) fn is_to_be_shown(&mut self, batch: &Arc<Batch>) -> bool {
+        let is_ours =
+            self.in_flight.as_ref().is_some_and(|in_flight| Arc::ptr_eq(in_flight, batch));
+        if is_ours {
+            self.in_flight = None;
+            self.bytes = self.bytes.saturating_sub(batch.bytes);
+        }
+        is_ours
+    }
+
+    /// Whether the last events shown are not stored.
+    pub(crate) fn has_skipped(&self) -> bool {
+        self.has_skipped
+    }
+
+    /// Notes that a batch could not be stored, so the next one starts after a gap.
+    pub(crate) fn note_unstored(&mut self) {
+        self.has_skipped = true;
+    }
+}

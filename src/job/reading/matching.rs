@@ -1,0 +1,206 @@
+//! Pattern matching with a time budget, off the runtime's threads.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use regex::{Regex, RegexBuilder};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+use crate::lock::lock;
+
+/// Matches patterns in lines, on threads of its own and within a time budget. A pattern's author
+/// decides what it costs, so neither a job's recorder nor another call may wait for it.
+#[derive(Debug)]
+pub struct Matching<const N: usize> {
+    patterns: [Option<Regex>; N],
+    /// Longest text to match, because a match can't be interrupted.
+    longest: usize,
+    time: Duration,
+    bytes: usize,
+}
+
+/// Why there is no result.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+pub enum TooSlow {
+    /// This pattern exceeded its time budget.
+    #[error("the pattern {0:?} takes too long on this output")]
+    Pattern(String),
+    /// All threads are busy with other calls.
+    #[error("too many patterns are being looked for")]
+    Busy,
+}
+
+/// Time budget of one call.
+const TIME: Duration = Duration::from_secs(2);
+const BYTES: usize = 512 << 20;
+/// Maximum matching threads. An abandoned thread still finishes its current text.
+static THREADS: Semaphore = Semaphore::const_new(8);
+/// Time limit for getting a thread.
+const PLACE: Duration = Duration::from_secs(2);
+/// Size in bytes of a compiled pattern that counts as big, and the longest text for such a pattern:
+/// matching takes time in proportion to the product of both.
+const BIG: usize = 64 << 10;
+const LONGEST_FOR_BIG: usize = 4 << 10;
+
+impl<const N: usize> Matching<N> {
+    /// Matches each of the given patterns.
+    pub fn new(patterns: [Option<Regex>; N]) -> Self {
+        let longest = if patterns.iter().flatten().any(|pattern: &Regex| {
+            RegexBuilder::new(pattern.as_str()).size_limit(BIG).build().is_err()
+        }) {
+            LONGEST_FOR_BIG
+        } else {
+            usize::MAX
+        };
+        Self {
+            patterns,
+            longest,
+            time: TIME,
+            bytes: BYTES,
+        }
+    }
+
+    /// Whether there is a pattern.
+    pub fn looks(&self) -> bool {
+        self.patterns.iter().any(Option::is_some)
+    }
+
+    /// For each text, which of the patterns it matches. The result is shorter than `texts` if the
+    /// budget is spent. Dropping the future stops the thread before its next text.
+    pub async fn look(&mut self, texts: Vec<String>) -> Result<Vec<[Option<bool>; N]>, TooSlow> {
+        if self.time.is_zero() {
+            return Ok(Vec::new());
+        }
+        // The semaphore closes only when the runtime shuts down.
+        let Ok(Ok(place)) = timeout(PLACE, THREADS.acquire()).await else {
+            return Err(TooSlow::Busy);
+        };
+        let began = Instant::now();
+        let found = Arc::new(Mutex::new(Vec::with_capacity(texts.len())));
+        let given_up = Arc::new(AtomicBool::new(false));
+        let _give_up = GiveUp(Arc::clone(&given_up));
+        let patterns = self.patterns.clone();
+        let theirs = Arc::clone(&found);
+        let mut bytes = self.bytes;
+        let longest = self.longest;
+        let looking = async {
+            tokio::task::spawn_blocking(move || {
+                let _place = place;
+                for text in texts {
+                    if given_up.load(Relaxed) || bytes < text.len() || text.len() > longest {
+                        break;
+                    }
+                    bytes -= text.len();
+                    let matches =
+                        patterns.each_ref().map(|pattern| Some(pattern.as_ref()?.is_match(&text)));
+                    lock(&theirs).push(matches);
+                }
+                bytes
+            })
+            .await
+        };
+        if let Ok(Ok(left)) = timeout(self.time, looking).await {
+            self.bytes = left;
+        }
+        self.time = self.time.saturating_sub(began.elapsed());
+        Ok(std::mem::take(&mut *lock(&found)))
+    }
+
+    /// Runs `sift` on such a thread. `sift` gets a function that returns whether no line of a text
+    /// matches any pattern; the text must be printable ASCII. Once the budget is spent, the
+    /// function returns false.
+    pub async fn sift<T: Send + 'static>(
+        &mut self,
+        sift: impl FnOnce(&mut dyn FnMut(&[u8]) -> bool) -> T + Send + 'static,
+    ) -> Result<T, TooSlow> {
+        let Ok(Ok(place)) = timeout(PLACE, THREADS.acquire()).await else {
+            return Err(TooSlow::Busy);
+        };
+        let began = Instant::now();
+        let given_up = Arc::new(AtomicBool::new(false));
+        let _give_up = GiveUp(Arc::clone(&given_up));
+        // A clone has caches of its own, so that threads don't contend for them.
+        let patterns = self.patterns.clone();
+        let longest = self.longest;
+        let deadline = began + self.time;
+        let sifting = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            sift(&mut |lines| {
+                let is_in_time = !given_up.load(Relaxed) && Instant::now() < deadline;
+                is_in_time
+                    && std::str::from_utf8(lines).is_ok_and(|lines| {
+                        lines.lines().all(|line: &str| {
+                            line.len() <= longest
+                                && !patterns.iter().flatten().any(|pattern| pattern.is_match(line))
+                        })
+                    })
+            })
+        });
+        let sifted = sifting.await.map_err(|_| TooSlow::Busy);
+        self.time = self.time.saturating_sub(began.elapsed());
+        sifted
+    }
+
+    /// The error for a spent budget.
+    pub fn too_slow(&self) -> TooSlow {
+        let patterns: Vec<&str> = self.patterns.iter().flatten().map(Regex::as_str).collect();
+        TooSlow::Pattern(patterns.join(" and ").chars().take(100).collect())
+    }
+}
+
+/// On drop, stops a thread whose result is no longer needed.
+struct GiveUp(Arc<AtomicBool>);
+
+impl Drop for GiveUp {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_pattern_that_costs_too_much_is_given_up_in_time() {
+        let slow = Regex::new("(?:a{1,60}){1,60}z").unwrap();
+        let mut matching = Matching::new([Some(slow)]);
+        let began = Instant::now();
+        let lines = vec!["a".repeat(2000); 10_000];
+        let found = matching.look(lines).await.unwrap();
+        assert!(
+            found.len() < 10_000 && began.elapsed() < TIME * 2,
+            "{} in {:?}",
+            found.len(),
+            began.elapsed()
+        );
+        let more = matching.look(vec!["a".to_owned()]).await.unwrap();
+        assert!(more.is_empty(), "the budget is the call's, not the look's");
+    }
+
+    #[tokio::test]
+    async fn each_pattern_has_its_answer() {
+        let mut matching = Matching::new([
+            Some(Regex::new("a").unwrap()),
+            None,
+            Some(Regex::new("b").unwrap()),
+        ]);
+        let found = matching.look(["a", "b", "ab"].map(str::to_owned).to_vec()).await.unwrap();
+        let yes = Some(true);
+        let no = Some(false);
+        assert_eq!(found, [[yes, None, no], [no, None, yes], [yes, None, yes]]);
+    }
+
+    #[tokio::test]
+    async fn a_text_that_one_look_would_take_too_long_for_is_not_begun() {
+        let mut matching = Matching::new([Some(Regex::new("(?:a{1,60}){1,60}z").unwrap())]);
+        let began = Instant::now();
+        let found = matching.look(vec!["a".to_owned(), "a".repeat(60_000)]).await.unwrap();
+        assert_eq!(found.len(), 1);
+        assert!(began.elapsed() < TIME);
+        let mut plain = Matching::new([Some(Regex::new("(?i)error|warning").unwrap())]);
+        assert_eq!(plain.look(vec!["x".repeat(60_000)]).await.unwrap().len(), 1);
+    }
+}

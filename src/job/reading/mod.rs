@@ -1,0 +1,9 @@
+//! Reads of a job: by cursor, by position and by pattern.
+
+mod matching;
+mod read;
+mod tail;
+
+pub use matching::{Matching, TooSlow};
+pub use read::Found;
+pub use tail::{PARTIAL_SHOWN, ReturnedBecause, Tail, Wait, shown_end};

@@ -1,0 +1,352 @@
+//! Reads after a cursor, and waits for news. However a wait ends, the log has the answer.
+
+use std::time::Duration;
+
+use regex::Regex;
+use tokio::time::{Instant, sleep_until};
+
+use super::matching::{Matching, TooSlow};
+use crate::job::log::{Log, Status};
+use crate::job::{Coverage, Job, Place};
+use crate::output::{Keep, LineNo, Looked, Page, PageQuery, Ring, Scan, Stream};
+
+/// When a [`tail`](crate::job::Job::tail) that finds no news returns. The end of the job always
+/// ends the wait.
+#[derive(Clone, Debug, Default)]
+pub struct Wait {
+    /// Longest wait.
+    pub patience: Duration,
+    /// Wait until a line matches, or the end of the unfinished line, instead of for the first new
+    /// line.
+    pub until: Option<Regex>,
+    /// Return, and wait for, only lines that match.
+    pub filter: Option<Regex>,
+    /// Wait until no byte has arrived for this long, instead of for the first new line. Counts from
+    /// the newest byte or, while nothing is new, from the call.
+    pub quiet: Option<Duration>,
+    /// Bytes of output that are not news to the caller although its cursor is before them: an
+    /// unfinished line that it has answered.
+    pub known_bytes: u64,
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReturnedBecause {
+    /// There are lines, or a full page of them while waiting for something else.
+    Lines,
+    /// The pattern matched, in this line or in the unfinished one.
+    Matched(Option<LineNo>),
+    /// The output has been silent for the requested time.
+    Quiet,
+    /// The job has ended, and this page reaches its end.
+    Ended,
+    /// The time limit was reached.
+    Timeout,
+}
+
+impl ReturnedBecause {
+    /// The line that matched, if one did.
+    pub fn matched_line(self) -> Option<LineNo> {
+        if let Self::Matched(line) = self {
+            line
+        } else {
+            None
+        }
+    }
+}
+
+/// The result of a tail.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tail {
+    /// The lines after the cursor.
+    pub page: Page,
+    /// The unfinished last lines of the selected streams, rendered. They are shown without being
+    /// consumed.
+    pub partial: Vec<(Stream, String)>,
+    /// The status of the job at that moment.
+    pub status: Status,
+    /// Why the wait ended.
+    pub because: ReturnedBecause,
+}
+
+/// A reader that waits for news.
+struct Waiter<'a> {
+    query: &'a PageQuery,
+    wait: &'a Wait,
+    called: Instant,
+    deadline: Instant,
+    /// When it stops matching available output. Later than the end of the wait, so that a call that
+    /// does not wait makes progress, too.
+    look_until: Instant,
+    scan: Scan,
+    matching: Matching<2>,
+    /// Bytes of output when the unfinished lines were last matched.
+    seen: Option<u64>,
+    matched: Option<Option<LineNo>>,
+    /// The patterns have spent their budget.
+    spent: bool,
+}
+
+enum Glanced {
+    Answer(Box<Tail>),
+    /// There is more output to match.
+    More,
+    /// The answer must be read from the store.
+    Stored,
+    /// Nothing to return before the log changes or this moment.
+    Nothing {
+        look_again_at: Instant,
+    },
+}
+
+/// Minimum time for matching available output, however short the wait is.
+const LOOK_AT_LEAST: Duration = Duration::from_millis(500);
+
+/// Longest part of an unfinished line that is matched and shown, in bytes: its end.
+pub const PARTIAL_SHOWN: usize = 2048;
+
+/// Bytes of a stored piece that are matched together.
+const STORED_PIECE: usize = 1 << 20;
+
+impl Job {
+    /// Reads the lines after the query's cursor. Waits for news if there are none.
+    ///
+    /// Reading changes nothing. Dropping the future ends the wait and loses nothing. If patterns
+    /// take too long, returns the matches so far, or an error if there are none.
+    pub async fn tail(&self, query: &PageQuery, wait: &Wait) -> Result<Tail, TooSlow> {
+        let mut waiter = Waiter::new(query, wait);
+        let mut log = self.watch();
+        let mut stored = None;
+        loop {
+            // From here on no change is missed.
+            log.mark_unchanged();
+            waiter.look(self).await?;
+            let coverage = self.coverage();
+            let glanced = self.read_log(|log| waiter.glance(log, stored.take(), coverage.as_ref()));
+            let wake_at = match glanced {
+                Glanced::Answer(mut tail) => {
+                    tail.status = self.with_troubles(tail.status);
+                    return Ok(*tail);
+                }
+                Glanced::More => continue,
+                Glanced::Stored => {
+                    stored = Some(self.stored_page(query).await);
+                    continue;
+                }
+                Glanced::Nothing { look_again_at } => look_again_at,
+            };
+            tokio::select! {
+                changed = log.changed() => changed.expect("a job owns its log"),
+                () = sleep_until(wake_at) => {}
+            }
+        }
+    }
+}
+
+impl<'a> Waiter<'a> {
+    fn new(query: &'a PageQuery, wait: &'a Wait) -> Self {
+        let called = Instant::now();
+        let matching = Matching::new([wait.filter.clone(), wait.until.clone()]);
+        let scan = Scan::new(*query, matching.looks());
+        let deadline = called + wait.patience;
+        let look_until = deadline.max(called + LOOK_AT_LEAST);
+        Self {
+            query,
+            wait,
+            called,
+            deadline,
+            look_until,
+            scan,
+            matching,
+            seen: None,
+            matched: None,
+            spent: false,
+        }
+    }
+
+    /// Matches the patterns in new output. The log is not locked meanwhile.
+    async fn look(&mut self, job: &Job) -> Result<(), TooSlow> {
+        let mut window = None;
+        while self.matching.looks() && !self.spent {
+            let place = (Place::Behind(self.scan.cursor()), self.query.selection);
+            let looking = job.look_on(
+                (&mut window, place),
+                |ring: &Ring| ring.byte_count() > STORED_PIECE,
+                |ring| self.scan.fetch(ring),
+            );
+            let Some(piece) = looking.await else { break };
+            let before = self.scan.cursor();
+            let texts = piece.iter().map(|fetched| fetched.line.text.clone()).collect();
+            let found = self.matching.look(texts).await?;
+            self.spent = found.len() < piece.len();
+            for (fetched, [filter, until]) in piece.into_iter().zip(found) {
+                let looked = Looked {
+                    is_wanted: filter.unwrap_or(true),
+                    is_last: until.unwrap_or(false),
+                };
+                if !self.scan.take(fetched, looked) {
+                    break;
+                }
+            }
+            if self.spent && self.scan.cursor() == self.query.cursor && before == self.query.cursor
+            {
+                return Err(self.matching.too_slow());
+            }
+            if Instant::now() >= self.look_until {
+                break;
+            }
+        }
+        self.matched = self.scan.last().map(Some);
+        if self.wait.until.is_some() && !self.scan.is_over() && !self.spent {
+            self.look_at_partials(job).await?;
+        }
+        Ok(())
+    }
+
+    /// An unfinished line may match, too: it may be a prompt.
+    async fn look_at_partials(&mut self, job: &Job) -> Result<(), TooSlow> {
+        let (total, texts) = job.read_log(|log| {
+            let total = log.ring().total();
+            let partials = if self.seen == Some(total) {
+                Vec::new()
+            } else {
+                partials(log, self.query)
+            };
+            (
+                total,
+                partials
+                    .into_iter()
+                    .map(|(_, text)| shown_end(&text).to_owned())
+                    .collect::<Vec<_>>(),
+            )
+        });
+        self.seen = Some(total);
+        if !texts.is_empty() {
+            let found = self.matching.look(texts).await?;
+            if found.iter().any(|[_, until]| *until == Some(true)) {
+                self.matched = Some(None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides whether to return now, and with which answer.
+    ///
+    /// Called under the lock of the log, with the results of [`look`](Self::look). The log may have
+    /// grown between the two. Then the patterns were not matched in the newest output, and the
+    /// answer is [`Glanced::More`] as long as there is time. First it decides whether to return,
+    /// then why, from the strongest reason to the weakest: a match, the end, a full page or a line,
+    /// silence, and the time limit last, so that a call with an answer at hand returns that
+    /// instead.
+    ///
+    /// If the ring has evicted the lines after the cursor, the page is the `stored` one.
+    fn glance(&mut self, log: &Log, stored: Option<Page>, coverage: Option<&Coverage>) -> Glanced {
+        let now = Instant::now();
+        let is_new =
+            log.ring().lines_after(self.query.cursor, self.query.selection).next().is_some();
+        let looks = self.matching.looks();
+        let has_line = if looks { self.scan.has_lines() } else { is_new };
+        let quiet_at = self.quiet_at(log, is_new);
+        let quiet = quiet_at.is_some_and(|at| now >= at);
+        let plain = self.wait.until.is_none() && self.wait.quiet.is_none();
+        let over = self.matched.is_some() || self.scan.is_over() || self.spent;
+        let due =
+            over || log.outcome().is_some() || now >= self.deadline || quiet || (plain && has_line);
+        if !due {
+            return Glanced::Nothing {
+                look_again_at: quiet_at.unwrap_or(self.deadline).min(self.deadline),
+            };
+        }
+        let is_held = Place::Behind(self.query.cursor).is_held_by(log.ring(), self.query.selection);
+        if !looks
+            && self.query.keep == Keep::First
+            && !is_held
+            && stored.is_none()
+            && coverage.is_some()
+        {
+            return Glanced::Stored;
+        }
+        let page = (!looks).then(|| stored.unwrap_or_else(|| self.read_page(log, coverage)));
+        let has_more = page.as_ref().map_or_else(|| self.has_more(log), |page| page.has_more);
+        if looks && has_more && !over && now < self.deadline {
+            return Glanced::More;
+        }
+        let because = if let Some(matched) = self.matched {
+            ReturnedBecause::Matched(matched)
+        } else if log.outcome().is_some() && !has_more {
+            ReturnedBecause::Ended
+        } else if has_more || (plain && has_line) {
+            ReturnedBecause::Lines
+        } else if quiet {
+            ReturnedBecause::Quiet
+        } else {
+            ReturnedBecause::Timeout
+        };
+        Glanced::Answer(Box::new(Tail {
+            page: page.unwrap_or_else(|| Page {
+                has_more,
+                ..self.scan.take_page(log.ring())
+            }),
+            partial: partials(log, self.query),
+            status: log.status(coverage),
+            because,
+        }))
+    }
+
+    /// The page from the ring. Lines that it skips are not lost if they are stored.
+    fn read_page(&self, log: &Log, coverage: Option<&Coverage>) -> Page {
+        let mut page = Page::read(log.ring(), self.query);
+        if self.query.keep == Keep::Last
+            && let Some(coverage) = coverage
+        {
+            let between = (self.query.cursor, page.last_line_no);
+            let missing = coverage.missing_between(log.ring(), between).min(page.dropped_lines);
+            page.skipped_lines += page.dropped_lines - missing;
+            page.dropped_lines = missing;
+        }
+        page
+    }
+
+    /// Whether there are lines that the patterns were not matched in, including stored ones.
+    fn has_more(&self, log: &Log) -> bool {
+        let ring = log.ring();
+        let place = Place::Behind(self.scan.cursor());
+        !place.is_held_by(ring, self.query.selection) || self.scan.has_more(ring)
+    }
+
+    fn quiet_at(&self, log: &Log, has_line: bool) -> Option<Instant> {
+        let quiet = self.wait.quiet?;
+        let has_partial = Stream::ALL.into_iter().any(|stream| {
+            self.query.selection.contains(stream) && !log.ring().partial(stream).is_empty()
+        });
+        let is_new = (has_line || has_partial) && log.ring().total() > self.wait.known_bytes;
+        let since = if is_new { log.last_output() } else { None };
+        Some(since.unwrap_or(self.called) + quiet)
+    }
+}
+
+/// The end of an unfinished line, which has the information: a prompt, or the state of a progress
+/// bar.
+pub fn shown_end(text: &str) -> &str {
+    let cut = text.len().saturating_sub(PARTIAL_SHOWN);
+    (cut..=text.len()).find_map(|at| text.get(at..)).unwrap_or_default()
+}
+
+fn partials(log: &Log, query: &PageQuery) -> Vec<(Stream, String)> {
+    Stream::ALL
+        .into_iter()
+        .filter(|stream: &Stream| query.selection.contains(*stream))
+        .map(|stream| (stream, log.ring().partial_text(stream, query.render)))
+        .filter(|(_, text)| !text.is_empty())
+        .collect()
+}
+
+impl Tail {
+    /// False only when the job has ended, everything is drained, and this page reaches the end.
+    pub fn still_running(&self) -> bool {
+        self.status.ended_at.is_none() || self.page.has_more
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,15 @@
+//! Shell text that runs on hosts. User input is inert in all of it.
+
+mod awaits_stdin;
+mod control_script;
+mod exec_plan;
+mod prelude;
+mod quoting;
+mod signal_script;
+
+pub use awaits_stdin::{AwaitsStdin, awaits_stdin_script};
+pub use control_script::{ControlLine, control_request, control_script};
+pub use exec_plan::{ExecPlan, PlanError, shell_probes};
+pub use prelude::from_home;
+pub use quoting::LoginShell;
+pub use signal_script::{KillReport, Left, ProcessGroup, Reach, kill_script};

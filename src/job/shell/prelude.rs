@@ -1,0 +1,97 @@
+//! The line of shell before a command: it announces the process group, sets the mark, directory
+//! and variables.
+
+use std::fmt::Write;
+
+use secrecy::{ExposeSecret, SecretString};
+
+use super::quoting::quote;
+use crate::job::announced::TELL_MACHINE;
+use crate::job::{JobSpec, Nonce};
+
+/// How a job's shell announces itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Announce {
+    /// With its process group.
+    ProcessGroup,
+    /// With its process group and its machine. This starts one more process.
+    Machine,
+}
+
+/// One line: announce the process group, mark the environment, go to the directory, read the
+/// variables.
+pub(crate) fn prelude(
+    spec: &JobSpec,
+    nonce: &Nonce,
+    announce: Announce,
+    header: Option<&SecretString>,
+) -> String {
+    let word = nonce.as_str();
+    let mut line = format!("SSHJOBS_JOB={word}; export SSHJOBS_JOB");
+    // A terminal would echo the values, and interpret some of their characters as keys.
+    let quiet_terminal = header.is_some() && spec.terminal.is_some();
+    if quiet_terminal {
+        line.push_str("; sshjobs_tty=$(stty -g) && stty raw -echo || exit 125");
+    }
+    write!(line, "; echo {word} $$").expect("a string takes all");
+    if announce == Announce::Machine {
+        // A shell whose channel was closed must not run the command.
+        write!(line, " \"$({TELL_MACHINE})\" || exit 125").expect("a string takes all");
+    }
+    if let Some(directory) = spec.cwd.as_deref().map(from_home) {
+        // `CDPATH=` keeps cd silent and literal.
+        write!(line, "; CDPATH= cd -- {} || exit 125", quote(directory))
+            .expect("a string takes all");
+    }
+    if let Some(header) = header {
+        let count = header.expose_secret().len();
+        write!(
+            line,
+            "; sshjobs_env=$(dd bs=1 count={count} 2>/dev/null) && eval \"$sshjobs_env\" || exit 125; unset sshjobs_env"
+        )
+        .expect("a string takes all");
+    }
+    if quiet_terminal {
+        write!(
+            line,
+            "; stty \"$sshjobs_tty\"; unset sshjobs_tty; echo {word} $$"
+        )
+        .expect("a string takes all");
+    }
+    line
+}
+
+/// A command starts in the home directory, so `~` can be omitted.
+pub fn from_home(directory: &str) -> &str {
+    match directory.strip_prefix("~/") {
+        Some("") => ".",
+        Some(rest) => rest,
+        None if directory == "~" => ".",
+        None => directory,
+    }
+}
+
+/// The values that the prelude reads from stdin, so that they appear in no command line.
+pub(crate) fn env_header(spec: &JobSpec) -> Option<SecretString> {
+    if spec.env.is_empty() {
+        return None;
+    }
+    let exports = spec
+        .env
+        .iter()
+        .map(|(name, value)| format!("export {name}={}\n", quote(value.expose_secret())));
+    Some(exports.collect::<String>().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn home_is_where_a_command_starts() {
+        assert_eq!(
+            ["~", "~/", "~/a b", "~user", "/x"].map(from_home),
+            [".", ".", "a b", "~user", "/x"]
+        );
+    }
+}

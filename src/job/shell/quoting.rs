@@ -1,0 +1,60 @@
+use std::fmt::Write;
+
+/// The kind of program that runs exec strings on a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginShell {
+    /// A POSIX shell: a job's prelude is part of its own command line, which costs nothing.
+    Posix,
+    /// Another shell that can start `/bin/sh` (csh, fish): the prelude runs in that, the command in
+    /// the login shell.
+    Foreign,
+    /// A forced command, a router or a restricted shell: it gets the bare command and nothing else.
+    Bare,
+}
+
+/// Quotes `text` for a POSIX shell with single quotes, in which no character is special.
+pub(crate) fn quote(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// A POSIX shell script as an exec string for a host with this login shell.
+pub(crate) fn for_shell(script: String, shell: LoginShell) -> String {
+    match shell {
+        LoginShell::Posix | LoginShell::Bare => script,
+        LoginShell::Foreign => format!(
+            "exec /bin/sh -c 'eval \"$(printf %b \"{}\")\"'",
+            inert(&script)
+        ),
+    }
+}
+
+/// `text` as one word of one line, as printf's `%b` reads it.
+pub(crate) fn inert_word(text: &str) -> String {
+    inert(text).replace(' ', r"\0040")
+}
+
+/// `text` in characters that mean the same to every shell, as printf's `%b` reads it. Quotes are
+/// not enough: in csh `!` and newlines keep their meaning in quotes, in fish backslashes do.
+pub(crate) fn inert(text: &str) -> String {
+    let mut inert = String::with_capacity(text.len() * 2);
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z'
+            | b'A'..=b'Z'
+            | b'0'..=b'9'
+            | b' '
+            | b'_'
+            | b'.'
+            | b','
+            | b'/'
+            | b':'
+            | b'='
+            | b'+'
+            | b'-' => {
+                inert.push(char::from(byte));
+            }
+            other => write!(inert, "\\0{other:03o}").expect("a string takes all"),
+        }
+    }
+    inert
+}

@@ -1,0 +1,134 @@
+//! Finds excluded hosts that are reached by another name: an address or an alias.
+
+use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+
+use super::rights::HostPatterns;
+use crate::hosts::HostBook;
+use crate::ssh::{HostConfig, canonical_host};
+
+/// Time limit for DNS.
+const LOOKUP_TIME: Duration = Duration::from_secs(5);
+
+/// Whether the address behind a name is excluded, although the name is not.
+///
+/// A name that can't be resolved is not excluded: it can't be connected to either. For a host
+/// behind a jump host or a command only its configured address is compared, because its name is
+/// resolved elsewhere.
+pub(super) async fn is_excluded_by_address(
+    patterns: &HostPatterns,
+    book: &HostBook,
+    name: &str,
+) -> bool {
+    if !patterns.has_exclusions() {
+        return false;
+    }
+    let Ok(host) = book.resolve(name).await else { return false };
+    if patterns.exclude_address(&host.address) {
+        return true;
+    }
+
+    let addresses = addresses_of(&host).await;
+    if addresses
+        .iter()
+        .any(|address| patterns.exclude_address(&address.ip().to_string()))
+    {
+        return true;
+    }
+    for excluded in excluded_names(patterns, book) {
+        let Ok(other) = book.resolve(&excluded).await else { continue };
+        let is_same_name = is_same_way(&host, &other)
+            && canonical_host(&other.address) == canonical_host(&host.address)
+            && other.port == host.port;
+        if is_same_name || !addresses.is_disjoint(&addresses_of(&other).await) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Excluded by name and by tag, because an address of a tagged host is excluded as well.
+fn excluded_names(patterns: &HostPatterns, book: &HostBook) -> Vec<String> {
+    let by_name = patterns.excluded_names().map(str::to_owned);
+    let by_tag = book.configured().filter(|(name, tags)| patterns.exclude_tagged(name, tags));
+    by_name.chain(by_tag.map(|(name, _)| name.to_owned())).collect()
+}
+
+/// Whether both are reached from the same machine, in the same way.
+fn is_same_way(host: &HostConfig, other: &HostConfig) -> bool {
+    let jump =
+        |host: &HostConfig| host.jump.as_deref().map(|jump| (jump.address.clone(), jump.port));
+    jump(host) == jump(other) && host.proxy_command == other.proxy_command
+}
+
+/// Addresses to which this machine connects for a host, if it connects directly.
+async fn addresses_of(host: &HostConfig) -> HashSet<SocketAddr> {
+    if host.jump.is_some() || host.proxy_command.is_some() {
+        return HashSet::new();
+    }
+    let looked_up = timeout(LOOKUP_TIME, lookup_host((host.address.as_str(), host.port))).await;
+    match looked_up {
+        Ok(Ok(addresses)) => addresses.map(canonical).collect(),
+        Ok(Err(_)) | Err(_) => HashSet::new(),
+    }
+}
+
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::hosts::Access;
+    use crate::ssh::{HostSettings, Resolver};
+
+    fn book(directory: &tempfile::TempDir) -> HostBook {
+        let file = directory.path().join("config");
+        let text = "Host db1\n  HostName 10.9.8.7\nHost also-db1\n  HostName 10.9.8.7\n\
+                    Host elsewhere\n  HostName 10.9.8.7\n  Port 2222\nHost behind\n  HostName 10.9.8.7\n  ProxyJump web1\n";
+        std::fs::write(&file, text).unwrap();
+        let tagged = HostSettings {
+            tags: vec!["prod".to_owned()],
+            ..HostSettings::default()
+        };
+        let resolver = Resolver {
+            ssh_config: Some(file),
+            settings: BTreeMap::from([("db1".to_owned(), tagged)]),
+            proxy_commands: false,
+            arguments: Vec::new(),
+        };
+        HostBook::new(resolver, Access::Any)
+    }
+
+    #[tokio::test]
+    async fn another_name_of_an_excluded_host_is_excluded() {
+        let directory = tempfile::tempdir().unwrap();
+        let book = book(&directory);
+        for (patterns, name, is_excluded) in [
+            ("*,!db1", "also-db1", true),
+            ("*,!db1", "10.9.8.7", true),
+            ("*,!tag:prod", "10.9.8.7", true),
+            ("*,!10.9.8.*", "also-db1", true),
+            ("*,!localhost", "0x7f.1", true),
+            ("*,!localhost", "127.1", true),
+            ("*,!db1", "elsewhere", false),
+            ("*,!db1", "behind", false),
+            ("*,!db1", "10.9.8.6", false),
+            ("*", "10.9.8.7", false),
+        ] {
+            let patterns = HostPatterns::from(patterns.to_owned());
+            assert_eq!(
+                is_excluded_by_address(&patterns, &book, name).await,
+                is_excluded,
+                "{patterns}: {name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! Reading the output of a job: pages, lines, bytes and matches.
+
+mod awaits_input;
+mod follow;
+mod lines;
+mod search;
+mod tail;
+
+pub use follow::{Follow, Output};
+pub use lines::{Lagged, Lines};

@@ -1,0 +1,17 @@
+use regex::Regex;
+
+use crate::job::Matching;
+use crate::jobs::door::ReadVerb;
+use crate::jobs::{Error, Found, Job, SearchQuery};
+
+impl Job {
+    /// Searches the output in its clean view, a piece at a time, so that no writer has to wait. If
+    /// a pattern takes too long, returns the matches so far, with `has_more`.
+    ///
+    /// # Errors
+    /// [`Error::TooSlow`] if nothing could be searched.
+    pub async fn search(&self, query: SearchQuery, pattern: Regex) -> Result<Found, Error> {
+        self.look(ReadVerb::Search);
+        Ok(self.job.search(query, Matching::new([Some(pattern)])).await?)
+    }
+}

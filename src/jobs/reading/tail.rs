@@ -1,0 +1,101 @@
+//! Reads after a cursor for library users, with cursors that the server keeps.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::job::{CursorMove, CursorName, Moved, Reached, TooManyCursors};
+use crate::jobs::door::ReadVerb;
+use crate::jobs::{Error, Job, LineNo, PageQuery, Tail, Wait};
+
+/// Time limit for a line that another process has shown to arrive here.
+const REACH_TIME: Duration = Duration::from_secs(5);
+
+impl Job {
+    /// The newest line at which a reader's cursor may be; `cursor` is the reader's current one. If
+    /// another process records the job, its readers may be ahead of [`status`](Self::status): then
+    /// this waits for the line, at most five seconds. Cancel safe.
+    pub async fn newest_for(&self, cursor: u64) -> u64 {
+        let newest = self.status().total_lines;
+        if cursor <= newest {
+            return newest;
+        }
+        match self.job.reached(LineNo::new(cursor), REACH_TIME).await {
+            Reached::Here | Reached::NeverShown => self.status().total_lines,
+            // Lines before the cursor must not be returned again.
+            Reached::NotYet => cursor,
+        }
+    }
+
+    /// Reads the lines after the query's cursor. Waits for news if there are none.
+    ///
+    /// Reading changes nothing: the same call returns the same answer until lines are evicted.
+    /// Cancelling ends the wait.
+    ///
+    /// # Errors
+    /// [`Error::TooSlow`] if a pattern takes too long for any result.
+    pub async fn tail(&self, query: &PageQuery, wait: &Wait) -> Result<Tail, Error> {
+        self.look(ReadVerb::Tail);
+        Ok(self.job.tail(query, wait).await?)
+    }
+
+    /// Like [`tail`](Self::tail), with a named cursor of the caller kept here and advanced: no line
+    /// is returned twice under one name. Also returns whether the job [awaits
+    /// input](Self::awaits_input), determined before the cursor moves.
+    ///
+    /// `from` first moves the cursor, which stays there even if the call is cancelled. Otherwise
+    /// cancelling does not move the cursor, so no line is lost.
+    ///
+    /// # Errors
+    /// Those of [`tail`](Self::tail), and [`Error::TooManyCursors`].
+    pub async fn tail_as(
+        &self,
+        reader: &str,
+        from: Option<LineNo>,
+        query: &PageQuery,
+        wait: &Wait,
+    ) -> Result<(Tail, bool), Error> {
+        let runner = &self.look(ReadVerb::Tail).runner;
+        let name = CursorName {
+            caller: self.door.caller().clone(),
+            reader: reader.to_owned(),
+        };
+        if let Some(from) = from
+            && runner
+                .move_cursor(
+                    &self.job,
+                    &name,
+                    CursorMove {
+                        from: None,
+                        to: from,
+                    },
+                )
+                .await?
+                == Moved::NoRoom
+        {
+            return Err(TooManyCursors.into());
+        }
+        let deadline = Instant::now() + wait.patience;
+        loop {
+            let cursor = runner.cursor(&self.job, &name).await?;
+            let patience = deadline.saturating_duration_since(Instant::now());
+            let wait = Wait {
+                patience,
+                ..wait.clone()
+            };
+            let tail = self.job.tail(&PageQuery { cursor, ..*query }, &wait).await?;
+            let awaits_input = self.awaits_input(query.selection).await;
+            // The cursor moves last, so that a cancelled call has consumed nothing.
+            let step = CursorMove {
+                from: Some(cursor),
+                to: tail.page.last_line_no,
+            };
+            match runner.move_cursor(&self.job, &name, step).await? {
+                Moved::Done => return Ok((tail, awaits_input)),
+                // A call with the same name was faster, so we read on.
+                Moved::WasElsewhere => {}
+                Moved::NoRoom => return Err(TooManyCursors.into()),
+            }
+        }
+    }
+}

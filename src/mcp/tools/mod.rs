@@ -1,0 +1,15 @@
+//! Tool calls: arguments, answers, progress, tasks, and calls that wait for a person.
+
+mod answered;
+pub(crate) mod call;
+mod parked;
+mod progress;
+pub(crate) mod tasks;
+mod text;
+mod tool_call;
+
+pub(crate) use answered::answered;
+pub(crate) use call::Call;
+pub(crate) use parked::Parked;
+pub(crate) use tasks::Tasks;
+pub(crate) use tool_call::{answer, input, output};

@@ -1,0 +1,64 @@
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::lock::lock;
+use crate::mcp::ask::unguessable;
+
+/// Calls that continue while their client asks a person (multi round-trip requests, SEP-2322), by
+/// the state with which the client returns.
+pub(crate) struct Parked<C>(Mutex<VecDeque<Place<C>>>);
+
+struct Place<C> {
+    state: String,
+    since: Instant,
+    call: Shared<C>,
+}
+
+impl<C> Default for Parked<C> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+/// A call, which continues whether or not its client is waiting.
+pub(crate) type Shared<C> = Arc<tokio::sync::Mutex<C>>;
+
+/// Time after which a client that has not returned loses its call.
+const KEPT: Duration = Duration::from_secs(300);
+/// Maximum calls kept for a caller.
+const MOST: usize = 64;
+
+impl<C> Parked<C> {
+    /// Keeps a call. Returns the state with which the client returns.
+    pub(crate) fn put(&self, call: Shared<C>) -> String {
+        let mut places = lock(&self.0);
+        places.retain(|place| place.since.elapsed() < KEPT);
+        if places.len() >= MOST {
+            places.pop_front();
+        }
+        let state = unguessable();
+        places.push_back(Place {
+            state: state.clone(),
+            since: Instant::now(),
+            call,
+        });
+        state
+    }
+
+    /// The call of a client that returns. It stays: a client whose connection breaks returns once
+    /// more.
+    pub(crate) fn get(&self, state: &str) -> Option<Shared<C>> {
+        lock(&self.0)
+            .iter()
+            .find(|place| place.state == state)
+            .map(|place| Arc::clone(&place.call))
+    }
+
+    /// Drops a finished call.
+    pub(crate) fn remove(&self, call: &Shared<C>) {
+        lock(&self.0).retain(|place| !Arc::ptr_eq(&place.call, call));
+    }
+}

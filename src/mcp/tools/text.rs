@@ -1,0 +1,122 @@
+//! Replies as text. Tests check that text and structured content say the same.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::wire::{
+    ForgetReply, HostsReply, JobsReply, ReadReply, RunReply, SearchReply, SignalReply, SpawnReply,
+    TailReply, WaitReply, WriteReply,
+};
+
+/// A reply as text, for clients that pass only text to models. It has the same information as the
+/// structured content.
+pub(crate) trait Text {
+    fn text(&self) -> String;
+}
+
+/// The scalar fields on the first line, then the output's lines.
+impl Text for TailReply {
+    fn text(&self) -> String {
+        let mut head = Head::of(self, &["lines", "records", "partial"]);
+        if let Some(partial) = &self.partial {
+            head.json("partial", partial);
+        }
+        match (&self.lines, &self.records) {
+            (Some(lines), _) => head.with_body(lines.iter().map(String::as_str)),
+            (None, Some(records)) => {
+                let records: Vec<String> = records.iter().map(json).collect();
+                head.with_body(records.iter().map(String::as_str))
+            }
+            (None, None) => head.0,
+        }
+    }
+}
+
+impl Text for RunReply {
+    fn text(&self) -> String {
+        let head = Head::of(self, &["head", "tail", "read_omitted", "next"]);
+        let gap = (self.omitted_lines > 0).then(|| match &self.read_omitted {
+            Some(call) => format!("[{} lines left out: {call}]", self.omitted_lines),
+            None => format!("[{} lines left out]", self.omitted_lines),
+        });
+        let follow = self.next.as_ref().map(|call| format!("[the job continues: {call}]"));
+        let lines = self.head.iter().chain(&gap).chain(&self.tail).chain(&follow);
+        head.with_body(lines.map(String::as_str))
+    }
+}
+
+/// The scalar fields, then the lines or the content.
+impl Text for ReadReply {
+    fn text(&self) -> String {
+        let head = Head::of(self, &["lines", "content"]);
+        head.with_body(self.lines.iter().flatten().chain(&self.content).map(String::as_str))
+    }
+}
+
+/// The scalar fields, then one match per line.
+impl Text for SearchReply {
+    fn text(&self) -> String {
+        let matches: Vec<String> = self.matches.iter().map(json).collect();
+        Head::of(self, &["matches"]).with_body(matches.iter().map(String::as_str))
+    }
+}
+
+/// The fields of the write, then the tail as in ssh_tail.
+impl Text for WriteReply {
+    fn text(&self) -> String {
+        let tail = self.tail.as_ref().map(|tail| tail.text());
+        Head::of(self, &["tail"]).with_body(tail.iter().map(String::as_str))
+    }
+}
+
+macro_rules! json_text {
+    ($($reply:ty),*) => { $(impl Text for $reply { fn text(&self) -> String { json(self) } })* };
+}
+
+json_text!(
+    SpawnReply,
+    JobsReply,
+    SignalReply,
+    HostsReply,
+    ForgetReply,
+    WaitReply
+);
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("a reply is plain data")
+}
+
+/// `name=value` for most fields of a reply.
+struct Head(String);
+
+impl Head {
+    fn of(reply: &impl Serialize, without: &[&str]) -> Self {
+        let mut head = Self(String::new());
+        if let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(reply) {
+            for (name, value) in fields.iter().filter(|(name, _)| !without.contains(&name.as_str()))
+            {
+                let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                head.field(name, &text);
+            }
+        }
+        head
+    }
+
+    fn json(&mut self, name: &str, value: &impl Serialize) {
+        self.field(name, &json(value));
+    }
+
+    fn field(&mut self, name: &str, value: &str) {
+        let space = if self.0.is_empty() { "" } else { " " };
+        write!(self.0, "{space}{name}={value}").expect("a string takes all");
+    }
+
+    fn with_body<'a>(self, lines: impl Iterator<Item = &'a str>) -> String {
+        lines.fold(self.0, |mut text, line| {
+            text.push('\n');
+            text.push_str(line);
+            text
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! MCP over Streamable HTTP, with sessions for each caller.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Method, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::combinators::BoxBody;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use tokio_util::sync::CancellationToken;
+
+use crate::jobs::{Caller, Rights};
+use crate::lock::lock;
+use crate::mcp::ask::Elicitors;
+use crate::mcp::server::Server;
+use crate::wire::Service;
+
+/// MCP's Streamable HTTP transport, of every revision, for a server that has authenticated its
+/// callers.
+///
+/// Each caller has its own sessions: no other caller can use them, even with the session's id.
+#[derive(Clone)]
+pub struct OverHttp {
+    ends: Arc<Mutex<HashMap<Caller, End>>>,
+    closing: CancellationToken,
+    elicitors: Elicitors,
+}
+
+/// Handler of one caller's requests, as long as its rights don't change.
+struct End {
+    rights: Rights,
+    transport: StreamableHttpService<Server, LocalSessionManager>,
+    /// Ends its sessions.
+    closing: CancellationToken,
+}
+
+type Bytes = bytes::Bytes;
+
+/// Time after which an unused session ends.
+const IDLE_SESSION: Duration = Duration::from_secs(1800);
+/// Interval of comments that keep proxies from closing a stream.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+impl OverHttp {
+    /// A transport whose sessions end with `closing`. `elicitors` must be those of the service.
+    pub fn new(closing: CancellationToken, elicitors: Elicitors) -> Self {
+        Self {
+            ends: Arc::default(),
+            closing,
+            elicitors,
+        }
+    }
+
+    /// Handles a request, whose extensions contain its caller's [`Service`].
+    ///
+    /// Dropping the response ends its wait, and nothing else.
+    pub async fn answer<B>(&self, request: Request<B>) -> Response<BoxBody<Bytes, Infallible>>
+    where
+        B: Body + Send + 'static,
+        B::Error: Display,
+    {
+        let service = request
+            .extensions()
+            .get::<Service>()
+            .expect("requests reach this with their caller's service");
+        let transport = self.transport(service);
+        let ends_session = request.method() == Method::DELETE;
+        let mut response = transport.handle(request).await;
+        // The Python SDK treats 202 as a failure here.
+        if ends_session && response.status() == StatusCode::ACCEPTED {
+            *response.status_mut() = StatusCode::NO_CONTENT;
+        }
+        response
+    }
+
+    fn transport(&self, service: &Service) -> StreamableHttpService<Server, LocalSessionManager> {
+        let caller = service.library().caller();
+        let rights = service.library().rights();
+        let mut ends = lock(&self.ends);
+        if let Some(end) = ends.get(caller).filter(|end| end.rights == *rights) {
+            return end.transport.clone();
+        }
+        let closing = self.closing.child_token();
+        let server = Server::new(Arc::new(service.clone()), self.elicitors.of(caller));
+        let rights = rights.clone();
+        let transport = StreamableHttpService::new(
+            move || Ok(server.again()),
+            Arc::new(sessions()),
+            config(closing.clone()),
+        );
+        let end = End {
+            rights,
+            transport: transport.clone(),
+            closing,
+        };
+        // A caller whose rights changed gets new sessions.
+        if let Some(before) = ends.insert(caller.clone(), end) {
+            before.closing.cancel();
+        }
+        transport
+    }
+}
+
+fn sessions() -> LocalSessionManager {
+    let mut sessions = LocalSessionManager::default();
+    sessions.session_config.keep_alive = Some(IDLE_SESSION);
+    sessions
+}
+
+/// Host, Origin and body size were checked before.
+fn config(closing: CancellationToken) -> StreamableHttpServerConfig {
+    StreamableHttpServerConfig::default()
+        .disable_allowed_hosts()
+        .disable_allowed_origins()
+        .with_sse_keep_alive(Some(KEEP_ALIVE))
+        .with_cancellation_token(closing)
+}

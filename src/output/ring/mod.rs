@@ -1,0 +1,13 @@
+//! The ring: the newest output of both streams, with exact counts of evicted lines.
+
+mod checkpoint;
+mod origin;
+mod overlong;
+mod ring;
+mod shortfall;
+mod track;
+
+pub use checkpoint::{Checkpoint, Unfinished};
+pub use origin::{Origin, Position};
+pub use overlong::is_verbatim;
+pub use ring::{Ring, RingLimits};

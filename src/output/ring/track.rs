@@ -1,0 +1,340 @@
+//! One stream's bytes in the ring, and where its lines end.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+
+use super::checkpoint::Unfinished;
+use super::origin::Position;
+use super::shortfall::Shortfalls;
+use crate::output::render::{clean_after, is_plain};
+use crate::output::{Bytes, Escape, Line, LineNo, Measure, Render, Stream, Timestamp};
+
+/// End of a line in its stream, with the ring's data about it.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    line_no: LineNo,
+    /// Position in the stream after the line and its terminator.
+    end: u64,
+    at: Timestamp,
+    ending: LineEnd,
+    continuation: bool,
+    escape: Escape,
+}
+
+/// The kept bytes of one stream, and the marks that divide them into lines.
+///
+/// Bytes after the last mark are the unfinished line. Positions count the stream's bytes from the
+/// start of the job, so eviction does not change them.
+#[derive(Debug)]
+pub(crate) struct Track {
+    stream: Stream,
+    pub(crate) bytes: VecDeque<u8>,
+    marks: VecDeque<Mark>,
+    /// Position of `bytes[0]`. Smaller than `start` while bytes of evicted lines wait to be
+    /// overwritten.
+    base: u64,
+    /// Position of the first byte kept.
+    start: u64,
+    /// Position after the last mark.
+    open: u64,
+    /// Set if the unfinished line continues a cut one: the escape sequence in which that was cut.
+    cut: Option<Escape>,
+    /// Bytes after this position are printable ASCII, tabs and LFs.
+    odd_until: u64,
+    /// Number of evicted lines, and the last of them.
+    gone: u64,
+    last_gone: LineNo,
+    shortfalls: Shortfalls,
+}
+
+impl Track {
+    pub(crate) fn new(stream: Stream) -> Self {
+        Self {
+            stream,
+            bytes: VecDeque::new(),
+            marks: VecDeque::new(),
+            base: 0,
+            start: 0,
+            open: 0,
+            cut: None,
+            odd_until: 0,
+            gone: 0,
+            last_gone: LineNo::START,
+            shortfalls: Shortfalls::default(),
+        }
+    }
+
+    /// A track that continues after `position` with an unfinished line. Nothing before it is kept.
+    pub(crate) fn resumed(stream: Stream, position: &Position, unfinished: &Unfinished) -> Self {
+        let Position {
+            last_line,
+            lines,
+            bytes,
+            raw_chars,
+            clean_chars,
+        } = *position;
+        let is_odd = !is_plain(&unfinished.bytes, b'\n');
+        Self {
+            bytes: unfinished.bytes.iter().copied().collect(),
+            base: bytes,
+            start: bytes,
+            open: bytes,
+            cut: unfinished.cut,
+            odd_until: if is_odd {
+                bytes + unfinished.bytes.len() as u64
+            } else {
+                bytes
+            },
+            gone: lines,
+            last_gone: last_line,
+            shortfalls: Shortfalls::resumed(bytes, bytes - raw_chars, bytes - clean_chars),
+            ..Self::new(stream)
+        }
+    }
+
+    /// The position after the last finished line.
+    pub(crate) fn position(&self) -> Position {
+        Position {
+            last_line: self.marks.back().map_or(self.last_gone, |mark| mark.line_no),
+            lines: self.gone + self.marks.len() as u64,
+            bytes: self.open,
+            raw_chars: self.shortfalls.chars_until(self.open, Render::Raw),
+            clean_chars: self.shortfalls.chars_until(self.open, Render::Clean),
+        }
+    }
+
+    /// The line after that position.
+    pub(crate) fn unfinished(&self) -> Unfinished {
+        Unfinished {
+            bytes: self.partial().into_owned(),
+            cut: self.cut,
+        }
+    }
+
+    /// Appends `chunk` unchanged; `close_line` divides it. The storage never grows beyond `bound`
+    /// bytes.
+    pub(crate) fn extend(&mut self, chunk: &[u8], bound: usize) {
+        self.release();
+        let needed = self.bytes.len() + chunk.len();
+        if needed > self.bytes.capacity() {
+            let grown = needed.max(self.bytes.capacity() * 2).min(bound.max(needed));
+            self.bytes.reserve_exact(grown - self.bytes.len());
+        }
+        self.bytes.extend(chunk);
+        if !is_plain(chunk, b'\n') {
+            self.odd_until = self.end();
+        }
+    }
+
+    /// Ends the unfinished line at a position, including its terminator.
+    pub(crate) fn close_line(&mut self, line_no: LineNo, end: u64, ending: LineEnd, at: Timestamp) {
+        let escape = self.cut.unwrap_or_default();
+        let after = self.count_line(end, ending, escape);
+        self.marks.push_back(Mark {
+            line_no,
+            end,
+            at,
+            ending,
+            continuation: self.cut.is_some(),
+            escape,
+        });
+        self.open = end;
+        self.cut = (ending == LineEnd::Cut).then_some(after);
+    }
+
+    /// Counts the characters of the unfinished line, which ends at `end`, and returns the escape
+    /// sequence that it leaves open.
+    fn count_line(&mut self, end: u64, ending: LineEnd, escape: Escape) -> Escape {
+        let is_plain = self.open >= self.odd_until && escape == Escape::None;
+        if is_plain && ending != LineEnd::CrLf {
+            Escape::None
+        } else {
+            self.count_odd_line(end, ending, escape)
+        }
+    }
+
+    /// Counts a line with other bytes than printable ASCII. A separate function, so that plain
+    /// lines stay cheap.
+    #[inline(never)]
+    fn count_odd_line(&mut self, end: u64, ending: LineEnd, escape: Escape) -> Escape {
+        let terminator = ending.text().len() as u64;
+        let text = self.slice(self.open, end - terminator);
+        let raw = String::from_utf8_lossy(&text).chars().count() as u64 + terminator;
+        let clean = clean_after(escape, &text).chars().count() as u64 + terminator.min(1);
+        let after = if ending == LineEnd::Cut {
+            escape.after(&text)
+        } else {
+            Escape::None
+        };
+        let bytes = end - self.open;
+        self.shortfalls
+            .push(end, bytes.saturating_sub(raw), bytes.saturating_sub(clean));
+        after
+    }
+
+    /// Whether the newest byte kept is a CR.
+    pub(crate) fn ends_with_cr(&self) -> bool {
+        self.bytes.back() == Some(&b'\r')
+    }
+
+    /// Evicts the oldest lines before `before` until `wanted` bytes are free, if possible. Returns
+    /// the number of lines and bytes evicted.
+    pub(crate) fn evict(&mut self, wanted: usize, before: LineNo) -> (usize, usize) {
+        let target = self.start.saturating_add(wanted as u64);
+        let mut lines = 0;
+        let begin = self.start;
+        while self.start < target {
+            let Some(mark) = self.marks.front().filter(|mark| mark.line_no < before) else {
+                break;
+            };
+            self.start = mark.end;
+            self.last_gone = mark.line_no;
+            self.marks.pop_front();
+            lines += 1;
+        }
+        self.gone += lines as u64;
+        self.shortfalls.evict(self.start);
+        (
+            lines,
+            usize::try_from(self.start - begin).expect("kept bytes fit into memory"),
+        )
+    }
+
+    /// Frees the memory of all evicted lines at once.
+    fn release(&mut self) {
+        let gone = self.index(self.start);
+        self.bytes.drain(..gone);
+        self.base = self.start;
+    }
+
+    /// Number of evicted lines, and the last of them.
+    pub(crate) fn gone(&self) -> (u64, LineNo) {
+        (self.gone, self.last_gone)
+    }
+
+    pub(crate) fn oldest(&self) -> Option<LineNo> {
+        self.marks.front().map(|mark| mark.line_no)
+    }
+
+    pub(crate) fn line_count(&self) -> usize {
+        self.marks.len()
+    }
+
+    pub(crate) fn byte_count(&self) -> usize {
+        self.bytes.len() - self.index(self.start)
+    }
+
+    /// Amount of the stream up to `line_no`, kept or not.
+    pub(crate) fn extent(&self, line_no: LineNo, measure: Measure) -> u64 {
+        let kept = self.marks.partition_point(|mark| mark.line_no <= line_no);
+        let end = kept.checked_sub(1).map_or(self.start, |index| self.marks[index].end);
+        match measure {
+            Measure::Lines => self.gone + kept as u64,
+            Measure::Bytes => end,
+            Measure::Chars(render) => self.shortfalls.chars_until(end, render),
+        }
+    }
+
+    /// Allocated bytes, used or not.
+    pub(crate) fn footprint(&self) -> usize {
+        self.bytes.capacity()
+            + self.marks.capacity() * size_of::<Mark>()
+            + self.shortfalls.footprint()
+    }
+
+    /// Frees unused storage.
+    pub(crate) fn shrink(&mut self) {
+        self.release();
+        self.bytes.shrink_to_fit();
+        self.marks.shrink_to_fit();
+        self.shortfalls.shrink();
+    }
+
+    /// Position after the last byte received.
+    pub(crate) fn end(&self) -> u64 {
+        self.base + self.bytes.len() as u64
+    }
+
+    /// Position of the first byte kept.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Start position of the unfinished line.
+    pub(crate) fn open(&self) -> u64 {
+        self.open
+    }
+
+    /// The unfinished line.
+    pub(crate) fn partial(&self) -> Bytes<'_> {
+        self.slice(self.open, self.end())
+    }
+
+    /// The unfinished line as text.
+    pub(crate) fn partial_text(&self, render: Render) -> String {
+        match render {
+            Render::Clean => {
+                clean_after(self.cut.unwrap_or_default(), &self.partial()).into_owned()
+            }
+            Render::Raw => String::from_utf8_lossy(&self.partial()).into_owned(),
+        }
+    }
+
+    /// The kept lines after `cursor`, oldest first. Finding the first is a binary search.
+    pub(crate) fn lines_after(&self, cursor: LineNo) -> impl Iterator<Item = Line<'_>> {
+        let first = self.marks.partition_point(|mark| mark.line_no <= cursor);
+        (first..self.marks.len()).map(|index| self.line(index))
+    }
+
+    fn line(&self, index: usize) -> Line<'_> {
+        let mark = self.marks[index];
+        let begin = index.checked_sub(1).map_or(self.start, |before| self.marks[before].end);
+        Line {
+            line_no: mark.line_no,
+            stream: self.stream,
+            at: mark.at,
+            continuation: mark.continuation,
+            text: self.slice(begin, mark.end - mark.ending.text().len() as u64),
+            terminator: mark.ending.text(),
+            escape: mark.escape,
+        }
+    }
+
+    /// The bytes from one position to another, both within the kept part.
+    pub(crate) fn slice(&self, from: u64, to: u64) -> Bytes<'_> {
+        let from = self.index(from);
+        let to = self.index(to);
+        let (head, tail) = self.bytes.as_slices();
+        if to <= head.len() {
+            Cow::Borrowed(&head[from..to])
+        } else if from >= head.len() {
+            Cow::Borrowed(&tail[from - head.len()..to - head.len()])
+        } else {
+            Cow::Owned([&head[from..], &tail[..to - head.len()]].concat())
+        }
+    }
+
+    pub(crate) fn index(&self, position: u64) -> usize {
+        usize::try_from(position - self.base).expect("kept bytes fit into memory")
+    }
+}
+
+/// Reason for the end of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineEnd {
+    Lf,
+    CrLf,
+    /// It was too long, and the rest follows as a continuation.
+    Cut,
+    StreamEnd,
+}
+
+impl LineEnd {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Lf => "\n",
+            Self::CrLf => "\r\n",
+            Self::Cut | Self::StreamEnd => "",
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Signals the members of a fleet, many at a time, and merges their reports.
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::stream::FuturesUnordered;
+
+use super::runner::Runner;
+use crate::job::{Fleet, JobId, Scope, Signal};
+use crate::runner::signal::{DeliveredVia, SignalReport};
+use crate::runner::state::{Lookup, SignalError};
+
+/// Maximum members signalled at the same time.
+const AT_A_TIME: usize = 64;
+
+impl Runner {
+    /// Signals every running member of a fleet. A signal that ends a command also keeps further
+    /// members from starting.
+    ///
+    /// # Errors
+    /// The first member's error, if no member could be signalled.
+    pub(crate) fn signal_members<'a>(
+        &'a self,
+        fleet: &'a Fleet,
+        signal: Signal,
+        grace: Option<Duration>,
+    ) -> BoxFuture<'a, Result<SignalReport, SignalError>> {
+        async move {
+            if signal.ends() {
+                fleet.stop(signal);
+            }
+            let running: Vec<JobId> = {
+                let members = fleet.lock_members();
+                let running = members.iter().filter(|member| member.outcome.is_none());
+                running.filter_map(|member| member.job.clone()).collect()
+            };
+            let mut waiting = running.into_iter();
+            let mut signalled = FuturesUnordered::new();
+            let mut reports = Vec::new();
+            loop {
+                while signalled.len() < AT_A_TIME
+                    && let Some(id) = waiting.next()
+                {
+                    signalled.push(self.signal_member(id, signal, grace));
+                }
+                let Some(report) = signalled.next().await else { return merged(reports) };
+                reports.push(report);
+            }
+        }
+        .boxed()
+    }
+
+    async fn signal_member(
+        &self,
+        id: JobId,
+        signal: Signal,
+        grace: Option<Duration>,
+    ) -> Result<SignalReport, SignalError> {
+        match self.lookup(&Scope::All, &id).await {
+            Lookup::Found(member) => self.signal(&member, signal, grace).await,
+            Lookup::Expired(_) | Lookup::Unknown => Err(SignalError::JobEnded),
+        }
+    }
+}
+
+/// Merges the members' reports. The fleet is confirmed dead when every member is.
+fn merged(reports: Vec<Result<SignalReport, SignalError>>) -> Result<SignalReport, SignalError> {
+    let nothing = SignalReport {
+        delivered_via: DeliveredVia::Nothing,
+        confirmed_dead: true,
+        unverified: None,
+    };
+    let mut merged = nothing;
+    let mut reached = 0;
+    let mut failed = None;
+    for report in reports {
+        match report {
+            Ok(report) => {
+                reached += 1;
+                if report.delivered_via != DeliveredVia::Nothing {
+                    merged.delivered_via = report.delivered_via;
+                }
+                merged.confirmed_dead &= report.confirmed_dead;
+                merged.unverified = merged.unverified.or(report.unverified);
+            }
+            Err(SignalError::JobEnded) => {}
+            Err(error) => {
+                merged.confirmed_dead = false;
+                failed.get_or_insert(error);
+            }
+        }
+    }
+    match failed {
+        Some(error) if reached == 0 => Err(error),
+        _ => Ok(merged),
+    }
+}

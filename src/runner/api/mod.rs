@@ -1,0 +1,16 @@
+//! Calls of the library: one file for each kind of call, on [`Runner`].
+
+mod cursors;
+mod fleet_signal;
+mod list;
+mod orphan_states;
+mod runner;
+mod shutdown;
+mod signal;
+mod stats;
+mod summary;
+mod sweep;
+
+pub use runner::Runner;
+pub use stats::Stats;
+pub use summary::Summary;

@@ -1,0 +1,268 @@
+//! The runner: constructed once per process, it owns all tasks.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rand::RngExt;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::sweep::{connect_ahead, sweep};
+use crate::hosts::{HostRef, Hosts, Script};
+use crate::job::{AwaitsStdin, Job, JobId, Phase, Scope, awaits_stdin_script};
+use crate::output::TerminalSize;
+use crate::runner::durable::{ask, stdin_on_host};
+use crate::runner::fleet::run_fleets;
+use crate::runner::foreign::{adopt, end_leftovers, lookup};
+use crate::runner::owner;
+use crate::runner::owner::{Call, Owner, Reply};
+use crate::runner::start::spawn;
+use crate::runner::state::{
+    Elsewhere, Followers, Limits, Lookup, Order, Registry, Shared, SpawnError, Stdin, WriteError,
+};
+use crate::runner::storing::{FLUSH_TO_END, Storing};
+use crate::spool;
+use crate::store::{Store, StoreError};
+
+/// Runs jobs. Dropping it without [`shutdown`](Self::shutdown) stops its tasks and leaves remote
+/// processes alone.
+pub struct Runner {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) tasks: Arc<Mutex<JoinSet<()>>>,
+}
+
+/// Time limit for a host to report whether a job reads its stdin.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time limit for deleting a durable job's files on its host.
+const SPOOL_REMOVAL: Duration = Duration::from_secs(10);
+/// Maximum hosts that wait for an additional connection.
+const HEAVY_HOSTS: usize = 16;
+/// Maximum fleets that wait to be started.
+const FLEETS: usize = 64;
+
+/// How a job's stdin is reached.
+enum Input {
+    /// In this process.
+    Here(Arc<Stdin>),
+    /// Through the process that owns the job.
+    At(Owner),
+}
+
+impl Runner {
+    /// A runner without jobs, which stores output in `store`. If `store` is an error, jobs run
+    /// without being stored and report that. Must be called within a tokio runtime.
+    pub fn new(
+        hosts: Arc<Hosts>,
+        limits: Limits,
+        store: Option<Result<Arc<dyn Store>, StoreError>>,
+    ) -> Self {
+        let (storing, unstored) = match store.map(|store| start_storing(store, &limits)).transpose()
+        {
+            Ok(storing) => (storing, None),
+            Err(why) => {
+                tracing::warn!("output of jobs is not stored: {why}");
+                (None, Some(why))
+            }
+        };
+        let secret = storing
+            .as_ref()
+            .map_or_else(|| rand::rng().random(), |storing| storing.store.secret());
+        let (became_heavy, heavy) = mpsc::channel(HEAVY_HOSTS);
+        let (fleets, to_run) = mpsc::channel(FLEETS);
+        let tasks = Arc::new(Mutex::new(JoinSet::new()));
+        let shared = Arc::new(Shared {
+            hosts,
+            limits,
+            registry: Mutex::new(Registry::new(secret)),
+            storing,
+            unstored,
+            elsewhere: Elsewhere::default(),
+            followers: Followers::default(),
+            adopts: limits.adopts_jobs,
+            stopping: CancellationToken::new(),
+            growth: Arc::default(),
+            became_heavy,
+            fleets,
+            tasks: Arc::downgrade(&tasks),
+        });
+        shared.leave(sweep(Arc::clone(&shared)));
+        shared.leave(connect_ahead(Arc::clone(&shared), heavy));
+        shared.leave(run_fleets(Arc::clone(&shared), to_run));
+        shared.leave(adopt(Arc::clone(&shared)));
+        shared.leave(end_leftovers(Arc::clone(&shared)));
+        shared.leave(owner::listen(Arc::clone(&shared)));
+        Self { shared, tasks }
+    }
+
+    /// Limits on jobs.
+    pub fn limits(&self) -> &Limits {
+        &self.shared.limits
+    }
+
+    /// Starts a job. Returns once the server runs it or when `patience` has passed. In the second
+    /// case the job is still starting; if it fails to start, its outcome says so.
+    ///
+    /// If the key was used before, returns that job and starts nothing. Cancelling before the
+    /// command was sent starts nothing; afterwards the job continues and is listed.
+    pub async fn spawn(&self, order: Order, patience: Duration) -> Result<Arc<Job>, SpawnError> {
+        Box::pin(spawn(&self.shared, order, patience)).await
+    }
+
+    /// Searches for a job id: among the jobs of this process, of others, and of earlier ones. A job
+    /// out of scope is unknown.
+    pub async fn lookup(&self, scope: &Scope, id: &JobId) -> Lookup {
+        lookup(&self.shared, scope, id).await
+    }
+
+    /// Waits until a job has started or failed to, at most for `patience`.
+    pub async fn started(&self, job: &Job, patience: Duration) {
+        job.wait_for(patience, |log| *log.phase() != Phase::Starting).await;
+    }
+
+    /// Writes to a job's stdin. Waits at most `patience`.
+    pub async fn write(
+        &self,
+        job: &Job,
+        data: &[u8],
+        patience: Duration,
+    ) -> Result<(), WriteError> {
+        match self.stdin(job)? {
+            Input::Here(stdin) => stdin.write(data, patience).await,
+            Input::At(owner) => owner.ask(Call::Write { patience }, data).await.map(drop),
+        }
+    }
+
+    /// Closes a job's stdin. Waits at most `patience`.
+    pub async fn close_stdin(&self, job: &Job, patience: Duration) -> Result<(), WriteError> {
+        match self.stdin(job)? {
+            Input::Here(stdin) => stdin.close(patience).await,
+            Input::At(owner) => owner.ask(Call::CloseStdin { patience }, &[]).await.map(drop),
+        }
+    }
+
+    /// Whether a running job's stdin is closed.
+    pub async fn is_stdin_closed(&self, job: &Job) -> Result<bool, WriteError> {
+        match self.stdin(job)? {
+            Input::Here(stdin) => Ok(stdin.is_closed()),
+            Input::At(owner) => {
+                let reply = owner.ask(Call::IsStdinClosed, &[]).await?;
+                Ok(reply == Reply::IsStdinClosed(true))
+            }
+        }
+    }
+
+    /// Sets the size of a running job's terminal, in columns and rows.
+    pub async fn resize(&self, job: &Job, size: TerminalSize) -> Result<(), WriteError> {
+        if job.spec.terminal.is_none() {
+            return Err(WriteError::NoTerminal);
+        }
+        match self.stdin(job)? {
+            Input::Here(stdin) => Ok(stdin.controls().resize(size).await?),
+            Input::At(owner) => {
+                let TerminalSize { cols, rows } = size;
+                owner.ask(Call::Resize { cols, rows }, &[]).await.map(drop)
+            }
+        }
+    }
+
+    fn stdin(&self, job: &Job) -> Result<Input, WriteError> {
+        let is_over = job.is_over();
+        if let (false, Some(owner)) = (is_over, self.owner(job)) {
+            // A durable job's input goes to its host directly, whichever process owns the job.
+            let durable = self.shared.elsewhere.get(&job.id).filter(|job| job.spec.durable);
+            if let Some(job) = durable {
+                return Ok(Input::Here(stdin_on_host(&self.shared, &job)));
+            }
+            return self.owner_of(job).map(Input::At).ok_or(WriteError::NotOwner(owner));
+        }
+        let mut stdin = self.shared.registry().stdin(&job.id);
+        if is_over {
+            stdin = None;
+        }
+        // It may have ended in the meantime.
+        let is_starting = job.read_log(|log| *log.phase() == Phase::Starting);
+        let stdin = stdin.ok_or(if is_starting {
+            WriteError::Starting
+        } else {
+            WriteError::JobEnded
+        });
+        stdin.map(Input::Here)
+    }
+
+    /// The process that records a job, if it can be called.
+    pub(crate) fn owner_of(&self, job: &Job) -> Option<Owner> {
+        let store = &self.shared.storing.as_ref()?.store;
+        let socket = store.socket(&self.shared.elsewhere.record(&job.id)?.owner)?;
+        Some(Owner {
+            job: job.id.clone(),
+            name: self.owner(job)?,
+            socket,
+        })
+    }
+
+    /// Whether a job waits for input on its stdin. Asks the host over the job's own connection.
+    /// `None` if the host can't report it, or not within two seconds.
+    pub async fn awaits_stdin(&self, job: &Job) -> Option<AwaitsStdin> {
+        let place = self.shared.registry().place(&job.id)?;
+        let group = job.process_group()?;
+        let link = place.link.upgrade()?;
+        if job.is_held() {
+            return None;
+        }
+        let script = Script::without_input(awaits_stdin_script(&group));
+        AwaitsStdin::parse(&link.run_script(script, LOOK_TIMEOUT).await.ok()??)
+    }
+
+    /// The process that records a job, if it is not this one.
+    pub fn owner(&self, job: &Job) -> Option<String> {
+        let storing = self.shared.storing.as_ref()?;
+        let record = self.shared.elsewhere.record(&job.id)?;
+        Some(
+            storing
+                .store
+                .owner(&record.owner)
+                .unwrap_or_else(|| "a process that has ended".to_owned()),
+        )
+    }
+
+    /// Deletes a finished job. A later lookup reports it as [expired](Lookup::Expired).
+    pub async fn forget(&self, job: &Job) {
+        self.shared.registry().bury(&job.id);
+        self.shared.elsewhere.forget(&job.id);
+        if job.spec.durable {
+            let host = HostRef::of(job);
+            let command = spool::forget(&[job.id.as_str()]);
+            let asking = ask(&self.shared, &host, &command, &[]);
+            if !matches!(timeout(SPOOL_REMOVAL, asking).await, Ok(Ok(_))) {
+                tracing::debug!(job = %job.id, "its files stay on the host until they are swept");
+            }
+        }
+        if let Some(storing) = &self.shared.storing {
+            storing.flush(FLUSH_TO_END).await;
+            let store = Arc::clone(&storing.store);
+            let id = job.id.clone();
+            let removed = tokio::task::spawn_blocking(move || store.remove(&id)).await;
+            if let Ok(Err(error)) = removed {
+                tracing::warn!(job = %job.id, %error, "a stored job could not be removed");
+            }
+        }
+    }
+}
+
+fn start_storing(
+    store: Result<Arc<dyn Store>, StoreError>,
+    limits: &Limits,
+) -> Result<Arc<Storing>, String> {
+    let store = store.map_err(|error| error.to_string())?;
+    Storing::new(store, limits.log(), limits.stored()).map_err(|error| error.to_string())
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        if let Some(storing) = &self.shared.storing {
+            storing.stop();
+        }
+    }
+}

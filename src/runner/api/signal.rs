@@ -1,0 +1,132 @@
+//! Signals one job: a starting job is cancelled, a running one is signalled, an ended one is
+//! searched for remaining processes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::runner::Runner;
+use crate::hosts::Script;
+use crate::job::{Job, Kill, Outcome, Phase, Reach, Signal};
+use crate::runner::foreign::look_at_record;
+use crate::runner::owner::{Call, Reply};
+use crate::runner::signal::{
+    DeliveredVia, SignalReport, Unverified, end_tree, kill, run_on_machine,
+};
+use crate::runner::state::SignalError;
+use crate::spool;
+
+/// Time limit for a host to note that a signal is about to be sent.
+const NOTE: Duration = Duration::from_secs(5);
+/// Time limit for a cancelled start to end.
+const ABANDONED: Duration = Duration::from_secs(3);
+
+impl Runner {
+    /// Sends `signal` to every process of a job. With `grace`, processes that are still alive after
+    /// it get KILL.
+    ///
+    /// A job that has ended can be signalled too: its processes may have survived the connection,
+    /// or it may have left some in the background. Then only processes with its mark are reached.
+    pub async fn signal(
+        &self,
+        job: &Arc<Job>,
+        signal: Signal,
+        grace: Option<Duration>,
+    ) -> Result<SignalReport, SignalError> {
+        if let Some(fleet) = &job.fleet
+            && !job.is_over()
+        {
+            return self.signal_members(fleet, signal, grace).await;
+        }
+        self.look_again(job).await;
+        let (is_starting, is_over) =
+            job.read_log(|log| (*log.phase() == Phase::Starting, log.outcome().is_some()));
+        if job.spec.durable && !is_over {
+            // The job's supervisor sees only a status of 128 or more and can't distinguish a signal
+            // from an exit.
+            let note = Script::without_input(spool::note_signal(job.id.as_str(), signal.name()));
+            let noted = run_on_machine(&self.shared, job, note, NOTE).await;
+            if let Err(error) = noted {
+                tracing::debug!(job = %job.id, %error, "the signal is not noted on the host");
+            }
+        }
+        if !job.spec.durable
+            && !is_over
+            && let Some(report) = self.signal_by_owner(job, signal, grace).await
+        {
+            return Ok(report);
+        }
+        let stdin = self.shared.registry().stdin(&job.id);
+        if !is_over && let Some(stdin) = stdin {
+            let report = end_tree(
+                &self.shared,
+                job,
+                Kill::new(signal, grace),
+                stdin.controls(),
+            )
+            .await?;
+            if report.confirmed_dead {
+                // Only output in flight can still arrive, and there is room for that.
+                job.let_go();
+            }
+            return Ok(report);
+        }
+        if is_starting && self.owner(job).is_none() {
+            self.shared.registry().abandon(&job.id);
+            let status = job.wait_for(ABANDONED, |log| *log.phase() != Phase::Starting).await;
+            let (confirmed_dead, unverified) = match status.phase {
+                Phase::Ended(Outcome::NotStarted(_)) => (true, None),
+                Phase::Starting => (false, Some(Unverified::NoReport)),
+                // The command had just been sent.
+                Phase::Running | Phase::Ended(_) => {
+                    return Box::pin(self.signal(job, signal, grace)).await;
+                }
+            };
+            return Ok(SignalReport {
+                delivered_via: DeliveredVia::Nothing,
+                confirmed_dead,
+                unverified,
+            });
+        }
+        // If another process's job still runs, all of its processes are signalled.
+        let reach = if is_over { Reach::Marked } else { Reach::Tree };
+        let report = kill(&self.shared, job, reach, Kill::new(signal, grace)).await?;
+        if report.delivered_via == DeliveredVia::Nothing && report.confirmed_dead {
+            return Err(SignalError::JobEnded);
+        }
+        Ok(report)
+    }
+
+    /// Asks the process that owns an attached job to signal it, because its connection is known to
+    /// lead to the job's machine. `None` if that process does not exist or can't do it; then our
+    /// own connection is tried.
+    async fn signal_by_owner(
+        &self,
+        job: &Job,
+        signal: Signal,
+        grace: Option<Duration>,
+    ) -> Option<SignalReport> {
+        let call = Call::Signal {
+            name: signal.name().to_owned(),
+            grace,
+        };
+        match self.owner_of(job)?.ask(call, &[]).await {
+            Ok(Reply::Signalled(report)) => Some(report),
+            Ok(Reply::Done | Reply::IsStdinClosed(_) | Reply::Refused(_)) => None,
+            Err(error) => {
+                tracing::debug!(job = %job.id, %error, "the job's owner did not signal it");
+                None
+            }
+        }
+    }
+
+    /// Updates the record of another process's job.
+    async fn look_again(&self, job: &Arc<Job>) {
+        let Some(storing) = &self.shared.storing else { return };
+        if self.owner(job).is_none() {
+            return;
+        }
+        if let Some(record) = look_at_record(job, &storing.store).await {
+            self.shared.elsewhere.note(record);
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A job as an entry of a list.
+
+use std::time::Duration;
+
+use crate::job::{Caller, Fleet, FleetCounts, Job, JobId, Phase, Status, wall_now};
+use crate::output::{LineNo, Timestamp};
+use crate::store::{Filter, Record};
+
+/// A job in a list.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The job's id.
+    pub id: JobId,
+    /// The caller who started it.
+    pub caller: Caller,
+    /// The host it runs on.
+    pub host: String,
+    /// The command line.
+    pub command: String,
+    /// The caller's label.
+    pub label: Option<String>,
+    /// Whether the job outlives its process and the connection.
+    pub durable: bool,
+    /// State, times and counts.
+    pub status: Status,
+    /// The process that records it, if it is not this one.
+    pub owner: Option<String>,
+    /// It was lost, and some of its processes may still run.
+    pub has_leftovers: bool,
+    /// Member counts by state, for a fleet.
+    pub members: Option<FleetCounts>,
+    /// Time of the last known state. `None` if the state is current.
+    pub last_seen_at: Option<Timestamp>,
+}
+
+impl Summary {
+    /// Whether the job is durable, had not ended by its record, and no process follows it now.
+    pub fn is_orphan(&self) -> bool {
+        let is_over = matches!(self.status.phase, Phase::Ended(_));
+        self.durable && !is_over && self.members.is_none() && self.owner.as_deref() == Some("")
+    }
+
+    /// Summarizes a job of this process, or one opened from the store.
+    pub fn of(job: &Job) -> Self {
+        Self {
+            id: job.id.clone(),
+            caller: job.caller.clone(),
+            host: job.spec.host.clone(),
+            command: job.spec.command.clone(),
+            label: job.spec.label.clone(),
+            durable: job.spec.durable,
+            status: job.status(),
+            owner: None,
+            has_leftovers: false,
+            members: job.fleet.as_ref().map(Fleet::counts),
+            last_seen_at: None,
+        }
+    }
+
+    pub(crate) fn of_record(record: Record, owner: Option<String>) -> Self {
+        let silent_since = record.ended_at.or(record.last_output_at).unwrap_or(record.started_at);
+        let status = Status {
+            phase: record.phase(),
+            started_at: record.started_at,
+            first_output_at: record.first_output_at,
+            last_output_at: record.last_output_at,
+            ended_at: record.ended_at,
+            total_lines: record.total_lines,
+            total_bytes: record.total_bytes,
+            dropped_lines: record.dropped_lines,
+            first_available: LineNo::new(record.dropped_lines + 1),
+            silent: Duration::from_millis(wall_now().saturating_sub(silent_since)),
+            unstored: None,
+            disconnected: None,
+            terminal_modes: record.modes,
+        };
+        let is_orphan = record.durable && record.outcome.is_none() && owner.as_deref() == Some("");
+        Self {
+            last_seen_at: is_orphan.then_some(record.seen_at),
+            id: record.id,
+            caller: record.caller,
+            host: record.host,
+            command: record.command,
+            label: record.label,
+            durable: record.durable,
+            status,
+            owner,
+            has_leftovers: record.has_leftovers,
+            members: record.fleet.is_some().then(|| FleetCounts::of(&record.members)),
+        }
+    }
+
+    pub(crate) fn fits(&self, filter: &Filter) -> bool {
+        filter.host.as_ref().is_none_or(|host| *host == self.host)
+            && filter.label.as_ref().is_none_or(|label| self.label.as_ref() == Some(label))
+            && filter.state.is_none_or(|state| state == self.status.phase.name())
+    }
+}

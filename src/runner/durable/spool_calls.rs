@@ -1,0 +1,122 @@
+//! Calls of the spool script on a host, which install it first if necessary.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretSlice, SecretString};
+use tokio::time::sleep;
+
+use crate::hosts::{Lease, Link, Printed, Script, run_fed};
+use crate::output::printable;
+use crate::spool::{self, Answer};
+use crate::ssh::ChannelError;
+
+/// Time limit for an answer of the spool script.
+const ANSWER: Duration = Duration::from_secs(15);
+
+/// Longest input sent through the control shell, which reads it byte by byte.
+const LONGEST_INPUT: usize = 4 << 10;
+/// its login shell does not run /bin/sh
+const NO_SHELL: &str = "its login shell does not run /bin/sh";
+
+/// Pauses in which a server with few sessions per connection releases the previous one.
+const CLOSING: [Duration; 4] = [
+    Duration::from_millis(10),
+    Duration::from_millis(40),
+    Duration::from_millis(160),
+    Duration::from_millis(320),
+];
+
+/// Runs a command of the spool on a host. Installs the scripts first if they are missing.
+pub(crate) async fn run_on(
+    link: &Link,
+    command: &str,
+    input: &[u8],
+) -> Result<Answer, ChannelError> {
+    let answer = run(link, command, input.to_vec().into()).await?;
+    if answer != Answer::Missing {
+        return Ok(answer);
+    }
+    let installed = install(link).await?;
+    if installed == Answer::Done {
+        run(link, command, input.to_vec().into()).await
+    } else {
+        Ok(installed)
+    }
+}
+
+/// Starts a durable job. Starting it twice runs it once.
+pub(crate) async fn start(link: &Link, order: &SecretString) -> Result<Answer, ChannelError> {
+    run_on(link, &spool::start(), order.expose_secret().as_bytes()).await
+}
+
+/// Notes in the pool that a connection has no room for another channel, so that the next attempt
+/// uses another connection.
+pub(crate) fn note_refusal(lease: Lease<Arc<Link>>, error: ChannelError) -> ChannelError {
+    if matches!(error, ChannelError::OpenRefused) {
+        lease.refused();
+    }
+    error
+}
+
+/// Installs the scripts.
+pub(crate) async fn install(link: &Link) -> Result<Answer, ChannelError> {
+    run(
+        link,
+        &spool::install(),
+        spool::scripts().into_bytes().into(),
+    )
+    .await
+}
+
+async fn run(link: &Link, command: &str, input: SecretSlice<u8>) -> Result<Answer, ChannelError> {
+    let mut answer = run_once(link, command, &input).await;
+    for pause in CLOSING {
+        if !matches!(answer, Err(ChannelError::OpenRefused)) {
+            break;
+        }
+        sleep(pause).await;
+        answer = run_once(link, command, &input).await;
+    }
+    answer
+}
+
+async fn run_once(
+    link: &Link,
+    command: &str,
+    input: &SecretSlice<u8>,
+) -> Result<Answer, ChannelError> {
+    let text = std::str::from_utf8(input.expose_secret())
+        .ok()
+        .filter(|text| text.len() <= LONGEST_INPUT);
+    if let Some(text) = text {
+        let script = Script {
+            text: command.to_owned(),
+            input: text.to_owned().into(),
+        };
+        let printed = link.run_script(script, ANSWER).await?;
+        return Ok(printed
+            .and_then(|printed| Answer::parse(&printed))
+            .unwrap_or_else(|| Answer::Unsupported(NO_SHELL.to_owned())));
+    }
+    let channel = link.open().await?.channel;
+    let input = input.expose_secret().to_vec().into();
+    let printed = run_fed(channel, command, input, ANSWER, has_answered).await?;
+    Ok(Answer::parse(&printed.stdout).unwrap_or_else(|| Answer::Unsupported(silence(&printed))))
+}
+
+/// Describes a command that ended without an answer.
+fn silence(printed: &Printed) -> String {
+    let status = printed.status.map_or_else(
+        || "no status".to_owned(),
+        |status| format!("status {status}"),
+    );
+    let complaint = printed.stderr.lines().rev().find(|line| !line.trim().is_empty());
+    let complaint = complaint.map_or_else(String::new, |line| format!(": {}", printable(line)));
+    format!("{NO_SHELL}; it ended with {status}{complaint}")
+}
+
+/// Whether the script's answer is complete.
+fn has_answered(printed: &str) -> bool {
+    printed.ends_with('\n') && Answer::parse(printed).is_some_and(|answer| answer != Answer::Send)
+}

@@ -1,0 +1,84 @@
+//! Stdin of a fleet.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
+
+use crate::job::{Controls, FarEndError, Job, Signal};
+use crate::output::TerminalSize;
+use crate::runner::state::{Shared, Stdin, WriteError};
+
+/// The stdin of a fleet. Data is written to every running member. A member that does not read in
+/// time is skipped.
+pub(crate) struct FleetControls {
+    pub(crate) shared: Weak<Shared>,
+    pub(crate) job: Arc<Job>,
+}
+
+/// Time limit for one member to accept the data.
+const MEMBER_TAKES: Duration = Duration::from_secs(10);
+
+impl FleetControls {
+    fn stdins(&self) -> Vec<Arc<Stdin>> {
+        let Some(shared) = self.shared.upgrade() else { return Vec::new() };
+        let Some(fleet) = &self.job.fleet else { return Vec::new() };
+        let registry = shared.registry();
+        let members = fleet.lock_members();
+        let running = members.iter().filter(|member| member.outcome.is_none());
+        running.filter_map(|member| registry.stdin(member.job.as_ref()?)).collect()
+    }
+}
+
+impl Controls for FleetControls {
+    fn write<'a>(&'a self, data: &'a [u8]) -> BoxFuture<'a, Result<usize, FarEndError>> {
+        async {
+            let stdins = self.stdins();
+            let written =
+                join_all(stdins.iter().map(|stdin| stdin.write(data, MEMBER_TAKES))).await;
+            for error in written.iter().filter_map(|written| written.as_ref().err()) {
+                tracing::warn!(job = %self.job.id, %error, "a member was not written to");
+            }
+            let is_taken = written.is_empty() || written.iter().any(Result::is_ok);
+            if is_taken {
+                Ok(data.len())
+            } else {
+                Err(FarEndError::TimedOut(MEMBER_TAKES))
+            }
+        }
+        .boxed()
+    }
+
+    fn eof(&self) -> BoxFuture<'_, Result<(), FarEndError>> {
+        async {
+            let stdins = self.stdins();
+            for ended in join_all(stdins.iter().map(|stdin| stdin.close(MEMBER_TAKES))).await {
+                if let Err(error @ (WriteError::Backpressure { .. } | WriteError::FarEnd(_))) =
+                    ended
+                {
+                    tracing::warn!(job = %self.job.id, %error, "a member's stdin was not ended");
+                }
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+
+    fn signal(&self, _signal: Signal) -> BoxFuture<'_, Result<(), FarEndError>> {
+        // `Runner::signal_members` signals them one by one.
+        async { Ok(()) }.boxed()
+    }
+
+    fn resize(&self, _size: TerminalSize) -> BoxFuture<'_, Result<(), FarEndError>> {
+        async { Err(FarEndError::Unsupported("has no terminal")) }.boxed()
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<(), FarEndError>> {
+        async { Ok(()) }.boxed()
+    }
+
+    fn outlives_us(&self) -> bool {
+        self.job.spec.durable
+    }
+}

@@ -1,0 +1,477 @@
+//! Runs a fleet. Its members are ordinary jobs, and this is the far end of the job that represents
+//! them. It starts the members in the order of the roll-out and merges their lines into one log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::controls::FleetControls;
+use crate::job::{
+    Draft, Exit, FarEnd, FarEvent, Fleet, Job, JobSpec, Kill, Member, MemberEnd, Outcome, Pace,
+    Phase, Printed, Rollout, Scope, StdinPlan, Wait, member_of, prefixed, wall_now,
+};
+use crate::output::{Keep, LineNo, Page, PageQuery, Render, Selection, Stream};
+use crate::runner::durable::leave_recording_from;
+use crate::runner::foreign::lookup;
+use crate::runner::signal::end_tree;
+use crate::runner::start::spawn;
+use crate::runner::state::{Lookup, Order, Shared, SpawnError, Stdin, chain};
+
+/// Maximum events that wait for the recorder.
+const QUEUE: usize = 64;
+/// Time limit for one host to start its member.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Pause before the second attempt to start a member. It doubles with each attempt.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// Maximum lines read from a member at once.
+const PAGE_LINES: usize = 2000;
+const PAGE_BYTES: usize = 256 << 10;
+/// Longest wait for a member's next line, before the next wait.
+const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+/// Maximum time for which members wait because the fleet's log is ahead of the store.
+const STORED_UP: Duration = Duration::from_secs(10);
+/// Maximum number of failed members that the exit status reports. The next status stands for any
+/// larger number, as in GNU parallel.
+const MOST_TOLD: usize = 100;
+
+/// The output of all members, as one far end.
+struct FleetFarEnd {
+    events: mpsc::Receiver<FarEvent>,
+    job: Arc<Job>,
+}
+
+impl FarEnd for FleetFarEnd {
+    async fn next(&mut self) -> FarEvent {
+        self.job.stored_up(STORED_UP).await;
+        self.events.recv().await.unwrap_or(FarEvent::Detached)
+    }
+}
+
+/// Runs fleets: new ones, and those of processes that have ended. For some of the latter, the
+/// secrets are lost.
+pub(crate) async fn run_fleets(shared: Arc<Shared>, mut fleets: mpsc::Receiver<(Arc<Job>, bool)>) {
+    while let Some((job, lacks_secrets)) = fleets.recv().await {
+        leave(&shared, &job, lacks_secrets);
+    }
+}
+
+fn leave(shared: &Arc<Shared>, job: &Arc<Job>, lacks_secrets: bool) {
+    let (events, told) = mpsc::channel(QUEUE);
+    // The channel is empty, so there is room.
+    events.try_send(FarEvent::Started).ok();
+    let controls = Arc::new(FleetControls {
+        shared: Arc::downgrade(shared),
+        job: Arc::clone(job),
+    });
+    let is_closed = !matches!(job.spec.stdin, StdinPlan::Open);
+    let announced = tokio::sync::watch::Sender::new(0).subscribe();
+    let stdin = Arc::new(Stdin::durable(
+        controls,
+        Arc::clone(job),
+        announced,
+        is_closed,
+    ));
+    shared.registry().start_durable(&job.id, stdin, None);
+    leave_recording_from(
+        shared,
+        job,
+        FleetFarEnd {
+            events: told,
+            job: Arc::clone(job),
+        },
+    );
+    shared.leave(roll_out(
+        Arc::clone(shared),
+        Arc::clone(job),
+        lacks_secrets,
+        events,
+    ));
+}
+
+/// Result of one task of a roll-out.
+enum Step {
+    Ended(usize, MemberEnd),
+    /// The pause before another attempt to start this member has ended.
+    Due(usize),
+}
+
+/// Boxed, because starting a member is the same function as starting a fleet, and an `async fn`
+/// can't contain itself.
+fn roll_out(
+    shared: Arc<Shared>,
+    job: Arc<Job>,
+    lacks_secrets: bool,
+    events: mpsc::Sender<FarEvent>,
+) -> BoxFuture<'static, ()> {
+    async move {
+        let Some((fleet, plan)) = job.fleet.as_ref().zip(job.spec.fleet.as_ref()) else {
+            return;
+        };
+        let PrintedBefore {
+            of_members,
+            is_whole,
+        } = printed_before(&job).await;
+        let mut roll_out = RollOut {
+            shared: Arc::clone(&shared),
+            job: Arc::clone(&job),
+            events: events.clone(),
+            printed: of_members,
+            has_whole_log: is_whole,
+            rollout: Rollout::new(plan),
+            tasks: JoinSet::new(),
+            tries: vec![0; plan.members.len()],
+            pausing: 0,
+            lacks_secrets,
+        };
+        roll_out.run(fleet).await;
+        if !(shared.stopping.is_cancelled() && job.spec.durable) {
+            let outcome = Outcome::Ended(Exit::Status(status(fleet)));
+            // Fails only if the recorder has ended, so no task needs the outcome.
+            events.send(FarEvent::Over(outcome)).await.ok();
+        }
+    }
+    .boxed()
+}
+
+/// A running fleet.
+struct RollOut {
+    shared: Arc<Shared>,
+    job: Arc<Job>,
+    events: mpsc::Sender<FarEvent>,
+    /// Lines of each member that the fleet's log had when this process took over.
+    printed: Vec<Printed>,
+    /// Whether no line of the log had been evicted by then.
+    has_whole_log: bool,
+    rollout: Rollout,
+    tasks: JoinSet<Step>,
+    /// Failed attempts to start each member.
+    tries: Vec<u32>,
+    /// Number of members that wait for another attempt.
+    pausing: usize,
+    lacks_secrets: bool,
+}
+
+impl RollOut {
+    async fn run(&mut self, fleet: &Fleet) {
+        loop {
+            self.start_all(fleet);
+            if self.rollout.is_over() && (self.pausing == 0 || self.rollout.is_stopped()) {
+                return;
+            }
+            let may_start = !self.rollout.is_stopped();
+            tokio::select! {
+                Some(step) = self.tasks.join_next() => match step {
+                    Ok(step) => self.take(step, fleet),
+                    Err(error) => {
+                        tracing::error!(job = %self.job.id, %error, "a member's task has failed");
+                        return;
+                    }
+                },
+                () = fleet.stopped(), if may_start => self.rollout.stop(),
+                () = self.shared.stopping.cancelled(), if may_start => self.rollout.stop(),
+            }
+        }
+    }
+
+    fn start_all(&mut self, fleet: &Fleet) {
+        while let Some(index) = self.rollout.start() {
+            // In a resumed fleet, some members have ended already.
+            let ended = {
+                let members = fleet.lock_members();
+                members
+                    .get(index)
+                    .filter(|member| self.has_all_lines_of(index, member))
+                    .and_then(Member::end)
+            };
+            if let Some(end) = ended {
+                self.rollout.end(index, end);
+                continue;
+            }
+            let task = MemberTask {
+                shared: Arc::clone(&self.shared),
+                job: Arc::clone(&self.job),
+                index,
+                events: self.events.clone(),
+                printed: self.printed.get(index).cloned().unwrap_or_default(),
+                lacks_secrets: self.lacks_secrets,
+            };
+            self.tasks.spawn(async move { Step::Ended(index, task.run().await) });
+        }
+    }
+
+    /// Whether the fleet's log has every line of a member. A process may have been killed after it
+    /// recorded the member's end and before it appended its last lines. Then those lines are copied
+    /// again from where the log ends.
+    fn has_all_lines_of(&self, index: usize, member: &Member) -> bool {
+        let known = self.printed.get(index).map_or(0, Printed::lines);
+        !self.has_whole_log || member.job.is_none() || known >= member.lines
+    }
+
+    fn take(&mut self, step: Step, fleet: &Fleet) {
+        match step {
+            Step::Ended(index, end) => {
+                if self.rollout.end(index, end) {
+                    self.pausing += 1;
+                    let pause = (FIRST_PAUSE * (1 << self.tries[index].min(5))).min(LONGEST_PAUSE);
+                    self.tries[index] += 1;
+                    self.tasks.spawn(async move {
+                        sleep(pause).await;
+                        Step::Due(index)
+                    });
+                }
+            }
+            Step::Due(index) => {
+                self.pausing -= 1;
+                if let Some(member) = fleet.lock_members().get_mut(index) {
+                    member.outcome = None;
+                }
+                self.rollout.again(index);
+            }
+        }
+    }
+}
+
+/// Number of members that failed.
+fn status(fleet: &Fleet) -> u32 {
+    u32::try_from(fleet.counts().bad().min(MOST_TOLD + 1)).unwrap_or(u32::MAX)
+}
+
+/// Member output that the log of a resumed fleet has already.
+struct PrintedBefore {
+    /// By member.
+    of_members: Vec<Printed>,
+    /// Whether no line was evicted.
+    is_whole: bool,
+}
+
+async fn printed_before(job: &Job) -> PrintedBefore {
+    let names: Vec<String> = job.spec.fleet.iter().flat_map(|plan| plan.members.clone()).collect();
+    let mut printed = vec![Printed::default(); names.len()];
+    let mut cursor = LineNo::START;
+    let mut is_whole = true;
+    loop {
+        let wait = Wait::default();
+        let Ok(tail) = job.tail(&page(cursor, Render::Clean), &wait).await else {
+            return PrintedBefore {
+                of_members: printed,
+                is_whole: false,
+            };
+        };
+        is_whole &= tail.page.dropped_lines == 0;
+        for line in &tail.page.lines {
+            let whose = member_of(&line.text);
+            let found =
+                whose.and_then(|(name, text)| Some((names.iter().position(|n| n == name)?, text)));
+            if let Some((index, text)) = found {
+                printed[index].note(line.stream, text);
+            }
+        }
+        cursor = tail.page.last_line_no;
+        if !tail.page.has_more {
+            return PrintedBefore {
+                of_members: printed,
+                is_whole,
+            };
+        }
+    }
+}
+
+fn page(cursor: LineNo, render: Render) -> PageQuery {
+    PageQuery {
+        cursor,
+        selection: Selection::Both,
+        max_lines: PAGE_LINES,
+        max_bytes: PAGE_BYTES,
+        line_bytes: 1,
+        render,
+        keep: Keep::First,
+    }
+}
+
+/// One member, from start to end.
+struct MemberTask {
+    shared: Arc<Shared>,
+    job: Arc<Job>,
+    index: usize,
+    events: mpsc::Sender<FarEvent>,
+    /// Output of the member that the fleet's log has.
+    printed: Printed,
+    /// Another process started the fleet, and its secrets are lost.
+    lacks_secrets: bool,
+}
+
+impl MemberTask {
+    async fn run(mut self) -> MemberEnd {
+        let name = self.note(|member| {
+            member.started_at = if member.started_at > 0 {
+                member.started_at
+            } else {
+                wall_now()
+            };
+            member.name.clone()
+        });
+        let outcome = match self.start_unless_stopped(&name).await {
+            Ok(member) => {
+                self.note(|noted| noted.job = Some(member.id.clone()));
+                self.end_if_stopped(&member);
+                if self.job.spec.durable
+                    && let Some(storing) = &self.shared.storing
+                {
+                    // A process that resumes the fleet must know that it has started.
+                    storing.touch(&self.job.id);
+                }
+                let outcome = self.pass_on(&name, &member).await;
+                if self.shared.storing.is_some() && member.status().unstored.is_none() {
+                    member.trim(0);
+                }
+                outcome
+            }
+            // The process that resumes the durable fleet starts the member.
+            Err(_) if self.job.spec.durable && self.shared.stopping.is_cancelled() => {
+                return MemberEnd::NotStarted;
+            }
+            Err(error) => Outcome::NotStarted(chain(&error)),
+        };
+        let end = MemberEnd::of(&outcome);
+        let printed = std::mem::take(&mut self.printed);
+        self.note(|member| member.note_end(outcome, printed, wall_now()));
+        end
+    }
+
+    fn note<T>(&self, change: impl FnOnce(&mut Member) -> T) -> T {
+        change(&mut self.fleet().lock_members()[self.index])
+    }
+
+    /// Starts the member. If the fleet is ended in the meantime, sends nothing more, or returns the
+    /// member if it was already sent.
+    async fn start_unless_stopped(&self, name: &str) -> Result<Arc<Job>, SpawnError> {
+        tokio::select! {
+            started = self.start(name) => started,
+            () = self.fleet().stopped() => self.begun(name).ok_or(SpawnError::Abandoned),
+        }
+    }
+
+    /// The member's job, if it was started.
+    fn begun(&self, name: &str) -> Option<Arc<Job>> {
+        let registry = self.shared.registry();
+        registry
+            .running()
+            .find(|job: &&Arc<Job>| {
+                job.spec.member_of.as_ref() == Some(&self.job.id) && job.spec.host == name
+            })
+            .cloned()
+    }
+
+    /// Sends the signal that ended the fleet to a member that started later.
+    fn end_if_stopped(&self, member: &Arc<Job>) {
+        let Some(signal) = self.fleet().ended_by() else { return };
+        let shared = Arc::clone(&self.shared);
+        let member = Arc::clone(member);
+        self.shared.leave(async move {
+            member.wait_for(PATIENCE, |log| *log.phase() != Phase::Starting).await;
+            let stdin = shared.registry().stdin(&member.id);
+            if let Some(stdin) = stdin
+                && let Err(error) = end_tree(&shared, &member, Kill::new(signal, None), stdin.controls()).await
+            {
+                tracing::warn!(job = %member.id, %error, "a member that was starting could not be signalled");
+            }
+        });
+    }
+
+    fn fleet(&self) -> &Fleet {
+        self.job.fleet.as_ref().expect("a fleet has members")
+    }
+
+    /// Starts the member. A member of a durable fleet starts at most once, whichever process runs
+    /// the fleet.
+    async fn start(&self, name: &str) -> Result<Arc<Job>, SpawnError> {
+        let known = self.note(|member| member.job.clone());
+        if let Some(id) = known
+            && let Lookup::Found(member) =
+                lookup(&self.shared, &Scope::Of(self.job.caller.clone()), &id).await
+        {
+            return Ok(member);
+        }
+        if self.lacks_secrets {
+            return Err(SpawnError::SecretsGone);
+        }
+        let key = self.job.spec.durable.then(|| format!("{}/{name}", self.job.id));
+        let order = Order::new(&self.job.caller, self.spec(name), key);
+        spawn(&self.shared, order, PATIENCE).await
+    }
+
+    fn spec(&self, name: &str) -> JobSpec {
+        let fleet: Draft = (*self.job.spec).clone();
+        let member_of = Some(self.job.id.clone());
+        // The output of a durable member waits in files on its host. Any other host waits for us.
+        let pace = if fleet.durable {
+            Pace::Free
+        } else {
+            Pace::OfFollower
+        };
+        let draft = Draft {
+            host: name.to_owned(),
+            fleet: None,
+            member_of,
+            pace,
+            ..fleet
+        };
+        draft.try_into().expect("a valid fleet has valid members")
+    }
+
+    /// Copies the member's output into the fleet's log until the member ends.
+    async fn pass_on(&mut self, name: &str, member: &Job) -> Outcome {
+        // The fleet's log has these lines already.
+        let mut cursor = LineNo::new(self.printed.lines());
+        loop {
+            let wait = Wait {
+                patience: LOOK_AGAIN,
+                ..Wait::default()
+            };
+            let Ok(tail) = member.tail(&page(cursor, Render::Clean), &wait).await else {
+                break;
+            };
+            cursor = tail.page.last_line_no;
+            for event in self.events_of(name, &tail.page) {
+                if self.events.send(event).await.is_err() {
+                    // The recorder has ended.
+                    break;
+                }
+            }
+            member.note_taken(cursor);
+            if matches!(tail.status.phase, Phase::Ended(_)) && !tail.page.has_more {
+                break;
+            }
+        }
+        member.outcome().await
+    }
+
+    /// The lines of a page, with the member's name before each. Consecutive lines of one stream
+    /// become one event.
+    fn events_of(&mut self, name: &str, page: &Page) -> Vec<FarEvent> {
+        let mut events: Vec<(Stream, String)> = Vec::new();
+        if page.dropped_lines > 0 {
+            let lost = format!("[sshjobs: {} lines were lost here]", page.dropped_lines);
+            events.push((Stream::Stderr, prefixed(name, &lost) + "\n"));
+        }
+        for line in &page.lines {
+            self.printed.note(line.stream, &line.text);
+            let text = prefixed(name, &line.text) + "\n";
+            match events.last_mut() {
+                Some((stream, before)) if *stream == line.stream => before.push_str(&text),
+                _ => events.push((line.stream, text)),
+            }
+        }
+        events
+            .into_iter()
+            .map(|(stream, text)| FarEvent::Data(stream, Bytes::from(text)))
+            .collect()
+    }
+}

@@ -1,0 +1,112 @@
+//! Takes over jobs whose process has ended. A claim in the store makes sure that only one
+//! process does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::open::{Resumed, close, resume};
+use crate::job::{JobId, Pace, wall_now};
+use crate::lock::lock;
+use crate::runner::durable::resume_durable;
+use crate::runner::state::Shared;
+use crate::runner::storing::Storing;
+use crate::store::{Record, StoreError};
+
+/// Interval at which jobs whose process has ended are searched for.
+const LOOK: Duration = Duration::from_secs(1);
+/// After an interrupted start, time in which a retry with the same key may still finish it.
+const ASKED_AGAIN: Duration = Duration::from_secs(15);
+
+/// Searches for jobs whose process has ended. Closes attached jobs, which are lost, and resumes
+/// durable ones.
+pub(crate) async fn adopt(shared: Arc<Shared>) {
+    let Some(storing) = shared.storing.clone() else { return };
+    let mut tick = interval(LOOK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        let store = Arc::clone(&storing.store);
+        let orphans = spawn_blocking(move || store.orphans()).await;
+        let orphans = match orphans {
+            Ok(Ok(orphans)) => orphans,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "jobs of processes that have ended can't be looked for");
+                continue;
+            }
+            Err(_) => return,
+        };
+        let is_due =
+            |record: &Record| !record.durable || (shared.adopts && !may_be_finished(record));
+        for record in orphans.into_iter().filter(is_due) {
+            take_over(&shared, &storing, record).await;
+        }
+    }
+}
+
+/// Whether the start was interrupted so recently that a retry with the same key may still finish
+/// it. Adopting the job now would lose it.
+fn may_be_finished(record: &Record) -> bool {
+    let age = Duration::from_millis(wall_now().saturating_sub(record.started_at));
+    record.key.is_some() && !record.is_running && age < ASKED_AGAIN
+}
+
+/// Resumes a durable job that no process follows, when a caller asks for the job.
+pub(crate) async fn adopt_if_orphan(shared: &Arc<Shared>, id: &JobId) {
+    let Some(storing) = shared.storing.clone() else { return };
+    let store = Arc::clone(&storing.store);
+    let id = id.clone();
+    let orphan = spawn_blocking(move || {
+        let record = store.get(&id)?;
+        Ok::<_, StoreError>(record.filter(|record| {
+            let is_left = record.owner != store.own_name() && store.owner(&record.owner).is_none();
+            record.durable && record.outcome.is_none() && is_left
+        }))
+    });
+    if let Ok(Ok(Some(record))) = orphan.await {
+        take_over(shared, &storing, record).await;
+    }
+}
+
+async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record) {
+    let store = Arc::clone(&storing.store);
+    let limits = shared.limits;
+    let id = record.id.clone();
+    let taken = spawn_blocking(move || {
+        if !store.claim(&record)? {
+            // Another process was faster.
+            return Ok(None);
+        }
+        if record.durable {
+            return resume(&*store, record, limits.ring(Pace::Free), limits.log());
+        }
+        tracing::info!(job = %record.id, "its process has ended: the job is lost");
+        close(&*store, record, limits.log()).map(|()| None)
+    });
+    match taken.await {
+        Ok(Ok(Some(Resumed {
+            job,
+            log,
+            writer,
+            record,
+            positions,
+        }))) => {
+            tracing::info!(job = %job.id, "its process has ended: the job is followed from here");
+            let had_secrets = record.had_secrets;
+            let key = record.key.clone().map(|key| (record.caller.clone(), key));
+            lock(&shared.registry).adopt(Arc::clone(&job), key, record.machine.clone());
+            storing.keep_on(&job, log, writer, record);
+            shared.elsewhere.forget(&job.id);
+            if job.fleet.is_some() {
+                // Fails only if the runner has shut down.
+                shared.fleets.send((job, had_secrets)).await.ok();
+            } else {
+                resume_durable(shared, &job, positions);
+            }
+        }
+        Ok(Ok(None)) | Err(_) => {}
+        Ok(Err(error)) => tracing::warn!(job = %id, %error, "a job can't be taken over"),
+    }
+}

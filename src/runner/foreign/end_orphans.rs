@@ -1,0 +1,115 @@
+//! Ends processes that jobs of killed processes have left on hosts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::open::{Opened, open};
+use crate::job::{JobId, Kill, Pace, Reach, Signal};
+use crate::runner::signal::{SignalReport, kill};
+use crate::runner::state::Shared;
+use crate::runner::storing::Storing;
+use crate::store::{Filter, Record, StoreError};
+
+/// Interval at which lost jobs that may still run are searched for.
+const LOOK: Duration = Duration::from_secs(2);
+/// Time limit for the last search of a process.
+const LAST_SEARCH: Duration = Duration::from_secs(5);
+/// Maximum lost jobs examined in one round.
+const MOST: usize = 1000;
+
+/// Ends processes that attached jobs of killed processes have left running, as soon as any caller's
+/// job reaches their host. They are identified by the job's mark, and only on the machine on which
+/// the job ran.
+pub(crate) async fn end_leftovers(shared: Arc<Shared>) {
+    let Some(storing) = shared.storing.clone() else { return };
+    let mut tick = interval(LOOK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        end_reached(&shared, &storing).await;
+    }
+}
+
+/// Searches once more before this process ends: most commands are shorter than the interval.
+pub(crate) async fn end_leftovers_at_last(shared: &Arc<Shared>) {
+    if let Some(storing) = &shared.storing {
+        // Boxed, so that the futures of callers don't nest too deeply for the compiler.
+        drop(timeout(LAST_SEARCH, end_reached(shared, storing).boxed()).await);
+    }
+}
+
+/// Ends the remaining processes of lost jobs on hosts with a live connection.
+async fn end_reached(shared: &Arc<Shared>, storing: &Storing) {
+    if shared.hosts.pool().is_empty() {
+        return;
+    }
+    for record in lost(storing).await {
+        if shared.hosts.pool().is_reached(&record.host) {
+            end(shared, storing, record).await;
+        }
+    }
+}
+
+fn filter() -> Filter {
+    Filter {
+        state: Some("lost"),
+        limit: MOST,
+        members: true,
+        ..Filter::default()
+    }
+}
+
+async fn lost(storing: &Storing) -> Vec<Record> {
+    let store = Arc::clone(&storing.store);
+    let filter = filter();
+    let listed = spawn_blocking(move || store.list(&filter)).await;
+    let (records, _) = listed.ok().and_then(Result::ok).unwrap_or_default();
+    records.into_iter().filter(|record| record.has_leftovers).collect()
+}
+
+async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) {
+    let store = Arc::clone(&storing.store);
+    let id = record.id.clone();
+    let ring = shared.limits.ring(Pace::Free);
+    let log = shared.limits.log();
+    let opened = spawn_blocking(move || open(&*store, &id, ring, log)).await;
+    let Ok(Ok(Some(Opened { job, record, .. }))) = opened else { return };
+    let (job, _) = shared.elsewhere.take_in(job, record);
+    let grace = Some(shared.limits.kill_grace());
+    match kill(shared, &job, Reach::Marked, Kill::new(Signal::TERM, grace)).await {
+        Ok(SignalReport {
+            confirmed_dead: true,
+            ..
+        }) => {
+            tracing::info!(job = %job.id, "ended the remaining processes of a lost job");
+            settle(storing, &job.id).await;
+        }
+        Ok(report) => {
+            tracing::debug!(job = %job.id, ?report, "could not confirm that the remaining \
+                processes of a lost job are dead")
+        }
+        // Another machine, or the same after a reboot: no process of the job can exist there.
+        Err(error) => tracing::debug!(job = %job.id, %error, "could not end the remaining \
+            processes of a lost job"),
+    }
+}
+
+async fn settle(storing: &Storing, id: &JobId) {
+    let store = Arc::clone(&storing.store);
+    let id = id.clone();
+    let settled = spawn_blocking(move || {
+        let Some(record) = store.get(&id)? else { return Ok(()) };
+        store.put(&[Record {
+            has_leftovers: false,
+            ..record
+        }])
+    });
+    let settled: Result<Result<(), StoreError>, _> = settled.await;
+    if let Ok(Err(error)) = settled {
+        tracing::debug!(%error, "a record could not be brought up to date");
+    }
+}

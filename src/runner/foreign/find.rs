@@ -1,0 +1,71 @@
+//! Finds a job by its id: in this process, in another one, or in the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+
+use super::adopt::adopt_if_orphan;
+use super::mirror::mirror;
+use super::open::{Opened, open};
+use crate::job::{JobId, Pace, Scope};
+use crate::runner::state::{Lookup, Shared};
+
+/// Time limit for a durable job that was just adopted to catch up with its host, which may have
+/// newer output than the store.
+const CATCH_UP: Duration = Duration::from_secs(5);
+
+/// Implements [`Runner::lookup`](crate::runner::api::Runner::lookup).
+pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> Lookup {
+    let here = shared.registry().lookup(scope, id);
+    if let Lookup::Found(job) = &here {
+        job.caught_up(CATCH_UP).await;
+    }
+    if !matches!(here, Lookup::Unknown) {
+        return here;
+    }
+    let Some(storing) = &shared.storing else { return Lookup::Unknown };
+    adopt_if_orphan(shared, id).await;
+    let here = shared.registry().lookup(scope, id);
+    if let Lookup::Found(job) = &here {
+        job.caught_up(CATCH_UP).await;
+    }
+    if !matches!(here, Lookup::Unknown) {
+        return here;
+    }
+    if let Some(job) = shared.elsewhere.get(id) {
+        return if scope.has(&job.caller) {
+            Lookup::Found(job)
+        } else {
+            Lookup::Unknown
+        };
+    }
+    let store = Arc::clone(&storing.store);
+    let limits = shared.limits;
+    let id = id.clone();
+    let ring = limits.ring(Pace::Free);
+    let log = limits.log();
+    let opened = spawn_blocking(move || open(&*store, &id, ring, log)).await;
+    match opened.unwrap_or(Ok(None)) {
+        Ok(Some(opened)) if scope.has(&opened.record.caller) => {
+            let Opened {
+                job,
+                record,
+                log,
+                end,
+            } = opened;
+            let (job, is_new) = shared.elsewhere.take_in(job, record);
+            if is_new && !job.is_over() {
+                let of = Arc::downgrade(&job);
+                let store = Arc::clone(&storing.store);
+                shared.leave(mirror(of, store, log, end, ring));
+            }
+            Lookup::Found(job)
+        }
+        Ok(_) => Lookup::Unknown,
+        Err(error) => {
+            tracing::warn!(%error, "a stored job can't be read");
+            Lookup::Unknown
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Copies the output of another process's job from the store while a reader here needs it.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep};
+
+use super::open::note_members;
+use crate::job::{Change, Job, Log, Outcome, Phase};
+use crate::output::RingLimits;
+use crate::store::{Record, Store, StoredEnd, StoredLog};
+
+/// Interval at which the output of another process's job is read.
+const GLANCE: Duration = Duration::from_millis(20);
+/// Interval at which its record is read.
+const LOOK: Duration = Duration::from_secs(1);
+/// Maximum frames read before other tasks get their turn.
+const TURN: usize = 256;
+
+/// Copies what another process stores of its job, as long as this process has a reader for the job.
+pub(crate) async fn mirror(
+    job: Weak<Job>,
+    store: Arc<dyn Store>,
+    log: Arc<StoredLog>,
+    mut end: StoredEnd,
+    limits: RingLimits,
+) {
+    let mut looked = Instant::now();
+    loop {
+        let Some(job) = job.upgrade() else { return };
+        let mut frames = 0;
+        while frames < TURN {
+            match log.follow(&mut end, limits, |event, at| job.mirror(event, at)) {
+                Ok(true) => frames += 1,
+                Ok(false) => break,
+                Err(error) => {
+                    tracing::warn!(job = %job.id, %error, "stored output can't be followed");
+                    return;
+                }
+            }
+        }
+        if frames < TURN {
+            job.note_mirror_round();
+        }
+        if job.is_over() {
+            return;
+        }
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
+            look_at_record(&job, &store).await;
+        }
+        drop(job);
+        sleep(if frames == TURN {
+            Duration::ZERO
+        } else {
+            GLANCE
+        })
+        .await;
+    }
+}
+
+/// Copies the state in the record of another process's job: everything except its output.
+pub(crate) async fn look_at_record(job: &Arc<Job>, store: &Arc<dyn Store>) -> Option<Record> {
+    let store = Arc::clone(store);
+    let id = job.id.clone();
+    let record = spawn_blocking(move || store.get(&id)).await.ok()?.ok()??;
+    note_members(job, &record);
+    let mut changes = Vec::new();
+    if record.is_running && job.read_log(|log| *log.phase() == Phase::Starting) {
+        changes.push(Change::Started);
+    }
+    if let Some(pgid) = record.pgid
+        && job.read_log(Log::pgid).is_none()
+    {
+        changes.push(Change::ProcessGroup(pgid));
+    }
+    job.record(changes, Instant::now());
+    // A job that failed to start has no log.
+    if let Some(outcome @ Outcome::NotStarted(_)) = &record.outcome {
+        job.end(outcome.clone());
+    }
+    Some(record)
+}

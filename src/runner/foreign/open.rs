@@ -1,0 +1,197 @@
+//! Opens jobs from their records and stored output.
+
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use crate::job::{
+    Batch, Identity, Job, JobId, Log, LogEvent, LostWhy, Outcome, Past, Phase, Positions, Storage,
+    wall_now,
+};
+use crate::output::{LineNo, Origin, Position, Ring, RingLimits, Stream};
+use crate::store::{LogLimits, LogWriter, Record, Store, StoreError, StoredEnd, StoredLog};
+
+/// A job that was opened from the store.
+pub(crate) struct Opened {
+    pub(crate) job: Arc<Job>,
+    pub(crate) record: Record,
+    pub(crate) log: Arc<StoredLog>,
+    pub(crate) end: StoredEnd,
+}
+
+/// Opens a job from the store. If its process has ended, closes the job first.
+pub(crate) fn open(
+    store: &dyn Store,
+    id: &JobId,
+    limits: RingLimits,
+    log_limits: LogLimits,
+) -> Result<Option<Opened>, StoreError> {
+    let Some(mut record) = store.get(id)? else { return Ok(None) };
+    let is_orphan = record.outcome.is_none()
+        && record.owner != store.own_name()
+        && store.owner(&record.owner).is_none();
+    if is_orphan && !record.durable {
+        if store.claim(&record)? {
+            close(store, record.clone(), log_limits)?;
+        }
+        record = store.get(id)?.unwrap_or(record);
+    }
+    let log = store.log(id);
+    let mut end = log.open(limits).map_err(|error| StoreError::Records(error.to_string()))?;
+    let Ok(spec) = record.spec() else { return Ok(None) };
+    let small = RingLimits {
+        lines: 1,
+        bytes: 0,
+        ..limits
+    };
+    let follower = Ring::resumed(small, &end.ring.checkpoint());
+    let mut ring = std::mem::replace(&mut end.ring, follower);
+    if ring.newest() == LineNo::START && record.total_lines > 0 {
+        // The output was deleted. Only the record knows how much there was.
+        ring = Ring::resumed(limits, &evicted(&record).into());
+    }
+    let mut past = record.past();
+    if let (None, Some((outcome, at))) = (&record.outcome, &end.outcome) {
+        (past.phase, past.ended_at) = (Phase::Ended(outcome.clone()), Some(*at));
+    }
+    past.last_output_at = past.last_output_at.max(end.last_output_at);
+    let identity = Identity {
+        id: id.clone(),
+        mark: record.mark.clone(),
+        caller: record.caller.clone(),
+    };
+    let job = Arc::new(Job::begun(identity, spec, Log::resumed(ring, past)));
+    note_members(&job, &record);
+    job.store_in(Storage::new(Arc::clone(&log) as _, None));
+    Ok(Some(Opened {
+        job,
+        record,
+        log,
+        end,
+    }))
+}
+
+/// Copies the states of a fleet's members from a record.
+pub(crate) fn note_members(job: &Job, record: &Record) {
+    if let Some(fleet) = &job.fleet
+        && !record.members.is_empty()
+    {
+        fleet.lock_members().clone_from(&record.members);
+    }
+}
+
+/// End position of a job whose output was deleted.
+fn evicted(record: &Record) -> Origin {
+    let newest = LineNo::new(record.total_lines);
+    let bytes = record.total_bytes;
+    let stdout = Position {
+        last_line: newest,
+        lines: record.total_lines,
+        bytes,
+        raw_chars: bytes,
+        clean_chars: bytes,
+    };
+    Origin {
+        newest,
+        stdout,
+        ..Origin::default()
+    }
+}
+
+/// Closes an attached job that this process has claimed: its recorder ended with its process.
+pub(crate) fn close(
+    store: &dyn Store,
+    mut record: Record,
+    limits: LogLimits,
+) -> Result<(), StoreError> {
+    let log = store.log(&record.id);
+    let ring = RingLimits {
+        line_bytes: limits.line_bytes,
+        ..RingLimits::default()
+    };
+    let mut end = log.open(ring).map_err(unreadable)?;
+    let now = Instant::now();
+    let at = wall_now();
+    let (outcome, at) = match end.outcome.take() {
+        Some(known) => known,
+        None => {
+            let outcome = Outcome::Lost(LostWhy::ServerRestarted, None);
+            let events = [LogEvent::FinishStreams, LogEvent::End(outcome.clone())];
+            let events = events.map(|event| (event, at, now)).to_vec();
+            let batch = Batch::new(events, Some(end.ring.checkpoint()));
+            store.write(&log, limits, Some(&end))?.append(&batch).map_err(unreadable)?;
+            for stream in Stream::ALL {
+                end.ring.finish(stream, at);
+            }
+            (outcome, at)
+        }
+    };
+    record.has_leftovers = matches!(outcome, Outcome::Lost(..)) && record.is_running;
+    record.outcome = Some(outcome);
+    record.ended_at = Some(at);
+    record.total_lines = end.ring.newest().value().max(record.total_lines);
+    record.total_bytes = end.ring.total().max(record.total_bytes);
+    record.last_output_at = record.last_output_at.max(end.last_output_at);
+    store.own_name().clone_into(&mut record.owner);
+    store.put(&[record])
+}
+
+/// A durable job that this process has claimed and will follow.
+pub(crate) struct Resumed {
+    pub(crate) job: Arc<Job>,
+    pub(crate) log: Arc<StoredLog>,
+    pub(crate) writer: LogWriter,
+    pub(crate) record: Record,
+    /// Bytes of stdout and stderr that are stored.
+    pub(crate) positions: Positions,
+}
+
+/// Opens a claimed durable job at the end of its log. `None` if the log says that the job has
+/// ended.
+pub(crate) fn resume(
+    store: &dyn Store,
+    record: Record,
+    limits: RingLimits,
+    log_limits: LogLimits,
+) -> Result<Option<Resumed>, StoreError> {
+    let log = store.log(&record.id);
+    let mut end = log
+        .open(limits)
+        .map_err(|error: std::io::Error| StoreError::Records(error.to_string()))?;
+    if end.outcome.is_some() {
+        return close(store, record, log_limits).map(|()| None);
+    }
+    let Ok(spec) = record.spec() else { return Ok(None) };
+    let writer = store.write(&log, log_limits, Some(&end))?;
+    let record = Record {
+        owner: store.own_name().to_owned(),
+        ..record
+    };
+    let past = Past {
+        last_output_at: record.last_output_at.max(end.last_output_at),
+        ..record.past()
+    };
+    let ring = std::mem::replace(&mut end.ring, Ring::new(limits));
+    let positions = Positions {
+        stdout: ring.total_bytes(Stream::Stdout),
+        stderr: ring.total_bytes(Stream::Stderr),
+    };
+    let identity = Identity {
+        id: record.id.clone(),
+        mark: record.mark.clone(),
+        caller: record.caller.clone(),
+    };
+    let job = Arc::new(Job::begun(identity, spec, Log::resumed(ring, past)));
+    note_members(&job, &record);
+    Ok(Some(Resumed {
+        job,
+        log,
+        writer,
+        record,
+        positions,
+    }))
+}
+
+fn unreadable(error: std::io::Error) -> StoreError {
+    StoreError::Records(error.to_string())
+}

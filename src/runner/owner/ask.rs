@@ -1,0 +1,92 @@
+//! The client side: sends calls to the process that owns a job.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+
+use super::listen::check_peer;
+use super::message::{Call, Reply, Request, receive, send};
+use super::short_path::ShortPath;
+use crate::job::JobId;
+use crate::runner::state::WriteError;
+
+/// Time limit for the owner to accept a call.
+const SEND_TIME: Duration = Duration::from_secs(5);
+/// Time limit for the reply, in addition to the duration of the call itself.
+const REPLY_TIME: Duration = Duration::from_secs(10);
+
+/// The process that owns a job.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    /// The job.
+    pub(crate) job: JobId,
+    /// Name of the process, for messages.
+    pub(crate) name: String,
+    /// The socket on which it listens.
+    pub(crate) socket: PathBuf,
+}
+
+impl Owner {
+    /// Sends a call to the owner. `data` has the bytes for [`Call::Write`]. Dropping the future
+    /// cancels the call there.
+    ///
+    /// # Errors
+    /// The owner's error; [`WriteError::OwnerGone`] if the owner does not answer,
+    /// [`WriteError::NotOwner`] if it does not listen.
+    pub(crate) async fn ask(&self, call: Call, data: &[u8]) -> Result<Reply, WriteError> {
+        match ask(&self.socket, &self.job, call, data).await {
+            // The owner has an earlier version, or has just ended.
+            Err(WriteError::OwnerGone(_)) if !self.socket.exists() => {
+                Err(WriteError::NotOwner(self.name.clone()))
+            }
+            asked => asked,
+        }
+    }
+}
+
+async fn ask(socket: &Path, job: &JobId, call: Call, data: &[u8]) -> Result<Reply, WriteError> {
+    let patience = match &call {
+        Call::Write { patience } | Call::CloseStdin { patience } => *patience,
+        // Time for the host to answer, in addition to the grace.
+        Call::Signal { grace, .. } => grace.unwrap_or_default() + REPLY_TIME,
+        Call::IsStdinClosed | Call::Resize { .. } => Duration::ZERO,
+    };
+    let mut stream = timeout(SEND_TIME, connect(socket))
+        .await
+        .map_err(|_| gone(late()))?
+        .map_err(gone)?;
+    let request = Request {
+        job: job.clone(),
+        call,
+        data_length: data.len(),
+    };
+    let sending = async {
+        send(&mut stream, &request).await?;
+        stream.write_all(data).await
+    };
+    timeout(SEND_TIME, sending).await.map_err(|_| gone(late()))?.map_err(gone)?;
+    let receiving = timeout(patience + REPLY_TIME, receive(&mut stream)).await;
+    match receiving.map_err(|_| gone(late()))?.map_err(gone)? {
+        Reply::Refused(refusal) => Err(refusal.into()),
+        reply @ (Reply::Done | Reply::IsStdinClosed(_) | Reply::Signalled(_)) => Ok(reply),
+    }
+}
+
+async fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let short = ShortPath::of(socket)?;
+    let stream = UnixStream::connect(short.as_path()).await?;
+    check_peer(&stream)?;
+    Ok(stream)
+}
+
+fn late() -> io::Error {
+    io::ErrorKind::TimedOut.into()
+}
+
+fn gone(error: io::Error) -> WriteError {
+    WriteError::OwnerGone(error.to_string())
+}

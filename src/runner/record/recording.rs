@@ -1,0 +1,307 @@
+//! The recording task of a job: it applies the recorder's changes, enforces the time limit, and
+//! cleans up at the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use crate::hosts::{Lease, Link};
+use crate::job::{End, FarEnd, FarEvent, Job, Kill, Outcome, Recorded, Recorder, Signal};
+use crate::runner::signal::{SignalReport, end_tree};
+use crate::runner::state::{Shared, Stdin};
+
+/// After the end: time limit for the server to close the channel.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for the end of a job to be stored and shown.
+const END_SHOWN: Duration = Duration::from_secs(2);
+/// Interval of keepalives while output is held back. The minimum of sshd's ClientAliveInterval is
+/// one second.
+const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
+/// After its processes were killed: time limit for the server to report the end of the job.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The only writer of a job's log. Takes events from the far end and applies the changes that the
+/// recorder returns. Never waits for a reader of the log.
+pub(crate) struct Recording<F> {
+    far_end: F,
+    job: Arc<Job>,
+    recorder: Recorder,
+    /// Number of process group announcements so far.
+    announced: watch::Sender<u32>,
+    /// The far end will send nothing more.
+    is_closed: bool,
+}
+
+impl<F: FarEnd> Recording<F> {
+    pub(crate) fn new(far_end: F, job: Arc<Job>, recorder: Recorder) -> Self {
+        Self {
+            far_end,
+            job,
+            recorder,
+            announced: watch::Sender::new(0),
+            is_closed: false,
+        }
+    }
+
+    /// Number of process group announcements so far.
+    pub(crate) fn announced(&self) -> watch::Receiver<u32> {
+        self.announced.subscribe()
+    }
+
+    /// Records until the job has ended or is detached. Cancel safe: a later call resumes.
+    async fn run(&mut self) -> End {
+        loop {
+            let recorded = match self.next().await {
+                Next::Event(event) => {
+                    self.is_closed = event.is_last();
+                    self.recorder.take(event, Instant::now())
+                }
+                Next::Drained => self.recorder.drained(),
+                Next::WasHeld => {
+                    self.recorder.was_held(Instant::now());
+                    continue;
+                }
+            };
+            if let Some(end) = self.apply(recorded) {
+                return end;
+            }
+        }
+    }
+
+    async fn next(&mut self) -> Next {
+        let Some(drained_at) = self.recorder.drain_ends_at() else {
+            return Next::Event(self.far_end.next().await);
+        };
+        if !self.job.is_held() {
+            return tokio::select! {
+                biased;
+                event = self.far_end.next() => Next::Event(event),
+                () = sleep_until(drained_at) => Next::Drained,
+            };
+        }
+        tokio::select! {
+            biased;
+            event = self.far_end.next() => {
+                self.recorder.was_held(Instant::now());
+                Next::Event(event)
+            }
+            () = self.job.has_room() => Next::WasHeld,
+        }
+    }
+
+    fn apply(&self, Recorded { changes, end }: Recorded) -> Option<End> {
+        self.job.record(changes, Instant::now());
+        let announced = self.recorder.announced();
+        self.announced
+            .send_if_modified(|known| std::mem::replace(known, announced) != announced);
+        end
+    }
+
+    /// After the end: discards events until the far end is closed, so that it can't block other
+    /// channels on its connection.
+    async fn drop_until_closed(mut self) {
+        while !self.is_closed {
+            self.is_closed = self.far_end.next().await.is_last();
+        }
+    }
+}
+
+/// The next event to record.
+enum Next {
+    Event(FarEvent),
+    /// The command has exited, and nothing arrived for the drain time.
+    Drained,
+    /// The far end was held back until now.
+    WasHeld,
+}
+
+/// Records a job from its start to its end, then cleans up.
+pub(crate) async fn record<F: FarEnd>(
+    shared: Arc<Shared>,
+    mut recording: Recording<F>,
+    stdin: Arc<Stdin>,
+    lease: Lease<Arc<Link>>,
+) {
+    let job = Arc::clone(&recording.job);
+    let end = {
+        let feeding = async {
+            if let Err(error) = stdin.begin().await {
+                tracing::debug!(job = %job.id, %error, "stdin ended early");
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            biased;
+            // First, because a flood of output would starve the other branches.
+            never = hold_back(&job, lease.connection()) => never,
+            end = record_within_limit(&shared, &mut recording, &stdin) => end,
+            never = feeding => never,
+        }
+    };
+    lease.connection().connection.hold(false);
+    match end {
+        End::Outcome(outcome) => {
+            tracing::info!(job = %job.id, ?outcome, "job ended");
+            job.end(outcome);
+            // The job has ended once that is stored and shown.
+            job.over_within(END_SHOWN).await;
+            shared.registry().finish(&job.id);
+        }
+        End::Detached => {
+            tracing::info!(job = %job.id, "job detached");
+            shared.registry().detach(&job.id);
+        }
+    }
+    // A lost connection needs no closing.
+    stdin.controls().close().await.ok();
+    drop(timeout(CLOSE_TIMEOUT, recording.drop_until_closed()).await);
+    let link = Arc::clone(lease.connection());
+    drop(lease);
+    link.job_ends().await;
+}
+
+/// Records a durable job while this process follows it.
+pub(crate) async fn record_durable<F: FarEnd>(shared: Arc<Shared>, mut recording: Recording<F>) {
+    let job = Arc::clone(&recording.job);
+    match recording.run().await {
+        End::Outcome(outcome) => {
+            tracing::info!(job = %job.id, ?outcome, "durable job ended");
+            job.end(outcome);
+            // The job has ended once that is stored and shown.
+            job.over_within(END_SHOWN).await;
+            shared.registry().finish(&job.id);
+        }
+        End::Detached => shared.registry().detach(&job.id),
+    }
+}
+
+/// Pauses the far end while the job's follower is behind. Such a job has a connection of its own.
+async fn hold_back(job: &Job, link: &Link) -> ! {
+    loop {
+        job.runs_ahead().await;
+        link.connection.hold(true);
+        // A server that sends keepalives (ClientAliveInterval) gets no answers meanwhile, so we
+        // send ours.
+        while timeout(SIGN_OF_LIFE, job.has_room()).await.is_err() {
+            link.connection.show_life().await;
+        }
+        link.connection.hold(false);
+    }
+}
+
+async fn record_within_limit<F: FarEnd>(
+    shared: &Shared,
+    recording: &mut Recording<F>,
+    stdin: &Stdin,
+) -> End {
+    let job = Arc::clone(&recording.job);
+    let Some(limit) = job.spec.timeout else { return recording.run().await };
+    if let Ok(end) = timeout(limit, recording.run()).await {
+        return end;
+    }
+    tracing::info!(job = %job.id, ?limit, "time limit reached");
+    let grace = shared.limits.kill_grace();
+    let ending = async {
+        match end_tree(
+            shared,
+            &job,
+            Kill::new(Signal::TERM, Some(grace)),
+            stdin.controls(),
+        )
+        .await
+        {
+            // Only output in flight can still arrive, and there is room for that.
+            Ok(SignalReport {
+                confirmed_dead: true,
+                ..
+            }) => job.let_go(),
+            Ok(report) => tracing::warn!(job = %job.id, ?report, "the job is not verified dead"),
+            Err(error) => tracing::warn!(job = %job.id, %error, "the job could not be ended"),
+        }
+    };
+    let rest = timeout(grace + END_TIMEOUT, recording.run());
+    drop(tokio::join!(ending, rest));
+    End::Outcome(Outcome::TimedOut(recording.recorder.exit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use super::*;
+    use crate::job::{Announcements, Caller, Draft, Exit, Nonce, Wait};
+    use crate::output::{LineNo, PageQuery, RingLimits, Stream};
+
+    /// Events in order; after the last, silence.
+    struct Script(VecDeque<FarEvent>);
+
+    impl FarEnd for Script {
+        async fn next(&mut self) -> FarEvent {
+            match self.0.pop_front() {
+                Some(event) => event,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    const DRAIN: Duration = Duration::from_secs(2);
+
+    fn recording(events: impl IntoIterator<Item = FarEvent>) -> Recording<Script> {
+        let spec = Draft::new("h", "c").try_into().unwrap();
+        let job = Arc::new(Job::new(Caller::local(), spec, RingLimits::default()));
+        let recorder = Recorder::new(Announcements::new(&Nonce::new(), 0), DRAIN);
+        Recording::new(Script(events.into_iter().collect()), job, recorder)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_recording_never_waits_for_an_observer() {
+        let lines = std::iter::repeat_n(FarEvent::Data(Stream::Stdout, "line\n".into()), 20_000);
+        let mut recording = recording(lines.chain([FarEvent::Closed]));
+        let job = Arc::clone(&recording.job);
+        // An observer that has asked and never looks again.
+        let query = PageQuery {
+            max_lines: 1,
+            max_bytes: 1,
+            ..PageQuery::after(LineNo::START)
+        };
+        let wait = Wait {
+            patience: Duration::from_secs(3600),
+            ..Wait::default()
+        };
+        let mut observer = Box::pin(job.tail(&query, &wait));
+        assert!(futures_util::poll!(&mut observer).is_pending());
+        let start = Instant::now();
+        let end = recording.run().await;
+        assert_eq!(
+            (end, start.elapsed()),
+            (End::Outcome(Outcome::Closed), Duration::ZERO)
+        );
+        let status = job.status();
+        assert_eq!((status.total_lines, status.dropped_lines), (20_000, 10_000));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_far_end_that_stays_open_after_the_exit_is_left_after_the_drain_time() {
+        let mut recording = recording([FarEvent::Started, FarEvent::Exit(Exit::Status(0))]);
+        let start = Instant::now();
+        let end = recording.run().await;
+        assert_eq!(
+            (end, start.elapsed()),
+            (End::Outcome(Outcome::Ended(Exit::Status(0))), DRAIN)
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_recording_that_was_cancelled_goes_on_where_it_was() {
+        let mut recording = recording([FarEvent::Started]);
+        assert!(timeout(DRAIN, recording.run()).await.is_err());
+        recording.far_end.0.extend([
+            FarEvent::Data(Stream::Stdout, "late\n".into()),
+            FarEvent::Detached,
+        ]);
+        assert_eq!(recording.run().await, End::Detached);
+        assert_eq!(recording.job.status().total_lines, 1);
+    }
+}

@@ -1,0 +1,182 @@
+//! Signals all processes of a job and reports what is known of the result.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::on_machine::run_on_machine;
+use crate::hosts::Script;
+use crate::job::{Controls, Job, Kill, KillReport, Left, Reach, Signal, kill_script};
+use crate::runner::state::{Shared, SignalError};
+
+/// How a signal was delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DeliveredVia {
+    /// To the job's process group and to processes that left it, over a second channel.
+    ProcessGroup,
+    /// As a request on the job's own channel, whose delivery the server does not confirm.
+    Channel,
+    /// Not delivered: the job has no process left.
+    Nothing,
+}
+
+/// Result of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalReport {
+    /// How the signal was delivered.
+    pub delivered_via: DeliveredVia,
+    /// The host verified that no process of the job is left.
+    pub confirmed_dead: bool,
+    /// Why `confirmed_dead` is unknown, if it is.
+    pub unverified: Option<Unverified>,
+}
+
+/// Why it is unknown whether a process of a job is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Unverified {
+    /// The signal was sent as a channel request, which has no reply (RFC 4254 §6.9).
+    #[error("the server was asked to signal the command, but the request has no reply")]
+    Channel,
+    /// The job's process group has members that don't carry its mark; they were left alone.
+    #[error(
+        "processes of the job's group do not carry its mark and may not be its own; they were not signalled"
+    )]
+    Unmarked,
+    /// The account can't see all processes of the host.
+    #[error("no process was found, but this account does not see all processes of the host")]
+    Hidden,
+    /// The host does not list its processes.
+    #[error("the host does not show its processes (it has no /proc, or no awk)")]
+    Unseen,
+    /// The host's answer was not that of the script.
+    #[error("the host did not run the script that looks at its processes")]
+    NoReport,
+}
+
+impl SignalReport {
+    pub(crate) fn new(report: Option<KillReport>) -> Self {
+        let Some(KillReport { delivered, left }) = report else {
+            let delivered_via = DeliveredVia::Nothing;
+            return Self {
+                delivered_via,
+                confirmed_dead: false,
+                unverified: Some(Unverified::NoReport),
+            };
+        };
+        let unverified = match left {
+            Left::Nothing | Left::Alive => None,
+            Left::Unmarked => Some(Unverified::Unmarked),
+            Left::Hidden => Some(Unverified::Hidden),
+            Left::Unseen => Some(Unverified::Unseen),
+        };
+        let delivered_via = if delivered {
+            DeliveredVia::ProcessGroup
+        } else {
+            DeliveredVia::Nothing
+        };
+        Self {
+            delivered_via,
+            confirmed_dead: left == Left::Nothing,
+            unverified,
+        }
+    }
+}
+
+/// Time limit for the host to report the result of a signal, in addition to the grace.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for a job that has just started to announce its process group.
+pub(crate) const PGID_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Signals all processes of a running job: by its process group if that is known, otherwise by the
+/// channel.
+pub(crate) async fn end_tree(
+    shared: &Shared,
+    job: &Job,
+    order: Kill,
+    controls: &dyn Controls,
+) -> Result<SignalReport, SignalError> {
+    process_group_told(job, PGID_TIMEOUT).await;
+    if job.process_group().is_some() {
+        let report = kill(shared, job, Reach::Tree, order).await?;
+        // Otherwise the script found nothing to signal although something may run: the host can't
+        // identify the job's processes.
+        if report.delivered_via != DeliveredVia::Nothing || report.confirmed_dead {
+            return Ok(report);
+        }
+    }
+    if controls.outlives_us() {
+        // A durable job has no channel to fall back on, so an unreachable host is an error.
+        return kill(shared, job, Reach::Marked, order).await;
+    }
+
+    // Servers need not answer or obey. The job's end will show it.
+    controls.signal(order.signal).await.ok();
+    if let Some(grace) = order.grace {
+        job.over_within(grace).await;
+        controls.signal(Signal::KILL).await.ok();
+        job.over_within(grace).await;
+    }
+    Ok(SignalReport {
+        delivered_via: DeliveredVia::Channel,
+        confirmed_dead: false,
+        unverified: Some(Unverified::Channel),
+    })
+}
+
+/// Runs the script that signals a job's processes, on the job's machine.
+pub(crate) async fn kill(
+    shared: &Shared,
+    job: &Job,
+    reach: Reach,
+    order: Kill,
+) -> Result<SignalReport, SignalError> {
+    let group = job
+        .process_group()
+        .or_else(|| (reach == Reach::Marked).then(|| job.marked()))
+        .ok_or(SignalError::JobEnded)?;
+    let script = Script::without_input(kill_script(std::slice::from_ref(&group), reach, order));
+    let limit = order.grace.unwrap_or_default() + REPORT_TIMEOUT;
+    let answer = run_on_machine(shared, job, script, limit).await?;
+    Ok(SignalReport::new(KillReport::parse(&answer)))
+}
+
+/// Waits until a job has announced its process group or has ended, at most for `patience`.
+pub(crate) async fn process_group_told(job: &Job, patience: Duration) {
+    job.wait_for(patience, |log| {
+        log.pgid().is_some() || log.outcome().is_some()
+    })
+    .await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_is_dead_only_when_its_host_has_looked_and_found_nothing() {
+        let report = |delivered, left| SignalReport::new(Some(KillReport { delivered, left }));
+        for (left, unverified) in [
+            (Left::Nothing, None),
+            (Left::Alive, None),
+            (Left::Unmarked, Some(Unverified::Unmarked)),
+            (Left::Hidden, Some(Unverified::Hidden)),
+            (Left::Unseen, Some(Unverified::Unseen)),
+        ] {
+            let report = report(true, left);
+            assert_eq!(
+                (report.confirmed_dead, report.unverified),
+                (left == Left::Nothing, unverified)
+            );
+            assert_eq!(report.delivered_via, DeliveredVia::ProcessGroup);
+        }
+        assert_eq!(
+            report(false, Left::Nothing).delivered_via,
+            DeliveredVia::Nothing
+        );
+        let silent = SignalReport::new(None);
+        assert_eq!(
+            (silent.confirmed_dead, silent.unverified),
+            (false, Some(Unverified::NoReport))
+        );
+    }
+}

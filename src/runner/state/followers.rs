@@ -1,0 +1,172 @@
+//! Which durable jobs each host's follower has, and how much of their output arrived.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{Notify, mpsc};
+
+use crate::hosts::HostRef;
+use crate::job::{FarEvent, Job, JobId, Positions};
+use crate::lock::{Guard, lock};
+use crate::spool::FollowFrom;
+
+/// Followers of durable jobs, one for each host that has such jobs.
+#[derive(Default)]
+pub(crate) struct Followers(Mutex<HashMap<HostRef, Arc<Follower>>>);
+
+/// The jobs to follow on one host. One task of the runner runs it.
+#[derive(Default)]
+pub(crate) struct Follower {
+    followed: Mutex<HashMap<JobId, Followed>>,
+    session: Mutex<Session>,
+    /// Notified when the session misses a job and must be restarted.
+    pub(crate) changed: Notify,
+}
+
+/// A job whose output is followed.
+pub(crate) struct Followed {
+    pub(crate) job: Arc<Job>,
+    /// Bytes of each stream received so far.
+    pub(crate) stdout: u64,
+    pub(crate) stderr: u64,
+    pub(crate) events: mpsc::Sender<FarEvent>,
+    /// The session that was asked to follow the job.
+    session: String,
+}
+
+/// The follower's channel.
+#[derive(Default)]
+struct Session {
+    name: String,
+    /// It has reported that it follows, so jobs can be added to it.
+    is_up: bool,
+    /// It reported output of jobs not registered yet, and won't repeat it.
+    has_strays: bool,
+    /// It skipped some of a job's output, or ended a job before all of its output arrived.
+    has_left_out: bool,
+}
+
+impl Followers {
+    /// The follower of a host, and whether it is new. The caller must run a new one.
+    pub(crate) fn of(&self, host: &HostRef) -> (Arc<Follower>, bool) {
+        let mut followers = lock(&self.0);
+        let is_new = !followers.contains_key(host);
+        (
+            Arc::clone(followers.entry(host.clone()).or_default()),
+            is_new,
+        )
+    }
+
+    /// Removes a follower without jobs. Returns false if it has one again.
+    pub(crate) fn retire(&self, host: &HostRef) -> bool {
+        let mut followers = lock(&self.0);
+        let is_idle = followers.get(host).is_some_and(|follower| follower.is_idle());
+        if is_idle {
+            followers.remove(host);
+        }
+        is_idle
+    }
+}
+
+impl Follower {
+    pub(crate) fn followed(&self) -> Guard<'_, HashMap<JobId, Followed>> {
+        lock(&self.followed)
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.followed().is_empty()
+    }
+
+    /// The session that a job being started can be added to, if any.
+    pub(crate) fn session_name(&self) -> Option<String> {
+        let session = lock(&self.session);
+        session.is_up.then(|| session.name.clone())
+    }
+
+    /// Follows a job after these offsets of its streams. `told` is the session that the start added
+    /// the job to, if any.
+    pub(crate) fn follow(
+        &self,
+        job: &Arc<Job>,
+        received: Positions,
+        events: mpsc::Sender<FarEvent>,
+        told: Option<String>,
+    ) {
+        let mut all = self.followed();
+        let has_strays = lock(&self.session).has_strays;
+        let is_followed = told.is_some() && told == self.session_name() && !has_strays;
+        let followed = Followed {
+            job: Arc::clone(job),
+            stdout: received.stdout,
+            stderr: received.stderr,
+            events,
+            session: if is_followed { told } else { None }.unwrap_or_default(),
+        };
+        all.insert(job.id.clone(), followed);
+        drop(all);
+        if !is_followed {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Starts a session. Returns the jobs to send to it first.
+    pub(crate) fn begin(&self, name: &str) -> Vec<FollowFrom> {
+        *lock(&self.session) = Session {
+            name: name.to_owned(),
+            ..Session::default()
+        };
+        let mut followed = self.followed();
+        let from = followed.values_mut().map(|followed| {
+            name.clone_into(&mut followed.session);
+            FollowFrom {
+                job: followed.job.id.as_str().to_owned(),
+                stdout: followed.stdout,
+                stderr: followed.stderr,
+            }
+        });
+        from.collect()
+    }
+
+    /// The session follows.
+    pub(crate) fn is_up(&self) {
+        lock(&self.session).is_up = true;
+    }
+
+    /// The session reported output of a job that is not in `followed`. When the job is added later,
+    /// a new session must start.
+    pub(crate) fn note_stray(&self, followed: &HashMap<JobId, Followed>, job: &JobId) {
+        if !followed.contains_key(job) {
+            lock(&self.session).has_strays = true;
+        }
+    }
+
+    /// The session has ended.
+    pub(crate) fn end(&self) {
+        lock(&self.session).is_up = false;
+    }
+
+    pub(crate) fn note_reach(&self, is_reached: bool) {
+        self.followed()
+            .values()
+            .for_each(|followed| followed.job.note_reach(is_reached));
+    }
+
+    /// The session skipped output of this job. A new session must start where the received output
+    /// ends.
+    pub(crate) fn begin_anew(&self, followed: &mut Followed) {
+        followed.session.clear();
+        lock(&self.session).has_left_out = true;
+        self.changed.notify_one();
+    }
+
+    /// Whether the session has skipped output.
+    pub(crate) fn has_left_out(&self) -> bool {
+        lock(&self.session).has_left_out
+    }
+
+    /// Whether the session was asked to follow every job.
+    pub(crate) fn has_all(&self) -> bool {
+        let name = lock(&self.session).name.clone();
+        self.followed().values().all(|followed| followed.session == name)
+    }
+}

@@ -1,0 +1,95 @@
+//! Opened jobs of other processes, kept while they are in use.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::registry::Place;
+use crate::hosts::Link;
+use crate::job::{Job, JobId};
+use crate::lock::lock;
+use crate::store::Record;
+
+/// Jobs that this process does not record, as the store has them: finished jobs and those of other
+/// processes.
+#[derive(Default)]
+pub(crate) struct Elsewhere(Mutex<HashMap<JobId, Known>>);
+
+struct Known {
+    job: Arc<Job>,
+    record: Record,
+    used: Instant,
+}
+
+/// Maximum jobs kept in memory, and for how long after their last use.
+const MOST_KNOWN: usize = 64;
+const KNOWN_FOR: Duration = Duration::from_secs(600);
+
+impl Elsewhere {
+    pub(crate) fn note(&self, record: Record) {
+        if let Some(known) = lock(&self.0).get_mut(&record.id) {
+            known.record = record;
+        }
+    }
+
+    pub(crate) fn get(&self, id: &JobId) -> Option<Arc<Job>> {
+        let mut known = lock(&self.0);
+        let known = known.get_mut(id)?;
+        known.used = Instant::now();
+        Some(Arc::clone(&known.job))
+    }
+
+    /// The record of another process's job, as it was when the job was opened.
+    pub(crate) fn record(&self, id: &JobId) -> Option<Record> {
+        lock(&self.0).get(id).map(|known| known.record.clone())
+    }
+
+    /// Where such a job runs.
+    pub(crate) fn place(&self, id: &JobId) -> Option<Place> {
+        let record = self.record(id)?;
+        Some(Place {
+            link: Weak::<Link>::new(),
+            machine: record.machine,
+        })
+    }
+
+    /// Registers a job and returns whether it is new. If another task was faster, returns that
+    /// task's job.
+    pub(crate) fn take_in(&self, job: Arc<Job>, record: Record) -> (Arc<Job>, bool) {
+        let mut known = lock(&self.0);
+        let is_new = !known.contains_key(&job.id);
+        let entry = known.entry(job.id.clone()).or_insert_with(|| Known {
+            job,
+            record,
+            used: Instant::now(),
+        });
+        (Arc::clone(&entry.job), is_new)
+    }
+
+    pub(crate) fn forget(&self, id: &JobId) {
+        lock(&self.0).remove(id);
+    }
+
+    /// Drops jobs that no caller has used lately.
+    pub(crate) fn expire(&self) {
+        let mut known = lock(&self.0);
+        known.retain(|_, known| known.is_used() || known.used.elapsed() < KNOWN_FOR);
+        while known.len() > MOST_KNOWN {
+            let unused = known.iter().filter(|(_, known)| !known.is_used());
+            let Some((oldest, _)) = unused.min_by_key(|(_, known)| known.used) else {
+                return;
+            };
+            let oldest = oldest.clone();
+            known.remove(&oldest);
+        }
+    }
+}
+
+impl Known {
+    /// Whether anything else holds the job.
+    fn is_used(&self) -> bool {
+        Arc::strong_count(&self.job) > 1
+    }
+}

@@ -1,0 +1,24 @@
+//! State shared by the runner's tasks, and its limits and errors.
+
+mod error;
+mod followers;
+mod foreign_jobs;
+mod keys;
+mod limits;
+mod lookup;
+mod meter;
+mod order;
+mod registry;
+mod shared;
+mod stdin;
+
+pub use error::{SignalError, SpawnError, WriteError, chain};
+pub(crate) use followers::{Followed, Follower, Followers};
+pub(crate) use foreign_jobs::Elsewhere;
+pub use limits::Limits;
+pub use lookup::{Lookup, Tombstone};
+pub(crate) use meter::Meter;
+pub use order::{Key, Order};
+pub(crate) use registry::Registry;
+pub(crate) use shared::Shared;
+pub(crate) use stdin::Stdin;

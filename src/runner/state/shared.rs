@@ -1,0 +1,53 @@
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::followers::Followers;
+use super::foreign_jobs::Elsewhere;
+use super::limits::Limits;
+use super::meter::Growth;
+use super::registry::Registry;
+use crate::hosts::{HostRef, Hosts};
+use crate::job::Job;
+use crate::lock::{Guard, lock};
+use crate::runner::storing::Storing;
+
+/// State shared by the runner's tasks.
+pub(crate) struct Shared {
+    pub(crate) hosts: Arc<Hosts>,
+    pub(crate) limits: Limits,
+    pub(crate) registry: Mutex<Registry>,
+    /// Stores the output of jobs. `None` if it is disabled or impossible.
+    pub(crate) storing: Option<Arc<Storing>>,
+    /// Why storing is impossible, if it was requested.
+    pub(crate) unstored: Option<String>,
+    /// Jobs known from the store.
+    pub(crate) elsewhere: Elsewhere,
+    /// Followers of durable jobs.
+    pub(crate) followers: Followers,
+    /// Whether this process adopts durable jobs that no process follows.
+    pub(crate) adopts: bool,
+    pub(crate) stopping: CancellationToken,
+    pub(crate) growth: Arc<Growth>,
+    pub(crate) became_heavy: mpsc::Sender<HostRef>,
+    /// Queue of fleets to start or resume, each with whether its secrets are lost.
+    pub(crate) fleets: mpsc::Sender<(Arc<Job>, bool)>,
+    /// The runner's tasks. They end with the runner.
+    pub(crate) tasks: Weak<Mutex<JoinSet<()>>>,
+}
+
+impl Shared {
+    pub(crate) fn registry(&self) -> Guard<'_, Registry> {
+        lock(&self.registry)
+    }
+
+    /// Spawns a task that ends with the runner. Drops the task if the runner has ended.
+    pub(crate) fn leave(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let Some(tasks) = self.tasks.upgrade() else { return };
+        let mut tasks = lock(&tasks);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(task);
+    }
+}

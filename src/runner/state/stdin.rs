@@ -1,0 +1,352 @@
+//! A job's stdin: one writer at a time, after the initial input.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::error::WriteError;
+use crate::job::{Controls, FarEndError, Job, StdinPlan};
+use crate::lock::lock;
+
+/// A job's stdin. Writers take turns. The plan's own input is sent first.
+pub(crate) struct Stdin {
+    controls: Arc<dyn Controls>,
+    job: Arc<Job>,
+    /// Number of process group announcements so far.
+    announced: watch::Receiver<u32>,
+    state: Arc<Mutex<State>>,
+    /// Holds the lock until [`begin`](Self::begin), so that no write or close can precede the job's
+    /// initial input.
+    before_begin: std::sync::Mutex<Option<OwnedMutexGuard<State>>>,
+}
+
+struct State {
+    /// Values that the prelude reads first.
+    header: Option<SecretString>,
+    closed: bool,
+    /// The terminal is at the start of an input line.
+    at_line_start: bool,
+}
+
+/// On a terminal, the key for end of input when typed at the start of a line (VEOF).
+const END_OF_INPUT: u8 = 4;
+/// Time limit for the prelude to prepare its terminal for the values.
+const PRELUDE_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Stdin {
+    pub(crate) fn new(
+        controls: Arc<dyn Controls>,
+        job: Arc<Job>,
+        announced: watch::Receiver<u32>,
+        header: Option<SecretString>,
+    ) -> Self {
+        let state = Arc::new(Mutex::new(State {
+            header,
+            closed: false,
+            at_line_start: true,
+        }));
+        let before_begin = std::sync::Mutex::new(Arc::clone(&state).try_lock_owned().ok());
+        Self {
+            controls,
+            job,
+            announced,
+            state,
+            before_begin,
+        }
+    }
+
+    /// Stdin of a durable job. Its initial input is already on the host.
+    pub(crate) fn durable(
+        controls: Arc<dyn Controls>,
+        job: Arc<Job>,
+        announced: watch::Receiver<u32>,
+        closed: bool,
+    ) -> Self {
+        let state = Arc::new(Mutex::new(State {
+            header: None,
+            closed,
+            at_line_start: true,
+        }));
+        Self {
+            controls,
+            job,
+            announced,
+            state,
+            before_begin: std::sync::Mutex::new(None),
+        }
+    }
+
+    /// Sends the initial input: the prelude's values, then the text for the command, then the end
+    /// of input if requested.
+    pub(crate) async fn begin(&self) -> Result<(), FarEndError> {
+        let first = lock(&self.before_begin).take();
+        let mut state = match first {
+            Some(state) => state,
+            None => Arc::clone(&self.state).lock_owned().await,
+        };
+        if let Some(header) = state.header.take() {
+            self.announced(1).await?;
+            self.write_all(header.expose_secret().as_bytes()).await?;
+            self.announced(2).await?;
+        }
+        match &self.job.spec.stdin {
+            StdinPlan::Open => return Ok(()),
+            StdinPlan::Closed => {}
+            StdinPlan::Text(text) => {
+                let text = text.expose_secret().as_bytes();
+                self.write_all(text).await?;
+                state.wrote(text);
+            }
+        }
+        self.end(&mut state).await
+    }
+
+    /// Waits until the prelude on a terminal has announced itself this many times: once when echo
+    /// is off, twice when it has read the values. A prelude that does not announce itself must not
+    /// get them.
+    async fn announced(&self, times: u32) -> Result<(), FarEndError> {
+        if self.job.spec.terminal.is_none() {
+            return Ok(());
+        }
+        let mut announced = self.announced.clone();
+        let told = announced.wait_for(|told| *told >= times);
+        if timeout(PRELUDE_TIMEOUT, told).await.is_ok_and(|told| told.is_ok()) {
+            return Ok(());
+        }
+        self.controls.close().await?;
+        Err(FarEndError::TimedOut(PRELUDE_TIMEOUT))
+    }
+
+    async fn write_all(&self, mut data: &[u8]) -> Result<(), FarEndError> {
+        while !data.is_empty() {
+            let written = self.controls.write(data).await?;
+            data = &data[written..];
+        }
+        Ok(())
+    }
+
+    /// Writes `data`. Waits at most `patience`; the error then says how much was written.
+    pub(crate) async fn write(&self, data: &[u8], patience: Duration) -> Result<(), WriteError> {
+        let deadline = Instant::now() + patience;
+        let mut written = 0;
+        let state = timeout_at(deadline, self.state.lock()).await;
+        let mut state = state.map_err(|_| WriteError::Backpressure { written })?;
+        if state.closed {
+            return Err(WriteError::StdinClosed);
+        }
+        while written < data.len() {
+            let piece = timeout_at(deadline, self.controls.write(&data[written..])).await;
+            let length = piece.map_err(|_| WriteError::Backpressure { written })??;
+            state.wrote(&data[written..written + length]);
+            written += length;
+        }
+        Ok(())
+    }
+
+    /// Closes stdin after the pending writes. Waits at most `patience`. Succeeds if stdin is
+    /// already closed.
+    pub(crate) async fn close(&self, patience: Duration) -> Result<(), WriteError> {
+        let closing = async {
+            let mut state = self.state.lock().await;
+            if state.closed {
+                Ok(())
+            } else {
+                self.end(&mut state).await
+            }
+        };
+        let closed = timeout_at(Instant::now() + patience, closing).await;
+        Ok(closed.map_err(|_| WriteError::Backpressure { written: 0 })??)
+    }
+
+    /// A terminal has no end of file. A key signals it, and other keys can follow. In the middle of
+    /// a line the key must be sent twice: the first passes the line on.
+    async fn end(&self, state: &mut State) -> Result<(), FarEndError> {
+        match &self.job.spec.terminal {
+            None => {
+                self.controls.eof().await?;
+                state.closed = true;
+                return Ok(());
+            }
+            Some(_) if state.at_line_start => self.write_all(&[END_OF_INPUT]).await?,
+            Some(_) => self.write_all(&[END_OF_INPUT; 2]).await?,
+        }
+        state.at_line_start = true;
+        Ok(())
+    }
+
+    /// Whether stdin is closed. It is not while a write is pending.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.try_lock().is_ok_and(|state| state.closed)
+    }
+
+    /// The far end's controls, for signals and closing.
+    pub(crate) fn controls(&self) -> &dyn Controls {
+        &*self.controls
+    }
+}
+
+impl State {
+    fn wrote(&mut self, data: &[u8]) {
+        if let Some(last) = data.last() {
+            self.at_line_start = matches!(*last, b'\n' | b'\r' | END_OF_INPUT);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex as Shared;
+
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+
+    use super::*;
+    use crate::job::{Caller, Draft, Signal, Terminal};
+    use crate::output::{RingLimits, TerminalSize};
+
+    /// A far end that accepts `room` bytes and records them.
+    #[derive(Default)]
+    struct Pipe {
+        room: usize,
+        taken: Shared<Vec<u8>>,
+        ended: Shared<bool>,
+    }
+
+    impl Controls for Pipe {
+        fn write<'a>(&'a self, data: &'a [u8]) -> BoxFuture<'a, Result<usize, FarEndError>> {
+            async move {
+                let room = self.room - lock(&self.taken).len();
+                if room == 0 {
+                    std::future::pending::<()>().await;
+                }
+                let piece = &data[..data.len().min(room)];
+                lock(&self.taken).extend(piece);
+                Ok(piece.len())
+            }
+            .boxed()
+        }
+
+        fn eof(&self) -> BoxFuture<'_, Result<(), FarEndError>> {
+            *lock(&self.ended) = true;
+            async { Ok(()) }.boxed()
+        }
+
+        fn signal(&self, _signal: Signal) -> BoxFuture<'_, Result<(), FarEndError>> {
+            async { Ok(()) }.boxed()
+        }
+
+        fn resize(&self, _size: TerminalSize) -> BoxFuture<'_, Result<(), FarEndError>> {
+            async { Ok(()) }.boxed()
+        }
+
+        fn close(&self) -> BoxFuture<'_, Result<(), FarEndError>> {
+            async { Ok(()) }.boxed()
+        }
+
+        fn outlives_us(&self) -> bool {
+            false
+        }
+    }
+
+    fn stdin(room: usize, change: impl FnOnce(&mut Draft)) -> (Stdin, Arc<Pipe>) {
+        with_header(room, None, change)
+    }
+
+    fn with_header(
+        room: usize,
+        header: Option<&str>,
+        change: impl FnOnce(&mut Draft),
+    ) -> (Stdin, Arc<Pipe>) {
+        let mut draft = Draft::new("h", "cat");
+        change(&mut draft);
+        let job = Job::new(
+            Caller::local(),
+            draft.try_into().unwrap(),
+            RingLimits::default(),
+        );
+        let pipe = Arc::new(Pipe {
+            room,
+            ..Pipe::default()
+        });
+        let controls = Arc::clone(&pipe) as Arc<dyn Controls>;
+        (
+            Stdin::new(
+                controls,
+                Arc::new(job),
+                watch::Sender::new(0).subscribe(),
+                header.map(Into::into),
+            ),
+            pipe,
+        )
+    }
+
+    fn taken(pipe: &Pipe) -> String {
+        String::from_utf8(lock(&pipe.taken).clone()).unwrap()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn values_go_before_the_text_and_the_text_before_the_end() {
+        let (stdin, pipe) = with_header(100, Some("header\n"), |draft| {
+            draft.stdin = StdinPlan::Text("text".into())
+        });
+        stdin.begin().await.unwrap();
+        assert_eq!(
+            (taken(&pipe).as_str(), stdin.is_closed()),
+            ("header\ntext", true)
+        );
+        assert!(matches!(
+            stdin.write(b"x", PRELUDE_TIMEOUT).await,
+            Err(WriteError::StdinClosed)
+        ));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_written_and_nothing_ends_before_what_a_job_starts_with() {
+        let (stdin, pipe) = with_header(100, Some("header\n"), |_| ());
+
+        assert!(stdin.close(PRELUDE_TIMEOUT).await.is_err());
+        assert_eq!(taken(&pipe), "");
+
+        stdin.begin().await.unwrap();
+        stdin.close(PRELUDE_TIMEOUT).await.unwrap();
+        assert_eq!(taken(&pipe), "header\n");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_command_that_does_not_read_is_given_up_and_what_went_is_told() {
+        let (stdin, _pipe) = stdin(3, |_| ());
+        stdin.begin().await.unwrap();
+        let error = stdin.write(b"hello", Duration::from_secs(1)).await.unwrap_err();
+        assert!(
+            matches!(error, WriteError::Backpressure { written: 3 }),
+            "{error:?}"
+        );
+        assert!(!stdin.is_closed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_terminal_is_told_its_end_by_a_key_and_in_mid_line_by_two() {
+        let terminal = |draft: &mut Draft| draft.terminal = Terminal::new("dumb", 80, 24).ok();
+        let (stdin, pipe) = stdin(100, terminal);
+        stdin.begin().await.unwrap();
+        stdin.close(PRELUDE_TIMEOUT).await.unwrap();
+        stdin.write(b"half", PRELUDE_TIMEOUT).await.unwrap();
+        stdin.close(PRELUDE_TIMEOUT).await.unwrap();
+        assert_eq!(taken(&pipe), "\x04half\x04\x04");
+        assert!(
+            !stdin.is_closed() && !*lock(&pipe.ended),
+            "keys can still be pressed"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_terminal_that_is_not_ready_does_not_get_the_values() {
+        let terminal = |draft: &mut Draft| draft.terminal = Terminal::new("dumb", 80, 24).ok();
+        let (stdin, pipe) = with_header(100, Some("secret"), terminal);
+        assert!(stdin.begin().await.is_err());
+        assert_eq!(taken(&pipe), "");
+    }
+}

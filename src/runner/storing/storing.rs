@@ -1,0 +1,510 @@
+//! The four threads that store output and records, and the queue between jobs and threads. A
+//! line is shown once it is stored; a hung disk delays it by at most three seconds.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use crate::job::{Job, JobId, Keeper, MachineId, Storage, wall_now};
+use crate::lock::lock;
+use crate::store::{Bounds, LogLimits, LogWriter, Record, Store, StoreError, StoredLog};
+
+/// Stores the output of this process's jobs and keeps their records up to date. It has four
+/// threads: one writes output, one syncs it to disk, one writes records, and one shows output that
+/// takes too long to store.
+pub(crate) struct Storing {
+    pub(crate) store: Arc<dyn Store>,
+    limits: LogLimits,
+    bounds: Bounds,
+    /// Jobs with output to store.
+    calls: Sender<JobId>,
+    tasks: Sender<Task>,
+    /// Bytes of all jobs that wait to be stored.
+    waiting: AtomicIsize,
+    kept: Mutex<HashMap<JobId, Arc<Kept>>>,
+    /// Jobs whose records may be out of date.
+    changed: Mutex<HashSet<JobId>>,
+    /// Time of the last write or failure to write. While this advances, readers wait for the store.
+    progress: Mutex<Instant>,
+    /// The state directory was removed or replaced, so further writes would be lost.
+    is_gone: AtomicBool,
+    /// Closed when this value is dropped.
+    _is_here: [Sender<()>; 2],
+}
+
+/// A job whose output is stored by this process.
+struct Kept {
+    job: Arc<Job>,
+    writer: Mutex<LogWriter>,
+    record: Mutex<Record>,
+    /// The record has the job's outcome.
+    is_settled: AtomicBool,
+}
+
+/// Resolves when a job is registered in the store.
+pub(crate) type Admission = BoxFuture<'static, Result<Option<Record>, StoreError>>;
+
+/// Time limit for registering a job in the store.
+const ADMISSION: Duration = Duration::from_secs(5);
+
+/// Time limits for bringing records up to date: before they are read, and before one is deleted or
+/// the process ends.
+pub(crate) const FLUSH_TO_READ: Duration = Duration::from_millis(500);
+pub(crate) const FLUSH_TO_END: Duration = Duration::from_secs(30);
+
+/// Requests to the records thread.
+enum Task {
+    /// Register a new job.
+    Admit(
+        Box<Record>,
+        oneshot::Sender<Result<Option<Record>, StoreError>>,
+    ),
+    /// Write the record now: the job has started or ended.
+    Put(JobId),
+    /// Delete the record of a job that failed to start and whose id no caller has.
+    Discard(JobId),
+    /// Store the outcome of a job that failed to start and whose id a caller has.
+    Settle(Box<Record>),
+    /// Bring all records up to date, then send.
+    Flush(oneshot::Sender<()>),
+}
+
+/// Maximum bytes of all jobs that wait to be stored. Beyond it, output is shown before it is
+/// stored.
+const MOST_WAITING: isize = 256 << 20;
+/// Output is shown before it is stored once nothing at all was stored for this time.
+const OVERDUE: Duration = Duration::from_secs(3);
+/// Approximate bytes written at once.
+const BATCH: usize = 64 << 10;
+/// Batches of one job after which other jobs get their turn.
+const TURN: usize = 16;
+/// Interval at which written output is synced to disk and records of running jobs are updated.
+const ROUND: Duration = Duration::from_secs(1);
+/// Interval at which stored jobs that exceed a limit are deleted.
+const SWEEP: Duration = Duration::from_secs(30);
+const FIRST_SWEEP: Duration = Duration::from_secs(2);
+/// Maximum requests handled together by the records thread.
+const MOST_TASKS: usize = 256;
+/// Maximum open files.
+const MOST_OPEN: usize = 512;
+
+impl Storing {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        limits: LogLimits,
+        bounds: Bounds,
+    ) -> std::io::Result<Arc<Self>> {
+        let (calls, called) = channel();
+        let (tasks, asked) = channel();
+        let (sync_on, synced_out) = channel();
+        let (watch_on, watched_out) = channel();
+        let waiting = AtomicIsize::new(0);
+        let storing = Arc::new(Self {
+            store,
+            limits,
+            bounds,
+            calls,
+            tasks,
+            waiting,
+            kept: Mutex::default(),
+            changed: Mutex::default(),
+            progress: Mutex::new(Instant::now()),
+            is_gone: AtomicBool::new(false),
+            _is_here: [sync_on, watch_on],
+        });
+        let [for_output, for_disk, for_records, for_readers] =
+            [(); 4].map(|()| Arc::downgrade(&storing));
+        thread::Builder::new()
+            .name("sshjobs-output".into())
+            .spawn(move || write_output(&for_output, &called))?;
+        thread::Builder::new()
+            .name("sshjobs-sync".into())
+            .spawn(move || sync_output(&for_disk, &synced_out))?;
+        thread::Builder::new()
+            .name("sshjobs-overdue".into())
+            .spawn(move || show_overdue(&for_readers, &watched_out))?;
+        thread::Builder::new()
+            .name("sshjobs-records".into())
+            .spawn(move || keep_records(&for_records, &asked))?;
+        Ok(storing)
+    }
+
+    /// Registers a new job. Resolves to the existing record if its key was already used. Bounded in
+    /// time.
+    pub(crate) fn admit(&self, record: &Record) -> Admission {
+        let (sender, admitted) = oneshot::channel();
+        let record = Record {
+            owner: self.store.own_name().to_owned(),
+            ..record.clone()
+        };
+        // A thread that has ended has dropped its receiver; then the reply's sender is dropped too.
+        self.tasks.send(Task::Admit(Box::new(record), sender)).ok();
+        async move {
+            match timeout(ADMISSION, admitted).await {
+                Ok(Ok(admitted)) => admitted,
+                Ok(Err(_)) => Err(StoreError::Records("the store has stopped".to_owned())),
+                Err(_) => Err(StoreError::Records(format!(
+                    "no answer within {ADMISSION:?}"
+                ))),
+            }
+        }
+        .boxed()
+    }
+
+    /// Stores the output of an admitted job from now on.
+    pub(crate) fn keep(
+        self: &Arc<Self>,
+        job: &Arc<Job>,
+        record: Record,
+        machine: Option<MachineId>,
+    ) {
+        let log = self.store.log(&job.id);
+        match self.store.write(&log, self.limits, None) {
+            Ok(writer) => {
+                let owner = self.store.own_name().to_owned();
+                self.keep_on(
+                    job,
+                    log,
+                    writer,
+                    Record {
+                        machine,
+                        owner,
+                        ..record
+                    },
+                );
+            }
+            Err(error) => job.note_trouble(Some(error.to_string())),
+        }
+    }
+
+    /// Continues to store the output of an adopted job.
+    pub(crate) fn keep_on(
+        self: &Arc<Self>,
+        job: &Arc<Job>,
+        log: Arc<StoredLog>,
+        writer: LogWriter,
+        record: Record,
+    ) {
+        let kept = Kept {
+            job: Arc::clone(job),
+            writer: Mutex::new(writer),
+            record: Mutex::new(record),
+            is_settled: AtomicBool::new(false),
+        };
+        lock(&self.kept).insert(job.id.clone(), Arc::new(kept));
+        job.store_in(Storage::new(log, Some(Arc::clone(self) as Arc<dyn Keeper>)));
+        // Changes before this are in no record yet.
+        job.note_change();
+    }
+
+    /// A job failed to start. Deletes its record unless a caller has its id.
+    pub(crate) fn settle(&self, job: &Job, mut record: Record, is_known: bool) {
+        record.owner = self.store.own_name().to_owned();
+        record.update(&job.status(), None);
+        let task = if is_known {
+            Task::Settle(Box::new(record))
+        } else {
+            Task::Discard(job.id.clone())
+        };
+        self.tasks.send(task).ok();
+    }
+
+    /// Stops storing.
+    pub(crate) fn stop(&self) {
+        lock(&self.kept).clear();
+    }
+
+    /// Requests that the record of a job be written soon.
+    pub(crate) fn touch(&self, id: &JobId) {
+        self.tasks.send(Task::Put(id.clone())).ok();
+    }
+
+    /// Resolves once all records are up to date, or after `patience`: another process may hold the
+    /// database.
+    pub(crate) async fn flush(&self, patience: Duration) {
+        let (sender, flushed) = oneshot::channel();
+        self.tasks.send(Task::Flush(sender)).ok();
+        timeout(patience, flushed).await.ok();
+    }
+
+    /// Whether an ended job is stored to its last line, so that it need not stay in memory.
+    pub(crate) fn has_all_of(&self, job: &Job) -> bool {
+        let kept = lock(&self.kept).get(&job.id).cloned();
+        job.status().unstored.is_none() && kept.is_none_or(|kept| kept.is_settled.load(Relaxed))
+    }
+
+    /// Bytes that wait to be stored.
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        usize::try_from(self.waiting.load(Relaxed)).unwrap_or(0)
+    }
+
+    /// Stores pending output of a job, and shows it.
+    fn store_output(&self, id: &JobId) {
+        let Some(kept) = lock(&self.kept).get(id).cloned() else { return };
+        let job = &kept.job;
+        let mut writer = lock(&kept.writer);
+        for _ in 0..TURN {
+            let Some(batch) = job.take_batch(BATCH, writer.wants_checkpoint()) else {
+                return;
+            };
+            let stored = if self.is_gone.load(Relaxed) {
+                Err(gone())
+            } else {
+                writer.append(&batch)
+            };
+            if let Err(error) = &stored {
+                tracing::debug!(job = %job.id, %error, "output can't be stored");
+                job.note_trouble(Some(format!("its output can't be stored: {error}")));
+            }
+            *lock(&self.progress) = Instant::now();
+            // After the append: a reader must find shown lines in the store.
+            let newest = job.show(&batch, stored.is_ok());
+            if let Some(newest) = newest {
+                writer.note_newest(newest);
+            }
+            if batch.is_end {
+                self.tasks.send(Task::Put(id.clone())).ok();
+            }
+        }
+        self.calls.send(id.clone()).ok();
+    }
+
+    /// Marks each job as unstored if the state directory was moved or deleted.
+    fn look_whether_gone(&self, kept: &[Arc<Kept>]) {
+        let Err(error @ StoreError::Replaced(_)) = self.store.check() else { return };
+        if !self.is_gone.swap(true, Relaxed) {
+            tracing::error!(%error, "nothing is stored any more");
+        }
+        for kept in kept.iter().filter(|kept| !kept.is_settled.load(Relaxed)) {
+            kept.job.note_trouble(Some(error.to_string()));
+        }
+    }
+
+    fn rest_some(&self) {
+        let kept: Vec<_> = lock(&self.kept).values().cloned().collect();
+        if kept.len() > MOST_OPEN {
+            kept.iter().for_each(|kept| lock(&kept.writer).rest());
+        }
+    }
+
+    /// Writes the records of all changed jobs.
+    fn put_changed(&self) -> Result<(), StoreError> {
+        let changed = std::mem::take(&mut *lock(&self.changed));
+        self.put_records(changed)
+    }
+
+    /// Writes the records of these jobs, and drops those that have ended.
+    fn put_records(&self, ids: HashSet<JobId>) -> Result<(), StoreError> {
+        let kept: Vec<Arc<Kept>> = {
+            let all = lock(&self.kept);
+            ids.iter().filter_map(|id| all.get(id).cloned()).collect()
+        };
+        let updates: Vec<Update> = kept.into_iter().map(Kept::update).collect();
+        let now = wall_now();
+        let records: Vec<Record> = updates
+            .iter()
+            .filter(|update| *lock(&update.kept.record) != update.record)
+            .map(|update| Record {
+                seen_at: now,
+                ..update.record.clone()
+            })
+            .collect();
+        if !records.is_empty()
+            && let Err(error) = self.store.put(&records)
+        {
+            // The next round tries again.
+            lock(&self.changed).extend(updates.into_iter().map(|update| update.record.id));
+            return Err(error);
+        }
+
+        for Update {
+            kept,
+            record,
+            has_byte_count,
+        } in updates
+        {
+            let is_over = record.outcome.is_some();
+            // A fleet's log does not change when the state of a member does.
+            let changes_unnoticed = !is_over && kept.job.fleet.is_some();
+            if changes_unnoticed || !has_byte_count {
+                lock(&self.changed).insert(record.id.clone());
+            }
+            *lock(&kept.record) = record;
+            if is_over && has_byte_count {
+                kept.is_settled.store(true, Relaxed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Handles several requests. Records are written together, in one transaction.
+    fn do_tasks(&self, tasks: impl Iterator<Item = Task>) {
+        let mut due = HashSet::new();
+        let mut flushes = Vec::new();
+        for task in tasks {
+            match task {
+                // Fails only if the caller has gone away.
+                Task::Admit(record, sender) => drop(sender.send(self.store.admit(&record))),
+                Task::Put(id) => drop(due.insert(id)),
+                Task::Discard(id) => warn(self.store.remove(&id)),
+                Task::Settle(record) => warn(self.store.put(std::slice::from_ref(&*record))),
+                Task::Flush(sender) => flushes.push(sender),
+            }
+        }
+        if flushes.is_empty() {
+            warn(self.put_records(due));
+        } else {
+            due.extend(std::mem::take(&mut *lock(&self.changed)));
+            warn(self.put_records(due));
+            for sender in flushes {
+                sender.send(()).ok();
+            }
+        }
+    }
+}
+
+/// The current record of a job, not yet stored.
+struct Update {
+    kept: Arc<Kept>,
+    record: Record,
+    /// Whether `record.stored_bytes` is current. It is not while the writer is busy.
+    has_byte_count: bool,
+}
+
+impl Kept {
+    fn update(self: Arc<Self>) -> Update {
+        // First, so that a later change marks the job as changed again.
+        self.job.take_changed();
+        let mut record = lock(&self.record).clone();
+        record.update(&self.job.status(), self.job.read_log(crate::job::Log::pgid));
+        if let Some(fleet) = &self.job.fleet {
+            record.members.clone_from(&fleet.lock_members());
+        }
+        // Not a blocking lock: its holder may be waiting for a disk, and all other records would
+        // wait with it.
+        let byte_count = self.writer.try_lock().ok().map(|writer| writer.bytes());
+        record.stored_bytes = byte_count.unwrap_or(record.stored_bytes);
+        Update {
+            kept: self,
+            record,
+            has_byte_count: byte_count.is_some(),
+        }
+    }
+}
+
+impl Keeper for Storing {
+    fn call(&self, job: &JobId) {
+        // The thread ends only with the process.
+        self.calls.send(job.clone()).ok();
+    }
+
+    fn note_change(&self, job: &JobId) {
+        lock(&self.changed).insert(job.clone());
+    }
+
+    fn weigh(&self, bytes: isize) -> bool {
+        self.waiting.fetch_add(bytes, Relaxed) + bytes > MOST_WAITING
+    }
+}
+
+fn write_output(storing: &Weak<Storing>, called: &Receiver<JobId>) {
+    let mut rested = Instant::now();
+    loop {
+        let call = called.recv_timeout(ROUND);
+        let Some(storing) = storing.upgrade() else { return };
+        match call {
+            Ok(id) => storing.store_output(&id),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if rested.elapsed() >= ROUND {
+            storing.rest_some();
+            rested = Instant::now();
+        }
+    }
+}
+
+fn sync_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
+    while gone.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
+        let Some(storing) = storing.upgrade() else { return };
+        let kept: Vec<_> = lock(&storing.kept).values().cloned().collect();
+        storing.look_whether_gone(&kept);
+        for kept in kept {
+            let is_settled = kept.is_settled.load(Relaxed);
+            sync(&kept);
+            if is_settled {
+                lock(&storing.kept).remove(&kept.job.id);
+            }
+        }
+    }
+}
+
+/// Does no I/O, so that a hung disk can't stop it.
+fn show_overdue(storing: &Weak<Storing>, gone: &Receiver<()>) {
+    while gone.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
+        let Some(storing) = storing.upgrade() else { return };
+        if lock(&storing.progress).elapsed() < OVERDUE {
+            continue;
+        }
+        let kept: Vec<_> = lock(&storing.kept).values().cloned().collect();
+        for kept in kept {
+            if kept.job.show_overdue(OVERDUE) {
+                kept.job.note_trouble(Some(format!("nothing could be stored for {OVERDUE:?}")));
+            }
+        }
+    }
+}
+
+fn sync(kept: &Kept) {
+    // Taken out of the lock, so that no writer waits for the disk.
+    let unsynced = lock(&kept.writer).take_unsynced();
+    if let Some(Err(error)) = unsynced.map(|unsynced| unsynced.sync()) {
+        tracing::debug!(job = %kept.job.id, %error, "output did not reach the disk");
+    }
+}
+
+fn keep_records(storing: &Weak<Storing>, asked: &Receiver<Task>) {
+    // No sweep in the first seconds: short-lived processes leave it to others.
+    let mut put = Instant::now();
+    let mut sweep_at = Instant::now() + FIRST_SWEEP;
+    loop {
+        let task = asked.recv_timeout(ROUND.saturating_sub(put.elapsed()));
+        let Some(storing) = storing.upgrade() else { return };
+        match task {
+            Ok(task) => {
+                storing.do_tasks(std::iter::once(task).chain(asked.try_iter()).take(MOST_TASKS))
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        if put.elapsed() >= ROUND {
+            warn(storing.put_changed());
+            put = Instant::now();
+        }
+        if Instant::now() >= sweep_at {
+            warn(storing.store.sweep(&storing.bounds, wall_now()));
+            sweep_at = Instant::now() + SWEEP;
+        }
+    }
+}
+
+fn gone() -> std::io::Error {
+    std::io::Error::other("the state directory was removed or replaced; restart this process")
+}
+
+fn warn(done: Result<(), StoreError>) {
+    if let Err(error) = done {
+        tracing::warn!(%error, "the store");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+use tokio::time::sleep;
+
+use super::*;
+use crate::job::{Caller, Change, Draft, Exit, Outcome};
+use crate::output::{RingLimits, Stream};
+use crate::store::Memory;
+
+const LOG_LIMITS: LogLimits = LogLimits {
+    bytes: 1 << 20,
+    line_bytes: 1 << 16,
+    interval: 1 << 16,
+};
+
+fn storing() -> Arc<Storing> {
+    let store = Arc::new(Memory::default());
+    Storing::new(
+        store,
+        LOG_LIMITS,
+        Bounds {
+            bytes: u64::MAX,
+            age: u64::MAX,
+        },
+    )
+    .unwrap()
+}
+
+/// A job that has printed a line and whose output is stored.
+fn stored_job(storing: &Arc<Storing>) -> Arc<Job> {
+    let spec = Draft::new("web1", "make").try_into().unwrap();
+    let job = Arc::new(Job::new(Caller::local(), spec, RingLimits::default()));
+    let record = Record::new(&job, None, String::new());
+    storing.store.admit(&record).unwrap();
+    storing.keep(&job, record, None);
+    job.record(
+        vec![Change::Append(Stream::Stdout, "line\n".into())],
+        Instant::now(),
+    );
+    job
+}
+
+/// Waits at most ten seconds.
+async fn wait_until(is_so: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !is_so() {
+        assert!(Instant::now() < deadline, "not within ten seconds");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_record_is_final_only_with_the_byte_count_of_its_writer() {
+    let storing = storing();
+    let job = stored_job(&storing);
+    let kept = lock(&storing.kept)[&job.id].clone();
+    job.end(Outcome::Ended(Exit::Status(0)));
+    wait_until(|| kept.is_settled.load(Relaxed)).await;
+
+    // The same moment again, but with a busy writer.
+    kept.is_settled.store(false, Relaxed);
+    lock(&kept.record).stored_bytes = 0;
+    let writer = lock(&kept.writer);
+    let byte_count = writer.bytes();
+    storing.put_records(HashSet::from([job.id.clone()])).unwrap();
+    let was_settled = kept.is_settled.load(Relaxed);
+    drop(writer);
+
+    // The next round writes what this one could not know.
+    wait_until(|| kept.is_settled.load(Relaxed)).await;
+    assert!(!was_settled);
+    assert!(byte_count > 0);
+    assert_eq!(lock(&kept.record).stored_bytes, byte_count);
+}

@@ -1,0 +1,119 @@
+//! Tests of a client against a hostile server.
+
+use std::time::Duration;
+
+use russh::{Channel, ChannelOpenFailure};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::*;
+use crate::ssh::{Secrets, connect};
+
+/// Number of channels that the server opens of each of the seven kinds.
+const TIMES: usize = 143;
+/// Time limit for each test.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server that opens channels as soon as a client has logged in.
+struct Opener {
+    report: Option<oneshot::Sender<Vec<Opened>>>,
+    opening: JoinSet<Option<()>>,
+}
+
+type Opened = Result<Channel<Msg>, russh::Error>;
+
+impl server::Handler for Opener {
+    type Error = russh::Error;
+
+    async fn auth_publickey(
+        &mut self,
+        _user: &str,
+        _key: VerifiedPublicKey<'_>,
+    ) -> Result<Auth, russh::Error> {
+        Ok(Auth::Accept)
+    }
+
+    async fn auth_succeeded(&mut self, session: &mut Session) -> Result<(), russh::Error> {
+        let report = self.report.take().expect("a client logs in once");
+        let handle = session.handle();
+        self.opening
+            .spawn(async move { report.send(open_all_kinds(&handle).await).ok() });
+        Ok(())
+    }
+
+    async fn channel_open_session(
+        &mut self,
+        _channel: Channel<Msg>,
+        reply: server::ChannelOpenHandle,
+        _session: &mut Session,
+    ) -> Result<(), russh::Error> {
+        reply.accept().await;
+        Ok(())
+    }
+}
+
+async fn open_all_kinds(handle: &Handle) -> Vec<Opened> {
+    let mut opened = Vec::new();
+    for _ in 0..TIMES {
+        opened.push(handle.channel_open_session().await);
+        opened.push(handle.channel_open_agent().await);
+        opened.push(handle.channel_open_x11("127.0.0.1", 6000).await);
+        opened.push(handle.channel_open_direct_tcpip("127.0.0.1", 22, "127.0.0.1", 1).await);
+        opened.push(handle.channel_open_direct_streamlocal("/run/a.sock").await);
+        opened.push(handle.channel_open_forwarded_tcpip("127.0.0.1", 22, "127.0.0.1", 1).await);
+        opened.push(handle.channel_open_forwarded_streamlocal("/run/a.sock").await);
+    }
+    opened
+}
+
+/// Such a server, and the results of the channels that it opened.
+async fn hostile_server() -> (LoopbackServer, oneshot::Receiver<Vec<Opened>>) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let host_key = new_key().unwrap();
+    let user_key = new_key().unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    write_keys(directory.path(), address.port(), &host_key, &user_key).unwrap();
+    let config = Arc::new(server::Config {
+        keys: vec![host_key],
+        ..server::Config::default()
+    });
+    let (report, reported) = oneshot::channel();
+
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
+        let (socket, _) = listener.accept().await.unwrap();
+        let opener = Opener {
+            report: Some(report),
+            opening: JoinSet::new(),
+        };
+        let running = server::run_stream(config, socket, opener).await.unwrap();
+        running.await.ok();
+    });
+    (
+        LoopbackServer {
+            address,
+            directory,
+            _tasks: tasks,
+        },
+        reported,
+    )
+}
+
+#[tokio::test]
+async fn channels_that_a_server_opens_unasked_are_refused() {
+    let (server, reported) = hostile_server().await;
+    let connection = connect(&server.host_config("web1"), None, &Secrets::default()).await.unwrap();
+
+    let opened = timeout(PATIENCE, reported).await.unwrap().unwrap();
+
+    assert_eq!(opened.len(), 7 * TIMES);
+    for channel in opened {
+        let error = channel.map(|channel| channel.id()).unwrap_err();
+        let refused =
+            russh::Error::ChannelOpenFailure(ChannelOpenFailure::AdministrativelyProhibited);
+        assert_eq!(error.to_string(), refused.to_string());
+    }
+    let own = timeout(PATIENCE, connection.open()).await.unwrap();
+    assert!(own.is_ok(), "the client may open channels as before");
+}

@@ -1,0 +1,168 @@
+//! The stable error codes.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Code of an error. Codes are stable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum Code {
+    /// No job has this id.
+    UnknownJob,
+    /// The job is no longer kept; the message has its outcome.
+    ExpiredJob,
+    /// A value is invalid.
+    InvalidArgument,
+    /// The host is not configured.
+    UnknownHost,
+    /// known_hosts does not list the host.
+    HostKeyUnknown,
+    /// known_hosts lists the host with another key.
+    HostKeyChanged,
+    /// known_hosts lists the host, but no key of the type that it presents.
+    HostKeyTypeChanged,
+    /// known_hosts marks the host's key as revoked.
+    HostKeyRevoked,
+    /// The host's key is too weak.
+    HostKeyWeak,
+    /// The host's certificate has expired, or is not valid yet.
+    HostCertExpired,
+    /// The host's certificate is signed by an authority that known_hosts does not list.
+    HostCertUntrusted,
+    /// The host's certificate is not for this host, or is damaged.
+    HostCertInvalid,
+    /// known_hosts lists a jump host with another key.
+    JumpHostKeyChanged,
+    /// The host does not answer.
+    Unreachable,
+    /// The host rejected the login.
+    AuthFailed,
+    /// The connection was lost.
+    ConnectionLost,
+    /// The host refused to run the command.
+    ExecRefused,
+    /// The host opens no more channels.
+    ChannelLimit,
+    /// The maximum number of jobs is running.
+    Capacity,
+    /// The job's stdin is closed.
+    StdinClosed,
+    /// The command does not read its stdin.
+    Backpressure,
+    /// Another process owns the job and does not accept calls for it.
+    NotOwner,
+    /// The job still runs.
+    StillRunning,
+    /// The job has ended.
+    JobEnded,
+    /// The host or sshjobs does not support this.
+    Unsupported,
+    /// A rule forbids it.
+    PolicyDenied,
+    /// The caller has no valid token.
+    Unauthenticated,
+    /// The caller sends too many requests.
+    RateLimited,
+    /// There is nothing at this path.
+    NotFound,
+    /// The program is shutting down.
+    ShuttingDown,
+    /// The time limit was reached.
+    Timeout,
+    /// Reading or writing failed locally.
+    Io,
+}
+
+impl Code {
+    /// The name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownJob => "unknown_job",
+            Self::ExpiredJob => "expired_job",
+            Self::InvalidArgument => "invalid_argument",
+            Self::UnknownHost => "unknown_host",
+            Self::HostKeyUnknown => "host_key_unknown",
+            Self::HostKeyChanged => "host_key_changed",
+            Self::HostKeyTypeChanged => "host_key_type_changed",
+            Self::HostKeyRevoked => "host_key_revoked",
+            Self::HostKeyWeak => "host_key_weak",
+            Self::HostCertExpired => "host_cert_expired",
+            Self::HostCertUntrusted => "host_cert_untrusted",
+            Self::HostCertInvalid => "host_cert_invalid",
+            Self::JumpHostKeyChanged => "jump_host_key_changed",
+            Self::Unreachable => "unreachable",
+            Self::AuthFailed => "auth_failed",
+            Self::ConnectionLost => "connection_lost",
+            Self::ExecRefused => "exec_refused",
+            Self::ChannelLimit => "channel_limit",
+            Self::Capacity => "capacity",
+            Self::StdinClosed => "stdin_closed",
+            Self::Backpressure => "backpressure",
+            Self::NotOwner => "not_owner",
+            Self::StillRunning => "still_running",
+            Self::JobEnded => "job_ended",
+            Self::Unsupported => "unsupported",
+            Self::PolicyDenied => "policy_denied",
+            Self::Unauthenticated => "unauthenticated",
+            Self::RateLimited => "rate_limited",
+            Self::NotFound => "not_found",
+            Self::ShuttingDown => "shutting_down",
+            Self::Timeout => "timeout",
+            Self::Io => "io",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    const ALL: [Code; 32] = [
+        Code::UnknownJob,
+        Code::ExpiredJob,
+        Code::InvalidArgument,
+        Code::UnknownHost,
+        Code::HostKeyUnknown,
+        Code::HostKeyChanged,
+        Code::HostKeyTypeChanged,
+        Code::HostKeyRevoked,
+        Code::HostKeyWeak,
+        Code::HostCertExpired,
+        Code::HostCertUntrusted,
+        Code::HostCertInvalid,
+        Code::JumpHostKeyChanged,
+        Code::Unreachable,
+        Code::AuthFailed,
+        Code::ConnectionLost,
+        Code::ExecRefused,
+        Code::ChannelLimit,
+        Code::Capacity,
+        Code::StdinClosed,
+        Code::Backpressure,
+        Code::NotOwner,
+        Code::StillRunning,
+        Code::JobEnded,
+        Code::Unsupported,
+        Code::PolicyDenied,
+        Code::Unauthenticated,
+        Code::RateLimited,
+        Code::NotFound,
+        Code::ShuttingDown,
+        Code::Timeout,
+        Code::Io,
+    ];
+
+    #[test]
+    fn a_code_has_one_name_wherever_it_is_read() {
+        for code in ALL {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+        }
+        assert_eq!(
+            ALL.map(Code::as_str).into_iter().collect::<BTreeSet<_>>().len(),
+            ALL.len()
+        );
+    }
+}

@@ -1,0 +1,78 @@
+//! Hints, with other words for agents than for people.
+
+use std::fmt;
+use std::ops::Deref;
+
+use serde::{Deserialize, Serialize, Serializer};
+
+/// What to do next, with the names of tools for agents and, if they differ, of verbs for people.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+pub struct Hint {
+    agent: String,
+    person: Option<String>,
+}
+
+impl Hint {
+    /// The same hint, with other words for a person.
+    #[must_use]
+    pub(crate) fn or_for_a_person(self, person: impl Into<String>) -> Self {
+        Self {
+            person: Some(person.into()),
+            ..self
+        }
+    }
+
+    /// The words for a person.
+    pub fn for_a_person(&self) -> &str {
+        self.person.as_deref().unwrap_or(&self.agent)
+    }
+
+    pub(crate) fn replace(&mut self, from: &str, to: &str) {
+        self.agent = self.agent.replace(from, to);
+        self.person = self.person.take().map(|person| person.replace(from, to));
+    }
+
+    /// Adds a prefix.
+    pub(crate) fn prefixed(self, before: &str) -> Self {
+        Self {
+            agent: format!("{before}{}", self.agent),
+            person: self.person.map(|person| format!("{before}{person}")),
+        }
+    }
+}
+
+impl From<&str> for Hint {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<String> for Hint {
+    fn from(agent: String) -> Self {
+        Self {
+            agent,
+            person: None,
+        }
+    }
+}
+
+impl Deref for Hint {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.agent
+    }
+}
+
+impl fmt::Display for Hint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.agent)
+    }
+}
+
+impl Serialize for Hint {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.agent)
+    }
+}

@@ -1,0 +1,191 @@
+//! Arguments of a command, shared by spawn and run.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+
+use crate::jobs::{Command, FleetSpec, Jobs, SpecError, Stdin, StopAfter, Terminal};
+use crate::wire::error::Error;
+use crate::wire::secret::{reveal, reveal_values};
+
+/// A command and how to start it: the arguments shared by ssh_spawn and ssh_run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CommandRequest {
+    /// Host name from ssh_hosts.
+    #[serde(default)]
+    pub host: String,
+    /// Several hosts instead of one: names, globs, tag:NAME, !NAME. They become one job; its members are ID/HOST.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// Maximum hosts at the same time. Default 64.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 1))]
+    pub max_parallel: Option<usize>,
+    /// Start this many hosts first; start the others once all of these succeeded.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 0))]
+    pub canary: usize,
+    /// Start no more hosts after this many failures: 3 or 10%.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub stop_after_failures: Option<String>,
+    /// Retries for hosts where the command could not be started.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 0, max = 100))]
+    pub retry: u32,
+    /// Shell command line.
+    #[schemars(length(min = 1), regex(pattern = r"\S"))]
+    pub command: String,
+    /// Working directory. Default: home. The exit status is 125 if it does not exist.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub cwd: Option<String>,
+    /// Environment variables. Their values don't appear in the process list.
+    #[serde(default, serialize_with = "reveal_values")]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub env: BTreeMap<String, SecretString>,
+    /// Text for stdin, which is then closed. Without it stdin stays open with ssh_spawn and is empty with ssh_run.
+    #[serde(default, serialize_with = "reveal")]
+    #[schemars(with = "String")]
+    pub stdin: Option<SecretString>,
+    /// Run on a terminal, to answer prompts; all output is then stdout.
+    #[serde(default)]
+    pub pty: bool,
+    /// Terminal width. Default 80.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    pub cols: Option<i64>,
+    /// Terminal height. Default 24.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    pub rows: Option<i64>,
+    /// Terminal type (TERM). Default xterm-256color.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub term: Option<String>,
+    /// Keep the job running on its host if this server or the connection ends; the cursor stays valid.
+    #[serde(default)]
+    #[schemars(with = "bool")]
+    pub durable: Option<bool>,
+    /// Label to find the job in ssh_jobs.
+    #[serde(default)]
+    #[schemars(with = "String", length(max = 200))]
+    pub label: Option<String>,
+    /// End the whole process tree after this many seconds.
+    #[serde(default)]
+    #[schemars(with = "f64", range(min = 0.001, max = 31_536_000))]
+    pub timeout_s: Option<f64>,
+    /// A call with the same key again returns the first call's job.
+    #[serde(default)]
+    #[schemars(with = "String", length(max = 200))]
+    pub idempotency_key: Option<String>,
+}
+
+impl CommandRequest {
+    /// A request to run `command` on `host`.
+    pub fn new(host: impl Into<String>, command: impl Into<String>) -> Self {
+        Self {
+            host: host.into(),
+            command: command.into(),
+            ..Self::default()
+        }
+    }
+
+    /// The command of the request.
+    pub(crate) fn into_command(self, jobs: &Jobs, without_stdin: Stdin) -> Result<Command, Error> {
+        if self.command.trim().is_empty() {
+            return Err(crate::jobs::Error::from(SpecError::NoCommand).into());
+        }
+        let terminal = self.terminal()?;
+        let mut command = match self.fleet()? {
+            Some(fleet) => jobs.fleet(fleet, self.command),
+            None => jobs.command(self.host, self.command),
+        };
+        command = command.stdin(self.stdin.map_or(without_stdin, Stdin::Text));
+        for (name, value) in self.env {
+            command = command.env(name, value);
+        }
+        if let Some(directory) = self.cwd {
+            command = command.cwd(directory);
+        }
+        if let Some(label) = self.label {
+            command = command.label(label);
+        }
+        if let Some(seconds) = self.timeout_s {
+            command = command.timeout(time_limit(seconds)?);
+        }
+        let default = jobs.config().defaults.durable;
+        command = command.durable(self.durable.unwrap_or(default));
+        if let Some(terminal) = terminal {
+            command = command.terminal(terminal);
+        }
+        if let Some(key) = self.idempotency_key {
+            command = command.idempotency_key(key);
+        }
+        Ok(command)
+    }
+
+    /// The hosts, if there may be many.
+    fn fleet(&self) -> Result<Option<FleetSpec>, Error> {
+        let stop = self.stop_after_failures.as_deref().map(str::parse::<StopAfter>).transpose();
+        let stop_after =
+            stop.map_err(|hint| Error::invalid("stop_after_failures can't be read", hint))?;
+        match (self.host.is_empty(), self.hosts.is_empty()) {
+            (true, true) => Err(Error::invalid(
+                "no host is named",
+                "use host, or hosts for many",
+            )),
+            (false, false) => Err(Error::invalid(
+                "host and hosts are both named",
+                "use one of them",
+            )),
+            (false, true) => {
+                let is_fleets = self.max_parallel.is_some() || self.canary > 0 || self.retry > 0;
+                if is_fleets || stop_after.is_some() {
+                    let hint = "name hosts instead of host, or leave these away";
+                    let message =
+                        "max_parallel, canary, stop_after_failures and retry are a fleet's";
+                    return Err(Error::invalid(message, hint));
+                }
+                Ok(None)
+            }
+            (true, false) => Ok(Some(FleetSpec {
+                hosts: self.hosts.clone(),
+                max_parallel: self.max_parallel,
+                canary: self.canary,
+                stop_after,
+                retries: self.retry,
+            })),
+        }
+    }
+
+    fn terminal(&self) -> Result<Option<Terminal>, Error> {
+        if !self.pty {
+            return match (self.cols, self.rows, &self.term) {
+                (None, None, None) => Ok(None),
+                _ => {
+                    let message = "cols, rows and term are a terminal's, and there is none";
+                    Err(Error::invalid(message, "set pty=true"))
+                }
+            };
+        }
+        let term = self.term.clone().unwrap_or_else(|| "xterm-256color".to_owned());
+        let terminal = Terminal::new(term, self.cols.unwrap_or(80), self.rows.unwrap_or(24));
+        Ok(Some(terminal.map_err(crate::jobs::Error::from)?))
+    }
+}
+
+fn time_limit(seconds: f64) -> Result<Duration, Error> {
+    let is_possible = (0.001..=31_536_000.0).contains(&seconds);
+    if is_possible && let Ok(limit) = Duration::try_from_secs_f64(seconds) {
+        return Ok(limit);
+    }
+    Err(Error::invalid(
+        format!("timeout_s is out of range: {seconds}"),
+        "use 0.001 to 31536000 seconds (a year), or omit it",
+    ))
+}

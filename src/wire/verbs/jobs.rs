@@ -1,0 +1,274 @@
+//! The verb jobs.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::jobs::{Caller, Filter, Freshness, Job, Member, Phase, Summary};
+use crate::wire::clamp::Clamps;
+use crate::wire::error::Error;
+use crate::wire::leave_out::{is_false, is_zero};
+use crate::wire::{Clamped, JobState, Members, Service, Standing};
+
+/// List jobs, newest first.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JobsRequest {
+    /// Only jobs on this host.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub host: Option<String>,
+    /// Only jobs with this label.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub label: Option<String>,
+    /// Only jobs in this state.
+    #[serde(default)]
+    #[schemars(with = "JobState")]
+    pub state: Option<JobState>,
+    /// Only members of this fleet.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub fleet: Option<String>,
+    /// Maximum number of jobs. Default 100.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 0))]
+    pub limit: Option<i64>,
+    /// Don't ask hosts for the state of jobs that no process follows.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub cached: bool,
+}
+
+/// The jobs.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct JobsReply {
+    /// The jobs, newest first.
+    pub jobs: Vec<JobEntry>,
+    /// Number of jobs that match the filter.
+    pub total: usize,
+    /// Arguments that were out of range, and the values used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clamped: Vec<Clamped>,
+}
+
+/// State of one job. Times are milliseconds since the Unix epoch.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct JobEntry {
+    /// The job's id.
+    pub job_id: String,
+    /// Owner of the job, if it is another caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub caller: Option<String>,
+    /// The host it runs on.
+    pub host: String,
+    /// The command, up to 200 characters.
+    pub command: String,
+    /// Its label, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub label: Option<String>,
+    /// State, exit_status and exit_signal.
+    #[serde(flatten)]
+    pub standing: Standing,
+    /// The process that records it, if it is not this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub owner: Option<String>,
+    /// Whether it outlives its server and the connection.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub durable: bool,
+    /// It was lost, and some of its processes may still run.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub has_leftovers: bool,
+    /// Time of its start.
+    pub started_at: u64,
+    /// Time of its first byte of output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub first_output_at: Option<u64>,
+    /// Time of its newest byte.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub last_output_at: Option<u64>,
+    /// Time of its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub ended_at: Option<u64>,
+    /// Number of lines printed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub total_lines: u64,
+    /// Number of bytes printed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub total_bytes: u64,
+    /// Number of evicted lines.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropped_lines: u64,
+    /// Milliseconds since its last output.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub silent_ms: u64,
+    /// Members of a fleet, by state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub members: Option<Members>,
+    /// Time of the last known state, if it is not current.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    pub last_seen_at: Option<u64>,
+    /// Its last lines, if requested.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub last_lines: Vec<String>,
+}
+
+const SHOWN_OF_COMMAND: usize = 200;
+
+impl Service {
+    /// Lists jobs, newest first.
+    pub async fn jobs(&self, request: JobsRequest) -> Result<JobsReply, Error> {
+        let mut clamps = Clamps::default();
+        let limit = clamps.size("limit", request.limit.unwrap_or(100), 1..=10_000)?;
+        if let Some(id) = &request.fleet {
+            let members = self.members_of(&self.job(id).await?)?;
+            let total = members.len();
+            return Ok(JobsReply {
+                jobs: members.into_iter().take(limit).collect(),
+                total,
+                clamped: clamps.0,
+            });
+        }
+        let filter = Filter {
+            label: request.label,
+            state: request.state.map(JobState::as_str),
+            // A filter by host also finds members of fleets there.
+            members: request.host.is_some(),
+            host: request.host,
+            limit,
+            ..Filter::default()
+        };
+        let look = if request.cached {
+            Freshness::Recorded
+        } else {
+            Freshness::AskHosts
+        };
+        let (found, total) = self.jobs.list(filter, look).await?;
+        let own = self.jobs.caller();
+        let jobs = found.into_iter().map(|summary| JobEntry::of_summary(summary, own)).collect();
+        Ok(JobsReply {
+            jobs,
+            total,
+            clamped: clamps.0,
+        })
+    }
+}
+
+impl Service {
+    /// The members of a fleet, including those that have not been started.
+    fn members_of(&self, job: &Job) -> Result<Vec<JobEntry>, Error> {
+        let Some(fleet) = job.fleet() else {
+            let message = format!("{} is not a fleet", job.id());
+            return Err(Error::invalid(
+                message,
+                "name a job that was started with hosts",
+            ));
+        };
+        let members = fleet.members();
+        Ok(members.iter().map(|member| JobEntry::of_member(member, job)).collect())
+    }
+
+    /// The state of a job in a few words. `None` if there is no such job.
+    pub async fn standing(&self, job_id: &str) -> Option<String> {
+        let status = self.job(job_id).await.ok()?.status();
+        let silent = status.silent.as_secs();
+        Some(format!(
+            "{}, {} lines, silent for {silent} s",
+            Standing::of(&status),
+            status.total_lines
+        ))
+    }
+}
+
+impl JobEntry {
+    /// The current state of a job.
+    pub fn of(job: &Job) -> Self {
+        Self::of_summary(job.summary(), job.seen_by())
+    }
+
+    /// A member of a fleet, from the fleet's own state.
+    fn of_member(member: &Member, fleet: &Job) -> Self {
+        let phase = match &member.outcome {
+            Some(outcome) => Phase::Ended(outcome.clone()),
+            None if member.job.is_some() => Phase::Running,
+            None => Phase::Starting,
+        };
+        Self {
+            job_id: format!("{}/{}", fleet.id(), member.name),
+            caller: None,
+            host: member.name.clone(),
+            command: shortened(fleet.command(), SHOWN_OF_COMMAND),
+            label: None,
+            standing: Standing::of_phase(&phase),
+            owner: None,
+            durable: fleet.is_durable(),
+            has_leftovers: false,
+            started_at: member.started_at,
+            first_output_at: None,
+            last_output_at: None,
+            ended_at: (member.ended_at > 0).then_some(member.ended_at),
+            total_lines: member.lines,
+            total_bytes: member.bytes,
+            dropped_lines: 0,
+            silent_ms: 0,
+            members: None,
+            last_seen_at: None,
+            last_lines: member.last.clone(),
+        }
+    }
+
+    /// A job of a list, as seen by `reader`.
+    fn of_summary(summary: Summary, reader: &Caller) -> Self {
+        let Summary {
+            id,
+            caller,
+            host,
+            command,
+            label,
+            durable,
+            status,
+            owner,
+            has_leftovers,
+            members,
+            last_seen_at,
+        } = summary;
+        Self {
+            job_id: id.as_str().to_owned(),
+            caller: (caller != *reader).then(|| caller.as_str().to_owned()),
+            host,
+            command: shortened(&command, SHOWN_OF_COMMAND),
+            label,
+            standing: Standing::of(&status),
+            owner,
+            durable,
+            has_leftovers,
+            started_at: status.started_at,
+            first_output_at: status.first_output_at,
+            last_output_at: status.last_output_at,
+            ended_at: status.ended_at,
+            total_lines: status.total_lines,
+            total_bytes: status.total_bytes,
+            dropped_lines: status.dropped_lines,
+            silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
+            members: members.map(Members::from),
+            last_seen_at,
+            last_lines: Vec::new(),
+        }
+    }
+}
+
+/// The first `most` characters of a command, so that a list of jobs does not grow with long
+/// scripts.
+pub(crate) fn shortened(command: &str, most: usize) -> String {
+    match command.char_indices().nth(most) {
+        Some((end, _)) => format!("{}…", command.split_at(end).0),
+        None => command.to_owned(),
+    }
+}

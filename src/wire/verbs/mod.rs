@@ -1,0 +1,31 @@
+//! One file for each verb: its request, its reply, and the method that performs it.
+
+mod command;
+mod forget;
+mod hosts;
+mod jobs;
+mod paste;
+mod read;
+mod requests;
+mod run;
+mod search;
+mod signal;
+mod spawn;
+mod tail;
+mod tail_reply;
+mod wait;
+mod write;
+
+pub use command::CommandRequest;
+pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
+pub use hosts::{HostEntry, HostsReply, HostsRequest, SettingEntry};
+pub use jobs::{JobEntry, JobsReply, JobsRequest};
+pub use read::{Encoding, ReadReply, ReadRequest, UnitArg};
+pub use run::{RunOptions, RunReply, RunRequest};
+pub use search::{MatchEntry, SearchReply, SearchRequest};
+pub use signal::{DeliveredVia, SignalReply, SignalRequest};
+pub use spawn::{SpawnReply, SpawnRequest};
+pub use tail::TailRequest;
+pub use tail_reply::{Because, Partial, Record, StreamName, TailReply};
+pub use wait::{LastLinesOf, WaitMode, WaitReply, WaitRequest};
+pub use write::{WriteReply, WriteRequest};

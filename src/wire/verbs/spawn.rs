@@ -1,0 +1,55 @@
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::command::CommandRequest;
+use crate::jobs::Stdin;
+use crate::wire::error::Error;
+use crate::wire::leave_out::is_false;
+use crate::wire::{JobState, Service};
+
+/// Start a command on a host.
+pub type SpawnRequest = CommandRequest;
+
+/// A job that was started.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct SpawnReply {
+    /// Id for ssh_tail and the other tools.
+    pub job_id: String,
+    /// The host it runs on.
+    pub host: String,
+    /// running, starting if the host is slow, or a final state if the command was quick.
+    pub state: JobState,
+    /// Time of the start, in milliseconds since the Unix epoch.
+    pub started_at: u64,
+    /// Whether it outlives this server and the connection.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub durable: bool,
+    /// Why the output is not stored; absent if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub unstored: Option<String>,
+}
+
+impl Service {
+    /// Starts a job and returns once the host runs it. Stdin stays open unless the request has its
+    /// text.
+    ///
+    /// If cancelled early, nothing is started; later, the job continues and [`jobs`](Self::jobs)
+    /// lists it. A host that takes longer than `max_wait_ms` leaves the job `starting`.
+    pub async fn spawn(&self, request: SpawnRequest) -> Result<SpawnReply, Error> {
+        let patience = Duration::from_millis(self.limits().max_wait_ms);
+        let command = request.into_command(&self.jobs, Stdin::Open)?;
+        let job = command.start_within(patience).spawn().await?;
+        let status = job.status();
+        Ok(SpawnReply {
+            job_id: job.id().to_owned(),
+            host: job.host().to_owned(),
+            state: JobState::of(&status.phase),
+            started_at: status.started_at,
+            durable: job.is_durable(),
+            unstored: status.unstored,
+        })
+    }
+}

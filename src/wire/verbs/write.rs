@@ -1,0 +1,226 @@
+//! The verb write: text, bytes and keys.
+
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use schemars::JsonSchema;
+use secrecy::zeroize::Zeroizing;
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+
+use super::paste::{BRACKETS, add_pasted};
+use super::tail::TailRequest;
+use super::tail_reply::TailReply;
+use crate::jobs::{Terminal, TerminalModes, TerminalSize, key_bytes};
+use crate::wire::error::Error;
+use crate::wire::leave_out::is_false;
+use crate::wire::secret::reveal;
+use crate::wire::{KeepArg, Service};
+
+/// Write to a job's stdin, or close it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WriteRequest {
+    /// Job from ssh_spawn.
+    pub job_id: String,
+    /// Text to write, up to 1 MiB. Never logged.
+    #[serde(default, serialize_with = "reveal")]
+    #[schemars(with = "String")]
+    pub data: Option<SecretString>,
+    /// Bytes to write after data.
+    #[serde(default, serialize_with = "reveal")]
+    #[schemars(with = "String")]
+    pub data_base64: Option<SecretString>,
+    /// Keys to press afterwards, with pty: ctrl+a to ctrl+z, esc, tab, enter, backspace, delete, arrows, home, end, pageup, pagedown, f1 to f12.
+    #[serde(default)]
+    pub keys: Vec<String>,
+    /// Press enter last.
+    #[serde(default)]
+    pub newline: bool,
+    /// Close stdin afterwards (ctrl+d on a terminal).
+    #[serde(default)]
+    pub close_after: bool,
+    /// Don't even log the length.
+    #[serde(default)]
+    pub secret: bool,
+    /// New terminal width; needs rows.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    pub cols: Option<i64>,
+    /// New terminal height; needs cols.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 1, max = 1000))]
+    pub rows: Option<i64>,
+    /// Milliseconds to wait for output afterwards, as ssh_tail does.
+    #[serde(default)]
+    pub wait_ms: i64,
+    /// With wait_ms: wait until nothing was printed for this many milliseconds.
+    #[serde(default)]
+    #[schemars(with = "i64")]
+    pub quiet_ms: Option<i64>,
+    /// As in ssh_tail.
+    #[serde(default)]
+    pub keep: KeepArg,
+    /// As in ssh_tail.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub filter: Option<String>,
+}
+
+impl WriteRequest {
+    /// A request that writes nothing to `job_id` yet.
+    pub fn new(job_id: impl Into<String>) -> Self {
+        Self {
+            job_id: job_id.into(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Result of a write.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct WriteReply {
+    /// Number of bytes that the host has accepted.
+    pub bytes_written: usize,
+    /// Whether stdin is closed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stdin_closed: bool,
+    /// Output printed since, if wait_ms was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "TailReply")]
+    pub tail: Option<Box<TailReply>>,
+}
+
+/// Time limit for a command to read the data.
+const PATIENCE: Duration = Duration::from_secs(10);
+const MOST_BYTES: usize = 1 << 20;
+
+impl Service {
+    /// Writes to a job's stdin, and optionally waits for the job's answer.
+    ///
+    /// A command that does not read causes `backpressure` within ten seconds, and the error has the
+    /// number of bytes written. Cancelling may leave a part written.
+    pub async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
+        let job = self.job(&request.job_id).await?;
+        let enter = if job.has_terminal() { b'\r' } else { b'\n' };
+        let size = request.size()?;
+        job.started_within(PATIENCE).await;
+        let before = job.status();
+        let data = request.bytes(enter, before.terminal_modes)?;
+        let was_closed = job.is_stdin_closed().await?;
+        if let Some(size) = size {
+            job.resize(size).await?;
+        }
+        if !data.is_empty() {
+            job.write(&data, PATIENCE).await?;
+            let bytes = (!request.secret).then_some(data.len());
+            tracing::debug!(job = job.id(), bytes, "stdin written");
+        }
+        if request.close_after {
+            job.close_stdin(PATIENCE).await?;
+        }
+        let tail = if request.wait_ms != 0 {
+            let tail = TailRequest {
+                wait_ms: request.wait_ms,
+                quiet_ms: request.quiet_ms,
+                keep: request.keep,
+                filter: request.filter,
+                ..TailRequest::new(request.job_id, before.total_lines, 0)
+            };
+            Some(Box::new(self.tail_behind(tail, before.total_bytes).await?))
+        } else {
+            None
+        };
+        let stdin_closed = was_closed || (request.close_after && !job.has_terminal());
+        Ok(WriteReply {
+            bytes_written: data.len(),
+            stdin_closed,
+            tail,
+        })
+    }
+}
+
+impl WriteRequest {
+    fn size(&self) -> Result<Option<TerminalSize>, Error> {
+        match (self.cols, self.rows) {
+            (None, None) => Ok(None),
+            (Some(cols), Some(rows)) => Ok(Some(terminal_size(cols, rows)?)),
+            _ => Err(Error::invalid(
+                "a size is columns and rows",
+                "give cols and rows",
+            )),
+        }
+    }
+
+    /// The bytes to write, wiped when dropped. Allocated once, so that no copy remains.
+    fn bytes(&self, enter: u8, modes: TerminalModes) -> Result<Zeroizing<Vec<u8>>, Error> {
+        let texts = length_of(self.data.as_ref()) + length_of(self.data_base64.as_ref());
+        let room = texts + 8 * self.keys.len() + BRACKETS + 1;
+        if room > 2 * MOST_BYTES {
+            return Err(too_long(room));
+        }
+        let mut bytes = Zeroizing::new(Vec::with_capacity(room));
+        if let Some(data) = &self.data {
+            let text = data.expose_secret();
+            if modes.bracketed_paste {
+                add_pasted(&mut bytes, text);
+            } else {
+                bytes.extend_from_slice(text.as_bytes());
+            }
+        }
+        if let Some(encoded) = &self.data_base64 {
+            bytes.extend_from_slice(&decode(encoded)?);
+        }
+        for key in &self.keys {
+            bytes.extend(pressed(key, enter, modes)?);
+        }
+        if self.newline {
+            bytes.push(enter);
+        }
+        if bytes.len() > MOST_BYTES {
+            Err(too_long(bytes.len()))
+        } else {
+            Ok(bytes)
+        }
+    }
+}
+
+fn terminal_size(cols: i64, rows: i64) -> Result<TerminalSize, Error> {
+    let terminal = Terminal::new("any", cols, rows).map_err(crate::jobs::Error::from)?;
+    Ok(terminal.size())
+}
+
+fn decode(encoded: &SecretString) -> Result<Zeroizing<Vec<u8>>, Error> {
+    BASE64_STANDARD
+        .decode(encoded.expose_secret().trim())
+        .map(Zeroizing::new)
+        .map_err(|_| {
+            let hint = "use the standard alphabet, with padding";
+            Error::invalid("data_base64 is not base64", hint)
+        })
+}
+
+fn pressed(key: &str, enter: u8, modes: TerminalModes) -> Result<Vec<u8>, Error> {
+    let bytes = key_bytes(key, enter, modes).ok_or_else(|| {
+        let hint =
+            "use ctrl+a to ctrl+z, esc, tab, enter, the arrows, home, end, pageup, pagedown, f1 to f12";
+        Error::invalid(format!("there is no key called {key:?}"), hint)
+    })?;
+    // In a pipe a key is an ordinary byte, and would not interrupt anything.
+    if enter == b'\n' && !matches!(bytes.as_slice(), b"\n" | b"\t" | b" ") {
+        let hint = "start the job with pty=true; ssh_signal with INT interrupts this one, close_after ends its stdin";
+        let message = format!("{key} is a key of a terminal, and this job has none");
+        return Err(Error::invalid(message, hint));
+    }
+    Ok(bytes)
+}
+
+fn too_long(bytes: usize) -> Error {
+    let message = format!("{bytes} bytes are too many for one write");
+    Error::invalid(message, "write at most 1 MiB at a time")
+}
+
+fn length_of(text: Option<&SecretString>) -> usize {
+    text.map_or(0, |text| text.expose_secret().len())
+}
