@@ -11,6 +11,7 @@ use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use crate::output::TerminalSize;
 use crate::ssh::ChannelError;
@@ -41,6 +42,8 @@ pub enum ChannelEvent {
 pub struct Channel {
     pub(super) channel: russh::Channel<Msg>,
     pub(super) time_limit: Duration,
+    /// Cancelled once the connection is lost.
+    pub(super) lost: CancellationToken,
 }
 
 /// The receiving half of a channel.
@@ -52,6 +55,7 @@ pub struct ChannelReader(ChannelReadHalf);
 pub struct ChannelWriter {
     half: ChannelWriteHalf<Msg>,
     time_limit: Duration,
+    lost: CancellationToken,
 }
 
 /// Maximum bytes of stdin passed to russh at once. russh buffers data for which the window has no
@@ -112,6 +116,7 @@ impl Channel {
         let writer = ChannelWriter {
             half,
             time_limit: self.time_limit,
+            lost: self.lost,
         };
         if let Err(error) = bounded(self.time_limit, writer.half.exec(true, command)).await {
             // The events have no reader. A lost connection needs no closing.
@@ -183,11 +188,12 @@ impl ChannelWriter {
     /// Cancel safe: if the future is dropped, nothing was sent.
     pub async fn write(&self, data: &[u8]) -> Result<usize, ChannelError> {
         let piece = &data[..data.len().min(STDIN_PIECE)];
-        self.half
-            .make_writer()
-            .write(piece)
-            .await
-            .map_err(|_| ChannelError::ConnectionLost)
+        let mut writer = self.half.make_writer();
+        tokio::select! {
+            written = writer.write(piece) => written.map_err(|_| ChannelError::ConnectionLost),
+            // A window of a lost connection never opens again, and russh does not report that.
+            () = self.lost.cancelled() => Err(ChannelError::ConnectionLost),
+        }
     }
 
     /// Closes stdin (RFC 4254 §5.3).
@@ -253,6 +259,7 @@ async fn bounded<T>(
 pub(super) async fn open(
     handle: Arc<russh::client::Handle<HostKeyCheck>>,
     time_limit: Duration,
+    lost: CancellationToken,
 ) -> Result<Channel, ChannelError> {
     let (sender, receiver) = oneshot::channel();
     tokio::spawn(async move {
@@ -266,5 +273,6 @@ pub(super) async fn open(
     Ok(Channel {
         channel,
         time_limit,
+        lost,
     })
 }

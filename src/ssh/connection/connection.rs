@@ -56,7 +56,8 @@ impl Connection {
 
     /// Opens a session channel (RFC 4254 §6.1).
     pub async fn open(&self) -> Result<Channel, ChannelError> {
-        channel::open(Arc::clone(&self.handle), self.host.connect_timeout).await
+        let handle = Arc::clone(&self.handle);
+        channel::open(handle, self.host.connect_timeout, self.pulse.lost()).await
     }
 
     /// Whether the connection is lost.

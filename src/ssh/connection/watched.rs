@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 use crate::lock::{Guard, lock};
 
@@ -27,12 +28,16 @@ pub(super) struct Watched<S> {
     reading: Option<Pin<Box<Sleep>>>,
 }
 
-/// State of a stream, shared with the owner of the connection over it.
+/// Signs of life of a stream, shared with the owner of the connection over it.
 #[derive(Clone, Debug)]
-pub(super) struct Pulse(Arc<Mutex<State>>);
+pub(super) struct Pulse {
+    signs: Arc<Mutex<Signs>>,
+    /// Cancelled once the stream is gone.
+    lost: CancellationToken,
+}
 
 #[derive(Debug)]
-struct State {
+struct Signs {
     /// Time of the last received data, or of the end of the last hold.
     heard: Instant,
     /// Keepalives are sent, so silence means that the peer is lost.
@@ -44,43 +49,57 @@ struct State {
 
 impl Pulse {
     pub(super) fn new() -> Self {
-        let state = State {
+        let signs = Signs {
             heard: Instant::now(),
             is_talking: false,
             is_held: false,
             reader: None,
         };
-        Self(Arc::new(Mutex::new(state)))
+        Self {
+            signs: Arc::new(Mutex::new(signs)),
+            lost: CancellationToken::new(),
+        }
+    }
+
+    /// Cancelled once the connection is lost or closed.
+    pub(super) fn lost(&self) -> CancellationToken {
+        self.lost.clone()
     }
 
     /// Time of the last received data.
     pub(super) fn heard_at(&self) -> Instant {
-        self.state().heard
+        self.signs().heard
     }
 
     /// From here on keepalives are sent, and silence means that the peer is lost.
     pub(super) fn expect_answers(&self) {
-        let mut state = self.state();
-        (state.is_talking, state.heard) = (true, Instant::now());
+        let mut signs = self.signs();
+        (signs.is_talking, signs.heard) = (true, Instant::now());
     }
 
     /// Stops or resumes receiving.
     pub(super) fn hold(&self, is_held: bool) {
-        let mut state = self.state();
-        if state.is_held != is_held {
-            (state.is_held, state.heard) = (is_held, Instant::now());
+        let mut signs = self.signs();
+        if signs.is_held != is_held {
+            (signs.is_held, signs.heard) = (is_held, Instant::now());
         }
-        if let Some(reader) = state.reader.take() {
+        if let Some(reader) = signs.reader.take() {
             reader.wake();
         }
     }
 
     pub(super) fn is_held(&self) -> bool {
-        self.state().is_held
+        self.signs().is_held
     }
 
-    fn state(&self) -> Guard<'_, State> {
-        lock(&self.0)
+    fn signs(&self) -> Guard<'_, Signs> {
+        lock(&self.signs)
+    }
+}
+
+impl<S> Drop for Watched<S> {
+    fn drop(&mut self) {
+        self.pulse.lost.cancel();
     }
 }
 
@@ -119,11 +138,11 @@ impl<S> Watched<S> {
     /// Fails if data was expected and none arrived for too long.
     fn watch_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let end = {
-            let state = self.pulse.state();
-            if !state.is_talking {
+            let signs = self.pulse.signs();
+            if !signs.is_talking {
                 return Poll::Pending;
             }
-            state.heard + self.longest_silence
+            signs.heard + self.longest_silence
         };
         let reading = self.reading.get_or_insert_with(|| Box::pin(sleep_until(end)));
         // Received data moves the deadline. The timer is reset only when it has expired.
@@ -148,9 +167,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         {
-            let mut state = self.pulse.state();
-            if state.is_held {
-                state.reader = Some(context.waker().clone());
+            let mut signs = self.pulse.signs();
+            if signs.is_held {
+                signs.reader = Some(context.waker().clone());
                 return Poll::Pending;
             }
         }
@@ -158,12 +177,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         match Pin::new(&mut self.inner).poll_read(context, buffer) {
             Poll::Pending => {
                 // The stream may be held before anything arrives.
-                self.pulse.state().reader = Some(context.waker().clone());
+                self.pulse.signs().reader = Some(context.waker().clone());
                 self.watch_read(context)
             }
             Poll::Ready(read) => {
                 if buffer.filled().len() > before {
-                    self.pulse.state().heard = Instant::now();
+                    self.pulse.signs().heard = Instant::now();
                 }
                 Poll::Ready(read)
             }

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::*;
-use crate::ssh::{Secrets, connect};
+use crate::ssh::{ChannelError, Secrets, connect};
 
 /// Number of channels that the server opens of each of the seven kinds.
 const TIMES: usize = 143;
@@ -116,4 +116,29 @@ async fn channels_that_a_server_opens_unasked_are_refused() {
     }
     let own = timeout(PATIENCE, connection.open()).await.unwrap();
     assert!(own.is_ok(), "the client may open channels as before");
+}
+
+#[tokio::test]
+async fn a_write_that_waits_for_the_window_ends_with_the_connection() {
+    /// Time in which the window and all buffers on the way are filled.
+    const FILLED_WITHIN: Duration = Duration::from_millis(500);
+
+    let server = LoopbackServer::start().await.unwrap();
+    let connection = connect(&server.host_config("web1"), None, &Secrets::default()).await.unwrap();
+    let channel = connection.open().await.unwrap();
+    let (_reader, writer) = channel.exec("sleep 1000").await.unwrap();
+    let mut writing = Box::pin(async {
+        loop {
+            if let Err(error) = writer.write(&[0; 32 << 10]).await {
+                return error;
+            }
+        }
+    });
+    let filling = timeout(FILLED_WITHIN, &mut writing).await;
+    assert!(filling.is_err(), "the command reads nothing");
+
+    connection.disconnect().await;
+
+    let error = timeout(PATIENCE, writing).await.expect("the write ends");
+    assert!(matches!(error, ChannelError::ConnectionLost), "{error}");
 }
