@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -474,6 +474,43 @@ async fn durable_jobs_work_again_after_somebody_removed_the_spool() {
         (JobState::Exited, "second".to_owned())
     );
     service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_follower_that_skips_output_is_restarted_ever_less_often() {
+    /// Reports output far after the beginning, and exits.
+    const HOSTILE: &str = r#"
+        open(my $sessions, '>>', 'SESSIONS'); print $sessions "x\n"; close $sessions;
+        my ($job) = split ' ', <STDIN>;
+        syswrite(STDOUT, "C\nD $job 1 999 4\nabcd");
+    "#;
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, &sshd.path("state"));
+    service.spawn(durable("sleep 10")).await.unwrap();
+    let sessions = sshd.path("sessions");
+    let scripts = follow_scripts(&sshd);
+    assert_eq!(scripts.len(), 1, "{scripts:?}");
+    let script = HOSTILE.replace("SESSIONS", sessions.to_str().unwrap());
+    std::fs::write(&scripts[0], script).unwrap();
+
+    sshd.cut();
+    eventually("a session has begun", async || sessions.exists()).await;
+    // Nothing else shows that a session does not start.
+    tokio::time::sleep(Duration::from_secs(5)).await;
+
+    let count = std::fs::read_to_string(&sessions).unwrap().lines().count();
+    assert!((2..=8).contains(&count), "{count} sessions in 5 seconds");
+    service.shutdown().await;
+}
+
+/// The followers in perl that are installed on the host.
+fn follow_scripts(sshd: &Sshd) -> Vec<PathBuf> {
+    let output = std::process::Command::new("find")
+        .arg(sshd.path("on-the-host"))
+        .args(["-name", "*.pl"])
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(PathBuf::from).collect()
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ enum Over {
     /// Its channel or its connection was lost.
     Lost {
         /// It had delivered output.
-        has_told: bool,
+        has_delivered: bool,
     },
     /// It misses a job, so a new session must start.
     Changed,
@@ -62,9 +62,16 @@ pub(crate) async fn follow_host(shared: Arc<Shared>, host: HostRef, follower: Ar
                 continue;
             }
             // The host works, so there is no backoff.
-            Ok(Over::Lost { has_told: true }) => pause = FIRST_PAUSE,
+            Ok(Over::Lost {
+                has_delivered: true,
+            }) => pause = FIRST_PAUSE,
             // The same output may be skipped again, so the pause grows with each attempt.
-            Ok(Over::Lost { has_told: false } | Over::LeftOut) => {}
+            Ok(
+                Over::Lost {
+                    has_delivered: false,
+                }
+                | Over::LeftOut,
+            ) => {}
             Ok(Over::Missing) => {
                 tracing::info!(%host, "the spool's scripts are gone: they are installed again");
             }
@@ -92,7 +99,9 @@ async fn follow(
         source,
     };
     if !lease.connection().answers().await {
-        return Ok(Over::Lost { has_told: false });
+        return Ok(Over::Lost {
+            has_delivered: false,
+        });
     }
     let name = format!("f{:016x}", rand::random::<u64>());
     let from = follower.begin(&name);
@@ -139,10 +148,11 @@ pub(crate) async fn begin_following(
 async fn read(reader: &mut ChannelReader, follower: &Follower, lease: &Lease<Arc<Link>>) -> Over {
     let mut frames = Frames::default();
     let mut is_up = false;
-    let mut has_told = false;
+    let mut has_delivered = false;
     loop {
         let event = tokio::select! {
-            event = timeout(SILENCE, reader.next()) => event,
+            // First, so that a session that skipped output never counts as one that was lost.
+            biased;
             () = follower.changed.notified() => {
                 if follower.is_idle() {
                     return Over::Idle;
@@ -157,11 +167,12 @@ async fn read(reader: &mut ChannelReader, follower: &Follower, lease: &Lease<Arc
                 }
                 return Over::Changed;
             }
+            event = timeout(SILENCE, reader.next()) => event,
         };
         let bytes = match event {
             Ok(Some(ChannelEvent::Data(bytes))) => bytes,
             Ok(None | Some(ChannelEvent::Close | ChannelEvent::Failure)) | Err(_) => {
-                return Over::Lost { has_told };
+                return Over::Lost { has_delivered };
             }
             Ok(Some(_)) => continue,
         };
@@ -174,8 +185,7 @@ async fn read(reader: &mut ChannelReader, follower: &Follower, lease: &Lease<Arc
                     return Over::Changed;
                 }
             }
-            has_told |= matches!(frame, SpoolFrame::Data { .. });
-            tell(follower, frame).await;
+            has_delivered |= tell(follower, frame).await;
         }
         // Once the session follows, a job's own output may look like this answer.
         if !is_up && Answer::parse(&String::from_utf8_lossy(&bytes)) == Some(Answer::Missing) {
@@ -184,8 +194,9 @@ async fn read(reader: &mut ChannelReader, follower: &Follower, lease: &Lease<Arc
     }
 }
 
-/// Passes one frame of the follower to the recorder of its job.
-async fn tell(follower: &Follower, frame: SpoolFrame) {
+/// Passes one frame of the follower to the recorder of its job. Returns whether it brought new
+/// output.
+async fn tell(follower: &Follower, frame: SpoolFrame) -> bool {
     let told = match frame {
         SpoolFrame::Alive => None,
         SpoolFrame::CaughtUp => {
@@ -223,8 +234,9 @@ async fn tell(follower: &Follower, frame: SpoolFrame) {
             end_of(follower, &job, Positions { stdout, stderr }, end).map(|event| (job, event))
         }
     };
-    let Some((job, event)) = told else { return };
+    let Some((job, event)) = told else { return false };
     let is_last = event.is_last();
+    let is_output = matches!(event, FarEvent::Data(..));
     let events = {
         let all = follower.followed();
         follower.note_stray(&all, &job);
@@ -238,6 +250,7 @@ async fn tell(follower: &Follower, frame: SpoolFrame) {
         follower.followed().remove(&job);
         follower.changed.notify_one();
     }
+    is_output
 }
 
 /// A piece of output and its position in its stream.
@@ -455,7 +468,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_session_has_told_too_early_or_left_out_is_told_again_by_another() {
+    async fn what_a_session_has_delivered_too_early_or_left_out_is_told_again_by_another() {
         let job = job();
         let follower = Follower::default();
         let (events, mut told) = mpsc::channel(8);
