@@ -285,6 +285,69 @@ async fn only_who_shows_a_valid_token_is_let_in_and_a_revoked_one_is_refused_at_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_tokens_that_never_answers_stops_no_other_client() {
+    let (sshd, server, caller) = served().await;
+    let file = sshd.path("state/sshjobs/tokens.json");
+    let kept = std::fs::read(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let made = Command::new("mkfifo").args(["-m", "600"]).arg(&file).status().unwrap();
+    assert!(made.success());
+
+    let (status, body) = caller.call("jobs", json!({}));
+    assert_eq!((status, &body["code"]), (500, &json!("io")));
+    assert_eq!(
+        ureq::get(format!("{}/healthz", server.url)).call().unwrap().status(),
+        200
+    );
+
+    std::fs::remove_file(&file).unwrap();
+    std::fs::write(&file, kept).unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    caller.ok("jobs", json!({}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_are_shown_at_an_address_and_not_at_a_name() {
+    let (_sshd, server, _caller) = served().await;
+    let get = |host: &str| {
+        let request = ureq::get(&server.metrics).config().http_status_as_error(false).build();
+        request.header("Host", host).call().unwrap().status().as_u16()
+    };
+
+    assert_eq!(get("127.0.0.1:9"), 200);
+    assert_eq!(get("rebound.example"), 403);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_events_continues_at_another_server() {
+    let sshd = Sshd::start().await;
+    let servers = [Server::start(&sshd), Server::start(&sshd)];
+    let first = servers[0].caller(&sshd, "ci", &[]);
+    let second = Caller::new(&servers[1].url, &first.token);
+    let callers = [first, second];
+    let id = callers[0].spawn("for i in $(seq 1 300); do echo line $i; sleep 0.005; done");
+    let path = format!("/v1/jobs/{id}/stream");
+
+    let mut seen = Vec::new();
+    let mut last = String::from("0");
+    let mut has_ended = false;
+    let mut turns = callers.iter().cycle();
+    while !has_ended {
+        let caller = turns.next().unwrap();
+        for event in events(caller.get_with(&path, &[("Last-Event-ID", &last)])).take(23) {
+            if event.name == "end" {
+                has_ended = true;
+                break;
+            }
+            last = event.id.unwrap().to_string();
+            seen.push(event.id.unwrap());
+        }
+    }
+
+    assert_eq!(seen, (1..=300).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn failed_logins_are_bounded_and_those_with_a_token_go_on() {
     let (_sshd, server, caller) = served().await;
     let guesser = Caller::new(&server.url, "sshjobs_guess");

@@ -31,6 +31,9 @@ pub(super) fn without_token() -> Error {
 }
 
 pub(super) fn refused(why: Refused) -> Error {
+    if let Refused::Unreadable(error) = why {
+        return tokens_unreadable(&error);
+    }
     let hint = "ask the operator for a new one; `sshjobs token list` shows which there are";
     Error::new(Code::Unauthenticated, why.to_string(), hint)
 }
@@ -59,7 +62,7 @@ pub(super) fn closing() -> Error {
     .retryable()
 }
 
-pub(super) fn tokens_unreadable(error: &crate::tokens::TokensError) -> Error {
+pub(super) fn tokens_unreadable(error: &dyn std::fmt::Display) -> Error {
     tracing::error!(%error, "the tokens can't be read, so every request is refused");
     Error::new(
         Code::Io,

@@ -14,6 +14,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http_body_util::{BodyExt, Limited};
+use secrecy::{ExposeSecret, SecretString};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -37,7 +38,7 @@ pub(crate) struct Guard {
     pub(crate) names: Names,
     pub(crate) base: Base,
     /// `None`: every client is the operator.
-    pub(crate) tokens: Option<Tokens>,
+    pub(crate) tokens: Option<Arc<Tokens>>,
     /// Maximum role of any caller.
     pub(crate) most: Role,
     pub(crate) failures: Failures,
@@ -74,6 +75,9 @@ impl Base {
 const MOST_DRAINED: usize = 64 << 10;
 const DRAIN_TIME: Duration = Duration::from_secs(2);
 
+/// Time limit for reading the file of tokens.
+const TOKENS_TIME: Duration = Duration::from_secs(5);
+
 /// A request that passed the checks that need no body.
 struct Checked {
     caller: Caller,
@@ -90,7 +94,7 @@ pub(crate) async fn guard(
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
-    let checked = match guard.check(&mut parts) {
+    let checked = match guard.check(&mut parts).await {
         Ok(checked) => checked,
         Err(failure) => {
             drain(body, &guard.drains);
@@ -146,13 +150,13 @@ pub(crate) async fn check_names(
 
 impl Guard {
     /// All checks that need no body. Adds the caller's service to the extensions.
-    fn check(&self, parts: &mut Parts) -> Result<Checked, Failure> {
+    async fn check(&self, parts: &mut Parts) -> Result<Checked, Failure> {
         if self.closing.is_cancelled() {
             return Err(reject::closing().into());
         }
         let peer = parts.extensions.get::<Peer>().copied().unwrap_or(Peer::Socket);
         let reached_at = self.check_names(&parts.uri, &parts.headers, peer)?;
-        let service = self.service_of(&parts.headers, peer)?;
+        let service = self.service_of(&parts.headers, peer).await?;
         let caller = service.library().caller().clone();
         let path = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
         check_verb(&service, parts, path.as_deref())?;
@@ -194,17 +198,13 @@ impl Guard {
     }
 
     /// The service with the caller's rights.
-    fn service_of(&self, headers: &HeaderMap, peer: Peer) -> Result<Service, Error> {
+    async fn service_of(&self, headers: &HeaderMap, peer: Peer) -> Result<Service, Error> {
         let Some(tokens) = &self.tokens else { return Ok(self.service.clone()) };
         let found = match bearer(headers) {
             None => Err(reject::without_token()),
-            Some(token) => match tokens.caller_of(token) {
-                Ok(Ok((caller, rights))) => Ok((caller, rights)),
-                Ok(Err(why)) => Err(reject::refused(why)),
-                Err(error) => Err(reject::tokens_unreadable(&error)),
-            },
+            Some(token) => caller_of(tokens, token).await,
         };
-        let (caller, rights): (Caller, Rights) = found.map_err(|error| {
+        let (caller, rights) = found.map_err(|error| {
             if error.code == Code::Unauthenticated {
                 self.refused(error, peer)
             } else {
@@ -229,6 +229,20 @@ impl Guard {
         } else {
             reject::too_many_failures()
         }
+    }
+}
+
+/// The caller of a token. The file of tokens is read on another thread, because a file on a network
+/// disk may take long to answer, and other requests must not wait for it.
+async fn caller_of(tokens: &Arc<Tokens>, token: &str) -> Result<(Caller, Rights), Error> {
+    let tokens = Arc::clone(tokens);
+    let token = SecretString::from(token);
+    let looked_up = tokio::task::spawn_blocking(move || tokens.caller_of(token.expose_secret()));
+    match timeout(TOKENS_TIME, looked_up).await {
+        Ok(Ok(found)) => found.map_err(reject::refused),
+        Ok(Err(_)) | Err(_) => Err(reject::tokens_unreadable(
+            &"the file does not answer, or the lookup failed",
+        )),
     }
 }
 
