@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -168,7 +168,7 @@ impl Server {
         stop.await;
         guard.closing.cancel();
         service.close();
-        drop(timeout(LAST_ANSWERS, answered(&guard.in_flight)).await);
+        drop(timeout(LAST_ANSWERS, guard.in_flight.all_answered()).await);
         stopping.cancel();
         service.shutdown().await;
         closing.cancel();
@@ -194,7 +194,7 @@ fn guard(service: Service, options: Options, tls: bool) -> Guard {
             prefix: options.prefix,
             public: options.public_url,
         },
-        tokens: options.tokens,
+        tokens: options.tokens.map(Arc::new),
         most: options.most,
         failures: Failures::new(),
         in_flight: Arc::new(InFlight::new()),
@@ -202,12 +202,5 @@ fn guard(service: Service, options: Options, tls: bool) -> Guard {
         drains: TaskTracker::new(),
         metrics: Arc::new(Metrics::new()),
         closing: CancellationToken::new(),
-    }
-}
-
-/// Resolves when every call has been answered.
-async fn answered(in_flight: &InFlight) {
-    while in_flight.count() > 0 {
-        sleep(Duration::from_millis(20)).await;
     }
 }

@@ -1,3 +1,5 @@
+//! Limits on calls in progress, and the wait for their end.
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +16,7 @@ pub(crate) struct InFlight {
 }
 
 /// Maximum calls in progress, of all callers and of one.
-const MOST: usize = 4096;
+const MOST: u32 = 4096;
 const MOST_OF_ONE: usize = 1024;
 
 /// The right to one call, returned when dropped.
@@ -26,7 +28,7 @@ pub(crate) struct Ticket {
 impl InFlight {
     pub(crate) fn new() -> Self {
         Self {
-            all: Arc::new(Semaphore::new(MOST)),
+            all: Arc::new(Semaphore::new(MOST as usize)),
             of: Mutex::default(),
         }
     }
@@ -36,7 +38,7 @@ impl InFlight {
     pub(crate) fn enter(&self, caller: &Caller) -> Option<Ticket> {
         let of_one = {
             let mut of = lock(&self.of);
-            if of.len() > MOST {
+            if of.len() > MOST as usize {
                 of.retain(|_, calls| calls.available_permits() < MOST_OF_ONE);
             }
             let calls = of
@@ -53,12 +55,20 @@ impl InFlight {
 
     /// Number of calls in progress.
     pub(crate) fn count(&self) -> usize {
-        MOST - self.all.available_permits()
+        MOST as usize - self.all.available_permits()
+    }
+
+    /// Resolves once no call is in progress.
+    pub(crate) async fn all_answered(&self) {
+        // The semaphore is never closed, so this succeeds once all tickets are returned.
+        drop(self.all.acquire_many(MOST).await);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     #[test]
@@ -71,5 +81,18 @@ mod tests {
         assert!(in_flight.enter(&other).is_some());
         drop(tickets);
         assert!(in_flight.enter(&one).is_some());
+    }
+
+    #[tokio::test]
+    async fn all_calls_are_answered_once_the_last_ticket_is_returned() {
+        let in_flight = InFlight::new();
+        in_flight.all_answered().await;
+
+        let ticket = in_flight.enter(&Caller::new("one"));
+        let mut answered = Box::pin(in_flight.all_answered());
+        assert!(answered.as_mut().now_or_never().is_none());
+
+        drop(ticket);
+        answered.await;
     }
 }
