@@ -71,14 +71,6 @@ impl HostBook {
         Ok(listed)
     }
 
-    /// Hosts with a table in the configuration, with their tags.
-    pub fn configured(&self) -> impl Iterator<Item = (&str, &[String])> {
-        self.resolver
-            .settings
-            .iter()
-            .map(|(name, settings)| (name.as_str(), settings.tags.as_slice()))
-    }
-
     /// The tags of a host, however its name is written.
     pub fn tags(&self, name: &str) -> &[String] {
         if let Some(settings) = self.resolver.settings.get(name) {

@@ -1,9 +1,10 @@
 //! Finds excluded hosts that are reached by another name: an address or an alias.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use futures_util::{FutureExt, StreamExt, stream};
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 
@@ -13,6 +14,9 @@ use crate::ssh::{HostConfig, canonical_host};
 
 /// Time limit for DNS.
 const LOOKUP_TIME: Duration = Duration::from_secs(5);
+
+/// Maximum names resolved concurrently.
+const AT_A_TIME: usize = 16;
 
 /// Whether the address behind a name is excluded, although the name is not.
 ///
@@ -39,23 +43,39 @@ pub(super) async fn is_excluded_by_address(
     {
         return true;
     }
-    for excluded in excluded_names(patterns, book) {
-        let Ok(other) = book.resolve(&excluded).await else { continue };
-        let is_same_name = is_same_way(&host, &other)
-            && canonical_host(&other.address) == canonical_host(&host.address)
-            && other.port == host.port;
-        if is_same_name || !addresses.is_disjoint(&addresses_of(&other).await) {
-            return true;
-        }
-    }
-    false
+    let checks: Vec<_> = excluded_names(patterns, book)
+        .await
+        .into_iter()
+        .map(|excluded| is_same_host(book, &host, &addresses, excluded).boxed())
+        .collect();
+    stream::iter(checks)
+        .buffer_unordered(AT_A_TIME)
+        .any(async |is_same| is_same)
+        .await
 }
 
-/// Excluded by name and by tag, because an address of a tagged host is excluded as well.
-fn excluded_names(patterns: &HostPatterns, book: &HostBook) -> Vec<String> {
+/// All excluded hosts: names in the patterns, and listed hosts that a wildcard or a tag excludes.
+async fn excluded_names(patterns: &HostPatterns, book: &HostBook) -> BTreeSet<String> {
     let by_name = patterns.excluded_names().map(str::to_owned);
-    let by_tag = book.configured().filter(|(name, tags)| patterns.exclude_tagged(name, tags));
-    by_name.chain(by_tag.map(|(name, _)| name.to_owned())).collect()
+    // An unreadable ssh_config is reported when the host is resolved.
+    let listed = book.listed().await.unwrap_or_default();
+    let by_pattern =
+        listed.into_keys().filter(|name| patterns.exclude_tagged(name, book.tags(name)));
+    by_name.chain(by_pattern).collect()
+}
+
+/// Whether an excluded name leads to the same host.
+async fn is_same_host(
+    book: &HostBook,
+    host: &HostConfig,
+    addresses: &HashSet<SocketAddr>,
+    excluded: String,
+) -> bool {
+    let Ok(excluded) = book.resolve(&excluded).await else { return false };
+    let is_same_name = is_same_way(host, &excluded)
+        && canonical_host(&excluded.address) == canonical_host(&host.address)
+        && excluded.port == host.port;
+    is_same_name || !addresses.is_disjoint(&addresses_of(&excluded).await)
 }
 
 /// Whether both are reached from the same machine, in the same way.
@@ -92,7 +112,7 @@ mod tests {
     fn book(directory: &tempfile::TempDir) -> HostBook {
         let file = directory.path().join("config");
         let text = "Host db1\n  HostName 10.9.8.7\nHost also-db1\n  HostName 10.9.8.7\n\
-                    Host elsewhere\n  HostName 10.9.8.7\n  Port 2222\nHost behind\n  HostName 10.9.8.7\n  ProxyJump web1\n";
+                    Host db2\n  HostName 10.9.8.5\nHost elsewhere\n  HostName 10.9.8.7\n  Port 2222\nHost behind\n  HostName 10.9.8.7\n  ProxyJump web1\n";
         std::fs::write(&file, text).unwrap();
         let tagged = HostSettings {
             tags: vec!["prod".to_owned()],
@@ -116,6 +136,8 @@ mod tests {
             ("*,!db1", "10.9.8.7", true),
             ("*,!tag:prod", "10.9.8.7", true),
             ("*,!10.9.8.*", "also-db1", true),
+            ("*,!db*", "10.9.8.7", true),
+            ("*,!d?2", "10.9.8.5", true),
             ("*,!localhost", "0x7f.1", true),
             ("*,!localhost", "127.1", true),
             ("*,!db1", "elsewhere", false),

@@ -96,7 +96,7 @@ impl HostPatterns {
         Destination::parse(name).is_ok_and(|destination| self.exclude(&destination, tags))
     }
 
-    /// Names in exclusions without `*` and `?`.
+    /// Names in exclusions without `*` and `?`, which need not be listed anywhere.
     pub fn excluded_names(&self) -> impl Iterator<Item = &str> {
         self.excluded().filter_map(|pattern| match pattern {
             Pattern::Host { host, .. } if !host.contains(['*', '?']) => Some(host),
