@@ -12,6 +12,7 @@ use super::listen::check_peer;
 use super::message::{Call, Reply, Request, receive, send};
 use super::short_path::ShortPath;
 use crate::job::JobId;
+use crate::runner::signal::SignalReport;
 use crate::runner::state::WriteError;
 
 /// Time limit for the owner to accept a call.
@@ -69,8 +70,17 @@ async fn ask(socket: &Path, job: &JobId, call: Call, data: &[u8]) -> Result<Repl
         stream.write_all(data).await
     };
     timeout(SEND_TIME, sending).await.map_err(|_| gone(late()))?.map_err(gone)?;
+    let is_signal = matches!(request.call, Call::Signal { .. });
     let receiving = timeout(patience + REPLY_TIME, receive(&mut stream)).await;
-    match receiving.map_err(|_| gone(late()))?.map_err(gone)? {
+    let Ok(received) = receiving else {
+        // The owner may still deliver it, so the caller must not send the signal a second time.
+        return if is_signal {
+            Ok(Reply::Signalled(SignalReport::of_late_owner()))
+        } else {
+            Err(gone(late()))
+        };
+    };
+    match received.map_err(gone)? {
         Reply::Refused(refusal) => Err(refusal.into()),
         reply @ (Reply::Done | Reply::IsStdinClosed(_) | Reply::Signalled(_)) => Ok(reply),
     }

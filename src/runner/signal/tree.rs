@@ -51,6 +51,9 @@ pub enum Unverified {
     /// The host's answer was not that of the script.
     #[error("the host did not run the script that looks at its processes")]
     NoReport,
+    /// The process that owns the job received the signal, and has not reported its result in time.
+    #[error("the process that owns the job did not report the result in time")]
+    OwnerLate,
 }
 
 impl SignalReport {
@@ -78,6 +81,15 @@ impl SignalReport {
             delivered_via,
             confirmed_dead: left == Left::Nothing,
             unverified,
+        }
+    }
+
+    /// The owner of the job has the signal, but its report is late.
+    pub(crate) fn of_late_owner() -> Self {
+        Self {
+            delivered_via: DeliveredVia::Channel,
+            confirmed_dead: false,
+            unverified: Some(Unverified::OwnerLate),
         }
     }
 }
