@@ -454,8 +454,10 @@ impl Job {
     /// `look` runs under the lock of the log and must not lock a log again: a writer that waits
     /// between the two locks would stop both for ever. Debug builds panic.
     pub fn read_log<T>(&self, look: impl FnOnce(&Log) -> T) -> T {
+        // Before the lock is taken: a second lock by this thread must panic, not wait for ever.
+        let _held = Held::new(LOG_LOCK);
         let log = self.log.borrow();
-        under_log_lock(|| look(&log))
+        look(&log)
     }
 
     /// Applies changes that happened at `now`, and wakes all readers. Changes that are to be stored
@@ -599,7 +601,10 @@ impl Job {
 
     fn write_log<T>(&self, change: impl FnOnce(&mut Log) -> T) -> T {
         let mut result = None;
-        self.log.send_modify(|log| result = Some(under_log_lock(|| change(log))));
+        {
+            let _held = Held::new(LOG_LOCK);
+            self.log.send_modify(|log| result = Some(change(log)));
+        }
         self.note_change();
         result.expect("send_modify calls its argument")
     }
