@@ -217,7 +217,17 @@ async fn record_within_limit<F: FarEnd>(
                 confirmed_dead: true,
                 ..
             }) => job.let_go(),
-            Ok(report) => tracing::warn!(job = %job.id, ?report, "the job is not verified dead"),
+            Ok(SignalReport {
+                unverified: Some(why),
+                ..
+            }) => tracing::warn!(
+                job = %job.id,
+                "the job reached its time limit, and its processes may still run: {why}"
+            ),
+            Ok(_) => tracing::warn!(
+                job = %job.id,
+                "the job reached its time limit, and some of its processes survived KILL"
+            ),
             Err(error) => tracing::warn!(job = %job.id, %error, "the job could not be ended"),
         }
     };
