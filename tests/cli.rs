@@ -214,6 +214,11 @@ fn the_demo_runs_a_real_job_and_follows_it() {
         stdout.contains("line   6 | all done, 4 steps") && stdout.contains("exited with status 0"),
         "{stdout}"
     );
+    assert_eq!(
+        text(&output.stderr),
+        "",
+        "a demo that succeeds has no warnings"
+    );
     assert_eq!(output.status.code(), Some(0));
     let args = ["demo", "--", "echo mine; exit 7"];
     let output = Command::new(env!("CARGO_BIN_EXE_sshjobs")).args(args).output().unwrap();
@@ -944,6 +949,11 @@ async fn a_background_process_outlives_the_run_that_started_it() {
         assert_eq!(
             output.status.code(),
             Some(0),
+            "round {round}: {}",
+            text(&output.stderr)
+        );
+        assert!(
+            !text(&output.stderr).contains("WARN"),
             "round {round}: {}",
             text(&output.stderr)
         );

@@ -148,6 +148,71 @@ async fn variables_come_from_a_file_and_the_command_line_goes_over_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_joblog_and_completions_have_no_control_characters() {
+    let sshd = hosts().await;
+    let log = sshd.path("joblog");
+    let line = "true '\u{1b}]0;title\u{7}\u{8}'";
+
+    told(&sshjobs(
+        &sshd,
+        &[
+            "run",
+            "web1,web2",
+            "--joblog",
+            log.to_str().unwrap(),
+            "--",
+            line,
+        ],
+    ));
+    told(&sshjobs(
+        &sshd,
+        &["spawn", "web1", "--label", "la\u{1b}bel", "--", line],
+    ));
+
+    let written = std::fs::read_to_string(&log).unwrap();
+    let is_plain = |text: &str| !text.contains(['\u{1b}', '\u{7}', '\u{8}']);
+    assert!(
+        written.contains("true ") && is_plain(&written),
+        "{written:?}"
+    );
+    for word in completed(
+        &sshd,
+        &[
+            "--state-dir",
+            sshd.path("state").to_str().unwrap(),
+            "tail",
+            "",
+        ],
+    ) {
+        assert!(is_plain(&word), "{word:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pattern_that_matches_nothing_starts_nothing() {
+    let sshd = hosts().await;
+    let ran = sshd.path("ran");
+    let touch = format!("touch {}", ran.display());
+
+    for hosts in ["web*,tag:missing", "nothing*", "web1,nothing*"] {
+        let output = sshjobs(&sshd, &["run", hosts, "--", &touch]);
+
+        assert_eq!(
+            output.status.code(),
+            Some(255),
+            "{hosts}: {}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains("hint: "),
+            "{hosts}: {}",
+            stderr(&output)
+        );
+        assert!(!ran.exists(), "{hosts}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn each_line_has_its_time_when_that_is_wanted() {
     let sshd = hosts().await;
     let shown = told(&sshjobs(
