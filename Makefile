@@ -24,8 +24,8 @@ ROOT_TESTS = $(shell [ "$$(id -u)" != 0 ] || echo --test disks --test machines)
 test:  ## Install OpenSSH if it is missing, then run all tests but those that need containers or foreign clients
 	@fixtures/need sshd:openssh-server ssh:openssh-client curl:curl openssl:openssl nginx:nginx-light tmux:tmux \
 		script:util-linux ps:procps perl:perl tcsh:tcsh fish:fish
-	cargo test --locked $(EACH_TEST) --tests $(ROOT_TESTS)
-	cargo test --locked --doc
+	cargo test --locked $(EACH_TEST) --tests $(ROOT_TESTS); tests=$$?; \
+		cargo test --locked --doc && exit $$tests
 
 test-as-user:  ## As root: run the tests as an ordinary user, "sshjobs-test", which is made if it is missing
 	@fixtures/need sshd:openssh-server ssh:openssh-client curl:curl openssl:openssl nginx:nginx-light tmux:tmux \
@@ -36,11 +36,11 @@ test-as-user:  ## As root: run the tests as an ordinary user, "sshjobs-test", wh
 test-clients:  ## Let MCP's own SDKs and Inspector call every tool, and a hostile SSH server try its luck
 	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3
 	cargo build --locked --example conformance
-	fixtures/clients/with-clients cargo test --locked --test clients
+	TEST_SECONDS=600 fixtures/clients/with-clients cargo test --locked $(EACH_TEST) --test clients
 
 test-containers:  ## Run the contract's tests, and one suite over a fleet of hosts, in containers (docker-compose.yml)
 	@fixtures/need ssh-keygen:openssh-client
-	fixtures/sshd/with-containers cargo test --locked --test contract --test terminal --test fleet --test image
+	TEST_SECONDS=600 TEST_THREADS=2 fixtures/sshd/with-containers cargo test --locked $(EACH_TEST) --test contract --test terminal --test fleet --test image
 
 bench:  ## Measure: the ring and its pages, then sshjobs beside ssh
 	cargo bench --bench ring
