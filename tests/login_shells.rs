@@ -5,40 +5,18 @@
 
 mod support;
 
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use sshjobs::wire::{Code, SignalRequest, SpawnRequest, TailRequest};
 use support::command::{sshjobs, told};
+use support::login_shell::{sshd_with_login_shell, starts};
 use support::{HOST, Sshd, canonical_loop, durable, eventually, run_request};
 use tokio::time::sleep;
 
-/// An sshd whose login shell is `shell`. It takes `startup` seconds to start, and each start is
-/// counted.
-async fn sshd_with_login_shell(shell: &str, startup: f32) -> Sshd {
-    let prepare = |directory: &Path| {
-        let login = directory.join("login");
-        let text = format!(
-            "#!/bin/sh\necho started >> {}\nsleep {startup}\nSHELL={shell} exec {shell} -c \"$SSH_ORIGINAL_COMMAND\"\n",
-            directory.join("starts").display(),
-        );
-        std::fs::write(&login, text).unwrap();
-        std::fs::set_permissions(&login, std::fs::Permissions::from_mode(0o755)).unwrap();
-    };
-    Sshd::prepared("ForceCommand DIR/login", prepare).await
-}
-
-/// How often the login shell was started since this was last asked.
-fn starts(sshd: &Sshd) -> usize {
-    let counted = std::fs::read_to_string(sshd.path("starts")).unwrap_or_default().lines().count();
-    std::fs::remove_file(sshd.path("starts")).ok();
-    counted
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cold_run_starts_one_login_shell() {
-    let sshd = sshd_with_login_shell("/bin/bash", 0.0).await;
+    let sshd = sshd_with_login_shell("/bin/bash", 0.0, "").await;
     let runs: [&[&str]; 5] = [
         &["run", HOST, "--", "echo it works"],
         &["run", HOST, "--", "echo it; echo 'works'\nexit 0"],
@@ -68,7 +46,7 @@ async fn a_cold_run_starts_one_login_shell() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fleet_starts_one_login_shell_for_each_member() {
-    let sshd = sshd_with_login_shell("/bin/bash", 0.0).await;
+    let sshd = sshd_with_login_shell("/bin/bash", 0.0, "").await;
     let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
     std::fs::write(
         sshd.ssh_config(),
@@ -83,7 +61,7 @@ async fn a_fleet_starts_one_login_shell_for_each_member() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn looks_at_prompts_and_signals_share_one_login_shell() {
-    let sshd = sshd_with_login_shell("/bin/bash", 0.2).await;
+    let sshd = sshd_with_login_shell("/bin/bash", 0.2, "").await;
     let service = support::service(&sshd.ssh_config(), Default::default());
     let job = service
         .spawn(SpawnRequest::new(HOST, "printf 'Proceed? '; read x"))
@@ -114,8 +92,31 @@ async fn looks_at_prompts_and_signals_share_one_login_shell() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_lasts_has_a_control_shell_before_it_is_signalled() {
+    let sshd = sshd_with_login_shell("/bin/bash", 0.0, "").await;
+    let service = support::service(&sshd.ssh_config(), Default::default());
+    let job = service.spawn(SpawnRequest::new(HOST, "sleep 1000")).await.unwrap().job_id;
+    eventually("the control shell starts", async || {
+        let started = std::fs::read_to_string(sshd.path("starts")).unwrap_or_default();
+        started.lines().count() == 2
+    })
+    .await;
+    starts(&sshd);
+
+    service.signal(SignalRequest::new(&job)).await.unwrap();
+
+    canonical_loop(&service, &job).await;
+    assert_eq!(
+        starts(&sshd),
+        0,
+        "the signal needed no login shell of its own"
+    );
+    service.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn all_durable_jobs_start_by_one_login_shell_and_are_followed_by_another() {
-    let sshd = sshd_with_login_shell("/bin/bash", 0.0).await;
+    let sshd = sshd_with_login_shell("/bin/bash", 0.0, "").await;
     let state = sshd.path("state");
     let first = support::stored_service(sshd.ssh_config(), state.clone(), Default::default());
     let job = first.spawn(durable("true")).await.unwrap().job_id;
@@ -146,7 +147,7 @@ async fn all_durable_jobs_start_by_one_login_shell_and_are_followed_by_another()
 async fn in_csh_and_fish_a_command_runs_once_and_the_shell_is_remembered() {
     for shell in ["/usr/bin/tcsh", "/usr/bin/fish"] {
         assert!(Path::new(shell).exists(), "`make test` installs {shell}");
-        let sshd = sshd_with_login_shell(shell, 0.0).await;
+        let sshd = sshd_with_login_shell(shell, 0.0, "").await;
         let service = support::service(&sshd.ssh_config(), Default::default());
         let ran = sshd.path("ran");
         let command = format!("echo ran >> {}; echo it works", ran.display());
@@ -176,7 +177,7 @@ async fn in_csh_and_fish_a_command_runs_once_and_the_shell_is_remembered() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_is_given_up_while_its_shell_starts_never_runs() {
-    let sshd = sshd_with_login_shell("/bin/bash", 1.5).await;
+    let sshd = sshd_with_login_shell("/bin/bash", 1.5, "").await;
     let service = support::service(&sshd.ssh_config(), Default::default());
     let ran = sshd.path("ran");
     let request = SpawnRequest::new(HOST, format!("touch {}", ran.display()));

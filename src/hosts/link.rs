@@ -45,6 +45,8 @@ const CLOSING: [Duration; 3] = [
     Duration::from_millis(20),
     Duration::from_millis(80),
 ];
+/// Time limit for a control shell that no script waits for.
+const CONTROL_SHELL_TIME: Duration = Duration::from_secs(20);
 /// Silence after which a connection is probed before it is used.
 const SILENT: Duration = Duration::from_secs(5);
 
@@ -156,6 +158,14 @@ impl Link {
             return Ok(None);
         }
         self.control.run(&self.connection, script, limit).await
+    }
+
+    /// Starts the control shell unless it runs, so that the first signal or look at a prompt need
+    /// not wait for a login shell. A host that allows no further channel gets none.
+    pub async fn start_control_shell(&self) {
+        let nothing = Script::without_input(":".to_owned());
+        // The next script tries again and reports the error.
+        drop(self.run_script(nothing, CONTROL_SHELL_TIME).await);
     }
 
     /// Whether the host answers: data arrived recently, or arrives after a keepalive. Takes at most

@@ -10,6 +10,7 @@
 )]
 
 pub mod command;
+pub mod login_shell;
 mod mcp_client;
 pub mod server;
 mod sshd;

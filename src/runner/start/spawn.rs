@@ -29,6 +29,9 @@ use crate::store::Record;
 /// Time limit for the server to accept the command.
 const EXEC_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// Time after which a job is expected to last.
+const LASTING: Duration = Duration::from_secs(1);
+
 /// Implements [`Runner::spawn`](crate::runner::api::Runner::spawn).
 pub(crate) async fn spawn(
     shared: &Arc<Shared>,
@@ -442,6 +445,15 @@ async fn plan(job: &Job, link: &Link) -> Result<ExecPlan, SpawnError> {
     }
 }
 
+/// Starts the connection's control shell in the background once a job has run for a while: it may
+/// be signalled or prompt for input. A short job costs one login shell, as with ssh.
+async fn start_control_shell(job: Arc<Job>, link: Arc<Link>) {
+    let has_ended = job.wait_for(LASTING, |log| matches!(log.phase(), Phase::Ended(_))).await;
+    if !matches!(has_ended.phase, Phase::Ended(_)) {
+        link.start_control_shell().await;
+    }
+}
+
 /// From here on the job belongs to the runner and outlives the call.
 fn leave_recording(shared: &Arc<Shared>, job: &Arc<Job>, sent: Sent) {
     let Sent {
@@ -486,6 +498,7 @@ fn leave_recording(shared: &Arc<Shared>, job: &Arc<Job>, sent: Sent) {
     ));
     shared.registry().start(&job.id, Arc::clone(&stdin), &link);
     if is_shared {
+        shared.leave(start_control_shell(Arc::clone(job), Arc::clone(&link)));
         shared.leave(async move { link.refill().await });
     }
     shared.leave(record(Arc::clone(shared), recording, stdin, lease));
