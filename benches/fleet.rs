@@ -18,9 +18,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use support::Sshd;
+use support::login_shell::sshd_with_login_shell;
 
 const AT_A_TIME: &str = "64";
 const ROUNDS: usize = 3;
+/// Lets hundreds of clients log in at the same time.
+const MANY_STARTUPS: &str = "MaxStartups 1000:30:2000\n";
 /// A megabyte in lines of a hundred characters.
 const MEGABYTE: &str = "head -c 990000 /dev/zero | tr '\\0' x | fold -w 99";
 
@@ -46,6 +49,12 @@ async fn main() {
         &warm_tools(&sshd, MEGABYTE),
     );
     drop(server);
+    let sshd = sshd_with_login_shell("/bin/bash", 0.2, MANY_STARTUPS).await;
+    configure(&sshd, 100);
+    table(
+        "uptime on 100 hosts whose login shell takes 200 ms, from nothing",
+        &tools(&sshd, "uptime"),
+    );
     let sshd = fleet(1000).await;
     table(
         "uptime on 1,000 hosts, from nothing",
@@ -115,7 +124,7 @@ fn serve(sshd: &Sshd) -> Serving {
 
 /// A server with this number of names.
 async fn fleet(hosts: usize) -> Sshd {
-    let sshd = Sshd::with("MaxStartups 1000:30:2000\n").await;
+    let sshd = Sshd::with(MANY_STARTUPS).await;
     configure(&sshd, hosts);
     sshd
 }

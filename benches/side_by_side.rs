@@ -28,12 +28,15 @@ use sshjobs::wire::{
     TailRequest,
 };
 use support::Sshd;
+use support::login_shell::{sshd_with_login_shell, starts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
 const HOST: &str = "web1";
 const ROUNDS: usize = 300;
+/// Cold starts of each program.
+const COLD_ROUNDS: usize = 15;
 
 #[tokio::main]
 async fn main() {
@@ -46,6 +49,9 @@ async fn main() {
     println!("| what | sshjobs | peer | ratio | bar |\n|---|---|---|---|---|");
     if wanted("latency") {
         latency().await;
+    }
+    if wanted("slow-login") {
+        slow_login_shell().await;
     }
     if wanted("distance") {
         distance().await;
@@ -629,4 +635,62 @@ fn rss() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap() * 1024.0
+}
+
+/// Cold starts on an account whose login shell takes 200 ms to start.
+async fn slow_login_shell() {
+    let sshd = sshd_with_login_shell("/bin/bash", 0.2, "").await;
+    let config = sshd.ssh_config();
+    let ssh = || {
+        let mut ssh = Command::new("ssh");
+        ssh.arg("-F").arg(&config).args([HOST, "true"]);
+        ssh
+    };
+    let sshjobs = || {
+        let mut sshjobs = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
+        sshjobs
+            .arg("--ssh-config")
+            .arg(&config)
+            .arg("--state-dir")
+            .arg(sshd.path("state"));
+        sshjobs.args(["run", HOST, "--", "true"]);
+        sshjobs
+    };
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut our_starts, mut their_starts) = (0, 0);
+    for _ in 0..COLD_ROUNDS {
+        theirs.push(whole_process(ssh()));
+        their_starts += starts(&sshd);
+        ours.push(whole_process(sshjobs()));
+        our_starts += starts(&sshd);
+    }
+    let (our, their) = (median(ours), median(theirs));
+    println!(
+        "| cold `run HOST -- true`, login shell of 200 ms, against ssh, p50 of {COLD_ROUNDS} | {:.0} ms, {:.1} shells | {:.0} ms, {:.1} shells | {:.2} | ≤ 1.1 |",
+        our.as_secs_f64() * 1e3,
+        our_starts as f64 / COLD_ROUNDS as f64,
+        their.as_secs_f64() * 1e3,
+        their_starts as f64 / COLD_ROUNDS as f64,
+        our.as_secs_f64() / their.as_secs_f64(),
+    );
+}
+
+/// Time from the start of a program to its end.
+fn whole_process(mut command: Command) -> Duration {
+    let start = Instant::now();
+    assert!(
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap()
+            .success()
+    );
+    start.elapsed()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
 }

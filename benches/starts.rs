@@ -1,5 +1,4 @@
-//! The cost of starts: on accounts whose login shell is slow, beside ssh; and many short jobs,
-//! beside asyncssh. Prints a table of ratios; asserts nothing.
+//! The cost of many short jobs, beside asyncssh. Prints a table of ratios; asserts nothing.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -12,20 +11,16 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use sshjobs::jobs::{Access, Config, Limits};
 use sshjobs::wire::{RunRequest, Service, SpawnRequest};
 use support::{HOST, Sshd};
 use tokio::task::JoinSet;
 
-/// Cold starts of each program.
-const ROUNDS: usize = 15;
 /// Short jobs, and how many of them run at the same time.
 const SHORT_JOBS: usize = 4000;
 const AT_A_TIME: usize = 64;
@@ -57,87 +52,8 @@ async fn main() {
         return;
     }
     println!("| what | sshjobs | peer | ratio | bar |\n|---|---|---|---|---|");
-    slow_login_shell().await;
     short_jobs(0).await;
     short_jobs(LONG_JOBS).await;
-}
-
-/// An account whose login shell takes 200 ms to start, as with pyenv, nvm or conda. Starts are
-/// counted in the file `starts`.
-async fn slow_account() -> Sshd {
-    let prepare = |directory: &Path| {
-        let (login, starts) = (directory.join("login"), directory.join("starts"));
-        let starts = starts.display();
-        let text = format!(
-            "#!/bin/sh\necho started >> {starts}\nsleep 0.2\nexec bash -c \"$SSH_ORIGINAL_COMMAND\"\n"
-        );
-        std::fs::write(&login, text).unwrap();
-        std::fs::set_permissions(&login, std::fs::Permissions::from_mode(0o755)).unwrap();
-    };
-    Sshd::prepared("ForceCommand DIR/login", prepare).await
-}
-
-async fn slow_login_shell() {
-    let sshd = slow_account().await;
-    let config = sshd.ssh_config();
-    let ssh = || {
-        let mut ssh = Command::new("ssh");
-        ssh.arg("-F").arg(&config).args([HOST, "true"]);
-        ssh
-    };
-    let sshjobs = || {
-        let mut sshjobs = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
-        sshjobs
-            .arg("--ssh-config")
-            .arg(&config)
-            .arg("--state-dir")
-            .arg(sshd.path("state"));
-        sshjobs.args(["run", HOST, "--", "true"]);
-        sshjobs
-    };
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    let (mut our_starts, mut their_starts) = (0, 0);
-    for _ in 0..ROUNDS {
-        theirs.push(timed(ssh()));
-        their_starts += starts(&sshd);
-        ours.push(timed(sshjobs()));
-        our_starts += starts(&sshd);
-    }
-    let (our, their) = (median(ours), median(theirs));
-    println!(
-        "| cold `run HOST -- true`, login shell of 200 ms, against ssh, p50 of {ROUNDS} | {:.0} ms, {:.1} shells | {:.0} ms, {:.1} shells | {:.2} | ≤ 1.1 |",
-        our.as_secs_f64() * 1e3,
-        our_starts as f64 / ROUNDS as f64,
-        their.as_secs_f64() * 1e3,
-        their_starts as f64 / ROUNDS as f64,
-        our.as_secs_f64() / their.as_secs_f64(),
-    );
-}
-
-/// How often the login shell was started since this was last asked.
-fn starts(sshd: &Sshd) -> usize {
-    let counted = std::fs::read_to_string(sshd.path("starts")).unwrap_or_default().lines().count();
-    std::fs::remove_file(sshd.path("starts")).ok();
-    counted
-}
-
-fn timed(mut command: Command) -> Duration {
-    let start = Instant::now();
-    assert!(
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .unwrap()
-            .success()
-    );
-    start.elapsed()
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
 }
 
 /// Short jobs beside this number of running ones.
