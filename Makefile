@@ -7,7 +7,7 @@ help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
 demo:  ## Run a real job on an SSH server inside the process
-	cargo run --release -- demo
+	cargo run --locked -- demo
 
 check:  ## Format, lints and docs, warnings as errors
 	cargo fmt --check
