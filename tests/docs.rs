@@ -48,7 +48,14 @@ fn reference() -> String {
     for verb in verbs {
         page += &format!("\n## {verb}\n\n```text\n{}\n```\n", help(&[verb, "--help"]));
     }
-    for topic in ["exit-codes", "waiting", "durable", "fleets", "trust"] {
+    for topic in [
+        "exit-codes",
+        "waiting",
+        "durable",
+        "fleets",
+        "trust",
+        "terminals",
+    ] {
         page += &format!(
             "\n## help {topic}\n\n```text\n{}\n```\n",
             help(&["help", topic])
@@ -77,7 +84,7 @@ fn the_first_command_of_the_readme_succeeds_on_a_fresh_machine() {
     let readme = include_str!("../README.md");
     let block = readme.split("```console\n").nth(1).unwrap();
     let first = block.lines().next().unwrap();
-    let words = first.strip_prefix("$ sshjobs ").unwrap().split('#').next().unwrap();
+    let words = first.strip_prefix("$ cargo run -- ").unwrap();
     let home = tempfile::tempdir().unwrap();
 
     let output = Command::new(env!("CARGO_BIN_EXE_sshjobs"))

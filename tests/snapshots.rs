@@ -155,7 +155,7 @@ exit code 2
 --- stdout
 --- stderr
 sshjobs: invalid_argument: there is nothing to say about "durabel"
-  hint: did you mean "durable"? The topics are exit-codes, waiting, durable, fleets, trust; a verb is one, too
+  hint: did you mean "durable"? The topics are exit-codes, waiting, durable, fleets, trust, terminals; a verb is one, too
 
 "#]],
         ),

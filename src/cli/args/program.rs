@@ -48,18 +48,19 @@ pub struct ManArgs {
 /// Arguments of `help`.
 #[derive(Debug, Args)]
 pub struct HelpArgs {
-    /// A topic (exit-codes, waiting, durable, fleets, trust) or a verb.
+    /// A topic (exit-codes, waiting, durable, fleets, trust, terminals) or a verb.
     #[arg(add = ArgValueCandidates::new(topics))]
     pub topic: Option<String>,
 }
 
 /// Help topics besides the verbs.
-pub(crate) const TOPICS: [(&str, &str); 5] = [
+pub(crate) const TOPICS: [(&str, &str); 6] = [
     ("exit-codes", include_str!("../topics/exit-codes.txt")),
     ("waiting", include_str!("../topics/waiting.txt")),
     ("durable", include_str!("../topics/durable.txt")),
     ("fleets", include_str!("../topics/fleets.txt")),
     ("trust", include_str!("../topics/trust.txt")),
+    ("terminals", include_str!("../topics/terminals.txt")),
 ];
 
 fn topics() -> Vec<CompletionCandidate> {
