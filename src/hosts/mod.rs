@@ -27,7 +27,7 @@ pub use host_ref::HostRef;
 pub use hosts::Hosts;
 pub use link::Link;
 pub use linker::Linker;
-pub use pool::{Connect, Lease, Pool, PoolError, PoolLimits, Pooled, Usage};
+pub use pool::{Connect, Lease, Pool, PoolError, PoolLimits, Pooled, Refused, Usage};
 pub use short_command::{Printed, run_fed, run_short};
 pub use spare_channel::Opened;
 pub use traffic::Traffic;

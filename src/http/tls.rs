@@ -40,7 +40,7 @@ pub enum TlsError {
 }
 
 /// Interval at which the files are checked for changes.
-const LOOK: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Time limit for the files to be read.
 const READ_TIME: Duration = Duration::from_secs(5);
@@ -70,7 +70,7 @@ impl Certificate {
     pub(super) async fn follow(&self) {
         let mut seen = self.changed_at();
         loop {
-            sleep(LOOK).await;
+            sleep(CHECK_INTERVAL).await;
             let now = self.changed_at();
             if now == seen {
                 continue;

@@ -82,7 +82,7 @@ pub struct Skimmed {
     /// Number of selected lines up to there. If none was skipped: up to the start of its piece.
     pub lines: u64,
     /// The last line of the next piece, if that may have a match and must be searched line by line.
-    pub look_until: Option<LineNo>,
+    pub match_until: Option<LineNo>,
 }
 
 /// The stored range of a job's output.

@@ -17,7 +17,7 @@ use super::outcome::Outcome;
 use super::pacing::Pacing;
 use super::spec::{JobSpec, Pace};
 use crate::job::fleet::Fleet;
-use crate::job::log::{Batch, Change, Keeper, Log, LogEvent, Pending, Status};
+use crate::job::log::{Batch, Change, Log, LogEvent, OutputStore, Pending, Status};
 use crate::job::shell::ProcessGroup;
 use crate::lock::{Held, lock};
 use crate::output::{LineNo, Measure, RingLimits, Selection, Stream, Timestamp};
@@ -46,7 +46,7 @@ pub struct Job {
     disconnected: Mutex<Option<Instant>>,
     /// The end was recorded. The log shows it once it is stored.
     has_ended: AtomicBool,
-    /// The keeper knows that the record is out of date.
+    /// The output_store knows that the record is out of date.
     is_changed: AtomicBool,
     /// Number of times that everything stored by another process until then was copied.
     mirror_rounds: watch::Sender<u64>,
@@ -70,17 +70,17 @@ const FLEET: &str = "fleet";
 #[derive(Clone)]
 pub struct Storage {
     /// Stores the output. `None` if another process stores it, or all of it is stored.
-    pub keeper: Option<Arc<dyn Keeper>>,
+    pub output_store: Option<Arc<dyn OutputStore>>,
     /// Reads the stored output.
     pub archive: Arc<dyn Archive>,
     pending: Arc<Mutex<Pending>>,
 }
 
 impl Storage {
-    /// Output that is read from `archive` and written by `keeper`.
-    pub fn new(archive: Arc<dyn Archive>, keeper: Option<Arc<dyn Keeper>>) -> Self {
+    /// Output that is read from `archive` and written by `output_store`.
+    pub fn new(archive: Arc<dyn Archive>, output_store: Option<Arc<dyn OutputStore>>) -> Self {
         Self {
-            keeper,
+            output_store,
             archive,
             pending: Arc::default(),
         }
@@ -227,7 +227,7 @@ impl Job {
                 Reached::NeverShown
             };
         };
-        let is_mirrored = storage.keeper.is_none();
+        let is_mirrored = storage.output_store.is_none();
         if is_mirrored {
             let mut rounds = self.mirror_rounds.subscribe();
             // The current round may have started before the line was stored.
@@ -347,18 +347,18 @@ impl Job {
 
     /// Waits until the follower of a job [`Pace::OfFollower`] is so far behind that no more output
     /// should be received. Cancel safe.
-    pub async fn runs_ahead(&self) {
+    pub async fn wait_until_ahead(&self) {
         match &self.pacing {
-            Some(pacing) => pacing.runs_ahead().await,
+            Some(pacing) => pacing.wait_until_ahead().await,
             None => std::future::pending().await,
         }
     }
 
     /// Waits until the follower of a job [`Pace::OfFollower`] has caught up enough that more output
     /// can be received. Cancel safe.
-    pub async fn has_room(&self) {
+    pub async fn wait_for_room(&self) {
         if let Some(pacing) = &self.pacing {
-            pacing.has_room().await;
+            pacing.wait_for_room().await;
         }
     }
 
@@ -368,9 +368,9 @@ impl Job {
     }
 
     /// Stops waiting for the follower: from here on output is received as it arrives.
-    pub fn let_go(&self) {
+    pub fn stop_pacing(&self) {
         if let Some(pacing) = &self.pacing {
-            pacing.let_go();
+            pacing.stop_pacing();
         }
     }
 
@@ -489,40 +489,46 @@ impl Job {
 
     /// Shows an event once it is stored; immediately if the job is not stored.
     fn keep(&self, event: LogEvent, now: Instant) {
-        let kept = self.storage.get().and_then(|storage| Some((storage, storage.keeper.as_ref()?)));
-        let Some((storage, keeper)) = kept else {
+        let kept = self
+            .storage
+            .get()
+            .and_then(|storage| Some((storage, storage.output_store.as_ref()?)));
+        let Some((storage, output_store)) = kept else {
             self.write_log(|log| log.take(&event, log.time_at(now), now));
             return;
         };
         let mut pending = lock(&storage.pending);
         let before = pending.bytes;
         let is_first = pending.push(event, now);
-        let is_too_much = keeper.weigh(weight(pending.bytes - before));
+        let is_too_much = output_store.account(weight(pending.bytes - before));
         if is_too_much || pending.is_too_long() {
-            self.show_unstored(&mut pending, &**keeper);
+            self.show_unstored(&mut pending, &**output_store);
         }
         drop(pending);
         if is_first {
-            keeper.call(&self.id);
+            output_store.notify(&self.id);
         }
     }
 
     /// Shows output that has waited longer than `patience` to be stored, so that a hung disk does
     /// not hide it. It counts as not stored. Returns whether there was any.
     pub fn show_overdue(&self, patience: Duration) -> bool {
-        let kept = self.storage.get().and_then(|storage| Some((storage, storage.keeper.as_ref()?)));
-        let Some((storage, keeper)) = kept else { return false };
+        let kept = self
+            .storage
+            .get()
+            .and_then(|storage| Some((storage, storage.output_store.as_ref()?)));
+        let Some((storage, output_store)) = kept else { return false };
         let mut pending = lock(&storage.pending);
         let is_overdue = pending.oldest().is_some_and(|oldest| oldest.elapsed() > patience);
         if is_overdue {
-            self.show_unstored(&mut pending, &**keeper);
+            self.show_unstored(&mut pending, &**output_store);
         }
         is_overdue
     }
 
-    fn show_unstored(&self, pending: &mut Pending, keeper: &dyn Keeper) {
+    fn show_unstored(&self, pending: &mut Pending, output_store: &dyn OutputStore) {
         let freed = weight(pending.bytes);
-        keeper.weigh(-freed);
+        output_store.account(-freed);
         self.write_log(|log| {
             pending.skip(|event, now| {
                 log.take(event, log.time_at(now), now);
@@ -533,7 +539,7 @@ impl Job {
 
     /// Waits until the store has nearly caught up, at most for `patience`. For far ends that keep
     /// their output. Cancel safe.
-    pub async fn stored_up(&self, patience: Duration) {
+    pub async fn store_caught_up(&self, patience: Duration) {
         let Some(storage) = self.storage.get() else { return };
         let mut log = self.log.subscribe();
         let up = async {
@@ -547,7 +553,7 @@ impl Job {
     }
 
     /// The next output to store, about `most` bytes; `None` if none is pending. It has a checkpoint
-    /// if the keeper `wants_checkpoint`, or if something before it was not stored. Call
+    /// if the output_store `wants_checkpoint`, or if something before it was not stored. Call
     /// [`show`](Self::show) before taking the next batch.
     pub fn take_batch(&self, most: usize, wants_checkpoint: bool) -> Option<Arc<Batch>> {
         let mut pending = lock(&self.storage.get()?.pending);
@@ -583,8 +589,8 @@ impl Job {
                 log.ring().newest()
             }));
         }
-        if let Some(keeper) = &storage.keeper {
-            keeper.weigh(-weight(before - pending.bytes));
+        if let Some(output_store) = &storage.output_store {
+            output_store.account(-weight(before - pending.bytes));
         }
         if is_stored { newest } else { None }
     }
@@ -611,11 +617,13 @@ impl Job {
 
     /// Marks its record as out of date.
     pub fn note_change(&self) {
-        let Some(keeper) = self.storage.get().and_then(|storage| storage.keeper.as_ref()) else {
+        let Some(output_store) =
+            self.storage.get().and_then(|storage| storage.output_store.as_ref())
+        else {
             return;
         };
         if !self.is_changed.swap(true, Ordering::AcqRel) {
-            keeper.note_change(&self.id);
+            output_store.note_change(&self.id);
         }
     }
 

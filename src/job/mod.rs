@@ -33,8 +33,8 @@ pub use id::{JobId, Nonce};
 pub use job::{Chunk, Identity, Job, Piece, Positions, Reached, Storage};
 pub use key_presses::key_bytes;
 pub use log::{
-    Batch, Controls, FarEnd, FarEndError, FarEvent, Keeper, Log, LogEvent, Past, Phase, Status,
-    wall_now,
+    Batch, Controls, FarEnd, FarEndError, FarEvent, Log, LogEvent, OutputStore, Past, Phase,
+    Status, wall_now,
 };
 pub use outcome::{Exit, LostWhy, Outcome};
 pub use reading::{Matching, TooSlow};

@@ -47,7 +47,7 @@ impl Pacing {
     }
 
     /// Notes that there is no follower any more, so nothing is held back from here on.
-    pub(super) fn let_go(&self) {
+    pub(super) fn stop_pacing(&self) {
         self.note_taken(u64::MAX);
     }
 
@@ -56,13 +56,13 @@ impl Pacing {
     }
 
     /// Waits until the far end is so far ahead that it must send no more. Cancel safe.
-    pub(super) async fn runs_ahead(&self) {
+    pub(super) async fn wait_until_ahead(&self) {
         let mut progress = self.0.subscribe();
         drop(progress.wait_for(Progress::is_ahead).await.expect("self holds the sender"));
     }
 
     /// Waits until the follower has caught up enough that more can be received. Cancel safe.
-    pub(super) async fn has_room(&self) {
+    pub(super) async fn wait_for_room(&self) {
         let mut progress = self.0.subscribe();
         drop(
             progress
@@ -84,14 +84,14 @@ mod tests {
         let pacing = Pacing::default();
         let arrived = usize::try_from(AHEAD).unwrap();
         pacing.note_arrived(arrived - 1);
-        assert!(!pacing.is_ahead() && pacing.runs_ahead().now_or_never().is_none());
+        assert!(!pacing.is_ahead() && pacing.wait_until_ahead().now_or_never().is_none());
         pacing.note_arrived(1);
-        assert!(pacing.is_ahead() && pacing.runs_ahead().now_or_never().is_some());
-        assert!(pacing.has_room().now_or_never().is_none());
+        assert!(pacing.is_ahead() && pacing.wait_until_ahead().now_or_never().is_some());
+        assert!(pacing.wait_for_room().now_or_never().is_none());
         pacing.note_taken(1);
-        assert!(!pacing.is_ahead() && pacing.has_room().now_or_never().is_some());
+        assert!(!pacing.is_ahead() && pacing.wait_for_room().now_or_never().is_some());
         pacing.note_arrived(10 * arrived);
-        pacing.let_go();
-        assert!(!pacing.is_ahead() && pacing.has_room().now_or_never().is_some());
+        pacing.stop_pacing();
+        assert!(!pacing.is_ahead() && pacing.wait_for_room().now_or_never().is_some());
     }
 }

@@ -64,7 +64,7 @@ const MOST_BYTES: u32 = 262_144;
 
 impl Defaults {
     /// The first invalid default, by name, with the reason.
-    fn mistake(&self) -> Option<String> {
+    fn validate(&self) -> Option<String> {
         let settings = [
             ("max_lines", self.max_lines, MOST_LINES),
             ("max_bytes", self.max_bytes, MOST_BYTES),
@@ -178,7 +178,7 @@ impl Config {
             let at = error.span().map_or(0, |span| span.start);
             mistake(line_of(text, at), explain(error.message()))
         })?;
-        match config.limits.mistake().or(config.defaults.mistake()) {
+        match config.limits.validate().or(config.defaults.validate()) {
             Some(message) => {
                 let key = message.split(' ').next().unwrap_or_default();
                 let at = text.find(key).unwrap_or(0);

@@ -28,7 +28,7 @@ pub enum Freshness {
 }
 
 /// Time limit for hosts to report the state of durable jobs that no process follows.
-const LOOK_TIME: Duration = Duration::from_secs(2);
+const ORPHANS_TIME: Duration = Duration::from_secs(2);
 
 /// Maximum jobs examined for an admin with limited hosts.
 const MOST_LISTED: usize = 100_000;
@@ -150,7 +150,7 @@ impl Jobs {
     ) -> Result<(Vec<Summary>, usize), Error> {
         let inside = self.door.look(door::ReadVerb::Jobs, &"all");
         let patience = match freshness {
-            Freshness::AskHosts => Some(LOOK_TIME),
+            Freshness::AskHosts => Some(ORPHANS_TIME),
             Freshness::Recorded => None,
         };
         let scope = self.door.scope();

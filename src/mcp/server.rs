@@ -102,7 +102,7 @@ impl Server {
     }
 
     /// The same server for a new session.
-    pub(super) fn again(&self) -> Self {
+    pub(super) fn for_new_session(&self) -> Self {
         Self {
             subscriptions: Arc::default(),
             ..self.clone()

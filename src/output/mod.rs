@@ -25,7 +25,7 @@ mod unit;
 pub use excerpt::Excerpt;
 pub use line::{Bytes, Line, Timestamp};
 pub use line_no::LineNo;
-pub use page::{Fetched, Keep, Looked, Page, PageLine, PageQuery, Scan};
+pub use page::{Fetched, Keep, LineMatch, Page, PageLine, PageQuery, Scan};
 pub use printable::printable;
 pub use prompt_shape::looks_like_prompt;
 pub use read::{Content, ReadQuery, Reading};

@@ -171,7 +171,7 @@ impl LogWriter {
     }
 
     /// Closes the file. It is opened again when needed.
-    pub fn rest(&mut self) {
+    pub fn close_file(&mut self) {
         self.blob = None;
     }
 

@@ -50,14 +50,14 @@ impl StoredLog {
                 return Ok(Some(Skimmed {
                     to,
                     lines: lines(begin),
-                    look_until: Some(end.origin.newest),
+                    match_until: Some(end.origin.newest),
                 }));
             }
             to = end.origin.newest;
             skimmed = Some(Skimmed {
                 to,
                 lines: lines(end),
-                look_until: None,
+                match_until: None,
             });
         }
         Ok(skimmed)

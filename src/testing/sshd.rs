@@ -44,8 +44,8 @@ pub enum SshdError {
 }
 
 /// Interval and number of checks whether the server listens.
-const LOOK: Duration = Duration::from_millis(10);
-const LOOKS: usize = 500;
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+const MOST_CHECKS: usize = 500;
 
 impl Sshd {
     /// Its name in its ssh_config.
@@ -253,7 +253,7 @@ async fn launch(directory: &Path, port: u16, options: &str) -> Result<Option<Chi
         .stderr(Stdio::null())
         .spawn()?;
     // Without connecting: newer servers penalize connections without a login.
-    for _ in 0..LOOKS {
+    for _ in 0..MOST_CHECKS {
         let log = fs::read_to_string(directory.join("log")).unwrap_or_default();
         if log.contains(&format!("port {port}.")) {
             return Ok(Some(child));
@@ -261,7 +261,7 @@ async fn launch(directory: &Path, port: u16, options: &str) -> Result<Option<Chi
         if child.try_wait()?.is_some() {
             return Ok(None);
         }
-        sleep(LOOK).await;
+        sleep(CHECK_INTERVAL).await;
     }
     child.kill().ok();
     child.wait().ok();

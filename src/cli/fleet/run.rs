@@ -28,7 +28,7 @@ const WAIT_MS: u64 = 500;
 const MOST_LINES: i64 = 10_000;
 const MOST_BYTES: i64 = 262_144;
 /// Interval at which the members' states are queried.
-const LOOK: Duration = Duration::from_millis(400);
+const CHECK_INTERVAL: Duration = Duration::from_millis(400);
 
 /// Runs a command on many hosts. The exit code is the number of hosts on which it failed.
 pub(crate) async fn run(api: &Api, args: RunArgs) -> Exit {
@@ -168,7 +168,7 @@ impl Watch<'_> {
             if !reply.still_running {
                 return Ok(Exit::SUCCESS);
             }
-            if !reply.has_more && self.looked.elapsed() >= LOOK {
+            if !reply.has_more && self.looked.elapsed() >= CHECK_INTERVAL {
                 self.looked = Instant::now();
                 match self.look().await? {
                     Exit::SUCCESS => {}

@@ -14,7 +14,7 @@ use crate::remote::Api;
 use crate::wire::{CommandRequest, Error, JobEntry, JobState, Service};
 
 /// Interval at which a fleet's start is checked.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Which event came first.
 enum Begun {
@@ -79,7 +79,7 @@ async fn until_begun(api: &Api, id: &str, mut signals: Signals) -> Option<Exit> 
             {
                 return Ok::<_, Error>(());
             }
-            sleep(LOOK).await;
+            sleep(CHECK_INTERVAL).await;
         }
     };
     tokio::select! {

@@ -15,7 +15,7 @@ pub use connect::{Connect, Pooled};
 pub use error::PoolError;
 pub use limits::{PoolLimits, Usage};
 pub use pool::Pool;
-pub use slot::Lease;
+pub use slot::{Lease, Refused};
 
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use crate::hosts::HostRef;
 use crate::lock::lock;
 
 /// Interval at which a waiting caller checks whether a connection has become light or dead.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Connections that are shared between channels, host by host.
 ///
@@ -92,7 +92,7 @@ impl<C: Connect> Pool<C> {
                 Step::Wait => {}
             }
             // A connection may become light or die without a notification.
-            let look_again = (Instant::now() + LOOK_AGAIN).min(began + self.limits.queue);
+            let look_again = (Instant::now() + RETRY_INTERVAL).min(began + self.limits.queue);
             if timeout_at(look_again, changed.changed()).await.is_err()
                 && began.elapsed() >= self.limits.queue
             {
@@ -101,7 +101,7 @@ impl<C: Connect> Pool<C> {
                 if connections == 0 && lock(&entry.queue).connecting > 0 {
                     // The first connection is still in progress, for example because a person is
                     // asked.
-                    sleep(LOOK_AGAIN).await;
+                    sleep(RETRY_INTERVAL).await;
                     continue;
                 }
                 return Err(PoolError::Full {

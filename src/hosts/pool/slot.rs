@@ -70,20 +70,28 @@ impl<T> Lease<T> {
         lock(&self.slot.state).in_use == 1
     }
 
-    /// Another slot on the same connection, even above its capacity.
-    pub fn beside(&self) -> Self {
-        Self::take(&self.slot)
-    }
-
     /// Notes that the server refused a channel: this connection gets no more than it has, and new
-    /// ones not many more. Returns whether this was its only slot.
-    pub fn refused(self) -> bool {
+    /// ones not many more.
+    pub fn note_refusal(self) -> Refused {
         let mut state = lock(&self.slot.state);
         state.capacity = state.in_use - 1;
         state.afterwards = None;
         *lock(&self.slot.learned) = Some((state.capacity.max(1), Instant::now()));
-        state.capacity == 0
+        if state.capacity == 0 {
+            Refused::EveryChannel
+        } else {
+            Refused::OneMore
+        }
     }
+}
+
+/// What a server that refused a channel still allows on the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The connection has no channel: the server allows none at all, at least now.
+    EveryChannel,
+    /// The connection has other channels, and gets no more.
+    OneMore,
 }
 
 impl<T> Drop for Lease<T> {

@@ -170,7 +170,7 @@ async fn a_failure_is_told_and_the_next_caller_tries_again() {
 async fn a_refused_channel_teaches_the_real_limit() {
     let (pool, made, _) = pool();
     let _first = pool.lease(host("web1")).await.ok().unwrap();
-    pool.lease(host("web1")).await.ok().unwrap().refused();
+    pool.lease(host("web1")).await.ok().unwrap().note_refusal();
     let _second = pool.lease(host("web1")).await.ok().unwrap();
     assert_eq!(made.load(Ordering::Relaxed), 2);
 }

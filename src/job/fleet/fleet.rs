@@ -3,7 +3,7 @@ use std::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{FleetCounts, FleetPlan, FleetSummary, Member};
-use crate::job::{JobId, Signal};
+use crate::job::Signal;
 use crate::lock::{Guard, lock};
 
 /// The members of a fleet and their states.
@@ -54,11 +54,6 @@ impl Fleet {
     /// Resolves when no further member may start.
     pub async fn stopped(&self) {
         self.stopped.cancelled().await;
-    }
-
-    /// The job of a member, if it has one.
-    pub fn job_of(&self, name: &str) -> Option<JobId> {
-        self.lock_members().iter().find(|member| member.name == name)?.job.clone()
     }
 
     /// Member counts by state.

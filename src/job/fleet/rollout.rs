@@ -103,7 +103,7 @@ impl Rollout {
     }
 
     /// Queues a member that failed to start, before those that were not tried yet.
-    pub fn again(&mut self, member: usize) {
+    pub fn retry(&mut self, member: usize) {
         self.waiting.push_front(member);
     }
 
@@ -200,7 +200,7 @@ mod tests {
         all(&mut rollout);
         assert!(!rollout.end(0, MemberEnd::Failed));
         assert!(rollout.end(1, MemberEnd::NotStarted));
-        rollout.again(1);
+        rollout.retry(1);
         assert_eq!(all(&mut rollout), [1]);
         assert!(!rollout.end(1, MemberEnd::NotStarted), "one retry");
         assert!(rollout.is_over());

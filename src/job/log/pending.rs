@@ -10,10 +10,10 @@ use crate::job::{JobId, Outcome};
 use crate::output::{Checkpoint, LineNo, Stream, Timestamp};
 
 /// Stores a job's output before it is shown.
-pub trait Keeper: Send + Sync {
-    /// Reports that a job has output to store. The keeper takes it with `Job::take_batch` and shows
+pub trait OutputStore: Send + Sync {
+    /// Reports that a job has output to store. The output_store takes it with `Job::take_batch` and shows
     /// it with `Job::show`. Never waits.
-    fn call(&self, job: &JobId);
+    fn notify(&self, job: &JobId);
 
     /// Reports that a job's record is out of date. Called once until
     /// [`Job::take_changed`](crate::job::Job::take_changed). Never waits.
@@ -21,7 +21,7 @@ pub trait Keeper: Send + Sync {
 
     /// Adds to the number of pending bytes (or subtracts, if negative). Returns true if those of
     /// all jobs are too many. Never waits.
-    fn weigh(&self, bytes: isize) -> bool;
+    fn account(&self, bytes: isize) -> bool;
 }
 
 /// An event of a job's log, in order.
@@ -58,7 +58,7 @@ pub(crate) struct Pending {
     in_flight: Option<Arc<Batch>>,
     /// The batch that was shown while it was in flight, and the newest line then.
     overtaken: Option<(Arc<Batch>, LineNo)>,
-    /// The keeper was called, and has not drained the queue since.
+    /// The output_store was called, and has not drained the queue since.
     is_called: bool,
     /// Some events were shown without being stored.
     has_skipped: bool,
@@ -96,7 +96,7 @@ impl LogEvent {
 }
 
 impl Pending {
-    /// Adds an event. Returns true if the keeper must be called.
+    /// Adds an event. Returns true if the output_store must be called.
     pub(crate) fn push(&mut self, event: LogEvent, now: Instant) -> bool {
         self.bytes += event.weight();
         self.waiting.push_back((event, now));

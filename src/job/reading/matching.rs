@@ -63,13 +63,16 @@ impl<const N: usize> Matching<N> {
     }
 
     /// Whether there is a pattern.
-    pub fn looks(&self) -> bool {
+    pub fn has_patterns(&self) -> bool {
         self.patterns.iter().any(Option::is_some)
     }
 
     /// For each text, which of the patterns it matches. The result is shorter than `texts` if the
     /// budget is spent. Dropping the future stops the thread before its next text.
-    pub async fn look(&mut self, texts: Vec<String>) -> Result<Vec<[Option<bool>; N]>, TooSlow> {
+    pub async fn match_texts(
+        &mut self,
+        texts: Vec<String>,
+    ) -> Result<Vec<[Option<bool>; N]>, TooSlow> {
         if self.time.is_zero() {
             return Ok(Vec::new());
         }
@@ -169,14 +172,14 @@ mod tests {
         let mut matching = Matching::new([Some(slow)]);
         let began = Instant::now();
         let lines = vec!["a".repeat(2000); 10_000];
-        let found = matching.look(lines).await.unwrap();
+        let found = matching.match_texts(lines).await.unwrap();
         assert!(
             found.len() < 10_000 && began.elapsed() < TIME * 2,
             "{} in {:?}",
             found.len(),
             began.elapsed()
         );
-        let more = matching.look(vec!["a".to_owned()]).await.unwrap();
+        let more = matching.match_texts(vec!["a".to_owned()]).await.unwrap();
         assert!(more.is_empty(), "the budget is the call's, not the look's");
     }
 
@@ -187,7 +190,10 @@ mod tests {
             None,
             Some(Regex::new("b").unwrap()),
         ]);
-        let found = matching.look(["a", "b", "ab"].map(str::to_owned).to_vec()).await.unwrap();
+        let found = matching
+            .match_texts(["a", "b", "ab"].map(str::to_owned).to_vec())
+            .await
+            .unwrap();
         let yes = Some(true);
         let no = Some(false);
         assert_eq!(found, [[yes, None, no], [no, None, yes], [yes, None, yes]]);
@@ -197,10 +203,13 @@ mod tests {
     async fn a_text_that_one_look_would_take_too_long_for_is_not_begun() {
         let mut matching = Matching::new([Some(Regex::new("(?:a{1,60}){1,60}z").unwrap())]);
         let began = Instant::now();
-        let found = matching.look(vec!["a".to_owned(), "a".repeat(60_000)]).await.unwrap();
+        let found = matching.match_texts(vec!["a".to_owned(), "a".repeat(60_000)]).await.unwrap();
         assert_eq!(found.len(), 1);
         assert!(began.elapsed() < TIME);
         let mut plain = Matching::new([Some(Regex::new("(?i)error|warning").unwrap())]);
-        assert_eq!(plain.look(vec!["x".repeat(60_000)]).await.unwrap().len(), 1);
+        assert_eq!(
+            plain.match_texts(vec!["x".repeat(60_000)]).await.unwrap().len(),
+            1
+        );
     }
 }

@@ -63,20 +63,20 @@ impl RawBytes {
 impl Job {
     /// Calls `look` with a ring that has the output after `place`: the job's own or, if that has
     /// evicted it, a part of the store.
-    pub(crate) async fn look_behind<T>(
+    pub(crate) async fn read_after<T>(
         &self,
         place: (Place, Selection),
         enough: impl Fn(&Ring) -> bool + Send + Sync + 'static,
         look: impl FnOnce(&Ring) -> T,
     ) -> T {
-        self.look_on((&mut None, place), enough, look).await
+        self.read_after_with((&mut None, place), enough, look).await
     }
 
-    /// Like [`look_behind`](Self::look_behind) for a reader that moves on: the part that was read
+    /// Like [`read_after`](Self::read_after) for a reader that moves on: the part that was read
     /// from the store is kept in `window`.
     ///
     /// `look` may run under the lock of the log, so it must not lock the log again.
-    pub(crate) async fn look_on<T>(
+    pub(crate) async fn read_after_with<T>(
         &self,
         (window, place): (&mut Option<Ring>, (Place, Selection)),
         enough: impl Fn(&Ring) -> bool + Send + Sync + 'static,
@@ -156,7 +156,7 @@ impl Job {
         let selection = query.selection;
         let most = *query;
         let (mut page, seen) = self
-            .look_behind(
+            .read_after(
                 (place, selection),
                 move |ring: &Ring| {
                     let amount_after = |measure| {
@@ -198,7 +198,7 @@ impl Job {
         };
         let place = (Place::At(offset, measure), query.selection);
         let mut reading = self
-            .look_behind(
+            .read_after(
                 place,
                 move |ring: &Ring| {
                     let end = Reading::place(ring, &query).1;
@@ -278,7 +278,7 @@ impl Job {
         let until = self.read_log(|log| log.ring().newest());
         let place = (Place::Behind(cursor), selection);
         let before = self
-            .look_behind(
+            .read_after(
                 place,
                 |_| true,
                 |ring| ring.extent(cursor, selection, Measure::Lines),
@@ -294,32 +294,33 @@ impl Job {
         let mut window = None;
         let enough = |ring: &Ring| ring.byte_count() > PIECE;
         let mut search = self
-            .look_on(
+            .read_after_with(
                 (&mut window, place),
                 move |ring: &Ring| ring.newest() >= cursor,
                 |ring: &Ring| Search::new(query.clone(), ring, until),
             )
             .await;
-        let mut look_until = cursor;
+        let mut match_until = cursor;
         loop {
-            if search.cursor() >= look_until
+            if search.cursor() >= match_until
                 && let Some(skimmed) = self.skim(&search, selection, &mut matching).await?
             {
-                look_until = skimmed.look_until.unwrap_or(skimmed.to);
+                match_until = skimmed.match_until.unwrap_or(skimmed.to);
                 window = window.filter(|ring| ring.newest() >= skimmed.to);
-                self.look_on(
+                self.read_after_with(
                     (&mut window, context(skimmed.lines)),
-                    move |ring: &Ring| ring.newest() >= look_until && ring.newest() > skimmed.to,
+                    move |ring: &Ring| ring.newest() >= match_until && ring.newest() > skimmed.to,
                     |ring: &Ring| search.skip(skimmed.to, ring),
                 )
                 .await;
             }
             let place = (Place::Behind(search.cursor()), selection);
-            let looking = self.look_on((&mut window, place), enough, |ring| search.fetch(ring));
+            let looking =
+                self.read_after_with((&mut window, place), enough, |ring| search.fetch(ring));
             let Some(lines) = looking.await else { break };
             let fetched = lines.len();
             let texts = lines.iter().map(|fetched| fetched.line.text.clone()).collect();
-            let found = matching.look(texts).await?;
+            let found = matching.match_texts(texts).await?;
             if found.is_empty() && search.cursor() == cursor {
                 return Err(matching.too_slow());
             }
@@ -335,7 +336,7 @@ impl Job {
         let (matches, last) = search.finish();
         let place = (Place::Behind(last), selection);
         let has_more = self
-            .look_behind(place, enough, |ring| {
+            .read_after(place, enough, |ring| {
                 place.0.is_followed_in(ring, selection)
             })
             .await;
@@ -368,7 +369,7 @@ impl Job {
     pub(crate) async fn raw_bytes(&self, stream: Stream, position: u64) -> RawBytes {
         let place = (Place::At(position, Measure::Bytes), Selection::Only(stream));
         let chunk_end = position.saturating_add(CHUNK_BYTES as u64);
-        self.look_behind(
+        self.read_after(
             place,
             move |ring: &Ring| ring.total_bytes(stream) >= chunk_end,
             |ring: &Ring| {

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep_until};
 use super::matching::{Matching, TooSlow};
 use crate::job::log::{Log, Status};
 use crate::job::{Coverage, Job, Place};
-use crate::output::{Keep, LineNo, Looked, Page, PageQuery, Ring, Scan, Stream};
+use crate::output::{Keep, LineMatch, LineNo, Page, PageQuery, Ring, Scan, Stream};
 
 /// When a [`tail`](crate::job::Job::tail) that finds no news returns. The end of the job always
 /// ends the wait.
@@ -77,7 +77,7 @@ struct Waiter<'a> {
     deadline: Instant,
     /// When it stops matching available output. Later than the end of the wait, so that a call that
     /// does not wait makes progress, too.
-    look_until: Instant,
+    match_until: Instant,
     scan: Scan,
     matching: Matching<2>,
     /// Bytes of output when the unfinished lines were last matched.
@@ -87,7 +87,7 @@ struct Waiter<'a> {
     spent: bool,
 }
 
-enum Glanced {
+enum Decision {
     Answer(Box<Tail>),
     /// There is more output to match.
     More,
@@ -95,12 +95,12 @@ enum Glanced {
     Stored,
     /// Nothing to return before the log changes or this moment.
     Nothing {
-        look_again_at: Instant,
+        wake_at: Instant,
     },
 }
 
 /// Minimum time for matching available output, however short the wait is.
-const LOOK_AT_LEAST: Duration = Duration::from_millis(500);
+const MATCH_AT_LEAST: Duration = Duration::from_millis(500);
 
 /// Longest part of an unfinished line that is matched and shown, in bytes: its end.
 pub const PARTIAL_SHOWN: usize = 2048;
@@ -120,20 +120,21 @@ impl Job {
         loop {
             // From here on no change is missed.
             log.mark_unchanged();
-            waiter.look(self).await?;
+            waiter.match_new_output(self).await?;
             let coverage = self.coverage();
-            let glanced = self.read_log(|log| waiter.glance(log, stored.take(), coverage.as_ref()));
-            let wake_at = match glanced {
-                Glanced::Answer(mut tail) => {
+            let decision =
+                self.read_log(|log| waiter.decide(log, stored.take(), coverage.as_ref()));
+            let wake_at = match decision {
+                Decision::Answer(mut tail) => {
                     tail.status = self.with_troubles(tail.status);
                     return Ok(*tail);
                 }
-                Glanced::More => continue,
-                Glanced::Stored => {
+                Decision::More => continue,
+                Decision::Stored => {
                     stored = Some(self.stored_page(query).await);
                     continue;
                 }
-                Glanced::Nothing { look_again_at } => look_again_at,
+                Decision::Nothing { wake_at } => wake_at,
             };
             tokio::select! {
                 changed = log.changed() => changed.expect("a job owns its log"),
@@ -147,15 +148,15 @@ impl<'a> Waiter<'a> {
     fn new(query: &'a PageQuery, wait: &'a Wait) -> Self {
         let called = Instant::now();
         let matching = Matching::new([wait.filter.clone(), wait.until.clone()]);
-        let scan = Scan::new(*query, matching.looks());
+        let scan = Scan::new(*query, matching.has_patterns());
         let deadline = called + wait.patience;
-        let look_until = deadline.max(called + LOOK_AT_LEAST);
+        let match_until = deadline.max(called + MATCH_AT_LEAST);
         Self {
             query,
             wait,
             called,
             deadline,
-            look_until,
+            match_until,
             scan,
             matching,
             seen: None,
@@ -165,11 +166,11 @@ impl<'a> Waiter<'a> {
     }
 
     /// Matches the patterns in new output. The log is not locked meanwhile.
-    async fn look(&mut self, job: &Job) -> Result<(), TooSlow> {
+    async fn match_new_output(&mut self, job: &Job) -> Result<(), TooSlow> {
         let mut window = None;
-        while self.matching.looks() && !self.spent {
+        while self.matching.has_patterns() && !self.spent {
             let place = (Place::Behind(self.scan.cursor()), self.query.selection);
-            let looking = job.look_on(
+            let looking = job.read_after_with(
                 (&mut window, place),
                 |ring: &Ring| ring.byte_count() > STORED_PIECE,
                 |ring| self.scan.fetch(ring),
@@ -177,10 +178,10 @@ impl<'a> Waiter<'a> {
             let Some(piece) = looking.await else { break };
             let before = self.scan.cursor();
             let texts = piece.iter().map(|fetched| fetched.line.text.clone()).collect();
-            let found = self.matching.look(texts).await?;
+            let found = self.matching.match_texts(texts).await?;
             self.spent = found.len() < piece.len();
             for (fetched, [filter, until]) in piece.into_iter().zip(found) {
-                let looked = Looked {
+                let looked = LineMatch {
                     is_wanted: filter.unwrap_or(true),
                     is_last: until.unwrap_or(false),
                 };
@@ -192,19 +193,19 @@ impl<'a> Waiter<'a> {
             {
                 return Err(self.matching.too_slow());
             }
-            if Instant::now() >= self.look_until {
+            if Instant::now() >= self.match_until {
                 break;
             }
         }
         self.matched = self.scan.last().map(Some);
         if self.wait.until.is_some() && !self.scan.is_over() && !self.spent {
-            self.look_at_partials(job).await?;
+            self.match_partials(job).await?;
         }
         Ok(())
     }
 
     /// An unfinished line may match, too: it may be a prompt.
-    async fn look_at_partials(&mut self, job: &Job) -> Result<(), TooSlow> {
+    async fn match_partials(&mut self, job: &Job) -> Result<(), TooSlow> {
         let (total, texts) = job.read_log(|log| {
             let total = log.ring().total();
             let partials = if self.seen == Some(total) {
@@ -222,7 +223,7 @@ impl<'a> Waiter<'a> {
         });
         self.seen = Some(total);
         if !texts.is_empty() {
-            let found = self.matching.look(texts).await?;
+            let found = self.matching.match_texts(texts).await?;
             if found.iter().any(|[_, until]| *until == Some(true)) {
                 self.matched = Some(None);
             }
@@ -232,20 +233,24 @@ impl<'a> Waiter<'a> {
 
     /// Decides whether to return now, and with which answer.
     ///
-    /// Called under the lock of the log, with the results of [`look`](Self::look). The log may have
+    /// Called under the lock of the log, with the results of [`match_new_output`](Self::match_new_output). The log may have
     /// grown between the two. Then the patterns were not matched in the newest output, and the
-    /// answer is [`Glanced::More`] as long as there is time. First it decides whether to return,
+    /// answer is [`Decision::More`] as long as there is time. First it decides whether to return,
     /// then why, from the strongest reason to the weakest: a match, the end, a full page or a line,
     /// silence, and the time limit last, so that a call with an answer at hand returns that
     /// instead.
     ///
     /// If the ring has evicted the lines after the cursor, the page is the `stored` one.
-    fn glance(&mut self, log: &Log, stored: Option<Page>, coverage: Option<&Coverage>) -> Glanced {
+    fn decide(&mut self, log: &Log, stored: Option<Page>, coverage: Option<&Coverage>) -> Decision {
         let now = Instant::now();
         let is_new =
             log.ring().lines_after(self.query.cursor, self.query.selection).next().is_some();
-        let looks = self.matching.looks();
-        let has_line = if looks { self.scan.has_lines() } else { is_new };
+        let has_patterns = self.matching.has_patterns();
+        let has_line = if has_patterns {
+            self.scan.has_lines()
+        } else {
+            is_new
+        };
         let quiet_at = self.quiet_at(log, is_new);
         let quiet = quiet_at.is_some_and(|at| now >= at);
         let plain = self.wait.until.is_none() && self.wait.quiet.is_none();
@@ -253,23 +258,23 @@ impl<'a> Waiter<'a> {
         let due =
             over || log.outcome().is_some() || now >= self.deadline || quiet || (plain && has_line);
         if !due {
-            return Glanced::Nothing {
-                look_again_at: quiet_at.unwrap_or(self.deadline).min(self.deadline),
+            return Decision::Nothing {
+                wake_at: quiet_at.unwrap_or(self.deadline).min(self.deadline),
             };
         }
         let is_held = Place::Behind(self.query.cursor).is_held_by(log.ring(), self.query.selection);
-        if !looks
+        if !has_patterns
             && self.query.keep == Keep::First
             && !is_held
             && stored.is_none()
             && coverage.is_some()
         {
-            return Glanced::Stored;
+            return Decision::Stored;
         }
-        let page = (!looks).then(|| stored.unwrap_or_else(|| self.read_page(log, coverage)));
+        let page = (!has_patterns).then(|| stored.unwrap_or_else(|| self.read_page(log, coverage)));
         let has_more = page.as_ref().map_or_else(|| self.has_more(log), |page| page.has_more);
-        if looks && has_more && !over && now < self.deadline {
-            return Glanced::More;
+        if has_patterns && has_more && !over && now < self.deadline {
+            return Decision::More;
         }
         let because = if let Some(matched) = self.matched {
             ReturnedBecause::Matched(matched)
@@ -282,7 +287,7 @@ impl<'a> Waiter<'a> {
         } else {
             ReturnedBecause::Timeout
         };
-        Glanced::Answer(Box::new(Tail {
+        Decision::Answer(Box::new(Tail {
             page: page.unwrap_or_else(|| Page {
                 has_more,
                 ..self.scan.take_page(log.ring())

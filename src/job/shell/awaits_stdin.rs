@@ -16,7 +16,7 @@ pub enum AwaitsStdin {
 /// call, by its number on x86-64 or arm64 (a read, of which descriptor; poll, select, epoll). Where
 /// the kernel hides that, looks at the kernel function in which the thread sleeps. A process that
 /// we may not examine, such as sudo, may do anything.
-const LOOK: &str = r#"
+const FIND_READERS: &str = r#"
 stdin=$(readlink "/proc/$S/fd/0") || exit
 case $stdin in /dev/*) tty=/dev/tty ;; *) tty=none ;; esac
 holds() { for f in "$1"/fd/*; do case $(readlink "$f" 2>/dev/null) in "$stdin"|"$tty") return 0 ;; esac; done; return 1; }
@@ -46,7 +46,7 @@ echo sshjobs-reads:$reads
 
 /// A POSIX shell script that determines whether a job waits for its stdin. Works only on Linux.
 pub fn awaits_stdin_script(group: &ProcessGroup) -> String {
-    format!("S={}\n{LOOK}", group.pgid)
+    format!("S={}\n{FIND_READERS}", group.pgid)
 }
 
 impl AwaitsStdin {

@@ -109,10 +109,10 @@ look() {
       print "seen"
     }'
 }
-glance() { L=$(look); case $L in *seen) ;; *) return 1 ;; esac; }
-alive() { glance || return 1; case $L in *kill*|*moving*) return 0 ;; *) return 1 ;; esac; }
+decide() { L=$(look); case $L in *seen) ;; *) return 1 ;; esac; }
+alive() { decide || return 1; case $L in *kill*|*moving*) return 0 ;; *) return 1 ;; esac; }
 send() { # Of all forms of kill this is the one that dash, bash and busybox take for groups.
-  glance || return
+  decide || return
   for k in $(printf '%s\n' "$L" | sed -n 's/^kill //p'); do kill "-$1" "$k" 2>/dev/null && r=" delivered"; done
 }
 pause() { sleep 0.1 2>/dev/null || { sleep 1; i=$((i + 9)); }; }
@@ -120,7 +120,7 @@ await() { i=0; while [ $i -lt "$1" ] && alive; do i=$((i + 1)); [ "$2" != KILL ]
 left() {
   i=0
   while :; do
-    glance || { echo unseen; return; }
+    decide || { echo unseen; return; }
     case $L in
       *kill*) echo alive; return ;;
       *moving*) i=$((i + 1)); [ $i -lt 10 ] || { echo alive; return; }; pause ;;

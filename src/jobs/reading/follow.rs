@@ -73,6 +73,6 @@ impl Follow {
 
 impl Drop for Follow {
     fn drop(&mut self) {
-        self.job.job.let_go();
+        self.job.job.stop_pacing();
     }
 }

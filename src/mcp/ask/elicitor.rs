@@ -117,7 +117,7 @@ impl Elicitor {
     }
 
     /// Resolves when no login waits for the answer any more.
-    pub(crate) async fn is_over(&self, question: &Asked) {
+    pub(crate) async fn closed(&self, question: &Asked) {
         self.asked
             .subscribe()
             .wait_for(|asked: &Option<Arc<Asked>>| {
@@ -162,7 +162,7 @@ impl Elicitor {
         tokio::select! {
             answer = page.answer(question) => answer,
             () = asked.declined.cancelled() => None,
-            () = asked.is_left() => None,
+            () = asked.unshown_too_long() => None,
         }
     }
 }
@@ -237,7 +237,7 @@ impl Page {
 
 impl Asked {
     /// Resolves when no call has shown it to a client in time.
-    async fn is_left(&self) {
+    async fn unshown_too_long(&self) {
         sleep(UNSHOWN).await;
         if !self.is_unshown() {
             pending().await

@@ -173,7 +173,7 @@ impl Call {
                     question.declined.cancel();
                     return Err(cancelled());
                 }
-                () = elicitor.is_over(&question) => {}
+                () = elicitor.closed(&question) => {}
                 action = context.peer.elicit_url(question.message(), url, question.id.clone()) => match action {
                     // The client opened the page, or will.
                     Ok(ElicitationAction::Accept) => {}

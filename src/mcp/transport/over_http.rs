@@ -88,7 +88,7 @@ impl OverHttp {
         let server = Server::new(Arc::new(service.clone()), self.elicitors.of(caller));
         let rights = rights.clone();
         let transport = StreamableHttpService::new(
-            move || Ok(server.again()),
+            move || Ok(server.for_new_session()),
             Arc::new(sessions()),
             config(closing.clone()),
         );

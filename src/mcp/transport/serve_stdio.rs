@@ -35,7 +35,7 @@ pub enum ServeError {
 const LAST_ANSWERS: Duration = Duration::from_secs(7);
 
 /// Interval at which stdout is checked for a reader.
-const LOOK_AT_STDOUT: Duration = Duration::from_secs(1);
+const STDOUT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves MCP on stdin and stdout until the client closes stdin or a signal stops the process
 /// (TERM, INT, HUP). Then ends the jobs that still run. `elicitor` must be that of the service.
@@ -56,7 +56,7 @@ async fn carried_to_the_end(carry_out: impl Future<Output = Carried>, broken: &C
 
 /// Resolves when our stdout has no reader. A pipe reports that without a write.
 async fn stdout_is_closed() {
-    let mut tick = interval(LOOK_AT_STDOUT);
+    let mut tick = interval(STDOUT_CHECK_INTERVAL);
     loop {
         tick.tick().await;
         let stdout = std::io::stdout();

@@ -13,7 +13,7 @@ mod walk;
 pub use line::PageLine;
 pub use page::Page;
 pub use query::{Keep, PageQuery};
-pub use scan::{Looked, Scan};
+pub use scan::{LineMatch, Scan};
 pub use walk::Fetched;
 
 pub(super) use walk::Walk;

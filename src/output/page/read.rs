@@ -1,5 +1,5 @@
 use super::walk::Walk;
-use super::{Keep, Looked, Page, PageLine, PageQuery, Scan};
+use super::{Keep, LineMatch, Page, PageLine, PageQuery, Scan};
 use crate::output::Budget;
 use crate::output::ring::Ring;
 
@@ -42,7 +42,7 @@ impl Page {
         let mut scan = Scan::new(*query, false);
         while let Some(piece) = scan.fetch(ring) {
             for fetched in piece {
-                if !scan.take(fetched, Looked::PLAIN) {
+                if !scan.take(fetched, LineMatch::PLAIN) {
                     break;
                 }
             }

@@ -9,14 +9,14 @@ use crate::output::{LineNo, Measure, Selection};
 
 /// Result of matching a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Looked {
+pub struct LineMatch {
     /// Whether the line is one of the wanted lines.
     pub is_wanted: bool,
     /// Whether the line is the one that was waited for.
     pub is_last: bool,
 }
 
-impl Looked {
+impl LineMatch {
     /// The result without a pattern.
     pub const PLAIN: Self = Self {
         is_wanted: true,
@@ -110,7 +110,7 @@ impl Scan {
 
     /// Adds a line with its match. Returns false if no more are wanted. Lines must come in the
     /// order of `fetch`.
-    pub fn take(&mut self, fetched: Fetched, looked: Looked) -> bool {
+    pub fn take(&mut self, fetched: Fetched, looked: LineMatch) -> bool {
         let wanted = looked.is_wanted || looked.is_last;
         let cost = fetched.cost + self.query.line_bytes;
         let fits =
@@ -206,7 +206,7 @@ mod tests {
         while let Some(piece) = scan.fetch(ring) {
             for fetched in piece {
                 let text = &fetched.line.text;
-                let looked = Looked {
+                let looked = LineMatch {
                     is_wanted: text.contains(wanted),
                     is_last: last.is_some_and(|last| text.contains(last)),
                 };

@@ -20,7 +20,7 @@ use crate::runner::owner;
 use crate::runner::owner::{Call, Owner, Reply};
 use crate::runner::start::spawn;
 use crate::runner::state::{
-    Elsewhere, Followers, Limits, Lookup, Order, Registry, Shared, SpawnError, Stdin, WriteError,
+    Followers, ForeignJobs, Limits, Lookup, Order, Registry, Shared, SpawnError, Stdin, WriteError,
 };
 use crate::runner::storing::{FLUSH_TO_END, Storing};
 use crate::spool;
@@ -34,7 +34,7 @@ pub struct Runner {
 }
 
 /// Time limit for a host to report whether a job reads its stdin.
-const LOOK_TIMEOUT: Duration = Duration::from_secs(2);
+const RECORD_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit for deleting a durable job's files on its host.
 const SPOOL_REMOVAL: Duration = Duration::from_secs(10);
 /// Maximum hosts that wait for an additional connection.
@@ -78,7 +78,7 @@ impl Runner {
             registry: Mutex::new(Registry::new(secret)),
             storing,
             unstored,
-            elsewhere: Elsewhere::default(),
+            foreign_jobs: ForeignJobs::default(),
             followers: Followers::default(),
             adopts: limits.adopts_jobs,
             stopping: CancellationToken::new(),
@@ -87,12 +87,12 @@ impl Runner {
             fleets,
             tasks: Arc::downgrade(&tasks),
         });
-        shared.leave(sweep(Arc::clone(&shared)));
-        shared.leave(connect_ahead(Arc::clone(&shared), heavy));
-        shared.leave(run_fleets(Arc::clone(&shared), to_run));
-        shared.leave(adopt(Arc::clone(&shared)));
-        shared.leave(end_leftovers(Arc::clone(&shared)));
-        shared.leave(owner::listen(Arc::clone(&shared)));
+        shared.spawn_task(sweep(Arc::clone(&shared)));
+        shared.spawn_task(connect_ahead(Arc::clone(&shared), heavy));
+        shared.spawn_task(run_fleets(Arc::clone(&shared), to_run));
+        shared.spawn_task(adopt(Arc::clone(&shared)));
+        shared.spawn_task(end_leftovers(Arc::clone(&shared)));
+        shared.spawn_task(owner::listen(Arc::clone(&shared)));
         Self { shared, tasks }
     }
 
@@ -171,7 +171,7 @@ impl Runner {
         let is_over = job.is_over();
         if let (false, Some(owner)) = (is_over, self.owner(job)) {
             // A durable job's input goes to its host directly, whichever process owns the job.
-            let durable = self.shared.elsewhere.get(&job.id).filter(|job| job.spec.durable);
+            let durable = self.shared.foreign_jobs.get(&job.id).filter(|job| job.spec.durable);
             if let Some(job) = durable {
                 return Ok(Input::Here(stdin_on_host(&self.shared, &job)));
             }
@@ -194,7 +194,7 @@ impl Runner {
     /// The process that records a job, if it can be called.
     pub(crate) fn owner_of(&self, job: &Job) -> Option<Owner> {
         let store = &self.shared.storing.as_ref()?.store;
-        let socket = store.socket(&self.shared.elsewhere.record(&job.id)?.owner)?;
+        let socket = store.socket(&self.shared.foreign_jobs.record(&job.id)?.owner)?;
         Some(Owner {
             job: job.id.clone(),
             name: self.owner(job)?,
@@ -212,13 +212,13 @@ impl Runner {
             return None;
         }
         let script = Script::without_input(awaits_stdin_script(&group));
-        AwaitsStdin::parse(&link.run_script(script, LOOK_TIMEOUT).await.ok()??)
+        AwaitsStdin::parse(&link.run_script(script, RECORD_TIMEOUT).await.ok()??)
     }
 
     /// The process that records a job, if it is not this one.
     pub fn owner(&self, job: &Job) -> Option<String> {
         let storing = self.shared.storing.as_ref()?;
-        let record = self.shared.elsewhere.record(&job.id)?;
+        let record = self.shared.foreign_jobs.record(&job.id)?;
         Some(
             storing
                 .store
@@ -230,7 +230,7 @@ impl Runner {
     /// Deletes a finished job. A later lookup reports it as [expired](Lookup::Expired).
     pub async fn forget(&self, job: &Job) {
         self.shared.registry().bury(&job.id);
-        self.shared.elsewhere.forget(&job.id);
+        self.shared.foreign_jobs.forget(&job.id);
         if job.spec.durable {
             let host = HostRef::of(job);
             let command = spool::forget(&[job.id.as_str()]);

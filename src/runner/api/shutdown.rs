@@ -115,7 +115,7 @@ async fn end_all(shared: Arc<Shared>, link: Arc<Link>, mut jobs: Vec<Arc<Job>>) 
     };
     drop(timeout(PGID_TIMEOUT, told).await);
     // From here on no follower is waited for: output that still arrives has no reader.
-    jobs.iter().for_each(|job| job.let_go());
+    jobs.iter().for_each(|job| job.stop_pacing());
     if !link.answers_after(BRIEF).await {
         tracing::warn!(
             jobs = jobs.len(),

@@ -66,7 +66,7 @@ impl Runner {
             .await?;
             if report.confirmed_dead {
                 // Only output in flight can still arrive, and there is room for that.
-                job.let_go();
+                job.stop_pacing();
             }
             return Ok(report);
         }
@@ -126,7 +126,7 @@ impl Runner {
             return;
         }
         if let Some(record) = look_at_record(job, &storing.store).await {
-            self.shared.elsewhere.note(record);
+            self.shared.foreign_jobs.note(record);
         }
     }
 }

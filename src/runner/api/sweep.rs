@@ -31,7 +31,7 @@ pub(crate) async fn sweep(shared: Arc<Shared>) {
         }
         expire_finished(&shared);
         bound_output(&shared);
-        shared.elsewhere.expire();
+        shared.foreign_jobs.expire();
         shared.hosts.expire().await;
     }
 }
@@ -55,7 +55,7 @@ fn expire_finished(shared: &Shared) {
     for (index, job) in finished.iter().enumerate() {
         if index < excess || job.ended_for().is_some_and(|ended_for| ended_for >= keep) {
             let is_stored = shared.storing.as_ref().is_some_and(|storing| storing.has_all_of(job));
-            if !is_stored || !registry.let_go(&job.id) {
+            if !is_stored || !registry.evict_stored(&job.id) {
                 registry.bury(&job.id);
             }
         }

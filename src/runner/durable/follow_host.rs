@@ -42,8 +42,21 @@ enum Over {
     Missing,
 }
 
+/// The follower of a host. Starts its task if it is new.
+pub(super) fn follower_of(shared: &Arc<Shared>, host: &HostRef) -> Arc<Follower> {
+    let (follower, is_new) = shared.followers.of(host);
+    if is_new {
+        shared.spawn_task(follow_host(
+            Arc::clone(shared),
+            host.clone(),
+            Arc::clone(&follower),
+        ));
+    }
+    follower
+}
+
 /// Follows the durable jobs of a host, over any number of connections, until none is left.
-pub(crate) async fn follow_host(shared: Arc<Shared>, host: HostRef, follower: Arc<Follower>) {
+async fn follow_host(shared: Arc<Shared>, host: HostRef, follower: Arc<Follower>) {
     let mut pause = FIRST_PAUSE;
     loop {
         if follower.is_idle() {
@@ -112,7 +125,7 @@ async fn follow(
     let link = Arc::clone(lease.connection());
     let days = shared.limits.keep_stored_days;
     // Housekeeping; no job waits for it.
-    shared.leave(async move { drop(run_on(&link, &spool::sweep(days), &[]).await) });
+    shared.spawn_task(async move { drop(run_on(&link, &spool::sweep(days), &[]).await) });
     let over = read(&mut reader, follower, &lease).await;
     // A lost connection needs no closing.
     writer.close().await.ok();
@@ -180,7 +193,7 @@ async fn read(reader: &mut ChannelReader, follower: &Follower, lease: &Lease<Arc
         frames.push(bytes.clone());
         while let Some(frame) = frames.next_frame() {
             if !std::mem::replace(&mut is_up, true) {
-                follower.is_up();
+                follower.mark_up();
                 if !follower.has_all() {
                     return Over::Changed;
                 }
@@ -474,7 +487,7 @@ mod tests {
         let (events, mut told) = mpsc::channel(8);
         for name in ["first", "second"] {
             follower.begin(name);
-            follower.is_up();
+            follower.mark_up();
             assert!(follower.has_all());
             if name == "first" {
                 // The job was started, and no task follows it yet.

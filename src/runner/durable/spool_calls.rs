@@ -54,7 +54,7 @@ pub(crate) async fn start(link: &Link, order: &SecretString) -> Result<Answer, C
 /// uses another connection.
 pub(crate) fn note_refusal(lease: Lease<Arc<Link>>, error: ChannelError) -> ChannelError {
     if matches!(error, ChannelError::OpenRefused) {
-        lease.refused();
+        lease.note_refusal();
     }
     error
 }

@@ -13,15 +13,15 @@ use tokio::time::sleep;
 
 use super::controls::FleetControls;
 use crate::job::{
-    Draft, Exit, FarEnd, FarEvent, Fleet, Job, JobSpec, Kill, Member, MemberEnd, Outcome, Pace,
-    Phase, Printed, Rollout, Scope, StdinPlan, Wait, member_of, prefixed, wall_now,
+    Draft, Exit, FarEvent, Fleet, Job, JobSpec, Kill, Member, MemberEnd, Outcome, Pace, Phase,
+    Printed, Rollout, Scope, StdinPlan, Wait, member_of, prefixed, wall_now,
 };
 use crate::output::{Keep, LineNo, Page, PageQuery, Render, Selection, Stream};
-use crate::runner::durable::leave_recording_from;
 use crate::runner::foreign::lookup;
+use crate::runner::record::{QueuedFarEnd, record_queued_in_task};
 use crate::runner::signal::end_tree;
 use crate::runner::start::spawn;
-use crate::runner::state::{Lookup, Order, Shared, SpawnError, Stdin, chain};
+use crate::runner::state::{FleetToRun, Lookup, Order, Shared, SpawnError, Stdin, chain};
 
 /// Maximum events that wait for the recorder.
 const QUEUE: usize = 64;
@@ -34,65 +34,39 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const PAGE_LINES: usize = 2000;
 const PAGE_BYTES: usize = 256 << 10;
 /// Longest wait for a member's next line, before the next wait.
-const LOOK_AGAIN: Duration = Duration::from_secs(3600);
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 /// Maximum time for which members wait because the fleet's log is ahead of the store.
-const STORED_UP: Duration = Duration::from_secs(10);
+const STORE_PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of failed members that the exit status reports. The next status stands for any
 /// larger number, as in GNU parallel.
 const MOST_TOLD: usize = 100;
 
-/// The output of all members, as one far end.
-struct FleetFarEnd {
-    events: mpsc::Receiver<FarEvent>,
-    job: Arc<Job>,
-}
-
-impl FarEnd for FleetFarEnd {
-    async fn next(&mut self) -> FarEvent {
-        self.job.stored_up(STORED_UP).await;
-        self.events.recv().await.unwrap_or(FarEvent::Detached)
-    }
-}
-
 /// Runs fleets: new ones, and those of processes that have ended. For some of the latter, the
 /// secrets are lost.
-pub(crate) async fn run_fleets(shared: Arc<Shared>, mut fleets: mpsc::Receiver<(Arc<Job>, bool)>) {
-    while let Some((job, lacks_secrets)) = fleets.recv().await {
-        leave(&shared, &job, lacks_secrets);
+pub(crate) async fn run_fleets(shared: Arc<Shared>, mut fleets: mpsc::Receiver<FleetToRun>) {
+    while let Some(fleet) = fleets.recv().await {
+        spawn_roll_out(&shared, fleet);
     }
 }
 
-fn leave(shared: &Arc<Shared>, job: &Arc<Job>, lacks_secrets: bool) {
-    let (events, told) = mpsc::channel(QUEUE);
+fn spawn_roll_out(shared: &Arc<Shared>, fleet: FleetToRun) {
+    let FleetToRun { job, lacks_secrets } = fleet;
+    let (events, receiver) = mpsc::channel(QUEUE);
     // The channel is empty, so there is room.
     events.try_send(FarEvent::Started).ok();
     let controls = Arc::new(FleetControls {
         shared: Arc::downgrade(shared),
-        job: Arc::clone(job),
+        job: Arc::clone(&job),
     });
     let is_closed = !matches!(job.spec.stdin, StdinPlan::Open);
-    let announced = tokio::sync::watch::Sender::new(0).subscribe();
-    let stdin = Arc::new(Stdin::durable(
-        controls,
-        Arc::clone(job),
-        announced,
-        is_closed,
-    ));
-    shared.registry().start_durable(&job.id, stdin, None);
-    leave_recording_from(
+    let stdin = Arc::new(Stdin::unannounced(controls, Arc::clone(&job), is_closed));
+    shared.registry().note_followed(&job.id, stdin, None);
+    record_queued_in_task(
         shared,
-        job,
-        FleetFarEnd {
-            events: told,
-            job: Arc::clone(job),
-        },
+        &job,
+        QueuedFarEnd::new(receiver, Arc::clone(&job), STORE_PATIENCE),
     );
-    shared.leave(roll_out(
-        Arc::clone(shared),
-        Arc::clone(job),
-        lacks_secrets,
-        events,
-    ));
+    shared.spawn_task(roll_out(Arc::clone(shared), job, lacks_secrets, events));
 }
 
 /// Result of one task of a roll-out.
@@ -118,7 +92,7 @@ fn roll_out(
             of_members,
             is_whole,
         } = printed_before(&job).await;
-        let mut roll_out = RollOut {
+        let mut roll_out = FleetTask {
             shared: Arc::clone(&shared),
             job: Arc::clone(&job),
             events: events.clone(),
@@ -141,7 +115,7 @@ fn roll_out(
 }
 
 /// A running fleet.
-struct RollOut {
+struct FleetTask {
     shared: Arc<Shared>,
     job: Arc<Job>,
     events: mpsc::Sender<FarEvent>,
@@ -158,7 +132,7 @@ struct RollOut {
     lacks_secrets: bool,
 }
 
-impl RollOut {
+impl FleetTask {
     async fn run(&mut self, fleet: &Fleet) {
         loop {
             self.start_all(fleet);
@@ -232,7 +206,7 @@ impl RollOut {
                 if let Some(member) = fleet.lock_members().get_mut(index) {
                     member.outcome = None;
                 }
-                self.rollout.again(index);
+                self.rollout.retry(index);
             }
         }
     }
@@ -374,7 +348,7 @@ impl MemberTask {
         let Some(signal) = self.fleet().ended_by() else { return };
         let shared = Arc::clone(&self.shared);
         let member = Arc::clone(member);
-        self.shared.leave(async move {
+        self.shared.spawn_task(async move {
             member.wait_for(PATIENCE, |log| *log.phase() != Phase::Starting).await;
             let stdin = shared.registry().stdin(&member.id);
             if let Some(stdin) = stdin
@@ -432,7 +406,7 @@ impl MemberTask {
         let mut cursor = LineNo::new(self.printed.lines());
         loop {
             let wait = Wait {
-                patience: LOOK_AGAIN,
+                patience: LONGEST_WAIT,
                 ..Wait::default()
             };
             let Ok(tail) = member.tail(&page(cursor, Render::Clean), &wait).await else {

@@ -10,13 +10,13 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::open::{Resumed, close, resume};
 use crate::job::{JobId, Pace, wall_now};
 use crate::lock::lock;
-use crate::runner::durable::resume_durable;
-use crate::runner::state::Shared;
+use crate::runner::durable::follow_again;
+use crate::runner::state::{FleetToRun, Shared};
 use crate::runner::storing::Storing;
 use crate::store::{Record, StoreError};
 
 /// Interval at which jobs whose process has ended are searched for.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// After an interrupted start, time in which a retry with the same key may still finish it.
 const ASKED_AGAIN: Duration = Duration::from_secs(15);
 
@@ -24,7 +24,7 @@ const ASKED_AGAIN: Duration = Duration::from_secs(15);
 /// durable ones.
 pub(crate) async fn adopt(shared: Arc<Shared>) {
     let Some(storing) = shared.storing.clone() else { return };
-    let mut tick = interval(LOOK);
+    let mut tick = interval(CHECK_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
@@ -98,12 +98,16 @@ async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record)
             let key = record.key.clone().map(|key| (record.caller.clone(), key));
             lock(&shared.registry).adopt(Arc::clone(&job), key, record.machine.clone());
             storing.keep_on(&job, log, writer, record);
-            shared.elsewhere.forget(&job.id);
+            shared.foreign_jobs.forget(&job.id);
             if job.fleet.is_some() {
                 // Fails only if the runner has shut down.
-                shared.fleets.send((job, had_secrets)).await.ok();
+                let fleet = FleetToRun {
+                    job,
+                    lacks_secrets: had_secrets,
+                };
+                shared.fleets.send(fleet).await.ok();
             } else {
-                resume_durable(shared, &job, positions);
+                follow_again(shared, &job, positions);
             }
         }
         Ok(Ok(None)) | Err(_) => {}

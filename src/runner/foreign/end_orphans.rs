@@ -15,7 +15,7 @@ use crate::runner::storing::Storing;
 use crate::store::{Filter, Record, StoreError};
 
 /// Interval at which lost jobs that may still run are searched for.
-const LOOK: Duration = Duration::from_secs(2);
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Time limit for the last search of a process.
 const LAST_SEARCH: Duration = Duration::from_secs(5);
 /// Maximum lost jobs examined in one round.
@@ -26,7 +26,7 @@ const MOST: usize = 1000;
 /// the job ran.
 pub(crate) async fn end_leftovers(shared: Arc<Shared>) {
     let Some(storing) = shared.storing.clone() else { return };
-    let mut tick = interval(LOOK);
+    let mut tick = interval(CHECK_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
@@ -78,7 +78,7 @@ async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) {
     let log = shared.limits.log();
     let opened = spawn_blocking(move || open(&*store, &id, ring, log)).await;
     let Ok(Ok(Some(Opened { job, record, .. }))) = opened else { return };
-    let (job, _) = shared.elsewhere.take_in(job, record);
+    let (job, _) = shared.foreign_jobs.take_in(job, record);
     let grace = Some(shared.limits.kill_grace());
     match kill(shared, &job, Reach::Marked, Kill::new(Signal::TERM, grace)).await {
         Ok(SignalReport {

@@ -33,7 +33,7 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
     if !matches!(here, Lookup::Unknown) {
         return here;
     }
-    if let Some(job) = shared.elsewhere.get(id) {
+    if let Some(job) = shared.foreign_jobs.get(id) {
         return if scope.has(&job.caller) {
             Lookup::Found(job)
         } else {
@@ -54,11 +54,11 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
                 log,
                 end,
             } = opened;
-            let (job, is_new) = shared.elsewhere.take_in(job, record);
+            let (job, is_new) = shared.foreign_jobs.take_in(job, record);
             if is_new && !job.is_over() {
                 let of = Arc::downgrade(&job);
                 let store = Arc::clone(&storing.store);
-                shared.leave(mirror(of, store, log, end, ring));
+                shared.spawn_task(mirror(of, store, log, end, ring));
             }
             Lookup::Found(job)
         }

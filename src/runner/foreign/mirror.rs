@@ -14,7 +14,7 @@ use crate::store::{Record, Store, StoredEnd, StoredLog};
 /// Interval at which the output of another process's job is read.
 const GLANCE: Duration = Duration::from_millis(20);
 /// Interval at which its record is read.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum frames read before other tasks get their turn.
 const TURN: usize = 256;
 
@@ -46,7 +46,7 @@ pub(crate) async fn mirror(
         if job.is_over() {
             return;
         }
-        if looked.elapsed() >= LOOK {
+        if looked.elapsed() >= CHECK_INTERVAL {
             looked = Instant::now();
             look_at_record(&job, &store).await;
         }

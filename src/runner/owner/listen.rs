@@ -138,7 +138,7 @@ async fn try_to_perform(
             // On this error the caller uses its own connection.
             let report = report.map_err(|_| WriteError::FarEnd(FarEndError::ConnectionLost))?;
             if report.confirmed_dead {
-                job.let_go();
+                job.stop_pacing();
             }
             Ok(Reply::Signalled(report))
         }

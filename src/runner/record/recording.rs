@@ -87,7 +87,7 @@ impl<F: FarEnd> Recording<F> {
                 self.recorder.was_held(Instant::now());
                 Next::Event(event)
             }
-            () = self.job.has_room() => Next::WasHeld,
+            () = self.job.wait_for_room() => Next::WasHeld,
         }
     }
 
@@ -162,8 +162,8 @@ pub(crate) async fn record<F: FarEnd>(
     link.job_ends().await;
 }
 
-/// Records a durable job while this process follows it.
-pub(crate) async fn record_durable<F: FarEnd>(shared: Arc<Shared>, mut recording: Recording<F>) {
+/// Records a durable job or a fleet while this process follows it.
+pub(super) async fn record_queued<F: FarEnd>(shared: Arc<Shared>, mut recording: Recording<F>) {
     let job = Arc::clone(&recording.job);
     match recording.run().await {
         End::Outcome(outcome) => {
@@ -180,11 +180,11 @@ pub(crate) async fn record_durable<F: FarEnd>(shared: Arc<Shared>, mut recording
 /// Pauses the far end while the job's follower is behind. Such a job has a connection of its own.
 async fn hold_back(job: &Job, link: &Link) -> ! {
     loop {
-        job.runs_ahead().await;
+        job.wait_until_ahead().await;
         link.connection.hold(true);
         // A server that sends keepalives (ClientAliveInterval) gets no answers meanwhile, so we
         // send ours.
-        while timeout(SIGN_OF_LIFE, job.has_room()).await.is_err() {
+        while timeout(SIGN_OF_LIFE, job.wait_for_room()).await.is_err() {
             link.connection.show_life().await;
         }
         link.connection.hold(false);
@@ -216,7 +216,7 @@ async fn record_within_limit<F: FarEnd>(
             Ok(SignalReport {
                 confirmed_dead: true,
                 ..
-            }) => job.let_go(),
+            }) => job.stop_pacing(),
             Ok(SignalReport {
                 unverified: Some(why),
                 ..

@@ -27,7 +27,9 @@ pub(crate) async fn run_on_machine(
 ) -> Result<String, SignalError> {
     let host = &HostRef::of(job);
     let place = shared.registry().place(&job.id);
-    let place = place.or_else(|| shared.elsewhere.place(&job.id)).ok_or(SignalError::JobEnded)?;
+    let place = place
+        .or_else(|| shared.foreign_jobs.place(&job.id))
+        .ok_or(SignalError::JobEnded)?;
     if let Some(link) = place.link.upgrade()
         && link.answers_after(BRIEF).await
     {
@@ -43,7 +45,7 @@ pub(crate) async fn run_on_machine(
         place.link.upgrade().filter(|own| own.connection.is_held()),
     ) {
         // Losing output is better than being unable to end the job.
-        job.let_go();
+        job.stop_pacing();
         own.connection.hold(false);
         return run_over(&own, script, limit).await.map_err(|source| failed(host, source));
     }

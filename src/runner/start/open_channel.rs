@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
-use crate::hosts::{HostRef, Lease, Link, Opened};
+use crate::hosts::{HostRef, Lease, Link, Opened, Refused};
 use crate::job::{Job, Pace};
 use crate::runner::state::{Shared, SpawnError};
 use crate::ssh::ChannelError;
@@ -18,7 +18,7 @@ pub(crate) struct OpenChannel {
 }
 
 /// Attempts to open a channel for a job. A pooled connection may have died unnoticed, or be full.
-pub(crate) struct Tries {
+pub(crate) struct ChannelAttempts {
     attempts: usize,
     refusals: usize,
     last: ChannelError,
@@ -37,7 +37,7 @@ const FIRST_CHANNEL_PAUSES: [Duration; 3] = [
     Duration::from_millis(200),
 ];
 
-impl Tries {
+impl ChannelAttempts {
     pub(crate) fn new() -> Self {
         Self {
             attempts: 0,
@@ -47,7 +47,7 @@ impl Tries {
     }
 
     /// The channel is unusable: its connection was lost.
-    pub(crate) fn lost(&mut self) {
+    pub(crate) fn note_lost(&mut self) {
         self.attempts += 1;
         self.last = ChannelError::ConnectionLost;
     }
@@ -69,15 +69,14 @@ impl Tries {
                     // The pool learns from each refusal, so that the next attempt uses another
                     // connection. A connection that refuses its very first channel is not worth
                     // many logins.
-                    self.attempts += if lease.refused() {
-                        MOST_ATTEMPTS / 2
-                    } else {
-                        0
+                    self.attempts += match lease.note_refusal() {
+                        Refused::EveryChannel => MOST_ATTEMPTS / 2,
+                        Refused::OneMore => 0,
                     };
                     self.refusals += 1;
                     self.last = error;
                 }
-                Err(ChannelError::ConnectionLost | ChannelError::PtyRefused) => self.lost(),
+                Err(ChannelError::ConnectionLost | ChannelError::PtyRefused) => self.note_lost(),
             }
         }
         Err(SpawnError::channel(job, self.last.clone()))

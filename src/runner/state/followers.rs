@@ -128,7 +128,7 @@ impl Follower {
     }
 
     /// The session follows.
-    pub(crate) fn is_up(&self) {
+    pub(crate) fn mark_up(&self) {
         lock(&self.session).is_up = true;
     }
 

@@ -15,7 +15,7 @@ use crate::store::Record;
 /// Jobs that this process does not record, as the store has them: finished jobs and those of other
 /// processes.
 #[derive(Default)]
-pub(crate) struct Elsewhere(Mutex<HashMap<JobId, Known>>);
+pub(crate) struct ForeignJobs(Mutex<HashMap<JobId, Known>>);
 
 struct Known {
     job: Arc<Job>,
@@ -27,7 +27,7 @@ struct Known {
 const MOST_KNOWN: usize = 64;
 const KNOWN_FOR: Duration = Duration::from_secs(600);
 
-impl Elsewhere {
+impl ForeignJobs {
     pub(crate) fn note(&self, record: Record) {
         if let Some(known) = lock(&self.0).get_mut(&record.id) {
             known.record = record;

@@ -101,7 +101,7 @@ impl Default for Limits {
 
 impl Limits {
     /// The first invalid setting, by name, with the reason.
-    pub fn mistake(&self) -> Option<String> {
+    pub fn validate(&self) -> Option<String> {
         let positive = [
             ("ring_buffer_lines", self.ring_buffer_lines),
             ("max_jobs", self.max_jobs),

@@ -14,11 +14,11 @@ mod stdin;
 
 pub use error::{SignalError, SpawnError, WriteError, chain};
 pub(crate) use followers::{Followed, Follower, Followers};
-pub(crate) use foreign_jobs::Elsewhere;
+pub(crate) use foreign_jobs::ForeignJobs;
 pub use limits::Limits;
 pub use lookup::{Lookup, Tombstone};
 pub(crate) use meter::Meter;
 pub use order::{Key, Order};
 pub(crate) use registry::Registry;
-pub(crate) use shared::Shared;
+pub(crate) use shared::{FleetToRun, Shared};
 pub(crate) use stdin::Stdin;

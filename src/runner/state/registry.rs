@@ -44,7 +44,7 @@ pub(crate) struct Entry {
     /// Cancels the start of a job.
     abandon: CancellationToken,
     /// The id of the starting job was given to a caller.
-    told: bool,
+    is_visible: bool,
     key: Option<Key>,
     finished: bool,
     /// The store has the job and all of its output.
@@ -135,7 +135,7 @@ impl Registry {
             stdin: None,
             place: None,
             abandon,
-            told: false,
+            is_visible: false,
             key,
             finished: false,
             stored: false,
@@ -146,7 +146,7 @@ impl Registry {
     }
 
     /// Notes that a job has started, with its stdin and its connection.
-    pub(crate) fn start(&mut self, id: &JobId, stdin: Arc<Stdin>, link: &Arc<Link>) {
+    pub(crate) fn note_started(&mut self, id: &JobId, stdin: Arc<Stdin>, link: &Arc<Link>) {
         if let Some(entry) = self.jobs.get_mut(id) {
             entry.stdin = Some(stdin);
             entry.place = Some(Place {
@@ -157,7 +157,7 @@ impl Registry {
     }
 
     /// Notes that this process follows a durable job, with its stdin and its machine.
-    pub(crate) fn start_durable(
+    pub(crate) fn note_followed(
         &mut self,
         id: &JobId,
         stdin: Arc<Stdin>,
@@ -179,7 +179,7 @@ impl Registry {
         let id = job.id.clone();
         self.insert(job, key);
         if let Some(entry) = self.jobs.get_mut(&id) {
-            (entry.stored, entry.told) = (true, true);
+            (entry.stored, entry.is_visible) = (true, true);
             entry.place = Some(Place {
                 link: Weak::new(),
                 machine,
@@ -209,15 +209,15 @@ impl Registry {
 
     /// Marks a starting job as visible, so that a failed start stays listed. Returns false if it is
     /// gone already.
-    pub(crate) fn tell(&mut self, id: &JobId) -> bool {
-        self.jobs.get_mut(id).map(|entry| entry.told = true).is_some()
+    pub(crate) fn mark_visible(&mut self, id: &JobId) -> bool {
+        self.jobs.get_mut(id).map(|entry| entry.is_visible = true).is_some()
     }
 
     /// Notes that a job failed to start. Removes it unless a caller has its id. Its key can be used
     /// again.
     pub(crate) fn fail(&mut self, id: &JobId) {
         let Some(entry) = self.jobs.get_mut(id) else { return };
-        if entry.told {
+        if entry.is_visible {
             if let Some(key) = entry.key.take() {
                 self.by_key.remove(&key);
             }
@@ -279,7 +279,7 @@ impl Registry {
     }
 
     /// Drops a finished job that the store has. Returns false if the store does not have it.
-    pub(crate) fn let_go(&mut self, id: &JobId) -> bool {
+    pub(crate) fn evict_stored(&mut self, id: &JobId) -> bool {
         let is_stored = self.jobs.get(id).is_some_and(|entry| entry.stored);
         if is_stored {
             self.remove(id);

@@ -1,3 +1,5 @@
+//! State shared by the runner's tasks.
+
 use std::sync::{Arc, Mutex, Weak};
 
 use tokio::sync::mpsc;
@@ -5,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::followers::Followers;
-use super::foreign_jobs::Elsewhere;
+use super::foreign_jobs::ForeignJobs;
 use super::limits::Limits;
 use super::meter::Growth;
 use super::registry::Registry;
@@ -24,7 +26,7 @@ pub(crate) struct Shared {
     /// Why storing is impossible, if it was requested.
     pub(crate) unstored: Option<String>,
     /// Jobs known from the store.
-    pub(crate) elsewhere: Elsewhere,
+    pub(crate) foreign_jobs: ForeignJobs,
     /// Followers of durable jobs.
     pub(crate) followers: Followers,
     /// Whether this process adopts durable jobs that no process follows.
@@ -32,10 +34,18 @@ pub(crate) struct Shared {
     pub(crate) stopping: CancellationToken,
     pub(crate) growth: Arc<Growth>,
     pub(crate) became_heavy: mpsc::Sender<HostRef>,
-    /// Queue of fleets to start or resume, each with whether its secrets are lost.
-    pub(crate) fleets: mpsc::Sender<(Arc<Job>, bool)>,
+    /// Queue of fleets to start or resume.
+    pub(crate) fleets: mpsc::Sender<FleetToRun>,
     /// The runner's tasks. They end with the runner.
     pub(crate) tasks: Weak<Mutex<JoinSet<()>>>,
+}
+
+/// A fleet whose roll-out starts or continues.
+pub(crate) struct FleetToRun {
+    pub(crate) job: Arc<Job>,
+    /// The values of its variables and its text for stdin were lost with the process that started
+    /// it.
+    pub(crate) lacks_secrets: bool,
 }
 
 impl Shared {
@@ -44,7 +54,7 @@ impl Shared {
     }
 
     /// Spawns a task that ends with the runner. Drops the task if the runner has ended.
-    pub(crate) fn leave(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn_task(&self, task: impl Future<Output = ()> + Send + 'static) {
         let Some(tasks) = self.tasks.upgrade() else { return };
         let mut tasks = lock(&tasks);
         while tasks.try_join_next().is_some() {}

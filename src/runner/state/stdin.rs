@@ -16,14 +16,14 @@ pub(crate) struct Stdin {
     controls: Arc<dyn Controls>,
     job: Arc<Job>,
     /// Number of process group announcements so far.
-    announced: watch::Receiver<u32>,
-    state: Arc<Mutex<State>>,
+    announced: Option<watch::Receiver<u32>>,
+    state: Arc<Mutex<StdinState>>,
     /// Holds the lock until [`begin`](Self::begin), so that no write or close can precede the job's
     /// initial input.
-    before_begin: std::sync::Mutex<Option<OwnedMutexGuard<State>>>,
+    before_begin: std::sync::Mutex<Option<OwnedMutexGuard<StdinState>>>,
 }
 
-struct State {
+struct StdinState {
     /// Values that the prelude reads first.
     header: Option<SecretString>,
     closed: bool,
@@ -43,7 +43,7 @@ impl Stdin {
         announced: watch::Receiver<u32>,
         header: Option<SecretString>,
     ) -> Self {
-        let state = Arc::new(Mutex::new(State {
+        let state = Arc::new(Mutex::new(StdinState {
             header,
             closed: false,
             at_line_start: true,
@@ -52,20 +52,16 @@ impl Stdin {
         Self {
             controls,
             job,
-            announced,
+            announced: Some(announced),
             state,
             before_begin,
         }
     }
 
-    /// Stdin of a durable job. Its initial input is already on the host.
-    pub(crate) fn durable(
-        controls: Arc<dyn Controls>,
-        job: Arc<Job>,
-        announced: watch::Receiver<u32>,
-        closed: bool,
-    ) -> Self {
-        let state = Arc::new(Mutex::new(State {
+    /// Stdin of a durable job or a fleet: no prelude announces itself, and the initial input is
+    /// already at the far end.
+    pub(crate) fn unannounced(controls: Arc<dyn Controls>, job: Arc<Job>, closed: bool) -> Self {
+        let state = Arc::new(Mutex::new(StdinState {
             header: None,
             closed,
             at_line_start: true,
@@ -73,7 +69,7 @@ impl Stdin {
         Self {
             controls,
             job,
-            announced,
+            announced: None,
             state,
             before_begin: std::sync::Mutex::new(None),
         }
@@ -111,7 +107,7 @@ impl Stdin {
         if self.job.spec.terminal.is_none() {
             return Ok(());
         }
-        let mut announced = self.announced.clone();
+        let Some(mut announced) = self.announced.clone() else { return Ok(()) };
         let told = announced.wait_for(|told| *told >= times);
         if timeout(PRELUDE_TIMEOUT, told).await.is_ok_and(|told| told.is_ok()) {
             return Ok(());
@@ -163,7 +159,7 @@ impl Stdin {
 
     /// A terminal has no end of file. A key signals it, and other keys can follow. In the middle of
     /// a line the key must be sent twice: the first passes the line on.
-    async fn end(&self, state: &mut State) -> Result<(), FarEndError> {
+    async fn end(&self, state: &mut StdinState) -> Result<(), FarEndError> {
         match &self.job.spec.terminal {
             None => {
                 self.controls.eof().await?;
@@ -188,7 +184,7 @@ impl Stdin {
     }
 }
 
-impl State {
+impl StdinState {
     fn wrote(&mut self, data: &[u8]) {
         if let Some(last) = data.last() {
             self.at_line_start = matches!(*last, b'\n' | b'\r' | END_OF_INPUT);

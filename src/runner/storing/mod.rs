@@ -2,4 +2,4 @@
 
 mod storing;
 
-pub(crate) use storing::{Admission, FLUSH_TO_END, FLUSH_TO_READ, Storing};
+pub(crate) use storing::{FLUSH_TO_END, FLUSH_TO_READ, Registration, Storing};

@@ -13,7 +13,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
-use crate::job::{Job, JobId, Keeper, MachineId, Storage, wall_now};
+use crate::job::{Job, JobId, MachineId, OutputStore, Storage, wall_now};
 use crate::lock::lock;
 use crate::store::{Bounds, LogLimits, LogWriter, Record, Store, StoreError, StoredLog};
 
@@ -50,10 +50,10 @@ struct Kept {
 }
 
 /// Resolves when a job is registered in the store.
-pub(crate) type Admission = BoxFuture<'static, Result<Option<Record>, StoreError>>;
+pub(crate) type Registration = BoxFuture<'static, Result<Option<Record>, StoreError>>;
 
 /// Time limit for registering a job in the store.
-const ADMISSION: Duration = Duration::from_secs(5);
+const REGISTRATION_TIME: Duration = Duration::from_secs(5);
 
 /// Time limits for bringing records up to date: before they are read, and before one is deleted or
 /// the process ends.
@@ -63,7 +63,7 @@ pub(crate) const FLUSH_TO_END: Duration = Duration::from_secs(30);
 /// Requests to the records thread.
 enum Task {
     /// Register a new job.
-    Admit(
+    Register(
         Box<Record>,
         oneshot::Sender<Result<Option<Record>, StoreError>>,
     ),
@@ -139,27 +139,27 @@ impl Storing {
 
     /// Registers a new job. Resolves to the existing record if its key was already used. Bounded in
     /// time.
-    pub(crate) fn admit(&self, record: &Record) -> Admission {
-        let (sender, admitted) = oneshot::channel();
+    pub(crate) fn register(&self, record: &Record) -> Registration {
+        let (sender, registered) = oneshot::channel();
         let record = Record {
             owner: self.store.own_name().to_owned(),
             ..record.clone()
         };
         // A thread that has ended has dropped its receiver; then the reply's sender is dropped too.
-        self.tasks.send(Task::Admit(Box::new(record), sender)).ok();
+        self.tasks.send(Task::Register(Box::new(record), sender)).ok();
         async move {
-            match timeout(ADMISSION, admitted).await {
-                Ok(Ok(admitted)) => admitted,
+            match timeout(REGISTRATION_TIME, registered).await {
+                Ok(Ok(registered)) => registered,
                 Ok(Err(_)) => Err(StoreError::Records("the store has stopped".to_owned())),
                 Err(_) => Err(StoreError::Records(format!(
-                    "no answer within {ADMISSION:?}"
+                    "no answer within {REGISTRATION_TIME:?}"
                 ))),
             }
         }
         .boxed()
     }
 
-    /// Stores the output of an admitted job from now on.
+    /// Stores the output of an registered job from now on.
     pub(crate) fn keep(
         self: &Arc<Self>,
         job: &Arc<Job>,
@@ -200,7 +200,10 @@ impl Storing {
             is_settled: AtomicBool::new(false),
         };
         lock(&self.kept).insert(job.id.clone(), Arc::new(kept));
-        job.store_in(Storage::new(log, Some(Arc::clone(self) as Arc<dyn Keeper>)));
+        job.store_in(Storage::new(
+            log,
+            Some(Arc::clone(self) as Arc<dyn OutputStore>),
+        ));
         // Changes before this are in no record yet.
         job.note_change();
     }
@@ -291,7 +294,7 @@ impl Storing {
     fn rest_some(&self) {
         let kept: Vec<_> = lock(&self.kept).values().cloned().collect();
         if kept.len() > MOST_OPEN {
-            kept.iter().for_each(|kept| lock(&kept.writer).rest());
+            kept.iter().for_each(|kept| lock(&kept.writer).close_file());
         }
     }
 
@@ -352,7 +355,7 @@ impl Storing {
         for task in tasks {
             match task {
                 // Fails only if the caller has gone away.
-                Task::Admit(record, sender) => drop(sender.send(self.store.admit(&record))),
+                Task::Register(record, sender) => drop(sender.send(self.store.admit(&record))),
                 Task::Put(id) => drop(due.insert(id)),
                 Task::Discard(id) => warn(self.store.remove(&id)),
                 Task::Settle(record) => warn(self.store.put(std::slice::from_ref(&*record))),
@@ -400,8 +403,8 @@ impl Kept {
     }
 }
 
-impl Keeper for Storing {
-    fn call(&self, job: &JobId) {
+impl OutputStore for Storing {
+    fn notify(&self, job: &JobId) {
         // The thread ends only with the process.
         self.calls.send(job.clone()).ok();
     }
@@ -410,7 +413,7 @@ impl Keeper for Storing {
         lock(&self.changed).insert(job.clone());
     }
 
-    fn weigh(&self, bytes: isize) -> bool {
+    fn account(&self, bytes: isize) -> bool {
         self.waiting.fetch_add(bytes, Relaxed) + bytes > MOST_WAITING
     }
 }

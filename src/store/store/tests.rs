@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::job::{
-    Batch, Caller, Change, Draft, Exit, Identity, Job, JobId, Keeper, Log, LogEvent, Matching,
-    Outcome, Storage, Wait,
+    Batch, Caller, Change, Draft, Exit, Identity, Job, JobId, Log, LogEvent, Matching, Outcome,
+    OutputStore, Storage, Wait,
 };
 use crate::output::{
     Content, LineNo, Match, PageQuery, ReadQuery, Render, Ring, RingLimits, Search, SearchQuery,
@@ -21,12 +21,12 @@ use crate::store::{Memory, StateDir};
 /// Ignores notifications: the test stores when it wants to.
 struct Idle;
 
-impl Keeper for Idle {
-    fn call(&self, _job: &JobId) {}
+impl OutputStore for Idle {
+    fn notify(&self, _job: &JobId) {}
 
     fn note_change(&self, _job: &JobId) {}
 
-    fn weigh(&self, _bytes: isize) -> bool {
+    fn account(&self, _bytes: isize) -> bool {
         false
     }
 }

@@ -82,7 +82,7 @@ async fn a_start_that_fails_leaves_nothing_but_what_somebody_was_told() {
             && !registry.is_known(&untold.id)
     );
     let told = insert(&mut registry, order("me", "make", "k"));
-    assert!(registry.tell(&told.id));
+    assert!(registry.mark_visible(&told.id));
     registry.fail(&told.id);
     assert!(matches!(
         registry.lookup(&of("me"), &told.id),

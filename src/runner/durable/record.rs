@@ -1,0 +1,59 @@
+//! Follows and records durable jobs in tasks of the runner.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::controls::stdin;
+use super::follow_host::follower_of;
+use super::launch::StartedOnHost;
+use crate::hosts::{HostRef, Link};
+use crate::job::{FarEvent, Job, Positions};
+use crate::runner::record::{QueuedFarEnd, record_queued_in_task};
+use crate::runner::state::Shared;
+
+/// Maximum events of a job that wait for its recorder.
+const QUEUE: usize = 64;
+/// Longest time for which output stays on its host while the store is behind.
+const STORE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Follows and records a durable job that was just started.
+pub(crate) fn record_started(shared: &Arc<Shared>, job: &Arc<Job>, started: StartedOnHost) {
+    let StartedOnHost {
+        follower,
+        link,
+        session,
+    } = started;
+    let (events, receiver) = mpsc::channel(QUEUE);
+    // The channel is empty, so there is room.
+    events.try_send(FarEvent::Started).ok();
+    record_in_task(shared, job, receiver, Some(&link));
+    follower.follow(job, Positions::default(), events, session);
+}
+
+/// Follows and records a durable job whose process has ended, after these positions.
+pub(crate) fn follow_again(shared: &Arc<Shared>, job: &Arc<Job>, positions: Positions) {
+    let follower = follower_of(shared, &HostRef::of(job));
+    let (events, receiver) = mpsc::channel(QUEUE);
+    job.note_reach(false);
+    record_in_task(shared, job, receiver, None);
+    follower.follow(job, positions, events, None);
+}
+
+/// Records a job in a task. `link` is the connection over which it was started; `None` if another
+/// process started it, so that the offset of its stdin is unknown.
+fn record_in_task(
+    shared: &Arc<Shared>,
+    job: &Arc<Job>,
+    events: mpsc::Receiver<FarEvent>,
+    link: Option<&Arc<Link>>,
+) {
+    let stdin = stdin(shared, job, link.map(|_| 0));
+    shared.registry().note_followed(&job.id, Arc::clone(&stdin), link);
+    record_queued_in_task(
+        shared,
+        job,
+        QueuedFarEnd::new(events, Arc::clone(job), STORE_PATIENCE),
+    );
+}

@@ -1,0 +1,48 @@
+//! The far end of jobs whose events come from a queue: durable jobs and fleets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::recording::{Recording, record_queued};
+use crate::job::{Announcements, FarEnd, FarEvent, Job, Recorder};
+use crate::runner::state::Shared;
+
+/// Takes the events of a job from a bounded queue.
+pub(crate) struct QueuedFarEnd {
+    events: mpsc::Receiver<FarEvent>,
+    job: Arc<Job>,
+    store_patience: Duration,
+}
+
+impl QueuedFarEnd {
+    /// While the store is behind, events stay in the queue for up to `store_patience` each. The
+    /// queue then fills, and the sender has to wait.
+    pub(crate) fn new(
+        events: mpsc::Receiver<FarEvent>,
+        job: Arc<Job>,
+        store_patience: Duration,
+    ) -> Self {
+        Self {
+            events,
+            job,
+            store_patience,
+        }
+    }
+}
+
+impl FarEnd for QueuedFarEnd {
+    async fn next(&mut self) -> FarEvent {
+        self.job.store_caught_up(self.store_patience).await;
+        // Without a sender the job continues elsewhere, unrecorded.
+        self.events.recv().await.unwrap_or(FarEvent::Detached)
+    }
+}
+
+/// Records such a job in a task of the runner. Its output announces no process group.
+pub(crate) fn record_queued_in_task(shared: &Arc<Shared>, job: &Arc<Job>, far_end: QueuedFarEnd) {
+    let recorder = Recorder::new(Announcements::new(&job.mark, 0), Duration::ZERO);
+    let recording = Recording::new(far_end, Arc::clone(job), recorder);
+    shared.spawn_task(record_queued(Arc::clone(shared), recording));
+}

@@ -1,0 +1,35 @@
+//! The launch of a fleet: its roll-out starts the members, each as a job of its own.
+
+use std::sync::Arc;
+
+use super::reserve::Reservation;
+use crate::runner::state::{FleetToRun, Shared, SpawnError};
+
+/// Hands a fleet to the runner's roll-out.
+pub(super) async fn launch_fleet(
+    shared: &Arc<Shared>,
+    mut reservation: Reservation,
+) -> Result<(), SpawnError> {
+    let job = Arc::clone(&reservation.job);
+    // First: with the record another process can continue the roll-out if this one is killed.
+    if let Err(error) = reservation.wait_until_registered().await {
+        if job.spec.durable {
+            let error = SpawnError::Unstored(error.to_string());
+            reservation.fail(&error);
+            return Err(error);
+        }
+        job.note_trouble(Some(error.to_string()));
+    }
+
+    if let Some(record) = reservation.commit()
+        && let Some(storing) = &shared.storing
+    {
+        storing.keep(&job, record, None);
+    }
+    // The receiver lives as long as the runner.
+    let fleet = FleetToRun {
+        job,
+        lacks_secrets: false,
+    };
+    shared.fleets.send(fleet).await.map_err(|_| SpawnError::ShuttingDown)
+}

@@ -1,0 +1,98 @@
+//! Step 2: the store learns of the job, and finds a job of another process with the same key.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::ready;
+
+use super::reserve::Reservation;
+use crate::job::{Identity, Job, JobSpec, Log, Scope};
+use crate::runner::durable::repeat_start;
+use crate::runner::foreign::lookup;
+use crate::runner::state::Shared;
+use crate::runner::state::{Lookup, SpawnError};
+use crate::store::{Record, StoreError};
+
+impl Reservation {
+    /// Asks the store to register the job. Does not wait for its answer.
+    pub(super) fn register(&mut self) {
+        let storing = self.shared.storing.as_ref();
+        self.registration = storing
+            .zip(self.record.as_ref())
+            .map(|(storing, record)| storing.register(record));
+    }
+
+    /// The record of another process's job with the same key. Does not wait for the store if the
+    /// job has no key.
+    pub(super) async fn earlier_record(&mut self) -> Option<Record> {
+        self.record.as_ref()?.key.as_ref()?;
+
+        match self.registration.take()?.await {
+            Ok(Some(record)) => Some(record),
+            answer => {
+                self.registration = Some(ready(answer).boxed());
+                None
+            }
+        }
+    }
+
+    /// Waits for the store's answer, if jobs are stored.
+    ///
+    /// # Errors
+    /// The job is not in the store, so no other process can find it.
+    pub(super) async fn wait_until_registered(&mut self) -> Result<(), StoreError> {
+        let Some(registration) = self.registration.take() else { return Ok(()) };
+
+        registration.await?;
+        self.shared.registry().note_stored(&self.job.id);
+        Ok(())
+    }
+}
+
+/// Returns the job that an earlier or another process started with the same key, if that was for
+/// the same spec.
+pub(super) async fn find_earlier_job(
+    shared: &Arc<Shared>,
+    reservation: Reservation,
+    earlier: &Record,
+) -> Result<Arc<Job>, SpawnError> {
+    let fingerprint = reservation.record.as_ref().map(|record| record.fingerprint.clone());
+    let spec = reservation.job.spec.clone();
+    // First: its slot and its key are not needed, whatever is found.
+    reservation.withdraw();
+    if fingerprint.as_ref() != Some(&earlier.fingerprint) {
+        return Err(SpawnError::KeyReused);
+    }
+
+    finish_interrupted_start(shared, spec, earlier).await?;
+
+    match lookup(shared, &Scope::Of(earlier.caller.clone()), &earlier.id).await {
+        Lookup::Found(job) => Ok(job),
+        Lookup::Expired(tombstone) => Err(SpawnError::Expired(tombstone)),
+        Lookup::Unknown => Err(SpawnError::KeyReused),
+    }
+}
+
+/// Starts a durable job whose process was killed after it had registered the job and before it
+/// recorded that the job runs.
+///
+/// Whether the host had started it is unknown; the order is safe to repeat, because a host starts
+/// each job at most once.
+async fn finish_interrupted_start(
+    shared: &Arc<Shared>,
+    spec: JobSpec,
+    earlier: &Record,
+) -> Result<(), SpawnError> {
+    let Some(storing) = &shared.storing else { return Ok(()) };
+    let was_interrupted = spec.durable && earlier.outcome.is_none() && !earlier.is_running;
+    if !was_interrupted || storing.store.owner(&earlier.owner).is_some() {
+        return Ok(());
+    }
+
+    let Record {
+        id, mark, caller, ..
+    } = earlier.clone();
+    let log = Log::new(shared.limits.ring(spec.pace));
+    let job = Job::begun(Identity { id, mark, caller }, spec, log);
+    repeat_start(shared, &job).await
+}

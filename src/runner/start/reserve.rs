@@ -1,0 +1,130 @@
+//! Step 1: a slot in the registry, which is given back unless the job starts.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::job::{Job, JobSpec, Outcome};
+use crate::output::RingLimits;
+use crate::runner::state::Shared;
+use crate::runner::state::{Limits, Order, SpawnError, chain};
+use crate::runner::storing::Registration;
+use crate::store::Record;
+
+/// The answer to an order.
+pub(super) enum Reserved {
+    New(Box<Reservation>),
+    /// This process has a job with the order's idempotency key.
+    KeyInUse {
+        job: Arc<Job>,
+        order: Box<Order>,
+    },
+}
+
+/// A slot in the registry for a job that has not started. Dropping it ends the job as not started.
+pub(super) struct Reservation {
+    pub(super) shared: Arc<Shared>,
+    pub(super) job: Arc<Job>,
+    /// Cancelled when the caller is gone or the job was signalled: the launch must stop.
+    pub(super) abandoned: CancellationToken,
+    /// The reason with which the job ends when this is dropped. None once the job has started.
+    why_not_started: Option<String>,
+    /// The job's record, if jobs are stored, until the store or the recording task takes it.
+    pub(super) record: Option<Record>,
+    /// The answer of the store, from [`register`](Self::register) until it is awaited.
+    pub(super) registration: Option<Registration>,
+}
+
+/// Reserves a slot for a new job. Does not wait.
+pub(super) fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserved, SpawnError> {
+    if shared.stopping.is_cancelled() {
+        return Err(SpawnError::ShuttingDown);
+    }
+    if order.spec.durable
+        && let Some(why) = &shared.unstored
+    {
+        return Err(SpawnError::Unstored(why.clone()));
+    }
+
+    // Locked up to the insertion, so that of two calls with the same key one finds the other's job.
+    let mut registry = shared.registry();
+    if let Some(job) = registry.by_key(&order)? {
+        return Ok(Reserved::KeyInUse {
+            job,
+            order: Box::new(order),
+        });
+    }
+    registry.check_room(&order.spec.host, &shared.limits)?;
+
+    let ring = ring_limits(shared, &order.spec);
+    let job = Arc::new(Job::new(order.caller, order.spec, ring));
+    job.note_trouble(shared.unstored.clone());
+
+    let record = shared.storing.as_ref().map(|_| {
+        let key = order.key.as_ref().map(|(_, key)| key.as_str());
+        Record::new(&job, key, job.spec.fingerprint(&registry.secret))
+    });
+    let abandoned = registry.insert(Arc::clone(&job), order.key);
+
+    Ok(Reserved::New(Box::new(Reservation {
+        shared: Arc::clone(shared),
+        job,
+        abandoned,
+        // Replaced by the launch; what remains is a task that was aborted.
+        why_not_started: Some(chain(&SpawnError::ShuttingDown)),
+        record,
+        registration: None,
+    })))
+}
+
+fn ring_limits(shared: &Shared, spec: &JobSpec) -> RingLimits {
+    let limits = shared.limits.ring(spec.pace);
+    let is_stored_member = spec.member_of.is_some() && shared.storing.is_some();
+    // A member's lines are also in the log of its fleet, and all of them in the store.
+    if is_stored_member {
+        Limits::of_member(limits)
+    } else {
+        limits
+    }
+}
+
+impl Reservation {
+    /// The job has started: dropping the reservation no longer ends it. Returns the record to keep
+    /// up to date.
+    pub(super) fn commit(&mut self) -> Option<Record> {
+        self.why_not_started = None;
+        self.record.take()
+    }
+
+    /// Sets the reason with which the job ends when the reservation is dropped.
+    pub(super) fn fail(&mut self, error: &SpawnError) {
+        self.why_not_started = Some(chain(error));
+    }
+
+    /// Gives the slot back for a job that the store refused, because its key belongs to another
+    /// one.
+    pub(super) fn withdraw(mut self) {
+        // Without a record the store is left alone: it has the other job's.
+        self.record = None;
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let Some(why) = self.why_not_started.take() else {
+            return;
+        };
+
+        // Before the job ends: a call that waits for the same key wakes up then and must find the
+        // key free.
+        self.shared.registry().fail(&self.job.id);
+        self.job.end(Outcome::NotStarted(why));
+
+        if let Some(storing) = &self.shared.storing
+            && let Some(record) = self.record.take()
+        {
+            let is_visible = self.shared.registry().is_known(&self.job.id);
+            storing.settle(&self.job, record, is_visible);
+        }
+    }
+}
