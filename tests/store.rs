@@ -16,8 +16,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use sshjobs::jobs::Limits;
 use sshjobs::wire::{
-    Code, Format, JobState, JobsRequest, ReadRequest, SearchRequest, Service, SpawnRequest,
-    StreamArg, TailRequest, UnitArg,
+    Code, CommandRequest, Format, JobState, JobsRequest, KeepArg, ReadRequest, SearchRequest,
+    Service, SpawnRequest, StreamArg, TailRequest, UnitArg,
 };
 use support::{HOST, McpClient, Sshd, canonical_loop, eventually, spawn, stored_service};
 
@@ -642,4 +642,83 @@ async fn another_process_resizes_and_ends_the_stdin_of_an_attached_job() {
     );
     owner.shutdown().await;
     other.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_member_that_started_late_is_found_by_a_process_that_knew_its_fleet_before() {
+    let sshd = Sshd::start().await;
+    sshd.alias(["web2"]);
+    let state = sshd.path("state");
+    let (owner, other) = (service(&sshd, &state), service(&sshd, &state));
+    let fleet = CommandRequest {
+        hosts: vec!["web1".to_owned(), "web2".to_owned()],
+        max_parallel: Some(1),
+        ..CommandRequest::new("", "sleep 0.3; echo here")
+    };
+    let fleet = owner.spawn(fleet).await.unwrap().job_id;
+    // The second member has no job yet.
+    other.tail(all(&fleet)).await.unwrap();
+
+    let second = all(&format!("{fleet}/web2"));
+    eventually("the fleet has ended", async || {
+        !owner.tail(all(&fleet)).await.unwrap().still_running
+    })
+    .await;
+
+    eventually("its output is read", async || {
+        let tail = other.tail(second.clone()).await;
+        tail.is_ok_and(|tail| !tail.still_running && tail.last_line_no == 1)
+    })
+    .await;
+    owner.shutdown().await;
+    other.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_last_lines_are_read_from_the_store_if_the_ring_has_evicted_them() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, &sshd.path("state"));
+    let job = spawn(&service, "seq 1000; echo error >&2").await;
+    canonical_loop(&service, &job).await;
+    let last = async |max_lines: i64, stream: StreamArg| {
+        let request = TailRequest {
+            keep: KeepArg::Last,
+            max_lines: Some(max_lines),
+            stream,
+            ..TailRequest::new(&job, 0, 0)
+        };
+        service.tail(request).await.unwrap()
+    };
+
+    // The ring has 100 lines.
+    let page = last(300, StreamArg::Stdout).await;
+    let expected: Vec<String> = (701..=1000).map(|number| number.to_string()).collect();
+    assert_eq!(page.lines.unwrap(), expected);
+    assert_eq!(page.skipped_lines, 700);
+    assert_eq!(page.dropped_lines, 0);
+
+    let page = last(50, StreamArg::Both).await;
+    assert_eq!(page.lines.unwrap().len(), 50);
+    assert!(!page.still_running);
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_last_lines_of_a_member_are_read_where_its_fleet_runs() {
+    let sshd = Sshd::start().await;
+    let service = service(&sshd, &sshd.path("state"));
+    let fleet = CommandRequest {
+        hosts: vec!["web1".to_owned()],
+        ..CommandRequest::new("", "echo here")
+    };
+    let fleet = service.spawn(fleet).await.unwrap().job_id;
+    canonical_loop(&service, &fleet).await;
+
+    let request = TailRequest {
+        keep: KeepArg::Last,
+        ..all(&format!("{fleet}/web1"))
+    };
+    let lines = service.tail(request).await.unwrap().lines.unwrap();
+    assert_eq!(lines, ["here"]);
+    service.shutdown().await;
 }

@@ -45,6 +45,6 @@ pub use shell::{
 
 pub use log::{Change, End, Recorded, Recorder};
 pub use reading::{Found, PARTIAL_SHOWN, ReturnedBecause, Tail, Wait, shown_end};
-pub use shell::{LoginShell, from_home};
+pub use shell::{LoginShell, from_home, quote};
 pub use signal::{Kill, Signal, UnknownSignal};
 pub use spec::{Draft, JobSpec, Pace, SpecError, StdinPlan, Terminal, check_word};

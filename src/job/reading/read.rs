@@ -150,8 +150,42 @@ impl Job {
         }
     }
 
-    /// The page for a query if the ring has evicted the lines after its cursor.
+    /// The page for a query if the ring has evicted lines that it asks for.
     pub(crate) async fn stored_page(&self, query: &PageQuery) -> Page {
+        match query.keep {
+            Keep::First => self.stored_first_page(query).await,
+            Keep::Last => self.stored_last_page(query).await,
+        }
+    }
+
+    /// The newest lines after the cursor, read from the store.
+    async fn stored_last_page(&self, query: &PageQuery) -> Page {
+        let selection = query.selection;
+        let (start, newest) = self.read_log(|log| {
+            let ring = log.ring();
+            (start_of_last(ring, query), ring.newest())
+        });
+        let end = start.saturating_add(query.max_lines as u64);
+        let is_enough =
+            move |ring: &Ring| ring.extent(ring.newest(), selection, Measure::Lines) >= end;
+        let place = (Place::At(start, Measure::Lines), selection);
+        let mut page = self.read_after(place, is_enough, |ring| Page::read(ring, query)).await;
+        page.has_more = page.last_line_no < newest && page.has_more;
+        self.count_stored_as_skipped(&mut page, query.cursor);
+        page
+    }
+
+    /// Lines that a page skips are not lost if they are stored.
+    fn count_stored_as_skipped(&self, page: &mut Page, cursor: LineNo) {
+        let Some(coverage) = self.coverage() else { return };
+        let between = (cursor, page.last_line_no);
+        let missing = self.read_log(|log| coverage.missing_between(log.ring(), between));
+        let missing = missing.min(page.dropped_lines);
+        page.skipped_lines += page.dropped_lines - missing;
+        page.dropped_lines = missing;
+    }
+
+    async fn stored_first_page(&self, query: &PageQuery) -> Page {
         let place = Place::Behind(query.cursor);
         let selection = query.selection;
         let most = *query;
@@ -381,6 +415,18 @@ impl Job {
             },
         )
         .await
+    }
+}
+
+/// Position, in lines of the selection, before the newest lines that a query asks for.
+pub(super) fn start_of_last(ring: &Ring, query: &PageQuery) -> u64 {
+    let lines_before = |line_no| ring.extent(line_no, query.selection, Measure::Lines);
+    let start = lines_before(ring.newest()).saturating_sub(query.max_lines as u64);
+    // The ring does not know positions of lines that it has evicted.
+    if query.cursor >= ring.last_gone(query.selection) {
+        start.max(lines_before(query.cursor))
+    } else {
+        start
     }
 }
 

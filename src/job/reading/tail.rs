@@ -6,9 +6,10 @@ use regex::Regex;
 use tokio::time::{Instant, sleep_until};
 
 use super::matching::{Matching, TooSlow};
+use super::read::start_of_last;
 use crate::job::log::{Log, Status};
 use crate::job::{Coverage, Job, Place};
-use crate::output::{Keep, LineMatch, LineNo, Page, PageQuery, Ring, Scan, Stream};
+use crate::output::{Keep, LineMatch, LineNo, Measure, Page, PageQuery, Ring, Scan, Stream};
 
 /// When a [`tail`](crate::job::Job::tail) that finds no news returns. The end of the job always
 /// ends the wait.
@@ -262,13 +263,8 @@ impl<'a> Waiter<'a> {
                 wake_at: quiet_at.unwrap_or(self.deadline).min(self.deadline),
             };
         }
-        let is_held = Place::Behind(self.query.cursor).is_held_by(log.ring(), self.query.selection);
-        if !has_patterns
-            && self.query.keep == Keep::First
-            && !is_held
-            && stored.is_none()
-            && coverage.is_some()
-        {
+        let is_stored_only = !has_patterns && coverage.is_some() && !self.is_in_ring(log.ring());
+        if is_stored_only && stored.is_none() {
             return Decision::Stored;
         }
         let page = (!has_patterns).then(|| stored.unwrap_or_else(|| self.read_page(log, coverage)));
@@ -296,6 +292,15 @@ impl<'a> Waiter<'a> {
             status: log.status(coverage),
             because,
         }))
+    }
+
+    /// Whether the ring has all lines that the query asks for.
+    fn is_in_ring(&self, ring: &Ring) -> bool {
+        let first = match self.query.keep {
+            Keep::First => Place::Behind(self.query.cursor),
+            Keep::Last => Place::At(start_of_last(ring, self.query), Measure::Lines),
+        };
+        first.is_held_by(ring, self.query.selection)
     }
 
     /// The page from the ring. Lines that it skips are not lost if they are stored.

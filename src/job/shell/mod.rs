@@ -11,5 +11,5 @@ pub use awaits_stdin::{AwaitsStdin, awaits_stdin_script};
 pub use control_script::{ControlLine, control_request, control_script};
 pub use exec_plan::{ExecPlan, PlanError, shell_probes};
 pub use prelude::from_home;
-pub use quoting::LoginShell;
+pub use quoting::{LoginShell, quote};
 pub use signal_script::{KillReport, Left, ProcessGroup, Reach, kill_script};

@@ -1,3 +1,5 @@
+//! Text as words of shells: POSIX shells, and those that only start one.
+
 use std::fmt::Write;
 
 /// The kind of program that runs exec strings on a host.
@@ -12,8 +14,13 @@ pub enum LoginShell {
     Bare,
 }
 
-/// Quotes `text` for a POSIX shell with single quotes, in which no character is special.
-pub(crate) fn quote(text: &str) -> String {
+/// Quotes `text` for a POSIX shell, as one word. Nothing in it keeps a special meaning: not quotes,
+/// `$`, spaces or newlines.
+///
+/// ```
+/// assert_eq!(sshjobs::quote("it's $HOME"), r"'it'\''s $HOME'");
+/// ```
+pub fn quote(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
