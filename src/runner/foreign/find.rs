@@ -54,8 +54,10 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
                 log,
                 end,
             } = opened;
+            // The record was read before the log, so it may lack the end that the log has.
+            let is_final = job.is_over() && record.outcome.is_some();
             let (job, is_new) = shared.foreign_jobs.take_in(job, record);
-            if is_new && !job.is_over() {
+            if is_new && !is_final {
                 let of = Arc::downgrade(&job);
                 let store = Arc::clone(&storing.store);
                 shared.spawn_task(mirror(of, store, log, end, ring));

@@ -15,6 +15,9 @@ use crate::store::{Record, Store, StoredEnd, StoredLog};
 const GLANCE: Duration = Duration::from_millis(20);
 /// Interval at which its record is read.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval, and maximum number, of checks for the record of a job whose log has ended.
+const LAST_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+const MOST_LAST_CHECKS: usize = 100;
 /// Maximum frames read before other tasks get their turn.
 const TURN: usize = 256;
 
@@ -44,6 +47,7 @@ pub(crate) async fn mirror(
             job.note_mirror_round();
         }
         if job.is_over() {
+            look_at_last_record(&job, &store).await;
             return;
         }
         if looked.elapsed() >= CHECK_INTERVAL {
@@ -57,6 +61,18 @@ pub(crate) async fn mirror(
             GLANCE
         })
         .await;
+    }
+}
+
+/// Copies the record of a job whose log has ended. A fleet's members are only in its record, which
+/// the other process writes after the end of the log.
+async fn look_at_last_record(job: &Arc<Job>, store: &Arc<dyn Store>) {
+    for _ in 0..MOST_LAST_CHECKS {
+        let record = look_at_record(job, store).await;
+        if record.is_none_or(|record| record.outcome.is_some()) {
+            return;
+        }
+        sleep(LAST_CHECK_INTERVAL).await;
     }
 }
 
