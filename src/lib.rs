@@ -71,6 +71,8 @@ pub mod ssh;
 #[doc(hidden)]
 pub mod store;
 
+pub use job::quote;
+
 #[cfg(feature = "wire")]
 pub mod wire;
 

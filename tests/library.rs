@@ -89,7 +89,12 @@ async fn what_is_one_callers_another_neither_sees_nor_changes() {
     let sshd = Sshd::start().await;
     let mine = jobs(&sshd, Limits::default());
     let theirs = mine.of(Caller::new("another caller"), Rights::everywhere(Role::Run));
-    let start = |jobs: &Jobs| jobs.command(HOST, "cat").idempotency_key("the same key").spawn();
+    let start = |jobs: &Jobs| {
+        jobs.command(HOST, "cat")
+            .stdin(Stdin::Open)
+            .idempotency_key("the same key")
+            .spawn()
+    };
     let (my_job, their_job) = (start(&mine).await.unwrap(), start(&theirs).await.unwrap());
     assert_ne!(my_job.id(), their_job.id(), "a key is its caller's");
     assert_eq!(start(&mine).await.unwrap().id(), my_job.id());
@@ -149,7 +154,7 @@ async fn an_error_tells_what_and_its_source_why() {
 async fn dropping_a_wait_ends_no_job_and_a_job_is_talked_to_until_it_is_forgotten() {
     let sshd = Sshd::start().await;
     let jobs = jobs(&sshd, Limits::default());
-    let job = jobs.command(HOST, "cat").spawn().await.unwrap();
+    let job = jobs.command(HOST, "cat").stdin(Stdin::Open).spawn().await.unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(100), job.wait()).await.is_err());
     job.write(b"still here\n", SOON).await.unwrap();
     let mut lines = job.lines();
@@ -169,7 +174,7 @@ async fn dropping_a_wait_ends_no_job_and_a_job_is_talked_to_until_it_is_forgotte
 async fn a_shutdown_ends_every_wait_also_where_the_host_does_not_answer() {
     let sshd = Sshd::start().await;
     let jobs = jobs(&sshd, Limits::default());
-    let job = jobs.command(HOST, "cat").spawn().await.unwrap();
+    let job = jobs.command(HOST, "cat").stdin(Stdin::Open).spawn().await.unwrap();
     let waiting = job.clone();
     let waiting = async move { waiting.wait().await };
     sshd.freeze();
@@ -193,4 +198,81 @@ async fn users_of_the_library_have_hosts_for_their_tests_that_leave_nothing_behi
     let arguments = || std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     support::eventually("the process is gone", async || arguments().is_empty()).await;
     assert!(!directory.exists());
+}
+
+#[tokio::test]
+async fn an_argument_is_one_word_whatever_it_contains() {
+    let sshd = Sshd::start().await;
+    let jobs = jobs(&sshd, Limits::default());
+    let words = ["it's", "$HOME `id` $(id)", "a\nb", "", "!1 \\ \"", "-n"];
+
+    let output = jobs.command(HOST, "printf '[%s]'").args(words).output().await.unwrap();
+
+    let expected: String = words.iter().map(|word| format!("[{word}]")).collect();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    assert!(output.outcome.is_success());
+    jobs.shutdown().await;
+}
+
+#[tokio::test]
+async fn output_is_complete_and_stdin_is_closed_by_default() {
+    let sshd = Sshd::start().await;
+    let jobs = jobs(&sshd, Limits::default());
+    let command = "cat; head -c 3000000 /dev/zero; printf unfinished >&2; exit 3";
+
+    let output = jobs.command(HOST, command).output().await.unwrap();
+
+    assert_eq!(output.stdout.len(), 3_000_000);
+    assert_eq!(output.stderr, b"unfinished");
+    assert_eq!(output.outcome.exit_status(), Some(3));
+    let status = jobs.command(HOST, "exit 4").status().await.unwrap();
+    assert_eq!(status.exit_status(), Some(4));
+    jobs.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_state_directory_that_cannot_be_used_is_an_error_of_the_builder() {
+    let sshd = Sshd::start().await;
+    let file = sshd.path("a-file");
+    std::fs::write(&file, "").unwrap();
+
+    let refused = Jobs::builder()
+        .config(sshd.config())
+        .state_dir(file.join("state"))
+        .start()
+        .await;
+    assert!(matches!(refused, Err(Error::Store(_))));
+
+    let unstored = Jobs::builder().config(sshd.config()).start().await.unwrap();
+    assert!(unstored.command(HOST, "true").status().await.unwrap().is_success());
+    unstored.shutdown().await;
+}
+
+/// Each program of `examples/`, built beside this test.
+#[tokio::test]
+async fn the_examples_print_what_they_promise() {
+    for (name, expected) in [
+        ("stream_lines", "1 Stdout 1\n"),
+        ("output", "$(rm -rf ~); it's.txt\nexited with status 0\n"),
+        ("fan_out", "web[1-3] ended alike\n"),
+        ("resume", "3 3\n4 late\n"),
+        ("lost_connection", "before\n"),
+    ] {
+        let output = tokio::process::Command::new(example(name)).output();
+        let output = tokio::time::timeout(6 * SOON, output).await.unwrap().unwrap();
+
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        assert!(stdout.contains(expected), "{name}: {output:?}");
+        assert!(output.status.success(), "{name}: {output:?}");
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+        let source = std::fs::read_to_string(format!("{file}/{name}.rs")).unwrap();
+        assert!(source.lines().count() <= 25, "{name} is short");
+    }
+}
+
+/// The binary of an example: cargo builds them before the tests.
+fn example(name: &str) -> std::path::PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let profile = test.parent().unwrap().parent().unwrap();
+    profile.join("examples").join(name)
 }

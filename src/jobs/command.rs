@@ -1,5 +1,7 @@
-//! Builds and starts commands.
+//! Builds and starts commands, on one host or on many.
 
+use std::fmt::Display;
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use secrecy::SecretString;
@@ -9,40 +11,86 @@ use super::error::Error;
 use super::fleet;
 use super::fleet::FleetSpec;
 use super::job::Job;
-use crate::job::{Draft, JobSpec, check_word};
-use crate::jobs::reading::Follow;
-use crate::jobs::{Pace, Stdin, Terminal};
+use crate::job::{Draft, JobSpec, check_word, quote};
+use crate::jobs::reading::{Fleet, Follow};
+use crate::jobs::{Outcome, Pace, Stdin, Terminal};
 use crate::runner::Order;
 
-/// A command to run as a job, built step by step and started with [`spawn`](Self::spawn).
+/// A command to run as a job, built step by step.
+///
+/// On one host ([`Jobs::command`](super::jobs::Jobs::command)) it is started with
+/// [`spawn`](Command::spawn), [`output`](Command::output), [`status`](Command::status) or
+/// [`follow`](Command::follow); on many ([`Jobs::fleet`](super::jobs::Jobs::fleet)) with
+/// [`spawn`](Command::<ManyHosts>::spawn), which returns a [`Fleet`].
 #[must_use = "nothing is started before `spawn`"]
-pub struct Command {
+pub struct Command<T = OneHost> {
     door: Door,
     draft: Draft,
     fleet: Option<FleetSpec>,
     key: Option<String>,
     patience: Duration,
+    target: PhantomData<T>,
+}
+
+/// Marks a [`Command`] for one host.
+#[derive(Clone, Copy, Debug)]
+pub enum OneHost {}
+
+/// Marks a [`Command`] for many hosts.
+#[derive(Clone, Copy, Debug)]
+pub enum ManyHosts {}
+
+/// The complete output of a command, and its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandOutput {
+    /// All bytes of standard output.
+    pub stdout: Vec<u8>,
+    /// All bytes of standard error.
+    pub stderr: Vec<u8>,
+    /// The end of the command.
+    pub outcome: Outcome,
 }
 
 /// Default time limit for a host to start a command.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-impl Command {
-    pub(super) fn new(door: Door, host: String, command: String) -> Self {
+impl Command<OneHost> {
+    pub(super) fn on_host(door: Door, host: String, command: String) -> Self {
+        Self::new(door, host, command, None)
+    }
+}
+
+impl Command<ManyHosts> {
+    pub(super) fn on_hosts(door: Door, fleet: FleetSpec, command: String) -> Self {
+        Self::new(door, String::new(), command, Some(fleet))
+    }
+}
+
+impl<T> Command<T> {
+    fn new(door: Door, host: String, command: String, fleet: Option<FleetSpec>) -> Self {
+        let mut draft = Draft::new(host, command);
+        draft.stdin = Stdin::Closed;
         Self {
             door,
-            draft: Draft::new(host, command),
-            fleet: None,
+            draft,
+            fleet,
             key: None,
             patience: PATIENCE,
+            target: PhantomData,
         }
     }
 
-    /// Runs it on many hosts: each gets a job of its own, and one fleet represents them all. Its
-    /// log has their lines, each after its host's name.
-    pub(super) fn on(mut self, fleet: FleetSpec) -> Self {
-        self.fleet = Some(fleet);
+    /// Appends an argument to the command line, [quoted](crate::quote): the remote shell takes it as
+    /// one word, whatever it contains.
+    pub fn arg(mut self, argument: impl Display) -> Self {
+        self.draft.command.push(' ');
+        self.draft.command.push_str(&quote(&argument.to_string()));
         self
+    }
+
+    /// Appends arguments, each as [`arg`](Self::arg) does.
+    pub fn args(self, arguments: impl IntoIterator<Item = impl Display>) -> Self {
+        arguments.into_iter().fold(self, Self::arg)
     }
 
     /// Sets the working directory, relative to the home directory; `~` is accepted. If it does not
@@ -58,7 +106,8 @@ impl Command {
         self
     }
 
-    /// Sets the command's stdin. [`Stdin::Open`], for later writes, is the default.
+    /// Sets the command's stdin. It is closed by default; [`Stdin::Open`] is for later
+    /// [writes](Job::write).
     pub fn stdin(mut self, stdin: Stdin) -> Self {
         self.draft.stdin = stdin;
         self
@@ -97,28 +146,21 @@ impl Command {
         self
     }
 
-    /// Sets how long [`spawn`](Self::spawn) waits for the host, by default a minute. After that it
-    /// returns a job that is still starting.
+    /// Sets how long a start waits for the host, by default a minute. After that it returns a job
+    /// that is still starting.
     pub fn start_within(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Starts the job and returns once the host runs it.
-    ///
-    /// If cancelled before the command was sent, nothing is started; later, the job continues and
-    /// [`list`](super::jobs::Jobs::list) has it.
-    ///
-    /// # Errors
-    /// [`Error::Spec`] if the command is invalid for any host; [`Error::Host`] if the host can't be
-    /// used; [`Error::Spawn`] if the host can't be reached or refuses the command.
-    pub async fn spawn(self) -> Result<Job, Error> {
+    async fn start(self) -> Result<Job, Error> {
         let Self {
             door,
             mut draft,
             fleet,
             key,
             patience,
+            ..
         } = self;
         check_word("idempotency_key", key.as_deref())?;
         if let Some(fleet) = fleet {
@@ -168,6 +210,52 @@ impl Command {
             job,
         })
     }
+}
+
+impl Command<OneHost> {
+    /// Starts the job and returns once the host runs it.
+    ///
+    /// If cancelled before the command was sent, nothing is started; later, the job continues and
+    /// [`list`](super::jobs::Jobs::list) has it.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] if the command is invalid for any host; [`Error::Host`] if the host can't be
+    /// used; [`Error::Spawn`] if the host can't be reached or refuses the command.
+    pub async fn spawn(self) -> Result<Job, Error> {
+        self.start().await
+    }
+
+    /// Runs the command to its end and returns its complete output, byte for byte, which must fit in
+    /// memory. Dropping the future leaves the job running.
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn). A command that fails is not an error: see
+    /// [`CommandOutput::outcome`].
+    pub async fn output(self) -> Result<CommandOutput, Error> {
+        let mut following = self.follow().await?;
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        loop {
+            let piece = following.next().await;
+            stdout.extend_from_slice(&piece.stdout);
+            stderr.extend_from_slice(&piece.stderr);
+            if let Some(outcome) = piece.outcome {
+                return Ok(CommandOutput {
+                    stdout,
+                    stderr,
+                    outcome,
+                });
+            }
+        }
+    }
+
+    /// Runs the command to its end and returns how it ended. Dropping the future leaves the job
+    /// running.
+    ///
+    /// # Errors
+    /// As [`spawn`](Self::spawn). A command that fails is not an error.
+    pub async fn status(self) -> Result<Outcome, Error> {
+        Ok(self.spawn().await?.wait().await)
+    }
 
     /// Starts the job for one follower. The far end is held back while the follower is behind, as
     /// by a pipe, so that nothing is lost. The job has a connection of its own. Dropping the
@@ -184,5 +272,33 @@ impl Command {
             Pace::Free
         };
         Ok(self.spawn().await?.follow())
+    }
+}
+
+impl Command<ManyHosts> {
+    /// Starts the fleet and returns it; its members start as the [`FleetSpec`] says.
+    ///
+    /// If cancelled early, nothing is started; later, the fleet continues and
+    /// [`list`](super::jobs::Jobs::list) has it.
+    ///
+    /// # Errors
+    /// [`Error::Spec`] if the command is invalid for any host; [`Error::Host`] if a host can't be
+    /// used, or a pattern matches none.
+    pub async fn spawn(self) -> Result<Fleet, Error> {
+        Ok(Fleet::new(self.start().await?))
+    }
+
+    /// The same command in the type of a command for one host, for callers that start either kind
+    /// as a [`Job`].
+    #[doc(hidden)]
+    pub fn as_job(self) -> Command {
+        Command {
+            door: self.door,
+            draft: self.draft,
+            fleet: self.fleet,
+            key: self.key,
+            patience: self.patience,
+            target: PhantomData,
+        }
     }
 }

@@ -26,6 +26,14 @@ pub struct FleetSpec {
 const LONGEST_NAME: usize = 60;
 
 impl FleetSpec {
+    /// These hosts, in order, with the default roll-out.
+    pub fn of(hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            hosts: hosts.into_iter().map(Into::into).collect(),
+            ..Self::default()
+        }
+    }
+
     /// Whether a word, after its ranges are expanded, names exactly one host.
     pub fn is_plain(word: &str) -> bool {
         !word.contains(['*', '?', '!']) && !word.starts_with("tag:")

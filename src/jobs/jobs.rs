@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::command::Command;
+use super::builder::JobsBuilder;
+use super::command::{Command, ManyHosts};
 use super::config::Config;
 use super::door;
 use super::door::{Door, Inside};
@@ -17,6 +18,7 @@ use crate::job::{Caller, JobId, Scope};
 use crate::jobs::{Access, Filter, Summary};
 use crate::runner::{Runner, Stats};
 use crate::ssh::{HostConfig, Prompter, Resolver};
+use crate::store::{Store, StoreError};
 
 /// Whether a list asks hosts for current states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,13 +38,19 @@ const MOST_LISTED: usize = 100_000;
 /// Jobs on remote hosts, as one caller sees them: start, find and end them.
 ///
 /// A cheap handle: clones share jobs and connections. Dropping the last clone and the last [`Job`]
-/// stops following and leaves remote processes running; [`shutdown`](Self::shutdown) ends them.
+/// closes the connections and leaves remote processes running; [`shutdown`](Self::shutdown) ends
+/// them first.
 #[derive(Clone)]
 pub struct Jobs {
     pub(super) door: Door,
 }
 
 impl Jobs {
+    /// Options for jobs: configuration, hosts, state directory and prompter.
+    pub fn builder() -> JobsBuilder {
+        JobsBuilder::default()
+    }
+
     /// Jobs of the user who started the process. Records and output are in the state directory,
     /// shared with the user's other sshjobs processes. If it can't be used, jobs run anyway and
     /// report it ([`Status::unstored`](crate::jobs::Status)). Must be called within a tokio
@@ -75,9 +83,37 @@ impl Jobs {
         Self::with(config, book, nobody())
     }
 
+    /// Jobs over a store that is open already.
+    pub(super) fn with_store(
+        config: Config,
+        access: Access,
+        prompter: Option<Arc<dyn Prompter>>,
+        store: Option<Arc<dyn Store>>,
+    ) -> Self {
+        let book = book(&config, access);
+        let prompters: Prompters = Box::new(move |caller: &Caller| {
+            if *caller == Caller::local() {
+                prompter.clone()
+            } else {
+                None
+            }
+        });
+        Self::over(config, book, prompters, store.map(Ok))
+    }
+
     fn with(config: Config, book: HostBook, prompters: Prompters) -> Self {
+        let store = config.open_store();
+        Self::over(config, book, prompters, store)
+    }
+
+    fn over(
+        config: Config,
+        book: HostBook,
+        prompters: Prompters,
+        store: Option<Result<Arc<dyn Store>, StoreError>>,
+    ) -> Self {
         let hosts = Arc::new(Hosts::new(book, config.limits.pool(), prompters));
-        let runner = Runner::new(Arc::clone(&hosts), config.limits, config.open_store());
+        let runner = Runner::new(Arc::clone(&hosts), config.limits, store);
         let inside = Inside {
             runner,
             hosts,
@@ -111,13 +147,12 @@ impl Jobs {
     /// Prepares a command for `host`, run by its login shell as `ssh HOST COMMAND` would. Starts
     /// nothing yet.
     pub fn command(&self, host: impl Into<String>, command: impl Into<String>) -> Command {
-        Command::new(self.door.clone(), host.into(), command.into())
+        Command::on_host(self.door.clone(), host.into(), command.into())
     }
 
-    /// Prepares a command for many hosts as one job. Starts nothing yet. [`Job::fleet`] has the
-    /// states of its members.
-    pub fn fleet(&self, fleet: FleetSpec, command: impl Into<String>) -> Command {
-        Command::new(self.door.clone(), String::new(), command.into()).on(fleet)
+    /// Prepares a command for many hosts as one fleet. Starts nothing yet.
+    pub fn fleet(&self, hosts: FleetSpec, command: impl Into<String>) -> Command<ManyHosts> {
+        Command::on_hosts(self.door.clone(), hosts, command.into())
     }
 
     /// A job by its id. A member of a fleet has the fleet's id, a slash and the member's host.

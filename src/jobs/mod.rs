@@ -5,14 +5,15 @@
 //! [`Outcome`]:
 //!
 //! ```
-//! # use sshjobs::jobs::{Demo, Error};
+//! # use sshjobs::jobs::{Demo, Error, Stdin};
 //! use std::time::Duration;
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Error> {
 //! # let demo = Demo::start().await?;
 //! # let (jobs, host) = (&demo.jobs, Demo::HOST);
-//! let job = jobs.command(host, "read name; echo \"hello $name\"").timeout(Duration::from_secs(10)).spawn().await?;
+//! let command = jobs.command(host, "read name; echo \"hello $name\"").stdin(Stdin::Open);
+//! let job = command.timeout(Duration::from_secs(10)).spawn().await?;
 //! job.write(b"world\n", Duration::from_secs(1)).await?;
 //! let first = job.lines().next().await.expect("it prints a line").expect("which is kept");
 //! assert_eq!(first.text, "hello world");
@@ -30,6 +31,7 @@
 //! Every verb passes one place (`door.rs`), which finds only jobs that the [`Caller`] may see, and
 //! refuses hosts that may not be used and verbs that the caller's [`Rights`] do not allow.
 
+mod builder;
 mod command;
 mod config;
 mod demo;
@@ -45,40 +47,57 @@ mod reading;
 mod rights;
 mod trust;
 
-pub use command::Command;
-pub use config::{Config, ConfigFileError, Defaults};
+pub use builder::JobsBuilder;
+pub use command::{Command, CommandOutput, ManyHosts, OneHost};
+pub use config::{Config, ConfigFileError};
 pub use demo::Demo;
 pub use error::Error;
 pub use fleet::FleetSpec;
 pub use hosts::Host;
 pub use job::Job;
 pub use jobs::{Freshness, Jobs};
-pub use reading::{Follow, Lagged, Lines, Output};
-pub use rights::{HostPatterns, Rights, Role};
+pub use reading::{Fleet, FleetLine, FleetLines, Follow, Lagged, Lines, Output};
 pub use trust::HostKey;
 
-pub use crate::hosts::{Access, HostError, Prompters, Usage};
+pub use crate::hosts::{Access, HostError};
 pub use crate::job::{
-    Caller, Exit, FarEndError, Fleet, FleetCounts, FleetPlan, FleetSummary, Found, JobId,
-    LoginShell, LostWhy, Member, MemberEnd, MemberGroup, Outcome, Pace, Phase, Piece, PlanError,
-    RangeError, ReturnedBecause, Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail,
-    Terminal, TooManyCursors, TooSlow, UnknownSignal, Wait, fold, key_bytes, member_of, shown_end,
+    Exit, FleetCounts, FleetSummary, LostWhy, Member, MemberGroup, Outcome, Phase, ReturnedBecause,
+    Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, Terminal, Wait,
+};
+pub use crate::output::{
+    LineNo, Match, PageLine as Line, PageQuery, ReadQuery, Reading, Render, SearchQuery, Selection,
+    Stream, TerminalSize, Unit,
+};
+pub use crate::runner::{Limits, SignalError, SignalReport, SpawnError, Summary, WriteError};
+pub use crate::ssh::{Answer, HostSettings, Prompter, Question, SecretSource};
+pub use crate::store::Filter;
+
+// Names that the faces of this crate need, and servers with several callers.
+#[doc(hidden)]
+pub use config::Defaults;
+#[doc(hidden)]
+pub use rights::{HostPatterns, Rights, Role};
+
+#[doc(hidden)]
+pub use crate::hosts::{Prompters, Usage};
+#[doc(hidden)]
+pub use crate::job::{
+    Caller, FarEndError, FleetPlan, Found, JobId, LoginShell, MemberEnd, Pace, Piece, PlanError,
+    RangeError, TooManyCursors, TooSlow, UnknownSignal, fold, key_bytes, member_of, shown_end,
     unfold, words,
 };
+#[doc(hidden)]
 pub use crate::nearest::nearest;
+#[doc(hidden)]
 pub use crate::output::{
-    Content, Excerpt, Keep, LineNo, Match, PageLine as Line, PageQuery, ReadQuery, Reading, Render,
-    SearchQuery, Selection, Stream, TerminalFilter, TerminalModes, TerminalSize, Unit, clean,
-    printable, render,
+    Content, Excerpt, Keep, TerminalFilter, TerminalModes, clean, printable, render,
 };
-pub use crate::runner::{
-    DeliveredVia, Limits, SignalError, SignalReport, SpawnError, Stats, Summary, Tombstone,
-    Unverified, WriteError, chain,
-};
-pub use crate::store::{Filter, StoreError};
-
+#[doc(hidden)]
+pub use crate::runner::{DeliveredVia, Stats, Tombstone, Unverified, chain};
+#[doc(hidden)]
 pub use crate::ssh::{
-    Answer, Askpass, CertificateFault, ChannelError, ConfigError, ConnectError, HostKeyError,
-    HostSettings, Negotiated, Prompter, Question, SecretSource, Setting, Source, TrustError,
-    matches as glob_matches,
+    Askpass, CertificateFault, ChannelError, ConfigError, ConnectError, HostKeyError, Negotiated,
+    Setting, Source, TrustError, matches as glob_matches,
 };
+#[doc(hidden)]
+pub use crate::store::StoreError;

@@ -102,7 +102,7 @@ impl CommandRequest {
         }
         let terminal = self.terminal()?;
         let mut command = match self.fleet()? {
-            Some(fleet) => jobs.fleet(fleet, self.command),
+            Some(fleet) => jobs.fleet(fleet, self.command).as_job(),
             None => jobs.command(self.host, self.command),
         };
         command = command.stdin(self.stdin.map_or(without_stdin, Stdin::Text));

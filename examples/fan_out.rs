@@ -1,0 +1,24 @@
+//! Runs a command on several hosts and shows which ended alike.
+
+use sshjobs::jobs::{Error, FleetSpec};
+use sshjobs::testing::Sshd;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let sshd = Sshd::start().await.expect("OpenSSH's sshd is installed");
+    sshd.alias(["web2", "web3"]);
+    let jobs = sshd.jobs();
+    let hosts = FleetSpec::of(["web[1-3]"]);
+    let fleet = jobs.fleet(hosts, "uname -s").spawn().await?;
+
+    let mut lines = fleet.lines();
+    while let Some(Ok(line)) = lines.next().await {
+        println!("{}: {}", line.host, line.line.text);
+    }
+
+    for group in fleet.wait().await.groups {
+        println!("{} ended alike", group.folded());
+    }
+    jobs.shutdown().await;
+    Ok(())
+}

@@ -1,0 +1,22 @@
+//! Tests a program against a host that fails: a private sshd whose connections can be cut.
+
+use sshjobs::jobs::Error;
+use sshjobs::testing::Sshd;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let sshd = Sshd::start().await.expect("OpenSSH's sshd is installed");
+    let jobs = sshd.jobs();
+    let job = jobs.command(Sshd::HOST, "echo before; sleep 60").spawn().await?;
+    let first = job.lines().next().await;
+    println!(
+        "{}",
+        first.expect("a line").expect("nothing was evicted").text
+    );
+
+    sshd.cut();
+
+    println!("{}", job.wait().await);
+    jobs.shutdown().await;
+    Ok(())
+}

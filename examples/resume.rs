@@ -1,0 +1,24 @@
+//! Starts a durable job, and reads it from other `Jobs`, as another process would.
+
+use sshjobs::jobs::{Error, Jobs, LineNo};
+use sshjobs::testing::Sshd;
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let sshd = Sshd::start().await.expect("OpenSSH's sshd is installed");
+    let start = || Jobs::builder().config(sshd.config()).state_dir(sshd.path("state")).start();
+    let id = {
+        let jobs = start().await?;
+        let command = jobs.command(Sshd::HOST, "seq 3; sleep 1; echo late");
+        command.durable(true).spawn().await?.id().to_owned()
+    };
+
+    let jobs = start().await?;
+    let job = jobs.job(&id).await?;
+    let mut lines = job.lines_after(LineNo::new(2));
+    while let Some(Ok(line)) = lines.next().await {
+        println!("{} {}", line.line_no.value(), line.text);
+    }
+    jobs.shutdown().await;
+    Ok(())
+}

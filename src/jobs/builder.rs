@@ -1,0 +1,78 @@
+//! Options for [`Jobs`], and the steps that may fail before there are any.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::config::Config;
+use super::error::Error;
+use super::jobs::Jobs;
+use crate::hosts::Access;
+use crate::ssh::Prompter;
+
+/// Options for [`Jobs`]; see [`Jobs::builder`].
+#[derive(Default)]
+#[must_use = "nothing happens before `start`"]
+pub struct JobsBuilder {
+    config: Config,
+    access: Option<Access>,
+    prompter: Option<Arc<dyn Prompter>>,
+    has_store: bool,
+}
+
+impl JobsBuilder {
+    /// Sets limits, hosts and defaults, as [`Config::load`] reads them. By default no file is read.
+    ///
+    /// The state directory of the configuration is used only with
+    /// [`state_dir`](Self::state_dir).
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Sets which hosts may be named. By default any host: it is resolved as ssh does it.
+    pub fn access(mut self, access: Access) -> Self {
+        self.access = Some(access);
+        self
+    }
+
+    /// Asks for passphrases, passwords and codes during logins. By default a login that needs one
+    /// fails.
+    pub fn prompter(mut self, prompter: Arc<dyn Prompter>) -> Self {
+        self.prompter = Some(prompter);
+        self
+    }
+
+    /// Stores records and output of jobs in this directory, shared with other sshjobs processes of
+    /// the user. It is created if it is missing.
+    ///
+    /// Without a state directory jobs are in memory only: no other process finds them, not even
+    /// durable ones.
+    pub fn state_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.config.state_dir = Some(directory.into());
+        self.has_store = true;
+        self
+    }
+
+    /// Opens the state directory, if there is one, and returns jobs without any connection.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if the state directory can't be used.
+    pub async fn start(self) -> Result<Jobs, Error> {
+        let Self {
+            mut config,
+            access,
+            prompter,
+            has_store,
+        } = self;
+        config.store = has_store;
+        let opening = config.clone();
+        let opened = tokio::task::spawn_blocking(move || opening.open_store()).await;
+        let store = opened.expect("opening a store does not panic").transpose()?;
+        Ok(Jobs::with_store(
+            config,
+            access.unwrap_or(Access::Any),
+            prompter,
+            store,
+        ))
+    }
+}
