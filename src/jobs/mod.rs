@@ -48,7 +48,7 @@ mod rights;
 mod trust;
 
 pub use builder::JobsBuilder;
-pub use command::{Command, CommandOutput, ManyHosts, OneHost};
+pub use command::{Command, CommandOutput, ManyHosts};
 pub use config::{Config, ConfigFileError};
 pub use demo::Demo;
 pub use error::Error;
@@ -61,18 +61,19 @@ pub use trust::HostKey;
 
 pub use crate::hosts::{Access, HostError};
 pub use crate::job::{
-    Exit, FleetCounts, FleetSummary, LostWhy, Member, MemberGroup, Outcome, Phase, ReturnedBecause,
-    Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, Terminal, Wait,
+    Exit, FleetCounts, FleetSummary, LostWhy, Member, MemberGroup, Outcome, Phase, Signal,
+    SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, Terminal, Wait,
 };
 pub use crate::output::{
-    LineNo, Match, PageLine as Line, PageQuery, ReadQuery, Reading, Render, SearchQuery, Selection,
-    Stream, TerminalSize, Unit,
+    LineNo, PageLine as Line, PageQuery, ReadQuery, Reading, Render, SearchQuery, Selection, Stream,
 };
 pub use crate::runner::{Limits, SignalError, SignalReport, SpawnError, Summary, WriteError};
 pub use crate::ssh::{Answer, HostSettings, Prompter, Question, SecretSource};
 pub use crate::store::Filter;
 
 // Names that the faces of this crate need, and servers with several callers.
+#[doc(hidden)]
+pub use command::OneHost;
 #[doc(hidden)]
 pub use config::Defaults;
 #[doc(hidden)]
@@ -83,14 +84,15 @@ pub use crate::hosts::{Prompters, Usage};
 #[doc(hidden)]
 pub use crate::job::{
     Caller, FarEndError, FleetPlan, Found, JobId, LoginShell, MemberEnd, Pace, Piece, PlanError,
-    RangeError, TooManyCursors, TooSlow, UnknownSignal, fold, key_bytes, member_of, shown_end,
-    unfold, words,
+    RangeError, ReturnedBecause, TooManyCursors, TooSlow, UnknownSignal, fold, key_bytes,
+    member_of, shown_end, unfold, words,
 };
 #[doc(hidden)]
 pub use crate::nearest::nearest;
 #[doc(hidden)]
 pub use crate::output::{
-    Content, Excerpt, Keep, TerminalFilter, TerminalModes, clean, printable, render,
+    Content, Excerpt, Keep, Match, TerminalFilter, TerminalModes, TerminalSize, Unit, clean,
+    printable, render,
 };
 #[doc(hidden)]
 pub use crate::runner::{DeliveredVia, Stats, Tombstone, Unverified, chain};
