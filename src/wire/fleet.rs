@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::leave_out::{is_none_left, is_zero};
-use super::state::Standing;
+use super::state::{JobState, Standing};
 use crate::jobs::{FleetCounts, FleetSummary, MemberGroup, Outcome, Phase};
 
 /// Member counts of a fleet, by state.
@@ -36,6 +36,12 @@ pub struct Group {
     pub members: String,
     /// Number of members.
     pub count: usize,
+    /// Their state: `starting` for members that were never started.
+    pub state: JobState,
+    /// Their exit status, if they exited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32")]
+    pub exit_status: Option<u32>,
     /// Their outcome, in words.
     pub end: String,
     /// Number of lines that each printed.
@@ -74,14 +80,18 @@ impl Group {
 
 impl From<MemberGroup> for Group {
     fn from(group: MemberGroup) -> Self {
+        let phase = group.outcome.clone().map_or(Phase::Starting, Phase::Ended);
+        let standing = Standing::of_phase(&phase);
         let end = match &group.outcome {
             None => "not started".to_owned(),
             Some(Outcome::NotStarted(why)) => why.clone(),
-            Some(outcome) => Standing::of_phase(&Phase::Ended(outcome.clone())).to_string(),
+            Some(_) => standing.to_string(),
         };
         Self {
             members: group.folded(),
             count: group.members.len(),
+            state: standing.state,
+            exit_status: standing.exit_status,
             end,
             lines: group.lines,
             last_lines: group.last,

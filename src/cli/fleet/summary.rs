@@ -9,7 +9,7 @@ use crate::wire::{Group, Members};
 pub(super) fn summary(groups: &[Group], members: &Members, is_coloured: bool) -> String {
     let mut lines = Vec::new();
     for group in groups {
-        let is_ok = group.end == "exited with status 0";
+        let is_ok = group.exit_status == Some(0);
         let colour = if is_ok { GREEN } else { RED };
         let count = if group.count > 1 {
             format!(" ({})", group.count)
@@ -74,12 +74,15 @@ fn total(members: &Members, is_coloured: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::JobState;
 
     #[test]
     fn what_went_wrong_is_seen_at_once() {
         let group = |members: &str, count, end: &str, last: &[&str]| Group {
             members: members.to_owned(),
             count,
+            state: JobState::Exited,
+            exit_status: end.strip_prefix("exited with status ").and_then(|s| s.parse().ok()),
             end: end.to_owned(),
             lines: last.len() as u64,
             last_lines: last.iter().map(|line| (*line).to_owned()).collect(),
