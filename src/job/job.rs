@@ -15,6 +15,7 @@ use super::cursors::Cursors;
 use super::id::{JobId, Nonce};
 use super::outcome::Outcome;
 use super::pacing::Pacing;
+use super::reach::HostReach;
 use super::spec::{JobSpec, Pace};
 use crate::job::fleet::Fleet;
 use crate::job::log::{Batch, Change, Log, LogEvent, OutputStore, Pending, Status};
@@ -42,8 +43,8 @@ pub struct Job {
     storage: OnceLock<Storage>,
     /// Why its output is not stored, if it should be.
     trouble: Mutex<Option<String>>,
-    /// Since when the host of a durable job is unreachable.
-    disconnected: Mutex<Option<Instant>>,
+    /// Whether the host of a durable job can be reached.
+    reach: HostReach,
     /// The end was recorded. The log shows it once it is stored.
     has_ended: AtomicBool,
     /// The output_store knows that the record is out of date.
@@ -150,7 +151,7 @@ impl Job {
         let mut log = log;
         log.set_terminal(spec.terminal.is_some());
         let log = watch::Sender::new(log);
-        let (cursors, storage, trouble, disconnected) = Default::default();
+        let (cursors, storage, trouble) = Default::default();
         let fleet = spec.fleet.as_ref().map(Fleet::new);
         let has_ended = AtomicBool::new(false);
         let mirror_rounds = watch::Sender::new(0);
@@ -165,7 +166,7 @@ impl Job {
             pacing,
             storage,
             trouble,
-            disconnected,
+            reach: HostReach::default(),
             has_ended,
             is_changed: AtomicBool::new(false),
             mirror_rounds,
@@ -383,30 +384,26 @@ impl Job {
 
     /// Notes whether the host of a durable job is reachable.
     pub fn note_reach(&self, is_reached: bool) {
-        let mut disconnected = lock(&self.disconnected);
-        *disconnected = if is_reached {
-            None
-        } else {
-            Some(disconnected.unwrap_or_else(Instant::now))
-        };
+        self.reach.note(is_reached);
     }
 
     /// Waits until the host of a durable job has delivered its output so far. Gives up once the
     /// host has been unreachable for `patience`.
     pub async fn caught_up(&self, patience: Duration) {
-        let is_behind = || lock(&self.disconnected).is_some_and(|since| since.elapsed() < patience);
-        while is_behind() && !self.is_over() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::select! {
+            () = self.reach.wait_until_reached(patience) => {}
+            _ = self.wait_for(patience, |log| log.outcome().is_some()) => {}
         }
     }
 
     pub(super) fn with_troubles(&self, status: Status) -> Status {
-        let disconnected = *lock(&self.disconnected);
+        let lost_for = self.reach.lost_for();
         Status {
             unstored: self.trouble(),
-            disconnected: match (status.ended_at, disconnected) {
-                (None, Some(since)) => Some(since.elapsed()),
-                (Some(_), _) | (_, None) => None,
+            disconnected: if status.ended_at.is_none() {
+                lost_for
+            } else {
+                None
             },
             ..status
         }

@@ -16,6 +16,7 @@ mod key_presses;
 mod log;
 mod outcome;
 mod pacing;
+mod reach;
 mod reading;
 mod shell;
 mod signal;
