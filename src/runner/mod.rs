@@ -2,29 +2,25 @@
 //!
 //! # Theory of operation
 //!
-//! [`Runner::spawn`] takes four steps. `start.rs` *reserves* a slot in the registry, *opens* a
-//! channel on a shared connection (`open.rs`) and *starts* the command there. Then a task *records*
-//! the job until it has ended (`record.rs`). Until the command is sent, dropping the call cancels
-//! the reservation. From then on the job belongs to the runner and outlives the call. A step that
-//! fails closes what it opened.
+//! One room for each subject; each room's `mod.rs` says who runs there and who waits for whom:
 //!
-//! Only the recording task appends to the job's log. Other tasks may trim the log, or end a job
-//! without a recorder. The recording task asks the far end for events, passes each to the job's
-//! pure [`Recorder`](crate::job::Recorder) and applies the changes that it returns. Readers wait on
-//! the log's `watch` channel and never talk to the task, so the task waits for no reader. A job
-//! with [`Pace::OfFollower`](crate::job::Pace::OfFollower) has a connection of its own. If its
-//! follower falls behind, reading from that connection pauses, and the task itself still never
-//! waits.
+//! - `start`: from an order to a job that runs: reserve, register, launch, record.
+//! - `record`: the one task of each job that writes its log, and limits its time.
+//! - `durable`: jobs that a supervisor on their host keeps, and the session that follows them.
+//! - `fleet`: the roll-out of a fleet, whose members are jobs of their own.
+//! - `foreign`: jobs of other processes: found, copied from the store, and taken over.
+//! - `owner`: calls between processes for stdin, terminals and signals of attached jobs.
+//! - `signal`: signals to all processes of a job, verified.
+//! - `storing`: the threads that store output and records.
+//! - `state`: what all tasks share: the registry, limits, errors.
+//! - `api`: the [`Runner`], which the library calls.
 //!
-//! Input and signals to a running job bypass the recording task. `stdin.rs` writes to the far end.
-//! Signals reach the processes through a script (`job/signal_script.rs`), which `on_machine.rs`
-//! runs on the job's machine over any connection that leads there. `signal.rs` and the time limit
-//! in `record.rs` use it through `signal_tree.rs`; `shutdown.rs` uses it for many jobs at once.
-//! `sweep.rs` enforces the limits on finished jobs, buffered output and idle connections.
+//! Only its recording task appends to a job's log. Readers wait on the log's `watch` channel and
+//! never talk to the task, so the task waits for no reader. Input and signals bypass it.
 //!
-//! The tasks that start, record and sweep jobs are in one `JoinSet`, which [`Runner::shutdown`]
-//! aborts at its end. Short commands that must finish even if their caller goes away
-//! (`hosts::run_short`) are spawned separately, with a time limit.
+//! All tasks are in one `JoinSet`, which [`Runner::shutdown`] aborts at its end. Short commands that
+//! must finish even if their caller goes away (`hosts::run_short`) are spawned separately, with a
+//! time limit.
 
 mod api;
 mod durable;

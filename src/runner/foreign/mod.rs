@@ -1,5 +1,22 @@
 //! Jobs of other processes: finding, opening and mirroring them, and taking over those whose
 //! process has ended.
+//!
+//! # Theory of operation
+//!
+//! All processes of a user share a state directory. Each holds a lock on a file with its name while
+//! it lives, and each record names the owner of its job. A job whose owner's lock is free is an
+//! orphan.
+//!
+//! `find.rs` searches for a job: in the registry, among foreign jobs that are open already, then in
+//! the store. An open foreign job has a task (`mirror.rs`) that copies new frames of its log, and
+//! once a second its record, as long as this process has a reader for it. The log ends before the
+//! record says so; the task stays until both do.
+//!
+//! `adopt.rs` claims durable orphans, at once when one is asked for and otherwise within a second,
+//! and continues to follow and record them where the stored log ends. A claim is a compare-and-set
+//! on the record: of two processes one wins, and the other reads. `open.rs` closes attached orphans:
+//! nothing can continue them. Processes that they left on a host are ended by `end_orphans.rs` when
+//! a connection to the host exists.
 
 mod adopt;
 mod end_orphans;

@@ -1,4 +1,15 @@
 //! Signals: a script on the job's machine delivers them to all of its processes.
+//!
+//! # Theory of operation
+//!
+//! A signal does not use the job's channel: servers may ignore signal requests, and they reach only
+//! one process. `tree.rs` runs a script (`job/shell/signal_script.rs`) on the job's machine. It
+//! signals the process group, and processes that left it but carry the job's mark or descend from
+//! one that does; waits for the grace; and reports whether a process is left.
+//!
+//! `on_machine.rs` finds the connection: the job's own, or another that is shown to lead to the same
+//! machine in the same boot, because a name may stand for several machines. The script runs in the
+//! control shell of that connection.
 
 mod on_machine;
 mod tree;

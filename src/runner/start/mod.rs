@@ -2,7 +2,7 @@
 //!
 //! # Theory of operation
 //!
-//! [`spawn`] takes four steps:
+//! `spawn` takes four steps:
 //!
 //! 1. *Reserve* (`reserve.rs`): the job gets a slot in the registry, unless its idempotency key is
 //!    in use. No network and no file is involved.

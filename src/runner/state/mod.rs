@@ -1,4 +1,7 @@
 //! State shared by the runner's tasks, and its limits and errors.
+//!
+//! Everything here is behind short locks that are never held across an await. A job is in the
+//! registry from its reservation until it is evicted; a tombstone stays for a day.
 
 mod error;
 mod followers;

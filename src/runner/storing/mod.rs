@@ -1,4 +1,18 @@
 //! Storing the output and the records of this process's jobs.
+//!
+//! # Theory of operation
+//!
+//! Output is shown once it is stored. A recording task puts events into its job's queue
+//! (`job/log/pending.rs`) and notifies the thread `sshjobs-output`. This thread takes a batch,
+//! appends it to the job's segment, and only then applies it to the log, where readers see it. The
+//! recording task never waits for it.
+//!
+//! Three more threads: `sshjobs-records` writes records, those that changed, together; `sshjobs-sync`
+//! syncs written output to the disk once a second; `sshjobs-overdue` shows output unstored when
+//! nothing at all was stored for three seconds, so that a hung disk hides nothing. What follows
+//! such output begins with a checkpoint after a gap, and the gap is counted.
+//!
+//! Lock order: a job's writer, then its queue, then its log. Debug builds check it (`lock.rs`).
 
 mod storing;
 
