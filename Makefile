@@ -1,7 +1,7 @@
 # Everything a developer or CI runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-as-user test-clients test-containers bench demo
+.PHONY: help check test test-as-user test-clients test-containers picture bench demo
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -41,6 +41,11 @@ test-clients:  ## Let MCP's own SDKs and Inspector call every tool, and a hostil
 test-containers:  ## Run the contract's tests, and one suite over a fleet of hosts, in containers (docker-compose.yml)
 	@fixtures/need ssh-keygen:openssh-client
 	TEST_SECONDS=600 TEST_THREADS=2 fixtures/sshd/with-containers cargo test --locked $(EACH_TEST) --test contract --test terminal --test fleet --test image
+
+picture:  ## Record the demo and draw docs/demo.svg, the picture of the README
+	@fixtures/need script:util-linux python3:python3
+	cargo build --locked
+	fixtures/picture target/debug/sshjobs
 
 bench:  ## Measure: the ring and its pages, then sshjobs beside ssh
 	cargo bench --bench ring
