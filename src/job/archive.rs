@@ -2,29 +2,24 @@
 
 use std::fmt;
 
+use super::span::{LineRange, Span};
 use crate::output::{LineNo, Measure, Origin, Ring, Selection, Stream};
 
 /// The stored part of a job's output. Readers get from it what the ring has evicted.
 pub trait Archive: Send + Sync + fmt::Debug {
-    /// A part of the output that starts a little before `place`, as a ring that gives the same
-    /// answers as the job's own. `None` if nothing after the place is stored. It ends when there is
+    /// A part of the output that starts a little before the span, as a ring that gives the same
+    /// answers as the job's own. `None` if nothing of the span is stored. It ends when there is
     /// enough, or after some megabytes.
     ///
     /// Blocking: it reads files.
-    fn window(
-        &self,
-        place: Place,
-        selection: Selection,
-        enough: &dyn Fn(&Ring) -> bool,
-    ) -> Option<Ring>;
+    fn window(&self, span: Span, enough: &dyn Fn(&Ring) -> bool) -> Option<Ring>;
 
-    /// Skips stored pieces without a wanted line: from after the first line of the range, at most
-    /// up to the second. `has_no_match` gets the text of each piece that is stored exactly as it is
+    /// Skips stored pieces without a wanted line, at most to the end of the range. `has_no_match` gets the text of each piece that is stored exactly as it is
     /// shown (printable ASCII, no overlong line). `None` if the range has no whole piece. Blocking:
     /// it reads files.
     fn skim(
         &self,
-        lines: (LineNo, LineNo),
+        lines: LineRange,
         selection: Selection,
         has_no_match: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Option<Skimmed>;
@@ -34,44 +29,6 @@ pub trait Archive: Send + Sync + fmt::Debug {
 
     /// Deletes the lines of the selected streams up to `last`. Blocking.
     fn forget(&self, selection: Selection, last: LineNo);
-}
-
-/// A position in a job's output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// After a line.
-    Behind(LineNo),
-    /// After this amount of the selected streams.
-    At(u64, Measure),
-}
-
-impl Place {
-    /// Whether a ring has anything of the selection after this place.
-    pub fn is_followed_in(self, ring: &Ring, selection: Selection) -> bool {
-        match self {
-            Self::Behind(line_no) => ring.lines_after(line_no, selection).next().is_some(),
-            Self::At(position, Measure::Bytes) => {
-                let end = match selection {
-                    Selection::Both => ring.extent(ring.newest(), selection, Measure::Bytes),
-                    Selection::Only(stream) => ring.total_bytes(stream),
-                };
-                end > position
-            }
-            Self::At(position, measure) => {
-                ring.extent(ring.newest(), selection, measure) > position
-            }
-        }
-    }
-
-    /// Whether a ring still has everything of the selection after this place.
-    pub fn is_held_by(self, ring: &Ring, selection: Selection) -> bool {
-        match self {
-            Self::Behind(line_no) => ring.dropped_after(line_no, selection).0 == 0,
-            Self::At(position, measure) => {
-                ring.extent(ring.last_gone(selection), selection, measure) <= position
-            }
-        }
-    }
 }
 
 /// Result of [`Archive::skim`].
@@ -106,16 +63,20 @@ impl Coverage {
     }
 
     /// Number of lines in a range that neither the store nor the ring has.
-    pub fn missing_between(&self, ring: &Ring, (from, to): (LineNo, LineNo)) -> u64 {
-        let to = to.min(ring.before_first());
+    pub fn missing_between(&self, ring: &Ring, lines: LineRange) -> u64 {
+        let to = lines.last.min(ring.before_first());
         self.missing(ring.newest())
-            .map(|(before, last)| last.min(to).since(before.max(from)))
+            .map(|(before, last)| last.min(to).since(before.max(lines.after)))
             .sum()
     }
 
     /// Number of lines that neither the store nor the ring has.
     pub fn dropped_lines(&self, ring: &Ring) -> u64 {
-        self.missing_between(ring, (LineNo::START, ring.newest())) + self.forgotten
+        let all = LineRange {
+            after: LineNo::START,
+            last: ring.newest(),
+        };
+        self.missing_between(ring, all) + self.forgotten
     }
 
     /// The oldest line that the store or the ring has, or the next line to come.

@@ -20,10 +20,11 @@ mod reach;
 mod reading;
 mod shell;
 mod signal;
+mod span;
 mod spec;
 
 pub use announced::{Announcements, Greeted, Greeting, MachineId, repeats_our_command};
-pub use archive::{Archive, Coverage, Place, Skimmed};
+pub use archive::{Archive, Coverage, Skimmed};
 pub use caller::{Caller, Scope};
 pub use cursors::{CursorMove, CursorName, Cursors, Moved, TooManyCursors, may_move};
 pub use fleet::{
@@ -48,4 +49,5 @@ pub use log::{Change, End, Recorded, Recorder};
 pub use reading::{Found, PARTIAL_SHOWN, ReturnedBecause, Tail, Wait, shown_end};
 pub use shell::{LoginShell, from_home, quote};
 pub use signal::{Kill, Signal, UnknownSignal};
+pub use span::{LineRange, Span, SpanStart};
 pub use spec::{Draft, JobSpec, Pace, SpecError, StdinPlan, Terminal, check_word};

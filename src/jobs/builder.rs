@@ -19,6 +19,13 @@ pub struct JobsBuilder {
     has_store: bool,
 }
 
+impl Jobs {
+    /// Options for jobs: configuration, hosts, state directory and prompter.
+    pub fn builder() -> JobsBuilder {
+        JobsBuilder::default()
+    }
+}
+
 impl JobsBuilder {
     /// Sets limits, hosts and defaults, as [`Config::load`] reads them. By default no file is read.
     ///

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::builder::JobsBuilder;
 use super::command::{Command, ManyHosts};
 use super::config::Config;
 use super::door;
@@ -46,11 +45,6 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Options for jobs: configuration, hosts, state directory and prompter.
-    pub fn builder() -> JobsBuilder {
-        JobsBuilder::default()
-    }
-
     /// Jobs of the user who started the process. Records and output are in the state directory,
     /// shared with the user's other sshjobs processes. If it can't be used, jobs run anyway and
     /// report it ([`Status::unstored`](crate::jobs::Status)). Must be called within a tokio

@@ -28,6 +28,9 @@
 //! [`Job::search`] finds the lines that match a pattern. Dropping a future never stops a job that
 //! has started; [`Jobs::shutdown`] ends every caller's jobs and closes all connections.
 //!
+//! Names that only the faces of this crate need, and servers with several callers, are public and
+//! not shown here.
+//!
 //! Every verb passes one place (`door.rs`), which finds only jobs that the [`Caller`] may see, and
 //! refuses hosts that may not be used and verbs that the caller's [`Rights`] do not allow.
 
@@ -71,7 +74,6 @@ pub use crate::runner::{Limits, SignalError, SignalReport, SpawnError, Summary, 
 pub use crate::ssh::{Answer, HostSettings, Prompter, Question, SecretSource};
 pub use crate::store::Filter;
 
-// Names that the faces of this crate need, and servers with several callers.
 #[doc(hidden)]
 pub use command::OneHost;
 #[doc(hidden)]

@@ -7,7 +7,7 @@ use super::frame::Body;
 use super::mark::Mark;
 use super::replay::Replay;
 use super::stored_log::StoredLog;
-use crate::job::Skimmed;
+use crate::job::{LineRange, Skimmed};
 use crate::lock::lock;
 use crate::output::{Checkpoint, LineNo, Measure, Selection, Stream, is_verbatim};
 
@@ -31,32 +31,31 @@ impl StoredLog {
     /// See [`Archive::skim`](crate::job::Archive::skim).
     pub(super) fn skim_through(
         &self,
-        (cursor, until): (LineNo, LineNo),
+        lines: LineRange,
         selection: Selection,
         has_no_match: &mut dyn FnMut(&[u8]) -> bool,
     ) -> io::Result<Option<Skimmed>> {
         let mut skim = None;
         let mut skimmed = None;
-        let mut to = cursor;
+        let mut to = lines.after;
         while let Some((begin, end)) = self.piece_behind(to, selection)
-            && end.origin.newest <= until
+            && end.origin.newest <= lines.last
         {
             let skim = match &mut skim {
                 Some(skim) => skim,
                 skim @ None => skim.insert(self.skim_from(begin)?),
             };
-            let lines = |mark: Mark| mark.origin.extent(selection, Measure::Lines);
             if !skim.has_no_match(begin, end, selection, has_no_match)? {
                 return Ok(Some(Skimmed {
                     to,
-                    lines: lines(begin),
+                    lines: begin.origin.extent(selection, Measure::Lines),
                     match_until: Some(end.origin.newest),
                 }));
             }
             to = end.origin.newest;
             skimmed = Some(Skimmed {
                 to,
-                lines: lines(end),
+                lines: end.origin.extent(selection, Measure::Lines),
                 match_until: None,
             });
         }

@@ -9,7 +9,9 @@ use super::frame::{Body, Frame};
 use super::mark::{Mark, Marks};
 use super::media::{Access, Media, Part, read_all};
 use super::replay::Replay;
-use crate::job::{Archive, Coverage, JobId, LogEvent, Outcome, Place, Skimmed};
+use crate::job::{
+    Archive, Coverage, JobId, LineRange, LogEvent, Outcome, Skimmed, Span, SpanStart,
+};
 use crate::lock::lock;
 use crate::output::{
     Checkpoint, LineNo, Measure, Origin, Ring, RingLimits, Selection, Stream, Timestamp,
@@ -221,31 +223,29 @@ impl StoredLog {
         }
     }
 
-    /// The mark at which a window for a place starts: the last one before it, or a later one if
+    /// The mark at which a window for a span starts: the last one before it, or a later one if
     /// nothing of the selection is in between.
-    fn mark_for(&self, place: Place, selection: Selection) -> Option<Mark> {
+    fn mark_for(&self, span: Span) -> Option<Mark> {
         let state = lock(&self.state);
         let marks = &state.marks;
-        let extent = |mark: &Mark, unit| mark.origin.extent(selection, unit);
-        let behind = marks.partition_point(|mark| match place {
-            Place::Behind(line_no) => mark.origin.newest <= line_no,
-            Place::At(position, unit) => extent(mark, unit) <= position,
+        let behind = marks.partition_point(|mark| match span.start {
+            SpanStart::After(line_no) => mark.origin.newest <= line_no,
+            SpanStart::At(position, measure) => {
+                mark.origin.extent(span.selection, measure) <= position
+            }
         });
         let first = behind.saturating_sub(1);
-        let empty = marks.get(first).map(|mark| extent(mark, Measure::Lines))?;
-        let same = marks[first..].partition_point(|mark| extent(mark, Measure::Lines) <= empty);
-        match place {
-            Place::Behind(_) => marks.get(first + same.saturating_sub(1)).copied(),
-            Place::At(..) => marks.get(first).copied(),
+        let lines_before = |mark: &Mark| mark.origin.extent(span.selection, Measure::Lines);
+        let empty = marks.get(first).map(lines_before)?;
+        let same = marks[first..].partition_point(|mark| lines_before(mark) <= empty);
+        match span.start {
+            SpanStart::After(_) => marks.get(first + same.saturating_sub(1)).copied(),
+            SpanStart::At(..) => marks.get(first).copied(),
         }
     }
 
-    fn read_window(
-        &self,
-        (place, selection): (Place, Selection),
-        enough: &dyn Fn(&Ring) -> bool,
-    ) -> io::Result<Option<Ring>> {
-        let Some(mark) = self.mark_for(place, selection) else { return Ok(None) };
+    fn read_window(&self, span: Span, enough: &dyn Fn(&Ring) -> bool) -> io::Result<Option<Ring>> {
+        let Some(mark) = self.mark_for(span) else { return Ok(None) };
         let mut replay = Replay::new(
             Arc::clone(&self.media),
             self.job.clone(),
@@ -268,9 +268,7 @@ impl StoredLog {
                     (Some(ring), Body::Checkpoint { checkpoint, .. })
                         if ring.checkpoint() == *checkpoint => {}
                     // Output after a gap is for the next window, if there is something before it.
-                    (Some(ring), Body::Checkpoint { .. })
-                        if place.is_followed_in(ring, selection) =>
-                    {
+                    (Some(ring), Body::Checkpoint { .. }) if span.is_followed_in(ring) => {
                         is_over = true
                     }
                     (
@@ -287,8 +285,7 @@ impl StoredLog {
                     (None, Body::Data(..) | Body::FinishStreams | Body::End(_)) => is_over = true,
                 }
                 // A window without selected lines would look like the end of the output.
-                let is_full =
-                    |ring: &Ring| bytes >= WINDOW && place.is_followed_in(ring, selection);
+                let is_full = |ring: &Ring| bytes >= WINDOW && span.is_followed_in(ring);
                 is_over |= ring.as_ref().is_some_and(|ring| is_full(ring) || enough(ring));
             })?;
             is_over |= stepped.is_none();
@@ -356,15 +353,10 @@ fn finish(ring: &mut Ring, at: Timestamp) {
 }
 
 impl Archive for StoredLog {
-    fn window(
-        &self,
-        place: Place,
-        selection: Selection,
-        enough: &dyn Fn(&Ring) -> bool,
-    ) -> Option<Ring> {
+    fn window(&self, span: Span, enough: &dyn Fn(&Ring) -> bool) -> Option<Ring> {
         // Output that was evicted meanwhile is missing in the second attempt.
         for _ in 0..2 {
-            match self.read_window((place, selection), enough) {
+            match self.read_window(span, enough) {
                 Ok(Some(ring)) => return Some(ring),
                 Ok(None) => self.drop_missing_segments(),
                 Err(error) => {
@@ -378,7 +370,7 @@ impl Archive for StoredLog {
 
     fn skim(
         &self,
-        lines: (LineNo, LineNo),
+        lines: LineRange,
         selection: Selection,
         has_no_match: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Option<Skimmed> {
@@ -408,8 +400,8 @@ impl Archive for StoredLog {
     }
 
     fn forget(&self, selection: Selection, last: LineNo) {
-        let lines = (Place::Behind(last), Selection::Both);
-        let end = self.read_window(lines, &|ring| ring.newest() >= last);
+        let rest = Span::after(last, Selection::Both);
+        let end = self.read_window(rest, &|ring| ring.newest() >= last);
         let origin = match end {
             Ok(Some(ring)) => ring.origin(),
             Ok(None) => return,

@@ -1,6 +1,7 @@
 //! Reads of a job: by cursor, by position and by pattern.
 
 mod matching;
+mod output_reader;
 mod read;
 mod tail;
 

@@ -1,11 +1,10 @@
 //! Reads a job's output, from its ring or from the store. A reader can't notice the difference,
 //! except by speed.
 
-use std::sync::Arc;
-
 use super::matching::{Matching, TooSlow};
-use crate::job::log::{Log, Status};
-use crate::job::{Job, Place, Skimmed};
+use super::output_reader::OutputReader;
+use crate::job::log::Status;
+use crate::job::{Job, LineRange, Skimmed, Span};
 use crate::output::{
     Excerpt, Keep, LineNo, Measure, Page, PageQuery, ReadQuery, Reading, Ring, Search, SearchQuery,
     Selection, Stream, Unit,
@@ -29,17 +28,6 @@ pub struct Found {
     pub dropped_lines: u64,
 }
 
-/// Where the output after a place can be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whereabouts {
-    /// In the window that was read from the store.
-    Window,
-    /// In the job's ring, at least a moment ago.
-    InRing,
-    /// Nowhere completely. The job's ring has the remaining part.
-    Nowhere,
-}
-
 /// Raw bytes of one stream.
 pub(crate) struct RawBytes {
     /// Position of the first byte in its stream: after the requested one if bytes in between were
@@ -61,93 +49,14 @@ impl RawBytes {
 }
 
 impl Job {
-    /// Calls `look` with a ring that has the output after `place`: the job's own or, if that has
-    /// evicted it, a part of the store.
-    pub(crate) async fn read_after<T>(
+    /// Calls `read` with a ring that has the span; see [`OutputReader::read`].
+    async fn read_span<T>(
         &self,
-        place: (Place, Selection),
-        enough: impl Fn(&Ring) -> bool + Send + Sync + 'static,
-        look: impl FnOnce(&Ring) -> T,
+        span: Span,
+        is_enough: impl Fn(&Ring) -> bool + Send + Sync + 'static,
+        read: impl FnOnce(&Ring) -> T,
     ) -> T {
-        self.read_after_with((&mut None, place), enough, look).await
-    }
-
-    /// Like [`read_after`](Self::read_after) for a reader that moves on: the part that was read
-    /// from the store is kept in `window`.
-    ///
-    /// `look` may run under the lock of the log, so it must not lock the log again.
-    pub(crate) async fn read_after_with<T>(
-        &self,
-        (window, place): (&mut Option<Ring>, (Place, Selection)),
-        enough: impl Fn(&Ring) -> bool + Send + Sync + 'static,
-        look: impl FnOnce(&Ring) -> T,
-    ) -> T {
-        let enough = Arc::new(enough);
-        let mut look = look;
-        loop {
-            let own = Arc::clone(&enough);
-            let found = self.window_for(window, place, move |ring: &Ring| own(ring)).await;
-            if let (Whereabouts::Window, Some(window)) = (found, window.as_ref()) {
-                return look(window);
-            }
-            let looked = self.read_log(|log| {
-                // In the meantime the ring may have evicted the place, which is stored by now.
-                let has_lost_it =
-                    found == Whereabouts::InRing && !place.0.is_held_by(log.ring(), place.1);
-                if has_lost_it {
-                    Err(look)
-                } else {
-                    Ok(look(log.ring()))
-                }
-            });
-            match looked {
-                Ok(looked) => return looked,
-                Err(unused) => look = unused,
-            }
-        }
-    }
-
-    /// Finds the output after `place`: in `window`, which is read from the store unless it has it
-    /// already, or in the job's ring.
-    async fn window_for(
-        &self,
-        window: &mut Option<Ring>,
-        (place, selection): (Place, Selection),
-        enough: impl Fn(&Ring) -> bool + Send + 'static,
-    ) -> Whereabouts {
-        if window.as_ref().is_some_and(|ring: &Ring| {
-            place.is_held_by(ring, selection) && place.is_followed_in(ring, selection)
-        }) {
-            return Whereabouts::Window;
-        }
-        let Some((newest, total)) = self.read_log(|log: &Log| {
-            let ring = log.ring();
-            (!place.is_held_by(ring, selection)).then(|| (ring.newest(), ring.total()))
-        }) else {
-            return Whereabouts::InRing;
-        };
-        // Without a store, the ring has all there is.
-        let Some(archive) = self.archive().cloned() else {
-            return Whereabouts::Nowhere;
-        };
-
-        let reading = tokio::task::spawn_blocking(move || {
-            let enough = |ring: &Ring| {
-                let has_all = ring.newest() >= newest && ring.total() >= total;
-                has_all || (place.is_followed_in(ring, selection) && enough(ring))
-            };
-            archive.window(place, selection, &enough)
-        });
-        // The task is cancelled only when the runtime shuts down.
-        *window = reading.await.ok().flatten();
-        if window.as_ref().is_some_and(|window: &Ring| {
-            self.read_log(|log| window.first_available() < log.ring().first_available())
-                && place.is_followed_in(window, selection)
-        }) {
-            Whereabouts::Window
-        } else {
-            Whereabouts::Nowhere
-        }
+        OutputReader::new(self).read(span, is_enough, read).await
     }
 
     /// The page for a query if the ring has evicted lines that it asks for.
@@ -168,8 +77,8 @@ impl Job {
         let end = start.saturating_add(query.max_lines as u64);
         let is_enough =
             move |ring: &Ring| ring.extent(ring.newest(), selection, Measure::Lines) >= end;
-        let place = (Place::At(start, Measure::Lines), selection);
-        let mut page = self.read_after(place, is_enough, |ring| Page::read(ring, query)).await;
+        let span = Span::at(start, Measure::Lines, selection);
+        let mut page = self.read_span(span, is_enough, |ring| Page::read(ring, query)).await;
         page.has_more = page.last_line_no < newest && page.has_more;
         self.count_stored_as_skipped(&mut page, query.cursor);
         page
@@ -178,7 +87,10 @@ impl Job {
     /// Lines that a page skips are not lost if they are stored.
     fn count_stored_as_skipped(&self, page: &mut Page, cursor: LineNo) {
         let Some(coverage) = self.coverage() else { return };
-        let between = (cursor, page.last_line_no);
+        let between = LineRange {
+            after: cursor,
+            last: page.last_line_no,
+        };
         let missing = self.read_log(|log| coverage.missing_between(log.ring(), between));
         let missing = missing.min(page.dropped_lines);
         page.skipped_lines += page.dropped_lines - missing;
@@ -186,12 +98,11 @@ impl Job {
     }
 
     async fn stored_first_page(&self, query: &PageQuery) -> Page {
-        let place = Place::Behind(query.cursor);
         let selection = query.selection;
         let most = *query;
         let (mut page, seen) = self
-            .read_after(
-                (place, selection),
+            .read_span(
+                Span::after(query.cursor, selection),
                 move |ring: &Ring| {
                     let amount_after = |measure| {
                         let end = ring.extent(ring.newest(), selection, measure);
@@ -230,10 +141,9 @@ impl Job {
             offset: i64::try_from(offset).unwrap_or(i64::MAX),
             ..*query
         };
-        let place = (Place::At(offset, measure), query.selection);
         let mut reading = self
-            .read_after(
-                place,
+            .read_span(
+                Span::at(offset, measure, query.selection),
                 move |ring: &Ring| {
                     let end = Reading::place(ring, &query).1;
                     end >= offset.saturating_add(query.length as u64)
@@ -260,14 +170,13 @@ impl Job {
 
     /// The start and the end of the output within `max_bytes`, and the status at that moment.
     pub async fn excerpt(&self, max_bytes: usize) -> (Excerpt, Status) {
-        let place = (Place::Behind(LineNo::START), Selection::Both);
-        let mut window = None;
-        let found = self
-            .window_for(&mut window, place, move |ring: &Ring| {
+        let all = Span::after(LineNo::START, Selection::Both);
+        let mut reader = OutputReader::new(self);
+        let first = reader
+            .read_stored(all, move |ring: &Ring| {
                 ring.byte_count() > max_bytes.saturating_add(PIECE)
             })
             .await;
-        let first = window.as_ref().filter(|_window| found == Whereabouts::Window);
         // Excerpt and status under one lock, so that they show the same moment.
         let (excerpt, status) = self.read_log(|log| {
             let excerpt = Excerpt::of(first.unwrap_or(log.ring()), log.ring(), max_bytes);
@@ -310,26 +219,18 @@ impl Job {
         let selection = query.selection;
         let cursor = query.cursor;
         let until = self.read_log(|log| log.ring().newest());
-        let place = (Place::Behind(cursor), selection);
         let before = self
-            .read_after(
-                place,
+            .read_span(
+                Span::after(cursor, selection),
                 |_| true,
                 |ring| ring.extent(cursor, selection, Measure::Lines),
             )
             .await;
-        let context = |before: u64| {
-            (
-                Place::At(before.saturating_sub(query.context as u64), Measure::Lines),
-                selection,
-            )
-        };
-        let place = context(before);
-        let mut window = None;
-        let enough = |ring: &Ring| ring.byte_count() > PIECE;
-        let mut search = self
-            .read_after_with(
-                (&mut window, place),
+        let context = query.context as u64;
+        let mut reader = OutputReader::new(self);
+        let mut search = reader
+            .read(
+                with_context(before, context, selection),
                 move |ring: &Ring| ring.newest() >= cursor,
                 |ring: &Ring| Search::new(query.clone(), ring, until),
             )
@@ -340,18 +241,20 @@ impl Job {
                 && let Some(skimmed) = self.skim(&search, selection, &mut matching).await?
             {
                 match_until = skimmed.match_until.unwrap_or(skimmed.to);
-                window = window.filter(|ring| ring.newest() >= skimmed.to);
-                self.read_after_with(
-                    (&mut window, context(skimmed.lines)),
-                    move |ring: &Ring| ring.newest() >= match_until && ring.newest() > skimmed.to,
-                    |ring: &Ring| search.skip(skimmed.to, ring),
-                )
-                .await;
+                reader.keep_only_if(|ring| ring.newest() >= skimmed.to);
+                reader
+                    .read(
+                        with_context(skimmed.lines, context, selection),
+                        move |ring: &Ring| {
+                            ring.newest() >= match_until && ring.newest() > skimmed.to
+                        },
+                        |ring: &Ring| search.skip(skimmed.to, ring),
+                    )
+                    .await;
             }
-            let place = (Place::Behind(search.cursor()), selection);
-            let looking =
-                self.read_after_with((&mut window, place), enough, |ring| search.fetch(ring));
-            let Some(lines) = looking.await else { break };
+            let span = Span::after(search.cursor(), selection);
+            let fetching = reader.read(span, has_piece, |ring| search.fetch(ring));
+            let Some(lines) = fetching.await else { break };
             let fetched = lines.len();
             let texts = lines.iter().map(|fetched| fetched.line.text.clone()).collect();
             let found = matching.match_texts(texts).await?;
@@ -368,12 +271,8 @@ impl Job {
         }
         let dropped_lines = search.dropped_lines();
         let (matches, last) = search.finish();
-        let place = (Place::Behind(last), selection);
-        let has_more = self
-            .read_after(place, enough, |ring| {
-                place.0.is_followed_in(ring, selection)
-            })
-            .await;
+        let rest = Span::after(last, selection);
+        let has_more = self.read_span(rest, has_piece, |ring| rest.is_followed_in(ring)).await;
         Ok(Found {
             matches,
             last,
@@ -389,10 +288,15 @@ impl Job {
         selection: Selection,
         matching: &mut Matching<1>,
     ) -> Result<Option<Skimmed>, TooSlow> {
-        let is_lost =
-            |cursor| !self.read_log(|log| Place::Behind(cursor).is_held_by(log.ring(), selection));
-        let ahead = search.ahead().filter(|(cursor, _)| is_lost(*cursor));
-        let Some(ahead) = ahead else { return Ok(None) };
+        let Some((cursor, until)) = search.ahead() else { return Ok(None) };
+        let span = Span::after(cursor, selection);
+        if self.read_log(|log| span.is_held_by(log.ring())) {
+            return Ok(None);
+        }
+        let ahead = LineRange {
+            after: cursor,
+            last: until,
+        };
         let Some(archive) = self.archive().cloned() else { return Ok(None) };
         matching
             .sift(move |has_no_match| archive.skim(ahead, selection, has_no_match))
@@ -401,10 +305,9 @@ impl Job {
 
     /// The bytes of a stream from `position` on, as far as they are available.
     pub(crate) async fn raw_bytes(&self, stream: Stream, position: u64) -> RawBytes {
-        let place = (Place::At(position, Measure::Bytes), Selection::Only(stream));
         let chunk_end = position.saturating_add(CHUNK_BYTES as u64);
-        self.read_after(
-            place,
+        self.read_span(
+            Span::at(position, Measure::Bytes, Selection::Only(stream)),
             move |ring: &Ring| ring.total_bytes(stream) >= chunk_end,
             |ring: &Ring| {
                 let (start, bytes) = ring.bytes_from(stream, position, CHUNK_BYTES);
@@ -416,6 +319,16 @@ impl Job {
         )
         .await
     }
+}
+
+/// The selected lines from some lines before a position on.
+fn with_context(position: u64, context: u64, selection: Selection) -> Span {
+    Span::at(position.saturating_sub(context), Measure::Lines, selection)
+}
+
+/// Whether a part of the store is large enough for a reader that will read more.
+fn has_piece(ring: &Ring) -> bool {
+    ring.byte_count() > PIECE
 }
 
 /// Position, in lines of the selection, before the newest lines that a query asks for.

@@ -6,9 +6,10 @@ use regex::Regex;
 use tokio::time::{Instant, sleep_until};
 
 use super::matching::{Matching, TooSlow};
+use super::output_reader::OutputReader;
 use super::read::start_of_last;
 use crate::job::log::{Log, Status};
-use crate::job::{Coverage, Job, Place};
+use crate::job::{Coverage, Job, LineRange, Span};
 use crate::output::{Keep, LineMatch, LineNo, Measure, Page, PageQuery, Ring, Scan, Stream};
 
 /// When a [`tail`](crate::job::Job::tail) that finds no news returns. The end of the job always
@@ -168,15 +169,14 @@ impl<'a> Waiter<'a> {
 
     /// Matches the patterns in new output. The log is not locked meanwhile.
     async fn match_new_output(&mut self, job: &Job) -> Result<(), TooSlow> {
-        let mut window = None;
+        let mut reader = OutputReader::new(job);
         while self.matching.has_patterns() && !self.spent {
-            let place = (Place::Behind(self.scan.cursor()), self.query.selection);
-            let looking = job.read_after_with(
-                (&mut window, place),
+            let fetching = reader.read(
+                Span::after(self.scan.cursor(), self.query.selection),
                 |ring: &Ring| ring.byte_count() > STORED_PIECE,
                 |ring| self.scan.fetch(ring),
             );
-            let Some(piece) = looking.await else { break };
+            let Some(piece) = fetching.await else { break };
             let before = self.scan.cursor();
             let texts = piece.iter().map(|fetched| fetched.line.text.clone()).collect();
             let found = self.matching.match_texts(texts).await?;
@@ -296,11 +296,12 @@ impl<'a> Waiter<'a> {
 
     /// Whether the ring has all lines that the query asks for.
     fn is_in_ring(&self, ring: &Ring) -> bool {
-        let first = match self.query.keep {
-            Keep::First => Place::Behind(self.query.cursor),
-            Keep::Last => Place::At(start_of_last(ring, self.query), Measure::Lines),
+        let selection = self.query.selection;
+        let wanted = match self.query.keep {
+            Keep::First => Span::after(self.query.cursor, selection),
+            Keep::Last => Span::at(start_of_last(ring, self.query), Measure::Lines, selection),
         };
-        first.is_held_by(ring, self.query.selection)
+        wanted.is_held_by(ring)
     }
 
     /// The page from the ring. Lines that it skips are not lost if they are stored.
@@ -309,7 +310,10 @@ impl<'a> Waiter<'a> {
         if self.query.keep == Keep::Last
             && let Some(coverage) = coverage
         {
-            let between = (self.query.cursor, page.last_line_no);
+            let between = LineRange {
+                after: self.query.cursor,
+                last: page.last_line_no,
+            };
             let missing = coverage.missing_between(log.ring(), between).min(page.dropped_lines);
             page.skipped_lines += page.dropped_lines - missing;
             page.dropped_lines = missing;
@@ -320,8 +324,8 @@ impl<'a> Waiter<'a> {
     /// Whether there are lines that the patterns were not matched in, including stored ones.
     fn has_more(&self, log: &Log) -> bool {
         let ring = log.ring();
-        let place = Place::Behind(self.scan.cursor());
-        !place.is_held_by(ring, self.query.selection) || self.scan.has_more(ring)
+        let rest = Span::after(self.scan.cursor(), self.query.selection);
+        !rest.is_held_by(ring) || self.scan.has_more(ring)
     }
 
     fn quiet_at(&self, log: &Log, has_line: bool) -> Option<Instant> {

@@ -1,5 +1,5 @@
-use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -20,7 +20,7 @@ impl Archive for SlowArchive {
         Coverage::default()
     }
 
-    fn window(&self, _: Place, _: Selection, _: &dyn Fn(&Ring) -> bool) -> Option<Ring> {
+    fn window(&self, _: Span, _: &dyn Fn(&Ring) -> bool) -> Option<Ring> {
         // The sender sends nothing: the wait ends when it is dropped.
         lock(&self.0).recv().unwrap_err();
         None
@@ -28,7 +28,7 @@ impl Archive for SlowArchive {
 
     fn skim(
         &self,
-        _: (LineNo, LineNo),
+        _: LineRange,
         _: Selection,
         _: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Option<Skimmed> {
