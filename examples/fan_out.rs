@@ -1,4 +1,5 @@
 //! Runs a command on several hosts and shows which ended alike.
+#![allow(clippy::print_stdout, reason = "an example")]
 
 use sshjobs::jobs::{Error, FleetSpec};
 use sshjobs::testing::Sshd;

@@ -1,4 +1,5 @@
 //! Tests a program against a host that fails: a private sshd whose connections can be cut.
+#![allow(clippy::print_stdout, reason = "an example")]
 
 use sshjobs::jobs::Error;
 use sshjobs::testing::Sshd;

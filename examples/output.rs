@@ -1,4 +1,5 @@
 //! Runs a command with a file name as its argument, and reads its output.
+#![allow(clippy::print_stdout, reason = "an example")]
 
 use sshjobs::jobs::{Demo, Error};
 

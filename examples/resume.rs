@@ -1,4 +1,5 @@
 //! Starts a durable job, and reads it from other `Jobs`, as another process would.
+#![allow(clippy::print_stdout, reason = "an example")]
 
 use sshjobs::jobs::{Error, Jobs, LineNo};
 use sshjobs::testing::Sshd;

@@ -1,4 +1,5 @@
 //! Follows a job line by line.
+#![allow(clippy::print_stdout, reason = "an example")]
 
 use sshjobs::jobs::{Demo, Error};
 

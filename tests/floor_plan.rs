@@ -327,6 +327,7 @@ fn every_room_says_what_it_is_for_and_holds_nothing_else() {
                 || [
                     "//!",
                     "mod ",
+                    "#[doc(hidden)]",
                     "pub use ",
                     "pub(super) use ",
                     "pub(crate) use ",

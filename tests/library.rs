@@ -266,7 +266,8 @@ async fn the_examples_print_what_they_promise() {
         assert!(output.status.success(), "{name}: {output:?}");
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
         let source = std::fs::read_to_string(format!("{file}/{name}.rs")).unwrap();
-        assert!(source.lines().count() <= 25, "{name} is short");
+        let length = source.lines().filter(|line| !line.is_empty()).count();
+        assert!(length < 25, "{name} has {length} lines");
     }
 }
 
