@@ -8,7 +8,7 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
-use sshjobs::wire::{Code, SignalRequest, SpawnRequest, TailRequest};
+use sshjobs::wire::{Code, HostsRequest, SignalRequest, SpawnRequest, TailRequest};
 use support::command::{sshjobs, told};
 use support::login_shell::{sshd_with_login_shell, starts};
 use support::{HOST, Sshd, canonical_loop, durable, eventually, run_request};
@@ -171,6 +171,27 @@ async fn in_csh_and_fish_a_command_runs_once_and_the_shell_is_remembered() {
         // The first connection: refused, one probe, the command, the lost job. The second: the
         // command, the lost job.
         assert_eq!(counted, 6, "{shell}");
+        service.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_probe_before_the_first_job_recognizes_csh_and_fish() {
+    for shell in ["/usr/bin/tcsh", "/usr/bin/fish"] {
+        let sshd = sshd_with_login_shell(shell, 0.0, "").await;
+        let service = support::service(&sshd.ssh_config(), Default::default());
+
+        let probe = HostsRequest {
+            host: Some(HOST.to_owned()),
+            ..HostsRequest::default()
+        };
+        let reply = service.hosts(probe).await.unwrap();
+        let reply = serde_json::to_value(&reply.hosts[0]).unwrap();
+        assert_eq!(reply["login_shell"], "foreign", "{shell}: {reply}");
+
+        let mut run = run_request("echo $A");
+        run.start.env.insert("A".to_owned(), "x y".into());
+        assert_eq!(service.run(run).await.unwrap().head, ["x y"], "{shell}");
         service.shutdown().await;
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::run_short;
-use crate::job::{LoginShell, MachineId, Nonce, repeats_our_command, shell_probes};
+use crate::job::{LoginShell, MachineId, Nonce, shell_probes};
 use crate::lock::lock;
 use crate::ssh::{Channel, ChannelError};
 
@@ -78,12 +78,9 @@ where
                     is_certain: true,
                 });
             }
-            // A shell would have failed. So a forced command ran, and must not run again.
-            Ok(answer)
-                if answer.status == Some(0) && !repeats_our_command(answer.stdout.as_bytes()) =>
-            {
-                break;
-            }
+            // Another shell would have failed, or complained: fish quotes a line that it can't parse
+            // on stderr, and exits with 0. So a forced command ran, and must not run again.
+            Ok(answer) if answer.status == Some(0) && !answer.repeats_our_command() => break,
             Ok(_) => {}
             // A forced command that waits for something, or a shell that takes very long to start.
             Err(ChannelError::TimedOut(_)) => is_certain = false,

@@ -8,6 +8,7 @@ use secrecy::{ExposeSecret, SecretSlice};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::job::repeats_our_command;
 use crate::ssh::{Channel, ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
 
 /// Maximum bytes kept of a short command's stdout.
@@ -25,6 +26,13 @@ pub struct Printed {
     pub stderr: String,
     /// Its exit status. `None` if the server has not reported one.
     pub status: Option<u32>,
+}
+
+impl Printed {
+    /// Whether its output quotes the command, as an error message does.
+    pub fn repeats_our_command(&self) -> bool {
+        repeats_our_command(self.stdout.as_bytes()) || repeats_our_command(self.stderr.as_bytes())
+    }
 }
 
 /// Runs a short internal command and returns its output, within `limit`. If the caller goes away,

@@ -65,9 +65,10 @@ impl Greeting {
 }
 
 /// Whether output repeats part of a command that greets, as an echo or an error message does. All
-/// such commands contain this word.
+/// such commands contain this word; a probe writes it with quotes after the first letter, so that an
+/// echo of its text is not taken for its answer.
 pub fn repeats_our_command(output: &[u8]) -> bool {
-    let word = b"sshjobs";
+    let word = b"shjobs";
     output.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word))
 }
 
