@@ -253,14 +253,26 @@ impl Door {
 
     /// Whether the caller may see a job in its scope. A caller always sees its own jobs. An admin
     /// with limited hosts sees jobs of others only on these.
-    fn may_see(&self, job: &job::Job) -> bool {
+    async fn may_see(&self, job: &job::Job) -> bool {
         if job.caller == self.caller {
             return true;
         }
-        match &job.spec.fleet {
-            Some(plan) => plan.members.iter().all(|host| self.has_host(host)),
-            None => self.has_host(&job.spec.host),
+        let hosts = match &job.spec.fleet {
+            Some(plan) => plan.members.as_slice(),
+            None => std::slice::from_ref(&job.spec.host),
+        };
+        for host in hosts {
+            if !self.may_reach(host).await {
+                return false;
+            }
         }
+        true
+    }
+
+    /// Whether the caller has rights on a host, also by its address.
+    pub(super) async fn may_reach(&self, host: &str) -> bool {
+        self.has_host(host)
+            && !is_excluded_by_address(&self.rights.hosts, self.inside.hosts.book(), host).await
     }
 
     /// The most similar name for a name that is not listed itself.
@@ -277,7 +289,7 @@ impl Door {
     pub(super) async fn find(&self, id: &JobId) -> Result<Arc<job::Job>, Error> {
         let unknown = || Error::UnknownJob(id.as_str().chars().take(64).collect());
         match self.look(ReadVerb::Jobs, id).runner.lookup(&self.scope(), id).await {
-            Lookup::Found(job) if self.may_see(&job) => Ok(job),
+            Lookup::Found(job) if self.may_see(&job).await => Ok(job),
             Lookup::Found(_) => Err(unknown()),
             Lookup::Expired(tombstone) => Err(Error::Expired(tombstone)),
             Lookup::Unknown => Err(unknown()),

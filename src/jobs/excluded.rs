@@ -1,7 +1,7 @@
 //! Finds excluded hosts that are reached by another name: an address or an alias.
 
 use std::collections::{BTreeSet, HashSet};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt, stream};
@@ -20,9 +20,10 @@ const AT_A_TIME: usize = 16;
 
 /// Whether the address behind a name is excluded, although the name is not.
 ///
-/// A name that can't be resolved is not excluded: it can't be connected to either. For a host
-/// behind a jump host or a command only its configured address is compared, because its name is
-/// resolved elsewhere.
+/// A name that can't be resolved here is not excluded by its address. The addresses of hosts behind a
+/// jump host or a command are compared as well, as this machine resolves them: two machines with the
+/// same address in different networks count as the same, so that no way around an exclusion is left
+/// open.
 pub(super) async fn is_excluded_by_address(
     patterns: &HostPatterns,
     book: &HostBook,
@@ -72,24 +73,13 @@ async fn is_same_host(
     excluded: String,
 ) -> bool {
     let Ok(excluded) = book.resolve(&excluded).await else { return false };
-    let is_same_name = is_same_way(host, &excluded)
-        && canonical_host(&excluded.address) == canonical_host(&host.address)
+    let is_same_name = canonical_host(&excluded.address) == canonical_host(&host.address)
         && excluded.port == host.port;
     is_same_name || !addresses.is_disjoint(&addresses_of(&excluded).await)
 }
 
-/// Whether both are reached from the same machine, in the same way.
-fn is_same_way(host: &HostConfig, other: &HostConfig) -> bool {
-    let jump =
-        |host: &HostConfig| host.jump.as_deref().map(|jump| (jump.address.clone(), jump.port));
-    jump(host) == jump(other) && host.proxy_command == other.proxy_command
-}
-
-/// Addresses to which this machine connects for a host, if it connects directly.
+/// Addresses of a host, as this machine resolves its name.
 async fn addresses_of(host: &HostConfig) -> HashSet<SocketAddr> {
-    if host.jump.is_some() || host.proxy_command.is_some() {
-        return HashSet::new();
-    }
     let looked_up = timeout(LOOKUP_TIME, lookup_host((host.address.as_str(), host.port))).await;
     match looked_up {
         Ok(Ok(addresses)) => addresses.map(canonical).collect(),
@@ -97,8 +87,16 @@ async fn addresses_of(host: &HostConfig) -> HashSet<SocketAddr> {
     }
 }
 
+/// All addresses that lead to this machine are one: a connection to the unspecified address goes
+/// there as well.
 fn canonical(address: SocketAddr) -> SocketAddr {
-    SocketAddr::new(address.ip().to_canonical(), address.port())
+    let ip = address.ip().to_canonical();
+    let ip = if ip.is_loopback() || ip.is_unspecified() {
+        Ipv4Addr::LOCALHOST.into()
+    } else {
+        ip
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 #[cfg(test)]
@@ -112,7 +110,7 @@ mod tests {
     fn book(directory: &tempfile::TempDir) -> HostBook {
         let file = directory.path().join("config");
         let text = "Host db1\n  HostName 10.9.8.7\nHost also-db1\n  HostName 10.9.8.7\n\
-                    Host db2\n  HostName 10.9.8.5\nHost elsewhere\n  HostName 10.9.8.7\n  Port 2222\nHost behind\n  HostName 10.9.8.7\n  ProxyJump web1\n";
+                    Host here\n  HostName localhost\nHost db2\n  HostName 10.9.8.5\nHost elsewhere\n  HostName 10.9.8.7\n  Port 2222\nHost behind\n  HostName 10.9.8.7\n  ProxyJump web1\n";
         std::fs::write(&file, text).unwrap();
         let tagged = HostSettings {
             tags: vec!["prod".to_owned()],
@@ -141,7 +139,10 @@ mod tests {
             ("*,!localhost", "0x7f.1", true),
             ("*,!localhost", "127.1", true),
             ("*,!db1", "elsewhere", false),
-            ("*,!db1", "behind", false),
+            ("*,!db1", "behind", true),
+            ("*,!here", "0.0.0.0", true),
+            ("*,!here", "127.0.0.2", true),
+            ("*,!here", "::", true),
             ("*,!db1", "10.9.8.6", false),
             ("*", "10.9.8.7", false),
         ] {

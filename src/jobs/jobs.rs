@@ -1,5 +1,6 @@
 //! The entry of the library: `Jobs`, the jobs of one caller.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -200,7 +201,14 @@ impl Jobs {
                 patience,
             )
             .await?;
-        found.retain(|job| job.caller == *self.caller() || self.door.has_host(&job.host));
+        let mut reachable = HashMap::new();
+        for job in &found {
+            if job.caller != *self.caller() && !reachable.contains_key(&job.host) {
+                let may_reach = self.door.may_reach(&job.host).await;
+                reachable.insert(job.host.clone(), may_reach);
+            }
+        }
+        found.retain(|job| reachable.get(&job.host).copied().unwrap_or(true));
         let total = found.len();
         found.truncate(limit);
         Ok((found, total))
