@@ -8,6 +8,7 @@ mod args;
 mod command;
 mod exit;
 mod fleet;
+mod json;
 mod terminal;
 mod top;
 mod verbs;

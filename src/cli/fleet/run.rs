@@ -15,6 +15,7 @@ use super::{joblog, junit};
 use crate::cli::args::{FleetArgs, RunArgs};
 use crate::cli::command::of_run;
 use crate::cli::exit::{exit_of, print};
+use crate::cli::json::json;
 use crate::cli::terminal::{Signals, are_wanted};
 use crate::cli::{Exit, note, report};
 use crate::jobs::FleetSpec;
@@ -245,7 +246,7 @@ async fn finish(api: &Api, id: &str, wanted: &Wanted) -> Result<Exit, Error> {
 fn as_json(entry: &JobEntry, groups: &[Group]) -> String {
     let mut value = serde_json::to_value(entry).expect("a job's entry is plain data");
     value["groups"] = serde_json::to_value(groups).expect("groups are plain data");
-    value.to_string()
+    json(&value)
 }
 
 fn tell(text: &str) {

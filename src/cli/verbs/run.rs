@@ -10,6 +10,7 @@ use tokio::io;
 use crate::cli::args::RunArgs;
 use crate::cli::command::of_run;
 use crate::cli::exit::{exit_of, output_error, print};
+use crate::cli::json::json;
 use crate::cli::terminal::{Keyboard, KeysEnded, Screen, Signals, keyboard, stdin};
 use crate::cli::{Exit, fleet, note, report};
 use crate::remote::{Api, Control, Running, Shown};
@@ -58,7 +59,7 @@ fn summary(job: Option<&JobEntry>, host: &str, error: Option<&Error>) -> String 
     if let Some(error) = error {
         summary["error"] = serde_json::to_value(error).expect("an error is plain data");
     }
-    summary.to_string()
+    json(&summary)
 }
 
 /// Ends remaining processes, unless another signal asks us to hurry.

@@ -51,7 +51,7 @@ pub async fn spawn(api: &Api, args: SpawnArgs) -> Exit {
     }
     // A server's reply may contain anything.
     let shown = if json {
-        serde_json::to_string(&entry).expect("a job's entry is plain data")
+        crate::cli::json::json(&entry)
     } else {
         printable(&entry.job_id)
     };

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cli::args::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};
 use crate::cli::exit::print;
+use crate::cli::json::json;
 use crate::cli::terminal::in_columns;
 use crate::cli::{Exit, note, report};
 use crate::jobs::{Rights, Role};
@@ -63,7 +64,7 @@ fn list(tokens: &Tokens, args: &ListTokensArgs) -> Result<Exit, Error> {
         return Ok(Exit::SUCCESS);
     }
     let lines: Vec<String> = if args.json {
-        entries.iter().map(|entry| shown(entry).to_string()).collect()
+        entries.iter().map(|entry| json(&shown(entry))).collect()
     } else {
         let head = ["NAME", "ROLE", "HOSTS", "MADE", "EXPIRES"].map(str::to_owned);
         in_columns(&std::iter::once(head).chain(entries.iter().map(row)).collect::<Vec<_>>())

@@ -2,6 +2,7 @@
 
 use crate::cli::args::HostsArgs;
 use crate::cli::exit::print;
+use crate::cli::json::pretty_json;
 use crate::cli::terminal::{in_columns, padded};
 use crate::cli::{Exit, report};
 use crate::jobs::printable;
@@ -34,7 +35,7 @@ pub async fn hosts(api: &Api, args: HostsArgs) -> Exit {
         }
     };
     let text = if args.json {
-        serde_json::to_string_pretty(&reply.hosts).expect("hosts are plain data")
+        pretty_json(&reply.hosts)
     } else if probed {
         reply.hosts.iter().map(details).collect()
     } else {

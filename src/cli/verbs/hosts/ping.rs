@@ -9,6 +9,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::cli::args::PingArgs;
 use crate::cli::exit::print;
 use crate::cli::fleet::{named, split};
+use crate::cli::json::json;
 use crate::cli::terminal::padded;
 use crate::cli::{Exit, report};
 use crate::jobs::printable;
@@ -78,7 +79,7 @@ fn as_json(name: &str, host: Result<HostEntry, Error>, took: Duration) -> String
         Err(error) => serde_json::json!({"name": name, "connected": false, "error": error}),
     };
     value["connect_ms"] = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).into();
-    value.to_string()
+    json(&value)
 }
 
 fn line(name: &str, width: usize, host: Result<HostEntry, Error>, took: Duration) -> String {

@@ -1,7 +1,5 @@
 //! The common end of the verbs that make one call or a few.
 
-use serde::Serialize;
-
 use crate::cli::{Exit, note, report};
 use crate::jobs::printable;
 use crate::remote::Api;
@@ -29,9 +27,4 @@ pub(crate) async fn warn_if_unreachable(api: &Api, id: &str) -> bool {
         ));
     }
     is_out
-}
-
-/// A reply as one line of JSON.
-pub(crate) fn json(value: &impl Serialize) -> String {
-    serde_json::to_string(value).expect("a reply is plain data")
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cli::args::JobsArgs;
 use crate::cli::exit::print;
+use crate::cli::json::json;
 use crate::cli::terminal::{GREEN, RED, are_wanted, in_columns, paint};
 use crate::cli::{Exit, report};
 use crate::jobs::printable;
@@ -16,13 +17,8 @@ pub async fn jobs(api: &Api, args: JobsArgs) -> Exit {
     let listed = list(api, &args).await;
     let exit = match listed {
         Ok(reply) if args.json => {
-            let lines: Vec<String> = reply
-                .jobs
-                .iter()
-                .map(|entry: &JobEntry| {
-                    serde_json::to_string(entry).expect("a job's entry is plain data")
-                })
-                .collect();
+            let lines: Vec<String> =
+                reply.jobs.iter().map(|entry: &JobEntry| json(entry)).collect();
             if lines.is_empty() {
                 Exit::SUCCESS
             } else {

@@ -2,9 +2,10 @@
 
 use base64::Engine;
 
-use super::finish::{finish, json, warn_if_unreachable};
+use super::finish::{finish, warn_if_unreachable};
 use crate::cli::args::{ReadArgs, StreamChoice, UnitChoice};
 use crate::cli::exit::{print, write_out};
+use crate::cli::json::json;
 use crate::cli::{Exit, note};
 use crate::jobs::printable;
 use crate::remote::Api;

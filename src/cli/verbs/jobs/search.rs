@@ -1,8 +1,9 @@
 //! `sshjobs search`: matches with context, like grep.
 
-use super::finish::{finish, json, warn_if_unreachable};
+use super::finish::{finish, warn_if_unreachable};
 use crate::cli::args::{SearchArgs, StreamChoice};
 use crate::cli::exit::print;
+use crate::cli::json::json;
 use crate::cli::{Exit, note};
 use crate::jobs::printable;
 use crate::remote::Api;

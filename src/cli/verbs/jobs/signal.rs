@@ -1,6 +1,7 @@
-use super::finish::{finish, json};
+use super::finish::finish;
 use crate::cli::args::SignalArgs;
 use crate::cli::exit::print;
+use crate::cli::json::json;
 use crate::cli::{Exit, note};
 use crate::remote::Api;
 use crate::wire::SignalRequest;

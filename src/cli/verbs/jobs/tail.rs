@@ -6,6 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use super::finish::warn_if_unreachable;
 use crate::cli::args::{Since, TailArgs};
 use crate::cli::exit::print;
+use crate::cli::json::json;
 use crate::cli::terminal::{RED, are_wanted, paint};
 use crate::cli::{Exit, note, report};
 use crate::jobs::printable;
@@ -114,7 +115,7 @@ fn show_page(reply: &TailReply, args: &TailArgs) -> Exit {
 
 fn line(record: &Record, args: &TailArgs) -> String {
     if args.json {
-        return serde_json::to_string(record).expect("a record is plain data");
+        return json(record);
     }
     let is_red = record.stream == StreamName::Stderr && are_wanted(&io::stdout());
     let time = humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(record.ts));

@@ -1,8 +1,9 @@
 use tokio::time::Instant;
 
-use super::finish::{finish, json, warn_if_unreachable};
+use super::finish::{finish, warn_if_unreachable};
 use crate::cli::args::WaitArgs;
 use crate::cli::exit::{exit_of, print};
+use crate::cli::json::json;
 use crate::cli::{Exit, note};
 use crate::remote::Api;
 use crate::wire::{LastLinesOf, WaitMode, WaitRequest};
