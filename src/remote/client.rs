@@ -1,6 +1,7 @@
 //! HTTP client of a server: one connection, made again when it breaks. Only calls that change
 //! nothing are repeated.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
@@ -21,11 +22,13 @@ use super::ServerAddress;
 use super::dial::dial;
 use crate::wire::{Code, Error};
 
-/// Calls a server. Calls use one connection, one after the other; it is made when first needed.
+/// Calls a server. Calls that don't overlap share a connection, which is made when first needed.
 pub struct Client {
     pub(super) address: ServerAddress,
     token: Option<SecretString>,
     connection: Mutex<Connection>,
+    /// Whether the server was reached before.
+    was_reached: AtomicBool,
 }
 
 #[derive(Default)]
@@ -33,8 +36,6 @@ struct Connection {
     sender: Option<SendRequest<Full<Bytes>>>,
     /// Task that moves its bytes.
     moving: JoinSet<()>,
-    /// Whether the server was reached before.
-    was_reached: bool,
 }
 
 /// Whether a call may be repeated after its connection broke.
@@ -71,6 +72,7 @@ impl Client {
             address,
             token,
             connection: Mutex::default(),
+            was_reached: AtomicBool::new(false),
         }
     }
 
@@ -96,7 +98,7 @@ impl Client {
                 Err(Failed::Broken(why)) => (self.broken(&why), repeat == Repeat::Safe),
             };
             let since = *lost_at.get_or_insert_with(Instant::now);
-            let was_reached = self.connection.lock().await.was_reached;
+            let was_reached = self.was_reached.load(Ordering::Relaxed);
             if !is_safe || !was_reached || since.elapsed() >= AWAY {
                 return Err(failed);
             }
@@ -111,17 +113,20 @@ impl Client {
         verb: &str,
         body: Bytes,
     ) -> Result<Reply, Failed> {
-        let mut connection = self.connection.lock().await;
+        // A call that finds the connection in use, for example by a long wait, gets one of its own.
+        let mut own = Connection::default();
+        let mut shared = self.connection.try_lock().ok();
+        let connection = shared.as_deref_mut().unwrap_or(&mut own);
         // Taken out meanwhile, so that a cancelled call leaves no half-read answer to the next one.
         let sender = match connection.sender.take().filter(|sender| !sender.is_closed()) {
             Some(sender) => sender,
-            None => self.connect(&mut connection).await?,
+            None => self.connect(connection).await?,
         };
         let (sender, answered) = timeout(ANSWER, self.send(sender, verb, body))
             .await
             .unwrap_or_else(|_| Err(Failed::Broken("it does not answer".to_owned())))?;
         connection.sender = Some(sender);
-        drop(connection);
+        drop(shared);
         let (is_success, body) = answered;
         if is_success {
             return serde_json::from_slice(&body).map_err(|_| Failed::Answered(self.foreign()));
@@ -147,7 +152,7 @@ impl Client {
             }
         });
         sender.ready().await.map_err(|error| Failed::Unheard(error.to_string()))?;
-        connection.was_reached = true;
+        self.was_reached.store(true, Ordering::Relaxed);
         Ok(sender)
     }
 
