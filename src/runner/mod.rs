@@ -15,8 +15,9 @@
 //! - `state`: what all tasks share: the registry, limits, errors.
 //! - `api`: the [`Runner`], which the library calls.
 //!
-//! Only its recording task appends to a job's log. Readers wait on the log's `watch` channel and
-//! never talk to the task, so the task waits for no reader. Input and signals bypass it.
+//! Only its recording task decides what is appended to a job's log; if the job is stored, the output
+//! thread applies it once it is stored. Readers wait on the log's `watch` channel and never talk to
+//! the task, so the task waits for no reader. Input and signals bypass it.
 //!
 //! All tasks are in one `JoinSet`, which [`Runner::shutdown`] aborts at its end. Short commands that
 //! must finish even if their caller goes away (`hosts::run_short`) are spawned separately, with a

@@ -47,7 +47,7 @@ pub(crate) struct Guard {
     pub(crate) metrics: Arc<Metrics>,
     /// Tasks that discard unread bodies.
     pub(crate) drains: TaskTracker,
-    /// The server is shutting down: new calls are for the next one.
+    /// The server is shutting down: new calls are refused.
     pub(crate) closing: CancellationToken,
 }
 

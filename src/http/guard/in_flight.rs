@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::jobs::Caller;
 use crate::lock::lock;
@@ -13,23 +13,32 @@ use crate::lock::lock;
 pub(crate) struct InFlight {
     all: Arc<Semaphore>,
     of: Mutex<HashMap<Caller, Arc<Semaphore>>>,
+    count: watch::Sender<usize>,
 }
 
 /// Maximum calls in progress, of all callers and of one.
-const MOST: u32 = 4096;
+const MOST: usize = 4096;
 const MOST_OF_ONE: usize = 1024;
 
 /// The right to one call, returned when dropped.
 pub(crate) struct Ticket {
+    count: watch::Sender<usize>,
     _of_all: OwnedSemaphorePermit,
     _of_one: OwnedSemaphorePermit,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.count.send_modify(|count| *count -= 1);
+    }
 }
 
 impl InFlight {
     pub(crate) fn new() -> Self {
         Self {
-            all: Arc::new(Semaphore::new(MOST as usize)),
+            all: Arc::new(Semaphore::new(MOST)),
             of: Mutex::default(),
+            count: watch::Sender::new(0),
         }
     }
 
@@ -38,7 +47,7 @@ impl InFlight {
     pub(crate) fn enter(&self, caller: &Caller) -> Option<Ticket> {
         let of_one = {
             let mut of = lock(&self.of);
-            if of.len() > MOST as usize {
+            if of.len() > MOST {
                 of.retain(|_, calls| calls.available_permits() < MOST_OF_ONE);
             }
             let calls = of
@@ -47,7 +56,9 @@ impl InFlight {
             Arc::clone(calls).try_acquire_owned().ok()?
         };
         let of_all = Arc::clone(&self.all).try_acquire_owned().ok()?;
+        self.count.send_modify(|count| *count += 1);
         Some(Ticket {
+            count: self.count.clone(),
             _of_all: of_all,
             _of_one: of_one,
         })
@@ -55,13 +66,13 @@ impl InFlight {
 
     /// Number of calls in progress.
     pub(crate) fn count(&self) -> usize {
-        MOST as usize - self.all.available_permits()
+        *self.count.borrow()
     }
 
     /// Resolves once no call is in progress.
     pub(crate) async fn all_answered(&self) {
-        // The semaphore is never closed, so this succeeds once all tickets are returned.
-        drop(self.all.acquire_many(MOST).await);
+        let mut count = self.count.subscribe();
+        drop(count.wait_for(|count| *count == 0).await.expect("self holds the sender"));
     }
 }
 

@@ -80,7 +80,11 @@ impl DurableControls {
         let piece = &data[..length];
         let mut at = match position.known {
             Some(at) if sent.is_empty() || is_repeat => at,
-            _ => self.ask_where().await?,
+            _ => {
+                // Before the question: if it is cancelled, the next write must ask again.
+                position.known = None;
+                self.ask_where().await?
+            }
         };
         loop {
             (position.known, position.in_flight) = (Some(at), piece.to_vec());

@@ -35,7 +35,7 @@ enum Over {
     /// It misses a job, so a new session must start.
     Changed,
     /// It skipped some of a job's output.
-    LeftOut,
+    SkippedOutput,
     /// No job is left to follow.
     Idle,
     /// The scripts are not installed on the host.
@@ -74,7 +74,7 @@ async fn follow_host(shared: Arc<Shared>, host: HostRef, follower: Arc<Follower>
                 pause = FIRST_PAUSE;
                 continue;
             }
-            // The host works, so there is no backoff.
+            // The host works, so the next pause is short.
             Ok(Over::Lost {
                 has_delivered: true,
             }) => pause = FIRST_PAUSE,
@@ -83,7 +83,7 @@ async fn follow_host(shared: Arc<Shared>, host: HostRef, follower: Arc<Follower>
                 Over::Lost {
                     has_delivered: false,
                 }
-                | Over::LeftOut,
+                | Over::SkippedOutput,
             ) => {}
             Ok(Over::Missing) => {
                 tracing::info!(%host, "the spool's scripts are gone: they are installed again");
@@ -101,11 +101,7 @@ async fn follow_host(shared: Arc<Shared>, host: HostRef, follower: Arc<Follower>
 }
 
 /// One session, from its connection to its end.
-async fn follow(
-    shared: &Shared,
-    host: &HostRef,
-    follower: &Follower,
-) -> Result<Over, crate::runner::state::SpawnError> {
+async fn follow(shared: &Shared, host: &HostRef, follower: &Follower) -> Result<Over, SpawnError> {
     let lease = shared.hosts.pool().lease(host).await?;
     let failed = |source| SpawnError::Channel {
         host: host.name.clone(),
@@ -133,7 +129,7 @@ async fn follow(
         && let Answer::Failed(why) | Answer::Unsupported(why) =
             install(lease.connection()).await.map_err(failed)?
     {
-        return Err(crate::runner::state::SpawnError::Spool {
+        return Err(SpawnError::Spool {
             host: host.name.clone(),
             why,
         });
@@ -170,8 +166,8 @@ async fn read(reader: &mut ChannelReader, follower: &Follower, lease: &Lease<Arc
                 if follower.is_idle() {
                     return Over::Idle;
                 }
-                if follower.has_left_out() {
-                    return Over::LeftOut;
+                if follower.has_skipped_output() {
+                    return Over::SkippedOutput;
                 }
                 // A session that is still starting has a login shell already. Jobs that it misses
                 // are added once it is up.
@@ -290,8 +286,8 @@ fn fresh_data(follower: &Follower, job: &JobId, piece: Piece) -> Option<FarEvent
     };
     let seen = known.checked_sub(offset).and_then(|seen| usize::try_from(seen).ok());
     let Some(seen) = seen else {
-        tracing::warn!(%job, offset, known, "a follower has left something out");
-        follower.begin_anew(followed);
+        tracing::warn!(%job, offset, known, "a follower has skipped output");
+        follower.require_new_session(followed);
         return None;
     };
     if seen >= bytes.len() {
@@ -312,7 +308,7 @@ fn end_of(follower: &Follower, job: &JobId, sizes: Positions, end: SpoolEnd) -> 
         Came::All => Some(FarEvent::Over(outcome(end))),
         Came::TooLittle => {
             tracing::warn!(%job, ?sizes, "a follower has ended a job before all of its output came");
-            follower.begin_anew(followed);
+            follower.require_new_session(followed);
             None
         }
         Came::MoreThanThereIs => {
@@ -382,10 +378,10 @@ pub(crate) async fn ask(
     host: &HostRef,
     command: &str,
     input: &[u8],
-) -> Result<Answer, crate::runner::state::SpawnError> {
+) -> Result<Answer, SpawnError> {
     let lease = shared.hosts.pool().lease(host).await?;
     let asked = run_on(lease.connection(), command, input).await;
-    asked.map_err(|error| crate::runner::state::SpawnError::Channel {
+    asked.map_err(|error| SpawnError::Channel {
         host: host.name.clone(),
         source: note_refusal(lease, error),
     })
@@ -438,7 +434,7 @@ mod tests {
         tell(&follower, ended(&job, 9)).await;
 
         assert!(told.try_recv().is_err(), "the job is not over");
-        assert!(follower.has_left_out() && !follower.has_all());
+        assert!(follower.has_skipped_output() && !follower.has_all());
     }
 
     #[tokio::test]

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::follow_host::follower_of;
 use super::spool_calls::{self, note_refusal};
-use crate::hosts::{HostRef, Link};
+use crate::hosts::{HostRef, Lease, Link};
 use crate::job::{Job, MachineId, StdinPlan, from_home};
 use crate::runner::state::{Follower, Shared, SpawnError};
 use crate::spool::{self, Answer, Order};
@@ -34,19 +35,29 @@ impl StartedOnHost {
 }
 
 /// Starts a job on its host. If the server refuses a channel it is asked again.
+///
+/// Obeys `abandoned` up to the moment at which the start order is sent: from then on the host may
+/// run the job, so its answer is awaited.
 pub(crate) async fn start_on_host(
     shared: &Arc<Shared>,
     job: &Job,
+    abandoned: &CancellationToken,
 ) -> Result<StartedOnHost, SpawnError> {
     let order = order(shared, job);
     order.check()?;
 
-    let follower = follower_of(shared, &HostRef::of(job));
+    let host = HostRef::of(job);
+    let follower = follower_of(shared, &host);
     let mut attempts = 0;
     loop {
         let session = follower.session_name();
         attempts += 1;
-        match send_order(shared, job, &order, session).await {
+        let lease = tokio::select! {
+            lease = shared.hosts.pool().lease(&host) => lease?,
+            () = abandoned.cancelled() => return Err(SpawnError::Abandoned),
+            () = shared.stopping.cancelled() => return Err(SpawnError::ShuttingDown),
+        };
+        match send_order(lease, job, &order, session).await {
             Ok(confirmed) => {
                 return Ok(StartedOnHost {
                     follower,
@@ -68,7 +79,8 @@ pub(crate) async fn start_on_host(
 pub(crate) async fn repeat_start(shared: &Arc<Shared>, job: &Job) -> Result<(), SpawnError> {
     let order = order(shared, job);
     order.check()?;
-    send_order(shared, job, &order, None).await.map(drop)
+    let lease = shared.hosts.pool().lease(&HostRef::of(job)).await?;
+    send_order(lease, job, &order, None).await.map(drop)
 }
 
 /// A host's confirmation that a job has started.
@@ -79,13 +91,12 @@ struct Confirmed {
 }
 
 async fn send_order(
-    shared: &Shared,
+    lease: Lease<Arc<Link>>,
     job: &Job,
     order: &Order,
     session: Option<String>,
 ) -> Result<Confirmed, SpawnError> {
     let host = job.spec.host.clone();
-    let lease = shared.hosts.pool().lease(&HostRef::of(job)).await?;
     let link = Arc::clone(lease.connection());
 
     let lines = order.lines(job.id.as_str(), session.as_deref().unwrap_or("-"));

@@ -13,8 +13,8 @@
 //!
 //! A session can end at any time. The next one continues at the offsets that were received, so
 //! nothing is lost or repeated. It also starts again when the host skipped output, or reported
-//! output of a job before the job was registered here. The pause before a new session grows unless
-//! the session brought new output.
+//! output of a job before the job was registered here. The pause before a new session grows, unless
+//! the session brought new output or lasted ten seconds.
 //!
 //! A job that starts while a session runs is added to it by the start order itself. The answer says
 //! whether the session was notified; if not, a new session starts with all jobs.

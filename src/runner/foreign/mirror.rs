@@ -30,20 +30,26 @@ pub(crate) async fn mirror(
     limits: RingLimits,
 ) {
     let mut looked = Instant::now();
+    let mut has_failed = false;
     loop {
         let Some(job) = job.upgrade() else { return };
         let mut frames = 0;
+        let mut pause = GLANCE;
         while frames < TURN {
             match log.follow(&mut end, limits, |event, at| job.mirror(event, at)) {
                 Ok(true) => frames += 1,
                 Ok(false) => break,
                 Err(error) => {
-                    tracing::warn!(job = %job.id, %error, "stored output can't be followed");
-                    return;
+                    if !std::mem::replace(&mut has_failed, true) {
+                        tracing::warn!(job = %job.id, %error, "stored output can't be followed");
+                    }
+                    pause = CHECK_INTERVAL;
+                    break;
                 }
             }
         }
-        if frames < TURN {
+        let has_copied_all = frames < TURN && pause == GLANCE;
+        if has_copied_all {
             job.note_mirror_round();
         }
         if job.is_over() {
@@ -58,7 +64,7 @@ pub(crate) async fn mirror(
         sleep(if frames == TURN {
             Duration::ZERO
         } else {
-            GLANCE
+            pause
         })
         .await;
     }

@@ -7,10 +7,11 @@
 //! it lives, and each record names the owner of its job. A job whose owner's lock is free is an
 //! orphan.
 //!
-//! `find.rs` searches for a job: in the registry, among foreign jobs that are open already, then in
-//! the store. An open foreign job has a task (`mirror.rs`) that copies new frames of its log, and
-//! once a second its record, as long as this process has a reader for it. The log ends before the
-//! record says so; the task stays until both do.
+//! `find.rs` searches for a job: in the registry, after adopting it if it is a durable orphan; then
+//! among foreign jobs that are open already; then in the store. An open foreign job has a task
+//! (`mirror.rs`) that copies new frames of its log, and once a second its record, until no reader
+//! has asked for the job for ten minutes. The log ends before the record says so; the task waits up
+//! to ten seconds for the record.
 //!
 //! `adopt.rs` claims durable orphans, at once when one is asked for and otherwise within a second,
 //! and continues to follow and record them where the stored log ends. A claim is a compare-and-set

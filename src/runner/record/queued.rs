@@ -35,12 +35,12 @@ impl QueuedFarEnd {
 impl FarEnd for QueuedFarEnd {
     async fn next(&mut self) -> FarEvent {
         self.job.store_caught_up(self.store_patience).await;
-        // Without a sender the job continues elsewhere, unrecorded.
+        // The sender is dropped when this process stops following: the job continues, unrecorded.
         self.events.recv().await.unwrap_or(FarEvent::Detached)
     }
 }
 
-/// Records such a job in a task of the runner. Its output announces no process group.
+/// Records a durable job or a fleet in a task of the runner. Its output announces no process group.
 pub(crate) fn record_queued_in_task(shared: &Arc<Shared>, job: &Arc<Job>, far_end: QueuedFarEnd) {
     let recorder = Recorder::new(Announcements::new(&job.mark, 0), Duration::ZERO);
     let recording = Recording::new(far_end, Arc::clone(job), recorder);

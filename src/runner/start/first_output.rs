@@ -6,8 +6,9 @@
 //! status 0, and output that does not quote our command, its output is the job's, and it must not
 //! run again.
 //!
-//! A forced command that fails, or that changes the output of the requested command, can't be
-//! distinguished from a shell that refuses. It would run a first command twice.
+//! A forced command can't be distinguished from a shell that refuses if it fails, changes the output
+//! of the requested command, runs for more than ten seconds, or prints more than a megabyte first.
+//! It then runs twice.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -35,7 +36,8 @@ pub(crate) enum FirstWords {
     /// The server refused the command, or the channel closed without a greeting: no part of the
     /// command ran.
     NotRun,
-    /// The greeting did not arrive in time, or the start was cancelled, and the channel was closed.
+    /// The greeting did not arrive in time, too much other output came before it, or the start was
+    /// cancelled. The channel was closed.
     /// A shell that starts later can't greet, so it does not reach the command.
     GivenUp,
 }

@@ -21,12 +21,7 @@ pub(super) async fn launch_durable(
     }
 
     let job = Arc::clone(&reservation.job);
-    let started = tokio::select! {
-        started = start_on_host(shared, &job) => started,
-        () = reservation.abandoned.cancelled() => Err(SpawnError::Abandoned),
-        () = shared.stopping.cancelled() => Err(SpawnError::ShuttingDown),
-    };
-    let started = match started {
+    let started = match start_on_host(shared, &job, &reservation.abandoned).await {
         Ok(started) => started,
         Err(error) => {
             reservation.fail(&error);

@@ -23,13 +23,13 @@
 //! its key are free again, and its record is removed, or gets the reason if a caller has the id.
 //!
 //! The caller abandons the start by dropping the call, and other callers by a signal to the job.
-//! Both cancel the same token. The launch obeys it up to the moment at which the command is sent;
-//! later the token has no effect. If the caller's timeout passes first, the call returns the
+//! Both cancel the same token. The launch obeys it up to the moment at which the command, or the
+//! order to start a durable job, is sent; later the token has no effect. If the caller's timeout passes first, the call returns the
 //! starting job, and the launch continues.
 //!
 //! Registration and launch overlap where they can. An attached job dies with this process, so
-//! nothing is lost if its record comes late. A durable job and a fleet outlive the process, so
-//! their record must exist before they do.
+//! nothing is lost if its record comes late. A durable job outlives the process, and a process that
+//! finds it needs its record, which must therefore exist before the job does.
 
 mod first_output;
 mod launch;

@@ -9,7 +9,7 @@ use crate::job::{Announcements, Job, Pace, Phase, Recorder};
 use crate::runner::record::{Attached, AttachedControls, Recording, record};
 use crate::runner::state::{Meter, Shared, Stdin};
 
-/// Time after which a job is expected to last.
+/// Running time of a job after which a control shell is started for it.
 const LASTING: Duration = Duration::from_secs(1);
 
 /// Leaves a job to a recording task. From here on the job belongs to the runner, and not to its

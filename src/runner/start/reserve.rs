@@ -70,7 +70,7 @@ pub(super) fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserved, Sp
         shared: Arc::clone(shared),
         job,
         abandoned,
-        // Replaced by the launch; what remains is a task that was aborted.
+        // The reason if nothing else is set: a task that was aborted, or a caller that went away.
         why_not_started: Some(chain(&SpawnError::ShuttingDown)),
         record,
         registration: None,
@@ -101,8 +101,7 @@ impl Reservation {
         self.why_not_started = Some(chain(error));
     }
 
-    /// Gives the slot back for a job that the store refused, because its key belongs to another
-    /// one.
+    /// Gives the slot back for a job whose key the store has for another job.
     pub(super) fn withdraw(mut self) {
         // Without a record the store is left alone: it has the other job's.
         self.record = None;

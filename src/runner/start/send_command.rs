@@ -91,7 +91,12 @@ async fn send_on(
         Err(error) => {
             // A lost connection has closed its channels.
             channel.close().await.ok();
-            return Err(error);
+            // A channel opened in advance may have been closed while it waited. Nothing ran.
+            return if opened.was_spare && error.is_lost_channel() {
+                Ok(Sent::ChannelLost)
+            } else {
+                Err(error)
+            };
         }
     };
 

@@ -164,6 +164,17 @@ impl SpawnError {
         }
     }
 
+    /// Whether a channel was lost before anything could run on it.
+    pub(crate) fn is_lost_channel(&self) -> bool {
+        matches!(
+            self,
+            Self::Channel {
+                source: ChannelError::ConnectionLost,
+                ..
+            }
+        )
+    }
+
     pub(crate) fn channel(job: &Job, source: ChannelError) -> Self {
         Self::Channel {
             host: job.spec.host.clone(),

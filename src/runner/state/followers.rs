@@ -23,6 +23,9 @@ pub(crate) struct Follower {
     pub(crate) changed: Notify,
 }
 
+/// An idle follower is held by the list of followers and by its own task.
+const HOLDERS_OF_IDLE: usize = 2;
+
 /// A job whose output is followed.
 pub(crate) struct Followed {
     pub(crate) job: Arc<Job>,
@@ -43,7 +46,7 @@ struct Session {
     /// It reported output of jobs not registered yet, and won't repeat it.
     has_strays: bool,
     /// It skipped some of a job's output, or ended a job before all of its output arrived.
-    has_left_out: bool,
+    has_skipped_output: bool,
 }
 
 impl Followers {
@@ -57,10 +60,13 @@ impl Followers {
         )
     }
 
-    /// Removes a follower without jobs. Returns false if it has one again.
+    /// Removes a follower without jobs. Returns false if it has a job again, or may get one: a start
+    /// that is in progress holds it, and follows the job once the host has started it.
     pub(crate) fn retire(&self, host: &HostRef) -> bool {
         let mut followers = lock(&self.0);
-        let is_idle = followers.get(host).is_some_and(|follower| follower.is_idle());
+        let is_idle = followers.get(host).is_some_and(|follower| {
+            follower.is_idle() && Arc::strong_count(follower) <= HOLDERS_OF_IDLE
+        });
         if is_idle {
             followers.remove(host);
         }
@@ -153,15 +159,15 @@ impl Follower {
 
     /// The session skipped output of this job. A new session must start where the received output
     /// ends.
-    pub(crate) fn begin_anew(&self, followed: &mut Followed) {
+    pub(crate) fn require_new_session(&self, followed: &mut Followed) {
         followed.session.clear();
-        lock(&self.session).has_left_out = true;
+        lock(&self.session).has_skipped_output = true;
         self.changed.notify_one();
     }
 
     /// Whether the session has skipped output.
-    pub(crate) fn has_left_out(&self) -> bool {
-        lock(&self.session).has_left_out
+    pub(crate) fn has_skipped_output(&self) -> bool {
+        lock(&self.session).has_skipped_output
     }
 
     /// Whether the session was asked to follow every job.
