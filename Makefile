@@ -24,6 +24,7 @@ ROOT_TESTS = $(shell [ "$$(id -u)" != 0 ] || echo --test disks --test machines)
 test:  ## Install OpenSSH if it is missing, then run all tests but those that need containers or foreign clients
 	@fixtures/need sshd:openssh-server ssh:openssh-client curl:curl openssl:openssl nginx:nginx-light tmux:tmux \
 		script:util-linux ps:procps perl:perl tcsh:tcsh fish:fish
+	cargo build --locked --examples
 	cargo test --locked $(EACH_TEST) --tests $(ROOT_TESTS); tests=$$?; \
 		cargo test --locked --doc && exit $$tests
 
@@ -31,6 +32,7 @@ test-as-user:  ## As root: run the tests as an ordinary user, "sshjobs-test", wh
 	@fixtures/need sshd:openssh-server ssh:openssh-client curl:curl openssl:openssl nginx:nginx-light tmux:tmux \
 		script:util-linux ps:procps perl:perl tcsh:tcsh fish:fish setpriv:util-linux useradd:passwd
 	@id sshjobs-test >/dev/null 2>&1 || useradd --create-home --gid tty --shell /bin/bash sshjobs-test
+	cargo build --locked --examples
 	TEST_USER=sshjobs-test cargo test --locked $(EACH_TEST) --tests
 
 test-clients:  ## Let MCP's own SDKs and Inspector call every tool, and a hostile SSH server try its luck

@@ -13,8 +13,9 @@ async fn main() -> Result<(), Error> {
     let fleet = jobs.fleet(hosts, "uname -s").spawn().await?;
 
     let mut lines = fleet.lines();
-    while let Some(Ok(line)) = lines.next().await {
-        println!("{}: {}", line.host, line.line.text);
+    while let Some(line) = lines.next().await {
+        let line = line.expect("nothing was evicted");
+        println!("{}: {}", line.host.unwrap_or_default(), line.line.text);
     }
 
     for group in fleet.wait().await.groups {

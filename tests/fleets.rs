@@ -541,7 +541,7 @@ async fn a_spawned_fleet_has_started_when_its_id_is_printed_and_another_process_
     ))
     .trim()
     .to_owned();
-    // No sshjobs process is left that could start the last member, so it was started before. Its
+    // `spawn` has started the last member before it exited: no other process could. The member's
     // supervisor may still need some time on a busy host.
     eventually("the last member runs, too", async || {
         std::fs::read_dir(&ran).unwrap().count() == 4

@@ -285,7 +285,7 @@ async fn only_who_shows_a_valid_token_is_let_in_and_a_revoked_one_is_refused_at_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_of_tokens_that_never_answers_stops_no_other_client() {
+async fn a_pipe_in_place_of_the_file_of_tokens_refuses_calls_and_stops_nothing() {
     let (sshd, server, caller) = served().await;
     let file = sshd.path("state/sshjobs/tokens.json");
     let kept = std::fs::read(&file).unwrap();

@@ -341,6 +341,13 @@ async fn clients_that_fill_one_listener_leave_room_on_the_others() {
     let stalled: Vec<TcpStream> =
         (0..TOO_MANY).map(|_| TcpStream::connect(&metrics).unwrap()).collect();
 
+    // The listener is full: it accepts no further connection.
+    let mut refused = TcpStream::connect(&metrics).unwrap();
+    refused.write_all(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
+    refused.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let silence = refused.read(&mut [0; 16]);
+    assert!(!matches!(silence, Ok(1..)), "{silence:?}");
+
     caller.ok("jobs", json!({}));
     let mut socket = UnixStream::connect(&server.socket).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();

@@ -256,7 +256,7 @@ async fn the_examples_print_what_they_promise() {
         ("output", "$(rm -rf ~); it's.txt\nexited with status 0\n"),
         ("fan_out", "web[1-3] ended alike\n"),
         ("resume", "3 3\n4 late\n"),
-        ("lost_connection", "before\n"),
+        ("lost_connection", "before\nwas lost with its connection"),
     ] {
         let output = tokio::process::Command::new(example(name)).output();
         let output = tokio::time::timeout(6 * SOON, output).await.unwrap().unwrap();
@@ -271,7 +271,7 @@ async fn the_examples_print_what_they_promise() {
     }
 }
 
-/// The binary of an example: cargo builds them before the tests.
+/// The binary of an example. `make test` builds them first.
 fn example(name: &str) -> std::path::PathBuf {
     let test = std::env::current_exe().unwrap();
     let profile = test.parent().unwrap().parent().unwrap();

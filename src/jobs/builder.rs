@@ -1,4 +1,4 @@
-//! Options for [`Jobs`], and the steps that may fail before there are any.
+//! Options for [`Jobs`], and the steps of their start that may fail.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct JobsBuilder {
     config: Config,
     access: Option<Access>,
     prompter: Option<Arc<dyn Prompter>>,
-    has_store: bool,
+    state_dir: Option<PathBuf>,
 }
 
 impl Jobs {
@@ -29,8 +29,7 @@ impl Jobs {
 impl JobsBuilder {
     /// Sets limits, hosts and defaults, as [`Config::load`] reads them. By default no file is read.
     ///
-    /// The state directory of the configuration is used only with
-    /// [`state_dir`](Self::state_dir).
+    /// The state directory of the configuration is not used: see [`state_dir`](Self::state_dir).
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;
         self
@@ -55,12 +54,11 @@ impl JobsBuilder {
     /// Without a state directory jobs are in memory only: no other process finds them, not even
     /// durable ones.
     pub fn state_dir(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.config.state_dir = Some(directory.into());
-        self.has_store = true;
+        self.state_dir = Some(directory.into());
         self
     }
 
-    /// Opens the state directory, if there is one, and returns jobs without any connection.
+    /// Opens the state directory, if there is one, and returns a [`Jobs`] that has no connections yet.
     ///
     /// # Errors
     /// [`Error::Store`] if the state directory can't be used.
@@ -69,9 +67,10 @@ impl JobsBuilder {
             mut config,
             access,
             prompter,
-            has_store,
+            state_dir,
         } = self;
-        config.store = has_store;
+        config.store = state_dir.is_some();
+        config.state_dir = state_dir;
         let opening = config.clone();
         let opened = tokio::task::spawn_blocking(move || opening.open_store()).await;
         let store = opened.expect("opening a store does not panic").transpose()?;

@@ -139,8 +139,8 @@ impl<T> Command<T> {
         self
     }
 
-    /// Sets an idempotency key, up to 200 characters. A second command of the caller with the same
-    /// key returns the first one's job.
+    /// Sets an idempotency key, up to 200 characters. The same command of the caller with the same key
+    /// returns the first one's job; another command with this key is an error.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
@@ -278,8 +278,8 @@ impl Command<OneHost> {
 impl Command<ManyHosts> {
     /// Starts the fleet and returns it; its members start as the [`FleetSpec`] says.
     ///
-    /// If cancelled early, nothing is started; later, the fleet continues and
-    /// [`list`](super::jobs::Jobs::list) has it.
+    /// If cancelled before the fleet is registered, nothing is started; later, the fleet continues
+    /// and [`list`](super::jobs::Jobs::list) has it.
     ///
     /// # Errors
     /// [`Error::Spec`] if the command is invalid for any host; [`Error::Host`] if a host can't be

@@ -68,8 +68,8 @@ impl fmt::Debug for Fleet {
 /// A line of a fleet's member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetLine {
-    /// The member's host.
-    pub host: String,
+    /// The member's host. `None` for a note of the fleet itself.
+    pub host: Option<String>,
     /// The line, without the host's name. Its number is the fleet's.
     pub line: Line,
 }
@@ -97,17 +97,13 @@ impl FleetLine {
     fn of(line: Line) -> Self {
         match member_of(&line.text) {
             Some((host, text)) => Self {
-                host: host.to_owned(),
+                host: Some(host.to_owned()),
                 line: Line {
                     text: text.to_owned(),
                     ..line.clone()
                 },
             },
-            // A note of the fleet itself.
-            None => Self {
-                host: String::new(),
-                line,
-            },
+            None => Self { host: None, line },
         }
     }
 }

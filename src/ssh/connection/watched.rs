@@ -38,12 +38,12 @@ pub(super) struct Pulse {
 
 #[derive(Debug)]
 struct Signs {
-    /// Time of the last received data, or of the end of the last hold.
+    /// Time of the last received data, or of the last change of what is expected.
     heard: Instant,
     /// Keepalives are sent, so silence means that the peer is lost.
     is_talking: bool,
     is_held: bool,
-    /// Task that waits for data while the stream is held.
+    /// Task that waits for data, to be woken when the stream is held or released.
     reader: Option<Waker>,
 }
 
