@@ -700,6 +700,21 @@ async fn an_admin_whose_hosts_are_bounded_sees_the_jobs_of_others_only_there() {
     );
     admin.ok("tail", json!({"job_id": on_web}));
     assert_eq!(admin.call("tail", json!({"job_id": on_db})).0, 404);
+
+    // web1 is another name of the excluded host.
+    let excluding = server.caller(
+        &sshd,
+        "excluding",
+        &["--role", "admin", "--hosts", "*,!db*"],
+    );
+    for verb in ["tail", "signal"] {
+        assert_eq!(
+            excluding.call(verb, json!({"job_id": on_web})).0,
+            404,
+            "{verb}"
+        );
+    }
+    assert_eq!(excluding.ok("jobs", json!({}))["total"], 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
