@@ -236,6 +236,19 @@ impl Door {
         }
     }
 
+    /// The names that the caller may use, also by their addresses, in the same order.
+    pub(super) async fn usable(&self, names: Vec<String>) -> Vec<String> {
+        let checks: Vec<_> = names
+            .into_iter()
+            .map(|name| async { self.may_reach(&name).await.then_some(name) }.boxed())
+            .collect();
+        stream::iter(checks)
+            .buffered(AT_A_TIME)
+            .filter_map(async |name| name)
+            .collect()
+            .await
+    }
+
     /// The known hosts.
     pub(super) fn book(&self) -> &HostBook {
         self.inside.hosts.book()
@@ -246,7 +259,10 @@ impl Door {
         let listed = self.inside.hosts.book().listed().await.ok()?;
         nearest(
             host,
-            listed.keys().map(String::as_str).filter(|name| self.has_host(name)),
+            listed
+                .keys()
+                .map(String::as_str)
+                .filter(|name| *name != host && self.has_host(name)),
         )
         .map(str::to_owned)
     }

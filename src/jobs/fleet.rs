@@ -58,7 +58,7 @@ impl FleetSpec {
         let listed = if hosts.iter().all(|word| Self::is_plain(word)) {
             Vec::new()
         } else {
-            book.listed().await?.into_keys().filter(|name| door.has_host(name)).collect()
+            door.usable(book.listed().await?.into_keys().collect()).await
         };
         let meant = |word: &str, name: &str| match word.strip_prefix("tag:") {
             Some(tag) => book.tags(name).iter().any(|known| known == tag),

@@ -1,5 +1,6 @@
 //! Lists and probes hosts.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
@@ -53,7 +54,9 @@ impl Jobs {
         let inside = self.door.look(ReadVerb::Hosts, &"all");
         let book = inside.hosts.book();
         let mut listed = book.listed().await?;
-        listed.retain(|name, _| self.door.has_host(name));
+        let usable = self.door.usable(listed.keys().cloned().collect()).await;
+        let usable: HashSet<String> = usable.into_iter().collect();
+        listed.retain(|name, _| usable.contains(name));
         let total = listed.len();
         let has_tag =
             |name: &str| tag.is_none_or(|tag| book.tags(name).iter().any(|known| known == tag));
