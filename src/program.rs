@@ -89,7 +89,7 @@ fn load(cli: &Cli) -> Result<Config, Error> {
             match error {
                 ConfigFileError::Unreadable { .. } => "check the path, and that you may read it",
                 ConfigFileError::Mistake { .. } => {
-                    "correct the configuration; the README lists its keys"
+                    "correct the configuration; docs/config.md lists all keys"
                 }
             },
         )
@@ -173,8 +173,11 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Man(args) => cli::man(&args),
         Verb::Help(args) => cli::help(&args),
         Verb::Demo(_) | Verb::Serve(_) | Verb::Token(_) | Verb::Trust(_) if server.is_some() => {
-            let hint = "leave --server (and SSHJOBS_SERVER) away, and run it where the server runs";
-            return Err(Error::invalid("a server does not do this for others", hint));
+            let hint = "omit --server (and SSHJOBS_SERVER), and run it where the server runs";
+            return Err(Error::invalid(
+                "demo, serve, token and trust do not work with --server",
+                hint,
+            ));
         }
         Verb::Demo(args) => cli::demo(args).await,
         Verb::Serve(args) if args.http.is_some() || args.socket.is_some() => {
@@ -204,8 +207,7 @@ fn api(
         return Ok(Api::Here(for_a_person(config)));
     };
     if ssh.is_some_and(|ssh| !ssh.to_ssh().is_empty()) {
-        let hint =
-            "leave -p, -l, -i, -J and -o away; the server's ssh_config says how hosts are reached";
+        let hint = "omit -p, -l, -i, -J and -o; the server's ssh_config says how hosts are reached";
         return Err(Error::invalid("hosts are the server's", hint));
     }
     Ok(Api::There(Arc::clone(client)))
@@ -354,7 +356,7 @@ fn options(config: &Config, args: ServeArgs) -> Result<http::Options, Error> {
     let is_exposed = args.http.is_some_and(|address| !address.ip().is_loopback());
     if args.no_auth && is_exposed {
         let hint =
-            "leave --no-auth away and make tokens with `sshjobs token new`, or listen on 127.0.0.1";
+            "omit --no-auth and make tokens with `sshjobs token new`, or listen on 127.0.0.1";
         return Err(Error::invalid(
             "without tokens everybody in the network could run commands",
             hint,

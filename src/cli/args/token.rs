@@ -56,6 +56,10 @@ pub struct NewTokenArgs {
 
 /// Parses a list of hosts. An empty one is most likely an unset variable.
 fn host_list(text: &str) -> Result<String, String> {
+    let has_inclusion = text.split(',').any(|pattern| !pattern.trim().starts_with('!'));
+    if !has_inclusion {
+        return Err("a list of exclusions alone includes no host; write '*,!NAME'".to_owned());
+    }
     if text.split(',').all(|pattern: &str| {
         let name = pattern.trim().trim_start_matches('!').trim_start_matches("tag:");
         !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c.is_control())
@@ -63,7 +67,7 @@ fn host_list(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(
-        "use names, patterns and tag:NAME, separated by commas; leave --hosts away for all hosts"
+        "use names, patterns and tag:NAME, separated by commas; omit --hosts for all hosts"
             .to_owned(),
     )
 }

@@ -277,11 +277,11 @@ impl Session {
                 let limit = self.limit.unwrap_or_default();
                 let has_ended = standing.exit_status.is_some() || standing.exit_signal.is_some();
                 let end = if has_ended {
-                    "and was ended"
+                    " and was ended"
                 } else {
                     "; it is not known whether it has ended"
                 };
-                let message = format!("the command ran into its time limit of {limit:?} {end}");
+                let message = format!("the command ran into its time limit of {limit:?}{end}");
                 Some(Error::new(
                     Code::Timeout,
                     message,
