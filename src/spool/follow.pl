@@ -24,7 +24,7 @@ chomp $boot;
 $boot = $boot ne '' ? $boot . '.' . start_time(1) : `sysctl -n kern.bootsessionuuid 2>/dev/null || who -b | tr -s ' ' _`;
 chomp $boot;
 
-# What was read last; it keeps its memory.
+# The last data read. The variable keeps its memory.
 my ($out, $data) = ('', '');
 sub put {
   my $sent = 0;
@@ -47,7 +47,7 @@ sub state_of { # Empty while it runs.
   my $d = $j;
   if (-e "$d/exit") {
     my @f = split ' ', first_line("$d/exit");
-    # Whatever wrote anything else there, it was not the supervisor.
+    # Other contents were not written by the supervisor.
     return @f >= 4 && $f[0] =~ /^[0-9]+$/ ? "exited @f[0..3]" : 'lost supervisor_died';
   }
   return '' if $now - $job{$j}{looked} < 1 + @order / 50;
@@ -63,7 +63,7 @@ sub state_of { # Empty while it runs.
   }
   return '';
 }
-sub send_new { # Whether the stream has been sent up to its size.
+sub send_new { # Sends new output. Returns whether the stream was sent up to its size.
   my ($j, $stream, $file) = @_;
   my $size = -s $file;
   my $from = $job{$j}{$stream};
@@ -74,14 +74,14 @@ sub send_new { # Whether the stream has been sent up to its size.
   my $got = sysseek($in, $from, 0) && sysread($in, $data, $n);
   return 1 unless $got;
   $out .= "D $j $stream $from $got\n";
-  # Much is not copied once more.
+  # Large data is not copied again.
   if ($got > 65536) { flush_out(); put($data) } else { $out .= $data }
   flush_out() if length $out > 262144;
   $job{$j}{$stream} += $got;
   return $job{$j}{$stream} >= $size;
 }
 
-sub told_size { # How much of a file was sent; less when it has become shorter than that.
+sub told_size { # Bytes of a file that were sent, or its size if it has become shorter.
   my ($from, $file) = @_;
   my $size = -s $file || 0;
   return $size < $from ? $size : $from;
@@ -102,7 +102,7 @@ $out = "H\n";
 while (1) {
   my $now = time;
   if ($now != $checked) {
-    # Somebody removed the spool, and our directory with it: a new follower will be started in the new one.
+    # The spool was removed, and our directory with it: a new follower will be started in the new one.
     exit 0 unless -e "$S/f/$F";
     $checked = $now;
   }
@@ -119,13 +119,13 @@ while (1) {
       my ($p, $t) = split ' ', first_line("$j/pid");
       if (defined $t) { $out .= "P $j $p\n"; $job{$j}{told} = 1 }
     }
-    # The state first, and the sizes second: nothing slips between.
+    # The state first and the sizes second, so that no output is missed in between.
     my $state = state_of($j, $now);
     my ($o, $e) = ($job{$j}{1}, $job{$j}{2});
     my $all = send_new($j, 1, "$j/out");
     $all &= send_new($j, 2, "$j/err");
     if ($job{$j}{1} != $o || $job{$j}{2} != $e) { $moved = $hot{$j} = 1; $job{$j}{moved} = $now }
-    # Nobody reads these any more, and they may hold secrets.
+    # They have no reader any more, and may contain secrets.
     unlink "$j/order", "$j/in.text" if $state =~ /^lost/;
     if ($state ne '' && $all) {
       my $out_size = told_size($job{$j}{1}, "$j/out");
@@ -141,7 +141,7 @@ while (1) {
   if ($now - $beat >= 5) {
     $out .= "H\n";
     $beat = $now;
-    # So that a sweep sees that somebody still uses it.
+    # So that a sweep sees that it is in use.
     utime undef, undef, "f/$F";
     my ($p, $t) = split ' ', first_line('warden');
     my $guarded = defined $t && start_time($p) eq $t;
@@ -152,6 +152,6 @@ while (1) {
   next if $moved;
   my $in = '';
   vec($in, fileno(STDIN), 1) = 1;
-  # Nobody says anything any more; when stdin ends, so do we.
+  # No more jobs are added: the follower ends when its stdin does.
   if (select($in, undef, undef, @order > $turn ? 0.016 : 0.004 + 0.0005 * $turn) > 0) { unlink "f/$F"; exit 0 }
 }

@@ -1,5 +1,5 @@
-# sshjobs: durable jobs. POSIX sh; installed once, under its hash. $1 is the state directory, $2 a verb. What a job could inherit
-# begins with sj_. It is run as a file, or sourced by a shell that has set sj_F to its path, which saves starting a process.
+# sshjobs: durable jobs, in POSIX sh. Installed once, under its hash. $1 is the state directory, $2 a verb. Variables that a job
+# could inherit begin with sj_. The file is executed, or sourced by a shell that has set sj_F to its path, which saves a process.
 umask 077
 case $0 in */spool/*) sj_F=$0 ;; esac
 sj_D=$1 sj_V=$2
@@ -10,7 +10,7 @@ sj_nl='
 '
 say() { printf 'sshjobs-spool %s\n' "$*"; }
 
-start_time() { # Of process $1, in $sj_t, and its group in $sj_g; fails when there is none, or a zombie.
+start_time() { # Sets $sj_t to the start time of process $1, and $sj_g to its group. Fails for a zombie, and if it does not exist.
   if { read -r sj_t </proc/"$1"/stat; } 2>/dev/null; then
     sj_t=${sj_t##*) }
     case $sj_t in Z*|X*) return 1 ;; esac
@@ -23,7 +23,7 @@ start_time() { # Of process $1, in $sj_t, and its group in $sj_g; fails when the
     sj_t=${sj_t#*_}
   fi
 }
-boot() { # Which start of which machine or container this is, in $b.
+boot() { # Sets $b to an id of this boot of this machine or container.
   if { read -r b </proc/sys/kernel/random/boot_id; } 2>/dev/null; then
     start_time 1
     b=$b.$sj_t
@@ -31,17 +31,17 @@ boot() { # Which start of which machine or container this is, in $b.
     b=$(sysctl -n kern.bootsessionuuid 2>/dev/null || who -b | tr -s ' ' _)
   fi
 }
-is_alive() { # Process $1, started at $2.
+is_alive() { # Whether process $1, started at $2, is alive.
   [ -n "$1" ] && start_time "$1" && [ "$sj_t" = "$2" ]
 }
-decode() { # The text that $1 stands for, in $sj_d, ends of lines included.
+decode() { # Sets $sj_d to the text that $1 encodes, including newlines at its end.
   sj_d=$(printf '%b.' "$1")
   sj_d=${sj_d%.}
 }
 pause() { sleep 0.1 2>/dev/null || sleep 1; }
 
-# A session of its own, in a new process: nothing waits for it. What a shell starts in the background ignores INT and QUIT, no shell
-# can undo that, and the job would inherit it: env(1) resets them where it can (coreutils 8.31).
+# session: runs a command in a session of its own that nothing waits for. A shell starts background commands with INT and QUIT
+# ignored, which no shell can undo and the job would inherit. env(1) resets them if it is new enough (coreutils 8.31).
 if command -v setsid >/dev/null 2>&1; then
   session() {
     sj_r=
@@ -61,7 +61,7 @@ else
   session() { say error this host has neither setsid nor perl nor python3; exit 1; }
 fi
 
-end_tree() { # Of job $1: TERM, $2 tenths of a second, KILL; also what has left its group.
+end_tree() { # Ends the processes of job $1: TERM, then KILL after $2 tenths of a second, also to those that left its group.
   { read -r p t0 <"$sj_S/$1/pid"; } 2>/dev/null || return
   { read -r mark <"$sj_S/$1/mark"; } 2>/dev/null
   [ -n "$mark" ] || return
@@ -73,23 +73,23 @@ end_tree() { # Of job $1: TERM, $2 tenths of a second, KILL; also what has left 
   kill -s KILL -- "-$p" 2>/dev/null || kill -KILL "-$p" 2>/dev/null
   end_marked
 }
-end_marked() { # What carries $mark.
+end_marked() { # Kills all processes that carry $mark.
   for e in $(grep -slF "SSHJOBS_JOB=$mark" /proc/[0-9]*/environ 2>/dev/null); do
     e=${e#/proc/}
     kill -KILL "${e%/environ}" 2>/dev/null
   done
 }
 
-end_writer() { # Of job $1: who waits for it to read.
+end_writer() { # Ends a writer that waits for job $1 to read.
   { read -r w t0 c <"$sj_S/$1/in.lock/pid"; } 2>/dev/null && is_alive "$w" "$t0" && kill "$w" "$c" 2>/dev/null
   rm -rf "$sj_S/$1/in.lock"
 }
-lay_down() { # What a job begins with; exit.r comes last. Arguments: those of start.
+lay_down() { # Writes the first files of a job, exit.r last. Arguments: those of start.
   printf '%s\n' "$mark" "$sj_cwd" "$sj_cmd" "$env" >"$sj_J/order" && printf '%s\n' "$mark" >"$sj_J/mark" &&
     printf '' >"$sj_J/out" && printf '' >"$sj_J/err" && { [ "$3" != text ] || printf '%b' "$text" >"$sj_J/in.text"; } &&
     printf '%-200s\n' pending >"$sj_J/exit.r"
 }
-guard() { # Sees to it that one warden watches over the quotas of all jobs of the host.
+guard() { # Ensures that one warden enforces the quotas of all jobs of the host.
   { read -r p t0 <"$sj_S/warden"; } 2>/dev/null && is_alive "$p" "$t0" && return
   (
     exec </dev/null >/dev/null 2>&1 3>&- 4>&- 5>&- 6>&- 7>&- 8>&-
@@ -99,7 +99,7 @@ guard() { # Sees to it that one warden watches over the quotas of all jobs of th
 
 case $sj_V in
 start) # Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN; mark; cwd; command; NAME=VALUE ...; nothing; stdin; "."
-  # It may have been begun ahead: then its order comes later, or never.
+  # The order may arrive later than this shell starts, or never.
   read -r sj_line || exit 0
   set -- $sj_line
   sj_J=$sj_S/$1
@@ -109,7 +109,7 @@ start) # Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN; mark; cwd; com
   IFS= read -r text
   IFS= read -r dot
   [ "$dot" = . ] || exit 1
-  # Somebody may have tidied up meanwhile.
+  # The directory may have been removed in the meantime.
   [ -f "$sj_F" ] || { say missing; exit 1; }
   case $7 in
   none) ;;
@@ -131,7 +131,7 @@ start) # Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN; mark; cwd; com
     say error "${why##*: }"
     exit 1
   fi
-  # A follower that has ended, perhaps because the spool was removed under it, can't be told.
+  # A follower that has ended, perhaps because its spool was removed, can't be notified.
   told=
   [ ! -f "$sj_S/f/$2" ] || { echo "$1 0 0" >>"$sj_S/f/$2" && told=' told'; }
   say "ok$told"
@@ -156,7 +156,7 @@ supervise)
   open)
     mkfifo "$sj_J/in" "$sj_J/in.ctl"
     exec 3<>"$sj_J/in" 8<>"$sj_J/in.ctl"
-    # Holds stdin open until it is told that it ends. Both pipes are open before anybody may write to them.
+    # Holds stdin open until the end of input is requested. Both pipes are open before a writer can use them.
     (exec 6<&-; read -r _ <&8) &
     keeper=$!
     exec 5<"$sj_J/in" 3>&- 8>&-
@@ -188,16 +188,16 @@ supervise)
     echo "$q $5" >"$sj_S/q/$1"
     guard
   }
-  # In a subshell, so that what this shell says of its end goes nowhere. A Korn shell passes on only the descriptors that are named.
+  # In a subshell, so that this shell's message about its end is discarded. A Korn shell passes on only named descriptors.
   (led /bin/sh "$sj_F" "$sj_D" job "$1" "$7") <&5 6<&6 >>"$sj_J/out" 2>>"$sj_J/err"
   rc=$?
   exec 5<&- 6<&-
-  # What the command has left in the background may still have something to say.
+  # Background processes of the command may still print.
   { read -r p _ <"$sj_J/pid"; } 2>/dev/null
   i=0
   while [ $i -lt "$8" ] && kill -0 "-$p" 2>/dev/null; do pause; i=$((i + 1)); done
   [ -z "$timer$keeper" ] || kill $timer $keeper 2>/dev/null
-  # A write that the command has read is noted in a moment; one that nobody will read any more would wait for ever.
+  # A write that the command has read is noted in a moment. A write without a reader would wait for ever.
   i=0
   while [ $i -lt 5 ] && [ -d "$sj_J/in.lock" ]; do pause; i=$((i + 1)); done
   end_writer "$1"
@@ -207,7 +207,7 @@ supervise)
   printf '%s %s %s %s ' $rc "$k" "$why" "$(date +%s)" 1<>"$sj_J/exit.r"
   mv -f "$sj_J/exit.r" "$sj_J/exit"
   rm -f "$sj_J/in" "$sj_J/in.ctl" "$sj_S/q/$1"
-  # One that had just begun may not have heard the first.
+  # A writer that has just started may have missed the first signal.
   [ -z "$timer" ] || { pause; kill $timer 2>/dev/null; }
   ;;
 guard) guard ;;
@@ -260,7 +260,7 @@ warden)
       echo "sshjobs: this job has printed more than $quota bytes, and is ended" >>"../$j/err"
       end_tree "$j" "${grace%:*}" &
     done
-    # As long as writing what is left takes at 500 MB/s.
+    # The time in which a job that writes 500 MB/s would reach its quota.
     n=$((least / 500000000))
     sleep $((n < 1 ? 1 : n))
   done
@@ -292,7 +292,7 @@ X
   export TERM
   SSHJOBS_COMMAND=$sj_d exec script -qefc "stty cols $cols rows $rows; exec \"\${SHELL:-/bin/sh}\" -c \"\$SSHJOBS_COMMAND\"" /dev/null
   ;;
-write) # JOB OFFSET LENGTH WRITER; the bytes on stdin. A writer that repeats what it has written doubles nothing.
+write) # JOB OFFSET LENGTH WRITER; the bytes on stdin. A repeated write of the same writer writes nothing twice.
   sj_J=$sj_S/$1
   trap '' HUP PIPE
   cat >"$sj_J/in.$$" 2>/dev/null || { say closed; exit 0; }
@@ -302,11 +302,11 @@ write) # JOB OFFSET LENGTH WRITER; the bytes on stdin. A writer that repeats wha
     { read -r w <"$sj_J/in.w.$2"; } 2>/dev/null && [ "$w" = "$1" ]
   }
   if [ -f "$sj_J/exit" ] || [ -f "$sj_J/in.eof" ]; then
-    # It may have read this, and ended, before anybody was told.
+    # The job may have read the piece and ended before the write was acknowledged.
     { read -r n <"$sj_J/in.n"; } 2>/dev/null
     done_by "$2" "$4" && say at "$n" || say closed
   elif [ ! -f "$sj_J/in.n" ]; then
-    # The supervisor makes it first of all.
+    # The supervisor creates it first.
     say busy
   elif mkdir "$sj_J/in.lock" 2>/dev/null; then
     read -r n <"$sj_J/in.n"
@@ -330,7 +330,7 @@ write) # JOB OFFSET LENGTH WRITER; the bytes on stdin. A writer that repeats wha
   fi
   rm -f "$sj_J/in.$$"
   ;;
-killreq) # JOB SIGNAL: tells "ended by us" from a status of 128 and more.
+killreq) # JOB SIGNAL: notes that a signal is sent, to distinguish it from an exit status of 128 or more.
   [ ! -d "$sj_S/$1" ] || echo "$2" >"$sj_S/$1/killreq"
   say ok
   ;;
@@ -350,7 +350,7 @@ forget) # JOB ...
   for j in "$@"; do
     if [ ! -f "$sj_S/$j/exit" ]; then
       { read -r p t0 _ <"$sj_S/$j/sup"; } 2>/dev/null && is_alive "$p" "$t0" && continue
-      # Its supervisor was killed, and nobody else would end it.
+      # Its supervisor was killed, so no other process would end it.
       { read -r mark <"$sj_S/$j/mark"; } 2>/dev/null && [ -n "$mark" ] && end_marked
     fi
     end_writer "$j"
@@ -360,7 +360,7 @@ forget) # JOB ...
   ;;
 sweep) # DAYS
   for x in $(find "$sj_S" -name exit -mtime "+$1" 2>/dev/null); do rm -rf "${x%/exit}"; done
-  # And what has never come to an end that anybody noted.
+  # Also jobs without a noted end.
   for x in $(find "$sj_S" -name mark -mtime "+$1" 2>/dev/null); do
     x=${x%/mark}
     if [ ! -f "$x/exit" ] && ! { { read -r p t0 _ <"$x/sup"; } 2>/dev/null && is_alive "$p" "$t0"; }; then
@@ -370,7 +370,7 @@ sweep) # DAYS
   find "$sj_S/f" -type f -mtime +1 -exec rm -f {} + 2>/dev/null
   say ok
   ;;
-follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
+follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." Its output is described in frames.rs
   mkdir -p "$sj_S/f"
   # A warden that was killed is replaced here, and when a job starts. The subshell ends at once, so the warden becomes a
   # child of init: perl, which this shell turns into, would never reap it.
@@ -399,7 +399,7 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
       rc=
       { read -r rc k why at _ <"$sj_d/exit"; } 2>/dev/null
       x="exited $rc $k $why $at"
-      # Whatever wrote anything else there, it was not the supervisor.
+      # Other contents were not written by the supervisor.
       case $rc in ''|*[!0-9]*) x="lost supervisor_died" ;; esac
     elif [ ! -d "$sj_d" ]; then
       x="lost spool_gone"
@@ -412,11 +412,11 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
     elif [ -n "$(find "$sj_d" -prune -mmin +1 2>/dev/null)" ] && [ ! -f "$sj_d/sup" ]; then
       x="lost supervisor_died"
     fi
-    # Nobody reads these any more, and they may hold secrets.
+    # They have no reader any more, and may contain secrets.
     case $x in lost*) rm -f "$sj_d/order" "$sj_d/in.text" ;; esac
   }
   while :; do
-    # Somebody removed the spool: a new follower will be started in the new one.
+    # The spool was removed: a new follower will be started in the new one.
     [ -f "$F" ] || exit 0
     while read -r j o e <&7; do
       case " $list" in *" $j:"*) ;; *) list="$list $j:$o:$e" ;; esac
@@ -424,7 +424,7 @@ follow) # FOLLOWER. Lines: JOB OUT ERR ..., "." What it prints: see frames.rs
     files= states=
     for entry in $list; do
       j=${entry%%:*}
-      # The state first, and the sizes second: nothing slips between.
+      # The state first and the sizes second, so that no output is missed in between.
       look "$j"
       states="$states$x$sj_nl"
       files="$files $sj_S/$j/out $sj_S/$j/err"
