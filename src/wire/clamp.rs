@@ -71,7 +71,7 @@ mod tests {
     use crate::wire::error::Code;
 
     #[test]
-    fn what_is_out_of_range_is_used_at_its_border_and_told() {
+    fn a_value_out_of_range_is_clamped_and_reported() {
         let mut clamps = Clamps::default();
         assert_eq!(clamps.clamp("max_lines", 50, 1..=100), 50);
         assert_eq!(clamps.clamp("max_lines", 500, 1..=100), 100);

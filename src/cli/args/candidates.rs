@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_word_of_a_list_goes_on_and_no_word_comes_twice() {
+    fn the_last_word_of_a_list_is_completed_and_no_word_repeated() {
         let words = ["web1", "web2", "db1", "tag:db"].map(str::to_owned);
         assert_eq!(continued("we", &words), ["web1", "web2"]);
         assert_eq!(continued("web1,we", &words), ["web1,web2"]);

@@ -22,7 +22,7 @@ pub(super) fn write(file: &Path, command: &str, members: &[JobEntry]) -> Result<
     let text = report.to_string().map_err(|error| {
         Error::invalid(
             format!("no JUnit report can be made: {error}"),
-            "leave --junit away",
+            "omit --junit",
         )
     })?;
     std::fs::write(file, text).map_err(|error| {

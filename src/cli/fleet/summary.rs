@@ -77,7 +77,7 @@ mod tests {
     use crate::wire::JobState;
 
     #[test]
-    fn what_went_wrong_is_seen_at_once() {
+    fn failures_are_visible_in_the_summary() {
         let group = |members: &str, count, end: &str, last: &[&str]| Group {
             members: members.to_owned(),
             count,

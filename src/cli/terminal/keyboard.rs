@@ -36,7 +36,7 @@ fn trouble(error: &rustix::io::Errno) -> Error {
     Error::new(
         Code::Io,
         format!("the terminal can't be set up: {error}"),
-        "leave -t away",
+        "omit -t",
     )
 }
 

@@ -37,8 +37,8 @@ pub(super) fn spawn(error: SpawnError) -> Error {
             Code::Unsupported,
             message,
             either(
-                "leave cwd and env away for this host",
-                "leave --cwd and --env away for this host",
+                "omit cwd and env for this host",
+                "omit --cwd and --env for this host",
             ),
         ),
         SpawnError::NotDurable { .. } => not_durable(Code::Unsupported, message),
@@ -109,10 +109,7 @@ fn channel(error: &ChannelError, message: String) -> Error {
         ChannelError::PtyRefused => Error::new(
             Code::Unsupported,
             message,
-            either(
-                "run it without a terminal (pty=false)",
-                "leave -t and --pty away",
-            ),
+            either("run it without a terminal (pty=false)", "omit -t and --pty"),
         ),
         ChannelError::ConnectionLost => lost(message),
         ChannelError::TimedOut(_) => late(message),

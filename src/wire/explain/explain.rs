@@ -147,7 +147,7 @@ fn spec(error: &SpecError) -> Error {
         }
         SpecError::Mark => "omit it",
         SpecError::Nul(_) => "take the NUL out",
-        SpecError::FleetTerminal => "leave pty away, or run it on one host at a time",
+        SpecError::FleetTerminal => "omit pty, or run it on one host at a time",
         SpecError::Members(_) => {
             "name the hosts to run it on; !NAME only leaves out what others name"
         }
@@ -239,13 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn another_host_is_offered_only_where_nobody_answers() {
+    fn another_host_is_suggested_only_if_no_server_answers() {
         assert!(spawn(unreachable()).hint.starts_with("did you mean \"web2\"? Else "));
         assert!(!spawn(SpawnError::KeyReused).hint.contains("web2"));
     }
 
     #[test]
-    fn a_person_is_not_told_of_tools() {
+    fn hints_for_people_mention_no_tools() {
         let errors: [Error; 4] = [
             spawn(SpawnError::Capacity {
                 running: 1,

@@ -146,7 +146,7 @@ impl CommandRequest {
             (false, true) => {
                 let is_fleets = self.max_parallel.is_some() || self.canary > 0 || self.retry > 0;
                 if is_fleets || stop_after.is_some() {
-                    let hint = "name hosts instead of host, or leave these away";
+                    let hint = "name hosts instead of host, or omit these";
                     let message =
                         "max_parallel, canary, stop_after_failures and retry are a fleet's";
                     return Err(Error::invalid(message, hint));

@@ -189,7 +189,7 @@ impl Service {
         };
         let (name, length) = match (request.length, request.limit) {
             (Some(_), Some(_)) => {
-                let hint = "leave one of them away";
+                let hint = "omit one of them";
                 return Err(Error::invalid("length and limit mean the same", hint));
             }
             (None, Some(limit)) => ("limit", limit),
