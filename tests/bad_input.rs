@@ -347,7 +347,7 @@ async fn words_have_an_end() {
 }
 
 #[tokio::test]
-async fn a_line_that_is_no_json_gets_its_answer() {
+async fn a_line_that_is_not_json_gets_an_error() {
     let mut session = Session::start().await;
     let command = "\"command\":\"echo \\ud800\"";
     let params = format!("{{\"name\":\"ssh_run\",\"arguments\":{{\"host\":\"web1\",{command}}}}}");

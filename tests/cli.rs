@@ -234,7 +234,7 @@ fn interrupt(child: &std::process::Child) {
 }
 
 #[tokio::test]
-async fn a_stdin_that_nobody_writes_to_does_not_hold_the_program() {
+async fn a_stdin_without_a_writer_does_not_hold_the_program() {
     let sshd = Sshd::start().await;
     let mut child = sshjobs(&sshd)
         .args(["run", HOST, "exit", "5"])
@@ -245,7 +245,7 @@ async fn a_stdin_that_nobody_writes_to_does_not_hold_the_program() {
 }
 
 #[tokio::test]
-async fn a_stdout_that_nobody_reads_does_not_hold_ctrl_c() {
+async fn a_stdout_without_a_reader_does_not_hold_ctrl_c() {
     let sshd = Sshd::start().await;
     let mut child = sshjobs(&sshd)
         .args(["run", HOST, "--", "yes"])
@@ -694,7 +694,7 @@ async fn a_pipe_that_is_slow_loses_nothing() {
 }
 
 #[tokio::test]
-async fn ctrl_c_ends_a_command_whose_output_nobody_takes() {
+async fn ctrl_c_ends_a_command_whose_output_is_not_read() {
     let sshd = Sshd::start().await;
     let mut child = sshjobs(&sshd)
         .args(["run", HOST, "--", "exec yes"])
@@ -820,7 +820,7 @@ async fn options_mean_what_they_mean_to_ssh() {
 }
 
 #[tokio::test]
-async fn likely_mistakes_are_told_with_what_to_write() {
+async fn likely_mistakes_are_reported_with_the_correct_form() {
     let sshd = Sshd::start().await;
     let (_, stderr, code) = told(sshjobs(&sshd).args(["run", HOST, "web2", "--", "uptime"]));
     assert!(
@@ -881,7 +881,7 @@ async fn the_home_directory_is_that_of_the_password_database() {
 }
 
 #[tokio::test]
-async fn a_time_limit_ends_a_command_whose_output_nobody_takes() {
+async fn a_time_limit_ends_a_command_whose_output_is_not_read() {
     let sshd = Sshd::start().await;
     let command = format!("seq {}0000", sshd.port());
     let mut child = sshjobs(&sshd)
@@ -912,7 +912,7 @@ async fn a_time_limit_ends_a_command_whose_output_nobody_takes() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_signs_of_life_gets_them_while_nobody_takes_the_output() {
+async fn a_server_gets_signs_of_life_while_the_output_is_not_read() {
     let sshd = Sshd::with("ClientAliveInterval 1\nClientAliveCountMax 2").await;
     let usual = std::fs::read_to_string(sshd.ssh_config())
         .unwrap()
@@ -977,7 +977,7 @@ fn pids_in(output: &str) -> Vec<Pid> {
 }
 
 #[test]
-fn the_version_is_told_in_both_spellings() {
+fn the_version_is_printed_for_both_spellings() {
     for word in ["--version", "-V"] {
         let output = Command::new(env!("CARGO_BIN_EXE_sshjobs")).arg(word).output().unwrap();
         assert_eq!(

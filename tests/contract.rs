@@ -90,7 +90,7 @@ async fn a_background_child_does_not_hold_a_job_for_ever() {
 }
 
 #[tokio::test]
-async fn death_by_signal_is_told_apart_from_every_exit_status() {
+async fn a_signal_is_distinguished_from_every_exit_status() {
     let target = Target::start().await;
     let killed = spawn(&target.service, "echo last words; kill -9 $$").await;
     let story = canonical_loop(&target.service, &killed).await;
@@ -292,7 +292,7 @@ async fn a_signal_reaches_the_whole_tree_and_its_death_is_verified() {
 }
 
 #[tokio::test]
-async fn a_time_limit_ends_the_tree_and_is_told_apart() {
+async fn a_time_limit_ends_the_tree_and_is_an_outcome_of_its_own() {
     let target = Target::start().await;
     let request = SpawnRequest {
         timeout_s: Some(1.0),
@@ -518,7 +518,7 @@ async fn values_out_of_range_are_clamped_and_said_so() {
 }
 
 #[tokio::test]
-async fn bad_arguments_are_told_by_code() {
+async fn bad_arguments_have_their_codes() {
     let target = Target::start().await;
     let job = run(&target.service, "true").await.unwrap().job_id;
     let until = TailRequest {
@@ -564,7 +564,7 @@ async fn bad_arguments_are_told_by_code() {
 }
 
 #[tokio::test]
-async fn a_signal_to_a_finished_job_is_told_apart() {
+async fn a_signal_to_a_finished_job_is_an_error_of_its_own() {
     let target = Target::start().await;
     let job = run(&target.service, "true").await.unwrap().job_id;
     let request = SignalRequest::new(&job);
@@ -656,7 +656,7 @@ async fn a_command_is_talked_to_and_sees_the_end_of_its_input() {
 }
 
 #[tokio::test]
-async fn bad_writes_are_told_by_code() {
+async fn bad_writes_have_their_codes() {
     let target = Target::start().await;
     let job = spawn(&target.service, "sleep 1000").await;
     let long = "x".repeat((1 << 20) + 1);
@@ -737,7 +737,7 @@ async fn a_cursor_beyond_the_end_is_brought_back_and_said_so() {
 }
 
 #[tokio::test]
-async fn stdin_is_told_closed_when_it_is_and_closing_waits_for_nobody_for_ever() {
+async fn a_closed_stdin_is_reported_and_closing_it_has_a_time_limit() {
     let target = Target::start().await;
     let job = spawn(&target.service, "sleep 1000").await;
     let look = || write(&target, WriteRequest::new(&job));

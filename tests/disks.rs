@@ -59,7 +59,7 @@ fn service(sshd: &Sshd, state: &Path) -> Service {
 }
 
 #[tokio::test]
-async fn a_full_disk_of_ours_stops_no_job_is_told_and_storing_resumes_when_there_is_room() {
+async fn a_full_local_disk_stops_no_job_and_storing_resumes_when_there_is_space() {
     let sshd = Sshd::start().await;
     let disk = Disk::mount(sshd.path("state"), "size=4m,mode=700");
     let service = service(&sshd, &disk.0);

@@ -61,7 +61,7 @@ async fn a_durable_job_is_followed_to_its_end_and_its_variables_and_directory_ar
 }
 
 #[tokio::test]
-async fn a_durable_job_goes_on_when_its_connection_is_cut_and_when_its_server_is_killed() {
+async fn a_durable_job_continues_when_its_connection_is_cut_and_when_its_server_is_killed() {
     let sshd = Sshd::start().await;
     let state = sshd.path("state");
     let mut client = McpClient::start(&sshd.ssh_config());
@@ -260,7 +260,7 @@ async fn a_process_that_ends_leaves_its_durable_jobs_to_the_next() {
 }
 
 #[tokio::test]
-async fn what_a_job_without_a_supervisor_left_running_is_ended_when_it_is_forgotten() {
+async fn processes_of_a_job_without_a_supervisor_are_ended_when_it_is_forgotten() {
     let sshd = Sshd::start().await;
     let service = service(&sshd, &sshd.path("state"));
     let alive = sshd.path("alive");
@@ -457,7 +457,7 @@ async fn a_durable_job_may_print_what_the_spool_says() {
 }
 
 #[tokio::test]
-async fn durable_jobs_work_again_after_somebody_removed_the_spool() {
+async fn durable_jobs_work_again_after_the_spool_was_removed() {
     let sshd = Sshd::start().await;
     let service = service(&sshd, &sshd.path("state"));
     let first = service.spawn(durable("echo first")).await.unwrap().job_id;

@@ -180,7 +180,7 @@ async fn a_connection_cut_in_mid_output_is_lost_and_keeps_what_had_arrived() {
 }
 
 #[tokio::test]
-async fn every_job_of_a_cut_connection_is_told_lost() {
+async fn every_job_of_a_cut_connection_is_lost() {
     let sshd = Sshd::start().await;
     let service = started(&sshd);
     let mut jobs = Vec::new();
@@ -770,7 +770,7 @@ async fn a_command_that_no_host_would_take_is_refused_before_anything_is_connect
 }
 
 #[tokio::test]
-async fn a_known_hosts_that_hangs_stops_nobody_else() {
+async fn a_known_hosts_that_hangs_delays_no_other_host() {
     let (good, bad) = (Sshd::start().await, Sshd::start().await);
     std::fs::remove_file(bad.path("known_hosts")).unwrap();
     let fifo = bad.path("known_hosts");
@@ -981,7 +981,7 @@ async fn a_named_reader_whose_call_is_given_up_while_the_host_is_looked_at_has_l
 }
 
 #[tokio::test]
-async fn whoever_corrects_ssh_config_after_a_failure_need_not_wait() {
+async fn a_corrected_ssh_config_is_used_without_a_pause() {
     let sshd = Sshd::start().await;
     let right = std::fs::read_to_string(sshd.ssh_config()).unwrap();
     let port = format!("Port {}", sshd.port());

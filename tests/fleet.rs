@@ -97,7 +97,7 @@ fn by_ssh(host: &str, command: &str) -> (String, Option<u32>) {
 }
 
 #[tokio::test]
-async fn every_host_is_taken_for_what_it_is() {
+async fn every_kind_of_host_is_recognized() {
     let service = service();
     for (host, shell) in FLEET {
         let entry = probe(&service, host).await;
@@ -528,7 +528,7 @@ async fn after(fault: impl FnOnce(&str), command: &str) -> (support::Story, Dura
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_befalls_a_host_its_jobs_end_or_are_told_lost_and_it_is_found_again() {
+async fn jobs_on_a_failing_host_end_or_are_lost_and_the_host_is_reached_again() {
     // A short pause is not noticed.
     let (story, _) = after(
         |faulty| {

@@ -269,7 +269,7 @@ async fn what_is_written_goes_to_all_and_a_signal_ends_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_durable_fleet_goes_on_when_its_server_is_killed_and_runs_no_member_twice() {
+async fn a_durable_fleet_continues_when_its_server_is_killed_and_runs_no_member_twice() {
     let sshd = fleet(web(12)).await;
     let mut client = McpClient::start(&sshd.ssh_config());
     let ran = sshd.path("ran");
@@ -566,7 +566,7 @@ async fn a_spawned_fleet_has_started_when_its_id_is_printed_and_another_process_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_run_of_a_durable_fleet_is_gone_on_with_where_it_was() {
+async fn a_killed_run_of_a_durable_fleet_is_continued_by_another_process() {
     let sshd = fleet(web(5)).await;
     let ran = sshd.path("ran");
     std::fs::create_dir(&ran).unwrap();

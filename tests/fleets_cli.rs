@@ -55,7 +55,7 @@ async fn a_host_that_can_not_be_had_is_tried_again_and_a_command_that_fails_is_n
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_joblog_is_gone_on_with_where_it_ends() {
+async fn a_joblog_is_resumed_where_it_ends() {
     let sshd = hosts().await;
     let (log, ran) = (sshd.path("joblog").display().to_string(), sshd.path("ran"));
     let line = format!("echo x >> {}; exit 1", ran.display());

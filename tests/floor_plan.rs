@@ -313,7 +313,7 @@ fn floor(folder: &str) -> usize {
 }
 
 #[test]
-fn every_room_says_what_it_is_for_and_holds_nothing_else() {
+fn every_folder_describes_itself_and_its_mod_file_has_no_code() {
     for (folder, _) in PLAN {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(folder).join("mod.rs");
         let text = std::fs::read_to_string(&path).unwrap();

@@ -165,7 +165,7 @@ async fn a_certificate_signed_with_sha1_does_not_hold() {
 }
 
 #[tokio::test]
-async fn a_revoked_authority_vouches_for_nobody() {
+async fn a_revoked_authority_vouches_for_no_host() {
     let sshd = certified("ca", &[]).await;
     let ca = public(&sshd, "ca");
     let listed = format!("[127.0.0.1]:{} {}", sshd.port(), public(&sshd, "host"));

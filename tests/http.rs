@@ -153,7 +153,7 @@ async fn a_status_means_what_it_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stream_of_events_goes_on_behind_the_last_one_seen() {
+async fn a_stream_of_events_continues_after_the_last_event_id() {
     let (_sshd, _server, caller) = served().await;
     let id = caller
         .spawn("for i in $(seq 1 200); do echo line $i; echo e$i >&2; sleep 0.01; done; exit 4");
@@ -250,7 +250,7 @@ async fn raw_gives_every_byte_and_any_part() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_who_shows_a_valid_token_is_let_in_and_a_revoked_one_is_refused_at_once() {
+async fn only_valid_tokens_are_accepted_and_a_revoked_one_is_refused_at_once() {
     let (sshd, server, caller) = served().await;
     caller.ok("jobs", json!({}));
     for wrong in [
@@ -348,7 +348,7 @@ async fn a_stream_of_events_continues_at_another_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failed_logins_are_bounded_and_those_with_a_token_go_on() {
+async fn failed_logins_are_limited_and_valid_tokens_still_accepted() {
     let (_sshd, server, caller) = served().await;
     let guesser = Caller::new(&server.url, "sshjobs_guess");
     let statuses: Vec<u16> = (0..60).map(|_| guesser.call("jobs", json!({})).0).collect();
@@ -362,7 +362,7 @@ async fn failed_logins_are_bounded_and_those_with_a_token_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_calls_by_another_name_or_from_another_page_is_refused() {
+async fn requests_for_another_host_or_from_another_page_are_refused() {
     let sshd = Sshd::start().await;
     let server = Server::with(
         &sshd,
@@ -394,7 +394,7 @@ async fn who_calls_by_another_name_or_from_another_page_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_socket_is_its_owners_and_needs_a_token_too() {
+async fn a_socket_admits_only_its_owner_and_needs_a_token_too() {
     let (_sshd, server, caller) = served().await;
     let mode = std::fs::metadata(&server.socket).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
@@ -439,7 +439,7 @@ async fn without_tokens_a_server_listens_on_loopback_only() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_lies_below_a_prefix_and_tells_how_it_is() {
+async fn a_server_works_below_a_prefix_and_reports_its_health() {
     let sshd = Sshd::start().await;
     let server = Server::with(&sshd, &["--prefix", "/team/"]);
     assert!(server.url.ends_with("/team"), "{}", server.url);
@@ -497,7 +497,7 @@ async fn a_closed_response_ends_the_wait_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_its_end_a_server_answers_those_who_wait() {
+async fn a_server_that_ends_answers_waiting_calls() {
     let (_sshd, server, caller) = served().await;
     let id = caller.spawn("echo first; sleep 100");
     let (saw, seen) = std::sync::mpsc::channel();
@@ -718,7 +718,7 @@ async fn an_admin_whose_hosts_are_bounded_sees_the_jobs_of_others_only_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_of_mcp_is_its_callers() {
+async fn an_mcp_session_belongs_to_its_caller() {
     let (sshd, server, caller) = served().await;
     let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",
         "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}}});
@@ -832,7 +832,7 @@ async fn a_command_ends_with_the_client_that_has_run_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_go_on_through_a_restart_without_a_lost_or_doubled_line() {
+async fn readers_continue_through_a_restart_without_a_lost_or_doubled_line() {
     let sshd = Sshd::start().await;
     let server = Server::start(&sshd);
     let caller = server.caller(&sshd, "ci", &[]);
@@ -1059,7 +1059,7 @@ async fn a_long_call_becomes_a_task_that_survives_a_restart_and_is_its_callers()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_server_has_left_is_ended_when_any_caller_reaches_the_host() {
+async fn processes_of_a_killed_server_are_ended_when_any_caller_reaches_the_host() {
     let sshd = Sshd::start().await;
     let server = Server::start(&sshd);
     let pid = sshd.path("pid");
@@ -1117,7 +1117,7 @@ async fn a_run_loses_nothing_where_the_disk_is_slower_than_the_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_is_about_to_end_says_so_while_it_answers_what_it_has_begun() {
+async fn a_server_that_is_about_to_end_says_so_and_answers_calls_in_progress() {
     let (_sshd, server, caller) = served().await;
     let id = caller.spawn("trap '' TERM; echo ready; while :; do sleep 0.1; done");
     caller.ok(

@@ -270,7 +270,7 @@ async fn bodies_that_never_end_do_not_fill_the_memory() {
 }
 
 #[tokio::test]
-async fn who_may_not_call_a_verb_is_told_before_the_body_has_come() {
+async fn a_caller_without_the_right_is_refused_before_the_body_arrives() {
     let sshd = Sshd::start().await;
     let server = Server::start(&sshd);
     let caller = server.caller(&sshd, "reader", &["--role", "read"]);

@@ -65,7 +65,7 @@ async fn a_command_is_built_started_read_line_by_line_and_waited_for() {
 }
 
 #[tokio::test]
-async fn a_reader_that_comes_late_is_told_how_many_lines_are_gone() {
+async fn a_late_reader_gets_the_number_of_evicted_lines() {
     let sshd = Sshd::start().await;
     let jobs = jobs(
         &sshd,
@@ -85,7 +85,7 @@ async fn a_reader_that_comes_late_is_told_how_many_lines_are_gone() {
 }
 
 #[tokio::test]
-async fn what_is_one_callers_another_neither_sees_nor_changes() {
+async fn a_caller_neither_sees_nor_changes_what_belongs_to_another() {
     let sshd = Sshd::start().await;
     let mine = jobs(&sshd, Limits::default());
     let theirs = mine.of(Caller::new("another caller"), Rights::everywhere(Role::Run));
@@ -124,7 +124,7 @@ async fn what_is_one_callers_another_neither_sees_nor_changes() {
 }
 
 #[tokio::test]
-async fn an_error_tells_what_and_its_source_why() {
+async fn an_error_says_what_failed_and_its_source_says_why() {
     let sshd = Sshd::start().await;
     let jobs = jobs(&sshd, Limits::default());
     let unknown = jobs.command("wbe1", "true").spawn().await.unwrap_err();

@@ -175,7 +175,7 @@ async fn bad_calls_are_tool_errors_with_stable_codes() {
 }
 
 #[tokio::test]
-async fn a_cancelled_call_stops_waiting_and_the_job_goes_on() {
+async fn a_cancelled_call_stops_waiting_and_the_job_continues() {
     let sshd = Sshd::start().await;
     let mut client = McpClient::with_log(&sshd.ssh_config(), &sshd.path("log.txt"));
     let job = client.ok(
@@ -271,7 +271,7 @@ async fn null_means_left_away() {
 }
 
 #[tokio::test]
-async fn a_waiting_caller_with_a_progress_token_is_told_how_things_stand() {
+async fn a_waiting_caller_with_a_progress_token_gets_progress() {
     let sshd = Sshd::start().await;
     let mut client = McpClient::start(&sshd.ssh_config());
     let job = client.ok(
@@ -463,7 +463,7 @@ async fn a_person_behind_the_client_is_asked_on_a_page_that_the_client_opens() {
 }
 
 #[tokio::test]
-async fn a_person_who_declines_is_not_asked_again_and_a_client_without_pages_is_told() {
+async fn a_person_who_declines_is_not_asked_again_and_a_client_without_pages_gets_an_error() {
     let sshd = Sshd::start().await;
     let key = sshd.path("id").display().to_string();
     support::ssh_keygen(&["-p", "-a", "2", "-P", "", "-N", "secret", "-f", &key]);
@@ -506,7 +506,7 @@ fn serve(sshd: &Sshd) -> Child {
 }
 
 #[tokio::test]
-async fn a_server_whose_stdout_nobody_reads_any_more_ends() {
+async fn a_server_whose_stdout_has_no_reader_ends() {
     let sshd = Sshd::start().await;
     let mut server = serve(&sshd);
     drop(server.stdout.take());
@@ -541,7 +541,7 @@ async fn a_client_that_only_discovers_has_made_no_mistake() {
 }
 
 #[tokio::test]
-async fn a_pattern_that_costs_too_much_stops_nobody_and_no_end() {
+async fn a_pattern_that_costs_too_much_delays_no_other_call_and_no_end() {
     let sshd = Sshd::start().await;
     let mut client = McpClient::start(&sshd.ssh_config());
     let long = "head -c 60000 /dev/zero | tr '\\0' a; echo; ";
@@ -670,7 +670,7 @@ async fn logs_are_resources_that_can_be_listed_read_and_completed() {
 }
 
 #[tokio::test]
-async fn a_client_is_told_when_other_logs_are_listed() {
+async fn a_client_is_notified_when_the_list_of_logs_changes() {
     let sshd = Sshd::start().await;
     let mut client = McpClient::start(&sshd.ssh_config());
     client.ok("ssh_spawn", json!({"host": HOST, "command": "true"}));
@@ -678,7 +678,7 @@ async fn a_client_is_told_when_other_logs_are_listed() {
 }
 
 #[tokio::test]
-async fn who_subscribes_to_a_log_is_told_of_news_at_most_twice_a_second_and_of_the_end() {
+async fn a_subscriber_to_a_log_is_notified_at_most_twice_a_second_and_at_the_end() {
     let sshd = Sshd::start().await;
     let mut client = McpClient::start(&sshd.ssh_config());
     let command = "for i in $(seq 1 200); do echo $i; sleep 0.01; done; read end";

@@ -136,7 +136,7 @@ async fn a_durable_job_is_started_written_to_and_waited_for_by_commands_that_com
 }
 
 #[tokio::test]
-async fn what_an_attached_job_of_a_killed_server_left_running_is_ended_when_its_host_is_reached() {
+async fn processes_of_an_attached_job_of_a_killed_server_are_ended_when_its_host_is_reached() {
     let sshd = Sshd::start().await;
     let mut first = McpClient::start(&sshd.ssh_config());
     let alive = sshd.path("alive");
@@ -189,7 +189,7 @@ async fn a_signal_goes_through_the_process_that_has_the_job() {
 }
 
 #[tokio::test]
-async fn writers_that_write_at_once_lose_nothing_of_each_other() {
+async fn concurrent_writers_lose_nothing() {
     let sshd = Sshd::start().await;
     let job = told(&sshjobs(&sshd, &["spawn", "--stdin", HOST, "--", "sort"]))
         .trim()
@@ -225,7 +225,7 @@ async fn a_durable_run_whose_stdin_ends_at_once_ends() {
 
 /// A terminal that closes does not end the input: a command started to outlive it does.
 #[tokio::test]
-async fn a_durable_run_goes_on_when_its_terminal_closes() {
+async fn a_durable_run_continues_when_its_terminal_closes() {
     let sshd = Sshd::start().await;
     for options in ["", "-t"] {
         let config = sshd.ssh_config();
@@ -264,7 +264,7 @@ async fn a_durable_run_goes_on_when_its_terminal_closes() {
 }
 
 #[tokio::test]
-async fn a_list_tells_how_durable_jobs_stand_that_nobody_follows() {
+async fn a_list_shows_the_current_states_of_durable_jobs_without_a_follower() {
     let sshd = Sshd::start().await;
     let ended = told(&sshjobs(&sshd, &["spawn", HOST, "--", "echo over; exit 3"]))
         .trim()
@@ -319,7 +319,7 @@ async fn a_list_tells_how_durable_jobs_stand_that_nobody_follows() {
 }
 
 #[tokio::test]
-async fn a_look_at_a_job_that_nobody_follows_shows_what_it_has_printed_meanwhile() {
+async fn a_tail_of_a_job_without_a_follower_shows_its_newest_output() {
     let sshd = Sshd::start().await;
     let job = told(&sshjobs(&sshd, &["spawn", HOST, "--", "seq 1000; exit 3"]))
         .trim()
@@ -342,7 +342,7 @@ async fn a_look_at_a_job_that_nobody_follows_shows_what_it_has_printed_meanwhile
 }
 
 #[tokio::test]
-async fn the_bytes_of_a_stream_are_written_as_they_came_and_what_is_left_out_is_told() {
+async fn raw_bytes_are_written_unchanged_and_omitted_ones_are_reported() {
     let sshd = Sshd::start().await;
     let command =
         "printf 'caf\\303\\251 \\377\\000\\033[1m\\r\\nend'; echo trouble >&2; seq 3000 >&2";
@@ -406,7 +406,7 @@ async fn a_key_of_a_start_that_was_killed_starts_the_job_once() {
 }
 
 #[tokio::test]
-async fn a_host_out_of_reach_is_told_and_a_signal_that_can_not_be_sent_is_an_error() {
+async fn an_unreachable_host_is_reported_and_a_signal_that_can_not_be_sent_is_an_error() {
     let sshd = Sshd::start().await;
     let job = told(&sshjobs(
         &sshd,
@@ -454,7 +454,7 @@ async fn a_host_out_of_reach_is_told_and_a_signal_that_can_not_be_sent_is_an_err
 }
 
 #[tokio::test]
-async fn a_durable_job_that_nobody_could_find_again_is_refused() {
+async fn a_durable_job_that_no_process_could_find_again_is_refused() {
     let sshd = Sshd::start().await;
     let file = sshd.path("file");
     std::fs::write(&file, "").unwrap();

@@ -111,7 +111,7 @@ fn come_back(id: &str, state: &Value, action: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_asks_the_caller_who_needs_it_and_its_answer_is_for_nobody_else() {
+async fn a_login_asks_the_caller_who_needs_it_and_its_answer_is_used_for_no_other() {
     let (sshd, server) = locked().await;
     let (alice, bob) = (
         server.caller(&sshd, "alice", &[]),

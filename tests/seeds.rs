@@ -222,7 +222,7 @@ async fn ssh_tail_a_reply_has_a_byte_bound_on_a_line_border() {
 }
 
 #[tokio::test]
-async fn ssh_tail_a_cut_link_a_signal_and_an_exit_are_told_apart() {
+async fn ssh_tail_distinguishes_a_cut_connection_a_signal_and_an_exit() {
     let mut session = Session::start().await;
     let killed = session.finished("echo x; kill -9 $$");
     let reply = session.tail(&killed, json!({}));
@@ -468,7 +468,7 @@ async fn read_process_output_tells_waiting_running_and_finished() {
 }
 
 #[tokio::test]
-async fn read_process_output_times_are_told() {
+async fn read_process_output_reports_times() {
     let mut session = Session::start().await;
     session.finished("sleep 0.3; echo a; sleep 0.3; echo b; sleep 0.3");
     let job = session.client.ok("ssh_jobs", json!({}))["jobs"][0].clone();

@@ -281,7 +281,7 @@ async fn a_job_of_a_process_that_was_killed_is_lost_with_every_line_that_was_sho
 }
 
 #[tokio::test]
-async fn a_state_directory_that_cannot_be_used_stops_no_job_and_is_told() {
+async fn an_unusable_state_directory_stops_no_job_and_is_reported() {
     let sshd = Sshd::start().await;
     let file = sshd.path("no-directory");
     std::fs::write(&file, "").unwrap();
@@ -297,7 +297,7 @@ async fn a_state_directory_that_cannot_be_used_stops_no_job_and_is_told() {
 }
 
 #[tokio::test]
-async fn what_others_may_enter_is_not_used() {
+async fn a_directory_that_others_can_enter_is_not_used() {
     use std::os::unix::fs::PermissionsExt;
     let sshd = Sshd::start().await;
     let state = sshd.path("state");
@@ -309,7 +309,7 @@ async fn what_others_may_enter_is_not_used() {
 }
 
 #[tokio::test]
-async fn output_that_was_forgotten_stays_so_after_a_restart() {
+async fn deleted_output_stays_deleted_after_a_restart() {
     let sshd = Sshd::start().await;
     let state = sshd.path("state");
     let first = Arc::new(service(&sshd, &state));
@@ -437,7 +437,7 @@ async fn a_hundred_thousand_stored_jobs_are_listed_by_what_is_asked_and_hinder_n
 }
 
 #[tokio::test]
-async fn the_records_of_a_version_that_knew_no_fleets_are_taken_over() {
+async fn records_of_a_version_without_fleets_are_migrated() {
     let sshd = Sshd::start().await;
     let state = sshd.path("state");
     let first = service(&sshd, &state);
@@ -500,7 +500,7 @@ async fn a_reader_that_changes_between_servers_sees_every_line_once() {
 }
 
 #[tokio::test]
-async fn a_cursor_that_nobody_gave_out_is_brought_back_also_by_another_server() {
+async fn a_cursor_after_the_end_is_clamped_also_at_another_server() {
     let sshd = Sshd::start().await;
     let state = sshd.path("state");
     let (owner, other) = (service(&sshd, &state), service(&sshd, &state));
@@ -547,7 +547,7 @@ async fn a_list_is_read_while_another_process_writes_to_the_records() {
 }
 
 #[tokio::test]
-async fn a_named_reader_goes_on_at_another_server_and_after_a_restart() {
+async fn a_named_reader_continues_at_another_server_and_after_a_restart() {
     let sshd = Sshd::start().await;
     let state = sshd.path("state");
     let (first, second) = (service(&sshd, &state), service(&sshd, &state));
@@ -580,7 +580,7 @@ async fn a_named_reader_goes_on_at_another_server_and_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_state_directory_that_was_replaced_is_told_and_takes_no_durable_job() {
+async fn a_replaced_state_directory_is_reported_and_takes_no_durable_job() {
     let sshd = Sshd::start().await;
     let state = sshd.path("state");
     let service = service(&sshd, &state);

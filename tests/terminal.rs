@@ -352,7 +352,7 @@ async fn sizes_that_cannot_be_are_refused() {
 }
 
 #[tokio::test]
-async fn a_job_that_reads_is_told_from_one_that_works() {
+async fn a_job_that_reads_is_distinguished_from_one_that_works() {
     let target = Target::start().await;
     let cases = [
         ("printf 'thinking'; read x", true),

@@ -105,7 +105,7 @@ async fn what_a_job_prints_stays_in_its_place_and_colours_can_be_had_without() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tiny_terminal_is_no_trouble_and_without_one_it_says_what_to_do() {
+async fn a_tiny_terminal_works_and_without_a_terminal_the_error_says_what_to_do() {
     let sshd = Sshd::start().await;
     let job = spawn(&sshd, "echo here; read a");
     let tmux = Tmux::start(&top(&sshd), (20, 5));

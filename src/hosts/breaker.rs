@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_penalty_is_earned_by_whoever_tries_as_often_as_he_may() {
+    async fn logins_within_the_allowed_rate_earn_no_penalty() {
         // As sshd counts: 5 s for each failure, running off in time; an address with 15 s is
         // refused.
         let breaker = Breaker::default();

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_has_no_bytes() {
+    fn an_unknown_key_has_no_bytes() {
         for name in ["", "ctrl+", "ctrl+1", "ctrl+ab", "f13", "hyper"] {
             assert_eq!(key_bytes(name, b'\n', PLAIN), None, "{name:?}");
         }

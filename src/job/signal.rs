@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_signal_is_refused() {
+    fn an_unknown_signal_is_refused() {
         for spelling in ["", "SIG", "FOO", "0", "64", "-9", "TERM;reboot"] {
             assert_eq!(
                 spelling.parse::<Signal>(),

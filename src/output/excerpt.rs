@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_all_head() {
+    fn output_that_fits_is_all_head() {
         let excerpt = excerpt(&ring(10, 100));
         assert_eq!(
             (

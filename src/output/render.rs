@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_line_goes_on_inside_the_sequence_it_was_cut_in() {
+    fn a_cut_line_continues_inside_the_sequence_it_was_cut_in() {
         let text = "a\x1b[1;31mb\x1b]8;;http://x\x07c\x1bP1$rdata\x1b\\d\x1b_apc\x1b\\e\x1b(Bf\x1b[?25h\x1b]52;c;aGk=\x1b\\g".as_bytes();
         let whole = clean(text);
         assert_eq!(whole, "abcdefg");

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_fifo_that_nobody_writes_to_is_given_up_and_stops_nobody() {
+    async fn a_fifo_without_a_writer_is_given_up_and_delays_no_other_read() {
         let directory = tempfile::tempdir().unwrap();
         let fifo = directory.path().join("fifo");
         assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());

@@ -420,7 +420,7 @@ mod tests {
         }
 
         #[test]
-        fn a_payload_that_makes_no_sense_is_no_frame(kind in 0..8_u8, payload in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn a_payload_without_meaning_is_not_a_frame(kind in 0..8_u8, payload in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut bytes = vec![0; 16];
             bytes[4..8].copy_from_slice(&u32::try_from(payload.len()).unwrap().to_le_bytes());
             bytes.push(kind);

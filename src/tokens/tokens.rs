@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_revokes_another_refuses_at_once() {
+    fn a_revoked_token_is_refused_at_once_by_other_processes() {
         let (directory, tokens) = tokens();
         let server = Tokens::of(&directory.path().join("state"));
         let one = tokens.add("one", run(), None).unwrap();
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_may_write_or_that_is_damaged_lets_nobody_in() {
+    fn a_file_that_others_can_write_or_that_is_damaged_admits_no_caller() {
         let (directory, tokens) = tokens();
         let token = tokens.add("ci", run(), None).unwrap();
         let file = directory.path().join("state/tokens.json");

@@ -156,7 +156,7 @@ async fn an_idle_connection_expires_and_a_used_one_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_told_and_the_next_caller_tries_again() {
+async fn a_failure_is_reported_and_the_next_caller_tries_again() {
     let (pool, _, broken) = pool();
     broken.store(true, Ordering::Relaxed);
     assert!(

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_cut_to_what_there_is_and_refused_where_nothing_is_kept() {
+    fn a_range_is_cut_to_the_available_bytes_and_refused_if_none_are_kept() {
         let part = |start, end| {
             Some((
                 Span {

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_told_from_a_name() {
+    fn an_address_is_distinguished_from_a_name() {
         let names = Names::new(None, &[], &[]);
         for (host, is_address) in [
             ("10.0.0.5:9100", true),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_somebody_elses_is_not_let_in() {
+    fn a_page_of_another_origin_is_refused() {
         let names = Names::new(None, &[], &["https://app.example.com/".to_owned()]);
         let host: Authority = "localhost:8022".parse().unwrap();
         for (origin, is_allowed) in [

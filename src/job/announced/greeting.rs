@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_command_is_no_greeting() {
+    fn a_repeated_command_is_not_a_greeting() {
         let nonce = Nonce::new();
         let mut greeting = Greeting::new(&nonce);
 

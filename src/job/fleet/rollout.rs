@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_run_at_a_time() {
+    fn at_most_the_allowed_number_of_members_runs() {
         let mut rollout = Rollout::new(&FleetPlan {
             max_parallel: 2,
             ..plan(3)

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_ended_alike_are_one_group_and_the_failed_ones_come_last() {
+    fn members_that_ended_alike_are_one_group_and_failed_groups_come_last() {
         let mut members: Vec<_> =
             (1..=3).map(|n| member(&format!("web{n}"), 0, &["nginx/1.26"])).collect();
         members.insert(1, member("web9", 1, &["no nginx"]));

@@ -377,7 +377,7 @@ mod tests {
     use crate::output::{Page, PageQuery};
 
     #[tokio::test(start_paused = true)]
-    async fn a_log_that_is_resumed_goes_on_with_its_numbers_positions_and_times() {
+    async fn a_resumed_log_continues_its_numbers_positions_and_times() {
         let mut first = Log::new(RingLimits::default());
         let now = Instant::now();
         let append = |stream, text: &'static str| Change::Append(stream, text.into());
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_job_that_was_begun_in_what_is_the_future_now_is_not_older_than_nothing() {
+    async fn the_age_of_a_job_that_started_in_the_future_is_zero() {
         let past = Past {
             phase: Phase::Running,
             started_at: wall_now() + 3_600_000,

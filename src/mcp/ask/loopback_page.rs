@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_to_a_form_of_somebody_elses_is_none() {
+    async fn an_answer_to_a_form_of_another_origin_is_ignored() {
         let page = LoopbackPage::open().await.unwrap();
         let path = page.token.clone();
         let host = page.address;
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_else_gets_anything() {
+    async fn other_clients_get_nothing() {
         let page = LoopbackPage::open().await.unwrap();
         let path = page.token.clone();
         let host = page.address;

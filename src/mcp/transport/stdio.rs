@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn broken_lines_are_told_and_others_pass() {
+    fn broken_lines_are_reported_and_others_pass() {
         for line in [
             &b"{}\n"[..],
             b"[1]\n",

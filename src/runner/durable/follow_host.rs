@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_session_has_delivered_too_early_or_left_out_is_told_again_by_another() {
+    async fn output_that_a_session_sent_too_early_or_skipped_is_sent_again_by_the_next() {
         let job = job();
         let follower = Follower::default();
         let (events, mut told) = mpsc::channel(8);

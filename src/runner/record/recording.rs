@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_recording_that_was_cancelled_goes_on_where_it_was() {
+    async fn a_recording_that_was_cancelled_continues_where_it_was() {
         let mut recording = recording([FarEvent::Started]);
         assert!(timeout(DRAIN, recording.run()).await.is_err());
         recording.far_end.0.extend([

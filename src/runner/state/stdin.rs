@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_command_that_does_not_read_is_given_up_and_what_went_is_told() {
+    async fn a_write_to_a_command_that_does_not_read_fails_and_reports_the_bytes_written() {
         let (stdin, _pipe) = stdin(3, |_| ());
         stdin.begin().await.unwrap();
         let error = stdin.write(b"hello", Duration::from_secs(1)).await.unwrap_err();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_terminal_is_told_its_end_by_a_key_and_in_mid_line_by_two() {
+    async fn the_end_of_input_on_a_terminal_is_one_key_and_in_mid_line_two() {
         let terminal = |draft: &mut Draft| draft.terminal = Terminal::new("dumb", 80, 24).ok();
         let (stdin, pipe) = stdin(100, terminal);
         stdin.begin().await.unwrap();

@@ -586,7 +586,7 @@ async fn what_is_left_of_a_stream_is_found_behind_much_that_was_forgotten() {
 }
 
 #[tokio::test]
-async fn what_a_hung_disk_holds_up_is_shown_unstored_in_time_and_storing_goes_on_behind_a_gap() {
+async fn output_that_a_hung_disk_delays_is_shown_unstored_and_storing_continues_after_a_gap() {
     let mut kept = Kept::new(Box::new(Memory::default()));
     kept.say(Stream::Stdout, b"one\n");
     kept.store(1 << 20);

@@ -284,7 +284,7 @@ fn a_job_that_is_detached_has_no_outcome_and_keeps_what_came() {
 }
 
 #[test]
-fn the_time_for_which_a_far_end_was_held_back_is_no_silence() {
+fn time_for_which_a_far_end_was_held_back_does_not_count_as_silence() {
     let mut scene = Scene::plain();
     scene.take(FarEvent::Exit(Exit::Status(0)));
     let held_until = scene.now + Duration::from_secs(600);

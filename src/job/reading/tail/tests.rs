@@ -105,7 +105,7 @@ async fn the_end_of_the_job_ends_every_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_comes_too_late_for_the_end() {
+async fn a_reader_that_comes_late_still_sees_the_end() {
     let job = Job::idle();
     job.say("last words");
     job.exit();
@@ -214,7 +214,7 @@ async fn quiet_counts_from_the_call_while_nothing_is_new() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answered_prompt_is_no_news_to_who_has_answered_it() {
+async fn an_answered_prompt_is_not_news_for_the_caller_that_answered_it() {
     let job = Job::idle();
     job.say("name? ");
     tokio::time::sleep(Duration::from_secs(60)).await;

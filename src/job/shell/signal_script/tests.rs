@@ -86,7 +86,7 @@ fn what_ignores_the_signal_is_killed_after_the_grace() {
 }
 
 #[test]
-fn what_survives_is_not_called_dead() {
+fn a_process_that_survives_is_not_reported_dead() {
     let (mut child, group) = job("trap '' TERM; sleep 100 &");
     assert_eq!(
         end(&group, Signal::TERM, None),

@@ -73,7 +73,7 @@ async fn a_job_is_unknown_to_other_callers_even_when_it_is_gone() {
 }
 
 #[tokio::test]
-async fn a_start_that_fails_leaves_nothing_but_what_somebody_was_told() {
+async fn a_failed_start_leaves_nothing_unless_a_caller_has_its_id() {
     let mut registry = Registry::default();
     let untold = insert(&mut registry, order("me", "make", "k"));
     registry.fail(&untold.id);
@@ -118,7 +118,7 @@ async fn a_forgotten_job_keeps_its_key_for_a_day() {
 }
 
 #[tokio::test]
-async fn there_is_room_for_so_many_running_jobs_and_finished_ones_do_not_count() {
+async fn running_jobs_are_limited_and_finished_jobs_do_not_count() {
     let mut registry = Registry::default();
     let limits = Limits {
         max_jobs: 3,

@@ -176,7 +176,7 @@ proptest! {
 }
 
 #[test]
-fn a_line_whose_type_contradicts_its_key_is_no_entry() {
+fn a_line_whose_type_contradicts_its_key_is_ignored() {
     let line = |kind: &str| format!("web1 {kind} {}", K1.split_once(' ').unwrap().1);
     assert_eq!(judge(&line("ssh-ed25519"), "web1", 22, K1), Verdict::Known);
     assert_eq!(judge(&line("ssh-rsa"), "web1", 22, K1), Verdict::Unknown);
