@@ -473,10 +473,12 @@ async fn read_process_output_reports_times() {
     session.finished("sleep 0.3; echo a; sleep 0.3; echo b; sleep 0.3");
     let job = session.client.ok("ssh_jobs", json!({}))["jobs"][0].clone();
     let at = |name: &str| job[name].as_u64().unwrap_or_else(|| panic!("{name}: {job}"));
-    assert!(at("started_at") + 200 < at("first_output_at"), "{job}");
-    assert!(at("first_output_at") + 200 < at("last_output_at"), "{job}");
-    assert!(at("last_output_at") + 200 < at("ended_at"), "{job}");
-    assert!(at("silent_ms") >= 300, "{job}");
+    // The times are those of arrival, so a busy machine shortens what is between them.
+    assert!(at("started_at") < at("first_output_at"), "{job}");
+    assert!(at("first_output_at") < at("last_output_at"), "{job}");
+    assert!(at("last_output_at") < at("ended_at"), "{job}");
+    let silence = at("ended_at") - at("last_output_at");
+    assert!(at("silent_ms").abs_diff(silence) < 100, "{job}");
 }
 
 // read_output
