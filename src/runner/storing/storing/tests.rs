@@ -70,3 +70,20 @@ async fn a_record_is_final_only_with_the_byte_count_of_its_writer() {
     assert!(byte_count > 0);
     assert_eq!(lock(&kept.record).stored_bytes, byte_count);
 }
+
+#[tokio::test]
+async fn only_jobs_that_changed_are_looked_at_for_their_records() {
+    let storing = storing();
+    let idle = stored_job(&storing);
+    let busy = stored_job(&storing);
+    wait_until(|| lock(&storing.changed).is_empty()).await;
+
+    let more = Change::Append(Stream::Stdout, "more\n".into());
+    busy.record(vec![more], Instant::now());
+    wait_until(|| lock(&storing.changed).contains(&busy.id)).await;
+
+    assert!(!lock(&storing.changed).contains(&idle.id));
+    wait_until(|| lock(&storing.changed).is_empty()).await;
+    let kept = lock(&storing.kept)[&busy.id].clone();
+    wait_until(|| lock(&kept.record).total_lines == 2).await;
+}
