@@ -13,7 +13,7 @@
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), sshjobs::jobs::Error> {
-//! // `Demo` is an SSH server inside this process. `Jobs::new(Config::default(), Access::Any)` uses your ssh_config.
+//! // `Demo` is an SSH server inside this process. `Jobs::builder().start().await?` uses your ssh_config.
 //! let demo = Demo::start().await?;
 //! let job = demo.jobs.command(Demo::HOST, "echo one; echo two >&2; exit 3").cwd("/tmp").spawn().await?;
 //!
@@ -45,7 +45,7 @@
 //! - A host is trusted only if known_hosts lists its key or certificate. A new key is added only by
 //!   [`Jobs::trust`](jobs::Jobs::trust), or under `StrictHostKeyChecking accept-new`.
 //!
-//! # Where to go on
+//! # Further reading
 //!
 //! [`jobs`] is the library. [`wire`] has the same operations as a JSON contract for agents and
 //! scripts; the MCP server ([`mcp`]) and the command line ([`cli`]) are built on it. The default

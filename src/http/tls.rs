@@ -124,7 +124,7 @@ fn read(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
             is_file.map_err(|error| unreadable(file)(rustls::pki_types::pem::Error::Io(error)))?;
         if !is_file {
             return Err(unreadable(file)(rustls::pki_types::pem::Error::Io(
-                io::Error::other("it is no file"),
+                io::Error::other("it is not a file"),
             )));
         }
     }

@@ -30,35 +30,21 @@ use crate::wire::{
     WriteReply, WriteRequest,
 };
 
-const HEAD: &str =
+/// First sentence of the instructions.
+const PURPOSE: &str =
     "Runs commands on remote hosts over SSH as jobs, and follows their output by cursor.";
-
-const START: &str = "ssh_hosts lists the hosts. For a quick command use ssh_run. For anything longer start a job with ssh_spawn and \
-                     follow it:";
-
-const START_NOT: &str =
-    "You may look and not act: ssh_jobs lists the jobs, and a job is followed so:";
-
-const FOLLOW: &str = r#"
-    cursor = 0
-    while True:
-        r = ssh_tail(job_id, since_line_no=cursor, wait_ms=5000, max_lines=500, stream="both")
-        for line in r["lines"]: show(line)
-        cursor = r["last_line_no"]
-        if not r["still_running"]: break
-
-No line is lost or repeated: line numbers never change, and dropped_lines counts exactly what was evicted before you read
-it. still_running is false only when the job has ended and you have read everything. Reading changes nothing, so a call
-can be repeated (but with reader="name", whose cursor the server keeps). `until` waits for a pattern, e.g. "Listening on";
-quiet_ms for silence. ssh_read looks back by position, ssh_search by pattern, ssh_wait waits for many jobs."#;
-
-const ACT: &str = r#" For programs that
-ask questions use pty=true: awaiting_input and partial show the prompt, ssh_write answers it, keys=["ctrl+c"] interrupts. A job
-goes on when a call times out or is cancelled; ssh_signal ends its whole process tree."#;
-
-const LAST: &str = "state distinguishes exited, signaled, lost (connection lost), closed, refused \
-    and timed_out; a command that fails is not an error. Errors read `code: message (hint)`; do \
-    what the hint says.";
+/// What a caller that may run commands does first, and one that may only read.
+const START: &str = "ssh_hosts lists the hosts. For a quick command use ssh_run. For anything \
+    longer start a job with ssh_spawn and follow it:";
+const LOOK: &str =
+    "You may read but not start jobs: ssh_jobs lists the jobs. Follow one like this:";
+/// The loop that loses nothing.
+const FOLLOW: &str = include_str!("instructions.md");
+/// Answering and ending programs.
+const ACT: &str = include_str!("instructions-act.md");
+const OUTCOMES: &str = "state distinguishes exited, signaled, lost (connection lost), closed, \
+    refused and timed_out; a command that fails is not an error. Errors read `code: message \
+    (hint)`; do what the hint says.";
 
 /// The program's icon: a shell prompt.
 const ICON: &str = "data:image/svg+xml;base64,\
@@ -170,9 +156,9 @@ impl Server {
     /// Instructions for models before their first call, according to the caller's role.
     fn instructions(&self) -> String {
         let acts = self.tool_router.has_route("ssh_spawn");
-        let start = if acts { START } else { START_NOT };
+        let start = if acts { START } else { LOOK };
         let act = if acts { ACT } else { "" };
-        format!("{HEAD}\n\n{start}\n{FOLLOW}{act}{LAST}")
+        format!("{PURPOSE}\n\n{start}\n\n{FOLLOW}{act}{OUTCOMES}")
     }
 
     /// Start a command on a remote host as a job and return its job_id at once; follow it with

@@ -25,18 +25,19 @@ use crate::remote::ServerAddress;
     disable_help_subcommand = true,
     after_help = "\
 Examples:
-  sshjobs demo                          see it work; nothing has to be set up
-  sshjobs run web1 -- make test         run a command; its output and exit code become ours
+  sshjobs demo                          see it work without any setup
+  sshjobs run web1 -- make test         run a command, with its output and exit code
   sshjobs trust web1                    show a new host's key, and accept it
-  sshjobs spawn web1 -- make test       start a job that goes on without us; prints its id
-  sshjobs jobs                          list jobs: yours, and those that agents of yours have started
-  sshjobs tail -f ID                    watch one
+  sshjobs spawn web1 -- make test       start a job in the background and print its id
+  sshjobs jobs                          list jobs: yours, and those of your agents
+  sshjobs tail -f ID                    follow a job
   sshjobs hosts                         list the hosts of ssh_config and of the configuration
   sshjobs run 'web*' -- uptime          run it on many hosts
   sshjobs serve                         serve MCP on stdin and stdout, for an agent
-  sshjobs help exit-codes               explain a topic: exit-codes, waiting, durable, fleets, trust
+  sshjobs help exit-codes               explain a topic: exit-codes, waiting, durable, fleets, ...
 
-Configuration: $XDG_CONFIG_HOME/sshjobs/config.toml (default ~/.config/sshjobs/config.toml); it need not exist.
+Configuration: $XDG_CONFIG_HOME/sshjobs/config.toml (default ~/.config/sshjobs/config.toml), which
+need not exist.
 Hosts, users, ports and keys come from ssh_config; host keys must be in known_hosts."
 )]
 pub struct Cli {

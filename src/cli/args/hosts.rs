@@ -7,10 +7,11 @@ use super::values::SshArgs;
 /// Arguments of `trust`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Compare the fingerprint with what the host itself says, over a way you trust: its console, its administrator, or the output of
-`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` there. A host that is listed with another key is refused.
+Compare the fingerprint with that of the host itself, over a channel that you trust: its console,
+its administrator, or the output of `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` there. A host
+that is listed with another key is refused.
 
-Exit codes: 0 it is trusted now, or was before; 1 you said no; 255 the host or its key can't be had, or is not the one expected.
+Exit codes: 0 the key is trusted; 1 you declined; 255 the host is unreachable, or has another key.
 
 Examples:
   sshjobs trust web1
@@ -30,7 +31,7 @@ pub struct TrustArgs {
 /// Arguments of `ping`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: 0 all can be reached; 255 some can't.
+Exit codes: 0 all hosts can be reached; 255 some can't.
 
 Examples:
   sshjobs ping web1

@@ -11,15 +11,15 @@ use super::values::{Since, StreamChoice, since, time};
 /// Arguments of `tail`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Lines of stderr are red on a terminal. Lines that are gone are counted on stderr.
+Lines of stderr are red on a terminal. Evicted lines are counted on stderr.
 
 Examples:
   sshjobs tail web1-7f3k9q2m                     the last ten lines
-  sshjobs tail -f web1-7f3k9q2m                  and those to come, to the end of the job
-  sshjobs tail --since 1200 web1-7f3k9q2m        those behind line 1200
-  sshjobs tail --since 10m web1-7f3k9q2m         those of the last ten minutes
+  sshjobs tail -f web1-7f3k9q2m                  follow to the end of the job
+  sshjobs tail --since 1200 web1-7f3k9q2m        the lines after line 1200
+  sshjobs tail --since 10m web1-7f3k9q2m         the lines of the last ten minutes
   sshjobs tail -f --until 'listening on' ID      up to a line that matches
-  sshjobs tail --since 0 --json ID | jq .text    all of them, one object a line")]
+  sshjobs tail --since 0 --json ID | jq .text    all lines, as JSON objects")]
 pub struct TailArgs {
     /// The job's id, as printed by `spawn` and `jobs`.
     #[arg(add = ArgValueCandidates::new(candidates::jobs))]
@@ -104,7 +104,7 @@ impl UnitChoice {
 /// Arguments of `search`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit codes: 0 something matches; 1 nothing does; 2 and 255 as elsewhere.
+    after_help = "Exit codes: 0 a line matches; 1 no line matches; 2 and 255 as for other verbs.
 
 Examples:
   sshjobs search ID 'error|failed'
@@ -136,7 +136,7 @@ pub struct SearchArgs {
 #[command(after_help = "\
 Examples:
   sshjobs write ID yes                    the text and a newline
-  sshjobs write ID --close < input        all of our stdin, then its end")]
+  sshjobs write ID --close < input        all of stdin, then close it")]
 pub struct WriteArgs {
     /// The job's id.
     #[arg(add = ArgValueCandidates::new(candidates::jobs))]
@@ -160,12 +160,12 @@ pub struct WriteArgs {
 /// Arguments of `signal`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The signal goes to every process of the job, over a connection of its own, and what came of it is verified on the host.
+The signal is sent to every process of the job, and its result is verified on the host.
 
 Examples:
   sshjobs signal ID                   TERM
   sshjobs signal ID INT
-  sshjobs signal ID --grace 5s        TERM, and KILL to what still lives after five seconds")]
+  sshjobs signal ID --grace 5s        TERM, then KILL after five seconds")]
 pub struct SignalArgs {
     /// The job's id.
     #[arg(add = ArgValueCandidates::new(candidates::jobs))]
@@ -184,8 +184,8 @@ pub struct SignalArgs {
 /// Arguments of `wait`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Exit codes: of one job, its own as `run` has it. Of several, 0 when all have exited with 0, else the first other one.
-124 when --timeout is over first; the jobs go on.
+Exit codes: for one job as `run`. For several, 0 if all have exited with 0, otherwise the first
+other one. 124 if --timeout has passed; the jobs continue.
 
 Example:
   sshjobs wait $(sshjobs spawn web1 -- make test) && echo passed")]

@@ -9,12 +9,16 @@ use clap::{ArgGroup, Args};
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("served").args(["http", "socket"]).multiple(true)))]
 #[command(after_help = "\
-Without options: MCP on stdin and stdout, for one agent. Set it up in an MCP client as the command `sshjobs` with the argument `serve`. stdout is the MCP wire; logs go to stderr.
-Jobs that still run when the client goes away are ended, but for durable ones. On a terminal you can type JSON-RPC; Ctrl-D ends it.
+Without options it serves MCP on stdin and stdout, for one agent: set up an MCP client with the
+command `sshjobs` and the argument `serve`. stdout has MCP messages only; logs go to stderr. Jobs
+that still run when the client disconnects are ended, except durable ones. On a terminal you can
+type JSON-RPC; Ctrl-D ends it.
 
-With --http or --socket: a server for many. MCP is at /mcp, a JSON API at /v1/ (described by /v1/openapi.json), /healthz and /readyz
-tell how the server is. Callers show a token, which `sshjobs token new NAME` makes, as `Authorization: Bearer TOKEN`; each sees its own
-jobs. TERM ends it: waits are answered, jobs that are not durable are ended. docs/server.md tells more.
+With --http or --socket it serves many callers: MCP at /mcp, a JSON API at /v1/ (described by
+/v1/openapi.json), and the server's state at /healthz and /readyz. Callers send a token, which
+`sshjobs token new NAME` creates, as `Authorization: Bearer TOKEN`. Each caller sees its own jobs.
+TERM ends the server: waiting calls are answered, and jobs that are not durable are ended. See
+docs/server.md.
 
 Examples:
   claude mcp add sshjobs -- sshjobs serve

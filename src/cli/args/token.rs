@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 /// Arguments of `token`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Tokens lie in the state directory, as hashes; servers with this state directory see a change at once.
+Tokens are stored as hashes in the state directory. Its servers see a change at once.
 
 Examples:
   sshjobs token new ci --hosts 'web*,tag:ci' --expires 30d

@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn what_is_typed_for_a_password_is_not_shown() {
         assert!(asks_for_a_secret("[sudo] Password for me: "));
-        assert!(!asks_for_a_secret("Go on? [y/N] "));
+        assert!(!asks_for_a_secret("Continue? [y/N] "));
         let prompt = Prompt {
             text: "très".to_owned(),
             ..Prompt::new(Purpose::Answer, true)
