@@ -1,7 +1,7 @@
 //! `run` on many hosts: starts the fleet, shows its lines and progress, passes signals on, and
 //! reports the end.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::time::Duration;
 
@@ -30,6 +30,9 @@ const MOST_LINES: i64 = 10_000;
 const MOST_BYTES: i64 = 262_144;
 /// Interval at which the members' states are queried.
 const CHECK_INTERVAL: Duration = Duration::from_millis(400);
+/// Longest wait for the last lines of a member that has ended. Some never come: of the stream that
+/// was not asked for, and those that were dropped.
+const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs a command on many hosts. The exit code is the number of hosts on which it failed.
 pub(crate) async fn run(api: &Api, args: RunArgs) -> Exit {
@@ -88,7 +91,8 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<Exit, Error> {
         view: View::new(&names, wanted.timestamps, wanted.fleet.group),
         progress: Progress::new(),
         looked: Instant::now(),
-        ended: HashSet::new(),
+        ended_at: HashMap::new(),
+        shown: HashSet::new(),
     };
     let request = TailRequest {
         max_lines: Some(MOST_LINES),
@@ -143,8 +147,10 @@ struct Watch<'a> {
     view: View,
     progress: Progress,
     looked: Instant,
-    /// Members whose output was shown as a block.
-    ended: HashSet<String>,
+    /// When each member was first seen to have ended, by host.
+    ended_at: HashMap<String, Instant>,
+    /// Hosts whose output was shown as a block.
+    shown: HashSet<String>,
 }
 
 impl Watch<'_> {
@@ -199,11 +205,22 @@ impl Watch<'_> {
         }
         let mut lines = Vec::new();
         for member in members(self.api, &self.id).await? {
-            if member.standing.state.is_final() && self.ended.insert(member.host.clone()) {
+            if self.is_complete(&member) && self.shown.insert(member.host.clone()) {
                 lines.extend(self.view.ended(&member.host));
             }
         }
         Ok(self.write(&lines))
+    }
+
+    /// Whether a member has ended and its last lines have come. Its state may become final before
+    /// they are in the fleet's log.
+    fn is_complete(&mut self, member: &JobEntry) -> bool {
+        if !member.standing.state.is_final() {
+            return false;
+        }
+        let ended_at = *self.ended_at.entry(member.host.clone()).or_insert_with(Instant::now);
+        self.view.held_lines(&member.host) >= member.total_lines
+            || ended_at.elapsed() >= LAST_LINES_TIMEOUT
     }
 }
 

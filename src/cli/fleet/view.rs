@@ -58,6 +58,12 @@ impl View {
         shown
     }
 
+    /// Number of a host's lines that are held.
+    pub(super) fn held_lines(&self, name: &str) -> u64 {
+        let lines = self.held.as_ref().and_then(|held| held.get(name));
+        lines.map_or(0, |lines| lines.len() as u64)
+    }
+
     /// The held lines of a host that has ended.
     pub(super) fn ended(&mut self, name: &str) -> Vec<String> {
         self.held.as_mut().and_then(|held| held.remove(name)).unwrap_or_default()
@@ -137,6 +143,7 @@ mod tests {
     fn a_host_is_shown_in_one_piece_when_it_has_ended() {
         let mut view = view(&["a", "b"], true);
         assert!(view.lines(&[record("a", "1"), record("b", "2"), record("a", "3")]).is_empty());
+        assert_eq!((view.held_lines("a"), view.held_lines("c")), (2, 0));
         assert_eq!(view.ended("a"), ["a | 1", "a | 3"]);
         assert_eq!(view.rest(), ["b | 2"]);
         assert!(view.ended("a").is_empty() && view.rest().is_empty());
