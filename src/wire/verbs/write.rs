@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::paste::{BRACKETS, add_pasted};
 use super::tail::TailRequest;
 use super::tail_reply::TailReply;
-use crate::jobs::{Terminal, TerminalModes, TerminalSize, key_bytes};
+use crate::jobs::{self, Terminal, TerminalModes, TerminalSize, WriteError, key_bytes};
 use crate::wire::error::Error;
 use crate::wire::leave_out::is_false;
 use crate::wire::secret::reveal;
@@ -118,7 +118,11 @@ impl Service {
             tracing::debug!(job = job.id(), bytes, "stdin written");
         }
         if request.close_after {
-            job.close_stdin(PATIENCE).await?;
+            match job.close_stdin(PATIENCE).await {
+                // The command read the data and ended before the close.
+                Err(jobs::Error::Write(WriteError::JobEnded)) if !data.is_empty() => {}
+                closed => closed?,
+            }
         }
         let tail = if request.wait_ms != 0 {
             let tail = TailRequest {
