@@ -266,10 +266,15 @@ async fn a_durable_run_continues_when_its_terminal_closes() {
 #[tokio::test]
 async fn a_list_shows_the_current_states_of_durable_jobs_without_a_follower() {
     let sshd = Sshd::start().await;
-    let ended = told(&sshjobs(&sshd, &["spawn", HOST, "--", "echo over; exit 3"]))
-        .trim()
-        .to_owned();
+    // It ends only after `spawn` has returned, which could record the end otherwise.
+    let go = sshd.path("go");
+    let command = format!(
+        "until test -e {}; do sleep 0.05; done; echo over; exit 3",
+        go.display()
+    );
+    let ended = told(&sshjobs(&sshd, &["spawn", HOST, "--", &command])).trim().to_owned();
     let running = told(&sshjobs(&sshd, &["spawn", HOST, "--", "sleep 1000"])).trim().to_owned();
+    std::fs::write(&go, "").unwrap();
     eventually("it has ended", async || {
         sshd.spool(&ended).join("exit").exists()
     })
