@@ -30,8 +30,8 @@ const MOST_LINES: i64 = 10_000;
 const MOST_BYTES: i64 = 262_144;
 /// Interval at which the members' states are queried.
 const CHECK_INTERVAL: Duration = Duration::from_millis(400);
-/// Longest wait for the last lines of a member that has ended. Some never come: of the stream that
-/// was not asked for, and those that were dropped.
+/// Longest wait for the last lines of a member that has ended. Dropped lines and, with `--stream`,
+/// lines of the other stream never arrive.
 const LAST_LINES_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Runs a command on many hosts. The exit code is the number of hosts on which it failed.
@@ -212,7 +212,7 @@ impl Watch<'_> {
         Ok(self.write(&lines))
     }
 
-    /// Whether a member has ended and its last lines have come. Its state may become final before
+    /// Whether a member has ended and its last lines have arrived. Its state may become final before
     /// they are in the fleet's log.
     fn is_complete(&mut self, member: &JobEntry) -> bool {
         if !member.standing.state.is_final() {
