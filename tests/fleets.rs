@@ -264,6 +264,15 @@ async fn what_is_written_goes_to_all_and_a_signal_ends_all() {
     let records = records(&mut client, &id);
     let got: BTreeSet<_> = records.iter().filter_map(|record| record["text"].as_str()).collect();
     assert!(got.contains("got alone"), "{got:?}");
+    let lean = client.ok("ssh_tail", json!({"job_id": id, "filter": "^web1: got"}));
+    assert_eq!(lean["lines"], json!(["web1: got alone"]));
+    let found = client.ok(
+        "ssh_search",
+        json!({"job_id": id, "pattern": "^web1: got alone"}),
+    );
+    assert_eq!(found["matches"][0]["text"], "web1: got alone", "{found}");
+    let read = client.ok("ssh_read", json!({"job_id": id, "length": 1}));
+    assert_eq!(read["lines"], json!(["web1: got alone"]), "{read}");
     let reply = client.ok("ssh_wait", json!({"job_ids": [id], "wait_ms": 20_000}));
     assert_eq!(reply["jobs"][0]["members"], json!({"failed": 5}), "{reply}");
 }

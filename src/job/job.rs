@@ -466,8 +466,8 @@ impl Job {
                 pacing.note_arrived(bytes.len());
             }
             match (change, self.storage.get()) {
-                (Change::Append(stream, bytes), Some(_)) => {
-                    self.keep(LogEvent::Append(stream, bytes), now);
+                (Change::Append(source, bytes), Some(_)) => {
+                    self.keep(LogEvent::Append(source, bytes), now);
                 }
                 (Change::FinishStreams, Some(_)) => self.keep(LogEvent::FinishStreams, now),
                 (change, _) => at_once.push(change),

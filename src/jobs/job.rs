@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::door::{Act, Door, Inside, ReadVerb};
 use super::error::Error;
 use crate::job::{self, Caller, Fleet, Member};
-use crate::jobs::{Excerpt, Outcome, ReadQuery, Reading, Selection, Signal, Status, Summary};
+use crate::jobs::{Excerpt, Line, Outcome, ReadQuery, Reading, Selection, Signal, Status, Summary};
 use crate::nearest::nearest;
 use crate::output::TerminalSize;
 use crate::runner::{SignalError, SignalReport};
@@ -160,14 +160,25 @@ impl Job {
         self.job.read(query).await
     }
 
-    /// The newest lines in their clean view, at most `max_lines` and `max_bytes` of them.
+    /// The host that printed a line of a fleet. `None` for a job on one host.
+    pub fn host_of(&self, line: &Line) -> Option<&str> {
+        self.job.host_of(line)
+    }
+
+    /// A line as text: in a fleet, after the name of its host.
+    pub fn display(&self, line: &Line) -> String {
+        self.job.display(line)
+    }
+
+    /// The newest lines in their clean view, at most `max_lines` and `max_bytes` of them. In a
+    /// fleet, each begins with the name of its host.
     pub fn last_lines(&self, max_lines: usize, max_bytes: usize) -> Vec<String> {
         if max_lines == 0 {
             return Vec::new();
         }
         self.look(ReadVerb::Read);
         let page = self.job.last_page(max_lines, max_bytes);
-        page.lines.into_iter().map(|line| line.text).collect()
+        page.lines.iter().map(|line| self.display(line)).collect()
     }
 
     /// The start and the end of the output within `max_bytes`, and the status at that moment.

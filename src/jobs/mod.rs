@@ -68,7 +68,8 @@ pub use crate::job::{
     SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, Terminal, Wait,
 };
 pub use crate::output::{
-    LineNo, PageLine as Line, PageQuery, ReadQuery, Reading, Render, SearchQuery, Selection, Stream,
+    LineNo, MemberNo, PageLine as Line, PageQuery, ReadQuery, Reading, Render, SearchQuery,
+    Selection, Stream,
 };
 pub use crate::runner::{Limits, SignalError, SignalReport, SpawnError, Summary, WriteError};
 pub use crate::ssh::{Answer, HostSettings, Prompter, Question, SecretSource};
@@ -87,7 +88,7 @@ pub use crate::hosts::{Prompters, Usage};
 pub use crate::job::{
     Caller, FarEndError, FleetPlan, Found, JobId, LoginShell, MemberEnd, Pace, Piece, PlanError,
     RangeError, ReturnedBecause, TooManyCursors, TooSlow, UnknownSignal, fold, key_bytes,
-    member_of, shown_end, unfold, words,
+    shown_end, unfold, words,
 };
 #[doc(hidden)]
 pub use crate::nearest::nearest;

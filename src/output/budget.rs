@@ -1,3 +1,5 @@
+use super::page::PageLine;
+
 /// Remaining bytes of a reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget(usize);
@@ -19,9 +21,9 @@ impl Budget {
         self.0 = self.0.saturating_sub(bytes);
     }
 
-    /// Subtracts the cost of a line, including its end.
-    pub(super) fn spend_line(&mut self, line: &str) -> bool {
-        self.spend(line.len() + 1)
+    /// Subtracts the bytes of a line as it is shown, including its end.
+    pub(super) fn spend_line(&mut self, line: &PageLine) -> bool {
+        self.spend(line.shown_bytes() + 1)
     }
 
     pub(super) fn is_empty(self) -> bool {

@@ -1,23 +1,21 @@
 //! The first and last lines of an output, for a reply of bounded size.
 
 use super::budget::Budget;
-use super::line::Line;
 use super::line_no::LineNo;
+use super::page::PageLine;
 use super::render::Render;
-use super::stream::{Selection, Stream};
+use super::stream::Selection;
 use crate::output::ring::Ring;
 
 /// The start and the end of a job's output, within a budget of bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Excerpt {
     /// The first lines: all of them if nothing is omitted, none if the first ones were evicted.
-    pub head: Vec<String>,
+    pub head: Vec<PageLine>,
     /// The last lines, if lines before them are omitted.
-    pub tail: Vec<String>,
+    pub tail: Vec<PageLine>,
     /// Number of lines omitted between head and tail.
     pub omitted_lines: u64,
-    /// Numbers of its lines that are stderr.
-    pub stderr_lines: Vec<u64>,
 }
 
 impl Excerpt {
@@ -43,43 +41,31 @@ impl Excerpt {
             let between = usize::try_from(total - tail.len() as u64).unwrap_or(usize::MAX);
             head.truncate(half.min(between));
         }
-        let head_end = head.len() as u64;
-        let tail_begin = total - tail.len() as u64;
-        let stderr = |ring: &Ring, is_shown: &dyn Fn(u64) -> bool| {
-            let lines = ring.lines_after(LineNo::START, Selection::Only(Stream::Stderr));
-            lines
-                .map(|line| line.line_no.value())
-                .filter(|no| is_shown(*no))
-                .collect::<Vec<_>>()
-        };
-        let mut stderr_lines = stderr(first, &|no| no <= head_end);
-        stderr_lines.extend(stderr(last, &|no| no > tail_begin));
         Self {
+            omitted_lines: total - (head.len() + tail.len()) as u64,
             head,
             tail,
-            omitted_lines: tail_begin - head_end,
-            stderr_lines,
         }
     }
 }
 
-fn text(line: Line<'_>) -> String {
-    line.render(Render::Clean).into_owned()
-}
-
-fn first_lines(ring: &Ring, max_bytes: usize) -> Vec<String> {
+fn first_lines(ring: &Ring, max_bytes: usize) -> Vec<PageLine> {
     let mut budget = Budget::new(max_bytes);
-    let lines = ring.lines_after(LineNo::START, Selection::Both);
-    lines.map(text).take_while(|line| budget.spend_line(line)).collect()
+    ring.lines_after(LineNo::START, Selection::Both)
+        .map(|line| PageLine::of(&line, Render::Clean))
+        .take_while(|line| budget.spend_line(line))
+        .collect()
 }
 
-fn last_lines(ring: &Ring, max_bytes: usize) -> Vec<String> {
+fn last_lines(ring: &Ring, max_bytes: usize) -> Vec<PageLine> {
     let mut budget = Budget::new(max_bytes);
     // No more lines than the budget has bytes.
     let behind = ring.newest().value().saturating_sub(max_bytes as u64 + 1);
-    let last: Vec<String> =
-        ring.lines_after(LineNo::new(behind), Selection::Both).map(text).collect();
-    let mut tail: Vec<String> =
+    let last: Vec<PageLine> = ring
+        .lines_after(LineNo::new(behind), Selection::Both)
+        .map(|line| PageLine::of(&line, Render::Clean))
+        .collect();
+    let mut tail: Vec<PageLine> =
         last.into_iter().rev().take_while(|line| budget.spend_line(line)).collect();
     tail.reverse();
     tail
@@ -88,7 +74,12 @@ fn last_lines(ring: &Ring, max_bytes: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::Stream;
     use crate::output::ring::RingLimits;
+
+    fn texts(lines: &[PageLine]) -> Vec<&str> {
+        lines.iter().map(|line| line.text.as_str()).collect()
+    }
 
     fn ring(lines: u64, kept: usize) -> Ring {
         let mut ring = Ring::new(RingLimits {
@@ -121,8 +112,14 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_left_out_in_the_middle() {
         let excerpt = excerpt(&ring(100, 100));
-        assert_eq!(excerpt.head, ["0001", "0002", "0003", "0004", "0005"]);
-        assert_eq!(excerpt.tail, ["0096", "0097", "0098", "0099", "0100"]);
+        assert_eq!(
+            texts(&excerpt.head),
+            ["0001", "0002", "0003", "0004", "0005"]
+        );
+        assert_eq!(
+            texts(&excerpt.tail),
+            ["0096", "0097", "0098", "0099", "0100"]
+        );
         assert_eq!(excerpt.omitted_lines, 90);
     }
 

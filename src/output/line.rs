@@ -2,6 +2,7 @@ use std::borrow::Cow;
 
 use super::line_no::LineNo;
 use super::render::{Escape, Render, clean_after};
+use super::source::MemberNo;
 use super::stream::Stream;
 
 /// Milliseconds since the Unix epoch, supplied by the caller.
@@ -17,6 +18,8 @@ pub struct Line<'a> {
     pub line_no: LineNo,
     /// Its stream.
     pub stream: Stream,
+    /// The member of a fleet that printed it.
+    pub member: Option<MemberNo>,
     /// When its end arrived.
     pub at: Timestamp,
     /// Whether the line continues the one before it on its stream, which was too long to keep in

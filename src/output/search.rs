@@ -28,9 +28,9 @@ pub struct Match {
     /// The line.
     pub line: PageLine,
     /// The lines of the selection before it, oldest first.
-    pub before: Vec<String>,
+    pub before: Vec<PageLine>,
     /// The lines of the selection after it, as far as available.
-    pub after: Vec<String>,
+    pub after: Vec<PageLine>,
 }
 
 /// A search in progress, up to the newest line at its start.
@@ -43,7 +43,7 @@ pub struct Search {
     until: LineNo,
     matches: Vec<Match>,
     /// The newest lines examined, as context for a coming match.
-    recent: Vec<String>,
+    recent: Vec<PageLine>,
     walk: Walk,
     budget: Budget,
     full: bool,
@@ -94,7 +94,7 @@ impl Search {
             before(span).count()
         };
         let newest = before(span).take(count).skip(count.saturating_sub(self.query.context));
-        self.recent = newest.map(|line| line.render(Render::Clean).into_owned()).collect();
+        self.recent = newest.map(|line| PageLine::of(&line, Render::Clean)).collect();
     }
 
     /// Reads the next lines. `None` if there is nothing left to search.
@@ -113,38 +113,37 @@ impl Search {
     /// Adds a line with its result. Lines must come in the order of `fetch`.
     pub fn take(&mut self, fetched: Fetched, is_match: bool) {
         self.walk.pass(&fetched);
-        self.offer_context(&fetched.line.text);
-        let text = fetched.line.text.clone();
+        self.offer_context(&fetched.line);
         if !self.full && is_match {
-            self.found(fetched.line);
+            self.found(fetched.line.clone());
         }
-        self.recent.push(text);
+        self.recent.push(fetched.line);
         self.recent.drain(..self.recent.len().saturating_sub(self.query.context));
     }
 
     /// The lines after a match are its context, within the budget.
-    fn offer_context(&mut self, text: &str) {
+    fn offer_context(&mut self, line: &PageLine) {
         for found in self.matches.iter_mut().rev() {
             if found.after.len() >= self.query.context {
                 break;
             }
-            if !self.budget.spend_line(text) {
+            if !self.budget.spend_line(line) {
                 self.full = true;
                 break;
             }
-            found.after.push(text.to_owned());
+            found.after.push(line.clone());
         }
     }
 
     fn found(&mut self, line: PageLine) {
         let is_first = self.matches.is_empty();
         self.budget.charge(MATCH_BYTES);
-        if !self.budget.spend_line(&line.text) && !is_first {
+        if !self.budget.spend_line(&line) && !is_first {
             self.full = true;
             return;
         }
         let recent = self.recent.iter().rev();
-        let mut before: Vec<String> =
+        let mut before: Vec<PageLine> =
             recent.take_while(|line| self.budget.spend_line(line)).cloned().collect();
         before.reverse();
         self.matches.push(Match {
@@ -194,6 +193,10 @@ mod tests {
     use crate::output::Stream;
     use crate::output::ring::RingLimits;
 
+    fn joined(lines: &[PageLine]) -> String {
+        lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join(",")
+    }
+
     fn ring(lines: &str) -> Ring {
         let mut ring = Ring::new(RingLimits::default());
         ring.append(Stream::Stdout, lines.as_bytes(), 0);
@@ -234,7 +237,7 @@ mod tests {
         let (matches, next) = search(&ring("a\nb\nerror 1\nc\nd\n"), "error", |_| {});
         assert_eq!((numbers(&matches), next), (vec![3], 5));
         assert_eq!(
-            (matches[0].before.join(","), matches[0].after.join(",")),
+            (joined(&matches[0].before), joined(&matches[0].after)),
             ("b".into(), "c".into())
         );
     }
@@ -252,10 +255,10 @@ mod tests {
         let ring = ring("x\nx\nx\nx\ny\n");
         let (first, next) = search(&ring, "x", |query| query.max_matches = 2);
         assert_eq!((numbers(&first), next), (vec![1, 2], 2));
-        assert_eq!(first[1].after, ["x"]);
+        assert_eq!(joined(&first[1].after), "x");
         let (rest, _) = search(&ring, "x", |query| query.cursor = LineNo::new(next));
         assert_eq!(
-            (numbers(&rest), rest[0].before.join("")),
+            (numbers(&rest), joined(&rest[0].before)),
             (vec![3, 4], "x".to_owned())
         );
     }
@@ -277,8 +280,8 @@ mod tests {
         });
         let size: usize = matches
             .iter()
-            .flat_map(|found| found.before.iter().chain(&found.after).chain([&found.line.text]))
-            .map(String::len)
+            .flat_map(|found| found.before.iter().chain(&found.after).chain([&found.line]))
+            .map(|line| line.text.len())
             .sum();
         assert!(size <= 2700, "{size}");
         assert_eq!((numbers(&matches), next), (vec![1, 2, 3], 3));

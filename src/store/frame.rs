@@ -1,7 +1,9 @@
 //! The format of stored logs. Parsing never trusts a length or a checksum of the wrong file.
 
 use crate::job::JobId;
-use crate::output::{Checkpoint, Escape, LineNo, Origin, Position, Stream, Timestamp, Unfinished};
+use crate::output::{
+    Checkpoint, Escape, LineNo, MemberNo, Origin, Position, Source, Stream, Timestamp, Unfinished,
+};
 
 /// One entry of a stored log: an event of the job's output, with its time.
 ///
@@ -27,8 +29,8 @@ pub enum Body<'a> {
         /// The rest of a ring's state.
         checkpoint: Box<Checkpoint>,
     },
-    /// Bytes of a stream.
-    Data(Stream, &'a [u8]),
+    /// Bytes of a stream. In the log of a fleet, bytes of one member's stream.
+    Data(Source, &'a [u8]),
     /// Both streams have ended: unfinished lines become lines.
     FinishStreams,
     /// The job has ended; the payload is its outcome.
@@ -77,6 +79,10 @@ const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const FINISH: u8 = 3;
 const END: u8 = 4;
+/// Output of a fleet's member: its number (4 bytes), then the bytes. Logs of earlier versions have
+/// the member's name in the text instead.
+const MEMBER_STDOUT: u8 = 5;
+const MEMBER_STDERR: u8 = 6;
 
 impl Frame<'_> {
     /// Appends it to a buffer.
@@ -92,12 +98,16 @@ impl Frame<'_> {
                 buffer.push(CHECKPOINT);
                 write_checkpoint(*line_bytes, checkpoint, buffer);
             }
-            Body::Data(stream, bytes) => {
-                buffer.push(if *stream == Stream::Stdout {
-                    STDOUT
-                } else {
-                    STDERR
+            Body::Data(source, bytes) => {
+                buffer.push(match (source.stream, source.member) {
+                    (Stream::Stdout, None) => STDOUT,
+                    (Stream::Stderr, None) => STDERR,
+                    (Stream::Stdout, Some(_)) => MEMBER_STDOUT,
+                    (Stream::Stderr, Some(_)) => MEMBER_STDERR,
                 });
+                if let Some(member) = source.member {
+                    buffer.extend(member.value().to_le_bytes());
+                }
                 buffer.extend_from_slice(bytes);
             }
             Body::FinishStreams => buffer.push(FINISH),
@@ -165,12 +175,23 @@ pub(super) fn read(whole: &[u8]) -> Option<Frame<'_>> {
 fn body(kind: u8, payload: &[u8]) -> Option<Body<'_>> {
     match kind {
         CHECKPOINT => read_checkpoint(payload),
-        STDOUT => Some(Body::Data(Stream::Stdout, payload)),
-        STDERR => Some(Body::Data(Stream::Stderr, payload)),
+        STDOUT => Some(Body::Data(Stream::Stdout.into(), payload)),
+        STDERR => Some(Body::Data(Stream::Stderr.into(), payload)),
+        MEMBER_STDOUT => member_data(Stream::Stdout, payload),
+        MEMBER_STDERR => member_data(Stream::Stderr, payload),
         FINISH => Some(Body::FinishStreams),
         END => Some(Body::End(payload)),
         _ => None,
     }
+}
+
+fn member_data(stream: Stream, payload: &[u8]) -> Option<Body<'_>> {
+    let mut fields = Fields(payload);
+    let member = MemberNo::new(fields.u32()?)?;
+    Some(Body::Data(
+        Source::of_member(Some(member), stream),
+        fields.0,
+    ))
 }
 
 /// Length of an encoded origin.
@@ -320,8 +341,12 @@ mod tests {
                 line_bytes: 65536,
                 checkpoint: Box::new(checkpoint()),
             },
-            Body::Data(Stream::Stdout, b"one\ntwo\n"),
-            Body::Data(Stream::Stderr, b""),
+            Body::Data(Stream::Stdout.into(), b"one\ntwo\n"),
+            Body::Data(Stream::Stderr.into(), b""),
+            Body::Data(
+                Source::of_member(MemberNo::at(1), Stream::Stderr),
+                b"of a member\n",
+            ),
             Body::FinishStreams,
             Body::End(b"{}"),
         ];
@@ -364,10 +389,10 @@ mod tests {
             second,
             Frame {
                 at: 1001,
-                body: Body::Data(Stream::Stdout, b"one\ntwo\n")
+                body: Body::Data(Stream::Stdout.into(), b"one\ntwo\n")
             }
         );
-        assert_eq!(whole(&bytes), (5, bytes.len()));
+        assert_eq!(whole(&bytes), (6, bytes.len()));
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl LogWriter {
         for (event, at, _) in &batch.events {
             let outcome;
             let body = match event {
-                LogEvent::Append(stream, bytes) => Body::Data(*stream, bytes),
+                LogEvent::Append(source, bytes) => Body::Data(*source, bytes),
                 LogEvent::FinishStreams => Body::FinishStreams,
                 LogEvent::Gap(checkpoint) => {
                     let line_bytes = self.limits.line_bytes as u64;

@@ -162,8 +162,10 @@ impl Skim {
         loop {
             let stepped = replay.step(|frame, at| {
                 match frame.body {
-                    Body::Data(Stream::Stdout, bytes) => stdout.extend_from_slice(bytes),
-                    Body::Data(Stream::Stderr, bytes) => stderr.extend_from_slice(bytes),
+                    Body::Data(source, bytes) => match source.stream {
+                        Stream::Stdout => stdout.extend_from_slice(bytes),
+                        Stream::Stderr => stderr.extend_from_slice(bytes),
+                    },
                     Body::Checkpoint { .. } | Body::FinishStreams | Body::End(_) => {}
                 }
                 Start::of(frame.body, at)

@@ -178,10 +178,10 @@ impl StoredLog {
                 }
                 self.add_mark(position, at, (before, &checkpoint));
             }
-            Body::Data(stream, bytes) => {
-                ring.append(stream, bytes, at);
+            Body::Data(source, bytes) => {
+                ring.append(source, bytes, at);
                 *last_output_at = Some(at);
-                tell(&LogEvent::Append(stream, Bytes::copy_from_slice(bytes)), at);
+                tell(&LogEvent::Append(source, Bytes::copy_from_slice(bytes)), at);
             }
             Body::FinishStreams => {
                 finish(ring, at);
@@ -259,9 +259,10 @@ impl StoredLog {
         while !is_over {
             let stepped = replay.step(|Frame { at, body }, _| {
                 match (&mut ring, body) {
-                    (Some(ring), Body::Data(stream, data)) => {
-                        ring.append(stream, data, at);
-                        ring.forget_until(stream, forgotten.position(stream).last_line);
+                    (Some(ring), Body::Data(source, data)) => {
+                        ring.append(source, data, at);
+                        let forgotten = forgotten.position(source.stream);
+                        ring.forget_until(source.stream, forgotten.last_line);
                         bytes += data.len();
                     }
                     (Some(ring), Body::FinishStreams | Body::End(_)) => finish(ring, at),

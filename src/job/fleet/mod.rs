@@ -1,6 +1,7 @@
 //! Fleets: one command on many hosts, as one job. [`FleetPlan`] says which command runs where,
 //! [`Rollout`] decides which member may start when, [`Fleet`] has the members' states,
-//! [`FleetSummary`] groups their outcomes, and [`prefixed`] formats their lines for the common log.
+//! [`FleetSummary`] groups their outcomes, and [`prefixed`] formats
+//! their lines for display.
 
 mod fleet;
 mod fold;
@@ -15,7 +16,7 @@ pub use fleet::Fleet;
 pub use fold::{MOST as MOST_NAMES, RangeError, fold, unfold, words};
 pub use member::Member;
 pub use plan::{FleetPlan, StopAfter};
-pub use prefix::{member_of, prefixed};
+pub use prefix::{prefixed, split_old_line};
 pub use printed::Printed;
 pub use rollout::{MemberEnd, Rollout};
 pub use summary::{FleetCounts, FleetSummary, MemberGroup};

@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::output::MemberNo;
+
 /// The hosts on which a command runs, and the order in which it starts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct FleetPlan {
@@ -42,6 +44,11 @@ impl FleetPlan {
             stop_after: None,
             retries: 0,
         }
+    }
+
+    /// The host of a member.
+    pub fn host(&self, member: MemberNo) -> Option<&str> {
+        self.members.get(member.index()).map(String::as_str)
     }
 }
 

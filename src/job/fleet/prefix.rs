@@ -1,13 +1,14 @@
 /// Separates a member's name from its line. A host name has no space.
 const SEPARATOR: &str = ": ";
 
-/// A member's line as it appears in the log of its fleet.
+/// A member's line as it is shown among the lines of its fleet.
 pub fn prefixed(member: &str, text: &str) -> String {
     format!("{member}{SEPARATOR}{text}")
 }
 
-/// Splits a line of a fleet's log into member and text.
-pub fn member_of(line: &str) -> Option<(&str, &str)> {
+/// Splits a line from a log of an earlier version, in which a line has no member but begins with
+/// the member's name. Only to resume such a fleet.
+pub fn split_old_line(line: &str) -> Option<(&str, &str)> {
     line.split_once(SEPARATOR)
 }
 
@@ -16,10 +17,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_knows_its_member_whatever_is_in_it() {
+    fn an_old_line_is_split_after_its_members_name() {
         for text in ["", "x", "a: b", ": ", "  "] {
             assert_eq!(
-                member_of(&prefixed("root@::1", text)),
+                split_old_line(&prefixed("root@::1", text)),
                 Some(("root@::1", text))
             );
         }

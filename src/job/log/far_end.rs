@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 
 use crate::job::{Exit, Outcome, Signal};
-use crate::output::{Stream, TerminalSize};
+use crate::output::{Source, TerminalSize};
 
 /// Where a job runs. It reports events, and accepts commands through its [`Controls`].
 ///
@@ -26,7 +26,7 @@ pub enum FarEvent {
     /// The host refuses to run the command.
     Refused,
     /// Bytes that the command wrote.
-    Data(Stream, Bytes),
+    Data(Source, Bytes),
     /// No more data will come.
     Eof,
     /// How the command ended.

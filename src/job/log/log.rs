@@ -8,7 +8,8 @@ use super::pending::LogEvent;
 use super::recorder::Change;
 use crate::job::{Coverage, Exit, Outcome};
 use crate::output::{
-    LineNo, ModeTracker, Render, Ring, RingLimits, Selection, Stream, TerminalModes, Timestamp,
+    LineNo, ModeTracker, Render, Ring, RingLimits, Selection, Source, Stream, TerminalModes,
+    Timestamp,
 };
 
 /// State of a job.
@@ -166,7 +167,7 @@ impl Log {
         match change {
             Change::Started => self.run(),
             Change::ProcessGroup(id) => self.pgid = Some(*id),
-            Change::Append(stream, bytes) => self.append(*stream, bytes, self.clock.at(now), now),
+            Change::Append(source, bytes) => self.append(*source, bytes, self.clock.at(now), now),
             Change::FinishStreams => self.finish_streams(self.clock.at(now)),
         }
     }
@@ -174,7 +175,7 @@ impl Log {
     /// Applies an event that happened at `at` and was received at `now`.
     pub fn take(&mut self, event: &LogEvent, at: Timestamp, now: Instant) {
         match event {
-            LogEvent::Append(stream, bytes) => self.append(*stream, bytes, at, now),
+            LogEvent::Append(source, bytes) => self.append(*source, bytes, at, now),
             LogEvent::FinishStreams => self.finish_streams(at),
             LogEvent::End(outcome) => self.end(outcome.clone(), at, now),
             LogEvent::Gap(checkpoint) => {
@@ -192,7 +193,7 @@ impl Log {
     }
 
     /// Appends output. This also shows that the command runs.
-    fn append(&mut self, stream: Stream, bytes: &[u8], at: Timestamp, now: Instant) {
+    fn append(&mut self, source: Source, bytes: &[u8], at: Timestamp, now: Instant) {
         if bytes.is_empty() {
             return;
         }
@@ -200,10 +201,12 @@ impl Log {
         self.first_output_at.get_or_insert(at);
         self.last_output_at = Some(at);
         self.last_output = Some(now);
-        if let (Some(modes), Stream::Stdout) = (&mut self.modes, stream) {
+        if let Some(modes) = &mut self.modes
+            && source.stream == Stream::Stdout
+        {
             modes.take(bytes);
         }
-        self.ring.append(stream, bytes, at);
+        self.ring.append(source, bytes, at);
     }
 
     /// Notes that the server has started the command.
@@ -380,7 +383,8 @@ mod tests {
     async fn a_resumed_log_continues_its_numbers_positions_and_times() {
         let mut first = Log::new(RingLimits::default());
         let now = Instant::now();
-        let append = |stream, text: &'static str| Change::Append(stream, text.into());
+        let append =
+            |stream: Stream, text: &'static str| Change::Append(stream.into(), text.into());
         first.apply(&append(Stream::Stdout, "é one\n"), now);
         first.apply(&append(Stream::Stderr, "two\n"), now);
         let started_at = wall_now() - 60_000;
@@ -428,7 +432,7 @@ mod tests {
         let mut log = Log::resumed(Ring::new(RingLimits::default()), past.clone());
         assert_eq!(log.age(), Duration::ZERO);
         log.apply(
-            &Change::Append(Stream::Stdout, "line\n".into()),
+            &Change::Append(Stream::Stdout.into(), "line\n".into()),
             Instant::now(),
         );
         assert!(log.status(None).last_output_at >= Some(past.started_at));

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::job::{JobId, Outcome};
-use crate::output::{Checkpoint, LineNo, Stream, Timestamp};
+use crate::output::{Checkpoint, LineNo, Source, Timestamp};
 
 /// Stores a job's output before it is shown.
 pub trait OutputStore: Send + Sync {
@@ -28,7 +28,7 @@ pub trait OutputStore: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogEvent {
     /// Bytes were printed.
-    Append(Stream, Bytes),
+    Append(Source, Bytes),
     /// Both streams have ended.
     FinishStreams,
     /// The job has ended.

@@ -9,7 +9,7 @@ use super::drain::Drain;
 use super::far_end::FarEvent;
 use crate::job::announced::Announcements;
 use crate::job::{Exit, LostWhy, Outcome};
-use crate::output::Stream;
+use crate::output::{Source, Stream};
 
 /// Turns the events of a far end into changes of the job's log. Pure: the caller passes the time,
 /// and it never waits.
@@ -35,7 +35,7 @@ pub enum Change {
     /// The host has reported the job's process group.
     ProcessGroup(u32),
     /// Output of the command.
-    Append(Stream, Bytes),
+    Append(Source, Bytes),
     /// Both streams have ended: unfinished lines become lines.
     FinishStreams,
 }
@@ -80,10 +80,9 @@ impl Recorder {
         }
         match event {
             FarEvent::Started => Recorded::of(vec![Change::Started]),
-            FarEvent::Data(Stream::Stdout, bytes) => self.stdout(bytes),
-            FarEvent::Data(Stream::Stderr, bytes) => {
-                Recorded::of(vec![Change::Append(Stream::Stderr, bytes)])
-            }
+            // Only the host's own stdout has announcements.
+            FarEvent::Data(source, bytes) if source == Stream::Stdout.into() => self.stdout(bytes),
+            FarEvent::Data(source, bytes) => Recorded::of(vec![Change::Append(source, bytes)]),
             FarEvent::Eof => self.end_of_file(),
             FarEvent::Exit(exit) => self.exit_told(exit, now),
             FarEvent::Refused if was_first => self.end(End::Outcome(Outcome::Refused)),
@@ -127,7 +126,7 @@ impl Recorder {
         let (own, process_group) = self.announcements.strip(bytes);
         let mut changes = Vec::with_capacity(2);
         if !own.is_empty() {
-            changes.push(Change::Append(Stream::Stdout, own));
+            changes.push(Change::Append(Stream::Stdout.into(), own));
         }
         if let Some(id) = process_group {
             self.announced += 1;
@@ -172,7 +171,7 @@ impl Recorder {
         if held.is_empty() {
             Vec::new()
         } else {
-            vec![Change::Append(Stream::Stdout, held.into())]
+            vec![Change::Append(Stream::Stdout.into(), held.into())]
         }
     }
 }

@@ -4,10 +4,10 @@
 use super::matching::{Matching, TooSlow};
 use super::output_reader::OutputReader;
 use crate::job::log::Status;
-use crate::job::{Job, LineRange, Skimmed, Span};
+use crate::job::{Job, LineRange, Skimmed, Span, prefixed};
 use crate::output::{
-    Excerpt, Keep, LineNo, Measure, Page, PageQuery, ReadQuery, Reading, Ring, Search, SearchQuery,
-    Selection, Stream, Unit,
+    Excerpt, Keep, LineNo, Measure, Page, PageLine, PageQuery, ReadQuery, Reading, Ring, Search,
+    SearchQuery, Selection, Stream, Unit,
 };
 
 /// Bytes of a stored piece that are read at once for a reader that will read more.
@@ -256,7 +256,7 @@ impl Job {
             let fetching = reader.read(span, has_piece, |ring| search.fetch(ring));
             let Some(lines) = fetching.await else { break };
             let fetched = lines.len();
-            let texts = lines.iter().map(|fetched| fetched.line.text.clone()).collect();
+            let texts = lines.iter().map(|fetched| self.display(&fetched.line)).collect();
             let found = matching.match_texts(texts).await?;
             if found.is_empty() && search.cursor() == cursor {
                 return Err(matching.too_slow());
@@ -288,6 +288,10 @@ impl Job {
         selection: Selection,
         matching: &mut Matching<1>,
     ) -> Result<Option<Skimmed>, TooSlow> {
+        // A pattern may match the names of a fleet's hosts, which are not in the stored bytes.
+        if self.spec.fleet.is_some() {
+            return Ok(None);
+        }
         let Some((cursor, until)) = search.ahead() else { return Ok(None) };
         let span = Span::after(cursor, selection);
         if self.read_log(|log| span.is_held_by(log.ring())) {
@@ -301,6 +305,19 @@ impl Job {
         matching
             .sift(move |has_no_match| archive.skim(ahead, selection, has_no_match))
             .await
+    }
+
+    /// The host that printed a line of a fleet. `None` for a job on one host.
+    pub fn host_of(&self, line: &PageLine) -> Option<&str> {
+        self.spec.fleet.as_ref()?.host(line.member?)
+    }
+
+    /// A line as text: in a fleet, after the name of its host. Patterns match this text.
+    pub fn display(&self, line: &PageLine) -> String {
+        match self.host_of(line) {
+            Some(host) => prefixed(host, &line.text),
+            None => line.text.clone(),
+        }
     }
 
     /// The bytes of a stream from `position` on, as far as they are available.

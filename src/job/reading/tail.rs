@@ -178,7 +178,7 @@ impl<'a> Waiter<'a> {
             );
             let Some(piece) = fetching.await else { break };
             let before = self.scan.cursor();
-            let texts = piece.iter().map(|fetched| fetched.line.text.clone()).collect();
+            let texts = piece.iter().map(|fetched| job.display(&fetched.line)).collect();
             let found = self.matching.match_texts(texts).await?;
             self.spent = found.len() < piece.len();
             for (fetched, [filter, until]) in piece.into_iter().zip(found) {

@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use futures_util::stream::{Stream, StreamExt};
 
 use super::lines::{Lagged, Lines};
-use crate::job::member_of;
 use crate::jobs::{FleetCounts, FleetSummary, Job, Line, LineNo, Member};
 
 /// A command that runs on many hosts, as one job. A cheap handle; dropping it ends nothing.
@@ -48,7 +47,10 @@ impl Fleet {
 
     /// The lines after `cursor`, as they arrive, until the fleet ends.
     pub fn lines_after(&self, cursor: LineNo) -> FleetLines {
-        FleetLines(self.job.lines_after(cursor))
+        FleetLines {
+            lines: self.job.lines_after(cursor),
+            job: self.job.clone(),
+        }
     }
 
     /// Waits for the end of all members and returns their outcomes, grouped. Cancel safe: the fleet
@@ -68,19 +70,23 @@ impl fmt::Debug for Fleet {
 /// A line of a fleet's member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetLine {
-    /// The member's host. `None` for a note of the fleet itself.
+    /// The member's host. `None` in a log of an earlier version, whose lines begin with the host.
     pub host: Option<String>,
     /// The line, without the host's name. Its number is the fleet's.
     pub line: Line,
 }
 
 /// A fleet's lines as they arrive; see [`Fleet::lines`]. Dropping it ends nothing.
-pub struct FleetLines(Lines);
+pub struct FleetLines {
+    lines: Lines,
+    job: Job,
+}
 
 impl FleetLines {
     /// The next line. `None` when the fleet has ended and all of its lines were read. Cancel safe.
     pub async fn next(&mut self) -> Option<Result<FleetLine, Lagged>> {
-        Some(self.0.next().await?.map(FleetLine::of))
+        let next = self.lines.next().await?;
+        Some(next.map(|line| FleetLine::of(&self.job, line)))
     }
 }
 
@@ -88,22 +94,16 @@ impl Stream for FleetLines {
     type Item = Result<FleetLine, Lagged>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let next = self.0.poll_next_unpin(context);
-        next.map(|item| item.map(|line| line.map(FleetLine::of)))
+        let next = self.lines.poll_next_unpin(context);
+        next.map(|item| item.map(|line| line.map(|line| FleetLine::of(&self.job, line))))
     }
 }
 
 impl FleetLine {
-    fn of(line: Line) -> Self {
-        match member_of(&line.text) {
-            Some((host, text)) => Self {
-                host: Some(host.to_owned()),
-                line: Line {
-                    text: text.to_owned(),
-                    ..line.clone()
-                },
-            },
-            None => Self { host: None, line },
+    fn of(fleet: &Job, line: Line) -> Self {
+        Self {
+            host: fleet.host_of(&line).map(str::to_owned),
+            line,
         }
     }
 }

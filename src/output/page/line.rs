@@ -1,4 +1,4 @@
-use crate::output::{Line, LineNo, Render, Stream, Timestamp};
+use crate::output::{Line, LineNo, MemberNo, Render, Stream, Timestamp};
 
 /// One line, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -7,6 +7,8 @@ pub struct PageLine {
     pub line_no: LineNo,
     /// Its stream.
     pub stream: Stream,
+    /// The member of a fleet that printed it. Its name is not part of the text.
+    pub member: Option<MemberNo>,
     /// When its end arrived.
     pub at: Timestamp,
     /// Whether the line continues an overlong one.
@@ -17,6 +19,8 @@ pub struct PageLine {
 
 /// Number of invisible bytes that cost as much as one visible byte.
 const RAW_FOR_ONE: usize = 16;
+/// Estimated bytes of the name that is shown before a member's line.
+const NAME_BYTES: usize = 16;
 
 impl PageLine {
     /// Renders a line.
@@ -24,6 +28,7 @@ impl PageLine {
         Self {
             line_no: line.line_no,
             stream: line.stream,
+            member: line.member,
             at: line.at,
             continuation: line.continuation,
             text: line.render(render).into_owned(),
@@ -33,6 +38,12 @@ impl PageLine {
     /// Cost of showing it. Escape sequences cost something as well, because they had to be
     /// examined.
     pub(crate) fn cost(&self, raw: &Line<'_>) -> usize {
-        self.text.len().max(raw.text.len() / RAW_FOR_ONE)
+        self.shown_bytes().max(raw.text.len() / RAW_FOR_ONE)
+    }
+
+    /// Bytes of the line as it is shown, with an estimate for the name of its member.
+    pub(in crate::output) fn shown_bytes(&self) -> usize {
+        let name = if self.member.is_some() { NAME_BYTES } else { 0 };
+        name + self.text.len()
     }
 }

@@ -6,7 +6,7 @@ use memchr::memchr_iter;
 use super::checkpoint::Checkpoint;
 use super::origin::Origin;
 use super::track::{LineEnd, Track};
-use crate::output::{Bytes, Line, LineNo, Measure, Render, Selection, Stream, Timestamp};
+use crate::output::{Bytes, Line, LineNo, Measure, Render, Selection, Source, Stream, Timestamp};
 
 /// Limits of a [`Ring`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,21 +105,23 @@ impl Ring {
         }
     }
 
-    /// Appends bytes that arrived on `stream`. Lines that end in them get the time `at`.
-    pub fn append(&mut self, stream: Stream, bytes: &[u8], at: Timestamp) {
+    /// Appends bytes that arrived from `source`. Lines that end in them get the time `at`.
+    pub fn append(&mut self, source: impl Into<Source>, bytes: &[u8], at: Timestamp) {
+        let source = source.into();
         for piece in bytes.chunks(self.limits.line_bytes) {
             self.make_room(piece.len());
-            self.append_piece(stream, piece, at);
+            self.append_piece(source, piece, at);
         }
     }
 
     /// `piece` is at most one line long, so an unfinished line is at most two before it is cut.
-    fn append_piece(&mut self, stream: Stream, piece: &[u8], at: Timestamp) {
+    fn append_piece(&mut self, source: Source, piece: &[u8], at: Timestamp) {
+        let Source { stream, member } = source;
         let bound = self.limits.bytes;
         let track = self.track_mut(stream);
         let begin = track.end();
         let after_cr = track.ends_with_cr();
-        track.extend(piece, bound);
+        track.extend(member, piece, bound);
         for newline in memchr_iter(b'\n', piece) {
             let cr = newline.checked_sub(1).map_or(after_cr, |before| piece[before] == b'\r');
             let end = begin + newline as u64;

@@ -7,7 +7,7 @@ use super::checkpoint::Unfinished;
 use super::origin::Position;
 use super::shortfall::Shortfalls;
 use crate::output::render::{clean_after, is_plain};
-use crate::output::{Bytes, Escape, Line, LineNo, Measure, Render, Stream, Timestamp};
+use crate::output::{Bytes, Escape, Line, LineNo, Measure, MemberNo, Render, Stream, Timestamp};
 
 /// End of a line in its stream, with the ring's data about it.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,7 @@ struct Mark {
     ending: LineEnd,
     continuation: bool,
     escape: Escape,
+    member: Option<MemberNo>,
 }
 
 /// The kept bytes of one stream, and the marks that divide them into lines.
@@ -39,6 +40,8 @@ pub(crate) struct Track {
     open: u64,
     /// Set if the unfinished line continues a cut one: the escape sequence in which that was cut.
     cut: Option<Escape>,
+    /// The member that prints the unfinished line, in a fleet.
+    member: Option<MemberNo>,
     /// Bytes after this position are printable ASCII, tabs and LFs.
     odd_until: u64,
     /// Number of evicted lines, and the last of them.
@@ -57,6 +60,7 @@ impl Track {
             start: 0,
             open: 0,
             cut: None,
+            member: None,
             odd_until: 0,
             gone: 0,
             last_gone: LineNo::START,
@@ -113,7 +117,8 @@ impl Track {
 
     /// Appends `chunk` unchanged; `close_line` divides it. The storage never grows beyond `bound`
     /// bytes.
-    pub(crate) fn extend(&mut self, chunk: &[u8], bound: usize) {
+    pub(crate) fn extend(&mut self, member: Option<MemberNo>, chunk: &[u8], bound: usize) {
+        self.member = member;
         self.release();
         let needed = self.bytes.len() + chunk.len();
         if needed > self.bytes.capacity() {
@@ -137,6 +142,7 @@ impl Track {
             ending,
             continuation: self.cut.is_some(),
             escape,
+            member: self.member,
         });
         self.open = end;
         self.cut = (ending == LineEnd::Cut).then_some(after);
@@ -292,6 +298,7 @@ impl Track {
         Line {
             line_no: mark.line_no,
             stream: self.stream,
+            member: mark.member,
             at: mark.at,
             continuation: mark.continuation,
             text: self.slice(begin, mark.end - mark.ending.text().len() as u64),

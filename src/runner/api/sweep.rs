@@ -118,7 +118,7 @@ mod tests {
         let text = format!("{}\n", "x".repeat(99)).repeat(lines);
         let job = Arc::new(job);
         job.record(
-            vec![Change::Append(Stream::Stdout, text.into())],
+            vec![Change::Append(Stream::Stdout.into(), text.into())],
             Instant::now(),
         );
         job

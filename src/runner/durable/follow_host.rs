@@ -295,7 +295,7 @@ fn fresh_data(follower: &Follower, job: &JobId, piece: Piece) -> Option<FarEvent
     }
     let fresh = bytes.split_off(seen);
     *known += fresh.len() as u64;
-    Some(FarEvent::Data(stream, fresh))
+    Some(FarEvent::Data(stream.into(), fresh))
 }
 
 /// The end of a job, once all of its output has arrived. `sizes` are the lengths of stdout and

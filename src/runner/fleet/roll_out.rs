@@ -14,9 +14,11 @@ use tokio::time::sleep;
 use super::controls::FleetControls;
 use crate::job::{
     Draft, Exit, FarEvent, Fleet, Job, JobSpec, Kill, Member, MemberEnd, Outcome, Pace, Phase,
-    Printed, Rollout, Scope, StdinPlan, Wait, member_of, prefixed, wall_now,
+    Printed, Rollout, Scope, StdinPlan, Wait, split_old_line, wall_now,
 };
-use crate::output::{Keep, LineNo, Page, PageQuery, Render, Selection, Stream};
+use crate::output::{
+    Keep, LineNo, MemberNo, Page, PageLine, PageQuery, Render, Selection, Source, Stream,
+};
 use crate::runner::foreign::lookup;
 use crate::runner::record::{QueuedFarEnd, record_queued_in_task};
 use crate::runner::signal::end_tree;
@@ -240,11 +242,10 @@ async fn printed_before(job: &Job) -> PrintedBefore {
         };
         is_whole &= tail.page.dropped_lines == 0;
         for line in &tail.page.lines {
-            let whose = member_of(&line.text);
-            let found =
-                whose.and_then(|(name, text)| Some((names.iter().position(|n| n == name)?, text)));
-            if let Some((index, text)) = found {
-                printed[index].note(line.stream, text);
+            if let Some((index, text)) = member_and_text(line, &names)
+                && let Some(printed) = printed.get_mut(index)
+            {
+                printed.note(line.stream, text);
             }
         }
         cursor = tail.page.last_line_no;
@@ -255,6 +256,15 @@ async fn printed_before(job: &Job) -> PrintedBefore {
             };
         }
     }
+}
+
+/// Index of the member that printed a line, and the line without the member's name.
+fn member_and_text<'a>(line: &'a PageLine, names: &[String]) -> Option<(usize, &'a str)> {
+    if let Some(member) = line.member {
+        return Some((member.index(), &line.text));
+    }
+    let (name, text) = split_old_line(&line.text)?;
+    Some((names.iter().position(|known| known == name)?, text))
 }
 
 fn page(cursor: LineNo, render: Render) -> PageQuery {
@@ -301,7 +311,7 @@ impl MemberTask {
                     // A process that resumes the fleet must know that it has started.
                     storing.touch(&self.job.id);
                 }
-                let outcome = self.pass_on(&name, &member).await;
+                let outcome = self.pass_on(&member).await;
                 if self.shared.storing.is_some() && member.status().unstored.is_none() {
                     member.trim(0);
                 }
@@ -401,7 +411,7 @@ impl MemberTask {
     }
 
     /// Copies the member's output into the fleet's log until the member ends.
-    async fn pass_on(&mut self, name: &str, member: &Job) -> Outcome {
+    async fn pass_on(&mut self, member: &Job) -> Outcome {
         // The fleet's log has these lines already.
         let mut cursor = LineNo::new(self.printed.lines());
         loop {
@@ -413,7 +423,7 @@ impl MemberTask {
                 break;
             };
             cursor = tail.page.last_line_no;
-            for event in self.events_of(name, &tail.page) {
+            for event in self.events_of(&tail.page) {
                 if self.events.send(event).await.is_err() {
                     // The recorder has ended.
                     break;
@@ -427,25 +437,57 @@ impl MemberTask {
         member.outcome().await
     }
 
-    /// The lines of a page, with the member's name before each. Consecutive lines of one stream
-    /// become one event.
-    fn events_of(&mut self, name: &str, page: &Page) -> Vec<FarEvent> {
+    /// The lines of a page. Consecutive lines of one stream become one event.
+    fn events_of(&mut self, page: &Page) -> Vec<FarEvent> {
         let mut events: Vec<(Stream, String)> = Vec::new();
         if page.dropped_lines > 0 {
-            let lost = format!("[sshjobs: {} lines were lost here]", page.dropped_lines);
-            events.push((Stream::Stderr, prefixed(name, &lost) + "\n"));
+            let lost = format!("[sshjobs: {} lines were lost here]\n", page.dropped_lines);
+            events.push((Stream::Stderr, lost));
         }
         for line in &page.lines {
             self.printed.note(line.stream, &line.text);
-            let text = prefixed(name, &line.text) + "\n";
             match events.last_mut() {
-                Some((stream, before)) if *stream == line.stream => before.push_str(&text),
-                _ => events.push((line.stream, text)),
+                Some((stream, text)) if *stream == line.stream => {
+                    text.push_str(&line.text);
+                    text.push('\n');
+                }
+                _ => events.push((line.stream, format!("{}\n", line.text))),
             }
         }
+        let member = MemberNo::at(self.index);
         events
             .into_iter()
-            .map(|(stream, text)| FarEvent::Data(stream, Bytes::from(text)))
+            .map(|(stream, text)| {
+                FarEvent::Data(Source::of_member(member, stream), Bytes::from(text))
+            })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(member: Option<MemberNo>, text: &str) -> PageLine {
+        PageLine {
+            line_no: LineNo::new(1),
+            stream: Stream::Stdout,
+            member,
+            at: 0,
+            continuation: false,
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_line_is_its_members_also_in_a_log_of_an_earlier_version() {
+        let names = ["web1".to_owned(), "web2".to_owned()];
+        let new = line(MemberNo::at(1), "web1: text");
+        let old = line(None, "web2: text");
+        let own = line(None, "no name");
+
+        assert_eq!(member_and_text(&new, &names), Some((1, "web1: text")));
+        assert_eq!(member_and_text(&old, &names), Some((1, "text")));
+        assert_eq!(member_and_text(&own, &names), None);
     }
 }

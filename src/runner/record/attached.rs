@@ -35,8 +35,8 @@ impl FarEnd for Attached {
 /// A channel's events (RFC 4254) as those of a job's far end.
 fn translate(event: ChannelEvent) -> FarEvent {
     match event {
-        ChannelEvent::Data(bytes) => FarEvent::Data(Stream::Stdout, bytes),
-        ChannelEvent::ExtendedData(bytes) => FarEvent::Data(Stream::Stderr, bytes),
+        ChannelEvent::Data(bytes) => FarEvent::Data(Stream::Stdout.into(), bytes),
+        ChannelEvent::ExtendedData(bytes) => FarEvent::Data(Stream::Stderr.into(), bytes),
         ChannelEvent::Eof => FarEvent::Eof,
         ChannelEvent::ExitStatus(status) => FarEvent::Exit(Exit::Status(status)),
         ChannelEvent::ExitSignal(signal) => FarEvent::Exit(Exit::Signal(signal)),

@@ -267,7 +267,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_recording_never_waits_for_an_observer() {
-        let lines = std::iter::repeat_n(FarEvent::Data(Stream::Stdout, "line\n".into()), 20_000);
+        let lines = std::iter::repeat_n(
+            FarEvent::Data(Stream::Stdout.into(), "line\n".into()),
+            20_000,
+        );
         let mut recording = recording(lines.chain([FarEvent::Closed]));
         let job = Arc::clone(&recording.job);
         // An observer that has asked and never looks again.
@@ -308,7 +311,7 @@ mod tests {
         let mut recording = recording([FarEvent::Started]);
         assert!(timeout(DRAIN, recording.run()).await.is_err());
         recording.far_end.0.extend([
-            FarEvent::Data(Stream::Stdout, "late\n".into()),
+            FarEvent::Data(Stream::Stdout.into(), "late\n".into()),
             FarEvent::Detached,
         ]);
         assert_eq!(recording.run().await, End::Detached);

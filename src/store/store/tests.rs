@@ -13,8 +13,8 @@ use crate::job::{
     OutputStore, Storage, Wait,
 };
 use crate::output::{
-    Content, LineNo, Match, PageQuery, ReadQuery, Render, Ring, RingLimits, Search, SearchQuery,
-    Selection, Stream, Unit,
+    Content, LineNo, Match, MemberNo, PageLine, PageQuery, ReadQuery, Render, Ring, RingLimits,
+    Search, SearchQuery, Selection, Source, Stream, Unit,
 };
 use crate::store::{Memory, StateDir};
 
@@ -91,7 +91,7 @@ impl Kept {
 
     fn say(&mut self, stream: Stream, bytes: &[u8]) {
         self.job.record(
-            vec![Change::Append(stream, bytes.to_vec().into())],
+            vec![Change::Append(stream.into(), bytes.to_vec().into())],
             Instant::now(),
         );
     }
@@ -101,8 +101,8 @@ impl Kept {
         while let Some(batch) = self.job.take_batch(most, self.writer.wants_checkpoint()) {
             self.writer.append(&batch).unwrap();
             for (event, ..) in &batch.events {
-                if let LogEvent::Append(stream, bytes) = event {
-                    self.model.append(*stream, bytes, 0);
+                if let LogEvent::Append(source, bytes) = event {
+                    self.model.append(*source, bytes, 0);
                 }
             }
             if let Some(newest) = self.job.show(&batch, true) {
@@ -255,11 +255,14 @@ impl Kept {
             found
                 .into_iter()
                 .map(|found| {
+                    let texts = |lines: Vec<PageLine>| -> Vec<String> {
+                        lines.into_iter().map(|line| line.text).collect()
+                    };
                     (
                         found.line.line_no,
                         found.line.text,
-                        found.before,
-                        found.after,
+                        texts(found.before),
+                        texts(found.after),
                     )
                 })
                 .collect()
@@ -511,7 +514,7 @@ async fn a_torn_end_is_cut_off_wherever_it_is_torn() {
     kept.model.append(Stream::Stdout, b"one\ntwo\nhalf again\n", 0);
     kept.restart();
     kept.job.record(
-        vec![Change::Append(Stream::Stdout, " again\n".into())],
+        vec![Change::Append(Stream::Stdout.into(), " again\n".into())],
         Instant::now(),
     );
     let batch = kept.job.take_batch(1 << 20, kept.writer.wants_checkpoint()).unwrap();
@@ -522,6 +525,27 @@ async fn a_torn_end_is_cut_off_wherever_it_is_torn() {
         tail.page.lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>(),
         ["one", "two", "half again"]
     );
+}
+
+#[tokio::test]
+async fn a_stored_line_of_a_fleet_has_its_member() {
+    let mut kept = Kept::new(Box::new(Memory::default()));
+    let member = MemberNo::at(6);
+    let source = Source::of_member(member, Stream::Stderr);
+    kept.job.record(
+        vec![Change::Append(source, "text\n".into())],
+        Instant::now(),
+    );
+    kept.store(1 << 20);
+
+    let end = kept.store.log(&kept.job.id).open(RING).unwrap();
+    let cursor = LineNo::START;
+    kept.job.trim(0);
+    let tail = kept.job.tail(&PageQuery::after(cursor), &Wait::default()).await.unwrap();
+
+    assert_eq!(end.ring.newest().value(), 1);
+    assert_eq!(tail.page.lines[0].member, member);
+    assert_eq!(tail.page.lines[0].text, "text");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tail::{MOST_BYTES, MOST_LINES};
-use crate::jobs::{Content, Line, ReadQuery, Render, Stream, Unit, render};
+use crate::jobs::{Content, Job, Line, ReadQuery, Render, Stream, Unit, render};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::leave_out::{is_false, is_zero};
@@ -168,7 +168,7 @@ impl Service {
             clamped: clamps.0,
         };
         match reading.content {
-            Content::Lines(lines) => reply.fill(lines),
+            Content::Lines(lines) => reply.fill(&job, &lines),
             Content::Chars(text) => reply.content = Some(text),
             Content::Bytes(bytes) => {
                 reply.content = Some(encode(&bytes, request.encoding, query.render))
@@ -208,12 +208,12 @@ impl Service {
 }
 
 impl ReadReply {
-    fn fill(&mut self, lines: Vec<Line>) {
+    fn fill(&mut self, job: &Job, lines: &[Line]) {
         self.first_line_no = lines.first().map(|line| line.line_no.value());
         self.last_line_no = lines.last().map(|line| line.line_no.value());
         let on_stderr = lines.iter().filter(|line| line.stream == Stream::Stderr);
         self.stderr_lines = on_stderr.map(|line| line.line_no.value()).collect();
-        self.lines = Some(lines.into_iter().map(|line| line.text).collect());
+        self.lines = Some(lines.iter().map(|line| job.display(line)).collect());
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::command::CommandRequest;
 use super::tail::{MOST_BYTES, MOST_LINES};
-use crate::jobs::{Follow, Job, Stdin};
+use crate::jobs::{Follow, Job, Stdin, Stream};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::leave_out::is_zero;
@@ -181,6 +181,8 @@ impl RunReply {
         let id = job.id();
         let standing = Standing::of(&status);
         let head_lines = excerpt.head.len() as u64;
+        let shown = excerpt.head.iter().chain(&excerpt.tail);
+        let on_stderr = shown.filter(|line| line.stream == Stream::Stderr);
         let offset = status.dropped_lines.max(head_lines);
         let behind_head = (excerpt.omitted_lines + head_lines).saturating_sub(offset);
         let kept = behind_head.min(MOST_LINES.unsigned_abs());
@@ -191,10 +193,10 @@ impl RunReply {
             host: job.host().to_owned(),
             still_running,
             standing,
-            head: excerpt.head,
+            head: excerpt.head.iter().map(|line| job.display(line)).collect(),
             omitted_lines: excerpt.omitted_lines,
-            tail: excerpt.tail,
-            stderr_lines: excerpt.stderr_lines,
+            tail: excerpt.tail.iter().map(|line| job.display(line)).collect(),
+            stderr_lines: on_stderr.map(|line| line.line_no.value()).collect(),
             dropped_lines: status.dropped_lines,
             total_lines: status.total_lines,
             members: job.fleet().map(|fleet| fleet.counts().into()),

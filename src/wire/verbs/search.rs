@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tail::{MOST_BYTES, regex};
 use super::tail_reply::StreamName;
-use crate::jobs::{Found, LineNo, Match, SearchQuery};
+use crate::jobs::{Found, Job, Line, LineNo, Match, SearchQuery};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::leave_out::is_zero;
@@ -102,7 +102,7 @@ impl Service {
             has_more,
             dropped_lines,
         } = job.search(query, pattern).await?;
-        let matches = matches.into_iter().map(MatchEntry::from).collect();
+        let matches = matches.iter().map(|found| MatchEntry::of(&job, found)).collect();
         let note = (dropped_lines > 0).then(|| {
             format!(
                 "{dropped_lines} lines were no longer kept and could not be searched; search while the job runs, or raise \
@@ -121,14 +121,17 @@ impl Service {
     }
 }
 
-impl From<Match> for MatchEntry {
-    fn from(found: Match) -> Self {
+impl MatchEntry {
+    fn of(job: &Job, found: &Match) -> Self {
+        let display = |lines: &[Line]| -> Vec<String> {
+            lines.iter().map(|line| job.display(line)).collect()
+        };
         Self {
             line_no: found.line.line_no.value(),
             stream: found.line.stream.into(),
-            text: found.line.text,
-            before: found.before,
-            after: found.after,
+            text: job.display(&found.line),
+            before: display(&found.before),
+            after: display(&found.after),
         }
     }
 }

@@ -148,9 +148,9 @@ impl Service {
             }
         };
         Ok(TailReply::new(
+            &job,
             tail,
             request.format,
-            job.fleet().is_some(),
             awaiting_input,
             clamps.0,
         ))

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::{Line, LineNo, ReturnedBecause, Stream, Tail, member_of, shown_end};
+use crate::jobs::{Job, Line, LineNo, ReturnedBecause, Stream, Tail, shown_end};
 use crate::wire::leave_out::{is_false, is_one, is_zero, one};
 use crate::wire::{Clamped, Format, Standing};
 
@@ -138,9 +138,9 @@ pub enum Because {
 
 impl TailReply {
     pub(crate) fn new(
+        job: &Job,
         tail: Tail,
         format: Format,
-        is_fleet: bool,
         awaiting_input: bool,
         clamped: Vec<Clamped>,
     ) -> Self {
@@ -179,11 +179,10 @@ impl TailReply {
             returned_because: because.into(),
             matched_line_no: because.matched_line().map(LineNo::value),
             clamped,
-            records: (format == Format::Records).then(|| {
-                page.lines.iter().cloned().map(|line| Record::of(line, is_fleet)).collect()
-            }),
+            records: (format == Format::Records)
+                .then(|| page.lines.iter().map(|line| Record::of(job, line)).collect()),
             lines: (format == Format::Lean)
-                .then(|| page.lines.into_iter().map(|line: Line| line.text).collect()),
+                .then(|| page.lines.iter().map(|line| job.display(line)).collect()),
         }
     }
 }
@@ -213,17 +212,13 @@ fn shown(text: String) -> String {
 }
 
 impl Record {
-    fn of(line: Line, is_fleet: bool) -> Self {
-        let (member, text) = match member_of(&line.text) {
-            Some((member, text)) if is_fleet => (Some(member.to_owned()), text.to_owned()),
-            Some(_) | None => (None, line.text),
-        };
+    fn of(job: &Job, line: &Line) -> Self {
         Self {
             line_no: line.line_no.value(),
-            member,
+            member: job.host_of(line).map(str::to_owned),
             stream: line.stream.into(),
             ts: line.at,
-            text,
+            text: line.text.clone(),
             continuation: line.continuation,
         }
     }

@@ -93,8 +93,8 @@ fn play(script: &[Played]) -> (Option<Outcome>, Vec<String>, u64) {
     let mut end = None;
     for played in script {
         end = match *played {
-            Played::Out => scene.take(FarEvent::Data(Stream::Stdout, "o\n".into())),
-            Played::Err => scene.take(FarEvent::Data(Stream::Stderr, "e".into())),
+            Played::Out => scene.take(FarEvent::Data(Stream::Stdout.into(), "o\n".into())),
+            Played::Err => scene.take(FarEvent::Data(Stream::Stderr.into(), "e".into())),
             Played::Eof => scene.take(FarEvent::Eof),
             Played::Status => scene.take(FarEvent::Exit(Exit::Status(7))),
             Played::Signal => scene.take(FarEvent::Exit(Exit::Signal("KILL".into()))),
@@ -249,7 +249,7 @@ fn the_process_group_is_known_and_its_line_is_not_output() {
     let mut scene = Scene::new(Announcements::new(&nonce, 1));
     let line = format!("{} 4711\nhello\n", nonce.as_str());
     for part in line.as_bytes().chunks(9) {
-        scene.take(FarEvent::Data(Stream::Stdout, part.to_vec().into()));
+        scene.take(FarEvent::Data(Stream::Stdout.into(), part.to_vec().into()));
     }
     assert_eq!(
         (scene.log.pgid(), scene.recorder.announced()),
@@ -265,7 +265,7 @@ fn what_the_prelude_held_back_is_given_out_at_the_end() {
         (FarEvent::Lost, ["sshjobs-"]),
     ] {
         let mut scene = Scene::new(Announcements::new(&Nonce::new(), 1));
-        scene.take(FarEvent::Data(Stream::Stdout, "sshjobs-".into()));
+        scene.take(FarEvent::Data(Stream::Stdout.into(), "sshjobs-".into()));
         scene.take(end);
         assert_eq!(scene.texts(), lines);
     }
@@ -275,7 +275,7 @@ fn what_the_prelude_held_back_is_given_out_at_the_end() {
 fn a_job_that_is_detached_has_no_outcome_and_keeps_what_came() {
     let mut scene = Scene::plain();
     scene.take(FarEvent::Started);
-    scene.take(FarEvent::Data(Stream::Stdout, "one\nhalf".into()));
+    scene.take(FarEvent::Data(Stream::Stdout.into(), "one\nhalf".into()));
     assert_eq!(scene.take(FarEvent::Detached), Some(End::Detached));
     assert_eq!(
         (scene.log.outcome(), scene.texts()),

@@ -51,7 +51,10 @@ fn job_with_ring_of(lines: usize) -> Job {
 }
 
 fn print(job: &Job, stream: Stream, text: &'static str) {
-    job.record(vec![Change::Append(stream, text.into())], Instant::now());
+    job.record(
+        vec![Change::Append(stream.into(), text.into())],
+        Instant::now(),
+    );
 }
 
 #[tokio::test]
@@ -62,7 +65,8 @@ async fn an_excerpt_locks_the_log_once() {
     // Debug builds panic when it locks the log again under its own lock.
     let (excerpt, status) = job.excerpt(1000).await;
 
-    assert_eq!(excerpt.head, ["first", "last"]);
+    let texts: Vec<_> = excerpt.head.into_iter().map(|line| line.text).collect();
+    assert_eq!(texts, ["first", "last"]);
     assert_eq!(status.total_lines, 2);
 }
 

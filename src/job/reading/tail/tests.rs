@@ -22,7 +22,7 @@ impl Job {
 
     fn print(&self, stream: Stream, text: &str) {
         self.record(
-            vec![Change::Append(stream, text.to_owned().into())],
+            vec![Change::Append(stream.into(), text.to_owned().into())],
             Instant::now(),
         );
     }

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::output::page::{Keep, Page, PageQuery};
-use crate::output::{Render, Unit};
+use crate::output::{MemberNo, Render, Source, Unit};
 
 const SMALL: RingLimits = RingLimits {
     lines: 5,
@@ -326,4 +326,26 @@ fn a_ring_that_is_resumed_answers_as_one_that_lost_what_came_before() {
         }
     }
     assert_eq!(resumed.origin(), whole.origin());
+}
+
+#[test]
+fn each_line_of_a_fleet_has_its_member_also_if_it_was_cut() {
+    let mut ring = Ring::new(RingLimits {
+        line_bytes: 8,
+        ..RingLimits::default()
+    });
+    let first = MemberNo::at(0);
+    let second = MemberNo::at(1);
+
+    ring.append(Source::of_member(first, Stream::Stdout), b"one\n", 0);
+    ring.append(
+        Source::of_member(second, Stream::Stdout),
+        b"two: long line\n",
+        0,
+    );
+    ring.append(Stream::Stdout, b"of the fleet\n", 0);
+
+    let lines = ring.lines_after(LineNo::START, Selection::Both);
+    let members: Vec<_> = lines.map(|line| line.member).collect();
+    assert_eq!(members, [first, second, second, None, None]);
 }

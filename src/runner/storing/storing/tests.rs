@@ -32,7 +32,7 @@ fn stored_job(storing: &Arc<Storing>) -> Arc<Job> {
     storing.store.admit(&record).unwrap();
     storing.keep(&job, record, None);
     job.record(
-        vec![Change::Append(Stream::Stdout, "line\n".into())],
+        vec![Change::Append(Stream::Stdout.into(), "line\n".into())],
         Instant::now(),
     );
     job
@@ -78,7 +78,7 @@ async fn only_jobs_that_changed_are_looked_at_for_their_records() {
     let busy = stored_job(&storing);
     wait_until(|| lock(&storing.changed).is_empty()).await;
 
-    let more = Change::Append(Stream::Stdout, "more\n".into());
+    let more = Change::Append(Stream::Stdout.into(), "more\n".into());
     busy.record(vec![more], Instant::now());
     wait_until(|| lock(&storing.changed).contains(&busy.id)).await;
 
