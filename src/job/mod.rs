@@ -29,7 +29,8 @@ pub use caller::{Caller, Scope};
 pub use cursors::{CursorMove, CursorName, Cursors, Moved, TooManyCursors, may_move};
 pub use fleet::{
     Fleet, FleetCounts, FleetPlan, FleetSummary, MOST_NAMES, Member, MemberEnd, MemberGroup,
-    Printed, RangeError, Rollout, StopAfter, fold, prefixed, split_old_line, unfold, words,
+    MemberProgress, MemberResult, Printed, RangeError, Rollout, StopAfter, fold, prefixed,
+    split_old_line, unfold, words,
 };
 pub use id::{JobId, Nonce};
 pub use job::{Chunk, Identity, Job, Piece, Positions, Reached, Storage};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::door::{Act, Door, Inside, ReadVerb};
 use super::error::Error;
-use crate::job::{self, Caller, Fleet, Member};
+use crate::job::{self, Caller, Fleet};
 use crate::jobs::{Excerpt, Line, Outcome, ReadQuery, Reading, Selection, Signal, Status, Summary};
 use crate::nearest::nearest;
 use crate::output::TerminalSize;
@@ -65,39 +65,30 @@ impl Job {
     /// [`Jobs::job`](super::jobs::Jobs::job).
     pub async fn member(&self, name: &str) -> Result<Self, Error> {
         let fleet = self.job.id.clone();
-        let known = self.fleet().map(|fleet| {
-            let members = fleet.lock_members();
-            members
-                .iter()
-                .map(|member| (member.name.clone(), member.clone()))
-                .collect::<Vec<_>>()
-        });
-        let known = known.unwrap_or_default();
-        match known.iter().find(|(known, _)| known == name) {
-            Some((_, Member { job: Some(id), .. })) => Ok(Self {
-                door: self.door.clone(),
-                job: self.door.find(id).await?,
-            }),
-            Some((_, Member { outcome, .. })) => {
-                let why = outcome
-                    .as_ref()
-                    .map_or_else(|| "it has not started".to_owned(), ToString::to_string);
-                Err(Error::MemberNotStarted {
-                    fleet,
-                    name: name.to_owned(),
-                    why,
-                })
-            }
-            None => {
-                let nearest =
-                    nearest(name, known.iter().map(|(name, _)| name.as_str())).map(str::to_owned);
-                Err(Error::NoMember {
-                    fleet,
-                    name: name.to_owned(),
-                    nearest,
-                })
-            }
-        }
+        let members = self.fleet().map(Fleet::members).unwrap_or_default();
+        let Some(member) = members.iter().find(|member| member.name == name) else {
+            let names = members.iter().map(|member| member.name.as_str());
+            return Err(Error::NoMember {
+                fleet,
+                name: name.to_owned(),
+                nearest: nearest(name, names).map(str::to_owned),
+            });
+        };
+        let Some(id) = &member.job else {
+            let why = member.result().map_or_else(
+                || "it has not started".to_owned(),
+                |result| result.outcome.to_string(),
+            );
+            return Err(Error::MemberNotStarted {
+                fleet,
+                name: name.to_owned(),
+                why,
+            });
+        };
+        Ok(Self {
+            door: self.door.clone(),
+            job: self.door.find(id).await?,
+        })
     }
 
     /// Whether the job outlives this process.

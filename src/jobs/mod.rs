@@ -64,8 +64,8 @@ pub use trust::HostKey;
 
 pub use crate::hosts::{Access, HostError};
 pub use crate::job::{
-    Exit, FleetCounts, FleetSummary, LostWhy, Member, MemberGroup, Outcome, Phase, Signal,
-    SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, Terminal, Wait,
+    Exit, FleetCounts, FleetSummary, LostWhy, Member, MemberGroup, MemberProgress, MemberResult,
+    Outcome, Phase, Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, Terminal, Wait,
 };
 pub use crate::output::{
     LineNo, MemberNo, PageLine as Line, PageQuery, ReadQuery, Reading, Render, SearchQuery,

@@ -1,3 +1,5 @@
+//! One member of a fleet: waiting, started or ended. Records keep it in a flat form.
+
 use serde::{Deserialize, Serialize};
 
 use super::{MemberEnd, Printed};
@@ -6,18 +8,40 @@ use crate::output::Timestamp;
 
 /// One member of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredMember", into = "StoredMember")]
 pub struct Member {
     /// Its host.
     pub name: String,
     /// Its job, once it was started.
     pub job: Option<JobId>,
-    /// Start time; 0 before.
+    /// How far it has come.
+    pub progress: MemberProgress,
+}
+
+/// How far a member of a fleet has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemberProgress {
+    /// It was not started yet.
+    Waiting,
+    /// It is being started, or runs.
+    Started {
+        /// When its start was first attempted.
+        at: Timestamp,
+    },
+    /// It has ended, or could not be started.
+    Ended(Box<MemberResult>),
+}
+
+/// The result of a member that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberResult {
+    /// When its start was first attempted.
     pub started_at: Timestamp,
-    /// End time; 0 before.
+    /// When it ended.
     pub ended_at: Timestamp,
     /// Its outcome.
-    pub outcome: Option<Outcome>,
-    /// Lines it has printed. Known at its end.
+    pub outcome: Outcome,
+    /// Number of lines it printed.
     pub lines: u64,
     /// Size of these lines in bytes, in the clean view.
     pub bytes: u64,
@@ -33,26 +57,138 @@ impl Member {
         Self {
             name: name.to_owned(),
             job: None,
-            started_at: 0,
-            ended_at: 0,
-            outcome: None,
-            lines: 0,
-            bytes: 0,
-            last: Vec::new(),
-            digest: String::new(),
+            progress: MemberProgress::Waiting,
         }
     }
 
-    /// Notes that the member has ended, and its output.
-    pub fn note_end(&mut self, outcome: Outcome, printed: Printed, at: Timestamp) {
-        (self.lines, self.bytes, self.digest) =
-            (printed.lines(), printed.bytes(), printed.digest());
-        self.last = printed.into_last();
-        (self.outcome, self.ended_at) = (Some(outcome), at);
+    /// Notes an attempt to start the member. The time of the first attempt counts.
+    pub fn note_start(&mut self, now: Timestamp) {
+        let at = self.started_at().unwrap_or(now);
+        self.progress = MemberProgress::Started { at };
     }
 
-    /// The member's end, as the roll-out counts it. `None` while it runs.
+    /// Notes that the member has ended, and its output.
+    pub fn note_end(&mut self, outcome: Outcome, printed: Printed, now: Timestamp) {
+        self.progress = MemberProgress::Ended(Box::new(MemberResult {
+            started_at: self.started_at().unwrap_or(now),
+            ended_at: now,
+            outcome,
+            lines: printed.lines(),
+            bytes: printed.bytes(),
+            digest: printed.digest(),
+            last: printed.into_last(),
+        }));
+    }
+
+    /// When its start was first attempted.
+    pub fn started_at(&self) -> Option<Timestamp> {
+        match &self.progress {
+            MemberProgress::Waiting => None,
+            MemberProgress::Started { at } => Some(*at),
+            MemberProgress::Ended(result) => Some(result.started_at),
+        }
+    }
+
+    /// Its result, once it has ended.
+    pub fn result(&self) -> Option<&MemberResult> {
+        match &self.progress {
+            MemberProgress::Ended(result) => Some(result),
+            MemberProgress::Waiting | MemberProgress::Started { .. } => None,
+        }
+    }
+
+    /// The member's end, as the roll-out counts it. `None` before.
     pub fn end(&self) -> Option<MemberEnd> {
-        self.outcome.as_ref().map(MemberEnd::of)
+        self.result().map(|result| MemberEnd::of(&result.outcome))
+    }
+}
+
+/// A member as records keep it: 0 and empty values before its start and its end.
+#[derive(Clone, Default, Serialize, Deserialize)]
+struct StoredMember {
+    name: String,
+    job: Option<JobId>,
+    started_at: Timestamp,
+    ended_at: Timestamp,
+    outcome: Option<Outcome>,
+    lines: u64,
+    bytes: u64,
+    last: Vec<String>,
+    digest: String,
+}
+
+impl From<StoredMember> for Member {
+    fn from(stored: StoredMember) -> Self {
+        let progress = match stored.outcome {
+            Some(outcome) => MemberProgress::Ended(Box::new(MemberResult {
+                started_at: stored.started_at,
+                ended_at: stored.ended_at,
+                outcome,
+                lines: stored.lines,
+                bytes: stored.bytes,
+                last: stored.last,
+                digest: stored.digest,
+            })),
+            None if stored.started_at > 0 => MemberProgress::Started {
+                at: stored.started_at,
+            },
+            None => MemberProgress::Waiting,
+        };
+        Self {
+            name: stored.name,
+            job: stored.job,
+            progress,
+        }
+    }
+}
+
+impl From<Member> for StoredMember {
+    fn from(member: Member) -> Self {
+        let started_at = member.started_at().unwrap_or(0);
+        let begun = Self {
+            name: member.name,
+            job: member.job,
+            started_at,
+            ..Self::default()
+        };
+        match member.progress {
+            MemberProgress::Waiting | MemberProgress::Started { .. } => begun,
+            MemberProgress::Ended(result) => Self {
+                ended_at: result.ended_at,
+                outcome: Some(result.outcome),
+                lines: result.lines,
+                bytes: result.bytes,
+                last: result.last,
+                digest: result.digest,
+                ..begun
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Exit;
+
+    #[test]
+    fn a_member_is_stored_and_read_in_each_state() {
+        let mut member = Member::new("web1");
+        let waiting = member.clone();
+        member.note_start(5);
+        let started = member.clone();
+        member.note_end(Outcome::Ended(Exit::Status(3)), Printed::default(), 9);
+        for member in [waiting, started, member] {
+            let stored = serde_json::to_string(&member).unwrap();
+            assert_eq!(serde_json::from_str::<Member>(&stored).unwrap(), member);
+        }
+    }
+
+    #[test]
+    fn the_first_attempt_to_start_counts() {
+        let mut member = Member::new("web1");
+        member.note_start(5);
+        member.note_start(7);
+        assert_eq!(member.started_at(), Some(5));
     }
 }

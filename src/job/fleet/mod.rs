@@ -14,7 +14,7 @@ mod summary;
 
 pub use fleet::Fleet;
 pub use fold::{MOST as MOST_NAMES, RangeError, fold, unfold, words};
-pub use member::Member;
+pub use member::{Member, MemberProgress, MemberResult};
 pub use plan::{FleetPlan, StopAfter};
 pub use prefix::{prefixed, split_old_line};
 pub use printed::Printed;

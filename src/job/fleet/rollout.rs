@@ -1,9 +1,14 @@
 //! Decides which member starts next. Pure, with a model in its tests.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::{FleetPlan, StopAfter};
 use crate::job::{Exit, Outcome};
+
+/// Pause before the second attempt to start a member.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Decides which member of a fleet may start when. Pure: callers report events, and it starts
 /// nothing itself.
@@ -15,8 +20,11 @@ pub struct Rollout {
     stop_after: Option<StopAfter>,
     retries: u32,
     waiting: VecDeque<usize>,
+    /// Attempts to start each member.
     tries: Vec<u32>,
     running: usize,
+    /// Members that pause before another attempt to start them.
+    pausing: usize,
     /// Members that have succeeded.
     ok: usize,
     failed: usize,
@@ -60,6 +68,7 @@ impl Rollout {
             waiting: (0..members).collect(),
             tries: vec![0; members],
             running: 0,
+            pausing: 0,
             ok: 0,
             failed: 0,
             is_stopped: false,
@@ -85,25 +94,28 @@ impl Rollout {
         Some(next)
     }
 
-    /// Notes that a running member has ended. Returns whether to start it again after a pause.
-    pub fn end(&mut self, member: usize, end: MemberEnd) -> bool {
+    /// Notes that a running member has ended. If it failed to start and is to be tried again,
+    /// returns the pause before its [`retry`](Self::retry).
+    pub fn end(&mut self, member: usize, end: MemberEnd) -> Option<Duration> {
         self.running = self.running.saturating_sub(1);
         let tries = self.tries.get(member).copied().unwrap_or_default();
         if end == MemberEnd::NotStarted && tries <= self.retries && !self.is_stopped {
-            return true;
+            self.pausing += 1;
+            return Some(pause_after(tries));
         }
         if end == MemberEnd::Ok {
             self.ok += 1;
-            return false;
+            return None;
         }
         self.failed += 1;
         let is_enough = self.stop_after.is_some_and(|stop| stop.is_met(self.failed, self.members));
         self.is_stopped |= is_enough || member < self.canary;
-        false
+        None
     }
 
-    /// Queues a member that failed to start, before those that were not tried yet.
+    /// Ends a member's pause: queues it before the members that were not tried yet.
     pub fn retry(&mut self, member: usize) {
+        self.pausing = self.pausing.saturating_sub(1);
         self.waiting.push_front(member);
     }
 
@@ -119,8 +131,15 @@ impl Rollout {
 
     /// Whether no member runs and none may start.
     pub fn is_over(&self) -> bool {
-        self.running == 0 && (self.is_stopped || self.waiting.is_empty())
+        let may_start = !self.waiting.is_empty() || self.pausing > 0;
+        self.running == 0 && (self.is_stopped || !may_start)
     }
+}
+
+/// The pause before a member is started again. It doubles with each attempt.
+fn pause_after(tries: u32) -> Duration {
+    let doublings = tries.saturating_sub(1).min(5);
+    (FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE)
 }
 
 #[cfg(test)]
@@ -198,11 +217,12 @@ mod tests {
             ..plan(2)
         });
         all(&mut rollout);
-        assert!(!rollout.end(0, MemberEnd::Failed));
-        assert!(rollout.end(1, MemberEnd::NotStarted));
+        assert_eq!(rollout.end(0, MemberEnd::Failed), None);
+        assert_eq!(rollout.end(1, MemberEnd::NotStarted), Some(FIRST_PAUSE));
+        assert!(!rollout.is_over(), "a member pauses");
         rollout.retry(1);
         assert_eq!(all(&mut rollout), [1]);
-        assert!(!rollout.end(1, MemberEnd::NotStarted), "one retry");
+        assert_eq!(rollout.end(1, MemberEnd::NotStarted), None, "one retry");
         assert!(rollout.is_over());
     }
 
@@ -225,7 +245,7 @@ mod tests {
                 prop_assert!(running.len() <= max_parallel);
                 let Some(member) = running.pop_front() else { break };
                 let end = [MemberEnd::Ok, MemberEnd::Failed, MemberEnd::NotStarted][usize::from(ends[member])];
-                prop_assert!(!rollout.end(member, end));
+                prop_assert_eq!(rollout.end(member, end), None);
             }
             prop_assert!(rollout.is_over());
             let count = started.len();

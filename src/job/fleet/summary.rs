@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Member, MemberEnd, fold};
+use super::{Member, MemberEnd, MemberProgress, fold};
 use crate::job::Outcome;
 
 /// Member counts by state.
@@ -47,12 +47,14 @@ impl FleetCounts {
     pub fn of(members: &[Member]) -> Self {
         let mut counts = Self::default();
         for member in members {
-            let count = match (member.end(), member.started_at > 0) {
-                (Some(MemberEnd::Ok), _) => &mut counts.ok,
-                (Some(MemberEnd::Failed), _) => &mut counts.failed,
-                (Some(MemberEnd::NotStarted), _) => &mut counts.unreachable,
-                (None, false) => &mut counts.not_started,
-                (None, true) => &mut counts.running,
+            let count = match &member.progress {
+                MemberProgress::Waiting => &mut counts.not_started,
+                MemberProgress::Started { .. } => &mut counts.running,
+                MemberProgress::Ended(result) => match MemberEnd::of(&result.outcome) {
+                    MemberEnd::Ok => &mut counts.ok,
+                    MemberEnd::Failed => &mut counts.failed,
+                    MemberEnd::NotStarted => &mut counts.unreachable,
+                },
             };
             *count += 1;
         }
@@ -68,27 +70,26 @@ impl FleetCounts {
 impl FleetSummary {
     pub(super) fn of(members: &[Member]) -> Self {
         let mut groups: BTreeMap<(u8, String, &str), MemberGroup> = BTreeMap::new();
-        for member in
-            members.iter().filter(|member| member.end().is_some() || member.started_at == 0)
-        {
+        for member in members {
+            if matches!(member.progress, MemberProgress::Started { .. }) {
+                continue;
+            }
             let rank = match member.end() {
                 Some(MemberEnd::Ok) => 0,
                 Some(MemberEnd::Failed) => 1,
                 Some(MemberEnd::NotStarted) => 2,
                 None => 3,
             };
-            let key = (
-                rank,
-                format!("{:?}", member.outcome),
-                member.digest.as_str(),
-            );
+            let result = member.result();
+            let outcome = result.map(|result| result.outcome.clone());
+            let digest = result.map_or("", |result| result.digest.as_str());
             groups
-                .entry(key)
+                .entry((rank, format!("{outcome:?}"), digest))
                 .or_insert_with(|| MemberGroup {
                     members: Vec::new(),
-                    outcome: member.outcome.clone(),
-                    lines: member.lines,
-                    last: member.last.clone(),
+                    outcome,
+                    lines: result.map_or(0, |result| result.lines),
+                    last: result.map(|result| result.last.clone()).unwrap_or_default(),
                 })
                 .members
                 .push(member.name.clone());

@@ -32,7 +32,7 @@ impl Runner {
             }
             let running: Vec<JobId> = {
                 let members = fleet.lock_members();
-                let running = members.iter().filter(|member| member.outcome.is_none());
+                let running = members.iter().filter(|member| member.result().is_none());
                 running.filter_map(|member| member.job.clone()).collect()
             };
             let mut waiting = running.into_iter();

@@ -26,7 +26,7 @@ impl FleetControls {
         let Some(fleet) = &self.job.fleet else { return Vec::new() };
         let registry = shared.registry();
         let members = fleet.lock_members();
-        let running = members.iter().filter(|member| member.outcome.is_none());
+        let running = members.iter().filter(|member| member.result().is_none());
         running.filter_map(|member| registry.stdin(member.job.as_ref()?)).collect()
     }
 }

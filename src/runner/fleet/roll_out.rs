@@ -29,9 +29,6 @@ use crate::runner::state::{FleetToRun, Lookup, Order, Shared, SpawnError, Stdin,
 const QUEUE: usize = 64;
 /// Time limit for one host to start its member.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Pause before the second attempt to start a member. It doubles with each attempt.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Maximum lines read from a member at once.
 const PAGE_LINES: usize = 2000;
 const PAGE_BYTES: usize = 256 << 10;
@@ -102,8 +99,6 @@ fn roll_out(
             has_whole_log: is_whole,
             rollout: Rollout::new(plan),
             tasks: JoinSet::new(),
-            tries: vec![0; plan.members.len()],
-            pausing: 0,
             lacks_secrets,
         };
         roll_out.run(fleet).await;
@@ -127,10 +122,6 @@ struct FleetTask {
     has_whole_log: bool,
     rollout: Rollout,
     tasks: JoinSet<Step>,
-    /// Failed attempts to start each member.
-    tries: Vec<u32>,
-    /// Number of members that wait for another attempt.
-    pausing: usize,
     lacks_secrets: bool,
 }
 
@@ -138,7 +129,7 @@ impl FleetTask {
     async fn run(&mut self, fleet: &Fleet) {
         loop {
             self.start_all(fleet);
-            if self.rollout.is_over() && (self.pausing == 0 || self.rollout.is_stopped()) {
+            if self.rollout.is_over() {
                 return;
             }
             let may_start = !self.rollout.is_stopped();
@@ -167,7 +158,7 @@ impl FleetTask {
                     .and_then(Member::end)
             };
             if let Some(end) = ended {
-                self.rollout.end(index, end);
+                self.take(Step::Ended(index, end), fleet);
                 continue;
             }
             let task = MemberTask {
@@ -187,16 +178,15 @@ impl FleetTask {
     /// again from where the log ends.
     fn has_all_lines_of(&self, index: usize, member: &Member) -> bool {
         let known = self.printed.get(index).map_or(0, Printed::lines);
-        !self.has_whole_log || member.job.is_none() || known >= member.lines
+        !self.has_whole_log
+            || member.job.is_none()
+            || known >= member.result().map_or(0, |result| result.lines)
     }
 
     fn take(&mut self, step: Step, fleet: &Fleet) {
         match step {
             Step::Ended(index, end) => {
-                if self.rollout.end(index, end) {
-                    self.pausing += 1;
-                    let pause = (FIRST_PAUSE * (1 << self.tries[index].min(5))).min(LONGEST_PAUSE);
-                    self.tries[index] += 1;
+                if let Some(pause) = self.rollout.end(index, end) {
                     self.tasks.spawn(async move {
                         sleep(pause).await;
                         Step::Due(index)
@@ -204,9 +194,8 @@ impl FleetTask {
                 }
             }
             Step::Due(index) => {
-                self.pausing -= 1;
                 if let Some(member) = fleet.lock_members().get_mut(index) {
-                    member.outcome = None;
+                    member.note_start(wall_now());
                 }
                 self.rollout.retry(index);
             }
@@ -294,11 +283,7 @@ struct MemberTask {
 impl MemberTask {
     async fn run(mut self) -> MemberEnd {
         let name = self.note(|member| {
-            member.started_at = if member.started_at > 0 {
-                member.started_at
-            } else {
-                wall_now()
-            };
+            member.note_start(wall_now());
             member.name.clone()
         });
         let outcome = match self.start_unless_stopped(&name).await {

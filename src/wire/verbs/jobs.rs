@@ -195,8 +195,9 @@ impl JobEntry {
 
     /// A member of a fleet, from the fleet's own state.
     fn of_member(member: &Member, fleet: &Job) -> Self {
-        let phase = match &member.outcome {
-            Some(outcome) => Phase::Ended(outcome.clone()),
+        let result = member.result();
+        let phase = match result {
+            Some(result) => Phase::Ended(result.outcome.clone()),
             None if member.job.is_some() => Phase::Running,
             None => Phase::Starting,
         };
@@ -210,17 +211,17 @@ impl JobEntry {
             owner: None,
             durable: fleet.is_durable(),
             has_leftovers: false,
-            started_at: member.started_at,
+            started_at: member.started_at().unwrap_or(0),
             first_output_at: None,
             last_output_at: None,
-            ended_at: (member.ended_at > 0).then_some(member.ended_at),
-            total_lines: member.lines,
-            total_bytes: member.bytes,
+            ended_at: result.map(|result| result.ended_at),
+            total_lines: result.map_or(0, |result| result.lines),
+            total_bytes: result.map_or(0, |result| result.bytes),
             dropped_lines: 0,
             silent_ms: 0,
             members: None,
             last_seen_at: None,
-            last_lines: member.last.clone(),
+            last_lines: result.map(|result| result.last.clone()).unwrap_or_default(),
         }
     }
 
