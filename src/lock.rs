@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A poisoned mutex is used all the same: its contents are consistent after every statement, so a
 /// task that panicked under the lock has left nothing half done.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> Guard<'_, T> {
+    // Checked before the wait, so that a wrong order panics instead of blocking.
     let held = Held::new(std::any::type_name::<T>());
     let guard = mutex.lock().unwrap_or_else(PoisonError::into_inner);
     Guard { guard, _held: held }
@@ -48,8 +49,8 @@ impl Held {
     /// Notes that this thread is about to take a lock.
     ///
     /// # Panics
-    /// In debug builds, if this thread holds a lock of that kind already, or if some thread has
-    /// taken a lock that this thread holds while it held one of that kind.
+    /// In debug builds, if this thread already holds a lock of that kind, or if a thread has ever
+    /// taken a lock of that kind and one that this thread holds in the opposite order.
     #[cfg(debug_assertions)]
     pub(crate) fn new(kind: &'static str) -> Self {
         order::enter(kind);
@@ -94,9 +95,10 @@ mod order {
     }
 
     pub(super) fn leave(kind: &'static str) {
-        // A thread that ends may drop its guards after its list of them.
+        // When a thread ends, this list may be dropped before the thread's last guards.
         let _gone = HELD.try_with(|held| {
             let mut held = held.borrow_mut();
+            // Guards may be dropped in another order than they were taken.
             if let Some(index) = held.iter().rposition(|&other| other == kind) {
                 held.remove(index);
             }
@@ -104,6 +106,7 @@ mod order {
     }
 
     fn check(held: &[&'static str], kind: &'static str) {
+        // A failed check panics under this lock and poisons it; later checks still need the orders.
         let mut orders = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);
         for &holder in held {
             assert!(
@@ -118,7 +121,7 @@ mod order {
         }
     }
 
-    /// Whether `inner` was ever taken under `outer`, directly or under a lock that was.
+    /// Whether `inner` was ever taken while `outer` was held, directly or by way of other locks.
     fn is_taken_under(orders: &Orders, inner: &str, outer: &str) -> bool {
         let mut seen = HashSet::new();
         let mut to_visit = vec![outer];

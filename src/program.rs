@@ -23,8 +23,8 @@ use crate::tokens::Tokens;
 use crate::wire::{Code, Error, Service};
 use crate::{http, mcp};
 
-/// Runs the program to its end. All async code is compiled with the library, none of it again in
-/// `main`.
+/// Runs the program to its end. It is part of the library and not of `main.rs`, so that async code
+/// is compiled only once.
 pub fn main() -> ExitCode {
     if let Some(exit) = cli::answer_version() {
         return exit.into();
@@ -34,9 +34,11 @@ pub fn main() -> ExitCode {
     let has_screen = matches!(cli.verb, Verb::Top(_)) && std::io::stderr().is_terminal();
     let log = if has_screen { LogLevel::Off } else { cli.log };
     let to_stderr = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
+    // Before `protect_memory`, which logs what it could not set.
     tracing_subscriber::registry().with(to_stderr).with(log.filter()).init();
     match load(&cli) {
         Ok(config) => {
+            // Before `run` reads any secret or opens a connection.
             protect_memory();
             run(cli, config).into()
         }
@@ -47,8 +49,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Protects the keys and passwords in memory: no core file contains it, and no other process of the
-/// user may read it. Also raises the limit of open files as far as possible, because each
+/// Protects keys and passwords in memory: no core file contains them, and no other process of the
+/// user may read them. Also raises the limit of open files as far as possible, because each
 /// connection is one.
 fn protect_memory() {
     use rustix::process::{
@@ -164,7 +166,7 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Write(args) => cli::write(&api(config, None, None)?, args).await,
         Verb::Signal(args) => cli::signal(&api(config, None, None)?, args).await,
         Verb::Wait(args) => cli::wait(&api(config, None, None)?, args).await,
-        // Hosts are asked at most two seconds, too short for a password prompt.
+        // A list waits for hosts at most two seconds, too short for a person to answer a prompt.
         Verb::Jobs(args) => cli::jobs(&on_a_screen(server.as_ref(), config), args).await,
         Verb::Top(_) => cli::top(&on_a_screen(server.as_ref(), config)).await,
         Verb::Forget(args) => cli::forget(&api(config, None, None)?, args).await,
@@ -172,6 +174,7 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Completions(args) => cli::completions(&args),
         Verb::Man(args) => cli::man(&args),
         Verb::Help(args) => cli::help(&args),
+        // Before the arms of these verbs, which would run them on this machine.
         Verb::Demo(_) | Verb::Serve(_) | Verb::Token(_) | Verb::Trust(_) if server.is_some() => {
             let hint = "omit --server (and SSHJOBS_SERVER), and run it where the server runs";
             return Err(Error::invalid(
@@ -208,12 +211,15 @@ fn api(
     };
     if ssh.is_some_and(|ssh| !ssh.to_ssh().is_empty()) {
         let hint = "omit -p, -l, -i, -J and -o; the server's ssh_config says how hosts are reached";
-        return Err(Error::invalid("hosts are the server's", hint));
+        return Err(Error::invalid(
+            "ssh options do not work with --server",
+            hint,
+        ));
     }
     Ok(Api::There(Arc::clone(client)))
 }
 
-/// An API for a full-screen program, in which no person can be asked.
+/// An API without prompts, for verbs that own the screen or wait too briefly for a person.
 fn on_a_screen(server: Option<&Arc<Client>>, config: Config) -> Api {
     match server {
         Some(client) => Api::There(Arc::clone(client)),
@@ -239,6 +245,7 @@ fn token(file: Option<&Path>) -> Result<Option<SecretString>, Error> {
 /// Overrides the configuration with options of the command line.
 fn with_options(mut config: Config, host: Option<&String>, options: &SshArgs) -> Config {
     config.ssh_arguments = options.to_ssh();
+    // A table overrides what `ssh -G` prints, and so it would override these options, too.
     if let Some(table) = host.and_then(|host| config.hosts.get_mut(host)) {
         if options.port.is_some() {
             table.port = None;
@@ -253,8 +260,9 @@ fn with_options(mut config: Config, host: Option<&String>, options: &SshArgs) ->
     config
 }
 
-/// A service for a person, who may use any host, sees the jobs of all callers (whose files are
-/// readable anyway), and answers prompts: on the terminal or, without one, as ssh does.
+/// A service for the user at this machine. The user may use any host, sees the jobs of all callers
+/// (their files are readable anyway), and answers prompts on the terminal or, without a terminal,
+/// through SSH_ASKPASS as in ssh.
 ///
 /// Durable jobs that no process follows are not adopted, except requested ones: this process may be
 /// about to end.
@@ -322,6 +330,7 @@ async fn serve_http(config: Config, args: ServeArgs) -> Exit {
     let most = options.most;
     let closing = CancellationToken::new();
     let served = async {
+        // First, so that a signal that arrives while the server starts also shuts it down cleanly.
         let stop = cli::told_to_stop()?;
         let server = http::Server::bind(options).await.map_err(|error| cannot_serve(&error))?;
         let elicitors = mcp::Elicitors::default();
@@ -337,6 +346,7 @@ async fn serve_http(config: Config, args: ServeArgs) -> Exit {
             let desk = elicitors.desk();
             async move { desk.answer(request).await }
         });
+        // A browser opens an answer form without a token; the form's address can't be guessed.
         let mounts = vec![mcp, answers.for_anybody()];
         server
             .serve(service, mounts, closing, stop)

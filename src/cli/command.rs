@@ -88,6 +88,7 @@ fn variables(files: &[PathBuf], own: Vec<String>) -> Result<Vec<String>, Error> 
             variables.push(line.to_owned());
         }
     }
+    // Last, because the map that is built from this keeps the last value of a name.
     variables.extend(own);
     Ok(variables)
 }
@@ -105,7 +106,7 @@ fn name_and_value(variable: String) -> Result<(String, SecretString), Error> {
     }
     let value = std::env::var(&variable).map_err(|error| {
         let hint =
-            "--env NAME passes a variable on that is set here, in UTF-8; --env NAME=VALUE sets one";
+            "--env NAME copies a variable that is set here, in UTF-8; --env NAME=VALUE sets one";
         Error::new(
             Code::InvalidArgument,
             format!("--env {variable}: {error}"),

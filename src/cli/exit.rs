@@ -32,7 +32,7 @@ impl Exit {
         Self(128 + number)
     }
 
-    /// Converts the end of the remote command into ours.
+    /// The exit code for the outcome of a remote command.
     pub(super) fn of(outcome: &Outcome) -> Self {
         match outcome {
             Outcome::TimedOut(_) => Self::TIMED_OUT,
@@ -48,6 +48,7 @@ impl Exit {
 
     /// A status that a command exited with.
     pub(super) fn of_status(status: u32) -> Self {
+        // An exit code has eight bits; 256 must not become 0, which means success.
         Self(u8::try_from(status).unwrap_or(Self::CONNECTION.0))
     }
 
@@ -56,7 +57,7 @@ impl Exit {
         Self::signaled(signal_number(signal))
     }
 
-    /// Converts an error that prevented the command's end.
+    /// The exit code for an error of a call.
     pub fn of_error(error: &Error) -> Self {
         let is_usage = matches!(
             error.code,
@@ -81,7 +82,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Converts the end of a job into ours.
+/// The exit code for the end of a job. `CONNECTION` if the job still runs.
 pub(super) fn exit_of(entry: &JobEntry) -> Exit {
     match (
         entry.standing.state,
@@ -116,6 +117,7 @@ pub(super) fn signal_number(name: &str) -> u8 {
         "XCPU" => 24,
         "XFSZ" => 25,
         "SYS" => 31,
+        // The exit code is then 128.
         _ => 0,
     }
 }
@@ -147,6 +149,7 @@ pub(super) fn print(text: &str) -> Exit {
 
 /// Writes bytes to stdout unchanged.
 pub(super) fn write_out(bytes: &[u8]) -> Exit {
+    // Flushed here, because Rust ignores an error of the flush at the program's end.
     match io::stdout().write_all(bytes).and_then(|()| io::stdout().flush()) {
         Ok(()) => Exit::SUCCESS,
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BROKEN_PIPE,

@@ -125,15 +125,13 @@ impl HostBook {
 
     /// Refuses the first host that callers may not use.
     pub async fn check_all(&self, names: &[String]) -> Result<(), HostError> {
+        // Listed once for all names. With `Any` it stays empty, so that `check` sees every name.
         let listed = if self.access == Access::Any {
             BTreeMap::new()
         } else {
             self.listed().await?
         };
-        for name in names
-            .iter()
-            .filter(|name| self.access == Access::Any || !listed.contains_key(*name))
-        {
+        for name in names.iter().filter(|name| !listed.contains_key(*name)) {
             self.check(name).await?;
         }
         Ok(())
@@ -154,6 +152,7 @@ impl HostBook {
         {
             return Ok(known.clone());
         }
+        // Not locked meanwhile. Two callers may both run `ssh -G`, and the later result is kept.
         let host = self.resolver.resolve(name).await?;
         let mut resolved = lock(&self.resolved);
         resolved.retain(|_, (when, _)| when.elapsed() < RESOLVED_FOR);

@@ -69,6 +69,7 @@ impl Breaker {
 fn pause(times: u32) -> Duration {
     match times {
         0 | 1 => Duration::ZERO,
+        // The shift is bounded so that it can't overflow; the longest pause is reached before.
         times => FIRST_PAUSE.saturating_mul(1 << (times - 2).min(8)).min(LONGEST_PAUSE),
     }
 }

@@ -13,8 +13,8 @@ use crate::job::Caller;
 use crate::lock::lock;
 use crate::ssh::{self, ConnectError, Connection, HostConfig, PresentedKey, Prompter, Secrets};
 
-/// Maximum attempts with a server that hangs up before the handshake. The pause after the first is
-/// given here and doubles each time.
+/// Maximum attempts with a server that hangs up before the handshake. The pause after the first
+/// attempt is `FIRST_PAUSE`, and doubles after each further one.
 const MOST_TRIES: u32 = 7;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Time limit for all attempts, in multiples of ConnectTimeout.
@@ -96,6 +96,7 @@ impl Connector {
         let connected = self.connect_patiently(caller, host).await;
         match &connected {
             Ok(_) => self.breaker.note(&route, true),
+            // Only a refused login counts. A jump host's refusal is noted for its own route.
             Err(ConnectError::Auth { .. }) => self.breaker.note(&route, false),
             Err(_) => {}
         }
@@ -113,18 +114,18 @@ impl Connector {
         let began = Instant::now();
         let secrets = self.secrets(caller);
         loop {
+            // In the loop, because the jump host may have been lost since the last attempt.
             let via = self.via(caller, host).await?;
             match ssh::connect(host, via, &secrets).await {
                 Err(ConnectError::HungUp { .. })
                     if tries < MOST_TRIES
                         && began.elapsed() < host.connect_timeout * TRIES_FACTOR
+                        // A ProxyCommand that fails looks the same, and would only be run again.
                         && host.proxy_command.is_none() =>
                 {
-                    sleep(
-                        FIRST_PAUSE
-                            .mul_f64(f64::from(1 << (tries - 1)) * rand::random_range(0.5..1.5)),
-                    )
-                    .await;
+                    let pause = FIRST_PAUSE * 2_u32.pow(tries - 1);
+                    // Clients that the server turned away together must not return together.
+                    sleep(pause.mul_f64(rand::random_range(0.5..1.5))).await;
                     tries += 1;
                 }
                 Err(ConnectError::HungUp { host, .. }) => {
@@ -151,6 +152,7 @@ impl Connector {
         caller: &Caller,
         host: &HostConfig,
     ) -> Result<Option<Arc<Connection>>, ConnectError> {
+        // Then the command makes the connection, and `ssh::connect` ignores jump hosts.
         if host.proxy_command.is_some() {
             return Ok(None);
         }
@@ -170,6 +172,7 @@ impl Connector {
         caller: &'a Caller,
         host: &'a HostConfig,
     ) -> Pin<Box<dyn Future<Output = JumpHostResult> + Send + 'a>> {
+        // Boxed: a jump host may have a jump host itself, and `connect` then calls this again.
         Box::pin(async move {
             let entry = {
                 let mut jumps = lock(&self.jumps);
@@ -180,7 +183,9 @@ impl Connector {
                 });
                 Arc::clone(jumps.entry((caller.clone(), host.clone())).or_default())
             };
+            // Taken before the wait for the lock: only a failure during this wait is shared.
             let came = Instant::now();
+            // Jump hosts nest these locks, without a cycle: a `HostConfig` owns its jump host.
             let mut known = entry.lock().await;
             if let Some((_, error)) = known.failure.as_ref().filter(|(when, _)| *when >= came) {
                 return Err(Arc::clone(error));
@@ -195,6 +200,7 @@ impl Connector {
                     tracing::info!(host = host.name, "connected to a jump host");
                     let connection = Arc::new(connection);
                     *known = Known {
+                        // Weak: it ends with the last connection through the jump host.
                         connection: Arc::downgrade(&connection),
                         failure: None,
                     };

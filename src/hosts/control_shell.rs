@@ -65,7 +65,7 @@ struct Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // The queue is dropped, too, which ends the task.
+        // A dropped `JoinSet` would abort the task. Detached, the task ends with its queue.
         self.task.detach_all();
     }
 }
@@ -98,6 +98,7 @@ impl ControlShell {
         script: Script,
         limit: Duration,
     ) -> Answer {
+        // Counted before `orders` locks the session, so that `give_way` never ends a shell in use.
         let _open = OpenOrder::new(&self.open_orders);
         let running = async {
             // A shell that was killed is replaced once. A script that was written is not repeated:
@@ -134,6 +135,7 @@ impl ControlShell {
     fn orders(&self, connection: &Arc<Connection>) -> mpsc::Sender<Order> {
         let mut session = lock(&self.session);
         if let Some(session) = &*session
+            // A closed queue belongs to a shell that has ended.
             && !session.orders.is_closed()
         {
             return session.orders.clone();
@@ -171,6 +173,7 @@ impl ControlShell {
     pub(super) async fn give_way(&self) -> bool {
         let idle = {
             let mut session = lock(&self.session);
+            // Under the lock: an order that is counted later finds no session, and starts one.
             if self.open_orders.load(Relaxed) > 0 {
                 None
             } else {
@@ -178,7 +181,7 @@ impl ControlShell {
             }
         };
         let Some(mut session) = idle else { return false };
-        // The task ends with its queue. A new queue without a task takes its place.
+        // Replacing the only sender closes the task's queue, which ends the task.
         session.orders = mpsc::channel(1).0;
         timeout(CLOSE_TIME, session.task.join_next()).await.is_ok()
     }
@@ -260,7 +263,7 @@ struct Shell {
 /// A script that is running.
 struct OpenScript {
     printed: String,
-    /// A line exceeded the limit. Later lines are dropped, too.
+    /// The output has reached the limit. Later lines are dropped, too, even short ones.
     is_full: bool,
     answer: oneshot::Sender<Reply>,
 }
@@ -318,14 +321,15 @@ async fn read_greeting(reader: &mut ChannelReader, nonce: &Nonce) -> Result<Gree
 impl Shell {
     async fn serve(mut self, queue: &mut mpsc::Receiver<Order>) {
         loop {
-            let goes_on = tokio::select! {
+            let is_alive = tokio::select! {
+                // Both futures are cancel safe, so the branch that loses drops nothing.
                 order = queue.recv() => match order {
                     Some(order) => self.write(order).await,
                     None => false,
                 },
                 event = self.reader.next() => self.take(event),
             };
-            if !goes_on {
+            if !is_alive {
                 break;
             }
         }
@@ -376,6 +380,7 @@ impl Shell {
             }
             Ok::<_, ChannelError>(())
         };
+        // A line that was written in part garbles the next one, so a failure ends the shell.
         matches!(timeout(WRITE_TIME, writing).await, Ok(Ok(())))
     }
 
@@ -395,6 +400,7 @@ impl Shell {
         while let Some(end) = memchr::memchr(b'\n', &self.unread) {
             let line: Vec<u8> = self.unread.drain(..=end).collect();
             if let Some(line) =
+                // Trimming also drops empty lines, such as the one that the last `echo` prints.
                 ControlLine::parse(String::from_utf8_lossy(&line).trim_end(), &self.nonce)
             {
                 self.take_line(line);

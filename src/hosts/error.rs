@@ -8,7 +8,7 @@ use crate::job::RangeError;
 #[non_exhaustive]
 pub enum HostError {
     /// The name is too long for a host.
-    #[error("a host name of {0} bytes can't be one")]
+    #[error("a host name of {0} bytes is too long")]
     LongName(usize),
     /// The host is not listed.
     #[error("no host is called {name:?}")]

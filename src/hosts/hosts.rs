@@ -56,6 +56,7 @@ impl Hosts {
     pub async fn look_at_key(&self, host: &HostRef) -> Result<PresentedKey, ConnectError> {
         let config = self.book.resolve(&host.name).await?;
         let looked = self.pool.connect().connector.look_at_key(&host.caller, &config).await;
+        // A corrected ssh_config must take effect immediately after a failure.
         looked.inspect_err(|_| self.book.forget(&host.name))
     }
 
@@ -69,6 +70,7 @@ impl Hosts {
     /// Closes every connection, within two seconds.
     pub async fn disconnect(&self) {
         let mut goodbyes = JoinSet::new();
+        // A host that does not answer reads no goodbye, and would only use up the time.
         for lease in self.pool.drain().into_iter().filter(|lease| !lease.connection().is_suspect())
         {
             goodbyes.spawn(async move { lease.connection().connection.disconnect().await });

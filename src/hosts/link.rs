@@ -16,7 +16,7 @@ use crate::job::{LoginShell, MachineId};
 use crate::lock::lock;
 use crate::ssh::{Channel, ChannelError, Connection};
 
-/// A connection, with its login shell and its spare channels.
+/// A connection with its login shell, its control shell and its spare channel.
 ///
 /// The first job detects the login shell. A separate probe would double the time that a host with
 /// slow startup files takes.
@@ -120,9 +120,11 @@ impl Link {
                 ?shell,
                 "the login shell was asked"
             );
+            // A bare host reports no machine, and a noted `None` would count as a greeting.
             if shell != LoginShell::Bare {
                 self.control.note_machine(machine);
             }
+            // A host that was only slow may answer on the next connection.
             if is_certain {
                 self.shells.note(&self.connection.host().name, shell);
             }
@@ -176,6 +178,7 @@ impl Link {
 
     /// Like [`answers`](Self::answers), but probes only after `silence`.
     pub async fn answers_after(&self, silence: Duration) -> bool {
+        // The answer to a keepalive does not arrive over a held connection.
         if self.connection.is_closed() || self.connection.is_held() {
             return false;
         }
@@ -254,6 +257,7 @@ impl Pooled for Arc<Link> {
     fn is_suspect(&self) -> bool {
         let unanswered = *lock(&self.unanswered);
         self.connection.is_held()
+            // Data that arrived after the mark has made the silence shorter than the mark's age.
             || unanswered.is_some_and(|at| at.elapsed() <= self.connection.silent_for())
     }
 }

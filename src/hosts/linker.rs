@@ -23,7 +23,7 @@ pub struct Linker {
 struct Logins {
     /// Hosts that refuse the operator's credentials.
     refused: HashSet<String>,
-    /// Hosts for which a caller has answered prompts, or may.
+    /// Callers' own logins: the caller has answered prompts for the host, or may be asked.
     own: HashSet<HostRef>,
 }
 
@@ -55,6 +55,7 @@ impl Connect for Linker {
     /// answers belong to that caller.
     fn shared(&self, host: &HostRef) -> HostRef {
         let mut logins = lock(&self.logins);
+        // The operator's login is known to fail. Trying it again would be one more failed login.
         if logins.refused.contains(&host.name) && self.connector.can_ask(&host.caller) {
             logins.own.insert(host.clone());
         }

@@ -75,10 +75,12 @@ pub async fn run_fed(
         }
     };
     let command = command.to_owned();
+    // A task of its own: a caller that is cancelled must not leave the channel open.
     let running = tokio::spawn(async move {
         let (reader, writer) = channel.exec(&command).await?;
         feed_to_the_end(reader, writer, input, limit, see).await
     });
+    // The task owns the sender, so this ends with the task at the latest.
     match early.await {
         Ok(answer) => Ok(answer),
         Err(_) => running.await.unwrap_or(Err(ChannelError::ConnectionLost)),
@@ -127,6 +129,7 @@ async fn collect(
     loop {
         match reader.next().await {
             Some(ChannelEvent::Data(bytes)) => {
+                // The rest is read and dropped: unread events block every channel.
                 if stdout.len() < ANSWER_LIMIT {
                     stdout.extend_from_slice(&bytes);
                     see(&stdout);

@@ -68,6 +68,7 @@ impl Spare {
             if !matches!(state.channel, Ahead::None) {
                 return;
             }
+            // Set before the await, so that jobs that start together open only one.
             state.channel = Ahead::Opening;
         }
         let opened = connection.open().await;
@@ -94,6 +95,7 @@ impl Spare {
             }
         }
         sleep(KEPT).await;
+        // A job that begins after this check only loses its spare channel.
         let is_idle = lock(&self.0).jobs == 0;
         if is_idle && let Some(Opened { channel, .. }) = self.take() {
             // A lost connection needs no closing.

@@ -54,6 +54,7 @@ impl Window {
     fn turn(&mut self) {
         let age = self.began.elapsed();
         if age >= WINDOW {
+            // An older window was followed by silence: the next bytes would have turned it.
             self.was_heavy = self.bytes >= HEAVY_BYTES && age < 2 * WINDOW;
             self.began = Instant::now();
             self.bytes = 0;

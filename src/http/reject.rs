@@ -57,7 +57,7 @@ pub(super) fn closing() -> Error {
     Error::new(
         Code::ShuttingDown,
         "the server shuts down",
-        "call the next one, in a moment",
+        "call the server that replaces it, in a moment",
     )
     .retryable()
 }
@@ -80,7 +80,7 @@ pub(super) fn body_too_large(most: usize) -> Failure {
 }
 
 pub(super) fn too_many_bytes_of_caller() -> Failure {
-    let message = "the bodies of your calls have too many bytes at a time";
+    let message = "the bodies of your calls in progress have too many bytes";
     Error::new(
         Code::RateLimited,
         message,
@@ -91,7 +91,7 @@ pub(super) fn too_many_bytes_of_caller() -> Failure {
 }
 
 pub(super) fn too_many_bytes_of_all() -> Failure {
-    let message = "the server holds as many bytes of calls as it may";
+    let message = "the request bodies of all callers exceed the server's limit";
     let error = Error::new(Code::RateLimited, message, "send it again in a moment").retryable();
     Failure::with(StatusCode::SERVICE_UNAVAILABLE, error)
 }

@@ -39,17 +39,21 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
     let named = Arc::clone(&guarded);
     let app = app
         .fallback(async || reject::nothing_here())
+        // Covers the fallback, too: an unknown path needs a caller like any other.
         .layer(from_fn_with_state(guarded, guard))
         .layer(from_fn(without_sniffing));
     let for_anybody = for_anybody.into_iter().fold(Router::new(), mounted);
     let app = app
+        // Merged after the guard's layer, which covers only the routes added before it.
         .merge(
             for_anybody
                 .layer(from_fn_with_state(named, check_names))
                 .layer(from_fn(without_sniffing)),
         )
+        // Neither token nor Host is checked: the answers reveal nothing about jobs.
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready).with_state(closing))
+        // Outermost, so that requests that the guard refuses are counted, too.
         .layer(from_fn_with_state(metrics, metrics::count));
     if prefix.is_empty() {
         app
@@ -73,7 +77,7 @@ pub(super) struct Ends {
     pub(super) sessions: TaskTracker,
 }
 
-/// A server that is shutting down accepts no more work.
+/// `GET /readyz`: 503 once the server shuts down and accepts no more work.
 async fn ready(State(closing): State<CancellationToken>) -> (StatusCode, &'static str) {
     if closing.is_cancelled() {
         (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n")
@@ -82,7 +86,7 @@ async fn ready(State(closing): State<CancellationToken>) -> (StatusCode, &'stati
     }
 }
 
-/// Output of jobs is not a page, so browsers must not guess its type.
+/// Adds headers: browsers must neither guess the type of a job's output nor store it.
 async fn without_sniffing(request: Request, next: axum::middleware::Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

@@ -1,4 +1,5 @@
-//! Listens, serves, and shuts down in order: no new calls, answers, jobs, connections.
+//! Listens, serves, and shuts down in order: refuses new calls, answers those in progress, ends
+//! jobs, closes connections.
 
 use std::io;
 use std::sync::Arc;
@@ -68,6 +69,7 @@ impl Server {
             } else {
                 "http"
             };
+            // The option's port may be 0; this is the one that the system chose.
             let address = listener.address().unwrap_or(address);
             url = Some(format!("{scheme}://{address}{}", options.prefix));
             listeners.push(listener);
@@ -151,6 +153,7 @@ impl Server {
             tasks.spawn(acceptor(app.clone(), tls.clone(), room).run(listener));
         }
         if let Some(listener) = metrics {
+            // A room of its own, so that clients that fill the others can't stop monitoring.
             let room = Room::new(Places::METRICS);
             rooms.push(room.clone());
             let shown = metrics::Shown {
@@ -167,13 +170,19 @@ impl Server {
         }
         stop.await;
         guard.closing.cancel();
+        // After the guard closes: a stream that ends here reconnects, and must be refused then.
         service.close();
+        // Connections are still accepted, so that new requests get an error with a hint.
         drop(timeout(LAST_ANSWERS, guard.in_flight.all_answered()).await);
         stopping.cancel();
+        // Before the wait for sessions: a session ends when its job has ended.
         service.shutdown().await;
+        // Ends MCP's streams, which would keep their connections open until LAST_WORDS.
         closing.cancel();
+        // `wait` resolves only for a closed tracker.
         sessions.close();
         connections.close();
+        // Tasks that exceed the limit are not aborted here: they end with the runtime.
         drop(
             timeout(LAST_WORDS, async {
                 tokio::join!(sessions.wait(), connections.wait())

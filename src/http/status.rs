@@ -33,6 +33,7 @@ impl IntoResponse for Failure {
         let Self { status, error } = self;
         let mut response = (status, Json(error)).into_response();
         let headers = response.headers_mut();
+        // RFC 9110, section 15.5.2: a 401 must name the scheme.
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(
                 header::WWW_AUTHENTICATE,

@@ -71,6 +71,7 @@ impl Certificate {
         let mut seen = self.changed_at();
         loop {
             sleep(CHECK_INTERVAL).await;
+            // Before the read, so that a change during it is seen at the next check.
             let now = self.changed_at();
             if now == seen {
                 continue;
@@ -81,7 +82,7 @@ impl Certificate {
                     seen = now;
                     tracing::info!("the certificate was read again");
                 }
-                // Perhaps one of them is still being written.
+                // `seen` stays old, so that the next check tries again: a file may be half written.
                 Err(error) => tracing::warn!(%error, "the new certificate is not taken"),
             }
         }
@@ -98,7 +99,8 @@ fn changed_at(file: &Path) -> Option<SystemTime> {
     std::fs::metadata(file).and_then(|metadata| metadata.modified()).ok()
 }
 
-/// A network home that is gone stops nobody else.
+/// Reads the files on a blocking thread, with a time limit: a network disk that does not answer
+/// must not stop other requests.
 async fn read_off_runtime(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
     let failed = |source: io::Error| TlsError::Unreadable {
         file: files.certificate.clone(),
@@ -106,6 +108,7 @@ async fn read_off_runtime(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
     };
     let wanted = files.clone();
     let reading = tokio::task::spawn_blocking(move || read(&wanted));
+    // A read that exceeds the limit keeps its thread until the disk answers.
     timeout(READ_TIME, reading)
         .await
         .map_err(|_| failed(io::ErrorKind::TimedOut.into()))?

@@ -139,8 +139,9 @@ impl<T> Command<T> {
         self
     }
 
-    /// Sets an idempotency key, up to 200 characters. The same command of the caller with the same key
-    /// returns the first one's job; another command with this key is an error.
+    /// Sets an idempotency key, up to 200 characters. When the caller starts the same command with
+    /// the same key again, the first start's job is returned. A different command with this key is
+    /// an error.
     pub fn idempotency_key(mut self, key: impl Into<String>) -> Self {
         self.key = Some(key.into());
         self
@@ -192,6 +193,7 @@ impl<T> Command<T> {
         let spawned = match spawned {
             Ok(job) => Ok(job),
             Err(source) => {
+                // Any host may be allowed, so a mistyped name shows only when it can't be reached.
                 let nearest = if source.is_unreachable() {
                     door.nearest_unlisted(&host.name).await
                 } else {
@@ -204,6 +206,7 @@ impl<T> Command<T> {
                 })
             }
         };
+        // A success removes the host's last error.
         inside.last_errors.note(&host, spawned.as_ref().err());
         spawned.map(|job| Job {
             door: door.clone(),

@@ -111,19 +111,17 @@ pub enum ConfigFileError {
 
 impl Default for Config {
     fn default() -> Self {
-        let (limits, defaults, hosts, ssh_config, state_dir, ssh_arguments) = Default::default();
-        let process = String::new();
         Self {
-            limits,
-            defaults,
-            hosts,
+            limits: Limits::default(),
+            defaults: Defaults::default(),
+            hosts: BTreeMap::new(),
             allow_any_host: false,
             allow_proxy_command: false,
-            ssh_config,
+            ssh_config: None,
             store: true,
-            state_dir,
-            ssh_arguments,
-            process,
+            state_dir: None,
+            ssh_arguments: Vec::new(),
+            process: String::new(),
         }
     }
 }
@@ -160,6 +158,7 @@ impl Config {
         };
         match read_text(&path) {
             Ok(text) => Self::parse(&path, &text),
+            // Any other error is reported, so that a file without read permission is not ignored.
             Err(error) if optional && error.kind() == io::ErrorKind::NotFound => {
                 Ok(Self::default())
             }
@@ -180,6 +179,7 @@ impl Config {
         })?;
         match config.limits.validate().or(config.defaults.validate()) {
             Some(message) => {
+                // The message begins with the key. If the file omits that key, line 1 is reported.
                 let key = message.split(' ').next().unwrap_or_default();
                 let at = text.find(key).unwrap_or(0);
                 Err(mistake(line_of(text, at), message))
@@ -198,6 +198,7 @@ fn explain(message: &str) -> String {
     if !message.starts_with("unknown field") {
         return in_words(message);
     }
+    // serde quotes the unknown field first and then each expected one.
     let mut quoted = message.split('`').skip(1).step_by(2);
     let Some(unknown) = quoted.next() else { return in_words(message) };
     match nearest(unknown, quoted) {

@@ -184,6 +184,7 @@ impl Door {
         };
         self.checked_address(host).await?;
         let checked = inside.hosts.book().check(host).await;
+        // The book suggests any listed host. This replaces it by one that the caller may use.
         if let Err(HostError::Unknown { name, .. }) = checked {
             let nearest = self.nearest(&name).await;
             return Err(HostError::Unknown { name, nearest }.into());
@@ -201,6 +202,7 @@ impl Door {
     /// Access for a verb on many hosts that the caller names.
     pub(super) async fn act_on_hosts(&self, verb: Act, hosts: &[String]) -> Result<&Inside, Error> {
         for host in hosts {
+            // Repeated on failure: `act_on_host` adds the most similar host to the error.
             if self.act(verb, host).is_err() {
                 self.act_on_host(verb, host).await?;
             }
@@ -291,7 +293,7 @@ impl Door {
             && !is_excluded_by_address(&self.rights.hosts, self.inside.hosts.book(), host).await
     }
 
-    /// The most similar name for a name that is not listed itself.
+    /// The most similar name that the caller may use. `None` if `host` itself is listed.
     pub(super) async fn nearest_unlisted(&self, host: &str) -> Option<String> {
         let listed = self.inside.hosts.book().listed().await.ok()?;
         if listed.contains_key(host) {
@@ -303,9 +305,11 @@ impl Door {
 
     /// Finds a job by its id.
     pub(super) async fn find(&self, id: &JobId) -> Result<Arc<job::Job>, Error> {
+        // Cut, because the caller chose the id and may have sent any text.
         let unknown = || Error::UnknownJob(id.as_str().chars().take(64).collect());
         match self.look(ReadVerb::Jobs, id).runner.lookup(&self.scope(), id).await {
             Lookup::Found(job) if self.may_see(&job).await => Ok(job),
+            // The same error as for an unknown id, so that ids of hidden jobs can't be found out.
             Lookup::Found(_) => Err(unknown()),
             Lookup::Expired(tombstone) => Err(Error::Expired(tombstone)),
             Lookup::Unknown => Err(unknown()),

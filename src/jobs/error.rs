@@ -80,7 +80,7 @@ pub enum Error {
         source: SpawnError,
     },
     /// The host can't be reached for a probe.
-    #[error("{host} can't be looked at")]
+    #[error("{host} can't be resolved or reached")]
     Connect {
         /// The host, as named by the caller.
         host: String,

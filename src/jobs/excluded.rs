@@ -33,6 +33,7 @@ pub(super) async fn is_excluded_by_address(
         return false;
     }
     let Ok(host) = book.resolve(name).await else { return false };
+    // First without DNS: the address in ssh_config may match a pattern as it is written.
     if patterns.exclude_address(&host.address) {
         return true;
     }
@@ -87,8 +88,8 @@ async fn addresses_of(host: &HostConfig) -> HashSet<SocketAddr> {
     }
 }
 
-/// All addresses that lead to this machine are one: a connection to the unspecified address goes
-/// there as well.
+/// Maps loopback addresses and the unspecified address to one: a connection to any of them reaches
+/// this machine.
 fn canonical(address: SocketAddr) -> SocketAddr {
     let ip = address.ip().to_canonical();
     let ip = if ip.is_loopback() || ip.is_unspecified() {

@@ -58,6 +58,7 @@ impl FleetSpec {
         let listed = if hosts.iter().all(|word| Self::is_plain(word)) {
             Vec::new()
         } else {
+            // Patterns select only usable hosts. Plain names are checked in `act_on_hosts`.
             door.usable(book.listed().await?.into_keys().collect()).await
         };
         let meant = |word: &str, name: &str| match word.strip_prefix("tag:") {
@@ -91,6 +92,7 @@ impl FleetSpec {
         let excluded: Vec<&str> = hosts.iter().filter_map(|word| word.strip_prefix('!')).collect();
         let mut seen = std::collections::HashSet::new();
         members.retain(|name| {
+            // Excluded last, so that the place of a `!` word in the list does not matter.
             !excluded.iter().any(|word| meant(word, name)) && seen.insert(name.clone())
         });
         let Self {

@@ -68,10 +68,12 @@ impl Jobs {
             }
         });
         let hosts: Vec<Host> = stream::iter(hosts).buffered(AT_A_TIME).collect().await;
+        // Only a tag can have removed all hosts.
         if hosts.is_empty() && total > 0 {
             let tag = tag.unwrap_or_default().to_owned();
             return Err(HostError::UnknownTag { tag, total }.into());
         }
+        // `Some` only if every host has such an error: then the file is wrong, not one host.
         match hosts
             .iter()
             .map(|host| host.last_error.clone().filter(is_mistake))
@@ -91,8 +93,10 @@ impl Jobs {
         let book = self.door.look(ReadVerb::Hosts, &"names").hosts.book();
         let listed = book.listed().await?.into_keys().filter(|name| self.door.has_host(name));
         Ok(listed
-            .map(|name| (book.tags(&name).to_vec(), name))
-            .map(|(tags, name)| (name, tags))
+            .map(|name| {
+                let tags = book.tags(&name).to_vec();
+                (name, tags)
+            })
             .collect())
     }
 
@@ -115,7 +119,9 @@ impl Jobs {
             // If the host can't be asked, its login shell is omitted.
             lease.connection().ask_shell().await.ok();
         }
+        // Returns the slot first, so that the usage below does not count the probe.
         let probed = probed.map(drop);
+        // Before `host` below, which reports it. A success removes the old error.
         inside.last_errors.note(&host, probed.as_ref().err());
         let book = inside.hosts.book();
         let listed_in = book.listed().await?.remove(name).unwrap_or_default();
@@ -145,8 +151,8 @@ impl Jobs {
                 let jumps =
                     std::iter::successors(config.jump.as_deref(), |host| host.jump.as_deref());
                 host.via = jumps.map(|host| host.name.clone()).collect();
-                (host.address, host.user) =
-                    (Some((config.address, config.port)), Some(config.user));
+                host.address = Some((config.address, config.port));
+                host.user = Some(config.user);
             }
             Err(error) => {
                 host.last_error = Some(Error::Connect {

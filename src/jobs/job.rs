@@ -241,6 +241,7 @@ impl Job {
             return Ok(());
         }
         match self.signal(Signal::KILL, None).await {
+            // The job may have ended since the check above.
             Ok(_) | Err(Error::Signal(SignalError::JobEnded)) => {}
             Err(error) => return Err(error),
         }
@@ -260,6 +261,7 @@ impl Job {
         if !self.is_over() {
             return Err(Error::StillRunning(self.job.id.clone()));
         }
+        // Members first: if one can't be deleted, the fleet is kept and can be forgotten again.
         self.forget_members().await?;
         let forgotten = self.forget_output(Selection::Both).await?;
         inside.runner.forget(&self.job).await;

@@ -190,6 +190,7 @@ impl Jobs {
 
         // For an admin with limited hosts: the store can't evaluate host patterns.
         let limit = filter.limit;
+        // Without the caller's limit, which must apply to the jobs that remain after the filter.
         let (mut found, _) = inside
             .runner
             .list(
@@ -203,6 +204,7 @@ impl Jobs {
             .await?;
         let mut reachable = HashMap::new();
         for job in &found {
+            // Each host is checked once: a check may run `ssh -G` and ask DNS.
             if job.caller != *self.caller() && !reachable.contains_key(&job.host) {
                 let may_reach = self.door.may_reach(&job.host).await;
                 reachable.insert(job.host.clone(), may_reach);

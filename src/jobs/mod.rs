@@ -28,8 +28,8 @@
 //! [`Job::search`] finds the lines that match a pattern. Dropping a future never stops a job that
 //! has started; [`Jobs::shutdown`] ends every caller's jobs and closes all connections.
 //!
-//! Names that only the faces of this crate need, and servers with several callers, are public and
-//! not shown here.
+//! Names that only this crate's faces and servers with several callers need are public, but hidden
+//! from this page.
 //!
 //! Every verb passes one place (`door.rs`), which finds only jobs that the [`Caller`] may see, and
 //! refuses hosts that may not be used and verbs that the caller's [`Rights`] do not allow.

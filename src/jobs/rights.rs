@@ -158,6 +158,7 @@ impl<'a> Pattern<'a> {
         let chosen_port = destination.port.map(|port| port.to_string()).unwrap_or_default();
         match self {
             Self::Tag(tag) => {
+                // A tag names neither user nor port, so it must not allow another account or port.
                 chosen_user.is_empty() && chosen_port.is_empty() && has_tag(tags, tag)
             }
             Self::Host { user, host, port } => {
@@ -176,6 +177,7 @@ impl<'a> Pattern<'a> {
             Self::Host { user, host, port } => {
                 let is_user = match (user, destination.user.as_deref()) {
                     (Some(pattern), Some(chosen)) => matches(pattern, chosen),
+                    // If the destination names no user, ssh_config may choose the excluded one.
                     _ => true,
                 };
                 let is_port = match (port, destination.port) {

@@ -47,6 +47,7 @@ impl Jobs {
     /// # Errors
     /// [`Error::Trust`] if known_hosts conflicts with the key by now, or can't be written.
     pub async fn trust(&self, key: &HostKey) -> Result<PathBuf, Error> {
+        // Checked again: the key may come from a handle with other rights.
         self.door.act(Act::Trust, &key.presented.host.name)?;
         Arc::clone(&key.presented)
             .trust()

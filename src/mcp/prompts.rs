@@ -65,6 +65,7 @@ pub(super) fn list(role: Role) -> ListPromptsResult {
         Prompt::new(asked.name, Some(asked.description), Some(arguments)).with_title(asked.title)
     });
     ListPromptsResult::with_all_items(prompts.collect())
+        // The list depends on the caller's role, which may change.
         .with_ttl_ms(0)
         .with_cache_scope(CacheScope::Private)
 }

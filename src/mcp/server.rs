@@ -73,6 +73,7 @@ impl Server {
             tools
                 .iter()
                 .filter(|tool: &&Tool| {
+                    // A tool without the hint may act, so it is removed, too.
                     tool.annotations.as_ref().is_none_or(|hints| hints.read_only_hint != Some(true))
                 })
                 .for_each(|tool| tool_router.remove_route(&tool.name));
@@ -90,6 +91,7 @@ impl Server {
     /// The same server for a new session.
     pub(super) fn for_new_session(&self) -> Self {
         Self {
+            // Tasks and parked calls stay shared: a client may return to them in its next session.
             subscriptions: Arc::default(),
             ..self.clone()
         }
@@ -110,6 +112,7 @@ impl Server {
             let names = self.tool_router.list_all();
             let nearest = nearest(&request.name, names.iter().map(|tool| &*tool.name));
             let hint = nearest.map_or_else(String::new, |name| format!("; did you mean {name:?}?"));
+            // The client chose the name: a long one must not fill the error.
             let name: String = request.name.chars().take(64).collect();
             return Err(ErrorData::invalid_params(
                 format!("no tool is called {name:?}{hint}"),
@@ -122,6 +125,7 @@ impl Server {
         if !call::can_ask(&request.name, &context) {
             return answered(self.call_known(request, context)).await;
         }
+        // The call may outlive this request, so it owns its server.
         let server = self.clone();
         let call = Call::begin(
             &self.elicitor,
@@ -147,6 +151,7 @@ impl Server {
             &request.name,
             request.arguments.unwrap_or_default(),
         );
+        // The router's tools watch the token in `answer`; calls that become tasks don't.
         match context.ct.run_until_cancelled(called).await {
             Some(answer) => Ok(answer),
             None => Err(ErrorData::internal_error("the call was cancelled", None)),

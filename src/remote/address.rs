@@ -53,6 +53,7 @@ impl FromStr for ServerAddress {
         let prefix = url.path().trim_end_matches('/').to_owned();
         Ok(Self::Network {
             is_secure,
+            // Connecting and TLS need an IPv6 address without brackets; `authority` adds them.
             host: host.trim_matches(['[', ']']).to_owned(),
             port,
             prefix,
@@ -66,6 +67,7 @@ impl ServerAddress {
         match self {
             Self::Network { host, port, .. } if host.contains(':') => format!("[{host}]:{port}"),
             Self::Network { host, port, .. } => format!("{host}:{port}"),
+            // HTTP/1.1 requires a Host header, and the server accepts every loopback name.
             Self::Socket(_) => "localhost".to_owned(),
         }
     }

@@ -110,6 +110,7 @@ impl Api {
         mut data: &[u8],
         patience: Duration,
     ) -> Result<(), Error> {
+        // In one piece: only the wire limits the length of a write.
         if let Self::Here(service) = self {
             return Ok(service.library().job(id).await?.write(data, patience).await?);
         }
@@ -123,6 +124,7 @@ impl Api {
             };
             let written = match self.write(request).await {
                 Ok(_) => piece.len(),
+                // The server waits ten seconds before it answers this, so the loop does not spin.
                 Err(error) if error.code == Code::Backpressure && Instant::now() < deadline => {
                     error.bytes_written.unwrap_or(0)
                 }

@@ -57,7 +57,7 @@ enum Failed {
     Answered(Error),
 }
 
-/// Time for which an unreachable server is waited for, for example while it restarts.
+/// How long a call waits for an unreachable server, for example during its restart.
 const AWAY: Duration = Duration::from_secs(60);
 /// Pause before the second attempt. It doubles with each attempt, up to the second value.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
@@ -90,6 +90,7 @@ impl Client {
         loop {
             let (failed, is_safe) = match self.attempt(verb, body.clone()).await {
                 Ok(reply) => return Ok(reply),
+                // The next attempt may reach the restarted server.
                 Err(Failed::Answered(error)) if error.code == Code::ShuttingDown => {
                     (error, repeat == Repeat::Safe)
                 }
@@ -99,10 +100,12 @@ impl Client {
             };
             let since = *lost_at.get_or_insert_with(Instant::now);
             let was_reached = self.was_reached.load(Ordering::Relaxed);
+            // A server that was never reached is more likely a wrong address than a restart.
             if !is_safe || !was_reached || since.elapsed() >= AWAY {
                 return Err(failed);
             }
             tracing::info!("{}; trying again", failed.message);
+            // Random, so that the clients of a restarted server don't all return at once.
             sleep(pause.mul_f64(rand::rng().random_range(0.5..1.5))).await;
             pause = (pause * 2).min(LAST_PAUSE);
         }
@@ -125,6 +128,7 @@ impl Client {
         let (sender, answered) = timeout(ANSWER, self.send(sender, verb, body))
             .await
             .unwrap_or_else(|_| Err(Failed::Broken("it does not answer".to_owned())))?;
+        // Only now: the answer is complete, so the next call can use the connection.
         connection.sender = Some(sender);
         drop(shared);
         let (is_success, body) = answered;
@@ -145,6 +149,7 @@ impl Client {
         let (mut sender, moving) = handshake(TokioIo::new(stream))
             .await
             .map_err(|error| Failed::Unheard(error.to_string()))?;
+        // The previous connection may still wait for the answer to a cancelled call.
         connection.moving.abort_all();
         connection.moving.spawn(async {
             if let Err(error) = moving.await {
@@ -164,8 +169,10 @@ impl Client {
         body: Bytes,
     ) -> Result<(SendRequest<Full<Bytes>>, (bool, Bytes)), Failed> {
         let request = self.request(verb, body);
+        // The server may have closed the idle connection. Nothing of this call was sent yet.
         sender.ready().await.map_err(|error| Failed::Unheard(error.to_string()))?;
         let response: Response<Incoming> = sender.send_request(request).await.map_err(|error| {
+            // hyper cancels a request only before it has begun to send it.
             if error.is_canceled() {
                 Failed::Unheard(error.to_string())
             } else {
@@ -195,6 +202,7 @@ impl Client {
     /// The header with the token.
     pub(super) fn authorization(&self) -> Option<HeaderValue> {
         let token = self.token.as_ref()?.expose_secret();
+        // A token that no header can hold is omitted; the server then refuses the call.
         let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
         value.set_sensitive(true);
         Some(value)

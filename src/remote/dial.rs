@@ -36,6 +36,7 @@ pub(super) async fn dial(address: &ServerAddress) -> io::Result<Box<dyn Io>> {
             } => (*is_secure, host, *port),
         };
         let stream = TcpStream::connect((host.as_str(), port)).await?;
+        // Calls and keys are small and must not wait for the previous acknowledgement.
         stream.set_nodelay(true)?;
         if !is_secure {
             return Ok(Box::new(stream) as Box<dyn Io>);
@@ -52,6 +53,7 @@ pub(super) async fn dial(address: &ServerAddress) -> io::Result<Box<dyn Io>> {
 fn config() -> io::Result<ClientConfig> {
     let loaded = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
+    // One certificate that rustls can't parse must not prevent the use of all others.
     roots.add_parsable_certificates(loaded.certs);
     if roots.is_empty() {
         let why = loaded.errors.first().map_or_else(String::new, |error| format!(": {error}"));
@@ -59,6 +61,7 @@ fn config() -> io::Result<ClientConfig> {
             "this system has no authorities for certificates{why}"
         )));
     }
+    // `ClientConfig::builder` panics if a build has two providers and installs neither.
     let versions = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?;

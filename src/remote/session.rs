@@ -50,6 +50,7 @@ impl Session {
             .map_err(|error| client.unreachable(&error.to_string()))?;
         let authority = client.address.authority();
         let path = client.address.path("session");
+        // Also over TLS: `dial` has set that up, and tungstenite connects to nothing here.
         let mut hello = format!("ws://{authority}{path}")
             .into_client_request()
             .map_err(|error| client.unreachable(&error.to_string()))?;
@@ -82,6 +83,7 @@ impl Session {
         let handle = Handle {
             client: Arc::clone(client),
             outgoing: Mutex::new(outgoing),
+            // The server ends the session of a client that sends more messages than that ahead.
             room: Semaphore::new(SessionChannel::STDIN_AHEAD),
             job,
         };
@@ -135,6 +137,7 @@ impl Session {
                         return Err(self.handle.client.foreign());
                     }
                 },
+                // tungstenite answers pings itself.
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
                 Some(Ok(Message::Close(_))) | None => return Err(broken("it was closed")),
                 Some(Err(error)) => return Err(broken(&error.to_string())),
@@ -161,6 +164,7 @@ impl Handle {
     }
 
     async fn send(&self, bytes: &[u8]) -> Result<(), Error> {
+        // Forgotten, because `next` adds the permit again when the server reports `Taken`.
         self.room.acquire().await.expect("it is never closed").forget();
         let sent = self
             .outgoing
@@ -177,6 +181,7 @@ impl Handle {
             rows: Some(size.rows.into()),
             ..WriteRequest::new(&self.job.job_id)
         };
+        // Safe to repeat: the second call sets the same size.
         let called: Result<WriteReply, Error> =
             self.client.call("write", &request, Repeat::Safe).await;
         called.map(drop)

@@ -45,10 +45,9 @@ pub enum ConnectError {
         /// Methods that were tried, or the reasons why not, in order.
         tried: String,
     },
-    /// {host} has refused {user} {times} times in a row; waiting {} s so that it does not ban this
-    /// address
+    /// The host refused several logins in a row, so the next attempt must wait.
     #[error(
-        "{host} has not let {user} in {times} times in a row; not tried again for {} s, lest it ban our address",
+        "{host} has refused {user} {times} times in a row; waiting {} s so that it does not ban this address",
         wait.as_secs() + 1
     )]
     Paused {

@@ -21,9 +21,9 @@ static READS: LazyLock<Mutex<HashMap<PathBuf, Vec<Instant>>>> = LazyLock::new(Mu
 /// Reads users' files on a thread of their own, so that a FIFO or a dead network home blocks
 /// nothing else. `file` identifies the group of files that one read covers.
 ///
-/// Fails with `TimedOut` after five seconds. The thread may keep hanging then, and also when the
-/// future is dropped; a hanging file is not read again meanwhile. A runtime that shuts down in the
-/// background does not wait for it.
+/// Fails with `TimedOut` after five seconds. The thread may hang longer, also after the future is
+/// dropped. Until it ends, the file is not read again. A runtime that shuts down in the background
+/// does not wait for the thread.
 pub async fn off_runtime<T: Send + 'static>(
     file: &Path,
     read: impl FnOnce() -> T + Send + 'static,
@@ -32,6 +32,7 @@ pub async fn off_runtime<T: Send + 'static>(
     let path = file.to_owned();
     let reading = tokio::task::spawn_blocking(move || {
         let result = read();
+        // A read that hangs does not get here, and stays registered.
         end(&path, began);
         result
     });
@@ -49,6 +50,7 @@ pub async fn off_runtime<T: Send + 'static>(
 /// Registers a read, unless the file already hangs or too many others do.
 fn begin(file: &Path) -> io::Result<Instant> {
     let mut reads = lock(&READS);
+    // Each hanging read occupies a thread of tokio's limited blocking pool.
     if reads.get(file).is_some_and(|reads| hangs(reads)) {
         return Err(io::Error::new(
             io::ErrorKind::TimedOut,
@@ -69,6 +71,7 @@ fn begin(file: &Path) -> io::Result<Instant> {
 fn end(file: &Path, began: Instant) {
     let mut reads = lock(&READS);
     if let Some(of_file) = reads.get_mut(file) {
+        // Reads of one file with the same start time are interchangeable.
         if let Some(index) = of_file.iter().position(|other| *other == began) {
             of_file.swap_remove(index);
         }

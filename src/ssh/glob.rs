@@ -6,7 +6,7 @@ pub(super) fn matches_list(patterns: &[String], name: &str) -> bool {
     }) && patterns.iter().any(|pattern| matches(pattern, name))
 }
 
-/// Whether `pattern` matches `name`. `*` matches any text and `?` any character. Linear in
+/// Whether `pattern` matches `name`. `*` matches any text and `?` any byte, as in ssh. Linear in
 /// practice: only the last `*` is ever retried.
 pub fn matches(pattern: &str, name: &str) -> bool {
     let pattern = pattern.as_bytes();
@@ -22,6 +22,7 @@ pub fn matches(pattern: &str, name: &str) -> bool {
             p += 1;
             n += 1;
         } else if let Some((at, taken)) = star {
+            // An earlier `*` needs no retry: all text between it and this one has matched.
             star = Some((at, taken + 1));
             p = at + 1;
             n = taken + 1;

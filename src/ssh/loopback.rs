@@ -112,6 +112,7 @@ async fn accept(listener: TcpListener, config: Arc<server::Config>, user_key: Pu
                 drop(running.await);
             }
         });
+        // Removes ended connections, so that the set does not grow without bound.
         while connections.try_join_next().is_some() {}
     }
 }
@@ -173,6 +174,7 @@ impl server::Handler for Shell {
         data: &[u8],
         _: &mut Session,
     ) -> Result<(), russh::Error> {
+        // russh waits for this handler: a command that does not read blocks its whole connection.
         if let Some(stdin) = self.stdins.get_mut(&channel)
             && stdin.write_all(data).await.is_err()
         {
@@ -208,6 +210,7 @@ fn start(command: &[u8]) -> io::Result<Child> {
 async fn run(mut child: Child, channel: ChannelId, handle: Handle) {
     let stdout = child.stdout.take();
     let stderr = child.stderr.take();
+    // First, because no data may follow the Eof below.
     tokio::join!(
         forward(stdout, Output::Data, channel, handle.clone()),
         forward(stderr, Output::ExtendedData, channel, handle.clone()),

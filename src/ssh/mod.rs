@@ -1,6 +1,7 @@
 //! Floor 1: SSH as this project needs it, and the only home of russh.
 //!
-//! | folder | contents | |---|---|
+//! | folder | contents |
+//! |---|---|
 //! | `config` | the settings of a host: ssh_config as `ssh -G` prints it |
 //! | `trust` | host keys: known_hosts and certificates |
 //! | `auth` | login: keys, agents, passwords, and prompts for them |

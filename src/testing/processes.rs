@@ -1,5 +1,4 @@
-//! Finds the processes of a server in /proc. On other systems than Linux only the server itself is
-//! known.
+//! Finds the processes of a server in /proc. On systems without /proc, these functions find none.
 
 use std::collections::HashMap;
 use std::fs;
@@ -27,6 +26,7 @@ pub(super) fn sessions(server: u32) -> Vec<u32> {
     descendants(server)
         .into_iter()
         .filter(|pid: &u32| {
+            // `sshd`, or `sshd-session` since OpenSSH 9.8.
             fs::read_to_string(format!("/proc/{pid}/comm"))
                 .is_ok_and(|comm| comm.starts_with("sshd"))
         })
@@ -35,6 +35,7 @@ pub(super) fn sessions(server: u32) -> Vec<u32> {
 
 /// Processes started by a server on this port whose parent has ended.
 pub(super) fn left_behind(port: u16) -> Vec<u32> {
+    // SSH_CONNECTION ends with the server's address and port.
     let end = format!(" 127.0.0.1 {port}");
     all()
         .filter(|pid: &u32| {
@@ -58,6 +59,7 @@ fn parents() -> HashMap<u32, u32> {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
             Some((
                 pid,
+                // The process name in parentheses may contain spaces and parentheses itself.
                 stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()?,
             ))
         })

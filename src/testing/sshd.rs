@@ -15,8 +15,8 @@ use super::processes::{descendants, left_behind, sessions};
 use crate::jobs::{Access, Config, Jobs};
 
 /// A private OpenSSH sshd on a free loopback port, as the user who runs the test. Everything is in
-/// its temporary directory: the files `host`, `id` and `other` are keys of the host, of its user,
-/// and an unknown one. Dropping it kills it and everything that it started, and removes the
+/// its temporary directory, with three key files: `host`, the user's `id`, and `other`, which the
+/// server does not know. Dropping it kills it and everything that it started, and removes the
 /// directory.
 #[derive(Debug)]
 pub struct Sshd {
@@ -215,6 +215,7 @@ impl Sshd {
 
 impl Drop for Sshd {
     fn drop(&mut self) {
+        // Lists all before the first is killed: an orphan's parent is no longer the server.
         let mut all = descendants(self.child.id());
         all.push(self.child.id());
         all.extend(left_behind(self.port));
@@ -255,6 +256,7 @@ async fn launch(directory: &Path, port: u16, options: &str) -> Result<Option<Chi
     // Without connecting: newer servers penalize connections without a login.
     for _ in 0..MOST_CHECKS {
         let log = fs::read_to_string(directory.join("log")).unwrap_or_default();
+        // sshd logs a line that ends like this once it listens.
         if log.contains(&format!("port {port}.")) {
             return Ok(Some(child));
         }

@@ -50,7 +50,7 @@ impl TokenHash {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenEntry {
-    /// The caller's name, which owns jobs, also with a later token of the same name.
+    /// The caller's name. Jobs belong to the name, so a later token of the same name has them, too.
     pub name: String,
     /// Role of the caller.
     pub role: Role,

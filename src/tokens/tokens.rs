@@ -21,7 +21,8 @@ pub struct Tokens {
     read: Mutex<Option<(Stamp, Arc<[TokenEntry]>)>>,
 }
 
-/// Identifies the version of the file. Each change creates a new file.
+/// Inode, seconds and nanoseconds of ctime, and size. They identify a version of the file, because
+/// each change creates a new file.
 type Stamp = (u64, i64, i64, u64);
 
 /// Why a token is refused.
@@ -136,6 +137,7 @@ impl Tokens {
         if !metadata.is_file() {
             return Err(self.failed(io::Error::other("it is not a regular file")));
         }
+        // Of the file that is read: it may have been replaced since the first look.
         let stamp = self.stamp(&metadata)?;
         let contents: Contents =
             serde_json::from_reader(io::BufReader::new(file)).map_err(|source| {
@@ -227,6 +229,7 @@ impl Tokens {
             .mode(0o700)
             .create(directory)
             .map_err(failed)?;
+        // A file of its own, never removed: a lock on tokens.json would stay on the replaced file.
         let lock_file = self.file.with_extension("lock");
         let lock_file = OpenOptions::new()
             .create(true)
@@ -235,12 +238,15 @@ impl Tokens {
             .open(lock_file)
             .map_err(failed)?;
         flock(&lock_file, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+        // After `flock`, so that another process's change is not lost.
         let mut tokens = self.list()?.to_vec();
         change(&mut tokens)?;
         let write = || {
+            // In the same directory, so that it can be renamed. tempfile creates it with mode 0600.
             let mut file = tempfile::Builder::new().prefix("tokens").tempfile_in(directory)?;
             serde_json::to_writer_pretty(&mut file, &Contents { tokens })?;
             file.write_all(b"\n")?;
+            // Before the rename, so that a power failure can't leave an empty file of tokens.
             file.as_file().sync_all()?;
             file.persist(&self.file)?;
             File::open(directory)?.sync_all()

@@ -25,6 +25,7 @@ impl Clamps {
     pub(super) fn clamp(&mut self, field: &str, asked: i64, range: RangeInclusive<i64>) -> u64 {
         let used = asked.clamp(*range.start(), *range.end());
         self.note(field, asked, used);
+        // No range begins below 0, so this never fails.
         u64::try_from(used).unwrap_or(0)
     }
 

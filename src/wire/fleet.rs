@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::leave_out::{is_none_left, is_zero};
+use super::leave_out::{is_zero, is_zero_count};
 use super::state::{JobState, Standing};
 use crate::jobs::{FleetCounts, FleetSummary, MemberGroup, Outcome, Phase};
 
@@ -12,19 +12,19 @@ use crate::jobs::{FleetCounts, FleetSummary, MemberGroup, Outcome, Phase};
 #[schemars(inline)]
 pub struct Members {
     /// Exited with 0.
-    #[serde(default, skip_serializing_if = "is_none_left")]
+    #[serde(default, skip_serializing_if = "is_zero_count")]
     pub ok: usize,
     /// Failed or lost.
-    #[serde(default, skip_serializing_if = "is_none_left")]
+    #[serde(default, skip_serializing_if = "is_zero_count")]
     pub failed: usize,
     /// Could not be started.
-    #[serde(default, skip_serializing_if = "is_none_left")]
+    #[serde(default, skip_serializing_if = "is_zero_count")]
     pub unreachable: usize,
     /// Running.
-    #[serde(default, skip_serializing_if = "is_none_left")]
+    #[serde(default, skip_serializing_if = "is_zero_count")]
     pub running: usize,
     /// Not started.
-    #[serde(default, skip_serializing_if = "is_none_left")]
+    #[serde(default, skip_serializing_if = "is_zero_count")]
     pub not_started: usize,
 }
 
@@ -54,6 +54,7 @@ pub struct Group {
 
 impl From<FleetCounts> for Members {
     fn from(counts: FleetCounts) -> Self {
+        // Destructured, so that the compiler finds a new count that is missing here.
         let FleetCounts {
             ok,
             failed,

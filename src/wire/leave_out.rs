@@ -9,7 +9,7 @@ pub(super) fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-pub(super) fn is_none_left(count: &usize) -> bool {
+pub(super) fn is_zero_count(count: &usize) -> bool {
     *count == 0
 }
 

@@ -21,21 +21,22 @@ pub trait Request: Sized {
 /// Parses arguments with serde.
 pub(super) fn parse<T: DeserializeOwned>(mut object: Map<String, Value>) -> Result<T, Error> {
     // Models write null for arguments that they omit.
-    let left_away: Vec<String> = object
+    let omitted: Vec<String> = object
         .iter()
         .filter(|(_, value)| value.is_null())
         .map(|(name, _)| name.clone())
         .collect();
-    for name in left_away {
+    for name in omitted {
         object.remove(&name);
         check_name::<T>(name)?;
     }
+    // Only the top level: no request has a number further inside.
     object.values_mut().for_each(whole_number);
     serde_path_to_error::deserialize(Value::Object(object)).map_err(|error| bad_arguments(&error))
 }
 
-/// Refuses an unknown name first: serde reports it before it examines any value or finds one
-/// missing.
+/// Refuses an unknown name. Serde reports it before it examines values or misses any, so null is
+/// good enough as the value.
 fn check_name<T: DeserializeOwned>(name: String) -> Result<(), Error> {
     let alone = Value::Object(Map::from_iter([(name, Value::Null)]));
     match serde_path_to_error::deserialize::<_, T>(alone) {
@@ -46,14 +47,15 @@ fn check_name<T: DeserializeOwned>(name: String) -> Result<(), Error> {
     }
 }
 
-/// Some clients only have floating point numbers, and an integer may exceed every type here: it
-/// becomes the nearest one, and is then clamped like any other.
+/// Turns a whole floating point number into an integer, because some clients have no others, and
+/// an integer beyond `i64` into the nearest one, which is then clamped like any other.
 fn whole_number(value: &mut Value) {
     let is_too_large = value.as_u64().is_some_and(|number| i64::try_from(number).is_err());
     if is_too_large {
         *value = i64::MAX.into();
         return;
     }
+    // serde_json also holds integers below `i64::MIN` and above `u64::MAX` as floats.
     if let Some(number) = value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0) {
         #[expect(
             clippy::cast_possible_truncation,
@@ -94,6 +96,7 @@ fn in_words_of_json(message: &str) -> String {
 
 /// serde quotes a value of the wrong type, which may be a password.
 fn without_value(message: &str) -> String {
+    // From the first quote to the last ", expected", because the value may contain both.
     match (message.find(['`', '"']), message.rfind(", expected")) {
         (Some(start), Some(end)) if message.starts_with("invalid ") && start < end => {
             let (kind, _) = message.split_at(start);

@@ -19,6 +19,7 @@ pub(super) fn merged(mut one: Map<String, Value>, other: Map<String, Value>) -> 
         match (one.get_mut(&key), value) {
             (Some(Value::Object(known)), Value::Object(more)) => known.extend(more),
             (Some(Value::Array(known)), Value::Array(more)) => known.extend(more),
+            // `type` and `additionalProperties` are the same in both requests.
             (Some(_), _) => {}
             (None, value) => drop(one.insert(key, value)),
         }
@@ -101,6 +102,7 @@ fn flatten(schema: &mut Value, unwanted: &[&str]) {
             object.insert("enum".to_owned(), words.into());
         }
     }
+    // `additionalProperties` has the type of `env`'s values; for a request itself it is `false`.
     for name in ["items", "additionalProperties"] {
         if let Some(inner) = object.get_mut(name) {
             flatten(inner, unwanted);

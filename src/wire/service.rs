@@ -45,6 +45,7 @@ impl Service {
     pub fn of(&self, caller: Caller, rights: Rights) -> Self {
         Self {
             jobs: self.jobs.of(caller, rights),
+            // Clones share the token, so that `close` ends the waits of every caller.
             closing: self.closing.clone(),
         }
     }

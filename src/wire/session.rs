@@ -22,13 +22,15 @@ pub enum SessionChannel {
 }
 
 impl SessionChannel {
-    /// Maximum messages of stdin that the server holds for a command that does not read. With that
-    /// many not [taken](SessionEvent::Taken), the client must stop sending.
+    /// Maximum messages of stdin that the server holds for a command that does not read. While this
+    /// number of messages is not [taken](SessionEvent::Taken), the client must send no further one:
+    /// the server would end the session.
     pub const STDIN_AHEAD: usize = 8;
 
     /// A message of this channel.
     pub fn frame(self, bytes: &[u8]) -> Vec<u8> {
         let mut frame = Vec::with_capacity(bytes.len() + 1);
+        // The numbers on the wire are the discriminants, so the variants must keep their order.
         frame.push(self as u8);
         frame.extend_from_slice(bytes);
         frame
@@ -53,9 +55,9 @@ pub enum SessionEvent {
     Started(Box<JobEntry>),
     /// A message of stdin was written, or the command accepts no more: there is room for another.
     Taken,
-    /// It was not started.
+    /// The command was not started.
     Failed(Error),
-    /// It has ended, and all of its output was sent, except for `dropped_bytes`.
+    /// The command has ended, and all of its output was sent, except for `dropped_bytes`.
     Ended {
         /// Its final state.
         job: Box<JobEntry>,

@@ -80,11 +80,13 @@ fn ask<T: Default>(question: impl AsyncFnOnce(Jobs) -> T) -> T {
     };
     config.ssh_config = typed("--ssh-config").or(config.ssh_config);
     config.state_dir = typed("--state-dir").or(config.state_dir);
+    // This process ends at once, so it must not adopt jobs that it can't follow.
     config.limits.adopts_jobs = false;
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
         return T::default();
     };
     let answer = runtime.block_on(async { question(Jobs::new(config, Access::Listed)).await });
+    // Without waiting for blocking tasks: a person waits for the candidates.
     runtime.shutdown_background();
     answer
 }
@@ -94,6 +96,7 @@ fn typed(option: &str) -> Option<PathBuf> {
     let words: Vec<String> =
         std::env::args_os().filter_map(|word| word.into_string().ok()).collect();
     let joined = format!("{option}=");
+    // Three words, so that a value that is still being completed, the last word, is not used.
     let value = words.windows(3).find_map(|three| match three {
         // bash passes `=` as a word of its own.
         [name, sign, value] if name == option && sign == "=" => Some(value.as_str()),

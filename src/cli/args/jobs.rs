@@ -252,7 +252,7 @@ Keys:
   a                answer: write a line to the job's stdin; what is typed for a password is not shown
   s                signal the job
   r                only jobs that run, or all
-  ?                explain the keys              q, Ctrl-C      end; jobs go on
+  ?                explain the keys              q, Ctrl-C      quit; jobs continue
 
 Examples:
   sshjobs top

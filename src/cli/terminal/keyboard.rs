@@ -52,6 +52,7 @@ pub(crate) fn size() -> Option<TerminalSize> {
         return None;
     }
     Some(TerminalSize {
+        // The contract refuses a larger size, and with it the start of the command.
         cols: size.ws_col.min(1000).into(),
         rows: size.ws_row.min(1000).into(),
     })
@@ -59,6 +60,7 @@ pub(crate) fn size() -> Option<TerminalSize> {
 
 /// Resizes a job's terminal whenever ours changes. Never returns; for use in `select!`.
 pub(crate) async fn follow_size(job: &Control) -> ! {
+    // First, so that no change between reading the size and waiting is missed.
     let changes = signal(SignalKind::window_change());
     let mut told = None;
     if let Ok(mut changes) = changes {

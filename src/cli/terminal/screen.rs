@@ -35,10 +35,15 @@ struct Stamps {
 
 impl Screen {
     pub(crate) fn new(args: &RunArgs) -> Self {
-        let filter = |is_terminal: bool| match (is_terminal && !args.raw, args.pty || args.tty) {
-            (false, _) => None,
-            (true, false) => Some(TerminalFilter::default()),
-            (true, true) => Some(TerminalFilter::for_screen()),
+        let is_screen = args.pty || args.tty;
+        let filter = |is_terminal: bool| {
+            if !is_terminal || args.raw {
+                None
+            } else if is_screen {
+                Some(TerminalFilter::for_screen())
+            } else {
+                Some(TerminalFilter::default())
+            }
         };
         let stamps = || {
             args.timestamps.then_some(Stamps {
@@ -95,9 +100,11 @@ impl<W: AsyncWrite + Unpin> Sink<W> {
             bytes = Cow::Owned(filter.pass(&bytes));
         }
         if let Some(stamps) = &mut self.stamps {
+            // After the filter, so that no stamp splits a control sequence before it is recognized.
             bytes = Cow::Owned(stamps.put(&bytes, SystemTime::now()));
         }
         self.to.write_all(&bytes).await?;
+        // tokio writes in another thread; the flush waits for that and returns its error.
         self.to.flush().await
     }
 

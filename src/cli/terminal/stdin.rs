@@ -37,7 +37,7 @@ pub(crate) async fn forward(job: &Control) -> HungUp {
             Came::HungUp => return HungUp,
         };
         if let Err(error) = job.write(&data, PATIENCE).await {
-            // stdin is no longer copied
+            // Never returns: the end of the job, or a signal, decides how the run ends.
             tracing::debug!(%error, "stdin is not passed on any further");
             return pending().await;
         }
@@ -94,10 +94,12 @@ async fn read_keys(sender: mpsc::Sender<Vec<u8>>) -> KeysEnded {
             // The terminal is raw.
             write!(io::stderr(), "{}", ESCAPES.replace('\n', "\r\n")).ok();
         }
+        // Without an await, so that `~.` is recognized while the command reads nothing.
         if sender.try_send(keys).is_err() {
             tracing::debug!("keys are lost: the command does not read them");
         }
     }
+    // Ends the loop of `passing`, which then closes the job's stdin.
     drop(sender);
     pending().await
 }
@@ -127,6 +129,7 @@ impl Input {
     /// The next input.
     async fn read(&self) -> Came {
         let is_over = Arc::clone(&self.is_over);
+        // A blocked read can't be cancelled, so the thread polls and checks the flag.
         let read = tokio::task::spawn_blocking(move || read_unless(&is_over)).await;
         match read.unwrap_or_else(|error| Err(io::Error::other(error))) {
             Ok(data) if data.is_empty() && has_hung_up() => Came::HungUp,
@@ -217,6 +220,7 @@ impl EscapeKeys {
                     continue;
                 }
                 (Self::Tilde, b'~') => {}
+                // No escape after all: the tilde that was held back is passed on.
                 (Self::Tilde, _) => taken.keys.push(b'~'),
                 (Self::LineStart | Self::InLine, _) => {}
             }

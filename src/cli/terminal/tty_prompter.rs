@@ -74,6 +74,7 @@ impl Quiet {
         let before = tcgetattr(&terminal)?;
         let mut quiet = before.clone();
         quiet.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
+        // Flush: keys typed before the question are not an answer to it.
         tcsetattr(&terminal, OptionalActions::Flush, &quiet)?;
         Ok(Self {
             terminal,
@@ -112,6 +113,8 @@ impl Drop for Quiet {
 }
 
 async fn ask(text: &str, echo: bool) -> io::Result<Typed> {
+    // Before the terminal changes: from here on these signals can't end the program without
+    // restoring it.
     let mut ends = [SignalKind::terminate(), SignalKind::hangup()].map(signal);
     let [Ok(terminate), Ok(hang_up)] = &mut ends else {
         return Err(io::Error::other("signals can't be caught"));
@@ -134,6 +137,7 @@ fn read_answer(
     mut screen: impl Write,
     echo: bool,
 ) -> io::Result<Typed> {
+    // Growing would leave a copy of the secret that is not wiped.
     let mut line = Zeroizing::new(Vec::with_capacity(256));
     while let Some(key) = next_key()? {
         match key {
@@ -142,6 +146,7 @@ fn read_answer(
                     String::from_utf8_lossy(&line).into_owned().into(),
                 ));
             }
+            // Ctrl with C, \, D, H and U, which the terminal does not handle in this mode.
             0x03 => return Ok(Typed::Interrupted(Signal::INT)),
             0x1c => return Ok(Typed::Interrupted(Signal::QUIT)),
             0x04 => return Ok(Typed::GivenUp),

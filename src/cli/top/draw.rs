@@ -29,8 +29,8 @@ const KEYS: &str = "\
                (Tab hides what you type)
  s             signal the job
  r             only jobs that run, or all
- ^L            draw anew                  ^Z     suspend
- q  ^C         end; jobs go on";
+ ^L            redraw                     ^Z     suspend
+ q  ^C         quit; jobs continue";
 
 /// Draws the model, and sets its number of rows for output.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, is_coloured: bool) {
@@ -52,6 +52,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, is_coloured: bool) 
         Constraint::Length(1),
     ])
     .areas(area);
+    // The height is known only here. `Top::draw` then requests the missing lines.
     model.output.resize(output.height);
     frame.render_widget(paint.head(model), head);
     paint.list(frame, list, model);
@@ -196,6 +197,7 @@ impl Paint {
             StreamName::Stderr => self.colour(Color::Red),
             StreamName::Stdout => Style::new(),
         };
+        // A search returns its matches oldest first, so the numbers are sorted.
         let is_found = output.found.binary_search(&record.line_no).is_ok();
         let style = if is_found {
             style.add_modifier(Modifier::REVERSED)
@@ -284,12 +286,14 @@ fn columns_within(width: u16, jobs: &[JobEntry]) -> Vec<(&'static Column, u16)> 
     for (index, column) in by_weight {
         // The last one may be shortened.
         let wanted = width_of(column).min(left);
+        // One column is always shown, however narrow the terminal is.
         let is_useful = usize::from(wanted) >= column.name.len().min(LEAST) || chosen.is_empty();
         if is_useful {
             chosen.push((index, wanted));
             left = left.saturating_sub(wanted + GAP);
         }
     }
+    // Back into the order of `COLUMNS`.
     chosen.sort_unstable();
     chosen
         .into_iter()

@@ -32,6 +32,7 @@ impl Model {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return self.control_key(key.code);
         }
+        // A key leaves its mode; a handler that stays in the mode sets it again.
         match std::mem::take(&mut self.mode) {
             Mode::Browse => self.browse(key.code),
             Mode::Typing(prompt) => self.type_on(prompt, key.code),
@@ -94,7 +95,7 @@ impl Model {
 
     fn find_next(&mut self, is_older: bool) {
         if self.output.found.is_empty() {
-            self.message = Some("nothing has been looked for: / does".to_owned());
+            self.message = Some("search first: press / and type a pattern".to_owned());
         } else if !self.output.scroll_to_found(is_older) {
             let side = if is_older { "older" } else { "newer" };
             self.message = Some(format!("there is no {side} match"));
@@ -118,6 +119,7 @@ impl Model {
         match code {
             KeyCode::Esc => return None,
             KeyCode::Enter => return self.typed(prompt),
+            // The guard itself erases the character; on an empty line Backspace leaves the prompt.
             KeyCode::Backspace if prompt.text.pop().is_none() => return None,
             KeyCode::Tab if prompt.purpose == Purpose::Answer => {
                 prompt.is_hidden = !prompt.is_hidden

@@ -98,15 +98,18 @@ impl Model {
             number: self.list,
             fleet,
             only_running,
+            // The verb `jobs` clamps a larger limit.
             limit: (self.selected + MARGIN).min(10_000),
         }
     }
 
     /// Applies a list of jobs. The selection stays on its job.
     pub(super) fn take(&mut self, list: &List, reply: JobsReply, running: usize) {
+        // The user has opened or closed a fleet, or changed the filter, since this request.
         if list.number != self.list {
             return;
         }
+        // By id, because new jobs at the top change the index of the selected one.
         let at = self
             .output
             .job()

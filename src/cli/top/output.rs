@@ -88,6 +88,7 @@ impl Output {
             At::Line(_) if !self.lines.is_empty() => return None,
             At::Line(first) => (first.saturating_sub(1), false),
         };
+        // The first request returns at once, so that the state of a silent job is shown.
         let waits = is_at_end && self.standing.is_some();
         Some(Wish {
             number: self.wish,
@@ -119,6 +120,7 @@ impl Output {
         self.error = None;
         self.dropped = reply.dropped_lines;
         let records = reply.records.unwrap_or_default();
+        // There is a gap, so the lines before it must not appear next to the new ones.
         if reply.skipped_lines > 0 || reply.dropped_lines > 0 {
             self.lines.clear();
         }
@@ -142,7 +144,7 @@ impl Output {
     pub(super) fn resize(&mut self, rows: u16) {
         if self.rows != u64::from(rows) {
             self.rows = u64::from(rows);
-            self.ask_anew();
+            self.request_again();
         }
     }
 
@@ -168,7 +170,7 @@ impl Output {
     pub(super) fn scroll_to_end(&mut self) {
         if self.at != At::End {
             self.at = At::End;
-            self.ask_anew();
+            self.request_again();
         }
     }
 
@@ -178,7 +180,7 @@ impl Output {
         }
         if self.at != At::Line(first) {
             self.at = At::Line(first);
-            self.ask_anew();
+            self.request_again();
         }
     }
 
@@ -216,11 +218,11 @@ impl Output {
         let first = line.saturating_sub(self.rows / 2).max(1);
         if self.at != At::Line(first) {
             self.at = At::Line(first);
-            self.ask_anew();
+            self.request_again();
         }
     }
 
-    fn ask_anew(&mut self) {
+    fn request_again(&mut self) {
         self.wish += 1;
         self.is_complete = false;
         self.lines.clear();

@@ -79,6 +79,7 @@ async fn attempt(api: &Api) -> Result<Exit, Error> {
     let screen = Screen(RefCell::new(
         ratatui::try_init().map_err(|error| trouble(&error))?,
     ));
+    // All in one task: no borrow of the model is held across an await.
     let ended = tokio::select! {
         ended = top.keys(&screen) => ended,
         ended = top.draw(&screen) => ended,
@@ -87,6 +88,7 @@ async fn attempt(api: &Api) -> Result<Exit, Error> {
         () = top.act(to_do) => Ok(Exit::SUCCESS),
         number = signals.next() => Ok(Exit::signaled(number)),
     };
+    // Before the caller reports an error, which the full screen would hide.
     drop(screen);
     ended
 }
@@ -123,6 +125,7 @@ impl Screen {
     /// the shell resumes it.
     fn suspend(&self) -> Result<(), Error> {
         ratatui::restore();
+        // Stops this process here, until the shell sends CONT.
         if let Err(error) = kill_process(getpid(), Signal::TSTP) {
             tracing::debug!(%error, "it could not be suspended");
         }
@@ -163,7 +166,7 @@ impl Top<'_> {
             self.show();
         }
         // The terminal has closed.
-        Ok(Exit::signaled(1))
+        Ok(Exit::signaled(Signals::HANG_UP))
     }
 
     /// Queues an action, so that keys are still read while it runs.
@@ -189,9 +192,11 @@ impl Top<'_> {
         loop {
             let wish = self.model.borrow().output.wish_number();
             screen.draw(&self.model, is_coloured)?;
+            // Drawing has set another number of rows, so other lines are needed.
             if self.model.borrow().output.wish_number() != wish {
                 self.changed.notify_one();
             }
+            // First, so that all changes in this time share one screen.
             sleep(FRAME).await;
             self.dirty.notified().await;
         }
@@ -206,6 +211,7 @@ impl Top<'_> {
                 _ = ticks.tick() => {}
                 () = self.other_list(&list) => {}
             }
+            // Again, because the wait ends when another list is needed.
             let list = self.model.borrow().list();
             match listed(self.api, &list).await {
                 Ok((reply, running)) => self.model.borrow_mut().take(&list, reply, running),
@@ -231,6 +237,7 @@ impl Top<'_> {
             };
             let reply = tokio::select! {
                 reply = tailed(self.api, &wish) => reply,
+                // A read changes nothing, so an outdated one can be dropped.
                 () = self.other_wish(&wish) => continue,
             };
             let pause = if reply.is_err() { RETRY } else { REST };
@@ -292,7 +299,7 @@ impl Top<'_> {
     }
 
     async fn search(&self, job: &str, pattern: String) -> Result<String, Error> {
-        self.tell("looking …");
+        self.tell("searching …");
         let mut found = Vec::new();
         let mut since = 0;
         loop {
@@ -316,10 +323,10 @@ impl Top<'_> {
             }
             since = next;
             if self.model.borrow().output.job() != Some(job) {
-                return Ok("the search was given up".to_owned());
+                return Ok("the search was stopped".to_owned());
             }
             self.tell(&format!(
-                "looking … {next} lines so far; selecting another job gives it up"
+                "searching … {next} lines so far; select another job to stop"
             ));
         }
         let count = found.len();

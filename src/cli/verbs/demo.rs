@@ -74,6 +74,7 @@ async fn show(command: String) -> Result<Exit, Error> {
 fn show_page(cursor: u64, reply: &TailReply) {
     let is_coloured = are_wanted(&io::stdout());
     let first = reply.first_line_no.unwrap_or(cursor);
+    // The numbers have no gaps: the request has both streams, no filter, and keeps the first.
     for (line_no, line) in (first..).zip(reply.lines.iter().flatten()) {
         let prefix = paint(
             &format!("since_line_no={cursor:<3} line {line_no:>3} |"),

@@ -15,6 +15,7 @@ pub fn help(args: &HelpArgs) -> Exit {
     if let Some((_, text)) = TOPICS.iter().find(|(topic, _)| topic == wanted) {
         return print(text.trim_end());
     }
+    // Adds the global options to each verb, and the program's name to its usage.
     program.build();
     if let Some(verb) = program.find_subcommand_mut(wanted) {
         return print(verb.render_long_help().to_string().trim_end());

@@ -62,7 +62,8 @@ fn summary(job: Option<&JobEntry>, host: &str, error: Option<&Error>) -> String 
     json(&summary)
 }
 
-/// Ends remaining processes, unless another signal asks us to hurry.
+/// Runs the command, then ends the jobs of this process. A signal during that ends the program at
+/// once.
 async fn watched(api: &Api, args: RunArgs, started: &mut Option<JobEntry>) -> Result<Ended, Error> {
     let mut signals = Signals::catch()?;
     let exit = attempt(api, args, &mut signals, started).await;
@@ -97,6 +98,7 @@ async fn attempt(
         number = signals.next() => return Ok(Exit::signaled(number).into()),
     };
     let job = running.control();
+    // Now, so that the JSON summary has the job even if following it fails.
     let entry = started.insert(job.entry());
     if entry.durable {
         let id = &entry.job_id;
@@ -117,8 +119,10 @@ async fn attempt(
     } else {
         on_pipes(&job, no_stdin, &mut session, signals).await
     };
+    // Before any message: the keyboard is out of raw mode, but the screen may be the program's.
     session.screen.restore().await;
     *started = Some(session.ended.take().map_or_else(|| job.entry(), |entry| *entry));
+    // Before `exit?` below, so that an error leaves no processes behind either.
     if signals.interrupted {
         end_leftovers(&job).await;
     }
@@ -128,7 +132,7 @@ async fn attempt(
     })
 }
 
-/// Refuses a likely mistake: a second host, or a command meant for another program.
+/// Refuses likely mistakes: no command, or words between the host and `--`, such as more hosts.
 fn check(args: &RunArgs) -> Result<(), Error> {
     if args.command.is_empty() && !args.tty {
         let hint = format!("for a login shell: sshjobs run -t {}", args.host);
@@ -209,11 +213,13 @@ async fn on_our_terminal(
     session: &mut Session,
     signals: &mut Signals,
 ) -> Result<Exit, Error> {
+    // With a name, because `let _ =` would restore the terminal at once.
     let _keyboard = Keyboard::take()?;
     tokio::select! {
         ended = session.attend() => ended,
         number = pass_on(job, signals) => Ok(Exit::signaled(number)),
         ended = stdin::forward_keys(job) => Ok(match ended {
+            // ssh also exits with 255 after `~.`.
             KeysEnded::ByUser => Exit::CONNECTION,
             KeysEnded::HungUp => Exit::signaled(Signals::HANG_UP),
         }),
@@ -300,7 +306,7 @@ impl Session {
                 self.dropped
             );
             let hint =
-                "stdout here was stuck, and no other connection could be made to end it over";
+                "stdout accepted no output, and no second connection could be made to end the job";
             self.trouble = Some(Error::new(Code::Io, message, hint));
         }
         exit_of(job)

@@ -55,6 +55,7 @@ pub async fn spawn(api: &Api, args: SpawnArgs) -> Exit {
     } else {
         printable(&entry.job_id)
     };
+    // Now, because staying with an attached job may take as long as the job.
     let printed = print(&shown);
     let exit = match api {
         Api::Here(service) if attached => stay(service, &entry.job_id, signals).await,
@@ -119,6 +120,7 @@ fn request(args: SpawnArgs) -> Result<CommandRequest, Error> {
         .skip_while(|word| *word == "--")
         .cloned()
         .collect::<Vec<_>>();
+    // Empty and not `None`, with which a spawned job's stdin stays open.
     let stdin = (!args.stdin).then(|| String::new().into());
     let words = Words {
         host: args.host,

@@ -50,6 +50,7 @@ fn new(tokens: &Tokens, args: &NewTokenArgs) -> Result<Exit, Error> {
         .iter()
         .find(|entry| entry.name == args.name)
         .map(shown);
+    // Null if another process has revoked it already; indexing makes it an object.
     let mut line = entry.unwrap_or_default();
     line["token"] = token.reveal().into();
     Ok(print(&line.to_string()))
@@ -136,11 +137,9 @@ fn told(error: TokensError) -> Error {
         ),
         TokensError::Exists(name) => Error::invalid(
             message,
-            format!("for a new one: sshjobs token revoke {name}"),
+            format!("to replace it, first run: sshjobs token revoke {name}"),
         ),
-        TokensError::Unknown(_) => {
-            Error::invalid(message, "`sshjobs token list` shows which there are")
-        }
+        TokensError::Unknown(_) => Error::invalid(message, "`sshjobs token list` lists all tokens"),
     }
 }
 

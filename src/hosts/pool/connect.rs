@@ -19,8 +19,8 @@ pub trait Connect: Send + Sync + 'static {
         host.clone()
     }
 
-    /// Whether the caller needs connections of its own from now on, because shared ones fail with
-    /// `error`.
+    /// Gives the caller connections of its own from now on, if shared ones fail with `error` for
+    /// lack of credentials. Returns whether it did, so that the pool tries again with those.
     fn separate(&self, _host: &HostRef, _error: &Self::Error) -> bool {
         false
     }

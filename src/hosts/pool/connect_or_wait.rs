@@ -21,7 +21,7 @@ const LEARNED_FOR: Duration = Duration::from_secs(60);
 pub(super) struct Host<T, E> {
     pub(super) slots: Mutex<Vec<Arc<Slot<T>>>>,
     pub(super) queue: Mutex<Queue<E>>,
-    /// Changes when a slot may be free, or there may be a reason why none is.
+    /// Changes when a slot may have become free, or an attempt to connect has ended.
     pub(super) changed: Arc<watch::Sender<()>>,
     pub(super) learned: Learned,
 }
@@ -106,13 +106,14 @@ impl<T: Pooled, E> Host<T, E> {
     /// The order of the checks is the policy. A slot on a light connection is best. A failure since
     /// the caller arrived ends its wait, unless other connections live: their slots are good
     /// enough, and another attempt would only burden the host. At the limit a heavy connection is
-    /// better than none. Otherwise a new one is made, but the first one alone, so that a failing
-    /// login fails only once; and only while more callers wait than the connections in progress
-    /// will have slots for: each connecting caller takes one.
+    /// better than none. Otherwise a new one is made. The first is made alone, so that a failing
+    /// login fails only once. Others are made only while more callers wait than the connections in
+    /// progress will have free slots. Each connecting caller takes one slot of its own connection.
     pub(super) fn step(&self, limits: &PoolLimits, failures: usize) -> Step<T, E> {
         if let Some(lease) = self.place(Load::Light) {
             return Step::Take(lease);
         }
+        // A suspect connection does not count against the limit, so that it can be replaced.
         let live = lock(&self.slots).iter().filter(|slot| slot.is_usable()).count();
         let mut queue = lock(&self.queue);
         if queue.failures > failures {
@@ -127,6 +128,7 @@ impl<T: Pooled, E> Host<T, E> {
             return self.place(Load::Any).map_or(Step::Wait, Step::Take);
         }
         let handshakes = if live == 0 { 1 } else { HANDSHAKES };
+        // The caller that connects takes one slot itself. `waiting` includes this caller.
         let promised = queue.connecting * limits.channels_per_connection.saturating_sub(1);
         if queue.connecting >= handshakes || queue.waiting <= promised {
             return Step::Wait;
@@ -150,6 +152,7 @@ impl<T: Pooled, E> Host<T, E> {
         // A connection that accepts no channel at all is useless.
         slots.retain(|slot| {
             let state = lock(&slot.state);
+            // While one caller has it alone its capacity is 0, too, but then it is in use.
             let is_useless = state.capacity == 0 && state.in_use == 0;
             !slot.connection.is_closed() && !is_useless
         });
@@ -194,6 +197,7 @@ impl<T: Pooled, E> Host<T, E> {
             changed: Arc::clone(&self.changed),
             learned: Arc::clone(&self.learned),
         });
+        // Before the slot is listed, so that the caller that has connected gets its slot.
         let lease = Lease::take(&slot);
         lock(&self.slots).push(slot);
         lease
@@ -201,6 +205,7 @@ impl<T: Pooled, E> Host<T, E> {
 
     /// Adds a connection for one caller alone.
     pub(super) fn add_alone(&self, connection: T, capacity: usize) -> Lease<T> {
+        // Added without capacity, so that no other caller takes a slot before the next line.
         let lease = self.add(connection, 0);
         lock(&lease.slot.state).afterwards = Some(capacity);
         lease
@@ -211,6 +216,7 @@ impl<T: Pooled, E> Host<T, E> {
         let (expired, kept) =
             slots.drain(..).filter(|slot| !slot.connection.is_closed()).partition(|slot| {
                 let state = lock(&slot.state);
+                // Without capacity it is never leased again, so it need not become idle first.
                 state.in_use == 0 && (state.capacity == 0 || state.idle_since.elapsed() >= idle)
             });
         *slots = kept;

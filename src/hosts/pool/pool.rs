@@ -79,6 +79,7 @@ impl<C: Connect> Pool<C> {
     ) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
         let entry = self.entry(host);
         let began = Instant::now();
+        // Read before the first step: each later failure ends this caller's wait, too.
         let failures = lock(&entry.queue).failures;
         let waiting = Counted::new(&entry, |queue| &mut queue.waiting);
         let mut changed = entry.changed.subscribe();
@@ -111,12 +112,15 @@ impl<C: Connect> Pool<C> {
                 });
             }
         }
+        // `step` has counted this caller. The guard takes the count back, also on cancellation.
         let connecting = Counted::already(&entry, |queue| &mut queue.connecting);
         drop(waiting);
         match self.connect.connect(host).await {
+            // `connecting` is dropped after `add`, so that the callers it wakes find the slots.
             Ok(connection) => Ok(entry.add(connection, self.limits.channels_per_connection)),
             Err(error) => {
                 let error = entry.fail(error);
+                // After `fail`, so that the callers it wakes find the failure and do not try again.
                 drop(connecting);
                 self.forget_if_unused(host, entry);
                 Err(PoolError::Connect(error))
@@ -157,7 +161,7 @@ impl<C: Connect> Pool<C> {
         }
     }
 
-    /// A new connection to `host` that no other caller shares, closed with the lease. A name may
+    /// A new connection to `host` for one caller, discarded after the lease is returned. A name may
     /// lead to several machines, so each new connection may reach another one.
     pub async fn lease_new(
         &self,
@@ -175,6 +179,7 @@ impl<C: Connect> Pool<C> {
     /// A host without connections and waiting callers is removed.
     fn forget_if_unused(&self, host: &HostRef, entry: Arc<HostOf<C>>) {
         let mut hosts = lock(&self.hosts);
+        // Under the lock, so that the count below is exact: entries are cloned only under it.
         drop(entry);
         if hosts
             .get(host)

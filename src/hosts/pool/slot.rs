@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::Pooled;
 use crate::lock::lock;
 
-/// Number of channels that a connection of a host had when the server refused another one, and when
-/// that was.
+/// Number of channels that a connection to the host had when the server refused one more, and the
+/// time of that refusal.
 pub(super) type Learned = Arc<Mutex<Option<(usize, Instant)>>>;
 
 /// A connection in the pool.
@@ -25,7 +25,8 @@ pub(super) struct SlotState {
     pub(super) in_use: usize,
     /// Maximum channels; lower than planned if the server has refused one.
     pub(super) capacity: usize,
-    /// While one caller has it alone: its capacity afterwards.
+    /// Capacity to restore when the caller that has the connection alone has returned it. `None`
+    /// while callers may share it.
     pub(super) afterwards: Option<usize>,
     pub(super) idle_since: Instant,
 }
@@ -70,12 +71,14 @@ impl<T> Lease<T> {
         lock(&self.slot.state).in_use == 1
     }
 
-    /// Notes that the server refused a channel: this connection gets no more than it has, and new
-    /// ones not many more.
+    /// Notes that the server refused a channel. This connection gets no more channels than it has,
+    /// and for a minute new connections get at most that number, but at least one.
     pub fn note_refusal(self) -> Refused {
         let mut state = lock(&self.slot.state);
+        // This lease is counted, but has got no channel.
         state.capacity = state.in_use - 1;
         state.afterwards = None;
+        // At least one: with 0, each new connection would be discarded after its first lease.
         *lock(&self.slot.learned) = Some((state.capacity.max(1), Instant::now()));
         if state.capacity == 0 {
             Refused::EveryChannel
@@ -104,6 +107,7 @@ impl<T> Drop for Lease<T> {
             state.capacity = capacity;
         }
         state.idle_since = Instant::now();
+        // Unlocked first: a caller that wakes locks it.
         drop(state);
         self.slot.changed.send_modify(|()| ());
     }

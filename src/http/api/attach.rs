@@ -21,11 +21,11 @@ use crate::wire::{
     CommandRequest, Error, JobEntry, Request, Service, SessionChannel, SessionEvent, SignalRequest,
 };
 
-/// Time limit for the first message, and for the last ones.
+/// Time limit for the first message, for closing stdin, and for the client's last messages.
 const HELLO: Duration = Duration::from_secs(10);
 /// Interval of pings, which detect lost clients.
 const PING: Duration = Duration::from_secs(15);
-/// Time limit for one write to a command that does not read, before the next attempt.
+/// Time limit for one write to a command that does not read its stdin. The rest is dropped.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// Grace between TERM and KILL for a command whose client has disconnected.
 const GRACE_MS: i64 = 2000;
@@ -49,6 +49,7 @@ pub(crate) async fn session(
         let (sink, stream) = socket.split();
         sessions.track_future(async move {
             attend(service, sink, stream).await;
+            // Held up to here, so that an open session counts as a connection.
             drop(place);
         })
     })
@@ -56,6 +57,7 @@ pub(crate) async fn session(
 
 async fn attend(service: Service, mut sink: Sink, mut stream: SplitStream<WebSocket>) {
     let started = match timeout(HELLO, stream.next()).await {
+        // Not cancelled if the client leaves: a start that is cut off may leave a running job.
         Ok(Some(Ok(Message::Text(text)))) => start(&service, text.as_str()).await,
         _ => return,
     };
@@ -69,6 +71,7 @@ async fn attend(service: Service, mut sink: Sink, mut stream: SplitStream<WebSoc
     };
     let job = follow.job().clone();
     let (said, says) = mpsc::channel(SessionChannel::STDIN_AHEAD);
+    // If both are ready, either may win: a signal then reaches an ended job's leftovers.
     let is_ended = tokio::select! {
         is_ended = tell(&mut follow, &mut sink, says) => is_ended,
         () = listen(&job, &mut stream, said) => false,
@@ -88,7 +91,11 @@ async fn attend(service: Service, mut sink: Sink, mut stream: SplitStream<WebSoc
             ..SignalRequest::new(job.id())
         };
         if let Err(error) = service.signal(request).await {
-            tracing::info!(job = job.id(), %error, "its client has gone, and it could not be ended");
+            tracing::info!(
+                job = job.id(),
+                %error,
+                "the client has disconnected, and its command could not be ended"
+            );
         }
     }
 }
@@ -121,6 +128,7 @@ async fn tell(
     }
     loop {
         let goes_on = tokio::select! {
+            // Cancel safe, so that an event or a ping in between loses no output.
             output = follow.next() => {
                 dropped += output.dropped_bytes;
                 let is_last = output.outcome.is_some();
@@ -168,6 +176,7 @@ async fn listen(job: &Job, stream: &mut SplitStream<WebSocket>, said: mpsc::Send
             if let Err(error) = write(job, &bytes).await {
                 tracing::debug!(job = job.id(), %error, "stdin was not passed on");
             }
+            // Also after an error: the client waits for one `Taken` per message.
             said.send(SessionEvent::Taken).await.ok();
         }
         std::future::pending().await
@@ -178,6 +187,7 @@ async fn listen(job: &Job, stream: &mut SplitStream<WebSocket>, said: mpsc::Send
                 Message::Binary(bytes)
                     if matches!(SessionChannel::of(&bytes), Some((SessionChannel::Stdin, _))) =>
                 {
+                    // Never full for a client that stops at STDIN_AHEAD messages without a `Taken`.
                     if stdin.try_send(bytes).is_err() {
                         tracing::info!(
                             job = job.id(),
@@ -201,6 +211,7 @@ async fn write(job: &Job, message: &[u8]) -> Result<(), crate::jobs::Error> {
     match message.get(1..).filter(|bytes| !bytes.is_empty()) {
         Some(bytes) => job.write(bytes, PATIENCE).await,
         None => match job.close_stdin(HELLO).await {
+            // The command may end before the client closes its stdin.
             Err(crate::jobs::Error::Write(WriteError::JobEnded)) => Ok(()),
             closed => closed,
         },

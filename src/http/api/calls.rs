@@ -26,7 +26,7 @@ pub(crate) struct Described {
     pub(crate) reply: Map<String, Value>,
 }
 
-/// Properties of a path that are needed before its call.
+/// Properties of a verb that the guard checks before the call.
 pub(crate) struct Verb {
     /// HTTP method.
     pub(crate) method: Method,
@@ -97,7 +97,7 @@ verbs! {
     signal: SignalRequest => SignalReply, Run, "Signal a job's process tree";
     wait: WaitRequest => WaitReply, Read, "Wait for the end of jobs";
     jobs: JobsRequest => JobsReply, Read, "List jobs";
-    forget: ForgetRequest => ForgetReply, Run, "Give up a finished job";
+    forget: ForgetRequest => ForgetReply, Run, "Delete a finished job, or only its output";
     hosts: HostsRequest => HostsReply, Read, "List hosts, or try one";
 }
 
@@ -105,7 +105,11 @@ async fn answer<R: Request, Reply: Serialize>(
     body: &[u8],
     call: impl AsyncFnOnce(R) -> Result<Reply, Error>,
 ) -> Response {
-    let answered = async { Ok::<_, Failure>(call(R::parse(arguments(body)?)?).await?) }.await;
+    let answered = async {
+        let request = R::parse(arguments(body)?)?;
+        Ok::<_, Failure>(call(request).await?)
+    }
+    .await;
     match answered {
         Ok(reply) => Json(reply).into_response(),
         Err(failure) => failure.into_response(),
@@ -115,6 +119,7 @@ async fn answer<R: Request, Reply: Serialize>(
 /// Whether a body is declared as JSON. A form of a web page can't do that.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let declared = headers.get(header::CONTENT_TYPE).and_then(|declared| declared.to_str().ok());
+    // The type without parameters such as charset.
     let essence = declared.unwrap_or_default().split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case("application/json")
 }

@@ -28,7 +28,7 @@ pub(crate) struct Shown {
     render: RenderArg,
 }
 
-/// Length of one wait, before the next.
+/// Longest wait for news in one request; another one follows.
 const WAIT_MS: u64 = 30_000;
 /// Interval of comments that keep proxies from closing the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -54,11 +54,13 @@ pub(crate) async fn stream(
         stream: shown.stream,
         render: shown.render,
         format: Format::Records,
+        // Without a wait, so that the client gets the head of the response at once.
         ..TailRequest::new(id, 0, 0)
     };
     // An unknown job is an error and not a stream.
     let first = service.tail(request.clone()).await?;
     let has_nothing = first.records.as_ref().is_none_or(Vec::is_empty) && first.dropped_lines == 0;
+    // EventSource reconnects after the end of any stream; only a 204 stops it.
     if resumed.is_some() && has_nothing && !first.still_running {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
@@ -143,6 +145,7 @@ impl Events {
                 .event("dropped")
                 .json_data(json!({"dropped_lines": dropped_lines}));
             let before = records.first().map_or(last_line_no, |record| record.line_no - 1);
+            // The id of the last dropped line, so that a client that reconnects gets no gap twice.
             self.ready.extend(gap.map(|gap| gap.id(before.to_string())));
         }
         for record in records {
@@ -158,6 +161,7 @@ impl Events {
     }
 
     fn end(&mut self, name: &str, data: &serde_json::Value) {
+        // Without an id, so that the client keeps that of the last line.
         self.ready.extend(Event::default().event(name).json_data(data));
         self.is_over = true;
     }

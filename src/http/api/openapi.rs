@@ -78,6 +78,7 @@ fn with_null(mut request: Map<String, Value>) -> Map<String, Value> {
             property["type"] = json!([kind, "null"]);
         }
         if let Some(words) = property.get_mut("enum").and_then(Value::as_array_mut) {
+            // An enum that lacks null refuses it, even if `type` allows it.
             words.push(Value::Null);
         }
     }
@@ -130,7 +131,8 @@ fn stream() -> Value {
         "operationId": "stream",
         "summary": "A job's lines as server-sent events, to the end of the job",
         "description": "The id of an event is the number of its line; its data a record with line_no, stream, ts and text. Event `dropped` \
-                        counts lines that are gone, `end` says how the job stands. 204 when Last-Event-ID was the end.",
+                        counts evicted lines, `end` has the final state. \
+                        The status is 204 if Last-Event-ID is the last line of an ended job.",
         "parameters": [
             job(),
             parameter("since", "query", "Start after this line", &since),
@@ -153,11 +155,11 @@ fn raw() -> Value {
     which["required"] = true.into();
     let bytes = json!({"application/octet-stream": {}});
     let mut responses = responses(json!({
-        "description": "The bytes there are. Header sshjobs-dropped-bytes: how many before them are gone",
+        "description": "The available bytes; sshjobs-dropped-bytes counts evicted ones before them",
         "content": bytes,
     }));
     responses["206"] = json!({"description": "The part that Range asks for", "content": bytes});
-    responses["416"] = json!({"description": "Nothing is kept there"});
+    responses["416"] = json!({"description": "The range is outside of the available bytes"});
     json!({
         "operationId": "raw",
         "summary": "The exact bytes of one stream of a job",

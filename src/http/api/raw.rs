@@ -80,10 +80,11 @@ pub(crate) async fn raw(
         HeaderValue::from_static("application/octet-stream"),
     );
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    // hyper can't know the length of a body that is a stream.
     if let Some(end) = span.end {
         headers.insert(header::CONTENT_LENGTH, (end - span.start).into());
     }
-    if let (true, Some(end)) = (is_part, span.end) {
+    if is_part && let Some(end) = span.end {
         let range = format!("bytes {}-{}/{total}", span.start, end.saturating_sub(1));
         headers.insert(
             header::CONTENT_RANGE,
@@ -100,6 +101,7 @@ pub(crate) async fn raw(
 async fn extent(job: &Job, stream: Output) -> (u64, u64) {
     let nothing = ReadQuery {
         unit: Unit::Bytes,
+        // Past the end: only the extent is wanted, no bytes.
         offset: i64::MAX,
         length: 0,
         max_bytes: 0,
@@ -138,6 +140,7 @@ fn span(range: Option<Range>, from: u64, total: u64, follows: bool) -> Option<(S
         // A range has an end, so the job is not followed.
         Some(Range::Last(count)) if count > 0 && total > 0 => {
             let start = total.saturating_sub(count);
+            // If some of the suffix is evicted, the rest is not what was asked for.
             (start >= from).then_some((
                 Span {
                     start,
@@ -194,6 +197,7 @@ fn pieces(
             }
             let piece = tokio::select! {
                 piece = job.stream_piece(stream, position) => piece,
+                // An error, because a normal end would look like the end of the job.
                 () = service.closed() => return Some((Err(BrokenOff::Closing), None)),
             };
             if piece.dropped_bytes > 0 {
@@ -206,6 +210,7 @@ fn pieces(
                 end = last;
             }
             let next = (!piece.at_end || span.end.is_some_and(|last| end < last)).then_some(end);
+            // A piece is empty only if the job ended at this position.
             (!bytes.is_empty()).then_some((Ok(bytes.into()), next))
         }
     })

@@ -76,9 +76,11 @@ impl Acceptor {
     pub(crate) async fn run(self: Arc<Self>, listener: Listener) {
         let accepting = async {
             loop {
+                // First a slot, then a connection: at the limit, clients wait in the backlog.
                 let of_all = self.room.wait().await;
                 if let Err(error) = self.accept(&listener, of_all).await {
                     tracing::warn!(%error, "a connection could not be accepted");
+                    // Without file descriptors every accept fails at once, and this would spin.
                     sleep(PAUSE).await;
                 }
             }
@@ -92,10 +94,12 @@ impl Acceptor {
                 let (stream, address) = listener.accept().await?;
                 stream.set_nodelay(true)?;
                 let peer = Peer::Network(address.ip());
+                // Disconnects a network over its limit: a wait here would stop all clients.
                 let Some(place) = self.room.take(of_all, peer) else { return Ok(()) };
                 let accepted = Accepted::now(peer, place);
                 let acceptor = Arc::clone(self);
                 self.connections.spawn(async move {
+                    // In the connection's task: a slow handshake must not delay the next accept.
                     match acceptor.tls.clone() {
                         None => acceptor.serve(stream, accepted).await,
                         Some(tls) => {
@@ -136,6 +140,7 @@ impl Acceptor {
         let counted = activity.clone();
         let app = self.app.clone();
         let service = service_fn(move |request: Request<Incoming>| {
+            // Not in the future below: the connection is busy from the end of the head.
             let busy = counted.begin();
             let mut request = request.map(Body::new);
             request.extensions_mut().insert(peer);
@@ -147,6 +152,7 @@ impl Acceptor {
         let mut builder = Builder::new(TokioExecutor::new());
         builder
             .http1()
+            // hyper panics if it has a time limit and no timer.
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_TIME)
             .max_buf_size(HEAD_BYTES)
@@ -163,6 +169,7 @@ impl Acceptor {
         let mut connection = std::pin::pin!(connection);
         let served = tokio::select! {
             served = connection.as_mut() => served,
+            // Needs no limit: `Server::serve` waits LAST_WORDS at most.
             () = self.stopping.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await

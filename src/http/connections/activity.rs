@@ -39,9 +39,11 @@ impl Activity {
     pub(crate) async fn idle(&self, first_head: Instant) {
         let mut requests = self.0.subscribe();
         loop {
+            // Marks the value as seen, so that `changed` reports every later one.
             let now = *requests.borrow_and_update();
             let changed = requests.changed();
             let is_over = match (now.open, now.total) {
+                // A fixed deadline: neither a handshake nor single bytes of a head extend it.
                 (0, 0) => timeout_at(first_head, changed).await.is_err(),
                 (0, _) => timeout(IDLE_TIME, changed).await.is_err(),
                 // The answer has limits of its own, and the sender lives as long as this.

@@ -9,10 +9,12 @@ use http_body_util::BodyExt;
 /// The body must already have a `Content-Length` if it needs one: its size is unknown from here on.
 pub(crate) fn hold_until_sent<T: Send + 'static>(held: T, response: Response) -> Response {
     response.map(|body| {
+        // Nothing is left to send, and an empty body keeps its known size.
         if body.is_end_stream() {
             return body;
         }
         Body::new(body.map_frame(move |frame| {
+            // Moves `held` into the closure, which is dropped with the body.
             let _held = &held;
             frame
         }))

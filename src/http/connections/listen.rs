@@ -51,10 +51,10 @@ impl Listener {
     /// another server.
     pub(crate) fn unix(path: &Path) -> io::Result<Self> {
         let is_socket = path.symlink_metadata().is_ok_and(|found| found.file_type().is_socket());
+        // Only a server that still listens accepts this connection; its file stays.
         if is_socket && StdUnixStream::connect(path).is_err() {
             std::fs::remove_file(path)?;
         }
-        // In a directory of its own until its mode is set, so that no client connects before.
         let directory = path
             .parent()
             .filter(|parent| !parent.as_os_str().is_empty())
@@ -62,10 +62,13 @@ impl Listener {
         if path.symlink_metadata().is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
+        // In a directory of its own until its mode is set, so that no client connects before.
+        // Below `directory`, since a rename can't leave the file system.
         let apart = tempfile::Builder::new().prefix(".sshjobs").tempdir_in(directory)?;
         let made = apart.path().join("s");
         let listener = UnixListener::bind(&made)?;
         std::fs::set_permissions(&made, PermissionsExt::from_mode(0o600))?;
+        // A bound socket belongs to its inode, so that it can be reached under the new name.
         std::fs::rename(&made, path)?;
         Ok(Self::Unix {
             listener,

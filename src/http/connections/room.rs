@@ -100,6 +100,7 @@ impl Drop for Place {
         if let Some(count) = of.get_mut(&network) {
             *count -= 1;
             if *count == 0 {
+                // Otherwise the map would keep an entry for every network that ever connected.
                 of.remove(&network);
             }
         }

@@ -65,6 +65,7 @@ impl Bodies {
     fn begin(&self, caller: &Caller) -> HeldBody {
         let mut of = lock(&self.of);
         if of.len() > MOST_CALLERS {
+            // Callers that hold bytes stay: a second semaphore would double their share.
             of.retain(|_, bytes| bytes.available_permits() < MOST_OF_CALLER);
         }
         let of_caller = of
@@ -82,10 +83,12 @@ async fn collect(mut body: Body, held: &mut HeldBody) -> Result<Bytes, Failure> 
     let mut collected = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| reject::body_broken())?;
+        // Trailers are ignored.
         let Ok(data) = frame.into_data() else { continue };
         if collected.len() + data.len() > MOST_OF_BODY {
             return Err(reject::body_too_large(MOST_OF_BODY));
         }
+        // Counted as they arrive: a body in chunks does not declare its length.
         held.add(data.len())?;
         collected.extend_from_slice(&data);
     }
@@ -95,6 +98,7 @@ async fn collect(mut body: Body, held: &mut HeldBody) -> Result<Bytes, Failure> 
 impl HeldBody {
     fn add(&mut self, bytes: usize) -> Result<(), Failure> {
         let permits = u32::try_from(bytes).map_err(|_| reject::body_too_large(MOST_OF_BODY))?;
+        // Refused and not queued: half-read bodies would wait for each other's bytes.
         let of_caller = Arc::clone(&self.of_caller).try_acquire_many_owned(permits);
         let of_caller = of_caller.map_err(|_| reject::too_many_bytes_of_caller())?;
         let of_all = Arc::clone(&self.of_all).try_acquire_many_owned(permits);

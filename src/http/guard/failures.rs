@@ -25,9 +25,10 @@ impl Failures {
     /// Notes a failure. Returns false if there were too many.
     pub(crate) fn note(&self, peer: Peer) -> bool {
         if self.0.len() > MOST_ADDRESSES {
+            // Forgets the addresses whose burst is available again.
             self.0.retain_recent();
         }
-        // A unix socket has a single owner.
+        // Only its owner connects to the unix socket, so that one key is enough.
         let network = peer.network().unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
         self.0.check_key(&network).is_ok()
     }

@@ -51,7 +51,7 @@ pub(crate) struct Guard {
     pub(crate) closing: CancellationToken,
 }
 
-/// Prefix of every path.
+/// Parts of the URL at which browsers reach the server.
 pub(crate) struct Base {
     pub(crate) tls: bool,
     pub(crate) prefix: String,
@@ -94,6 +94,7 @@ pub(crate) async fn guard(
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
+    // Before the body is read, so that strangers can't use up the budget of bytes.
     let checked = match guard.check(&mut parts).await {
         Ok(checked) => checked,
         Err(failure) => {
@@ -109,6 +110,7 @@ pub(crate) async fn guard(
             Err(failure) => return failure.into_response(),
         }
     } else {
+        // Streams and unknown paths ignore a body.
         drain(body, &guard.drains);
         (Body::empty(), None)
     };
@@ -154,6 +156,7 @@ impl Guard {
         if self.closing.is_cancelled() {
             return Err(reject::closing().into());
         }
+        // The acceptor adds the peer to every request.
         let peer = parts.extensions.get::<Peer>().copied().unwrap_or(Peer::Socket);
         let reached_at = self.check_names(&parts.uri, &parts.headers, peer)?;
         let service = self.service_of(&parts.headers, peer).await?;
@@ -178,8 +181,8 @@ impl Guard {
         })
     }
 
-    /// The server's address as used by the client. `None` over the socket, which browsers can't
-    /// reach.
+    /// Checks Host and Origin. Returns the server's URL for browsers: `None` over the socket, which
+    /// they can't reach, unless the options have a public one.
     fn check_names(
         &self,
         uri: &Uri,
@@ -187,6 +190,7 @@ impl Guard {
         peer: Peer,
     ) -> Result<Option<ReachedAt>, Error> {
         let host = self.names.host(uri, headers);
+        // DNS rebinding needs a network address, so the socket accepts any Host.
         if peer != Peer::Socket && host.is_none() {
             return Err(reject::wrong_host());
         }
@@ -205,6 +209,7 @@ impl Guard {
             Some(token) => caller_of(tokens, token).await,
         };
         let (caller, rights) = found.map_err(|error| {
+            // Unreadable tokens are the server's fault and don't count against the client.
             if error.code == Code::Unauthenticated {
                 self.refused(error, peer)
             } else {
@@ -223,6 +228,7 @@ impl Guard {
     /// Counts a failed authentication.
     fn refused(&self, error: Error, peer: Peer) -> Error {
         self.metrics.count_refused_login();
+        // Logged only below the limit, so that guesses can't flood the log.
         if self.failures.note(peer) {
             tracing::info!(?peer, "not let in: {}", error.message);
             error
@@ -238,6 +244,7 @@ async fn caller_of(tokens: &Arc<Tokens>, token: &str) -> Result<(Caller, Rights)
     let tokens = Arc::clone(tokens);
     let token = SecretString::from(token);
     let looked_up = tokio::task::spawn_blocking(move || tokens.caller_of(token.expose_secret()));
+    // The thread outlives the limit; tokio bounds the number of blocking threads.
     match timeout(TOKENS_TIME, looked_up).await {
         Ok(Ok(found)) => found.map_err(reject::refused),
         Ok(Err(_)) | Err(_) => Err(reject::tokens_unreadable(
@@ -259,6 +266,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 /// Checks the role that a verb needs, whatever the body contains.
 fn check_verb(service: &Service, parts: &Parts, path: Option<&str>) -> Result<(), Failure> {
     let Some(verb) = path.and_then(calls::verb_at) else { return Ok(()) };
+    // The router answers with 405.
     if verb.method != parts.method {
         return Ok(());
     }

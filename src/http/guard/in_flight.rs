@@ -48,11 +48,13 @@ impl InFlight {
         let of_one = {
             let mut of = lock(&self.of);
             if of.len() > MOST {
+                // Callers with calls in progress stay: a second semaphore would double their limit.
                 of.retain(|_, calls| calls.available_permits() < MOST_OF_ONE);
             }
             let calls = of
                 .entry(caller.clone())
                 .or_insert_with(|| Arc::new(Semaphore::new(MOST_OF_ONE)));
+            // Still locked, so that `retain` can't remove the semaphore before this takes a permit.
             Arc::clone(calls).try_acquire_owned().ok()?
         };
         let of_all = Arc::clone(&self.all).try_acquire_owned().ok()?;

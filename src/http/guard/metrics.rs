@@ -69,10 +69,12 @@ impl Metrics {
         let metric = Self {
             requests: Family::default(),
             seconds: Family::new_with_constructor(|| {
+                // From 1 ms to 65 s, since calls may wait for output.
                 Histogram::new(exponential_buckets(0.001, 4.0, 9))
             }),
             refused_logins: Counter::default(),
             gauges: Gauges::default(),
+            // Replaced at the end: the fields are registered while `registry` is still a variable.
             registry: Registry::default(),
         };
         let Self {
@@ -147,6 +149,7 @@ impl Metrics {
         let gauges = &self.gauges;
         let set =
             |gauge: &Gauge, value: usize| _ = gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        // The library counts these totals, and a counter can only be increased.
         let raise =
             |counter: &Counter, total: u64| _ = counter.inc_by(total.saturating_sub(counter.get()));
         set(
@@ -179,6 +182,7 @@ pub(crate) async fn count(
     request: Request,
     next: Next,
 ) -> Response {
+    // The route's pattern and not the path: each job id would make a time series.
     let path = request
         .extensions()
         .get::<MatchedPath>()
@@ -215,6 +219,7 @@ pub(crate) fn routes(shown: Shown) -> Router {
 
 impl Shown {
     fn answer(&self, uri: &Uri, headers: &HeaderMap) -> Response {
+        // Prometheus calls by any address of this machine, and DNS rebinding only works by name.
         if !self.names.is_plain_address(uri, headers) && self.names.host(uri, headers).is_none() {
             return Failure::from(reject::wrong_host()).into_response();
         }

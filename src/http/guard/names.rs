@@ -42,6 +42,7 @@ impl Names {
     /// Whether a request comes from a page that may call the server, or from no page at all.
     pub(crate) fn allow_origin(&self, headers: &HeaderMap, host: Option<&Authority>) -> bool {
         let mut origins = headers.get_all(header::ORIGIN).iter();
+        // Programs other than browsers send no Origin.
         let Some(origin) = origins.next() else { return true };
         // Two headers are ambiguous.
         if origins.next().is_some() {
@@ -50,6 +51,7 @@ impl Names {
         let Ok(origin) = origin.to_str().map(str::to_ascii_lowercase) else {
             return false;
         };
+        // With the port: a page on another port of this host has another origin.
         let is_own = host.is_some_and(|host| {
             let host = host.as_str().to_ascii_lowercase();
             origin == format!("http://{host}") || origin == format!("https://{host}")
@@ -71,6 +73,7 @@ fn authority(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
 }
 
 fn name_of(authority: &Authority) -> String {
+    // An IPv6 address has brackets here, and none in the lists.
     authority.host().trim_matches(['[', ']']).to_ascii_lowercase()
 }
 

@@ -16,6 +16,7 @@ impl Job {
         let Some(text) = self.job.read_log(|log| log.silent_partial(selection, SILENCE)) else {
             return false;
         };
+        // Before `awaits_stdin`, which takes a round trip to the host.
         if self.is_stdin_closed().await.unwrap_or(true) {
             return false;
         }

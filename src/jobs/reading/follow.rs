@@ -49,6 +49,7 @@ impl Follow {
     /// Waits for the next bytes. Cancel safe: nothing is lost.
     pub async fn next(&mut self) -> Output {
         self.job.look(ReadVerb::Tail);
+        // A copy, stored after the await, so that a cancelled call has consumed nothing.
         let mut positions = self.positions;
         let Chunk {
             stdout,
@@ -73,6 +74,7 @@ impl Follow {
 
 impl Drop for Follow {
     fn drop(&mut self) {
+        // Otherwise a job that waits for its follower would wait forever.
         self.job.job.stop_pacing();
     }
 }

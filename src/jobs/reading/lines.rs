@@ -84,8 +84,10 @@ impl State {
             let tail = self.job.tail(&PageQuery::after(self.cursor), &wait).await;
             let tail = tail.expect("without a pattern nothing can take too long");
             self.cursor = tail.page.last_line_no;
+            // A page that is not the last one of an ended job counts as still running.
             self.is_over = !tail.still_running();
             let gap = Some(tail.page.dropped_lines).filter(|lines| *lines > 0);
+            // The gap lies before the lines of the page.
             self.pending.extend(gap.map(|lines| Err(Lagged { lines })));
             self.pending.extend(tail.page.lines.into_iter().map(Ok));
         }

@@ -8,7 +8,7 @@ use crate::job::{CursorMove, CursorName, Moved, Reached, TooManyCursors};
 use crate::jobs::door::ReadVerb;
 use crate::jobs::{Error, Job, LineNo, PageQuery, Tail, Wait};
 
-/// Time limit for a line that another process has shown to arrive here.
+/// Time limit for a line to arrive here after another process has shown it.
 const REACH_TIME: Duration = Duration::from_secs(5);
 
 impl Job {
@@ -60,30 +60,26 @@ impl Job {
             caller: self.door.caller().clone(),
             reader: reader.to_owned(),
         };
-        if let Some(from) = from
-            && runner
-                .move_cursor(
-                    &self.job,
-                    &name,
-                    CursorMove {
-                        from: None,
-                        to: from,
-                    },
-                )
-                .await?
-                == Moved::NoRoom
-        {
-            return Err(TooManyCursors.into());
+        if let Some(from) = from {
+            let start = CursorMove {
+                from: None,
+                to: from,
+            };
+            if runner.move_cursor(&self.job, &name, start).await? == Moved::NoRoom {
+                return Err(TooManyCursors.into());
+            }
         }
         let deadline = Instant::now() + wait.patience;
         loop {
             let cursor = runner.cursor(&self.job, &name).await?;
+            // All rounds together take the caller's patience, not each.
             let patience = deadline.saturating_duration_since(Instant::now());
             let wait = Wait {
                 patience,
                 ..wait.clone()
             };
             let tail = self.job.tail(&PageQuery { cursor, ..*query }, &wait).await?;
+            // Before the cursor moves: it may ask the host, and the caller may be cancelled here.
             let awaits_input = self.awaits_input(query.selection).await;
             // The cursor moves last, so that a cancelled call has consumed nothing.
             let step = CursorMove {

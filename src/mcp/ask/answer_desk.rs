@@ -72,7 +72,9 @@ impl AnswerDesk {
         B::Data: Send,
         B::Error: Display + Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        // The last segment, whatever prefix the server has.
         let token = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+        // Cloned, so that no lock is held while the body arrives.
         let shown = lock(&self.0)
             .get(&token)
             .map(|open| (Arc::clone(&open.form), open.question.clone()));
@@ -93,6 +95,7 @@ impl AnswerDesk {
         let Some(answer) = form.answer_in(&body) else {
             return page(StatusCode::FORBIDDEN, OTHER_QUESTION);
         };
+        // Removed, so that only the first of two answers counts.
         match lock(&self.0).remove(&token).map(|open| open.answer.send(answer)) {
             Some(Ok(())) => page(StatusCode::OK, THANKS),
             Some(Err(_)) | None => page(StatusCode::NOT_FOUND, NOTHING_HERE),

@@ -12,8 +12,8 @@ pub(crate) struct AnswerForm {
     nonce: String,
 }
 
-/// Seconds after which a browser leaves the form automatically: the login has timed out, and
-/// another program may use the address by then.
+/// Seconds after which a browser leaves the form automatically: by then the login has timed out
+/// (`PERSON_TIMEOUT` in `ssh`), and another program may use the address.
 const FORM_SECONDS: u64 = 100;
 /// Maximum bytes of a request with an answer.
 pub(crate) const LONGEST_REQUEST: usize = 16 << 10;
@@ -30,6 +30,7 @@ pub(crate) const HEADERS: [(&str, &str); 5] = [
         "Content-Security-Policy",
         "default-src 'none'; form-action 'self'; frame-ancestors 'none'",
     ),
+    // With `no-referrer`, browsers would send `Origin: null` and the answer would be refused.
     ("Referrer-Policy", "same-origin"),
     ("X-Content-Type-Options", "nosniff"),
 ];

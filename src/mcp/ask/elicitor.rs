@@ -95,6 +95,7 @@ impl Elicitor {
             |asked: &Option<Arc<Asked>>| asked.as_ref().is_some_and(|asked| asked.is_unshown());
         loop {
             let found = asked.wait_for(unshown).await.expect("we have the sender").clone();
+            // Another call may have reserved it in the meantime. No await from here to the return.
             if let Some(found) = found.filter(|found| !found.is_shown.swap(true, Ordering::Relaxed))
             {
                 return found;
@@ -110,6 +111,7 @@ impl Elicitor {
         };
         loop {
             if let Some(found) = asked.wait_for(is_new).await.expect("we have the sender").clone() {
+                // So that the question is not withdrawn after UNSHOWN.
                 found.is_shown.store(true, Ordering::Relaxed);
                 return found;
             }
@@ -158,6 +160,7 @@ impl Elicitor {
             declined: CancellationToken::new(),
             is_shown: AtomicBool::new(false),
         });
+        // Dropped before `page`, so that no call shows an address that is closed.
         let _shown = Shown::new(&self.asked, Arc::clone(&asked));
         tokio::select! {
             answer = page.answer(question) => answer,
@@ -238,6 +241,7 @@ impl Page {
 impl Asked {
     /// Resolves when no call has shown it to a client in time.
     async fn unshown_too_long(&self) {
+        // One check is enough: a question that was shown stays shown.
         sleep(UNSHOWN).await;
         if !self.is_unshown() {
             pending().await
@@ -260,6 +264,7 @@ struct Shown<'a>(&'a watch::Sender<Option<Arc<Asked>>>);
 
 impl<'a> Shown<'a> {
     fn new(place: &'a watch::Sender<Option<Arc<Asked>>>, asked: Arc<Asked>) -> Self {
+        // Replaces no other question: `ssh` asks a caller one at a time.
         place.send_replace(Some(asked));
         Self(place)
     }

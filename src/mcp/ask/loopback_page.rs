@@ -88,6 +88,7 @@ impl LoopbackPage {
         mut stream: TcpStream,
         question: &Question,
     ) -> io::Result<Option<SecretString>> {
+        // With room for a usual request: a Vec that grows leaves a copy that is not wiped.
         let mut request = Zeroizing::new(Vec::with_capacity(LONGEST_REQUEST));
         let head = async {
             loop {
@@ -112,6 +113,7 @@ impl LoopbackPage {
                     respond(&mut stream, "403 Forbidden", OTHER_QUESTION).await?;
                     return Ok(None);
                 };
+                // First, because the return ends the page and this connection.
                 respond(&mut stream, "200 OK", THANKS).await?;
                 return Ok(Some(answer));
             }
@@ -137,6 +139,7 @@ impl LoopbackPage {
         let own_origin = format!("http://{here}");
         let is_ours = parsed.path.and_then(|path| path.strip_prefix('/'))
             == Some(self.token.as_str())
+            // A page that uses DNS rebinding sends its own name.
             && header("host") == Some(here.as_str())
             && header("origin").is_none_or(|origin| origin == own_origin);
         let length = header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);

@@ -46,7 +46,7 @@ impl ResourceUri {
     }
 
     fn read(text: &str) -> Option<Self> {
-        // Host names may contain characters that a URL's authority can't.
+        // Not parsed as a URL: a host's name may contain characters that an authority can't.
         let (scheme, rest) = text.split_once("://")?;
         match scheme {
             "ssh-host" => Some(Self::Host(decoded(rest)?)),
@@ -81,6 +81,7 @@ impl ResourceUri {
 
 /// A name with its percent escapes decoded.
 fn decoded(text: &str) -> Option<String> {
+    // Separators of a URI or of a form, which may appear in a name only as escapes.
     if text.contains(['/', '?', '#', '&', '=', '+']) {
         return None;
     }

@@ -22,6 +22,7 @@ const JSON: &str = "application/json";
 pub(crate) async fn list(service: &Service) -> Result<ListResourcesResult, ErrorData> {
     let request = JobsRequest {
         limit: Some(LISTED),
+        // A list must not wait for hosts.
         cached: true,
         ..JobsRequest::default()
     };
@@ -50,7 +51,7 @@ pub(crate) fn templates() -> ListResourceTemplatesResult {
             .with_description(description)
             .with_mime_type(kind)
     };
-    let log = "A job's output: the lines behind line `since`, of one stream or both";
+    let log = "A job's output: the lines after line `since`, of one stream or both";
     ListResourceTemplatesResult::with_all_items(vec![
         template(LOG, "log", "Job output", log, TEXT),
         template(
@@ -152,6 +153,7 @@ pub(crate) async fn complete(
         "job_id" => {
             let request = JobsRequest {
                 limit: Some(1000),
+                // A completion must not wait for hosts.
                 cached: true,
                 ..JobsRequest::default()
             };

@@ -31,7 +31,7 @@ struct Watched {
 
 /// Minimum time between two notifications about one resource.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Length of one wait, before the next.
+/// Longest wait for news in one request; another one follows.
 const WAIT_MS: u64 = 50_000;
 /// Maximum subscriptions of one session.
 const MOST: usize = 1000;
@@ -45,7 +45,9 @@ impl Subscriptions {
         peer: Peer<RoleServer>,
     ) -> Result<(), ErrorData> {
         let log = Log::find(&service, &uri).await.map_err(|error| told(&error))?;
+        // No await from here, since the lock is held.
         let mut watched = lock(&self.0);
+        // A JoinSet keeps ended tasks until they are joined.
         while watched.tasks.try_join_next().is_some() {}
         watched.by_uri.retain(|_, task| !task.is_finished());
         if watched.by_uri.len() >= MOST {
@@ -58,6 +60,7 @@ impl Subscriptions {
         }
         let about = uri.clone();
         let mut log = log;
+        // Holds no `self`: dropping the session's subscriptions must end this task.
         let task = watched.tasks.spawn(async move {
             while let Some(change) = log.changed(&service).await {
                 let told = peer
@@ -110,7 +113,7 @@ pub(crate) async fn listen(
     let uris = context.accepted().resource_subscriptions.clone().unwrap_or_default();
     let mut followed = FuturesUnordered::new();
     for uri in uris.into_iter().take(MOST) {
-        let mut log = Log::find(service, &uri).await.map_err(|error| told(&error))?;
+        let log = Log::find(service, &uri).await.map_err(|error| told(&error))?;
         let sink = context.sink().clone();
         followed.push(async move {
             while let Some(change) = log.changed(service).await {
@@ -150,8 +153,10 @@ impl List {
     /// Waits until the list changes, with a minimum pause since the last change.
     async fn changed(&mut self, service: &Service) {
         if self.0.is_none() {
+            // The state at the beginning; only what differs from it is a change.
             self.0 = Some(service.library().changes(None).await);
         } else {
+            // Before the wait, so that changes during the pause are one notification.
             sleep(PAUSE).await;
         }
         self.0 = Some(service.library().changes(self.0).await);
@@ -182,10 +187,12 @@ impl Log {
         loop {
             let since = i64::try_from(self.known).unwrap_or(i64::MAX);
             let reply = service.tail(peek(&self.job_id, since, WAIT_MS)).await.ok()?;
+            // Also without new lines, so that the client reads the final state.
             if reply.standing.state.is_final() {
                 return Some(Change::Ended);
             }
-            if std::mem::replace(&mut self.known, reply.total_lines) < reply.total_lines {
+            let known = std::mem::replace(&mut self.known, reply.total_lines);
+            if known < reply.total_lines {
                 return Some(Change::Grown);
             }
             // Part of a line has arrived, or the server is shutting down.

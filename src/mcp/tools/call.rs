@@ -53,6 +53,7 @@ impl Call {
     ) -> Shared<Self> {
         let mut running = JoinSet::new();
         let mut own = context.clone();
+        // Not the request's token: the call continues after a request that got a question.
         own.ct = CancellationToken::new();
         let asked_for = (request.name.to_string(), request.arguments.clone());
         // Register first, so that the login finds someone to ask.
@@ -77,6 +78,7 @@ impl Call {
             .ok_or_else(|| ErrorData::invalid_params("this call is over; make it again", None))?;
         let is_no =
             |answer: &Value| answer["action"].as_str().is_none_or(|action| action != "accept");
+        // Before the lock, which an earlier request may hold while it waits for this answer.
         for (question, _) in
             request.input_responses.iter().flatten().filter(|(_, answer)| is_no(answer))
         {
@@ -112,6 +114,7 @@ impl Call {
         };
         match attended {
             Ok(Attended::Asks(question)) => {
+                // A call has only the state that came with its latest question.
                 parked.remove(&call);
                 let state = parked.put(call);
                 Ok(InputRequiredResult::new(Some(question), Some(state)).into())
@@ -145,6 +148,7 @@ impl Call {
                         question.request(url),
                     )])));
                 }
+                // Without a URL no person can answer, so the login need not wait.
                 None => question.declined.cancel(),
             }
         }
@@ -170,9 +174,11 @@ impl Call {
                 biased;
                 answered = self.answered() => return answered,
                 () = context.ct.cancelled() => {
+                    // This call has reserved the question, and no other call would show it.
                     question.declined.cancel();
                     return Err(cancelled());
                 }
+                // The login no longer waits, so neither does this, even if the client still asks.
                 () = elicitor.closed(&question) => {}
                 action = context.peer.elicit_url(question.message(), url, question.id.clone()) => match action {
                     // The client opened the page, or will.

@@ -26,7 +26,7 @@ impl<C> Default for Parked<C> {
 /// A call, which continues whether or not its client is waiting.
 pub(crate) type Shared<C> = Arc<tokio::sync::Mutex<C>>;
 
-/// Time after which a client that has not returned loses its call.
+/// Time after which the next [`Parked::put`] drops a call whose client has not returned.
 const KEPT: Duration = Duration::from_secs(300);
 /// Maximum calls kept for a caller.
 const MOST: usize = 64;
@@ -37,6 +37,7 @@ impl<C> Parked<C> {
         let mut places = lock(&self.0);
         places.retain(|place| place.since.elapsed() < KEPT);
         if places.len() >= MOST {
+            // The oldest: dropping it ends the call, unless a request attends to it.
             places.pop_front();
         }
         let state = unguessable();
@@ -48,8 +49,8 @@ impl<C> Parked<C> {
         state
     }
 
-    /// The call of a client that returns. It stays: a client whose connection breaks returns once
-    /// more.
+    /// The call of a client that returns. The call stays parked, so that a client whose connection
+    /// breaks can return again.
     pub(crate) fn get(&self, state: &str) -> Option<Shared<C>> {
         lock(&self.0)
             .iter()

@@ -31,6 +31,7 @@ pub(crate) async fn tell_progress(
         progress.message = Some(standing.unwrap_or_else(|| "waiting".to_owned()));
         if let Err(error) = context.peer.notify_progress(progress).await {
             tracing::debug!(%error, "progress can't be reported");
+            // The call continues without reports: its answer may still arrive.
             pending().await
         }
     }

@@ -74,6 +74,7 @@ impl Tasks {
     ) -> CallToolResponse {
         let called = match tool {
             RUN => run(service, arguments).await,
+            // `Server::call_known` passes only these two tools.
             _ => wait(service, arguments).await,
         };
         called.unwrap_or_else(|error| failure(&error).into())
@@ -92,6 +93,7 @@ impl Tasks {
         let result = match task.outcome(service).await {
             Ok(Some(result)) => result,
             Ok(None) => return Ok(task.told(id, TaskPayload::Working)),
+            // An error of the tool is a result, so the task is complete.
             Err(error) => failure(&error),
         };
         let Ok(Value::Object(result)) = serde_json::to_value(result) else {
@@ -105,6 +107,7 @@ impl Tasks {
 
     /// Cancels a task. Its jobs continue.
     pub(crate) fn cancel(&self, id: &str) -> Result<(), ErrorData> {
+        // Bounds the length of the id, and so the memory of the list.
         TaskId::parse(id)?;
         let mut cancelled = lock(&self.0);
         if !cancelled.iter().any(|known| known == id) {
@@ -128,6 +131,7 @@ async fn run(service: &Service, arguments: JsonObject) -> Result<CallToolRespons
         max_bytes,
     };
     let task = TaskId::new(waits, wait_ms).filter(|task| reply.still_running && !task.is_over());
+    // If there is none, the reply itself says how to follow the job.
     Ok(task.and_then(|task| task.begun()).unwrap_or_else(|| success(&reply).into()))
 }
 

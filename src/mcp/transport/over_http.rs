@@ -80,11 +80,13 @@ impl OverHttp {
     fn transport(&self, service: &Service) -> StreamableHttpService<Server, LocalSessionManager> {
         let caller = service.library().caller();
         let rights = service.library().rights();
+        // Locked up to the insertion: two first requests of a caller must share one transport.
         let mut ends = lock(&self.ends);
         if let Some(end) = ends.get(caller).filter(|end| end.rights == *rights) {
             return end.transport.clone();
         }
         let closing = self.closing.child_token();
+        // One server for all sessions of a caller, which share its tasks and parked calls.
         let server = Server::new(Arc::new(service.clone()), self.elicitors.of(caller));
         let rights = rights.clone();
         let transport = StreamableHttpService::new(

@@ -49,6 +49,7 @@ pub async fn serve_stdio(service: Service, elicitor: Arc<Elicitor>) -> Result<()
 /// Resolves when everything was written. If writing fails, cancels `broken`.
 async fn carried_to_the_end(carry_out: impl Future<Output = Carried>, broken: &CancellationToken) {
     if carry_out.await == Carried::NoFurther {
+        // A return would not do: `join!` would still wait for the server.
         broken.cancel();
         pending().await
     }
@@ -60,6 +61,7 @@ async fn stdout_is_closed() {
     loop {
         tick.tick().await;
         let stdout = std::io::stdout();
+        // poll(2) reports ERR without a request for it.
         let mut polled = [PollFd::new(&stdout, PollFlags::empty())];
         let now = Timespec {
             tv_sec: 0,
@@ -72,6 +74,7 @@ async fn stdout_is_closed() {
 }
 
 async fn serve(service: Arc<Service>, elicitor: Arc<Elicitor>) -> Result<(), ServeError> {
+    // First, so that a signal during the handshake ends the jobs, too.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hang_up = signal(SignalKind::hangup())?;
@@ -97,6 +100,7 @@ async fn serve(service: Arc<Service>, elicitor: Arc<Elicitor>) -> Result<(), Ser
         (served, ()) = async { tokio::join!(serving, carried_to_the_end(carry_out, &broken)) } => served,
         () = broken.cancelled() => Ok(()),
         () = stdout_is_closed() => Ok(()),
+        // Never resolves: the end of stdin ends `serving`, or `abandoned` at the latest.
         () = carry_in => Ok(()),
         () = abandoned => Ok(()),
         _ = terminate.recv() => Ok(()),

@@ -44,6 +44,7 @@ impl Calls {
                 })
                 .await,
         );
+        // There is still room: only `carry_in` adds calls, one at a time.
         self.0.send_modify(|calls| _ = calls.insert(id.to_string(), bytes));
     }
 
@@ -85,9 +86,9 @@ impl Wire {
         }
     }
 
-    /// Splits the wire: a future that copies the client's messages in until `ended` (then it never
-    /// resolves), one that copies the server's messages out until its last, and the server's
-    /// streams.
+    /// Splits the wire into a future that copies the client's messages to the server, cancels
+    /// `ended` at their end and never resolves; one that copies the server's messages to the client
+    /// and resolves after the last; and the server's streams.
     pub(crate) fn into_parts(
         self,
         input: impl tokio::io::AsyncRead + Unpin,
@@ -106,6 +107,7 @@ impl Wire {
             {
                 tracing::debug!(%error, "stdin can't be read any further");
             }
+            // Here the server's stream is dropped already, so that rmcp sees the end, too.
             ended.cancel();
             pending().await
         };
@@ -144,9 +146,11 @@ async fn carry_in(
             Ok(message) => {
                 match (&message["method"], &message["id"]) {
                     (Value::String(method), _) if method == "notifications/cancelled" => {
+                        // A cancelled call may get no answer that would end it.
                         calls.end(&message["params"]["requestId"]);
                     }
                     (Value::String(_), id @ (Value::String(_) | Value::Number(_))) => {
+                        // Before the server gets the call, so that its answer can't come first.
                         calls.begin(id, line.len()).await;
                     }
                     _ => {}
@@ -173,6 +177,7 @@ async fn read_line<R: AsyncBufRead + Unpin>(
 ) -> std::io::Result<bool> {
     line.clear();
     input.take(LONGEST_MESSAGE as u64 + 1).read_until(b'\n', line).await?;
+    // Discards the rest of an overlong line, so that the next read starts at a line.
     let mut rest = Vec::new();
     while line.len() > LONGEST_MESSAGE && !line.ends_with(b"\n") && !rest.ends_with(b"\n") {
         rest.clear();
@@ -188,6 +193,7 @@ async fn read_line<R: AsyncBufRead + Unpin>(
 fn read_message(line: &[u8]) -> Result<Value, (i32, String)> {
     if line.len() > LONGEST_MESSAGE {
         return Err((
+            // JSON-RPC's "Invalid Request".
             -32600,
             format!("a message may have {LONGEST_MESSAGE} bytes at most"),
         ));
@@ -198,6 +204,7 @@ fn read_message(line: &[u8]) -> Result<Value, (i32, String)> {
     // serde's message may quote the line, except its category.
     serde_json::from_slice(line).map_err(|error| {
         (
+            // JSON-RPC's "Parse error".
             -32700,
             format!(
                 "this line is not JSON: {:?} error at column {}",
@@ -247,6 +254,7 @@ async fn carry_out(
                 }
                 output.write_all(&line).await?;
                 output.flush().await?;
+                // After the flush: a client that reads no answers can't send more calls.
                 if let Ok(Envelope { id: Some(id), method: None }) = serde_json::from_slice(&line) {
                     calls.end(&id);
                 }

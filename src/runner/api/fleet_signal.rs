@@ -26,7 +26,10 @@ impl Runner {
         signal: Signal,
         grace: Option<Duration>,
     ) -> BoxFuture<'a, Result<SignalReport, SignalError>> {
+        // Boxed, because `signal` calls this for a fleet, and this calls `signal` for members.
         async move {
+            // First: a member that starts after the list is made gets this signal
+            // from the roll-out.
             if signal.ends() {
                 fleet.stop(signal);
             }
@@ -84,6 +87,7 @@ fn merged(reports: Vec<Result<SignalReport, SignalError>>) -> Result<SignalRepor
                 merged.confirmed_dead &= report.confirmed_dead;
                 merged.unverified = merged.unverified.or(report.unverified);
             }
+            // A member that has ended since the list was made counts as dead.
             Err(SignalError::JobEnded) => {}
             Err(error) => {
                 merged.confirmed_dead = false;

@@ -51,6 +51,7 @@ impl Runner {
             total = total.saturating_sub(before - found.len());
         }
         let listed: HashSet<JobId> = found.iter().map(|summary| summary.id.clone()).collect();
+        // Jobs that the store lacks: they can't be stored, or are not registered yet.
         let ours: Vec<Arc<Job>> = {
             let registry = self.shared.registry();
             registry
@@ -63,7 +64,10 @@ impl Runner {
         };
         let ours = ours.iter().filter(|job| !listed.contains(&job.id)).map(|job| Summary::of(job));
         let ours: Vec<Summary> = ours.collect();
-        if let (true, Some(why)) = (listed.is_empty() && ours.is_empty(), &self.shared.unstored) {
+        if listed.is_empty()
+            && ours.is_empty()
+            && let Some(why) = &self.shared.unstored
+        {
             return Err(StoreError::Records(why.clone()));
         }
         let before = found.len();
@@ -91,6 +95,8 @@ impl Runner {
                     .map(|record: Record| {
                         let is_others =
                             record.outcome.is_none() && record.owner != store.own_name();
+                        // An empty name means that the process has ended;
+                        // see `Summary::is_orphan`.
                         let owner =
                             is_others.then(|| store.owner(&record.owner).unwrap_or_default());
                         (record, owner)
@@ -100,6 +106,7 @@ impl Runner {
             ))
         });
         let (records, total) = listing.await.unwrap_or(Ok((Vec::new(), 0)))?;
+        // A job of this process has a newer state than its record.
         let registry = self.shared.registry();
         Ok((
             records

@@ -52,6 +52,7 @@ pub(crate) async fn look_at_orphans(
     });
     let mut answers = stream::iter(asking.collect::<Vec<_>>()).buffer_unordered(AT_A_TIME);
     let mut told = HashMap::new();
+    // Answers that come before the deadline count, even if another host never answers.
     while let Ok(Some(answer)) = timeout_at(deadline, answers.next()).await {
         told.extend(answer);
     }
@@ -102,6 +103,7 @@ async fn follow_once(
     let is_complete = loop {
         let bytes = match reader.next().await {
             Some(ChannelEvent::Data(bytes)) => bytes,
+            // The states that have come count. Other jobs keep their last known state.
             None | Some(ChannelEvent::Close | ChannelEvent::Failure) => break has_begun,
             Some(_) => continue,
         };
@@ -118,6 +120,7 @@ async fn follow_once(
             }
         }
         if has_caught_up {
+            // The follower has examined every job, so one without an end is running.
             for id in jobs {
                 told.entry(id.clone()).or_insert(Phase::Running);
             }

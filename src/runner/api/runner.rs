@@ -66,6 +66,8 @@ impl Runner {
                 (None, Some(why))
             }
         };
+        // All processes use the store's key, so that each can compare the fingerprints that
+        // the others stored.
         let secret = storing
             .as_ref()
             .map_or_else(|| rand::rng().random(), |storing| storing.store.secret());
@@ -85,6 +87,7 @@ impl Runner {
             growth: Arc::default(),
             became_heavy,
             fleets,
+            // Weak, because each task holds `shared`: a strong reference would keep both for ever.
             tasks: Arc::downgrade(&tasks),
         });
         shared.spawn_task(sweep(Arc::clone(&shared)));
@@ -169,7 +172,7 @@ impl Runner {
 
     fn stdin(&self, job: &Job) -> Result<Input, WriteError> {
         let is_over = job.is_over();
-        if let (false, Some(owner)) = (is_over, self.owner(job)) {
+        if !is_over && let Some(owner) = self.owner(job) {
             // A durable job's input goes to its host directly, whichever process owns the job.
             let durable = self.shared.foreign_jobs.get(&job.id).filter(|job| job.spec.durable);
             if let Some(job) = durable {
@@ -178,10 +181,11 @@ impl Runner {
             return self.owner_of(job).map(Input::At).ok_or(WriteError::NotOwner(owner));
         }
         let mut stdin = self.shared.registry().stdin(&job.id);
+        // A job that has ended keeps its stdin here until its recorder calls `finish`.
         if is_over {
             stdin = None;
         }
-        // It may have ended in the meantime.
+        // Without a stdin the job is still starting, or has ended since.
         let is_starting = job.read_log(|log| *log.phase() == Phase::Starting);
         let stdin = stdin.ok_or(if is_starting {
             WriteError::Starting
@@ -208,6 +212,7 @@ impl Runner {
         let place = self.shared.registry().place(&job.id)?;
         let group = job.process_group()?;
         let link = place.link.upgrade()?;
+        // No answer arrives over a connection whose receiving is held back.
         if job.is_held() {
             return None;
         }
@@ -229,6 +234,7 @@ impl Runner {
 
     /// Deletes a finished job. A later lookup reports it as [expired](Lookup::Expired).
     pub async fn forget(&self, job: &Job) {
+        // First, so that a lookup during the slow steps below reports the job as expired.
         self.shared.registry().bury(&job.id);
         self.shared.foreign_jobs.forget(&job.id);
         if job.spec.durable {

@@ -36,6 +36,7 @@ impl Runner {
     /// Ends every job that must not outlive this process (TERM, grace, KILL), waits until they have
     /// ended, and closes all connections. Bounded in time.
     pub async fn shutdown(&self) {
+        // First: from here on `reserve` refuses new jobs, and launches that wait give up.
         self.shared.stopping.cancel();
         let mut running = self.shared.registry().to_end();
         // Background children of a command that has ended belong to the user and keep running.
@@ -53,8 +54,10 @@ impl Runner {
             }
         };
         drop(timeout(LAST_WORDS, over).await);
+        // Before the connections are closed: the search uses only hosts that have one.
         end_leftovers_at_last(&self.shared).await;
         self.shared.hosts.disconnect().await;
+        // Taken out, because the lock must not be held while the tasks end.
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         tasks.shutdown().await;
         // The recorders have ended, and no reader may wait for these jobs for ever.
@@ -62,6 +65,7 @@ impl Runner {
         left.iter()
             .for_each(|job| job.end(Outcome::Lost(LostWhy::ServerRestarted, None)));
         if let Some(storing) = &self.shared.storing {
+            // The output thread, which is not a task, still stores and shows these ends.
             for job in &left {
                 job.over_within(LAST_WORDS).await;
             }
@@ -80,6 +84,7 @@ impl Runner {
             let machine = link
                 .machine()
                 .map(|machine| (job.caller.clone(), job.spec.host.clone(), machine));
+            // Jobs on one machine share a script, even if each has a connection of its own.
             let known = match &machine {
                 Some(machine) => of_machine.get(machine).copied(),
                 None => by_link.iter().position(|(known, _)| Arc::ptr_eq(known, &link)),
@@ -148,6 +153,7 @@ async fn end_all(shared: Arc<Shared>, link: Arc<Link>, mut jobs: Vec<Arc<Job>>) 
             }
         }
     }
+    // The script needs a process group. Jobs without one are signalled on their channels.
     for job in mute {
         let stdin = shared.registry().stdin(&job.id);
         if let Some(stdin) = stdin {

@@ -37,6 +37,7 @@ impl Runner {
         {
             return self.signal_members(fleet, signal, grace).await;
         }
+        // A mirrored record may be a second old, and the job may have started or ended since.
         self.look_again(job).await;
         let (is_starting, is_over) =
             job.read_log(|log| (*log.phase() == Phase::Starting, log.outcome().is_some()));
@@ -55,6 +56,7 @@ impl Runner {
         {
             return Ok(report);
         }
+        // Read after the calls above, during which the job may have started.
         let stdin = self.shared.registry().stdin(&job.id);
         if !is_over && let Some(stdin) = stdin {
             let report = end_tree(
@@ -70,14 +72,18 @@ impl Runner {
             }
             return Ok(report);
         }
+        // A job that another process starts can't be cancelled from here.
         if is_starting && self.owner(job).is_none() {
             self.shared.registry().abandon(&job.id);
             let status = job.wait_for(ABANDONED, |log| *log.phase() != Phase::Starting).await;
             let (confirmed_dead, unverified) = match status.phase {
                 Phase::Ended(Outcome::NotStarted(_)) => (true, None),
+                // The launch is in a step that it does not interrupt, such as
+                // a request for a terminal.
                 Phase::Starting => (false, Some(Unverified::NoReport)),
                 // The command had just been sent.
                 Phase::Running | Phase::Ended(_) => {
+                    // Boxed, because an `async fn` can't contain itself.
                     return Box::pin(self.signal(job, signal, grace)).await;
                 }
             };

@@ -23,7 +23,7 @@ pub struct Summary {
     pub durable: bool,
     /// State, times and counts.
     pub status: Status,
-    /// The process that records it, if it is not this one.
+    /// The process that records it, if it is not this one. Empty if that process has ended.
     pub owner: Option<String>,
     /// It was lost, and some of its processes may still run.
     pub has_leftovers: bool,

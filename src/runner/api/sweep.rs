@@ -40,6 +40,7 @@ pub(crate) async fn sweep(shared: Arc<Shared>) {
 /// need not wait for one.
 pub(crate) async fn connect_ahead(shared: Arc<Shared>, mut heavy: mpsc::Receiver<HostRef>) {
     while let Some(host) = heavy.recv().await {
+        // The lease is dropped at once. Its connection stays in the pool for the next job.
         if let Err(error) = shared.hosts.pool().lease(&host).await {
             tracing::debug!(%host, %error, "could not make an additional connection in advance");
         }
@@ -55,6 +56,7 @@ fn expire_finished(shared: &Shared) {
     for (index, job) in finished.iter().enumerate() {
         if index < excess || job.ended_for().is_some_and(|ended_for| ended_for >= keep) {
             let is_stored = shared.storing.as_ref().is_some_and(|storing| storing.has_all_of(job));
+            // A stored job needs no tombstone: later lookups find it in the store.
             if !is_stored || !registry.evict_stored(&job.id) {
                 registry.bury(&job.id);
             }
@@ -63,6 +65,7 @@ fn expire_finished(shared: &Shared) {
 }
 
 fn bound_output(shared: &Shared) {
+    // Copied, so that the registry is free while the logs are measured and trimmed.
     let (finished, running): (Vec<_>, Vec<_>) = {
         let registry = shared.registry();
         (

@@ -87,14 +87,10 @@ impl DurableControls {
             }
         };
         loop {
+            // Before the request: if it is cancelled, the piece may be written all the same.
             (position.known, position.in_flight) = (Some(at), piece.to_vec());
-            match self
-                .ask_until_done(
-                    || spool::write(self.job.id.as_str(), at, length, &self.writer),
-                    piece,
-                )
-                .await?
-            {
+            let command = || spool::write(self.job.id.as_str(), at, length, &self.writer);
+            match self.ask_until_done(command, piece).await? {
                 WriteAnswer::Moved(now) => at = now,
                 WriteAnswer::Written(now) => {
                     (position.known, position.in_flight) = (Some(now), Vec::new());
@@ -106,12 +102,10 @@ impl DurableControls {
 
     /// The current offset of stdin on the host.
     async fn ask_where(&self) -> Result<u64, FarEndError> {
-        let (WriteAnswer::Written(at) | WriteAnswer::Moved(at)) = self
-            .ask_until_done(
-                || spool::write(self.job.id.as_str(), u64::MAX, 0, &self.writer),
-                &[],
-            )
-            .await?;
+        // Stdin never has this offset, so nothing is written, and the host answers its own.
+        let command = || spool::write(self.job.id.as_str(), u64::MAX, 0, &self.writer);
+        let (WriteAnswer::Written(at) | WriteAnswer::Moved(at)) =
+            self.ask_until_done(command, &[]).await?;
         Ok(at)
     }
 
@@ -135,6 +129,7 @@ impl DurableControls {
                     tracing::debug!(job = %self.job.id, error = chain(&error), "stdin can't be written now");
                 }
             }
+            // Not held during the pause: a write that waits must not keep the runner alive.
             drop(shared);
             sleep(pause).await;
             pause = (pause * 2).min(WRITE_PAUSE);
@@ -165,6 +160,7 @@ impl Controls for DurableControls {
     fn resize(&self, _size: TerminalSize) -> BoxFuture<'_, Result<(), FarEndError>> {
         async {
             Err(FarEndError::Unsupported(
+                // Completes the message "a durable job …".
                 "has a terminal of the size that it was started with",
             ))
         }

@@ -113,6 +113,7 @@ async fn follow(shared: &Shared, host: &HostRef, follower: &Follower) -> Result<
         });
     }
     let name = format!("f{:016x}", rand::random::<u64>());
+    // A job that is added between this list and the first frame causes a new session.
     let from = follower.begin(&name);
     let (mut reader, writer) = match begin_following(lease.connection(), &name, &from).await {
         Ok(opened) => opened,
@@ -188,6 +189,7 @@ async fn read(reader: &mut ChannelReader, follower: &Follower, lease: &Lease<Arc
         lease.connection().traffic.note(bytes.len());
         frames.push(bytes.clone());
         while let Some(frame) = frames.next_frame() {
+            // The first frame shows that the follower has read its jobs and accepts more.
             if !std::mem::replace(&mut is_up, true) {
                 follower.mark_up();
                 if !follower.has_all() {
@@ -246,6 +248,7 @@ async fn tell(follower: &Follower, frame: SpoolFrame) -> bool {
     let Some((job, event)) = told else { return false };
     let is_last = event.is_last();
     let is_output = matches!(event, FarEvent::Data(..));
+    // Cloned out of the lock, because a full queue makes the send wait for a slow store.
     let events = {
         let all = follower.followed();
         follower.note_stray(&all, &job);
@@ -284,6 +287,7 @@ fn fresh_data(follower: &Follower, job: &JobId, piece: Piece) -> Option<FarEvent
         Stream::Stdout => &mut followed.stdout,
         Stream::Stderr => &mut followed.stderr,
     };
+    // A new session may repeat bytes that were received. An offset beyond them is a gap.
     let seen = known.checked_sub(offset).and_then(|seen| usize::try_from(seen).ok());
     let Some(seen) = seen else {
         tracing::warn!(%job, offset, known, "a follower has skipped output");

@@ -47,9 +47,11 @@ pub(crate) async fn start_on_host(
     order.check()?;
 
     let host = HostRef::of(job);
+    // Held until the job is followed, so that the follower is not retired meanwhile.
     let follower = follower_of(shared, &host);
     let mut attempts = 0;
     loop {
+        // Read before each attempt, because the session may have ended since the last one.
         let session = follower.session_name();
         attempts += 1;
         let lease = tokio::select! {
@@ -99,6 +101,7 @@ async fn send_order(
     let host = job.spec.host.clone();
     let link = Arc::clone(lease.connection());
 
+    // No session is called "-", so the host notifies none.
     let lines = order.lines(job.id.as_str(), session.as_deref().unwrap_or("-"));
     let answer = spool_calls::start(&link, &lines)
         .await

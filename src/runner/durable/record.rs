@@ -36,6 +36,7 @@ pub(crate) fn record_started(shared: &Arc<Shared>, job: &Arc<Job>, started: Star
 pub(crate) fn follow_again(shared: &Arc<Shared>, job: &Arc<Job>, positions: Positions) {
     let follower = follower_of(shared, &HostRef::of(job));
     let (events, receiver) = mpsc::channel(QUEUE);
+    // Until the first session has caught up, `Job::caught_up` waits for output on the host.
     job.note_reach(false);
     record_in_task(shared, job, receiver, None);
     follower.follow(job, positions, events, None);

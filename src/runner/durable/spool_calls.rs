@@ -16,7 +16,7 @@ const ANSWER: Duration = Duration::from_secs(15);
 
 /// Longest input sent through the control shell, which reads it byte by byte.
 const LONGEST_INPUT: usize = 4 << 10;
-/// its login shell does not run /bin/sh
+/// Reason for a host that did not run the script.
 const NO_SHELL: &str = "its login shell does not run /bin/sh";
 
 /// Pauses in which a server with few sessions per connection releases the previous one.
@@ -37,6 +37,7 @@ pub(crate) async fn run_on(
     if answer != Answer::Missing {
         return Ok(answer);
     }
+    // A missing script has run nothing, so the command can be sent again.
     let installed = install(link).await?;
     if installed == Answer::Done {
         run(link, command, input.to_vec().into()).await
@@ -86,6 +87,7 @@ async fn run_once(
     command: &str,
     input: &SecretSlice<u8>,
 ) -> Result<Answer, ChannelError> {
+    // Input that is long, or not UTF-8, needs a channel of its own.
     let text = std::str::from_utf8(input.expose_secret())
         .ok()
         .filter(|text| text.len() <= LONGEST_INPUT);

@@ -36,6 +36,7 @@ pub(crate) async fn adopt(shared: Arc<Shared>) {
                 tracing::debug!(%error, "jobs of processes that have ended can't be looked for");
                 continue;
             }
+            // The runtime is shutting down, or the search has panicked.
             Err(_) => return,
         };
         let is_due =
@@ -96,7 +97,9 @@ async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record)
             tracing::info!(job = %job.id, "its process has ended: the job is followed from here");
             let had_secrets = record.had_secrets;
             let key = record.key.clone().map(|key| (record.caller.clone(), key));
+            // Registered here before it is forgotten there, so that a lookup always finds the job.
             lock(&shared.registry).adopt(Arc::clone(&job), key, record.machine.clone());
+            // Before the job is followed: output that is recorded earlier would not be stored.
             storing.keep_on(&job, log, writer, record);
             shared.foreign_jobs.forget(&job.id);
             if job.fleet.is_some() {

@@ -78,6 +78,7 @@ async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) {
     let log = shared.limits.log();
     let opened = spawn_blocking(move || open(&*store, &id, ring, log)).await;
     let Ok(Ok(Some(Opened { job, record, .. }))) = opened else { return };
+    // Taken in, because `run_on_machine` looks up the job's machine there.
     let (job, _) = shared.foreign_jobs.take_in(job, record);
     let grace = Some(shared.limits.kill_grace());
     match kill(shared, &job, Reach::Marked, Kill::new(Signal::TERM, grace)).await {

@@ -33,6 +33,7 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
     if !matches!(here, Lookup::Unknown) {
         return here;
     }
+    // After the adoption, which removes the job from the foreign ones.
     if let Some(job) = shared.foreign_jobs.get(id) {
         return if scope.has(&job.caller) {
             Lookup::Found(job)
@@ -58,6 +59,7 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
             let is_final = job.is_over() && record.outcome.is_some();
             let (job, is_new) = shared.foreign_jobs.take_in(job, record);
             if is_new && !is_final {
+                // Weak, so that the mirror ends when the foreign job expires.
                 let of = Arc::downgrade(&job);
                 let store = Arc::clone(&storing.store);
                 shared.spawn_task(mirror(of, store, log, end, ring));

@@ -29,6 +29,7 @@ pub(crate) async fn mirror(
     mut end: StoredEnd,
     limits: RingLimits,
 ) {
+    // The record was read when the job was opened.
     let mut looked = Instant::now();
     let mut has_failed = false;
     loop {
@@ -48,6 +49,7 @@ pub(crate) async fn mirror(
                 }
             }
         }
+        // `Job::reached` needs rounds that copied everything, so a failed one does not count.
         let has_copied_all = frames < TURN && pause == GLANCE;
         if has_copied_all {
             job.note_mirror_round();
@@ -60,13 +62,14 @@ pub(crate) async fn mirror(
             looked = Instant::now();
             look_at_record(&job, &store).await;
         }
+        // Not held during the pause: `ForeignJobs` keeps a job that anything else holds.
         drop(job);
-        sleep(if frames == TURN {
+        let pause = if frames == TURN {
             Duration::ZERO
         } else {
             pause
-        })
-        .await;
+        };
+        sleep(pause).await;
     }
 }
 

@@ -34,11 +34,13 @@ pub(crate) fn open(
         if store.claim(&record)? {
             close(store, record.clone(), log_limits)?;
         }
+        // Read again, whichever process has closed the job.
         record = store.get(id)?.unwrap_or(record);
     }
     let log = store.log(id);
-    let mut end = log.open(limits).map_err(|error| StoreError::Records(error.to_string()))?;
+    let mut end = log.open(limits).map_err(unreadable)?;
     let Ok(spec) = record.spec() else { return Ok(None) };
+    // The mirror needs only a position in the log; the lines go into the job's own ring.
     let small = RingLimits {
         lines: 1,
         bytes: 0,
@@ -51,6 +53,7 @@ pub(crate) fn open(
         ring = Ring::resumed(limits, &evicted(&record).into());
     }
     let mut past = record.past();
+    // The log has the end before the record does.
     if let (None, Some((outcome, at))) = (&record.outcome, &end.outcome) {
         (past.phase, past.ended_at) = (Phase::Ended(outcome.clone()), Some(*at));
     }
@@ -113,6 +116,7 @@ pub(crate) fn close(
     let now = Instant::now();
     let at = wall_now();
     let (outcome, at) = match end.outcome.take() {
+        // Its process stored the end, and was killed before it updated the record.
         Some(known) => known,
         None => {
             let outcome = Outcome::Lost(LostWhy::ServerRestarted, None);
@@ -126,12 +130,14 @@ pub(crate) fn close(
             (outcome, at)
         }
     };
+    // A command that never ran has left no processes.
     record.has_leftovers = matches!(outcome, Outcome::Lost(..)) && record.is_running;
     record.outcome = Some(outcome);
     record.ended_at = Some(at);
     record.total_lines = end.ring.newest().value().max(record.total_lines);
     record.total_bytes = end.ring.total().max(record.total_bytes);
     record.last_output_at = record.last_output_at.max(end.last_output_at);
+    // `put` changes only records that belong to this process.
     store.own_name().clone_into(&mut record.owner);
     store.put(&[record])
 }
@@ -155,9 +161,7 @@ pub(crate) fn resume(
     log_limits: LogLimits,
 ) -> Result<Option<Resumed>, StoreError> {
     let log = store.log(&record.id);
-    let mut end = log
-        .open(limits)
-        .map_err(|error: std::io::Error| StoreError::Records(error.to_string()))?;
+    let mut end = log.open(limits).map_err(unreadable)?;
     if end.outcome.is_some() {
         return close(store, record, log_limits).map(|()| None);
     }

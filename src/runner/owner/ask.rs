@@ -70,6 +70,7 @@ async fn ask(socket: &Path, job: &JobId, call: Call, data: &[u8]) -> Result<Repl
         stream.write_all(data).await
     };
     timeout(SEND_TIME, sending).await.map_err(|_| gone(late()))?.map_err(gone)?;
+    // From here on the owner may have performed the call, even if no reply comes.
     let is_signal = matches!(request.call, Call::Signal { .. });
     let receiving = timeout(patience + REPLY_TIME, receive(&mut stream)).await;
     let Ok(received) = receiving else {

@@ -48,6 +48,7 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
 fn bind(path: &PathBuf) -> io::Result<UnixListener> {
     let short = ShortPath::of(path)?;
     let listener = UnixListener::bind(short.as_path())?;
+    // By the whole path: only the addresses of sockets have a length limit.
     std::fs::set_permissions(path, PermissionsExt::from_mode(0o600))?;
     Ok(listener)
 }
@@ -56,6 +57,7 @@ async fn accept(shared: &Arc<Shared>, listener: &UnixListener) {
     let places = Arc::new(Semaphore::new(AT_A_TIME));
     let mut calls = JoinSet::new();
     loop {
+        // Before `accept`, so that calls above the limit wait in the listener's backlog.
         let place = Arc::clone(&places).acquire_owned().await.expect("it is never closed");
         while calls.try_join_next().is_some() {}
         match listener.accept().await {
@@ -112,6 +114,7 @@ async fn try_to_perform(
         (registry.stdin(&request.job), Arc::clone(&entry.job))
     };
     let is_starting = job.read_log(|log| *log.phase() == Phase::Starting);
+    // A job that has ended keeps its stdin until its recorder calls `finish`.
     let stdin = if job.is_over() { None } else { stdin };
     let stdin = stdin.ok_or(if is_starting {
         WriteError::Starting

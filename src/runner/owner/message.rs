@@ -80,6 +80,7 @@ impl From<WriteError> for Refusal {
     fn from(error: WriteError) -> Self {
         match error {
             WriteError::StdinClosed => Self::StdinClosed,
+            // An owner performs calls itself, so the last two do not occur.
             WriteError::JobEnded | WriteError::NotOwner(_) | WriteError::OwnerGone(_) => {
                 Self::JobEnded
             }

@@ -76,6 +76,8 @@ impl<F: FarEnd> Recording<F> {
         };
         if !self.job.is_held() {
             return tokio::select! {
+                // The event first: output that has arrived is recorded even if
+                // the drain time is over.
                 biased;
                 event = self.far_end.next() => Next::Event(event),
                 () = sleep_until(drained_at) => Next::Drained,
@@ -140,6 +142,7 @@ pub(crate) async fn record<F: FarEnd>(
             never = feeding => never,
         }
     };
+    // `hold_back` may have been dropped while it held the connection.
     lease.connection().connection.hold(false);
     match end {
         End::Outcome(outcome) => {
@@ -158,6 +161,7 @@ pub(crate) async fn record<F: FarEnd>(
     stdin.controls().close().await.ok();
     drop(timeout(CLOSE_TIMEOUT, recording.drop_until_closed()).await);
     let link = Arc::clone(lease.connection());
+    // First, so that the slot is free while `job_ends` keeps the spare channel for some seconds.
     drop(lease);
     link.job_ends().await;
 }
@@ -204,14 +208,8 @@ async fn record_within_limit<F: FarEnd>(
     tracing::info!(job = %job.id, ?limit, "time limit reached");
     let grace = shared.limits.kill_grace();
     let ending = async {
-        match end_tree(
-            shared,
-            &job,
-            Kill::new(Signal::TERM, Some(grace)),
-            stdin.controls(),
-        )
-        .await
-        {
+        let kill = Kill::new(Signal::TERM, Some(grace));
+        match end_tree(shared, &job, kill, stdin.controls()).await {
             // Only output in flight can still arrive, and there is room for that.
             Ok(SignalReport {
                 confirmed_dead: true,
@@ -232,6 +230,7 @@ async fn record_within_limit<F: FarEnd>(
         }
     };
     let rest = timeout(grace + END_TIMEOUT, recording.run());
+    // Together: unread output would block the connection over which the processes are ended.
     drop(tokio::join!(ending, rest));
     End::Outcome(Outcome::TimedOut(recording.recorder.exit()))
 }

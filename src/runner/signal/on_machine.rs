@@ -13,7 +13,8 @@ use crate::ssh::{ChannelError, ConnectError};
 pub(crate) const BRIEF: Duration = Duration::from_secs(1);
 /// Time limit for a connection to report its machine.
 const ASK_MACHINE: Duration = Duration::from_secs(10);
-/// Maximum new connections made to find a job's machine: several machines may answer to one name.
+/// Number of further attempts to find a job's machine, the last two over new connections: several
+/// machines may answer to one name.
 const MOST_NEW: usize = 3;
 
 /// Runs a short script on the machine of a job: over the job's own connection or, if that is lost,
@@ -40,10 +41,10 @@ pub(crate) async fn run_on_machine(
         }
     }
     let answer = elsewhere(shared, host, place.machine.as_ref(), &script, limit).await;
-    if let (Err(_), Some(own)) = (
-        &answer,
-        place.link.upgrade().filter(|own| own.connection.is_held()),
-    ) {
+    if answer.is_err()
+        && let Some(own) = place.link.upgrade()
+        && own.connection.is_held()
+    {
         // Losing output is better than being unable to end the job.
         job.stop_pacing();
         own.connection.hold(false);

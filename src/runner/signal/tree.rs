@@ -144,6 +144,7 @@ pub(crate) async fn kill(
 ) -> Result<SignalReport, SignalError> {
     let group = job
         .process_group()
+        // With `Marked` the script ignores the group, so the mark alone is enough.
         .or_else(|| (reach == Reach::Marked).then(|| job.marked()))
         .ok_or(SignalError::JobEnded)?;
     let script = Script::without_input(kill_script(std::slice::from_ref(&group), reach, order));

@@ -6,9 +6,9 @@
 //! status 0, and output that does not quote our command, its output is the job's, and it must not
 //! run again.
 //!
-//! A forced command can't be distinguished from a shell that refuses if it fails, changes the output
-//! of the requested command, runs for more than ten seconds, or prints more than a megabyte first.
-//! It then runs twice.
+//! A forced command can't be distinguished from a shell that refuses if it fails, changes the
+//! output of the requested command, runs for more than ten seconds, or first prints more than
+//! 64 KiB to stdout or a megabyte in all. It then runs twice.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -37,8 +37,8 @@ pub(crate) enum FirstWords {
     /// command ran.
     NotRun,
     /// The greeting did not arrive in time, too much other output came before it, or the start was
-    /// cancelled. The channel was closed.
-    /// A shell that starts later can't greet, so it does not reach the command.
+    /// cancelled. The channel was closed. A shell that starts later therefore fails to greet, and
+    /// does not reach the command.
     GivenUp,
 }
 
@@ -73,6 +73,7 @@ impl<'a> FirstEvents<'a> {
         unwanted: &CancellationToken,
     ) -> FirstWords {
         let reading = unwanted.run_until_cancelled(self.read_greeting());
+        // In time, not cancelled, and not after too much other output.
         if let Ok(Some(Some(words))) = timeout(GREETING_TIME, reading).await {
             return words;
         }
@@ -98,12 +99,14 @@ impl<'a> FirstEvents<'a> {
     async fn read_greeting(&mut self) -> Option<FirstWords> {
         loop {
             let event = self.reader.next().await;
+            // Kept for the recorder, which must see every event.
             self.events.extend(event.clone());
             match event {
                 Some(ChannelEvent::Data(bytes)) => {
                     self.read_bytes += bytes.len();
                     match self.greeting.read(&bytes) {
                         Greeted::By(machine) => return Some(FirstWords::Greeted(machine)),
+                        // `Greeting` expects none after 64 KiB of stdout, long before `MOST_BYTES`.
                         Greeted::Never => return None,
                         Greeted::NotYet => {}
                     }

@@ -27,6 +27,7 @@ pub(super) async fn launch_attached(
     {
         storing.keep(&job, record, sent.lease.connection().machine());
     }
+    // After `keep`: output that is recorded before it would not be stored.
     record_in_task(shared, &job, sent);
 
     // Last, so that a slow store does not delay the command. A job that could not be registered

@@ -35,6 +35,7 @@ pub(super) async fn launch_durable(
     {
         storing.keep(&job, record, started.machine());
     }
+    // After `keep`: output that is recorded before it would not be stored.
     record_started(shared, &job, started);
     Ok(())
 }

@@ -24,8 +24,8 @@
 //!
 //! The caller abandons the start by dropping the call, and other callers by a signal to the job.
 //! Both cancel the same token. The launch obeys it up to the moment at which the command, or the
-//! order to start a durable job, is sent; later the token has no effect. If the caller's timeout passes first, the call returns the
-//! starting job, and the launch continues.
+//! order to start a durable job, is sent; later the token has no effect. If the caller's timeout
+//! passes first, the call returns the starting job, and the launch continues.
 //!
 //! Registration and launch overlap where they can. An attached job dies with this process, so
 //! nothing is lost if its record comes late. A durable job outlives the process, and a process that

@@ -76,6 +76,7 @@ impl ChannelAttempts {
                     self.refusals += 1;
                     self.last = error;
                 }
+                // Opening a channel requests no terminal, so PtyRefused does not occur here.
                 Err(ChannelError::ConnectionLost | ChannelError::PtyRefused) => self.note_lost(),
             }
         }
@@ -103,6 +104,7 @@ async fn try_open(
         suspect_the_silent(shared, &HostRef::of(job));
         return Err(ChannelError::ConnectionLost);
     }
+    // Safe to cancel: a channel that opens too late is closed by the task that opens it.
     let mut opened = timeout(OPEN_TIMEOUT, link.open()).await.unwrap_or_else(|_| {
         link.suspect();
         Err(ChannelError::ConnectionLost)

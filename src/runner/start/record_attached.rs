@@ -23,6 +23,7 @@ pub(super) fn record_in_task(shared: &Arc<Shared>, job: &Arc<Job>, sent: SentCom
         first_events,
     } = sent;
     let link = Arc::clone(lease.connection());
+    // `record` calls `job_ends` for it.
     link.job_begins();
 
     let announcements = Announcements::new(&job.mark, plan.announcements);
@@ -45,6 +46,7 @@ pub(super) fn record_in_task(shared: &Arc<Shared>, job: &Arc<Job>, sent: SentCom
         recording.announced(),
         plan.stdin_header,
     ));
+    // Before the recording task, which removes the stdin at the end of a very short job.
     shared.registry().note_started(&job.id, Arc::clone(&stdin), &link);
 
     if is_on_shared_connection(job) {

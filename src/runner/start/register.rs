@@ -30,6 +30,7 @@ impl Reservation {
         match self.registration.take()?.await {
             Ok(Some(record)) => Some(record),
             answer => {
+                // Kept, because `wait_until_registered` reports an error of the store later.
                 self.registration = Some(ready(answer).boxed());
                 None
             }
@@ -69,6 +70,7 @@ pub(super) async fn find_earlier_job(
     match lookup(shared, &Scope::Of(earlier.caller.clone()), &earlier.id).await {
         Lookup::Found(job) => Ok(job),
         Lookup::Expired(tombstone) => Err(SpawnError::Expired(tombstone)),
+        // The job was removed since, or its record can't be read.
         Lookup::Unknown => Err(SpawnError::KeyReused),
     }
 }
@@ -93,6 +95,8 @@ async fn finish_interrupted_start(
         id, mark, caller, ..
     } = earlier.clone();
     let log = Log::new(shared.limits.ring(spec.pace));
+    // The record's id and mark, by which the host recognizes the job, with the new order's spec,
+    // because the record lacks the secrets.
     let job = Job::begun(Identity { id, mark, caller }, spec, log);
     repeat_start(shared, &job).await
 }

@@ -60,7 +60,7 @@ pub(super) fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserved, Sp
     let job = Arc::new(Job::new(order.caller, order.spec, ring));
     job.note_trouble(shared.unstored.clone());
 
-    let record = shared.storing.as_ref().map(|_| {
+    let record = shared.storing.is_some().then(|| {
         let key = order.key.as_ref().map(|(_, key)| key.as_str());
         Record::new(&job, key, job.spec.fingerprint(&registry.secret))
     });
@@ -119,6 +119,7 @@ impl Drop for Reservation {
         self.shared.registry().fail(&self.job.id);
         self.job.end(Outcome::NotStarted(why));
 
+        // After the end, so that a record which is kept has the outcome.
         if let Some(storing) = &self.shared.storing
             && let Some(record) = self.record.take()
         {

@@ -48,6 +48,7 @@ pub(super) async fn send_command(
 ) -> Result<SentCommand, SpawnError> {
     let mut attempts = ChannelAttempts::new();
     loop {
+        // Nothing runs on the channel yet, so the opening can be cancelled at any point.
         let open = tokio::select! {
             () = abandoned.cancelled() => return Err(SpawnError::Abandoned),
             () = shared.stopping.cancelled() => return Err(SpawnError::ShuttingDown),
@@ -121,6 +122,7 @@ async fn send_on(
         if first == Some(ChannelEvent::Close) {
             return Ok(Sent::ChannelLost);
         }
+        // Without an event the recorder waits for one, or reports that the connection was lost.
         sent.first_events.extend(first);
     }
     Ok(Sent::Command(Box::new(sent)))
@@ -146,6 +148,7 @@ async fn check_greeting(
         FirstWords::NotRun | FirstWords::GivenUp if abandoned.is_cancelled() => {
             return Err(SpawnError::Abandoned);
         }
+        // The spare channel was closed before the command arrived, so no shell refused it.
         FirstWords::NotRun if was_spare && sent.first_events == [ChannelEvent::Close] => {
             return Ok(Sent::ChannelLost);
         }
@@ -153,6 +156,7 @@ async fn check_greeting(
             link.note_refusal();
             return Ok(Sent::OtherShell(sent.lease));
         }
+        // Not a refusal: the likely shell may only be slow, so the probe tries it as well.
         FirstWords::GivenUp => return Ok(Sent::OtherShell(sent.lease)),
     }
     Ok(Sent::Command(Box::new(sent)))

@@ -44,6 +44,7 @@ pub(crate) async fn spawn(
 
     let job = launch_in_task(shared, reservation, deadline).await?;
     if let Some(storing) = &shared.storing {
+        // Other processes see the started job now, and not up to a second later.
         storing.touch(&job.id);
     }
     Ok(job)
@@ -59,6 +60,7 @@ async fn launch_in_task(
     deadline: Instant,
 ) -> Result<Arc<Job>, SpawnError> {
     let job = Arc::clone(&reservation.job);
+    // Cancels also when this function returns the job: the launch is past its last check then.
     let abandon = reservation.abandoned.clone().drop_guard();
 
     let (sender, receiver) = oneshot::channel();

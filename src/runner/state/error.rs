@@ -15,6 +15,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         let shown = error.to_string();
+        // Some messages end with their cause already, such as that of `StoreError::Io`.
         if !text.ends_with(&shown) {
             text = format!("{text}: {shown}");
         }

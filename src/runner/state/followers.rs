@@ -64,6 +64,7 @@ impl Followers {
     /// that is in progress holds it, and follows the job once the host has started it.
     pub(crate) fn retire(&self, host: &HostRef) -> bool {
         let mut followers = lock(&self.0);
+        // Counted under the lock: a start gets the follower only through `of`, which waits for it.
         let is_idle = followers.get(host).is_some_and(|follower| {
             follower.is_idle() && Arc::strong_count(follower) <= HOLDERS_OF_IDLE
         });
@@ -98,15 +99,19 @@ impl Follower {
         events: mpsc::Sender<FarEvent>,
         told: Option<String>,
     ) {
+        // Locked up to the insertion, so that output either comes before it and is noted as stray,
+        // or finds the job.
         let mut all = self.followed();
         let has_strays = lock(&self.session).has_strays;
         let is_followed = told.is_some() && told == self.session_name() && !has_strays;
+        let session = if is_followed { told } else { None };
         let followed = Followed {
             job: Arc::clone(job),
             stdout: received.stdout,
             stderr: received.stderr,
             events,
-            session: if is_followed { told } else { None }.unwrap_or_default(),
+            // An empty name belongs to no session, so the next one must take the job.
+            session: session.unwrap_or_default(),
         };
         all.insert(job.id.clone(), followed);
         drop(all);

@@ -78,6 +78,7 @@ impl ForeignJobs {
         known.retain(|_, known| known.is_used() || known.used.elapsed() < KNOWN_FOR);
         while known.len() > MOST_KNOWN {
             let unused = known.iter().filter(|(_, known)| !known.is_used());
+            // Jobs in use stay, even if the map exceeds its limit.
             let Some((oldest, _)) = unused.min_by_key(|(_, known)| known.used) else {
                 return;
             };

@@ -120,6 +120,7 @@ impl Limits {
         if self.max_line_bytes < 64 {
             return Some("max_line_bytes must be at least 64".to_owned());
         }
+        // Divided, because a multiple of a configured limit could overflow.
         if self.ring_buffer_bytes / 4 < self.max_line_bytes {
             return Some("ring_buffer_bytes must be at least four times max_line_bytes".to_owned());
         }
@@ -175,6 +176,7 @@ impl Limits {
 
     /// Bytes of output after which `buffered_bytes_total` is enforced again.
     pub(crate) fn unseen_growth(&self) -> usize {
+        // Between two checks the limit may be exceeded by about this much.
         (self.buffered_bytes_total / 8).max(256 << 10)
     }
 

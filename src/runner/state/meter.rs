@@ -29,8 +29,10 @@ pub(crate) struct Growth {
 impl Meter {
     pub(crate) fn note(&self, bytes: usize) {
         if self.traffic.note(bytes) {
-            // A full queue means that the host is in it already.
-            self.became_heavy.as_ref().map(|told| told.try_send(self.host.clone()).ok());
+            if let Some(queue) = &self.became_heavy {
+                // If the queue is full, the next job makes the additional connection itself.
+                queue.try_send(self.host.clone()).ok();
+            }
         }
         self.growth.note(bytes, self.unseen);
     }
@@ -40,6 +42,8 @@ impl Growth {
     fn note(&self, bytes: usize, unseen: usize) {
         self.total.fetch_add(bytes as u64, Relaxed);
         if self.bytes.fetch_add(bytes, Relaxed) + bytes >= unseen {
+            // Bytes that other tasks add meanwhile are not counted. The sweep enforces the limit
+            // every second anyway.
             self.bytes.store(0, Relaxed);
             self.much.send_replace(());
         }

@@ -179,7 +179,8 @@ impl Registry {
         let id = job.id.clone();
         self.insert(job, key);
         if let Some(entry) = self.jobs.get_mut(&id) {
-            (entry.stored, entry.is_visible) = (true, true);
+            entry.stored = true;
+            entry.is_visible = true;
             entry.place = Some(Place {
                 link: Weak::new(),
                 machine,
@@ -233,6 +234,7 @@ impl Registry {
             && !entry.finished
         {
             entry.finished = true;
+            // Drops the controls: a later write fails, and a signal looks for remaining processes.
             entry.stdin = None;
             self.finished.push_back(id.clone());
             let caller = entry.job.caller.clone();
@@ -352,6 +354,8 @@ impl Registry {
             }
             let grave = self.graves.remove(oldest);
             if let Some(key) = grave.and_then(|grave| grave.key)
+                // An adopted job may have the key by now: its process used it after
+                // this job was deleted.
                 && self.by_key.get(&key) == Some(oldest)
             {
                 self.by_key.remove(&key);

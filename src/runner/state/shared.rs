@@ -57,6 +57,7 @@ impl Shared {
     pub(crate) fn spawn_task(&self, task: impl Future<Output = ()> + Send + 'static) {
         let Some(tasks) = self.tasks.upgrade() else { return };
         let mut tasks = lock(&tasks);
+        // A `JoinSet` keeps ended tasks until they are joined.
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
     }

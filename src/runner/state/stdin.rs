@@ -48,6 +48,7 @@ impl Stdin {
             closed: false,
             at_line_start: true,
         }));
+        // Always succeeds, because no other task has the state yet.
         let before_begin = std::sync::Mutex::new(Arc::clone(&state).try_lock_owned().ok());
         Self {
             controls,
@@ -108,8 +109,9 @@ impl Stdin {
             return Ok(());
         }
         let Some(mut announced) = self.announced.clone() else { return Ok(()) };
-        let told = announced.wait_for(|told| *told >= times);
-        if timeout(PRELUDE_TIMEOUT, told).await.is_ok_and(|told| told.is_ok()) {
+        let enough = announced.wait_for(|count| *count >= times);
+        let is_ready = matches!(timeout(PRELUDE_TIMEOUT, enough).await, Ok(Ok(_)));
+        if is_ready {
             return Ok(());
         }
         self.controls.close().await?;
@@ -128,6 +130,7 @@ impl Stdin {
     pub(crate) async fn write(&self, data: &[u8], patience: Duration) -> Result<(), WriteError> {
         let deadline = Instant::now() + patience;
         let mut written = 0;
+        // Held for all of `data`, so that pieces of two writers do not mix.
         let state = timeout_at(deadline, self.state.lock()).await;
         let mut state = state.map_err(|_| WriteError::Backpressure { written })?;
         if state.closed {
@@ -136,6 +139,7 @@ impl Stdin {
         while written < data.len() {
             let piece = timeout_at(deadline, self.controls.write(&data[written..])).await;
             let length = piece.map_err(|_| WriteError::Backpressure { written })??;
+            // After each piece, so that it is right even if a later one times out.
             state.wrote(&data[written..written + length]);
             written += length;
         }
@@ -187,6 +191,7 @@ impl Stdin {
 impl StdinState {
     fn wrote(&mut self, data: &[u8]) {
         if let Some(last) = data.last() {
+            // The key passes on the line so far, so the next input starts a new one.
             self.at_line_start = matches!(*last, b'\n' | b'\r' | END_OF_INPUT);
         }
     }

@@ -7,10 +7,10 @@
 //! appends it to the job's segment, and only then applies it to the log, where readers see it. The
 //! recording task never waits for it.
 //!
-//! Three more threads: `sshjobs-records` writes records, those that changed, together; `sshjobs-sync`
-//! syncs written output to the disk once a second; `sshjobs-overdue` shows output unstored when
-//! nothing at all was stored for three seconds, so that a hung disk hides nothing. What follows
-//! such output begins with a checkpoint after a gap, and the gap is counted.
+//! Three more threads: `sshjobs-records` writes the records of changed jobs in one transaction;
+//! `sshjobs-sync` syncs written output to the disk once a second; `sshjobs-overdue` shows output
+//! without storing it when nothing at all was stored for three seconds, so that a hung disk hides
+//! nothing. The output that is stored next begins with a checkpoint, which marks the gap.
 //!
 //! Lock order: a job's writer, then its queue, then its log. Debug builds check it (`lock.rs`).
 

@@ -147,6 +147,7 @@ impl Storing {
         };
         // A thread that has ended has dropped its receiver; then the reply's sender is dropped too.
         self.tasks.send(Task::Register(Box::new(record), sender)).ok();
+        // The request is sent already: an attached job is launched while this future waits.
         async move {
             match timeout(REGISTRATION_TIME, registered).await {
                 Ok(Ok(registered)) => registered,
@@ -159,7 +160,7 @@ impl Storing {
         .boxed()
     }
 
-    /// Stores the output of an registered job from now on.
+    /// Stores the output of a registered job from now on.
     pub(crate) fn keep(
         self: &Arc<Self>,
         job: &Arc<Job>,
@@ -199,6 +200,8 @@ impl Storing {
             record: Mutex::new(record),
             is_settled: AtomicBool::new(false),
         };
+        // Before `store_in`: a notification for a job that is not kept would be dropped, and no
+        // second one would follow.
         lock(&self.kept).insert(job.id.clone(), Arc::new(kept));
         job.store_in(Storage::new(
             log,
@@ -217,11 +220,14 @@ impl Storing {
         } else {
             Task::Discard(job.id.clone())
         };
+        // The queue keeps the order, so a registration that still waits is handled before this.
         self.tasks.send(task).ok();
     }
 
     /// Stops storing.
     pub(crate) fn stop(&self) {
+        // The kept jobs refer to this value through their storage: the cycle would keep the
+        // threads running.
         lock(&self.kept).clear();
     }
 
@@ -240,6 +246,7 @@ impl Storing {
 
     /// Whether an ended job is stored to its last line, so that it need not stay in memory.
     pub(crate) fn has_all_of(&self, job: &Job) -> bool {
+        // A job is removed from `kept` once it is settled and synced.
         let kept = lock(&self.kept).get(&job.id).cloned();
         job.status().unstored.is_none() && kept.is_none_or(|kept| kept.is_settled.load(Relaxed))
     }
@@ -277,6 +284,7 @@ impl Storing {
                 self.tasks.send(Task::Put(id.clone())).ok();
             }
         }
+        // The job's queue is not empty, so the job itself does not notify this thread again.
         self.calls.send(id.clone()).ok();
     }
 
@@ -314,6 +322,7 @@ impl Storing {
         let now = wall_now();
         let records: Vec<Record> = updates
             .iter()
+            // `seen_at` is set only in the written copy, so that time alone changes no record.
             .filter(|update| *lock(&update.kept.record) != update.record)
             .map(|update| Record {
                 seen_at: now,
@@ -367,6 +376,7 @@ impl Storing {
         } else {
             due.extend(std::mem::take(&mut *lock(&self.changed)));
             warn(self.put_records(due));
+            // Also after a failure: the caller then reads the older records.
             for sender in flushes {
                 sender.send(()).ok();
             }
@@ -441,6 +451,7 @@ fn sync_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
         let kept: Vec<_> = lock(&storing.kept).values().cloned().collect();
         storing.look_whether_gone(&kept);
         for kept in kept {
+            // Read before the sync: output that is written between the two needs another sync.
             let is_settled = kept.is_settled.load(Relaxed);
             sync(&kept);
             if is_settled {
@@ -454,6 +465,7 @@ fn sync_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
 fn show_overdue(storing: &Weak<Storing>, gone: &Receiver<()>) {
     while gone.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
         let Some(storing) = storing.upgrade() else { return };
+        // A slow disk that makes progress is waited for.
         if lock(&storing.progress).elapsed() < OVERDUE {
             continue;
         }

@@ -37,6 +37,8 @@ impl KeyFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NoKey::Missing),
             Err(error) => return Err(unusable(&error)),
         };
+        // IdentityFile may name a public key whose private half is in an agent (ssh_config(5)).
+        // Before the check below, because others may read a public key.
         if PublicKey::from_openssh(text.expose_secret()).is_ok() {
             return Err(NoKey::Unusable(
                 "a public key, whose private half no agent holds".to_owned(),
@@ -88,7 +90,7 @@ fn public_half(file: &Path, text: &SecretString) -> Option<PublicKey> {
     shown.or_else(|| keys::load_public_key(beside(file, ".pub")).ok())
 }
 
-/// The public half of the key that a file is for, even if the private one is elsewhere, as in an
+/// The public key of an identity file, even if the private key is elsewhere, for example in an
 /// agent.
 pub(super) fn public_key(file: &Path) -> Option<PublicKey> {
     keys::load_public_key(beside(file, ".pub"))
@@ -113,6 +115,7 @@ pub(super) fn certificates(files: &[PathBuf], keys: &[PathBuf]) -> Vec<Certifica
             Err(error) if file.exists() => {
                 tracing::warn!(file = %file.display(), %error, "not a certificate")
             }
+            // Most keys have no certificate beside them.
             Err(_) => {}
         }
     }

@@ -59,6 +59,7 @@ impl<'a> Login<'a> {
 
     /// Logs in. The inner error lists what was tried.
     pub(crate) async fn run(mut self) -> Result<Result<(), String>, HandshakeError> {
+        // Bounded, because a server could report a partial success without end.
         for _ in 0..MOST_STAGES {
             match self.stage().await {
                 Ok(Attempt::Success) => return Ok(Ok(())),

@@ -16,6 +16,7 @@ impl Login<'_> {
     /// Answers the server's questions (RFC 4256) with the configured password, or by asking a
     /// person.
     pub(super) async fn keyboard_interactive(&mut self) -> Result<Attempt, HandshakeError> {
+        // A configured password stays the same, so it is sent once.
         let tries = if self.asks_a_person() {
             self.host.methods.prompts
         } else {
@@ -27,6 +28,7 @@ impl Login<'_> {
                 .authenticate_keyboard_interactive_start(self.host.user.clone(), None);
             let mut response = within(&mut self.patience, call).await?;
             self.tried.push("keyboard-interactive".to_owned());
+            // Bounded, because a server could ask without end.
             for round in 0..MOST_ROUNDS {
                 let (instructions, prompts) = match response {
                     Response::Success => return Ok(Attempt::Success),
@@ -46,7 +48,9 @@ impl Login<'_> {
                         ..
                     } => (instructions, prompts),
                 };
+                // A request without prompts also needs a response (RFC 4256 §3.4).
                 let Some(answers) = self.answers(round, &instructions, &prompts).await else {
+                    // The request of the next method aborts this one (RFC 4252 §5.1).
                     return Ok(Attempt::Failure);
                 };
                 let call = self.handle.authenticate_keyboard_interactive_respond(answers);
@@ -105,6 +109,7 @@ impl Login<'_> {
         if let Some(known) = self.secrets.password(self.host) {
             let attempt = self.send_password(&known).await?;
             if attempt == Attempt::Failure {
+                // It no longer works, so the next login must not send it.
                 self.secrets.keep_password(self.host, None);
             }
             return Ok(attempt);
@@ -112,14 +117,16 @@ impl Login<'_> {
         if let Some(configured) = self.configured_password().await {
             return self.send_password(&configured).await;
         }
-        for _ in 0..if self.asks_a_person() {
+        let prompts = if self.asks_a_person() {
             self.host.methods.prompts
         } else {
             0
-        } {
+        };
+        for _ in 0..prompts {
             let question = format!("{}@{}'s password: ", self.host.user, self.host.address);
             let Some(password) = self.ask(&question, false).await else { break };
             let attempt = self.send_password(&password).await?;
+            // A partial success also proves that the password is right.
             if attempt != Attempt::Failure {
                 self.secrets.keep_password(self.host, Some(password));
                 return Ok(attempt);

@@ -50,6 +50,7 @@ impl Askpass {
 impl Prompter for Askpass {
     fn ask<'a>(&'a self, question: &'a Question) -> Answer<'a> {
         Box::pin(async move {
+            // The server may have written the text, which becomes an argument of another program.
             let text = printable(&question.text).replace('\n', " ");
             let answer =
                 first_line_of(Command::new(&self.0).arg(format!("{}: {text}", question.host)))

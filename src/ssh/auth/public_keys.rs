@@ -32,6 +32,7 @@ impl<'a> Login<'a> {
         let files = &self.host.identity_files;
         let certificate_files = self.host.certificate_files.clone();
         let own_files = files.clone();
+        // `off_runtime` knows the read by this one file, although it covers all.
         let first = certificate_files.first().or(own_files.first()).cloned().unwrap_or_default();
         let certificates = off_runtime(&first, move || {
             key_file::certificates(&certificate_files, &own_files)
@@ -111,6 +112,7 @@ impl<'a> Login<'a> {
         if self.host.identities_only {
             identities.retain(is_configured);
         }
+        // Servers count offers (MaxAuthTries), so the likeliest keys come first.
         identities.sort_by_key(|identity| !is_configured(identity));
         Some((agent, identities))
     }
@@ -123,6 +125,7 @@ impl<'a> Login<'a> {
             ));
             return false;
         }
+        // A file may have the same key as the agent.
         if self.offered.contains(offer) {
             return false;
         }
@@ -146,6 +149,7 @@ impl<'a> Login<'a> {
         if !self.offers(&offer, shown) {
             return Ok(Attempt::Failure);
         }
+        // After the check above: russh may wait a second for the server's list of algorithms.
         let hash = self.hash_for(&offer.public().algorithm()).await?;
         let user = self.host.user.clone();
         let patience = &mut self.patience;
@@ -249,6 +253,7 @@ impl<'a> Login<'a> {
             Ok(result) => Ok(self.note(&result)),
             Err(NoSignature::Send(_)) => Err(russh::Error::SendError.into()),
             Err(NoSignature::ServerSilent) => Err(HandshakeError::Silent),
+            // russh has abandoned the signature request, so another key can be offered.
             Err(error) => {
                 self.tried.push(format!("({error})"));
                 Ok(Attempt::Failure)
@@ -264,6 +269,7 @@ impl<'a> Login<'a> {
         let best = within(&mut self.patience, self.handle.best_supported_rsa_hash())
             .await?
             .flatten();
+        // A server without a list (RFC 8308 §3.1), or with SHA-1 only, has to judge the offer.
         Ok(Some(best.unwrap_or(HashAlg::Sha512)))
     }
 }

@@ -21,6 +21,7 @@ const PERSON_TIMEOUT: Duration = Duration::from_secs(100);
 pub struct Secrets {
     prompter: Option<Arc<dyn Prompter>>,
     keys: Mutex<HashMap<PathBuf, Arc<PrivateKey>>>,
+    // By all settings, so that a changed address or account never gets an old password.
     passwords: Mutex<HashMap<HostConfig, SecretString>>,
     /// Allows one question at a time.
     asking: tokio::sync::Mutex<()>,
@@ -46,6 +47,7 @@ impl Secrets {
             let _one_at_a_time = self.asking.lock().await;
             prompter.ask(question).await
         };
+        // Includes the wait for earlier questions: the server's LoginGraceTime runs meanwhile.
         timeout(PERSON_TIMEOUT, asked).await.ok()?
     }
 

@@ -67,6 +67,8 @@ impl Busy {
         let began = Instant::now();
         let whole = *patience;
         loop {
+            // The time of a signature does not count, so this limit may expire early.
+            // Then the wait continues.
             let result = timeout((*patience).max(SHORTEST_WAIT), &mut call).await;
             *patience = whole.saturating_sub(began.elapsed().saturating_sub(self.spent()));
             match result {
@@ -152,6 +154,7 @@ impl Signer for File<'_> {
         hash: Option<HashAlg>,
         mut data: Vec<u8>,
     ) -> Result<Vec<u8>, NoSignature> {
+        // Only this step is measured: it may ask a person or derive a key.
         let key = self.busy.during(self.open()).await?;
         let signature = match key.key_data().rsa() {
             Some(rsa) => (rsa, hash).try_sign(&data),
@@ -177,6 +180,7 @@ impl File<'_> {
             return Ok(known);
         }
         let locked = |why: &dyn std::fmt::Display| NoSignature::Locked(why.to_string());
+        // Tried once, and no person is asked: a configured passphrase that is wrong stays wrong.
         if let Some(source) = &self.host.passphrase {
             let passphrase = source
                 .read()
@@ -215,6 +219,7 @@ impl File<'_> {
         passphrase: SecretString,
     ) -> Option<Arc<PrivateKey>> {
         let text = text.clone();
+        // Key derivation may take seconds and would block the runtime.
         let key = tokio::task::spawn_blocking(move || unlock(&text, &passphrase)).await.ok()??;
         let key = Arc::new(key);
         self.secrets.keep_key(&self.path, Arc::clone(&key));

@@ -28,6 +28,7 @@ impl Destination {
             Some((host, "")) => (host, None),
             Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or_else(bad)?)),
             None => match place.split_once(':') {
+                // More than one colon is an IPv6 address without a port.
                 Some((host, port)) if !port.contains(':') => (host, Some(port)),
                 _ => (place, None),
             },
@@ -61,6 +62,7 @@ pub fn canonical_host(host: &str) -> String {
 pub(super) fn check_name(name: &str) -> Result<(), ConfigError> {
     if name.is_empty()
         || name.starts_with('-')
+        // The longest name in DNS (RFC 1035 §2.3.4).
         || name.len() > 255
         || name.contains(|c: char| {
             c.is_control() || c.is_whitespace() || "'\"\\`$;&|<>(){}*?!,#/@".contains(c)

@@ -41,6 +41,7 @@ impl Expander<'_> {
         while !rest.is_empty() {
             let mut taken = 1;
             for count in 2..=rest.len() {
+                // A word that names a file by itself is never joined with the next.
                 if !self.path(rest[0])?.exists() && self.path(&rest[..count].join(" "))?.exists() {
                     taken = count;
                     break;
@@ -77,6 +78,7 @@ impl Expander<'_> {
     fn token(&self, token: char) -> Option<String> {
         Some(match token {
             '%' => "%".to_owned(),
+            // ssh hashes `%l%h%p%r%j`.
             'C' => {
                 let jumps = self.jumps.unwrap_or_default();
                 let whole = [

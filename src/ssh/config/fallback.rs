@@ -22,6 +22,7 @@ pub(super) fn resolve(
         host: &destination.host,
         options: Vec::new(),
     };
+    // First, because the first value of an option applies.
     if let Some(user) = &destination.user {
         found.add("user", user.clone());
     }
@@ -44,6 +45,7 @@ pub(super) fn resolve(
                 "match" if line.arguments == ["all"] => *here = around,
                 "match" => return Err(not_understood(&line, "Match")),
                 "include" => return Err(not_understood(&line, "so deep an Include")),
+                // Before the options, so that those of other hosts need not be understood.
                 _ if !*here => {}
                 key => found.option(&line).ok_or_else(|| not_understood(&line, key))?,
             },
@@ -118,6 +120,8 @@ impl Found<'_> {
     fn finish(mut self) -> Result<Vec<(String, String)>, ConfigError> {
         let user = local_user().unwrap_or_default();
         let hostname = match self.get("hostname") {
+            // ssh_config(5) allows only `%%` and `%h` in HostName, so the other
+            // values do not matter.
             Some(hostname) => Expander {
                 name: self.host,
                 address: self.host,
@@ -129,6 +133,7 @@ impl Found<'_> {
             .tokens(hostname)?,
             None => self.host.to_owned(),
         };
+        // `get` returns the first value, so the unexpanded one must go.
         self.options.retain(|(key, _)| key != "hostname");
         self.add("hostname", hostname);
         for (key, value) in [

@@ -86,6 +86,7 @@ fn read_file(
     items.push(Item::Begin);
     for (index, text) in text.lines().enumerate() {
         let Some((keyword, arguments)) = keyword_and_arguments(text) else { continue };
+        // A deeper one stays a line, so that `fallback` can refuse it.
         if keyword == "include" && depth < MAX_DEPTH {
             for included in arguments.iter().flat_map(|pattern| included_files(pattern, base)) {
                 read_file(&included, base, depth + 1, items)?;
@@ -139,6 +140,7 @@ fn keyword_and_arguments(line: &str) -> Option<(String, Vec<String>)> {
     let keyword = keyword.to_ascii_lowercase();
     let mut arguments = Vec::new();
     for (index, part) in rest.split('"').enumerate() {
+        // Every other part is inside quotes.
         if index % 2 == 1 {
             arguments.push(part.to_owned());
             continue;

@@ -62,6 +62,7 @@ impl Options {
             .or(self.get("port").and_then(|port| port.parse().ok()))
             .unwrap_or(22);
         let user = settings.user.clone().or(own("user")).unwrap_or_default();
+        // A ProxyCommand may get both in a shell command, by `%h` and `%r`.
         check_name(&address)?;
         check_name(&user)?;
         let mut expander = Expander {
@@ -74,6 +75,7 @@ impl Options {
         };
         let alias = own("hostkeyalias").filter(|alias| alias != "none");
         let alias = alias.map(|alias| expander.tokens(&alias)).transpose()?;
+        // Only now, because the alias itself may contain tokens.
         expander.alias = alias.as_deref();
         let proxy_command = own("proxycommand").filter(|command| command != "none");
         if proxy_command.is_some() && !proxy_commands {
@@ -88,6 +90,7 @@ impl Options {
             shortest_rsa: bits.map_or(SHORTEST_RSA, |bits: u32| bits.max(SHORTEST_RSA)),
             host_key_algorithms: own("hostkeyalgorithms"),
             ca_signature_algorithms: own("casignaturealgorithms"),
+            // Any other value counts as `yes`, also `no` and `off`.
             accept_new: self.get("stricthostkeychecking") == Some("accept-new"),
             hash_known_hosts: self.is("hashknownhosts"),
             connect_timeout: seconds(self.get("connecttimeout")).unwrap_or(CONNECT_TIMEOUT),
@@ -153,6 +156,7 @@ impl Options {
             .and_then(|prompts| prompts.parse().ok())
             .unwrap_or(3);
         Methods {
+            // ssh also prints `unbound` and `host-bound`, which are variants of `yes`.
             public_key: self
                 .get("pubkeyauthentication")
                 .is_none_or(|value| !matches!(value, "no" | "false")),
@@ -164,6 +168,7 @@ impl Options {
 }
 
 fn seconds(value: Option<&str>) -> Option<Duration> {
+    // 0, which means no limit in ssh, counts as unset: every wait here needs a limit.
     value?.parse().ok().filter(|&seconds| seconds > 0).map(Duration::from_secs)
 }
 
@@ -175,6 +180,7 @@ fn agent_socket(
         Some("none") => None,
         None | Some("SSH_AUTH_SOCK") => path_in("SSH_AUTH_SOCK"),
         Some(option) => match option.strip_prefix('$') {
+            // `$NAME` stands for the unchanged value. `${NAME}` is expanded like any path.
             Some(name) if !name.starts_with('{') => path_in(name),
             _ => Some(expander.path(option)?),
         },

@@ -74,6 +74,7 @@ impl Resolver {
                 .map_or((None, jumps), |(before, last)| (Some(before), last));
             let destination = Destination::parse(last)?;
             let mut options = Options(self.ask_ssh(&destination, &[]).await?);
+            // No command runs on a jump host, so its RemoteCommand does not matter.
             options.refuse(&destination.host, &["RevokedHostKeys"])?;
             if before.is_some() {
                 // The route to it is given explicitly.
@@ -101,6 +102,7 @@ impl Resolver {
         let proxy_commands = self.proxy_commands;
         let settings = settings.clone();
         let name = destination.host.clone();
+        // Unexpanded: it only identifies the read for `off_runtime`.
         let first = options.get("identityfile").unwrap_or_default().to_owned();
         off_runtime(Path::new(&first), move || {
             options.to_config(proxy_commands, &destination, &settings)
@@ -135,6 +137,7 @@ impl Resolver {
             .map_err(|_| ConfigError::TimedOut(RESOLVE_TIMEOUT))?
             .map_err(ConfigError::NoSsh);
         let output = match output {
+            // Arguments are options of ssh, which `fallback` does not parse.
             Err(ConfigError::NoSsh(error))
                 if error.kind() == io::ErrorKind::NotFound && arguments.is_empty() =>
             {

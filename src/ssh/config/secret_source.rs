@@ -154,6 +154,7 @@ pub(crate) async fn first_line_of(command: &mut Command) -> Result<SecretString,
 
 fn first_line(text: String) -> SecretString {
     let line = text.lines().next().unwrap_or_default().to_owned();
+    // A SecretString overwrites its memory when it is dropped.
     drop(SecretString::from(text));
     line.into()
 }

@@ -29,6 +29,7 @@ impl Resolver {
     pub async fn settings(&self, name: &str) -> Result<Vec<Setting>, ConfigError> {
         let destination = Destination::parse(name)?;
         let set = Options(self.ask_ssh(&destination, &self.arguments).await?);
+        // With `-F` ssh ignores the system's file, too, and prints its own defaults.
         let nothing = Self {
             ssh_config: Some("/dev/null".into()),
             ..Self::default()

@@ -82,6 +82,7 @@ impl Channel {
                     Some(Some(ChannelEvent::Close)) | None => {
                         return Err(ChannelError::ConnectionLost);
                     }
+                    // Other messages, such as WINDOW_ADJUST, may precede the reply.
                     Some(_) => {}
                 }
             }
@@ -94,6 +95,8 @@ impl Channel {
     /// Whether the server has closed the channel.
     pub fn is_closed(&mut self) -> bool {
         loop {
+            // Polls and never waits. No command runs on the channel yet, so other
+            // messages can be dropped.
             let next = pin!(self.channel.wait()).poll(&mut Context::from_waker(Waker::noop()));
             match next.map(|message| message.map(translate)) {
                 Poll::Pending => return false,
@@ -264,6 +267,7 @@ pub(super) async fn open(
     let (sender, receiver) = oneshot::channel();
     tokio::spawn(async move {
         let opened = bounded(time_limit, handle.channel_open_session()).await;
+        // russh does not close a channel on the server when it is dropped.
         if let Err(Ok(unwanted)) = sender.send(opened) {
             // A lost connection needs no closing.
             unwanted.close().await.ok();

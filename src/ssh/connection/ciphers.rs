@@ -10,7 +10,7 @@ const CIPHERS: &[cipher::Name] = &[
     cipher::AES_128_CTR,
 ];
 
-/// Order for processors without them.
+/// Order for processors without AES instructions.
 const CIPHERS_WITHOUT_AES: &[cipher::Name] = &[
     cipher::CHACHA20_POLY1305,
     cipher::AES_256_GCM,

@@ -34,9 +34,10 @@ impl Connection {
         &self,
         host: &HostConfig,
     ) -> Result<ChannelStream<Msg>, ConnectError> {
-        let opening =
-            self.handle
-                .channel_open_direct_tcpip(&*host.address, host.port.into(), "127.0.0.1", 0);
+        let opening = self
+            .handle
+            // The originator (RFC 4254 §7.2), which only informs the server.
+            .channel_open_direct_tcpip(&*host.address, host.port.into(), "127.0.0.1", 0);
         match timeout(host.connect_timeout, opening).await {
             Ok(Ok(channel)) => Ok(channel.into_stream()),
             Ok(Err(russh::Error::ChannelOpenFailure(reason))) => {
@@ -73,6 +74,7 @@ impl Connection {
     /// Sends a keepalive (`keepalive@openssh.com`) and returns whether the server answered within
     /// two seconds.
     pub async fn ping(&self) -> bool {
+        // russh reports success also if the session ends before the answer.
         timeout(PING_TIMEOUT, self.handle.send_ping())
             .await
             .is_ok_and(|sent| sent.is_ok())

@@ -46,7 +46,7 @@ pub async fn look_at_key(
     Ok(PresentedKey::new(host, key)
         .await
         .map_err(HostKeyError::from)?
-        .not_spoken_against()?)
+        .reject_conflict()?)
 }
 
 /// Performs the handshake over `stream`.
@@ -59,7 +59,8 @@ async fn over(
     let name = HostName::of(host);
     let known = KnownHosts::load(&host.known_hosts, &name).await.map_err(HostKeyError::from)?;
     let config = client_config(host, &known, &name);
-    let (negotiated, agreed) = <(Arc<OnceLock<_>>, Arc<OnceLock<_>>)>::default();
+    let negotiated = Arc::new(OnceLock::new());
+    let agreed = Arc::new(OnceLock::new());
     let check = HostKeyCheck {
         host: host.clone(),
         known,
@@ -68,7 +69,7 @@ async fn over(
         fingerprint: None,
     };
     let pulse = Pulse::new();
-    // The first keepalive follows the same silence as later ones.
+    // One interval passes before the first keepalive, so three without an answer take four.
     let stream = Watched::new(
         stream,
         pulse.clone(),
@@ -79,6 +80,7 @@ async fn over(
         Ok(shaken) => shaken.map_err(|error| handshake_error(host, HANDSHAKE, error))?,
         Err(_) => return Err(timed_out(host, HANDSHAKE)),
     };
+    // Before the login, so that no password reaches a host with a weak proof.
     if let (Some(agreed), Some(proof)) = (agreed.get(), handle.agent_session_binding()) {
         check_agreed(agreed, proof)?;
     } else {
@@ -93,6 +95,7 @@ async fn over(
     let login = Login::new(&mut handle, host, secrets, patience).run().await;
     match login.map_err(|error| handshake_error(host, "the login", error))? {
         Ok(()) => {
+            // Only now: russh sends keepalives once the login is complete.
             pulse.expect_answers();
             Ok(Connection {
                 handle: Arc::new(handle),
@@ -116,6 +119,7 @@ async fn key_of(
 ) -> Result<PublicKeyOrCertificate, ConnectError> {
     let name = HostName::of(host);
     let known = KnownHosts::load(&host.known_hosts, &name).await.map_err(HostKeyError::from)?;
+    // Requests the same algorithms as a login does, so that the host presents the same key.
     let config = Arc::new(client_config(host, &known, &name));
     let seen = Arc::new(OnceLock::new());
     let handshake = client::connect_stream(config, stream, KeyLook(Arc::clone(&seen)));
@@ -147,6 +151,7 @@ fn client_config(host: &HostConfig, known: &KnownHosts, name: &HostName) -> clie
 fn handshake_error(host: &HostConfig, step: &'static str, error: HandshakeError) -> ConnectError {
     match error {
         HandshakeError::HostKey(error) => error.into(),
+        // sshd also closes connections like this above MaxStartups, so callers may try again.
         HandshakeError::Russh(
             russh::Error::Disconnect | russh::Error::HUP | russh::Error::IO(_),
         ) if step == HANDSHAKE => ConnectError::HungUp {

@@ -23,6 +23,7 @@ pub(super) struct ProxyCommand {
 impl ProxyCommand {
     /// Starts it as ssh does: through the shell, which it replaces.
     pub(super) fn start(command: &str) -> io::Result<Self> {
+        // `exec`, so that `kill_on_drop` kills the command and not only a shell around it.
         let mut child = Command::new("/bin/sh")
             .args(["-c", &format!("exec {command}")])
             .stdin(Stdio::piped())
@@ -61,6 +62,7 @@ async fn report(stderr: ChildStderr) {
     let mut in_mid_line = false;
     while let Ok(1..) = (&mut stderr).take(LONGEST_LINE).read_until(b'\n', &mut line).await {
         let begins = !std::mem::replace(&mut in_mid_line, !line.ends_with(b"\n"));
+        // Reading continues beyond the limits: a full pipe would block the command.
         if begins && told < MOST_LINES {
             let said = printable(&String::from_utf8_lossy(&line));
             told += 1;

@@ -56,6 +56,7 @@ async fn tcp(host: &HostConfig) -> Result<TcpStream, ConnectError> {
         }
     }
     let Some(stream) = connected else { return Err(last) };
+    // russh applies `Config::nodelay` only to sockets that it opens itself.
     stream.set_nodelay(true).map_err(unreachable)?;
     Ok(stream)
 }

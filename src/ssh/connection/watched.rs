@@ -74,6 +74,7 @@ impl Pulse {
     /// From here on keepalives are sent, and silence means that the peer is lost.
     pub(super) fn expect_answers(&self) {
         let mut signs = self.signs();
+        // Needs no wake-up: the timer for keepalives runs in the task that reads the stream.
         (signs.is_talking, signs.heard) = (true, Instant::now());
     }
 
@@ -81,8 +82,10 @@ impl Pulse {
     pub(super) fn hold(&self, is_held: bool) {
         let mut signs = self.signs();
         if signs.is_held != is_held {
+            // Nothing is read while the stream is held, so silence is counted from its release.
             (signs.is_held, signs.heard) = (is_held, Instant::now());
         }
+        // A held reader does not poll the inner stream, so only this call wakes it.
         if let Some(reader) = signs.reader.take() {
             reader.wake();
         }
@@ -99,6 +102,7 @@ impl Pulse {
 
 impl<S> Drop for Watched<S> {
     fn drop(&mut self) {
+        // However a session ends, russh drops its stream.
         self.pulse.lost.cancel();
     }
 }
@@ -120,6 +124,7 @@ impl<S> Watched<S> {
         written: Poll<io::Result<T>>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
+        // Any progress restarts the limit, so a slow host is not taken for a lost one.
         if written.is_ready() {
             self.writing = None;
             return written;
@@ -139,6 +144,7 @@ impl<S> Watched<S> {
     fn watch_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let end = {
             let signs = self.pulse.signs();
+            // russh sends no keepalives before the login is complete, and a person may take long.
             if !signs.is_talking {
                 return Poll::Pending;
             }
@@ -169,6 +175,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         {
             let mut signs = self.pulse.signs();
             if signs.is_held {
+                // Under the same lock as the check: a release in between would wake no reader.
                 signs.reader = Some(context.waker().clone());
                 return Poll::Pending;
             }
@@ -181,6 +188,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
                 self.watch_read(context)
             }
             Poll::Ready(read) => {
+                // An empty read means the end of the stream and is no sign of life.
                 if buffer.filled().len() > before {
                     self.pulse.signs().heard = Instant::now();
                 }

@@ -55,6 +55,7 @@ impl CertificateFault {
             || rules
                 .signatures
                 .is_some_and(|allowed| !allowed.split(',').any(|allowed| allowed == name));
+        // The signature is checked before the fields for which it vouches.
         if certificate.cert_type() != CertType::Host {
             Some(Self::NotAHost)
         } else if sha1 || weak || certificate.verify_signature().is_err() {

@@ -86,6 +86,7 @@ impl Hosts {
     fn parse(text: &str) -> Option<Self> {
         let Some(hashed) = text.strip_prefix("|1|") else {
             return Some(Self::Patterns(
+                // The names in `HostName` are in lower case, too.
                 text.split(',').map(str::to_ascii_lowercase).collect(),
             ));
         };

@@ -16,7 +16,7 @@ pub enum HostKeyError {
         /// Type and SHA-256 fingerprint.
         fingerprint: String,
     },
-    /// the key of {host} has changed: it presents {fingerprint}, but {}:{line} lists {listed}
+    /// known_hosts lists another key for the host.
     #[error(
         "the key of {host} has changed: it presents {fingerprint}, but {}:{line} lists {listed}",
         file.display()
@@ -57,10 +57,9 @@ pub enum HostKeyError {
         /// Why the certificate is invalid.
         fault: CertificateFault,
     },
-    /// the host key proof must use {expected}, but uses {came:?}: a machine in the middle may be
-    /// weakening the connection
+    /// The host's key or its signature does not have the negotiated algorithm.
     #[error(
-        "the host key proof was to be {expected}, and came as {came:?}: someone may be in the middle"
+        "the host key proof must use {expected}, but uses {came:?}: someone may be in the middle"
     )]
     NotAgreed {
         /// The key type or signature algorithm that the server presented.
@@ -69,7 +68,7 @@ pub enum HostKeyError {
         expected: String,
     },
     /// The host presents an RSA key that is too short to be secure.
-    #[error("{host} presents an RSA key of {bits} bits; less than 2048 prove nothing")]
+    #[error("{host} presents an RSA key of {bits} bits, which is too short")]
     TooShort {
         /// In the form used in known_hosts.
         host: String,
@@ -77,7 +76,7 @@ pub enum HostKeyError {
         bits: u32,
     },
     /// The key of a new host was accepted and could not be written to known_hosts.
-    #[error("a new host's key can't be kept")]
+    #[error("the key of a new host can't be written to known_hosts")]
     NotWritten(#[source] Box<TrustError>),
     /// known_hosts exists and can't be read, so no key can be trusted.
     #[error(transparent)]

@@ -58,6 +58,7 @@ impl HostKeyCheck {
         let name = HostName::of(&self.host);
         let key = presented.public_key();
         let fingerprint = fingerprint(&key);
+        // Before the verdict: a short key is refused even if known_hosts lists it.
         if let Some(bits) = short_rsa(key.key_data(), self.host.shortest_rsa) {
             return Err(HostKeyError::TooShort {
                 host: name.as_str().to_owned(),

@@ -19,8 +19,10 @@ pub(crate) fn host_keys_to_offer(
     let mut plain = safe_key_types();
     plain.retain(|algorithm| may(algorithm.to_string()));
     let listed = known.key_types(host);
+    // A key in known_hosts has no hash: only signature algorithms have one (RFC 8332 §3).
     let is_listed =
         |ours: &Algorithm| listed.iter().any(|key| key == ours || (is_rsa(key) && is_rsa(ours)));
+    // Stable, so that the types keep their order within each half.
     plain.sort_by_key(|ours| !is_listed(ours));
     let mut certified = if known.has_authority(host) {
         safe_key_types()

@@ -30,7 +30,7 @@ impl HostName {
         }
     }
 
-    /// A HostKeyAlias: looked up unchanged, whatever the port.
+    /// A HostKeyAlias, looked up in lower case and without a port.
     pub fn alias(alias: &str) -> Self {
         Self {
             exact: alias.to_ascii_lowercase(),

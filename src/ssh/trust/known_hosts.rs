@@ -48,6 +48,7 @@ impl KnownHosts {
         for file in files {
             match File::open(file).and_then(|file| read_up_to(LONGEST, file)) {
                 Ok(bytes) => {
+                    // Lossy, so that one broken line does not make the whole file unreadable.
                     let text = String::from_utf8_lossy(&bytes);
                     let entries = parse(file, &text);
                     known.entries.extend(entries.filter(|entry| entry.is_for(host)));
@@ -111,17 +112,20 @@ impl KnownHosts {
         let key = PublicKey::from(certificate.public_key().clone());
         let signer = certificate.signature_key();
         self.under_each_name(host, |name| {
+            // First, because a revoked authority may still be listed as one.
             if let Some(revoked) = self.revoked(name, signer) {
                 return revoked;
             }
             let listed =
                 self.of(name, Marker::Authority).any(|entry| entry.key.key_data() == signer);
-            let fault = match listed {
-                true => CertificateFault::find(certificate, host.principal(), rules),
-                false => Some(CertificateFault::Foreign),
+            let fault = if listed {
+                CertificateFault::find(certificate, host.principal(), rules)
+            } else {
+                Some(CertificateFault::Foreign)
             };
             match (self.verdict_on_key(name, &key), fault) {
                 (revoked @ Verdict::Revoked { .. }, _) => revoked,
+                // A listed authority outweighs another plain key that is listed for the host.
                 (_, None) => Verdict::Known,
                 (Verdict::Unknown, Some(fault)) => Verdict::Uncertified(fault),
                 (verdict, _) => verdict,
@@ -170,6 +174,7 @@ impl KnownHosts {
         if listed.iter().any(|entry| entry.key.key_data() == key.key_data()) {
             return Verdict::Known;
         }
+        // The error names the entry of the same type, which is the one to check.
         let Some(nearest) = listed
             .iter()
             .find(|entry: &&&Entry| entry.key.algorithm() == key.algorithm())

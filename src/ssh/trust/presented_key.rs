@@ -42,7 +42,7 @@ impl PresentedKey {
     }
 
     /// The key, unless known_hosts lists another one or marks it as revoked.
-    pub(crate) fn not_spoken_against(self) -> Result<Self, HostKeyError> {
+    pub(crate) fn reject_conflict(self) -> Result<Self, HostKeyError> {
         match &self.verdict {
             Verdict::Known | Verdict::Unknown => Ok(self),
             verdict @ (Verdict::Changed { .. }
@@ -93,6 +93,7 @@ impl PresentedKey {
             source,
         };
         let mut opened = open(file).map_err(unwritable)?;
+        // Locked up to the end of the function: the check and the write belong together.
         opened.lock().map_err(unwritable)?;
         // Another process may have changed the file since the verdict.
         let known = KnownHosts::read(&self.host.known_hosts, &name).map_err(HostKeyError::from)?;
@@ -118,6 +119,7 @@ impl PresentedKey {
         };
         let line = format!("{line_end}{name} {}\n", key.trim_end());
         opened.write_all(line.as_bytes()).map_err(unwritable)?;
+        // /dev/null, a common UserKnownHostsFile, can't be synced.
         if opened.metadata().is_ok_and(|file| file.is_file()) {
             opened.sync_all().map_err(unwritable)?;
         }

@@ -15,6 +15,7 @@ pub(crate) fn check_agreed(
     let signature = first_word(proof.signature());
     let is_certificate = key.ends_with(CERTIFICATE_ENDING);
     let expected_key = match (agreed, is_certificate) {
+        // An RSA key is always named ssh-rsa; only its signature names the hash (RFC 8332 §3).
         (Algorithm::Rsa { .. }, false) => "ssh-rsa".to_owned(),
         (Algorithm::Rsa { .. }, true) => format!("ssh-rsa{CERTIFICATE_ENDING}"),
         (other, false) => other.to_string(),

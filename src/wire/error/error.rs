@@ -45,6 +45,7 @@ impl Error {
     /// Replaces HOST in the hint by the host's name.
     #[must_use]
     pub(crate) fn about(mut self, host: &str) -> Self {
+        // The explanations don't know the host, so their hints have placeholders.
         self.hint.replace("trust HOST", &format!("trust {host}"));
         self.hint.replace("[hosts.NAME]", &format!("[hosts.{host}]"));
         self

@@ -73,6 +73,7 @@ impl fmt::Display for Hint {
 
 impl Serialize for Hint {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // The wire has no second text: a person who uses `--server` gets the agent's words.
         serializer.serialize_str(&self.agent)
     }
 }

@@ -227,7 +227,7 @@ pub(super) fn write(error: WriteError) -> Error {
         WriteError::FarEnd(FarEndError::Unsupported(_)) => Error::new(
             Code::Unsupported,
             message,
-            "start the job with the size that it is to have",
+            "set cols and rows when you start the job",
         ),
         WriteError::FarEnd(FarEndError::ConnectionLost) => lost(message),
         WriteError::FarEnd(_) => late(message),

@@ -7,6 +7,7 @@ use crate::wire::error::{Code, Error};
 pub(super) fn connect(error: &ConnectError, message: String) -> Error {
     match error {
         ConnectError::Config(error) => config(error, message),
+        // Before the general case: this process has no file left for a socket, the host may be up.
         ConnectError::Unreachable { source, .. } if is_out_of_files(source) => {
             Error::new(Code::Io, message, "this process has too many files open; raise `ulimit -n`").retryable()
         }
@@ -33,7 +34,7 @@ pub(super) fn connect(error: &ConnectError, message: String) -> Error {
         ConnectError::HungUp { .. } => Error::new(
             Code::Unreachable,
             message,
-            "the server may be overloaded (MaxStartups) or have banned this address for a while; its log tells",
+            "the server may be overloaded (MaxStartups) or have banned this address for a time; see its log",
         )
         .retryable(),
         ConnectError::Protocol { .. } => {
@@ -60,7 +61,7 @@ fn config(error: &ConfigError, message: String) -> Error {
         ConfigError::Arguments(_) => Error::new(
             Code::InvalidArgument,
             message,
-            "correct -p, -l, -i, -J or -o; they are ssh's",
+            "correct -p, -l, -i, -J or -o; they have the same syntax as in ssh",
         ),
         ConfigError::Rejected { .. } => {
             Error::new(Code::UnknownHost, message, "correct ssh_config")
@@ -79,7 +80,7 @@ fn config(error: &ConfigError, message: String) -> Error {
         ConfigError::Unsupported { .. } => Error::new(
             Code::Unsupported,
             message,
-            "remove the option for this host; the command goes with the job",
+            "remove the option for this host; a RemoteCommand becomes the command of the job",
         ),
         ConfigError::ProxyCommand { .. } => Error::new(
             Code::Unsupported,
@@ -171,6 +172,7 @@ fn jump_host(host: &str, mut error: Error) -> Error {
     if matches!(error.code, Code::HostKeyChanged | Code::HostKeyTypeChanged) {
         error.code = Code::JumpHostKeyChanged;
     }
+    // First, so that `Error::about` can't fill in the host behind the jump host.
     error.hint.replace("trust HOST", &format!("trust {host}"));
     error
 }

@@ -13,6 +13,7 @@ impl From<jobs::Error> for Error {
                 source,
             } => {
                 let mut error = calls::spawn(source).about(&host);
+                // With any other error a server answered, so the name is most likely right.
                 if error.code == Code::Unreachable
                     && let Some(known) = nearest
                 {
@@ -81,7 +82,7 @@ fn where_to_look(error: &jobs::Error) -> Hint {
     if let jobs::Error::NoMember { nearest, .. } = error {
         return match nearest {
             Some(name) => format!("did you mean {name:?}?").into(),
-            None => "name a host of the fleet behind the slash".into(),
+            None => "name a host of the fleet after the slash".into(),
         };
     }
     if let jobs::Error::MemberNotStarted { .. } = error {
@@ -148,9 +149,7 @@ fn spec(error: &SpecError) -> Error {
         SpecError::Mark => "omit it",
         SpecError::Nul(_) => "take the NUL out",
         SpecError::FleetTerminal => "omit pty, or run it on one host at a time",
-        SpecError::Members(_) => {
-            "name the hosts to run it on; !NAME only leaves out what others name"
-        }
+        SpecError::Members(_) => "name the hosts to run it on; !NAME only excludes one of them",
         SpecError::Rollout => "correct the number",
         SpecError::MemberName(_) => "name each host by itself; patterns have * and ?",
     };

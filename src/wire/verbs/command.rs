@@ -148,7 +148,7 @@ impl CommandRequest {
                 if is_fleets || stop_after.is_some() {
                     let hint = "name hosts instead of host, or omit these";
                     let message =
-                        "max_parallel, canary, stop_after_failures and retry are a fleet's";
+                        "max_parallel, canary, stop_after_failures and retry are for several hosts";
                     return Err(Error::invalid(message, hint));
                 }
                 Ok(None)
@@ -168,7 +168,7 @@ impl CommandRequest {
             return match (self.cols, self.rows, &self.term) {
                 (None, None, None) => Ok(None),
                 _ => {
-                    let message = "cols, rows and term are a terminal's, and there is none";
+                    let message = "cols, rows and term need a terminal";
                     Err(Error::invalid(message, "set pty=true"))
                 }
             };
@@ -180,6 +180,7 @@ impl CommandRequest {
 }
 
 fn time_limit(seconds: f64) -> Result<Duration, Error> {
+    // Also false for NaN, which no range contains.
     let is_possible = (0.001..=31_536_000.0).contains(&seconds);
     if is_possible && let Ok(limit) = Duration::try_from_secs_f64(seconds) {
         return Ok(limit);

@@ -60,7 +60,7 @@ impl Service {
     pub async fn forget(&self, request: ForgetRequest) -> Result<ForgetReply, Error> {
         let job = self.job(&request.job_id).await?;
         if request.what == ForgetWhat::Job && request.stream != StreamArg::Both {
-            let hint = "use what=output to give up one stream, or omit stream";
+            let hint = "use what=output to delete one stream, or omit stream";
             return Err(Error::invalid("a job can't be forgotten by stream", hint));
         }
         if request.what == ForgetWhat::Output {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::jobs::{Host, Negotiated, Setting, Source};
 use crate::wire::Service;
 use crate::wire::error::Error;
+use crate::wire::leave_out::is_zero_count;
 
 /// List the configured hosts, or test one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -57,10 +58,10 @@ pub struct HostEntry {
     /// Whether a connection is open.
     pub connected: bool,
     /// Number of open connections.
-    #[serde(default, skip_serializing_if = "is_none_of_it")]
+    #[serde(default, skip_serializing_if = "is_zero_count")]
     pub connections: usize,
     /// Channels in use on them.
-    #[serde(default, skip_serializing_if = "is_none_of_it")]
+    #[serde(default, skip_serializing_if = "is_zero_count")]
     pub channels_in_use: usize,
     /// The server's identification.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -102,14 +103,6 @@ pub struct SettingEntry {
     pub value: String,
     /// Where it is set: ssh_config, or a table of the configuration.
     pub source: String,
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde hands over a reference"
-)]
-fn is_none_of_it(count: &usize) -> bool {
-    *count == 0
 }
 
 impl Service {

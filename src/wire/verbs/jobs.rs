@@ -127,6 +127,8 @@ impl Service {
     pub async fn jobs(&self, request: JobsRequest) -> Result<JobsReply, Error> {
         let mut clamps = Clamps::default();
         let limit = clamps.size("limit", request.limit.unwrap_or(100), 1..=10_000)?;
+        // Members come from the fleet itself, which also has those without a job. The other
+        // filters are not applied here.
         if let Some(id) = &request.fleet {
             let members = self.members_of(&self.job(id).await?)?;
             let total = members.len();

@@ -62,6 +62,7 @@ impl RunRequest {
 
 impl Request for RunRequest {
     fn parse(mut object: Map<String, Value>) -> Result<Self, Error> {
+        // serde can't combine `flatten` with `deny_unknown_fields`, so the names are split here.
         let own = ["wait_ms", "max_bytes"]
             .iter()
             .filter_map(|name| object.remove_entry(*name))
@@ -144,6 +145,7 @@ impl Service {
             Duration::from_millis(clamps.wait_ms("wait_ms", wait, self.limits().max_wait_ms));
         let bytes = options.max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
         let bytes = clamps.size("max_bytes", bytes, 1..=MOST_BYTES)?;
+        // Before the start, which is part of the wait.
         let deadline = Instant::now() + wait;
         let command = start.into_command(&self.jobs, Stdin::Closed)?;
         let job = command.start_within(wait.max(START)).spawn().await?;
@@ -183,8 +185,11 @@ impl RunReply {
         let head_lines = excerpt.head.len() as u64;
         let shown = excerpt.head.iter().chain(&excerpt.tail);
         let on_stderr = shown.filter(|line| line.stream == Stream::Stderr);
+        // ssh_read counts from 0, so the first omitted line is at the length of the head, or later
+        // if it was evicted.
         let offset = status.dropped_lines.max(head_lines);
         let behind_head = (excerpt.omitted_lines + head_lines).saturating_sub(offset);
+        // ssh_read clamps a larger length.
         let kept = behind_head.min(MOST_LINES.unsigned_abs());
         let still_running = !standing.state.is_final();
         let cursor = status.total_lines;

@@ -85,6 +85,7 @@ impl Service {
         let job = self.job(&request.job_id).await?;
         let mut clamps = Clamps::default();
         let max_bytes = request.max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
+        // The cursor may come from the process that records the job, ahead of the copy here.
         let newest = job.newest_for(u64::try_from(request.since_line_no).unwrap_or(0)).await;
         let newest = i64::try_from(newest).unwrap_or(i64::MAX);
         let cursor = LineNo::new(clamps.clamp("since_line_no", request.since_line_no, 0..=newest));

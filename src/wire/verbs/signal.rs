@@ -91,6 +91,7 @@ impl Service {
             .grace_ms
             .map(|grace| clamps.clamp("grace_ms", grace, 0..=LONGEST_GRACE_MS));
         let report = job.signal(signal, grace.map(Duration::from_millis)).await?;
+        // The recorder may learn of the end later than this; the reply has the final state.
         if report.confirmed_dead {
             job.wait_within(END_SEEN).await;
         }

@@ -102,7 +102,8 @@ impl Service {
         self.tail_behind(request, 0).await
     }
 
-    /// Like [`tail`](Self::tail) for a caller to whom this many bytes of output are not news.
+    /// Like [`tail`](Self::tail), but the first `known_bytes` bytes of output are not news: the
+    /// caller has seen them, for example as an unfinished line.
     pub(crate) async fn tail_behind(
         &self,
         request: TailRequest,
@@ -111,12 +112,14 @@ impl Service {
         let job = self.job(&request.job_id).await?;
         let mut clamps = Clamps::default();
         let since = u64::try_from(request.since_line_no.unwrap_or(0)).unwrap_or(0);
+        // The cursor may come from the process that records the job, ahead of the copy here.
         let newest = job.newest_for(since).await;
         let query = self.page_query(&request, newest, &mut clamps)?;
         let wait = self.wait_of(&request, known_bytes, &mut clamps)?;
         let (tail, awaiting_input) = match &request.reader {
             Some(reader) => {
                 check_name(reader)?;
+                // Without a line in the request, the cursor that is kept under this name applies.
                 let from = request.since_line_no.map(|_| query.cursor);
                 match self.unless_closed(job.tail_as(reader, from, &query, &wait)).await {
                     Some(tail) => tail?,
@@ -218,6 +221,7 @@ fn check_name(reader: &str) -> Result<(), Error> {
 pub(crate) fn regex(field: &str, pattern: &str) -> Result<Regex, Error> {
     RegexBuilder::new(pattern).size_limit(REGEX_BYTES).build().map_err(|error| {
         let message = error.to_string();
+        // The lines before the last one repeat the pattern and mark the mistake with a caret.
         let reason = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
         Error::invalid(
             format!("{field} is not a regular expression: {reason}"),

@@ -181,6 +181,7 @@ impl TailReply {
             clamped,
             records: (format == Format::Records)
                 .then(|| page.lines.iter().map(|line| Record::of(job, line)).collect()),
+            // Last, because it consumes the lines that the fields above read.
             lines: (format == Format::Lean)
                 .then(|| page.lines.iter().map(|line| job.display(line)).collect()),
         }

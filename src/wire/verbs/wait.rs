@@ -91,8 +91,8 @@ const LAST_LINES_BYTES: usize = 8 << 10;
 const SHOWN_OF_COMMAND: usize = 60;
 
 impl Service {
-    /// Waits until all jobs, or any of them, have ended, or the time limit. Cancelling ends the
-    /// wait, not the jobs.
+    /// Waits until all jobs, or any of them, have ended, at most until the time limit. Cancelling
+    /// ends the wait, not the jobs.
     pub async fn wait(&self, request: WaitRequest) -> Result<WaitReply, Error> {
         if request.job_ids.is_empty() || request.job_ids.len() > MOST_JOBS {
             let message = format!("job_ids names {} jobs", request.job_ids.len());
@@ -134,6 +134,7 @@ impl Service {
             }
         };
         let entries: Vec<JobEntry> = jobs.iter().map(entry).collect();
+        // Counted from the entries, so that the number agrees with the states in this reply.
         let ended = entries.iter().filter(|entry| entry.standing.state.is_final()).count();
         let wanted = if request.mode == WaitMode::All {
             jobs.len()
@@ -144,6 +145,7 @@ impl Service {
             jobs: entries,
             groups: groups(&jobs),
             ended,
+            // Also true if the service is closing; the caller then waits again.
             timed_out: ended < wanted,
             clamped: clamps.0,
         })
@@ -165,6 +167,7 @@ fn has_failed(standing: &Standing) -> bool {
 
 async fn all_ended(jobs: &[Job], deadline: Instant) {
     for job in jobs {
+        // One after the other: all share the deadline, and a job that has ended returns at once.
         job.wait_within(deadline.saturating_duration_since(Instant::now())).await;
     }
 }

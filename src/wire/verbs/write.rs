@@ -105,9 +105,12 @@ impl Service {
         let job = self.job(&request.job_id).await?;
         let enter = if job.has_terminal() { b'\r' } else { b'\n' };
         let size = request.size()?;
+        // A job that is still starting refuses every write.
         job.started_within(PATIENCE).await;
+        // Before the write, so that the tail below begins with the answer to it.
         let before = job.status();
         let data = request.bytes(enter, before.terminal_modes)?;
+        // Also refuses a job that has ended, even if there is nothing to write.
         let was_closed = job.is_stdin_closed().await?;
         if let Some(size) = size {
             job.resize(size).await?;
@@ -132,10 +135,12 @@ impl Service {
                 filter: request.filter,
                 ..TailRequest::new(request.job_id, before.total_lines, 0)
             };
+            // The unfinished line that this write answers, such as a prompt, is not news.
             Some(Box::new(self.tail_behind(tail, before.total_bytes).await?))
         } else {
             None
         };
+        // On a terminal `close_after` sends ctrl+d, and more can be written after it.
         let stdin_closed = was_closed || (request.close_after && !job.has_terminal());
         Ok(WriteReply {
             bytes_written: data.len(),
@@ -160,6 +165,7 @@ impl WriteRequest {
     /// The bytes to write, wiped when dropped. Allocated once, so that no copy remains.
     fn bytes(&self, enter: u8, modes: TerminalModes) -> Result<Zeroizing<Vec<u8>>, Error> {
         let texts = length_of(self.data.as_ref()) + length_of(self.data_base64.as_ref());
+        // An upper bound: no key has more than 5 bytes, and base64 only shrinks when decoded.
         let room = texts + 8 * self.keys.len() + BRACKETS + 1;
         if room > 2 * MOST_BYTES {
             return Err(too_long(room));

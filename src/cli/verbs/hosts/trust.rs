@@ -29,8 +29,10 @@ async fn attempt(jobs: &Jobs, args: &TrustArgs) -> Result<Exit, Error> {
     }
     let key = jobs.host_key(&args.host).await?;
     show(&args.host, &key);
+    // `fingerprint` is the type of the key and then its hash.
     let is_expected =
         |expected: &String| key.fingerprint.split(' ').next_back() == Some(expected.trim());
+    // A known key that is not the expected one is refused below.
     if key.is_known && args.fingerprint.as_ref().is_none_or(is_expected) {
         say("known_hosts vouches for this key already.");
         return Ok(Exit::SUCCESS);

@@ -91,6 +91,7 @@ fn row(entry: &JobEntry) -> [String; 7] {
     let one_line = entry.command.replace('\n', " ");
     let shown: String = one_line.chars().take(SHOWN).collect();
     let process = match &entry.owner {
+        // An empty name means that no process records the job.
         Some(owner) if owner.is_empty() && entry.standing.state == JobState::Running => {
             "nobody".to_owned()
         }

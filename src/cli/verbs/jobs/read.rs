@@ -73,6 +73,7 @@ async fn read_raw(api: &Api, args: &ReadArgs) -> Result<Exit, Error> {
             unit: UnitArg::Bytes,
             encoding: Encoding::Base64,
             offset,
+            // The server clamps this to fewer bytes; `returned` has the real number.
             length: Some(left.min(MOST_BYTES)),
             stream,
             ..ReadRequest::new(&args.job)
@@ -80,7 +81,7 @@ async fn read_raw(api: &Api, args: &ReadArgs) -> Result<Exit, Error> {
         let reply = api.read(request).await?;
         let gone = i64::try_from(reply.offset).unwrap_or(i64::MAX).saturating_sub(offset);
         if gone > 0 && offset >= 0 {
-            note(&format!("{gone} bytes are gone"));
+            note(&format!("{gone} bytes were evicted"));
         }
         let bytes = base64::prelude::BASE64_STANDARD.decode(reply.content.unwrap_or_default());
         match write_out(&bytes.expect("it was encoded here")) {
@@ -88,7 +89,9 @@ async fn read_raw(api: &Api, args: &ReadArgs) -> Result<Exit, Error> {
             exit => return Ok(exit),
         }
         left = left.saturating_sub_unsigned(reply.returned);
+        // From the reply, because the requested start may be negative or evicted.
         offset = i64::try_from(reply.offset + reply.returned).unwrap_or(i64::MAX);
+        // The end or, of a running job, the end so far.
         if reply.returned == 0 {
             break;
         }

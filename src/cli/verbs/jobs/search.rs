@@ -32,7 +32,7 @@ pub async fn search(api: &Api, args: SearchArgs) -> Exit {
                 .await?;
             if reply.dropped_lines > 0 {
                 note(&format!(
-                    "{} lines are gone, and were not looked at",
+                    "{} lines were evicted before they could be searched",
                     reply.dropped_lines
                 ));
             }
@@ -51,6 +51,7 @@ pub async fn search(api: &Api, args: SearchArgs) -> Exit {
             }
             left -= i64::try_from(reply.matches.len()).unwrap_or(left);
             let next = i64::try_from(reply.last_line_no).unwrap_or(i64::MAX);
+            // A reply that does not advance must not repeat for ever.
             if !reply.has_more || next <= since {
                 break;
             }

@@ -54,6 +54,7 @@ async fn show(api: &Api, args: &TailArgs) -> Result<Exit, Error> {
                 args.job, reply.total_lines
             ));
         }
+        // The wire has no limit of 0 lines, so `-n 0` requests one and does not print it.
         if !(is_first && args.lines == 0 && args.since.is_none()) {
             match show_page(&reply, args) {
                 Exit::SUCCESS => {}
@@ -72,6 +73,7 @@ async fn show(api: &Api, args: &TailArgs) -> Result<Exit, Error> {
         is_first = false;
         request.since_line_no = Some(i64::try_from(reply.last_line_no).unwrap_or(i64::MAX));
         request.wait_ms = if args.follow { WAIT_MS } else { 0 };
+        // Only the first page is cut to the last lines; later pages must not skip any.
         (request.keep, request.max_lines) = (KeepArg::First, Some(MOST_LINES));
     }
 }
@@ -90,6 +92,7 @@ async fn last_line_before(api: &Api, job: &str, time: u64) -> Result<u64, Error>
     };
     let mut least = 0;
     let mut most = line_behind(0).await?.total_lines;
+    // Lines are numbered as they arrive, so a binary search by time works.
     while least < most {
         let middle = least.midpoint(most);
         match line_behind(middle).await?.records.iter().flatten().next() {

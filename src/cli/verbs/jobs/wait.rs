@@ -34,6 +34,7 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
                 })
                 .await?;
             let is_late = left.is_some_and(|left| left.is_zero());
+            // `is_late` is from before the call: the last call begins after the limit.
             if reply.timed_out && !is_late {
                 continue;
             }

@@ -58,6 +58,7 @@ async fn write_stdin(api: &Api, args: &WriteArgs) -> Result<usize, Error> {
             let mut data = Vec::new();
             std::io::stdin()
                 .lock()
+                // Reads until this size or the end, so slow input is held back until then.
                 .take(WRITE_BYTES as u64)
                 .read_to_end(&mut data)
                 .map(|_| data)
