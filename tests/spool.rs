@@ -29,6 +29,14 @@ impl Host {
         Self(directory)
     }
 
+    /// A host whose home directory has a space in its name.
+    fn with_space() -> Self {
+        let host = Self::new();
+        let spaced = tempfile::Builder::new().prefix("a b").tempdir().unwrap();
+        std::fs::rename(host.path("spool"), spaced.path().join("spool")).unwrap();
+        Self(spaced)
+    }
+
     fn path(&self, file: &str) -> PathBuf {
         self.0.path().join(file)
     }
@@ -359,4 +367,34 @@ async fn the_end_tells_the_size_of_a_file_that_was_shortened() {
             "{kind:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn old_jobs_are_removed_below_a_home_directory_with_a_space() {
+    let host = Host::with_space();
+    let new = host.spool("new");
+    let old = host.spool("old");
+    let killed = host.spool("killed");
+    for job in [&new, &old, &killed] {
+        std::fs::create_dir_all(job).unwrap();
+        std::fs::write(job.join("mark"), "mark").unwrap();
+    }
+    std::fs::write(new.join("exit"), "exited 0").unwrap();
+    std::fs::write(old.join("exit"), "exited 0").unwrap();
+    for file in [old.join("exit"), old.join("mark"), killed.join("mark")] {
+        let touched = Command::new("touch").args(["-d", "10 days ago"]).arg(file).status();
+        assert!(touched.unwrap().success());
+    }
+
+    let swept = Command::new("/bin/sh")
+        .arg(host.path("spool/script"))
+        .arg(host.path(""))
+        .args(["sweep", "7"])
+        .output()
+        .unwrap();
+
+    assert!(swept.status.success(), "{swept:?}");
+    assert!(new.exists());
+    assert!(!old.exists());
+    assert!(!killed.exists());
 }

@@ -46,6 +46,8 @@ pub fn install() -> String {
     let name = name();
     let script = SCRIPT.len();
     let follower = FOLLOWER.len();
+    // The script gets its name last, because its existence means that both are installed.
+    // dd copies single bytes, so that it takes exactly the first script from stdin.
     exec(&format!(
         "umask 077; {{ read -r H </proc/sys/kernel/hostname; }} 2>/dev/null || H=$(uname -n); \
          grep -qs ^KillUserProcesses=yes /etc/systemd/logind.conf /etc/systemd/logind.conf.d/*.conf && {{ echo {RESULT}logout; exit; }}; \
@@ -66,6 +68,7 @@ pub fn install() -> String {
 /// user.
 fn verb(words: &str) -> String {
     let name = name();
+    // The shell sources the script, which saves the host a process.
     exec(&format!(
         "d=${{XDG_STATE_HOME:-$HOME/.local/state}}/sshjobs; f=$d/spool/{name}; \
          [ -f \"$f\" ] || {{ d=/var/tmp/sshjobs-$(id -u); f=$d/spool/{name}; }}; \

@@ -112,7 +112,7 @@ struct Data {
 
 /// Longest plausible header.
 const LONGEST_HEADER: usize = 512;
-/// Longest plausible piece of output.
+/// Longest plausible piece of output. spool.sh sends at most 4 MiB at once, follow.pl 256 KiB.
 const LONGEST_DATA: usize = 8 << 20;
 
 impl Frames {
@@ -139,14 +139,15 @@ impl Frames {
                     offset,
                     bytes,
                 };
-                (data.offset, data.left) = (offset + length as u64, data.left - length);
+                data.offset += length as u64;
+                data.left -= length;
                 if data.left == 0 {
                     self.data = None;
                 }
                 return Some(frame);
             }
             match Header::parse(&self.take_header()?) {
-                Some(Header::Data(data)) => self.data = Some(data).filter(|data| data.left > 0),
+                Some(Header::Data(data)) => self.data = (data.left > 0).then_some(data),
                 Some(Header::Other(frame)) => return Some(frame),
                 None => {}
             }
@@ -161,6 +162,7 @@ impl Frames {
             .extend_from_slice(&self.input.split_to(end.unwrap_or(self.input.len())));
         if end.is_none() {
             if self.header.len() > LONGEST_HEADER {
+                // Text without a line end, as startup files may print, must not fill the memory.
                 self.header.clear();
             }
             return None;
@@ -187,6 +189,7 @@ impl Header {
                 };
                 let left: usize = length.parse().ok().filter(|length| *length <= LONGEST_DATA)?;
                 let offset: u64 = offset.parse().ok()?;
+                // So that `next_frame` can't overflow when it advances the offset.
                 offset.checked_add(left as u64)?;
                 Some(Self::Data(Data {
                     job: job.to_owned(),

@@ -21,9 +21,9 @@ pub struct Order {
     pub stdin: Stdin,
     /// Time after which the supervisor ends the process tree.
     pub timeout: Option<Duration>,
-    /// Grace between TERM and KILL in that case.
+    /// Time between TERM and KILL, if the timeout or the quota ends the job.
     pub grace: Duration,
-    /// Bytes of output after which the supervisor ends it, too; 0 for no limit.
+    /// Bytes of output after which the host's warden ends the job; 0 for no limit.
     pub quota: u64,
     /// TERM, columns and rows of its terminal.
     pub terminal: Option<(String, u32, u32)>,
@@ -46,7 +46,7 @@ pub enum Stdin {
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum StartError {
     /// TERM has characters that are not allowed for a durable job.
-    #[error("a durable job's TERM has letters, digits, and - + . _ only")]
+    #[error("TERM of a durable job may contain only letters, digits and - + . _")]
     Term,
     /// The text for stdin contains a NUL, which a shell can't store.
     #[error("the text for a durable job's stdin contains a NUL character")]
@@ -110,6 +110,7 @@ impl Order {
         } else {
             String::new()
         };
+        // The empty line ends the variables. The dot shows that nothing was cut off.
         writeln!(lines, "\n{text}\n.").expect("a string takes all");
         lines.into()
     }
@@ -122,6 +123,7 @@ fn encode(text: &str) -> String {
         match c {
             '\n' => encoded.push_str("\\n"),
             '\r' => encoded.push_str("\\r"),
+            // Every escape of %b begins with a backslash, so no other character needs one.
             '\\' => encoded.push_str("\\\\"),
             other => encoded.push(other),
         }

@@ -359,9 +359,10 @@ forget) # JOB ...
   say ok
   ;;
 sweep) # DAYS
-  for x in $(find "$sj_S" -name exit -mtime "+$1" 2>/dev/null); do rm -rf "${x%/exit}"; done
+  # By line and not by word: the home directory may have a space in its name.
+  find "$sj_S" -name exit -mtime "+$1" 2>/dev/null | while IFS= read -r x; do rm -rf "${x%/exit}"; done
   # Also jobs without a noted end.
-  for x in $(find "$sj_S" -name mark -mtime "+$1" 2>/dev/null); do
+  find "$sj_S" -name mark -mtime "+$1" 2>/dev/null | while IFS= read -r x; do
     x=${x%/mark}
     if [ ! -f "$x/exit" ] && ! { { read -r p t0 _ <"$x/sup"; } 2>/dev/null && is_alive "$p" "$t0"; }; then
       rm -rf "${x:?}"
