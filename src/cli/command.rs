@@ -2,6 +2,7 @@
 //! `secrecy` types.
 
 use std::collections::BTreeMap;
+use std::env::VarError;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use secrecy::SecretString;
 use crate::bounded_file::read_text;
 use crate::cli::args::RunArgs;
 use crate::cli::terminal::keyboard;
-use crate::wire::{Code, CommandRequest, Error};
+use crate::wire::{CommandRequest, Error};
 
 /// Options shared by `run` and `spawn`.
 pub(super) struct Words {
@@ -78,9 +79,9 @@ fn variables(files: &[PathBuf], own: Vec<String>) -> Result<Vec<String>, Error> 
         for (number, line) in lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#')) {
             let name = line.split_once('=').map_or(line, |(name, _)| name);
             if !is_name(name) {
-                // The value may be a secret.
+                // Without the line, which may be a secret.
                 let message = format!(
-                    "{}:{number}: {name:?} is not a variable name",
+                    "{}:{number}: the line does not begin with a variable name",
                     file.display()
                 );
                 return Err(Error::invalid(message, hint));
@@ -104,16 +105,19 @@ fn name_and_value(variable: String) -> Result<(String, SecretString), Error> {
     if let Some((name, value)) = variable.split_once('=') {
         return Ok((name.to_owned(), value.into()));
     }
-    let value = std::env::var(&variable).map_err(|error| {
-        let hint =
-            "--env NAME copies a variable that is set here, in UTF-8; --env NAME=VALUE sets one";
-        Error::new(
-            Code::InvalidArgument,
-            format!("--env {variable}: {error}"),
-            hint,
-        )
-    })?;
-    Ok((variable, value.into()))
+    match std::env::var(&variable) {
+        Ok(value) => Ok((variable, value.into())),
+        // Named here, because the error's own text contains the value, which may be a secret.
+        Err(VarError::NotPresent) => Err(no_variable(&variable, "is not set here")),
+        Err(VarError::NotUnicode(_)) => {
+            Err(no_variable(&variable, "has a value that is not UTF-8"))
+        }
+    }
+}
+
+fn no_variable(name: &str, why: &str) -> Error {
+    let hint = "--env NAME copies a variable that is set here, in UTF-8; --env NAME=VALUE sets one";
+    Error::invalid(format!("--env {name}: the variable {why}"), hint)
 }
 
 /// Requests a terminal with our type and size, as far as they are known.

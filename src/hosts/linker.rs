@@ -74,6 +74,11 @@ impl Connect for Linker {
         }
         let mut logins = lock(&self.logins);
         logins.refused.insert(host.name.clone());
-        self.connector.can_ask(&host.caller) && logins.own.insert(host.clone())
+        if !self.connector.can_ask(&host.caller) {
+            return false;
+        }
+        // Also true if another call of this caller was first: both waited for the shared login.
+        logins.own.insert(host.clone());
+        true
     }
 }

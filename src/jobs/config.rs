@@ -181,8 +181,7 @@ impl Config {
             Some(message) => {
                 // The message begins with the key. If the file omits that key, line 1 is reported.
                 let key = message.split(' ').next().unwrap_or_default();
-                let at = text.find(key).unwrap_or(0);
-                Err(mistake(line_of(text, at), message))
+                Err(mistake(line_of_key(text, key), message))
             }
             None => Ok(config),
         }
@@ -191,6 +190,16 @@ impl Config {
 
 fn line_of(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|&byte| byte == b'\n').count() + 1
+}
+
+/// The line that sets a key, or 1 if the file omits the key.
+fn line_of_key(text: &str, key: &str) -> usize {
+    let sets_key = |line: &str| {
+        line.trim_start()
+            .strip_prefix(key)
+            .is_some_and(|rest| rest.trim_start().starts_with('='))
+    };
+    text.lines().position(sets_key).map_or(1, |index| index + 1)
 }
 
 /// Shortens serde's list of all fields to the nearest one.
@@ -217,11 +226,13 @@ fn in_words(message: &str) -> String {
         other if other.starts_with("struct ") => "a table",
         other => other,
     };
-    let start = start
-        .replace("invalid type: ", "")
-        .replace("invalid value: ", "")
-        .replace("sequence", "a list")
-        .replace("map", "a table");
+    let start = start.trim_start_matches("invalid type: ").trim_start_matches("invalid value: ");
+    // Only at the start: the rest may be a value of the user's.
+    let start = match (start.strip_prefix("sequence"), start.strip_prefix("map")) {
+        (Some(rest), _) => format!("a list{rest}"),
+        (_, Some(rest)) => format!("a table{rest}"),
+        (None, None) => start.to_owned(),
+    };
     if expected.is_empty() {
         message.to_owned()
     } else {

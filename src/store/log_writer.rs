@@ -32,16 +32,19 @@ pub struct LogWriter {
     /// The first mark of the segment, until there is a second one.
     unindexed: Option<Mark>,
     buffer: Vec<u8>,
+    /// Whether data was written to `blob` since its last sync.
     unsynced: bool,
+    /// Files that were closed before their data was synced.
+    closed_unsynced: Vec<Arc<dyn Blob>>,
 }
 
 /// Written data that may not be on disk yet.
-pub struct Unsynced(Arc<dyn Blob>);
+pub struct Unsynced(Vec<Arc<dyn Blob>>);
 
 impl Unsynced {
     /// Waits until the data is on disk. Blocking.
     pub fn sync(&self) -> io::Result<()> {
-        self.0.sync()
+        self.0.iter().try_for_each(|blob| blob.sync())
     }
 }
 
@@ -77,6 +80,7 @@ impl LogWriter {
             unindexed: None,
             buffer: Vec::new(),
             unsynced: false,
+            closed_unsynced: Vec::new(),
         }
     }
 
@@ -162,17 +166,19 @@ impl LogWriter {
 
     /// Written data that may not be on disk yet, if any.
     pub fn take_unsynced(&mut self) -> Option<Unsynced> {
-        if !self.unsynced {
-            return None;
+        let mut blobs = std::mem::take(&mut self.closed_unsynced);
+        if std::mem::take(&mut self.unsynced) {
+            blobs.extend(self.blob.clone());
         }
-        let blob = self.blob.clone()?;
-        self.unsynced = false;
-        Some(Unsynced(blob))
+        (!blobs.is_empty()).then_some(Unsynced(blobs))
     }
 
     /// Closes the file. It is opened again when needed.
     pub fn close_file(&mut self) {
-        self.blob = None;
+        let closed = self.blob.take();
+        if std::mem::take(&mut self.unsynced) {
+            self.closed_unsynced.extend(closed);
+        }
     }
 
     fn seal(&self) -> Seal {
@@ -243,7 +249,9 @@ impl LogWriter {
 
     fn begin_segment(&mut self) -> io::Result<()> {
         self.before.push_back((self.segment, self.length));
-        (self.segment, self.length, self.blob) = (self.segment + 1, 0, None);
+        self.close_file();
+        self.segment += 1;
+        self.length = 0;
         let mut kept: u64 = self.before.iter().map(|(_, bytes)| bytes).sum();
         while kept + self.segment_bytes() > self.limits.bytes
             && let Some((oldest, bytes)) = self.before.pop_front()

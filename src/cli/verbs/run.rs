@@ -152,19 +152,32 @@ fn check(args: &RunArgs) -> Result<(), Error> {
             "the key file {file} is not there; others are tried"
         ));
     }
-    let Some(index) = args.command.iter().position(|word| word == "--").filter(|index| *index > 0)
-    else {
+    let Some(index) = args.command.iter().position(|word| word == "--") else {
         return Ok(());
     };
+    let words: Vec<String> = std::env::args().collect();
+    if index == 0 || has_dashes_after(&args.host, &words) {
+        return Ok(());
+    }
     let before = args.command[..index].join(" ");
     let command = args.command[index + 1..].join(" ");
     let message = format!("{before:?} stands between the host and --");
     let hosts = args.command[..index].join(",");
+    let host = &args.host;
+    let whole = args.command.join(" ");
     let hint = format!(
-        "for many hosts: sshjobs run {},{hosts} -- {command}",
-        args.host
+        "for many hosts: sshjobs run {host},{hosts} -- {command}; for a command with a -- in it: \
+         sshjobs run {host} -- {whole}"
     );
     Err(Error::new(Code::InvalidArgument, message, hint))
+}
+
+/// Whether the first `--` of a command line stands right after the host, so that all words after it
+/// belong to the command. The parser removes that `--`.
+fn has_dashes_after(host: &str, words: &[String]) -> bool {
+    let first = words.iter().position(|word| word == "--");
+    let before = first.and_then(|index| words.get(index.checked_sub(1)?));
+    before.is_some_and(|word| word == host)
 }
 
 /// A shell makes its background children ignore INT, so they outlive the command after Ctrl-C. Ends

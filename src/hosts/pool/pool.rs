@@ -46,8 +46,10 @@ impl<C: Connect> Pool<C> {
     ///
     /// Cancelling abandons a connection in progress; another waiting caller then makes its own.
     pub async fn lease(&self, host: &HostRef) -> Result<Lease<C::Connection>, PoolError<C::Error>> {
-        let leased = self.lease_from(&self.connect.shared(host)).await;
-        if self.separates(host, &leased) {
+        let shared = self.connect.shared(host);
+        let leased = self.lease_from(&shared).await;
+        // The caller's own login is not tried a second time.
+        if shared != *host && self.separates(host, &leased) {
             self.lease_from(host).await
         } else {
             leased

@@ -25,7 +25,7 @@ use crate::wire::{
 const HELLO: Duration = Duration::from_secs(10);
 /// Interval of pings, which detect lost clients.
 const PING: Duration = Duration::from_secs(15);
-/// Time limit for one write to a command that does not read its stdin. The rest is dropped.
+/// Time limit for one write to a command that does not read its stdin, before the next attempt.
 const PATIENCE: Duration = Duration::from_secs(3600);
 /// Grace between TERM and KILL for a command whose client has disconnected.
 const GRACE_MS: i64 = 2000;
@@ -207,9 +207,21 @@ async fn listen(job: &Job, stream: &mut SplitStream<WebSocket>, said: mpsc::Send
     }
 }
 
+/// Writes all bytes, however long the command does not read. Ends with the client's session.
+async fn write_all(job: &Job, mut bytes: &[u8]) -> Result<(), crate::jobs::Error> {
+    loop {
+        match job.write(bytes, PATIENCE).await {
+            Err(crate::jobs::Error::Write(WriteError::Backpressure { written })) => {
+                bytes = bytes.get(written..).unwrap_or_default();
+            }
+            written => return written,
+        }
+    }
+}
+
 async fn write(job: &Job, message: &[u8]) -> Result<(), crate::jobs::Error> {
     match message.get(1..).filter(|bytes| !bytes.is_empty()) {
-        Some(bytes) => job.write(bytes, PATIENCE).await,
+        Some(bytes) => write_all(job, bytes).await,
         None => match job.close_stdin(HELLO).await {
             // The command may end before the client closes its stdin.
             Err(crate::jobs::Error::Write(WriteError::JobEnded)) => Ok(()),

@@ -35,7 +35,13 @@ pub(crate) struct Bodies {
 pub(crate) struct HeldBody {
     of_all: Arc<Semaphore>,
     of_caller: Arc<Semaphore>,
-    permits: Vec<OwnedSemaphorePermit>,
+    permits: Option<Permits>,
+}
+
+/// Permits for the bytes that were read so far.
+struct Permits {
+    of_caller: OwnedSemaphorePermit,
+    of_all: OwnedSemaphorePermit,
 }
 
 impl Bodies {
@@ -74,7 +80,7 @@ impl Bodies {
         HeldBody {
             of_all: Arc::clone(&self.all),
             of_caller: Arc::clone(of_caller),
-            permits: Vec::new(),
+            permits: None,
         }
     }
 }
@@ -103,7 +109,14 @@ impl HeldBody {
         let of_caller = of_caller.map_err(|_| reject::too_many_bytes_of_caller())?;
         let of_all = Arc::clone(&self.of_all).try_acquire_many_owned(permits);
         let of_all = of_all.map_err(|_| reject::too_many_bytes_of_all())?;
-        self.permits.extend([of_caller, of_all]);
+        // Merged, so that a body in many small chunks costs no memory for each.
+        match &mut self.permits {
+            Some(held) => {
+                held.of_caller.merge(of_caller);
+                held.of_all.merge(of_all);
+            }
+            None => self.permits = Some(Permits { of_caller, of_all }),
+        }
         Ok(())
     }
 }

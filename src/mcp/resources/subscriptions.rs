@@ -113,7 +113,7 @@ pub(crate) async fn listen(
     let uris = context.accepted().resource_subscriptions.clone().unwrap_or_default();
     let mut followed = FuturesUnordered::new();
     for uri in uris.into_iter().take(MOST) {
-        let log = Log::find(service, &uri).await.map_err(|error| told(&error))?;
+        let mut log = Log::find(service, &uri).await.map_err(|error| told(&error))?;
         let sink = context.sink().clone();
         followed.push(async move {
             while let Some(change) = log.changed(service).await {

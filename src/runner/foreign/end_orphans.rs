@@ -1,11 +1,12 @@
 //! Ends processes that jobs of killed processes have left on hosts.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::task::spawn_blocking;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::open::{Opened, open};
 use crate::job::{JobId, Kill, Pace, Reach, Signal};
@@ -18,6 +19,9 @@ use crate::store::{Filter, Record, StoreError};
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 /// Time limit for the last search of a process.
 const LAST_SEARCH: Duration = Duration::from_secs(5);
+/// Pause after the first failed attempt to end the processes of a job.
+const FIRST_PAUSE: Duration = Duration::from_secs(4);
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 /// Maximum lost jobs examined in one round.
 const MOST: usize = 1000;
 
@@ -26,11 +30,12 @@ const MOST: usize = 1000;
 /// the job ran.
 pub(crate) async fn end_leftovers(shared: Arc<Shared>) {
     let Some(storing) = shared.storing.clone() else { return };
+    let mut failures = Failures::default();
     let mut tick = interval(CHECK_INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        end_reached(&shared, &storing).await;
+        end_reached(&shared, &storing, &mut failures).await;
     }
 }
 
@@ -38,19 +43,54 @@ pub(crate) async fn end_leftovers(shared: Arc<Shared>) {
 pub(crate) async fn end_leftovers_at_last(shared: &Arc<Shared>) {
     if let Some(storing) = &shared.storing {
         // Boxed, so that the futures of callers don't nest too deeply for the compiler.
-        drop(timeout(LAST_SEARCH, end_reached(shared, storing).boxed()).await);
+        let mut failures = Failures::default();
+        let search = end_reached(shared, storing, &mut failures).boxed();
+        drop(timeout(LAST_SEARCH, search).await);
     }
 }
 
 /// Ends the remaining processes of lost jobs on hosts with a live connection.
-async fn end_reached(shared: &Arc<Shared>, storing: &Storing) {
+async fn end_reached(shared: &Arc<Shared>, storing: &Storing, failures: &mut Failures) {
     if shared.hosts.pool().is_empty() {
         return;
     }
     for record in lost(storing).await {
-        if shared.hosts.pool().is_reached(&record.host) {
-            end(shared, storing, record).await;
+        if !shared.hosts.pool().is_reached(&record.host) || failures.is_too_early(&record.id) {
+            continue;
         }
+        let id = record.id.clone();
+        if end(shared, storing, record).await {
+            failures.forget(&id);
+        } else {
+            failures.note(id);
+        }
+    }
+}
+
+/// Jobs whose remaining processes could not be ended. Each attempt may log in twice, so the pause
+/// before the next one doubles.
+#[derive(Default)]
+struct Failures(HashMap<JobId, Failure>);
+
+struct Failure {
+    pause: Duration,
+    next_at: Instant,
+}
+
+impl Failures {
+    fn is_too_early(&self, id: &JobId) -> bool {
+        self.0.get(id).is_some_and(|failure| Instant::now() < failure.next_at)
+    }
+
+    fn note(&mut self, id: JobId) {
+        let before = self.0.get(&id).map(|failure| failure.pause);
+        let pause = before.map_or(FIRST_PAUSE, |pause| (2 * pause).min(LONGEST_PAUSE));
+        let next_at = Instant::now() + pause;
+        self.0.insert(id, Failure { pause, next_at });
+    }
+
+    fn forget(&mut self, id: &JobId) {
+        self.0.remove(id);
     }
 }
 
@@ -71,13 +111,14 @@ async fn lost(storing: &Storing) -> Vec<Record> {
     records.into_iter().filter(|record| record.has_leftovers).collect()
 }
 
-async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) {
+/// Ends the remaining processes of a lost job. Returns whether they are confirmed dead.
+async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) -> bool {
     let store = Arc::clone(&storing.store);
     let id = record.id.clone();
     let ring = shared.limits.ring(Pace::Free);
     let log = shared.limits.log();
     let opened = spawn_blocking(move || open(&*store, &id, ring, log)).await;
-    let Ok(Ok(Some(Opened { job, record, .. }))) = opened else { return };
+    let Ok(Ok(Some(Opened { job, record, .. }))) = opened else { return false };
     // Taken in, because `run_on_machine` looks up the job's machine there.
     let (job, _) = shared.foreign_jobs.take_in(job, record);
     let grace = Some(shared.limits.kill_grace());
@@ -88,14 +129,19 @@ async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) {
         }) => {
             tracing::info!(job = %job.id, "ended the remaining processes of a lost job");
             settle(storing, &job.id).await;
+            true
         }
         Ok(report) => {
             tracing::debug!(job = %job.id, ?report, "could not confirm that the remaining \
-                processes of a lost job are dead")
+                processes of a lost job are dead");
+            false
         }
         // Another machine, or the same after a reboot: no process of the job can exist there.
-        Err(error) => tracing::debug!(job = %job.id, %error, "could not end the remaining \
-            processes of a lost job"),
+        Err(error) => {
+            tracing::debug!(job = %job.id, %error, "could not end the remaining \
+                processes of a lost job");
+            false
+        }
     }
 }
 

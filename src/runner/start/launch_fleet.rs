@@ -21,15 +21,28 @@ pub(super) async fn launch_fleet(
         job.note_trouble(Some(error.to_string()));
     }
 
+    let slot = tokio::select! {
+        slot = shared.fleets.reserve() => slot.map_err(|_| SpawnError::ShuttingDown),
+        () = reservation.abandoned.cancelled() => Err(SpawnError::Abandoned),
+        () = shared.stopping.cancelled() => Err(SpawnError::ShuttingDown),
+    };
+    let slot = match slot {
+        Ok(slot) => slot,
+        Err(error) => {
+            reservation.fail(&error);
+            return Err(error);
+        }
+    };
+
+    // No await from here on: a fleet that is committed must reach the roll-out, which ends it.
     if let Some(record) = reservation.commit()
         && let Some(storing) = &shared.storing
     {
         storing.keep(&job, record, None);
     }
-    // The receiver lives as long as the runner.
-    let fleet = FleetToRun {
+    slot.send(FleetToRun {
         job,
         lacks_secrets: false,
-    };
-    shared.fleets.send(fleet).await.map_err(|_| SpawnError::ShuttingDown)
+    });
+    Ok(())
 }

@@ -122,9 +122,11 @@ impl Login<'_> {
         } else {
             0
         };
+        let mut was_asked = false;
         for _ in 0..prompts {
             let question = format!("{}@{}'s password: ", self.host.user, self.host.address);
             let Some(password) = self.ask(&question, false).await else { break };
+            was_asked = true;
             let attempt = self.send_password(&password).await?;
             // A partial success also proves that the password is right.
             if attempt != Attempt::Failure {
@@ -135,7 +137,9 @@ impl Login<'_> {
                 return Ok(Attempt::Failure);
             }
         }
-        self.tried.push("password (no password is available)".to_owned());
+        if !was_asked {
+            self.tried.push("password (no password is available)".to_owned());
+        }
         Ok(Attempt::Failure)
     }
 

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use secrecy::SecretString;
 use tokio::process::Command;
 
+use super::secrets::PERSON_TIMEOUT;
 use crate::output::printable;
 use crate::ssh::config::first_line_of;
 
@@ -52,9 +53,9 @@ impl Prompter for Askpass {
         Box::pin(async move {
             // The server may have written the text, which becomes an argument of another program.
             let text = printable(&question.text).replace('\n', " ");
-            let answer =
-                first_line_of(Command::new(&self.0).arg(format!("{}: {text}", question.host)))
-                    .await;
+            let mut program = Command::new(&self.0);
+            program.arg(format!("{}: {text}", question.host));
+            let answer = first_line_of(&mut program, PERSON_TIMEOUT).await;
             answer
                 .inspect_err(|error| tracing::warn!(%error, "SSH_ASKPASS gave no answer"))
                 .ok()

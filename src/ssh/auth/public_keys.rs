@@ -9,13 +9,12 @@ use russh::keys::agent::client::AgentClient;
 use russh::keys::ssh_key::public::KeyData;
 use russh::keys::{self, Algorithm, Certificate, HashAlg, PublicKey};
 use russh::{MethodKind, Signer};
-use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use super::key_file::{self, KeyFile, NoKey};
 use super::login::{Attempt, Login, within};
 use super::offer::Offer;
-use super::signer::{Agent, Busy, File, NoSignature};
+use super::signer::{Agent, AgentConnection, Busy, File, NoSignature};
 use crate::ssh::files::off_runtime;
 use crate::ssh::trust::{HandshakeError, short_rsa};
 
@@ -81,7 +80,7 @@ impl<'a> Login<'a> {
     }
 
     /// The agent and its keys. Keys that are also configured come first.
-    async fn agent(&mut self) -> Option<(AgentClient<UnixStream>, Vec<AgentIdentity>)> {
+    async fn agent(&mut self) -> Option<(AgentConnection, Vec<AgentIdentity>)> {
         let socket = self.host.agent.as_ref()?;
         let connected = async {
             let mut agent = AgentClient::connect_uds(socket).await?;
@@ -114,7 +113,7 @@ impl<'a> Login<'a> {
         }
         // Servers count offers (MaxAuthTries), so the likeliest keys come first.
         identities.sort_by_key(|identity| !is_configured(identity));
-        Some((agent, identities))
+        Some((AgentConnection::new(agent), identities))
     }
 
     /// Whether to offer this key now. Marks it as offered.
@@ -174,7 +173,7 @@ impl<'a> Login<'a> {
     async fn certificate_of_agent(
         &mut self,
         certificate: Certificate,
-        agent: &mut AgentClient<UnixStream>,
+        agent: &mut AgentConnection,
     ) -> Result<Attempt, HandshakeError> {
         let shown = format!("certificate {:?} of the agent", certificate.key_id());
         let (signer, busy) = Agent::signer(agent);
@@ -200,7 +199,7 @@ impl<'a> Login<'a> {
         &mut self,
         key: &PublicKey,
         comment: &str,
-        agent: &mut AgentClient<UnixStream>,
+        agent: &mut AgentConnection,
     ) -> Result<Attempt, HandshakeError> {
         let shown = format!("agent key {} {comment}", key.fingerprint(HashAlg::Sha256));
         let (signer, busy) = Agent::signer(agent);

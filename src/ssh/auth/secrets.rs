@@ -13,7 +13,7 @@ use crate::ssh::HostConfig;
 
 /// Time limit for a person's answer: below sshd's LoginGraceTime of 120 s, since a login that
 /// exceeds it counts as failed.
-const PERSON_TIMEOUT: Duration = Duration::from_secs(100);
+pub(super) const PERSON_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Keys and passwords that succeeded, and the prompter for others. A secret that succeeded is not
 /// asked for again.

@@ -97,14 +97,24 @@ impl Busy {
     }
 }
 
+/// The connection to an agent, until a signature takes too long. A later reply would be taken for
+/// the signature of the next key, so the connection is given up.
+pub(super) struct AgentConnection(Option<AgentClient<UnixStream>>);
+
+impl AgentConnection {
+    pub(super) fn new(client: AgentClient<UnixStream>) -> Self {
+        Self(Some(client))
+    }
+}
+
 /// An agent with a time limit for its signatures.
 pub(super) struct Agent<'a> {
-    agent: &'a mut AgentClient<UnixStream>,
+    agent: &'a mut AgentConnection,
     busy: Busy,
 }
 
 impl<'a> Agent<'a> {
-    pub(super) fn signer(agent: &'a mut AgentClient<UnixStream>) -> (Self, Busy) {
+    pub(super) fn signer(agent: &'a mut AgentConnection) -> (Self, Busy) {
         let busy = Busy::default();
         (
             Self {
@@ -125,14 +135,13 @@ impl Signer for Agent<'_> {
         hash: Option<HashAlg>,
         data: Vec<u8>,
     ) -> Result<Vec<u8>, NoSignature> {
-        match self
-            .busy
-            .during(timeout(SIGN_TIMEOUT, self.agent.auth_sign(key, hash, data)))
-            .await
-        {
-            Ok(signed) => Ok(signed?),
-            Err(_) => Err(NoSignature::AgentSilent(SIGN_TIMEOUT)),
-        }
+        let silent = NoSignature::AgentSilent(SIGN_TIMEOUT);
+        // Put back only after a reply, so that a cancelled call gives the connection up, too.
+        let Some(mut client) = self.agent.0.take() else { return Err(silent) };
+        let signing = timeout(SIGN_TIMEOUT, client.auth_sign(key, hash, data));
+        let Ok(signed) = self.busy.during(signing).await else { return Err(silent) };
+        self.agent.0 = Some(client);
+        Ok(signed?)
     }
 }
 

@@ -109,7 +109,11 @@ impl SecretSource {
                 })?
             }
             Self::Command(command) => {
-                first_line_of(Command::new("/bin/sh").arg("-c").arg(command)).await
+                first_line_of(
+                    Command::new("/bin/sh").arg("-c").arg(command),
+                    COMMAND_TIMEOUT,
+                )
+                .await
             }
         }
     }
@@ -131,8 +135,11 @@ pub(crate) fn others_can_read(file: &Path) -> io::Result<bool> {
     Ok(std::fs::metadata(file)?.permissions().mode() & 0o077 != 0)
 }
 
-/// The first line that a command prints.
-pub(crate) async fn first_line_of(command: &mut Command) -> Result<SecretString, SecretError> {
+/// The first line that a command prints within a time limit.
+pub(crate) async fn first_line_of(
+    command: &mut Command,
+    limit: Duration,
+) -> Result<SecretString, SecretError> {
     let failed = |why: &dyn fmt::Display| SecretError::Command(why.to_string());
     // Its stderr is for the person who configured it.
     let running = command
@@ -140,9 +147,9 @@ pub(crate) async fn first_line_of(command: &mut Command) -> Result<SecretString,
         .stderr(Stdio::inherit())
         .kill_on_drop(true)
         .output();
-    let output = timeout(COMMAND_TIMEOUT, running)
+    let output = timeout(limit, running)
         .await
-        .map_err(|_| failed(&format!("it took longer than {COMMAND_TIMEOUT:?}")))?
+        .map_err(|_| failed(&format!("it took longer than {limit:?}")))?
         .map_err(|error| failed(&error))?;
     if !output.status.success() {
         return Err(failed(&output.status));

@@ -68,6 +68,8 @@ pub(crate) const MOST_BYTES: i64 = 262_144;
 /// Approximate bytes of a record besides its text: number, stream, time, names.
 const RECORD_BYTES: usize = 80;
 const LONGEST_WAIT_MS: u64 = 60_000;
+/// Least value of `quiet_ms`.
+const LEAST_QUIET_MS: i64 = 10;
 /// Largest compiled pattern, in bytes.
 const REGEX_BYTES: usize = 1 << 20;
 
@@ -171,8 +173,8 @@ impl Service {
             until: optional_regex("until", request.until.as_deref())?,
             filter: optional_regex("filter", request.filter.as_deref())?,
             quiet: request.quiet_ms.map(|quiet| {
-                let longest = i64::try_from(longest).unwrap_or(i64::MAX);
-                Duration::from_millis(clamps.clamp("quiet_ms", quiet, 10..=longest))
+                let longest = i64::try_from(longest).unwrap_or(i64::MAX).max(LEAST_QUIET_MS);
+                Duration::from_millis(clamps.clamp("quiet_ms", quiet, LEAST_QUIET_MS..=longest))
             }),
             known_bytes,
         })
@@ -230,6 +232,6 @@ pub(crate) fn regex(field: &str, pattern: &str) -> Result<Regex, Error> {
     })
 }
 
-fn optional_regex(field: &str, pattern: Option<&str>) -> Result<Option<Regex>, Error> {
+pub(crate) fn optional_regex(field: &str, pattern: Option<&str>) -> Result<Option<Regex>, Error> {
     pattern.map(|pattern| regex(field, pattern)).transpose()
 }

@@ -109,6 +109,8 @@ impl Service {
             request.wait_ms.unwrap_or(WAIT_MS),
             self.limits().max_wait_ms,
         );
+        // Before the wait, so that a mistake is reported at once.
+        let last_lines = clamps.size("last_lines", request.last_lines, 0..=MOST_LAST_LINES)?;
         let deadline = Instant::now() + Duration::from_millis(wait);
         let waiting = async {
             match request.mode {
@@ -118,7 +120,6 @@ impl Service {
         };
         // However the wait ends, the logs hold the answer.
         self.unless_closed(waiting).await;
-        let last_lines = clamps.size("last_lines", request.last_lines, 0..=MOST_LAST_LINES)?;
         let entry = |job: &Job| {
             let entry = JobEntry::of(job);
             let is_shown = request.last_lines_of == LastLinesOf::All || has_failed(&entry.standing);

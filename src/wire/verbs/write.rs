@@ -10,7 +10,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
 use super::paste::{BRACKETS, add_pasted};
-use super::tail::TailRequest;
+use super::tail::{TailRequest, optional_regex};
 use super::tail_reply::TailReply;
 use crate::jobs::{self, Terminal, TerminalModes, TerminalSize, WriteError, key_bytes};
 use crate::wire::error::Error;
@@ -105,6 +105,8 @@ impl Service {
         let job = self.job(&request.job_id).await?;
         let enter = if job.has_terminal() { b'\r' } else { b'\n' };
         let size = request.size()?;
+        // Before anything is written, because a caller that corrects the pattern writes again.
+        optional_regex("filter", request.filter.as_deref())?;
         // A job that is still starting refuses every write.
         job.started_within(PATIENCE).await;
         // Before the write, so that the tail below begins with the answer to it.

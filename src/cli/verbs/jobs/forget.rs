@@ -24,7 +24,13 @@ pub async fn forget(api: &Api, args: ForgetArgs) -> Exit {
                 })
                 .await
             {
-                Ok(reply) if args.json => exit = print(&json(&reply)),
+                Ok(reply) if args.json => {
+                    let printed = print(&json(&reply));
+                    // A failure of an earlier job stays the exit code.
+                    if exit == Exit::SUCCESS {
+                        exit = printed;
+                    }
+                }
                 Ok(_) => {}
                 Err(error) => {
                     report(&error);
