@@ -8,14 +8,15 @@ use crate::output::{LineNo, Measure, Origin, Ring, Selection, Stream};
 /// The stored part of a job's output. Readers get from it what the ring has evicted.
 pub trait Archive: Send + Sync + fmt::Debug {
     /// A part of the output that starts a little before the span, as a ring that gives the same
-    /// answers as the job's own. `None` if nothing of the span is stored. It ends when there is
-    /// enough, or after some megabytes.
+    /// answers as the job's own. The part ends when `enough` returns true, or after some megabytes.
+    /// `None` if nothing of the span is stored.
     ///
     /// Blocking: it reads files.
     fn window(&self, span: Span, enough: &dyn Fn(&Ring) -> bool) -> Option<Ring>;
 
-    /// Skips stored pieces without a wanted line, at most to the end of the range. `has_no_match` gets the text of each piece that is stored exactly as it is
-    /// shown (printable ASCII, no overlong line). `None` if the range has no whole piece. Blocking:
+    /// Skips stored pieces without a match, at most to the end of the range. `has_no_match` gets
+    /// the text of each piece that is stored exactly as it is shown (printable ASCII, no overlong
+    /// line); any other piece may have a match. `None` if the range has no whole piece. Blocking:
     /// it reads files.
     fn skim(
         &self,
@@ -36,7 +37,8 @@ pub trait Archive: Send + Sync + fmt::Debug {
 pub struct Skimmed {
     /// The last skipped line, or the line before the range if none was skipped.
     pub to: LineNo,
-    /// Number of selected lines up to there. If none was skipped: up to the start of its piece.
+    /// Number of selected lines up to `to`. If no line was skipped, up to the start of the piece
+    /// that has `to`.
     pub lines: u64,
     /// The last line of the next piece, if that may have a match and must be searched line by line.
     pub match_until: Option<LineNo>,
@@ -64,6 +66,7 @@ impl Coverage {
 
     /// Number of lines in a range that neither the store nor the ring has.
     pub fn missing_between(&self, ring: &Ring, lines: LineRange) -> u64 {
+        // The ring answers for all lines from its first one on.
         let to = lines.last.min(ring.before_first());
         self.missing(ring.newest())
             .map(|(before, last)| last.min(to).since(before.max(lines.after)))

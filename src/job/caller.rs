@@ -1,3 +1,5 @@
+//! Callers, and the jobs that an operation may use.
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -34,7 +34,7 @@ pub struct CursorMove {
 pub enum Moved {
     /// The cursor has moved.
     Done,
-    /// Another call with the same name has moved it in the meantime.
+    /// The cursor was not at `from`: another call with the same name has moved it.
     WasElsewhere,
     /// The cursor is new, and the job has no room for more.
     NoRoom,
@@ -42,7 +42,7 @@ pub enum Moved {
 
 /// No room for another cursor of this job.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{MOST_CURSORS} readers have their cursors kept for this job already")]
+#[error("this job already keeps the cursors of {MOST_CURSORS} readers")]
 pub struct TooManyCursors;
 
 /// Maximum cursors of one job.
@@ -58,6 +58,7 @@ impl Cursors {
     pub fn move_to(&self, name: &CursorName, step: CursorMove) -> Moved {
         let mut cursors = lock(&self.0);
         let known = cursors.get(name).copied();
+        // Checked and moved under one lock: of two calls that start at one line, only one moves it.
         let moved = may_move(known, step, cursors.len());
         if moved == Moved::Done {
             cursors.insert(name.clone(), step.to);

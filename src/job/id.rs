@@ -1,3 +1,5 @@
+//! Ids of jobs, and the words that mark their processes.
+
 use std::fmt;
 
 use rand::RngExt;
@@ -46,8 +48,8 @@ impl fmt::Display for JobId {
     }
 }
 
-/// A random word that identifies a job on its host: in the announcement of its process group and in
-/// the environment of its processes. Not secret there.
+/// A random word that identifies a job on its host. It is part of the announcement of the process
+/// group and of the environment of the job's processes. Other users of the host may see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nonce(String);
 

@@ -47,9 +47,10 @@ pub struct Job {
     reach: HostReach,
     /// The end was recorded. The log shows it once it is stored.
     has_ended: AtomicBool,
-    /// The output_store knows that the record is out of date.
+    /// The store knows that the record is out of date. Cleared when the record is written.
     is_changed: AtomicBool,
-    /// Number of times that everything stored by another process until then was copied.
+    /// Number of completed rounds of copying what another process stores. A round ends when nothing
+    /// is left to copy.
     mirror_rounds: watch::Sender<u64>,
 }
 
@@ -151,7 +152,9 @@ impl Job {
         let mut log = log;
         log.set_terminal(spec.terminal.is_some());
         let log = watch::Sender::new(log);
-        let (cursors, storage, trouble) = Default::default();
+        let cursors = Cursors::default();
+        let storage = OnceLock::new();
+        let trouble = Mutex::default();
         let fleet = spec.fleet.as_ref().map(Fleet::new);
         let has_ended = AtomicBool::new(false);
         let mirror_rounds = watch::Sender::new(0);
@@ -245,6 +248,7 @@ impl Job {
                 Reached::NotYet
             };
         }
+        // A line is in the store before it is shown here, so another process may show it first.
         let is_in_flight = lock(&storage.pending).is_in_flight();
         if is_in_flight {
             self.wait_for(patience, is_here).await;
@@ -256,7 +260,8 @@ impl Job {
         }
     }
 
-    /// Notes that everything stored by another process until now was copied.
+    /// Notes the end of a round of copying: everything that another process has stored so far is
+    /// copied.
     pub fn note_mirror_round(&self) {
         self.mirror_rounds.send_modify(|rounds| *rounds += 1);
     }
@@ -280,6 +285,7 @@ impl Job {
     /// Cancelling loses nothing.
     pub async fn follow(&self, positions: &mut Positions) -> Chunk {
         if let Some(pacing) = &self.pacing {
+            // Not at the end: only the next call shows that the follower has used the last chunk.
             pacing.note_taken(positions.stdout + positions.stderr);
         }
         let mut log = self.log.subscribe();
@@ -288,6 +294,7 @@ impl Job {
                 || log.ring().total_bytes(Stream::Stdout) > positions.stdout
                 || log.ring().total_bytes(Stream::Stderr) > positions.stderr
         });
+        // Dropped at once: the guard is a read lock, and the reads below lock the log again.
         drop(waited.await.expect("a job owns its log"));
         let stdout = self.raw_bytes(Stream::Stdout, positions.stdout).await;
         let stderr = self.raw_bytes(Stream::Stderr, positions.stderr).await;
@@ -298,6 +305,7 @@ impl Job {
             stdout.dropped_after(positions.stdout) + stderr.dropped_after(positions.stderr);
         positions.stdout = stdout.end();
         positions.stderr = stderr.end();
+        // Outcome and totals under one lock: output that came after the reads above is not lost.
         let at_end = self.read_log(|log| {
             log.outcome().is_some()
                 && log.ring().total_bytes(Stream::Stdout) == positions.stdout
@@ -377,6 +385,7 @@ impl Job {
 
     /// The current status of the job.
     pub fn status(&self) -> Status {
+        // Before the log is locked: the archive takes a lock of its own.
         let coverage = self.coverage();
         let status = self.read_log(|log| log.status(coverage.as_ref()));
         self.with_troubles(status)
@@ -440,6 +449,7 @@ impl Job {
     /// Identifies the job's processes by their mark alone.
     pub fn marked(&self) -> ProcessGroup {
         ProcessGroup {
+            // Never used: a search with `Reach::Marked` ignores the process group.
             pgid: 0,
             mark: self.mark.clone(),
             age: self.read_log(Log::age),
@@ -470,6 +480,8 @@ impl Job {
                     self.keep(LogEvent::Append(source, bytes), now);
                 }
                 (Change::FinishStreams, Some(_)) => self.keep(LogEvent::FinishStreams, now),
+                // These are not stored, so they may overtake pending output. That is harmless:
+                // output also marks the job as running.
                 (change, _) => at_once.push(change),
             }
         }
@@ -480,6 +492,7 @@ impl Job {
 
     /// Ends the job. Later calls change nothing.
     pub fn end(&self, outcome: Outcome) {
+        // The log shows the end only after it is stored, which a slow disk delays.
         self.has_ended.store(true, Ordering::Relaxed);
         self.keep(LogEvent::End(outcome), Instant::now());
     }
@@ -498,17 +511,19 @@ impl Job {
         let before = pending.bytes;
         let is_first = pending.push(event, now);
         let is_too_much = output_store.account(weight(pending.bytes - before));
+        // All jobs share one limit. It may be reached while the queue of this job is short.
         if is_too_much || pending.is_too_long() {
             self.show_unstored(&mut pending, &**output_store);
         }
         drop(pending);
         if is_first {
+            // One call is enough: the store's thread takes batches until the queue is empty.
             output_store.notify(&self.id);
         }
     }
 
-    /// Shows output that has waited longer than `patience` to be stored, so that a hung disk does
-    /// not hide it. It counts as not stored. Returns whether there was any.
+    /// Shows all pending output if the oldest has waited longer than `patience`, so that a hung
+    /// disk does not hide it. It counts as not stored. Returns whether any was overdue.
     pub fn show_overdue(&self, patience: Duration) -> bool {
         let kept = self
             .storage
@@ -526,6 +541,7 @@ impl Job {
     fn show_unstored(&self, pending: &mut Pending, output_store: &dyn OutputStore) {
         let freed = weight(pending.bytes);
         output_store.account(-freed);
+        // The queue stays locked, so that no later event is shown before these.
         self.write_log(|log| {
             pending.skip(|event, now| {
                 log.take(event, log.time_at(now), now);
@@ -541,6 +557,7 @@ impl Job {
         let mut log = self.log.subscribe();
         let up = async {
             log.mark_unchanged();
+            // Events leave the queue only when they are shown, so each step also changes the log.
             while lock(&storage.pending).is_long() {
                 log.changed().await.expect("a job owns its log");
             }
@@ -549,11 +566,13 @@ impl Job {
         drop(tokio::time::timeout(patience, up).await);
     }
 
-    /// The next output to store, about `most` bytes; `None` if none is pending. It has a checkpoint
-    /// if the output_store `wants_checkpoint`, or if something before it was not stored. Call
+    /// The next output to store, about `most` bytes; `None` if none is pending. The batch has a
+    /// checkpoint if the caller `wants_checkpoint`, or if earlier output was not stored. Call
     /// [`show`](Self::show) before taking the next batch.
     pub fn take_batch(&self, most: usize, wants_checkpoint: bool) -> Option<Arc<Batch>> {
         let mut pending = lock(&self.storage.get()?.pending);
+        // The queue stays locked: nothing is shown between the checkpoint and its batch, so the
+        // checkpoint is the log right before these events.
         let _held = Held::new(LOG_LOCK);
         let log = self.log.borrow();
         pending.take(
@@ -563,14 +582,17 @@ impl Job {
         )
     }
 
-    /// Shows a batch, and notes whether it is stored. A batch that was overdue is shown already.
+    /// Shows a batch after the attempt to store it. A batch that was overdue, or for which there
+    /// was no room, is shown already.
     ///
-    /// Returns the newest line that is stored now, if known.
+    /// Returns the newest line that is stored now. `None` if the batch was not stored.
     pub fn show(&self, batch: &Arc<Batch>, is_stored: bool) -> Option<LineNo> {
         let storage = self.storage.get()?;
         let mut pending = lock(&storage.pending);
         let before = pending.bytes;
+        // `show_unstored` has shown an overtaken batch. Here only its newest line is needed.
         let mut newest = pending.take_overtaken(batch);
+        // Events after an overtaken batch may never be stored. Then the trouble remains.
         if is_stored && newest.is_some() && !pending.has_skipped() {
             self.note_trouble(None);
         }
@@ -587,6 +609,7 @@ impl Job {
             }));
         }
         if let Some(output_store) = &storage.output_store {
+            // Zero for an overtaken batch: `show_unstored` has subtracted its bytes.
             output_store.account(-weight(before - pending.bytes));
         }
         if is_stored { newest } else { None }
@@ -608,6 +631,7 @@ impl Job {
             let _held = Held::new(LOG_LOCK);
             self.log.send_modify(|log| result = Some(change(log)));
         }
+        // After the change: a record that clears an earlier mark could miss the change.
         self.note_change();
         result.expect("send_modify calls its argument")
     }
@@ -624,7 +648,8 @@ impl Job {
         }
     }
 
-    /// Clears that mark. The caller is about to read the job; later changes set it again.
+    /// Clears the mark of [`note_change`](Self::note_change). Call it before reading the job, so
+    /// that later changes set it again.
     pub fn take_changed(&self) {
         self.is_changed.store(false, Ordering::Release);
     }
@@ -644,11 +669,13 @@ impl Job {
                 })
                 .sum::<u64>()
         };
+        // Counted under the lock that deletes, so that a line that ends meanwhile is not counted.
         let (gone, newest) = self.write_log(|log| {
             let gone = (kept(log, Measure::Lines), kept(log, Measure::Bytes));
             log.ring_mut().forget(selection);
             (gone, log.ring().newest())
         });
+        // Up to `newest`, because later lines arrived after the ring was cleared.
         if let Some(archive) = self.archive().cloned() {
             let forgetting = tokio::task::spawn_blocking(move || archive.forget(selection, newest));
             forgetting.await.expect("forgetting does not panic");

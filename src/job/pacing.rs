@@ -37,6 +37,7 @@ impl Pacing {
 
     /// Notes that the follower has taken all bytes before this position.
     pub(super) fn note_taken(&self, position: u64) {
+        // A position never goes back: a late report must not undo `stop_pacing`.
         self.0.send_if_modified(|progress| {
             let is_news = position > progress.taken_bytes;
             if is_news {

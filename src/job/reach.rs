@@ -5,16 +5,17 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-/// Since when the host is out of reach; `None` while it is followed.
+/// Time at which the host went out of reach; `None` while it is followed.
 #[derive(Debug, Default)]
 pub(super) struct HostReach(watch::Sender<Option<Instant>>);
 
 impl HostReach {
-    /// Notes whether the host is followed. The first time out of reach counts until it is followed
-    /// again.
+    /// Notes whether the host is followed. Further reports that it is out of reach keep the time of
+    /// the first.
     pub(super) fn note(&self, is_reached: bool) {
         self.0.send_if_modified(|lost_at| {
-            let has_changed = lost_at.is_none() != is_reached;
+            let was_reached = lost_at.is_none();
+            let has_changed = was_reached != is_reached;
             if has_changed {
                 *lost_at = (!is_reached).then(Instant::now);
             }
@@ -32,7 +33,7 @@ impl HostReach {
         let mut reach = self.0.subscribe();
         let Some(lost_at) = *reach.borrow_and_update() else { return };
         let reached = reach.wait_for(Option::is_none);
-        // However the wait ends, the caller goes on with what has arrived.
+        // However the wait ends, the caller continues with the output that has arrived.
         drop(timeout_at(lost_at + patience, reached).await);
     }
 }

@@ -46,12 +46,13 @@ impl Span {
         }
     }
 
-    /// Whether a ring has any of it.
+    /// Whether a ring has output after the start of the span, even if some in between is gone.
     pub fn is_followed_in(self, ring: &Ring) -> bool {
         let selection = self.selection;
         match self.start {
             SpanStart::After(line_no) => ring.lines_after(line_no, selection).next().is_some(),
             SpanStart::At(position, Measure::Bytes) => {
+                // Bytes of one stream include its unfinished line, those of both do not.
                 let end = match selection {
                     Selection::Both => ring.extent(ring.newest(), selection, Measure::Bytes),
                     Selection::Only(stream) => ring.total_bytes(stream),
@@ -64,7 +65,7 @@ impl Span {
         }
     }
 
-    /// Whether a ring still has all of it up to the ring's end.
+    /// Whether a ring has evicted nothing after the start of the span.
     pub fn is_held_by(self, ring: &Ring) -> bool {
         let selection = self.selection;
         match self.start {

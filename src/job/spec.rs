@@ -39,8 +39,8 @@ pub struct Draft {
     /// Whether the job outlives this process: under a supervisor on its host, which keeps its
     /// output in files.
     pub durable: bool,
-    /// The hosts, if there are many: each gets a job, and this job represents all. `host` is then
-    /// the name of the fleet.
+    /// The hosts of a fleet: each gets a job, and this job represents all of them. `host` is then
+    /// the name of the fleet. `None` for a job on one host.
     pub fleet: Option<FleetPlan>,
     /// The fleet of which the job is a member.
     pub member_of: Option<JobId>,
@@ -110,17 +110,18 @@ pub enum SpecError {
     /// A variable has an invalid name.
     #[error("{0:?} is not a name for an environment variable")]
     EnvName(String),
-    /// The variable that marks a job's processes is reserved: otherwise they could not be ended.
+    /// The variable that marks a job's processes can't be set: without the mark they could not be
+    /// found and ended.
     #[error("SSHJOBS_JOB marks the job's processes and can't be set")]
     Mark,
     /// A fleet can't have a terminal.
     #[error("a command that runs on many hosts can't run on a terminal")]
     FleetTerminal,
     /// The number of hosts is out of range.
-    #[error("{0} hosts are meant; 1 to {MOST_MEMBERS} can be")]
+    #[error("{0} hosts given; a fleet has 1 to {MOST_MEMBERS}")]
     Members(usize),
     /// The roll-out has invalid values.
-    #[error("at least 1 host at a time, and at most {MOST_RETRIES} retries, can be")]
+    #[error("a roll-out needs at least 1 host at a time and at most {MOST_RETRIES} retries")]
     Rollout,
     /// A host name is invalid.
     #[error("{0:?} is not a host name")]
@@ -289,6 +290,7 @@ impl Terminal {
 impl JobSpec {
     /// Whether both specifications are equal, including secrets.
     pub fn is_same(&self, other: &Self) -> bool {
+        // Every field by name, so that the compiler reports one that is not compared.
         let Draft {
             host,
             command,
@@ -303,6 +305,7 @@ impl JobSpec {
             fleet,
             member_of,
         } = &self.0;
+        // Both maps are sorted, so equal ones agree entry by entry.
         let same_env = env.len() == other.env.len()
             && env.iter().zip(&other.env).all(|((name, value), (other_name, other))| {
                 name == other_name && value.expose_secret() == other.expose_secret()
@@ -324,6 +327,7 @@ impl JobSpec {
     /// A keyed hash (HMAC-SHA-256) of the specification, including secrets, to compare it later
     /// without keeping it.
     pub fn fingerprint(&self, key: &[u8; 32]) -> String {
+        // Every field by name, so that the compiler reports one that is not hashed.
         let Draft {
             host,
             command,
@@ -343,6 +347,8 @@ impl JobSpec {
             StdinPlan::Closed => ("closed", ""),
             StdinPlan::Text(text) => ("text", text.expose_secret()),
         };
+        // The hash is stored. A renamed field or variant of these types changes their Debug text,
+        // and a stored idempotency key then no longer fits its request.
         let plain = format!(
             "{host:?}{command:?}{cwd:?}{label:?}{timeout:?}{terminal:?}{pace:?}{durable}{kind}"
         );
@@ -354,6 +360,7 @@ impl JobSpec {
         let secrets = env.iter().flat_map(|(name, value)| [name.as_str(), value.expose_secret()]);
         let mut hash = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length will do");
         for part in [plain.as_str(), text].into_iter().chain(secrets) {
+            // With the length, text that moves from one part to the next changes the hash.
             hash.update(&(part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
         }

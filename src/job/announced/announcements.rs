@@ -30,13 +30,13 @@ enum State {
     Done,
 }
 
-/// Bytes of other output after which no announcement is expected.
+/// Maximum bytes of other output before an announcement. After more, everything passes.
 pub(crate) const MOST_NOISE: usize = 64 << 10;
 /// Longest process id and machine, with the line end.
 const LONGEST_REST: usize = 2 << 10;
 
 impl Announcements {
-    /// Expects `lines` lines that start with `nonce`; none if that is 0.
+    /// Expects this number of `lines` that start with `nonce`. With 0, everything passes.
     pub fn new(nonce: &Nonce, lines: u32) -> Self {
         let state = if lines > 0 {
             State::Looking
@@ -63,8 +63,8 @@ impl Announcements {
         }
     }
 
-    /// The command's own part of the next `chunk` of stdout, and the process id once its line is
-    /// complete.
+    /// Returns the command's own part of the next `chunk` of stdout, and the process id if this
+    /// chunk completes its line.
     pub fn strip(&mut self, chunk: Bytes) -> (Bytes, Option<u32>) {
         if self.state == State::Done {
             return (chunk, None);
@@ -84,6 +84,7 @@ impl Announcements {
             (Some(_), Some(end)) => {
                 let after = start + self.nonce.len() + end + 1;
                 let mut passed = std::mem::take(&mut self.held);
+                // Taken, because only the output before the first line is printed again.
                 let from = if std::mem::take(&mut self.noise_is_repeated) {
                     0
                 } else {
@@ -96,9 +97,10 @@ impl Announcements {
                 }
                 (passed.into(), pid)
             }
-            // An echo of the nonce and not the line, so it passes.
+            // The nonce without a process id is an echo. It passes, and no later line is expected.
             (None, Some(_)) => (self.give_up().into(), None),
             _ if rest.len() > LONGEST_REST => (self.give_up().into(), None),
+            // The noise stays held: it is dropped only if the line turns out to be complete.
             _ if self.noise_is_repeated => (Bytes::new(), None),
             _ => (self.held.drain(..start).collect::<Vec<u8>>().into(), None),
         }
@@ -139,6 +141,7 @@ pub(crate) fn process_group(text: &[u8]) -> Option<u32> {
         return None;
     }
     let number: u32 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    // A process id is a signed 32-bit number, and `kill` takes a negative one as a group.
     (2..=i32::MAX.unsigned_abs()).contains(&number).then_some(number)
 }
 

@@ -52,10 +52,11 @@ impl Greeting {
             if process_group(line).is_some() {
                 return Greeted::By(machine(line));
             }
-            // An echo of our command. The greeting may follow.
+            // An echo of our command, which has the nonce too. The greeting may follow.
             let skipped = start + nonce.len() + end;
             self.unread.drain(..skipped);
         }
+        // After the search, so that a greeting within the last chunk counts.
         if self.read_bytes > MOST_NOISE {
             Greeted::Never
         } else {

@@ -1,7 +1,9 @@
+//! Identity of a machine, so that process ids from two connections can be compared.
+
 use serde::{Deserialize, Serialize};
 
-/// Identifies a machine or container from one start to the next. Two connections to one name must
-/// report the same machine before process ids seen over one of them mean anything over the other.
+/// Identifies a machine or container from one start to the next. A process id that was seen over
+/// one connection may be used over another only if both report the same machine.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MachineId {
     boot_id: String,
@@ -11,11 +13,11 @@ pub struct MachineId {
     pid_namespace: String,
 }
 
-/// A shell command that prints all of it on one line. Without `/proc` it prints less, which does
-/// not parse as a [`MachineId`].
+/// A shell command that prints a [`MachineId`] on one line. Without `/proc` it prints less, which
+/// does not parse.
 pub(crate) const TELL_MACHINE: &str = r#"{ sshjobs_boot= sshjobs_init=; { read -r sshjobs_boot </proc/sys/kernel/random/boot_id; read -r sshjobs_init </proc/1/stat; } 2>/dev/null; echo "sshjobs-machine:$sshjobs_boot $(readlink /proc/self/ns/pid 2>/dev/null) ${sshjobs_init##*) }"; }"#;
 
-/// Prefix of the line.
+/// Prefix of the line that [`TELL_MACHINE`] prints.
 pub(crate) const MACHINE: &str = "sshjobs-machine:";
 
 /// Index of a process's start time in `/proc/PID/stat` after its name. proc(5) counts from the
@@ -32,6 +34,7 @@ impl MachineId {
             .split_ascii_whitespace();
         let boot_id = words.next()?;
         let pid_namespace = words.next()?;
+        // A word that the host could not print shifts the others. A boot id is a UUID.
         if boot_id.len() != 36 || !pid_namespace.starts_with("pid:[") {
             return None;
         }

@@ -1,9 +1,12 @@
+//! How long the output of a command is awaited after its exit.
+
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time after a command's exit in which its last output may arrive. It ends after some silence,
-/// if a background child keeps the streams open, and at the latest after thirty times that silence.
+/// The time after a command's exit in which its last output may arrive. It matters only if the far
+/// end stays open, because a background child keeps the streams. It ends after some silence, at the
+/// latest after thirty times that silence.
 #[derive(Debug)]
 pub(crate) struct Drain {
     /// Silence that ends it.
@@ -46,6 +49,7 @@ impl Drain {
     /// Notes that the far end was held back until now, which does not count as silence.
     pub(crate) fn was_held(&mut self, now: Instant) {
         if let Some(began) = &mut self.began {
+            // Both, because a long hold would otherwise use up the longest drain.
             *began = Began {
                 at: now,
                 last_event: now,
@@ -56,6 +60,7 @@ impl Drain {
     /// End of the drain. `None` before the exit.
     pub(crate) fn ends_at(&self) -> Option<Instant> {
         let Began { at, last_event } = self.began?;
+        // Without the second limit, a background child that keeps printing would keep the job open.
         Some((last_event + self.silence).min(at + self.silence * MAX_SILENCES))
     }
 }

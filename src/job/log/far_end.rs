@@ -1,3 +1,5 @@
+//! The interface between a job and the place where it runs: events from there, commands to there.
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,7 +41,8 @@ pub enum FarEvent {
     ProcessGroup(u32),
     /// The far end itself reports the job's outcome. No event follows.
     Over(Outcome),
-    /// The connection to the host is given up. The job continues there and can be found again.
+    /// This process gives up the connection to the host. The job continues there and can be found
+    /// again.
     Detached,
 }
 
@@ -77,7 +80,7 @@ pub trait Controls: Send + Sync {
     fn outlives_us(&self) -> bool;
 }
 
-/// Why a far end could not be reached.
+/// Why a command to a far end failed.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FarEndError {

@@ -1,4 +1,5 @@
-//! The log of a job: ring, state and times. Only the recorder's changes are applied to it.
+//! The log of a job: ring, state and times. Its changes come from the recorder, directly or by way
+//! of the store.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -124,8 +125,8 @@ impl Log {
         }
     }
 
-    /// The log of a job that was started earlier: its output continues in `ring`, and its times
-    /// continue those of `past`.
+    /// The log of a job that was started earlier. Its output continues in `ring`, its times
+    /// continue those of `past`. [`set_terminal`](Self::set_terminal) must be called next.
     pub fn resumed(ring: Ring, past: Past) -> Self {
         let Past {
             phase,
@@ -150,7 +151,8 @@ impl Log {
         }
     }
 
-    /// Sets whether the job runs on a terminal. Without one, no modes are tracked. Call it once.
+    /// Sets whether the job runs on a terminal. Without one, no modes are tracked. Call it once:
+    /// each call reads the modes from the kept output again.
     pub fn set_terminal(&mut self, has_terminal: bool) {
         if !has_terminal {
             self.modes = None;
@@ -181,6 +183,7 @@ impl Log {
             LogEvent::Gap(checkpoint) => {
                 self.ring = Ring::resumed(self.ring.limits(), checkpoint);
                 if let Some(modes) = &mut self.modes {
+                    // A control sequence that began before the gap has no end.
                     modes.skip();
                 }
             }
@@ -194,6 +197,7 @@ impl Log {
 
     /// Appends output. This also shows that the command runs.
     fn append(&mut self, source: Source, bytes: &[u8], at: Timestamp, now: Instant) {
+        // An empty chunk is not output: it must not end a silence or mark the job as running.
         if bytes.is_empty() {
             return;
         }
@@ -211,6 +215,7 @@ impl Log {
 
     /// Notes that the server has started the command.
     fn run(&mut self) {
+        // Output that is shown after the end must not revive the job.
         if self.phase == Phase::Starting {
             self.phase = Phase::Running;
         }
@@ -219,12 +224,14 @@ impl Log {
     /// The unfinished line of a selected stream of a running job that has not changed for
     /// `silence`: possibly a prompt. If both streams have one, that of stderr.
     pub fn silent_partial(&self, selection: Selection, silence: Duration) -> Option<String> {
-        let silent =
-            self.outcome().is_none() && self.last_output.is_some_and(|at| at.elapsed() >= silence);
-        let selected = Stream::ALL.into_iter().rev().filter(|&stream| selection.contains(stream));
-        let mut partials =
-            selected.filter(|&stream| silent && !self.ring.partial(stream).is_empty());
-        partials.next().map(|stream| self.ring.partial_text(stream, Render::Clean))
+        if self.outcome().is_some() || self.silent() < silence {
+            return None;
+        }
+        let stream = Stream::ALL
+            .into_iter()
+            .rev()
+            .find(|&stream| selection.contains(stream) && !self.ring.partial(stream).is_empty())?;
+        Some(self.ring.partial_text(stream, Render::Clean))
     }
 
     fn finish_streams(&mut self, at: Timestamp) {
@@ -294,6 +301,7 @@ impl Log {
     fn silent(&self) -> Duration {
         match (self.last_output, self.last_output_at) {
             (Some(at), _) => at.elapsed(),
+            // The newest byte was read from the store: only its wall-clock time is known.
             (None, Some(at)) => {
                 Duration::from_millis(self.clock.at(Instant::now()).saturating_sub(at))
             }
@@ -351,6 +359,7 @@ impl Clock {
     fn resumed(wall: Timestamp) -> Self {
         Self {
             wall,
+            // Zero if the wall clock was set back since the start.
             before: Duration::from_millis(wall_now().saturating_sub(wall)),
             start: Instant::now(),
         }

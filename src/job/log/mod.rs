@@ -1,5 +1,13 @@
 //! The log of a job: events of the far end become lines and an outcome, stored before they are
 //! shown.
+//!
+//! # Theory of operation
+//! One task per job takes the events, and the [`Recorder`] turns them into changes. If the job is
+//! stored, output and end wait in its `Pending` queue: the store's thread takes a batch, writes it,
+//! and then shows it in the [`Log`]. Otherwise the task changes the log directly. If the queue is
+//! too long, the task shows it unstored; if a disk hangs, another thread of the store does. A batch
+//! in flight is then overtaken, and may still be stored. Readers wait for states of the log, and
+//! neither the task nor the threads wait for them. Locks are taken in this order: queue, log.
 
 mod drain;
 mod far_end;

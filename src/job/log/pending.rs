@@ -11,11 +11,11 @@ use crate::output::{Checkpoint, LineNo, Source, Timestamp};
 
 /// Stores a job's output before it is shown.
 pub trait OutputStore: Send + Sync {
-    /// Reports that a job has output to store. The output_store takes it with `Job::take_batch` and shows
+    /// Reports that a job has output to store. The store takes it with `Job::take_batch` and shows
     /// it with `Job::show`. Never waits.
     fn notify(&self, job: &JobId);
 
-    /// Reports that a job's record is out of date. Called once until
+    /// Reports that a job's record is out of date. Not called again until
     /// [`Job::take_changed`](crate::job::Job::take_changed). Never waits.
     fn note_change(&self, job: &JobId);
 
@@ -56,9 +56,9 @@ pub(crate) struct Pending {
     /// Bytes of these events and of those in flight.
     pub(crate) bytes: usize,
     in_flight: Option<Arc<Batch>>,
-    /// The batch that was shown while it was in flight, and the newest line then.
+    /// The batch that was shown while it was in flight, and its newest line.
     overtaken: Option<(Arc<Batch>, LineNo)>,
-    /// The output_store was called, and has not drained the queue since.
+    /// The store was called, and has not found the queue empty since.
     is_called: bool,
     /// Some events were shown without being stored.
     has_skipped: bool,
@@ -71,7 +71,7 @@ const MOST_WAITING: usize = 32 << 20;
 const EVENT_BYTES: usize = 64;
 
 impl Batch {
-    /// An empty queue.
+    /// A batch of these events, with the state of the log before them if given.
     pub fn new(
         events: Vec<(LogEvent, Timestamp, Instant)>,
         checkpoint: Option<Checkpoint>,
@@ -96,7 +96,7 @@ impl LogEvent {
 }
 
 impl Pending {
-    /// Adds an event. Returns true if the output_store must be called.
+    /// Adds an event. Returns true if the store must be called.
     pub(crate) fn push(&mut self, event: LogEvent, now: Instant) -> bool {
         self.bytes += event.weight();
         self.waiting.push_back((event, now));
@@ -110,6 +110,7 @@ impl Pending {
 
     /// Whether a far end that keeps its output should wait before it sends more.
     pub(crate) fn is_long(&self) -> bool {
+        // Far below the limit at which output is shown unstored: this far end can wait instead.
         self.bytes > MOST_WAITING / 8
     }
 
@@ -134,10 +135,12 @@ impl Pending {
             // The batch in flight may still be stored.
             self.overtaken = newest.map(|newest| (batch, newest));
         }
+        // Without the batch in flight: `Job::show` reports later whether that is stored.
         self.has_skipped |= !self.waiting.is_empty();
         for (event, now) in self.waiting.drain(..) {
             show(&event, now);
         }
+        // Includes the batch in flight, so `is_to_be_shown` must not subtract it again.
         self.bytes = 0;
     }
 
@@ -156,17 +159,20 @@ impl Pending {
         checkpoint: impl FnOnce(bool) -> Option<Checkpoint>,
     ) -> Option<Arc<Batch>> {
         if self.waiting.is_empty() {
+            // Under the lock of `push`, so that every later event calls the store.
             self.is_called = false;
             return None;
         }
         let mut events = Vec::new();
         let mut bytes = 0;
+        // The last event may exceed `most`: events are not divided.
         while bytes < most
             && let Some((event, now)) = self.waiting.pop_front()
         {
             bytes += event.weight();
             events.push((event, at(now), now));
         }
+        // The checkpoint records the gap. If this batch fails, `note_unstored` sets the flag again.
         let checkpoint = checkpoint(std::mem::take(&mut self.has_skipped));
         let batch = Arc::new(Batch {
             bytes,
@@ -187,7 +193,7 @@ impl Pending {
         is_ours
     }
 
-    /// Whether the last events shown are not stored.
+    /// Whether events were shown without being stored since the last batch was taken.
     pub(crate) fn has_skipped(&self) -> bool {
         self.has_skipped
     }

@@ -14,8 +14,8 @@ use crate::output::{Source, Stream};
 /// Turns the events of a far end into changes of the job's log. Pure: the caller passes the time,
 /// and it never waits.
 ///
-/// A job has ended when its far end is closed or lost, or when the command has exited and nothing
-/// arrives for the drain time, because a background child keeps its streams open.
+/// A job has ended when its far end is closed or lost. If a background child keeps the far end
+/// open, it has ended when the command has exited and nothing arrives for the drain time.
 #[derive(Debug)]
 pub struct Recorder {
     announcements: Announcements,
@@ -23,7 +23,8 @@ pub struct Recorder {
     drain: Drain,
     exit: Option<Exit>,
     eof: bool,
-    /// True until any event except `Eof`. Only then does `Refused` mean the exec request.
+    /// True until the first event other than `Eof`. Only while it is true, `Refused` answers the
+    /// exec request.
     may_be_refused: bool,
 }
 
@@ -75,6 +76,7 @@ impl Recorder {
     pub fn take(&mut self, event: FarEvent, now: Instant) -> Recorded {
         self.drain.heard(now);
         let was_first = self.may_be_refused;
+        // The events of the end come in any order, so an Eof may come before the refusal.
         if !matches!(event, FarEvent::Eof) {
             self.may_be_refused = false;
         }
@@ -87,6 +89,7 @@ impl Recorder {
             FarEvent::Exit(exit) => self.exit_told(exit, now),
             FarEvent::Refused if was_first => self.end(End::Outcome(Outcome::Refused)),
             FarEvent::Refused => Recorded::default(),
+            // Nothing can follow, as at the end of a drain.
             FarEvent::Closed => self.drained(),
             FarEvent::Lost => self.lost(),
             FarEvent::ProcessGroup(id) => Recorded::of(vec![Change::ProcessGroup(id)]),
@@ -137,6 +140,7 @@ impl Recorder {
 
     fn end_of_file(&mut self) -> Recorded {
         self.eof = true;
+        // First: held bytes may be the unfinished line that the end of the stream completes.
         let mut changes = self.held_back();
         changes.push(Change::FinishStreams);
         Recorded::of(changes)
@@ -146,10 +150,11 @@ impl Recorder {
     fn exit_told(&mut self, exit: Exit, now: Instant) -> Recorded {
         self.exit.get_or_insert(exit);
         self.drain.begin(now);
+        // The job has not ended: output may follow the exit.
         Recorded::default()
     }
 
-    /// A connection that is lost after exit and Eof has lost no output.
+    /// Ends a job whose connection is lost. If exit and Eof came before, no output is missing.
     fn lost(&mut self) -> Recorded {
         let outcome = match self.exit() {
             Some(exit) if self.eof => Outcome::Ended(exit),
@@ -165,7 +170,7 @@ impl Recorder {
         }
     }
 
-    /// Bytes that were held back turned out to be the command's own.
+    /// Returns the bytes that were held back: they are the command's own.
     fn held_back(&mut self) -> Vec<Change> {
         let held = self.announcements.finish();
         if held.is_empty() {

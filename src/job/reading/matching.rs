@@ -34,19 +34,21 @@ pub enum TooSlow {
 
 /// Time budget of one call.
 const TIME: Duration = Duration::from_secs(2);
+/// Budget of one call in bytes of text.
 const BYTES: usize = 512 << 20;
 /// Maximum matching threads. An abandoned thread still finishes its current text.
 static THREADS: Semaphore = Semaphore::const_new(8);
-/// Time limit for getting a thread.
+/// Maximum wait for a free thread.
 const PLACE: Duration = Duration::from_secs(2);
-/// Size in bytes of a compiled pattern that counts as big, and the longest text for such a pattern:
-/// matching takes time in proportion to the product of both.
+/// A compiled pattern of more bytes is big and is matched only in texts up to `LONGEST_FOR_BIG`
+/// bytes: the time for a match grows with the product of both.
 const BIG: usize = 64 << 10;
 const LONGEST_FOR_BIG: usize = 4 << 10;
 
 impl<const N: usize> Matching<N> {
     /// Matches each of the given patterns.
     pub fn new(patterns: [Option<Regex>; N]) -> Self {
+        // `Regex` does not report its compiled size, so a build with a limit tests it.
         let longest = if patterns.iter().flatten().any(|pattern: &Regex| {
             RegexBuilder::new(pattern.as_str()).size_limit(BIG).build().is_err()
         }) {
@@ -76,10 +78,11 @@ impl<const N: usize> Matching<N> {
         if self.time.is_zero() {
             return Ok(Vec::new());
         }
-        // The semaphore closes only when the runtime shuts down.
+        // The semaphore is never closed, so only the time limit can fail.
         let Ok(Ok(place)) = timeout(PLACE, THREADS.acquire()).await else {
             return Err(TooSlow::Busy);
         };
+        // After the wait for a thread, which does not count as matching time.
         let began = Instant::now();
         let found = Arc::new(Mutex::new(Vec::with_capacity(texts.len())));
         let given_up = Arc::new(AtomicBool::new(false));
@@ -90,20 +93,24 @@ impl<const N: usize> Matching<N> {
         let longest = self.longest;
         let looking = async {
             tokio::task::spawn_blocking(move || {
+                // Held by the thread, not by the call: an abandoned thread still counts.
                 let _place = place;
                 for text in texts {
+                    // Checked before each text, because a match can't be interrupted.
                     if given_up.load(Relaxed) || bytes < text.len() || text.len() > longest {
                         break;
                     }
                     bytes -= text.len();
                     let matches =
                         patterns.each_ref().map(|pattern| Some(pattern.as_ref()?.is_match(&text)));
+                    // One at a time, so that the results before a timeout are kept.
                     lock(&theirs).push(matches);
                 }
                 bytes
             })
             .await
         };
+        // After a timeout no time is left either, so the number of bytes no longer matters.
         if let Ok(Ok(left)) = timeout(self.time, looking).await {
             self.bytes = left;
         }
@@ -111,8 +118,8 @@ impl<const N: usize> Matching<N> {
         Ok(std::mem::take(&mut *lock(&found)))
     }
 
-    /// Runs `sift` on such a thread. `sift` gets a function that returns whether no line of a text
-    /// matches any pattern; the text must be printable ASCII. Once the budget is spent, the
+    /// Runs `sift` on a matching thread. `sift` gets a function that returns true if no line of a
+    /// text matches any pattern. The text must be printable ASCII. Once the budget is spent, the
     /// function returns false.
     pub async fn sift<T: Send + 'static>(
         &mut self,
@@ -141,6 +148,7 @@ impl<const N: usize> Matching<N> {
                     })
             })
         });
+        // Without a timeout: after the deadline each piece may have a match, so `sift` ends soon.
         let sifted = sifting.await.map_err(|_| TooSlow::Busy);
         self.time = self.time.saturating_sub(began.elapsed());
         sifted

@@ -20,7 +20,7 @@ enum Whereabouts {
     Window,
     /// In the job's ring, at least a moment ago.
     InRing,
-    /// Nowhere completely. The job's ring has the remaining part.
+    /// Not available as a whole. The job's ring has all that is left of it.
     Nowhere,
 }
 
@@ -29,7 +29,8 @@ impl<'a> OutputReader<'a> {
         Self { job, window: None }
     }
 
-    /// Drops what was read from the store unless it reaches a line.
+    /// Drops the part that was read from the store unless `is_useful`. [`read`](Self::read) would
+    /// use it again if it has the start of a span, even if it ends too early.
     pub(crate) fn keep_only_if(&mut self, is_useful: impl FnOnce(&Ring) -> bool) {
         self.window = self.window.take().filter(|ring| is_useful(ring));
     }
@@ -58,6 +59,7 @@ impl<'a> OutputReader<'a> {
                 // In the meantime the ring may have evicted the span, which is stored by now.
                 let has_lost_it = found == Whereabouts::InRing && !span.is_held_by(log.ring());
                 if has_lost_it {
+                    // Returned uncalled, for the next attempt.
                     Err(read)
                 } else {
                     Ok(read(log.ring()))
@@ -70,8 +72,8 @@ impl<'a> OutputReader<'a> {
         }
     }
 
-    /// The part of the store that has the span. `None` if the job's ring has it, or has all that is
-    /// left of it.
+    /// The part of the store that has the span. `None` if the job's ring has the span, or all that
+    /// is left of it.
     pub(crate) async fn read_stored(
         &mut self,
         span: Span,
@@ -85,13 +87,14 @@ impl<'a> OutputReader<'a> {
         }
     }
 
-    /// Finds a span: in the window, which is read from the store unless it has the span already, or
-    /// in the job's ring.
+    /// Finds a span: in the current window, else in the job's ring, else in a new window that is
+    /// read from the store.
     async fn find(
         &mut self,
         span: Span,
         is_enough: impl Fn(&Ring) -> bool + Send + 'static,
     ) -> Whereabouts {
+        // A window that has nothing after the span's start is not the end of the output.
         if let Some(window) = &self.window
             && span.is_held_by(window)
             && span.is_followed_in(window)
@@ -110,6 +113,8 @@ impl<'a> OutputReader<'a> {
 
         let reading = tokio::task::spawn_blocking(move || {
             archive.window(span, &|ring: &Ring| {
+                // The end when the read began: the job may print as fast as this reads. The total
+                // counts too, because an unfinished line has bytes and no number.
                 let has_all = ring.newest() >= newest && ring.total() >= total;
                 has_all || (span.is_followed_in(ring) && is_enough(ring))
             })
@@ -117,6 +122,8 @@ impl<'a> OutputReader<'a> {
         // The task is cancelled only when the runtime shuts down.
         self.window = reading.await.ok().flatten();
         let Some(window) = &self.window else { return Whereabouts::Nowhere };
+        // After the read of the store, during which the ring may have evicted more. A window that
+        // starts no earlier than the ring has nothing that the ring lacks.
         let first_in_ring = self.job.read_log(|log| log.ring().first_available());
         if window.first_available() < first_in_ring && span.is_followed_in(window) {
             Whereabouts::Window

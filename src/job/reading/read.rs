@@ -10,7 +10,7 @@ use crate::output::{
     SearchQuery, Selection, Stream, Unit,
 };
 
-/// Bytes of a stored piece that are read at once for a reader that will read more.
+/// Bytes to read from the store at once if the reader is likely to continue.
 const PIECE: usize = 1 << 20;
 /// Maximum bytes of a stream returned at once.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -30,8 +30,8 @@ pub struct Found {
 
 /// Raw bytes of one stream.
 pub(crate) struct RawBytes {
-    /// Position of the first byte in its stream: after the requested one if bytes in between were
-    /// evicted, before it if that is after the end of the stream.
+    /// Position of the first byte in its stream. Later than requested if bytes in between were
+    /// evicted, earlier if the requested position is after the end of the stream.
     pub(crate) start: u64,
     pub(crate) bytes: Vec<u8>,
 }
@@ -137,6 +137,7 @@ impl Job {
     pub async fn read(&self, query: &ReadQuery) -> (Reading, Status) {
         let measure = query.measure();
         let (offset, total) = self.read_log(|log| Reading::place(log.ring(), query));
+        // A negative offset counts from the end. Resolved once: new output must not move it.
         let query = ReadQuery {
             offset: i64::try_from(offset).unwrap_or(i64::MAX),
             ..*query
@@ -154,6 +155,7 @@ impl Job {
             )
             .await;
         let returned = reading.returned();
+        // Output that arrived since may be part of the answer.
         reading.total = if returned > 0 {
             total.max(reading.offset + returned)
         } else {
@@ -182,6 +184,7 @@ impl Job {
             let excerpt = Excerpt::of(first.unwrap_or(log.ring()), log.ring(), max_bytes);
             (excerpt, log.status(None))
         });
+        // Outside the closure above, because `status` locks the log again.
         let Status {
             dropped_lines,
             first_available,
@@ -218,6 +221,7 @@ impl Job {
     ) -> Result<Found, TooSlow> {
         let selection = query.selection;
         let cursor = query.cursor;
+        // Fixed now, so that a job that prints fast can't prolong the search.
         let until = self.read_log(|log| log.ring().newest());
         let before = self
             .read_span(
@@ -241,6 +245,7 @@ impl Job {
                 && let Some(skimmed) = self.skim(&search, selection, &mut matching).await?
             {
                 match_until = skimmed.match_until.unwrap_or(skimmed.to);
+                // `read` would use an older window that has the context but ends too early.
                 reader.keep_only_if(|ring| ring.newest() >= skimmed.to);
                 reader
                     .read(
@@ -258,6 +263,7 @@ impl Job {
             let fetched = lines.len();
             let texts = lines.iter().map(|fetched| self.display(&fetched.line)).collect();
             let found = matching.match_texts(texts).await?;
+            // Nothing was searched: the same call again would fail in the same way.
             if found.is_empty() && search.cursor() == cursor {
                 return Err(matching.too_slow());
             }
@@ -294,6 +300,7 @@ impl Job {
         }
         let Some((cursor, until)) = search.ahead() else { return Ok(None) };
         let span = Span::after(cursor, selection);
+        // The ring has everything ahead, so no file need be read.
         if self.read_log(|log| span.is_held_by(log.ring())) {
             return Ok(None);
         }
@@ -320,7 +327,7 @@ impl Job {
         }
     }
 
-    /// The bytes of a stream from `position` on, as far as they are available.
+    /// The bytes of a stream from `position` on, at most 256 KiB.
     pub(crate) async fn raw_bytes(&self, stream: Stream, position: u64) -> RawBytes {
         let chunk_end = position.saturating_add(CHUNK_BYTES as u64);
         self.read_span(

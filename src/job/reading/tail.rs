@@ -18,16 +18,16 @@ use crate::output::{Keep, LineMatch, LineNo, Measure, Page, PageQuery, Ring, Sca
 pub struct Wait {
     /// Longest wait.
     pub patience: Duration,
-    /// Wait until a line matches, or the end of the unfinished line, instead of for the first new
-    /// line.
+    /// Wait until a line matches, or the last part of an unfinished line does, instead of for the
+    /// first new line.
     pub until: Option<Regex>,
     /// Return, and wait for, only lines that match.
     pub filter: Option<Regex>,
-    /// Wait until no byte has arrived for this long, instead of for the first new line. Counts from
-    /// the newest byte or, while nothing is new, from the call.
+    /// Wait until no byte has arrived for this long, instead of for the first new line. The time
+    /// counts from the newest byte, or from the call if the output has nothing new for the caller.
     pub quiet: Option<Duration>,
-    /// Bytes of output that are not news to the caller although its cursor is before them: an
-    /// unfinished line that it has answered.
+    /// Total bytes of output that the caller knows, also after its cursor: an unfinished line, such
+    /// as a prompt that the caller has answered, is then not new.
     pub known_bytes: u64,
 }
 
@@ -77,15 +77,15 @@ struct Waiter<'a> {
     wait: &'a Wait,
     called: Instant,
     deadline: Instant,
-    /// When it stops matching available output. Later than the end of the wait, so that a call that
-    /// does not wait makes progress, too.
+    /// When it stops matching available output. May be later than `deadline`, so that a call
+    /// without a wait also makes progress.
     match_until: Instant,
     scan: Scan,
     matching: Matching<2>,
     /// Bytes of output when the unfinished lines were last matched.
     seen: Option<u64>,
     matched: Option<Option<LineNo>>,
-    /// The patterns have spent their budget.
+    /// The matching budget is spent, so no more output is matched.
     spent: bool,
 }
 
@@ -180,6 +180,7 @@ impl<'a> Waiter<'a> {
             let before = self.scan.cursor();
             let texts = piece.iter().map(|fetched| job.display(&fetched.line)).collect();
             let found = self.matching.match_texts(texts).await?;
+            // The result is shorter only if the budget is spent. The other lines stay unmatched.
             self.spent = found.len() < piece.len();
             for (fetched, [filter, until]) in piece.into_iter().zip(found) {
                 let looked = LineMatch {
@@ -190,10 +191,12 @@ impl<'a> Waiter<'a> {
                     break;
                 }
             }
+            // Without progress, the next call would spend its budget on the same line.
             if self.spent && self.scan.cursor() == self.query.cursor && before == self.query.cursor
             {
                 return Err(self.matching.too_slow());
             }
+            // Output may arrive faster than it is matched. The answer then has `has_more`.
             if Instant::now() >= self.match_until {
                 break;
             }
@@ -209,6 +212,7 @@ impl<'a> Waiter<'a> {
     async fn match_partials(&mut self, job: &Job) -> Result<(), TooSlow> {
         let (total, texts) = job.read_log(|log| {
             let total = log.ring().total();
+            // An unfinished line changes only with new bytes, so each state is matched once.
             let partials = if self.seen == Some(total) {
                 Vec::new()
             } else {
@@ -234,12 +238,13 @@ impl<'a> Waiter<'a> {
 
     /// Decides whether to return now, and with which answer.
     ///
-    /// Called under the lock of the log, with the results of [`match_new_output`](Self::match_new_output). The log may have
-    /// grown between the two. Then the patterns were not matched in the newest output, and the
-    /// answer is [`Decision::More`] as long as there is time. First it decides whether to return,
-    /// then why, from the strongest reason to the weakest: a match, the end, a full page or a line,
-    /// silence, and the time limit last, so that a call with an answer at hand returns that
-    /// instead.
+    /// Called under the lock of the log, after [`match_new_output`](Self::match_new_output). The
+    /// log may have grown in between. Then the patterns were not matched in the newest output, and
+    /// the result is [`Decision::More`] while there is time.
+    ///
+    /// The first step decides whether to return, the second why. The strongest reason wins: a
+    /// match, the end, lines, silence. The time limit is last, so that a call with an answer does
+    /// not report a timeout.
     ///
     /// If the ring has evicted the lines after the cursor, the page is the `stored` one.
     fn decide(&mut self, log: &Log, stored: Option<Page>, coverage: Option<&Coverage>) -> Decision {
@@ -263,11 +268,18 @@ impl<'a> Waiter<'a> {
                 wake_at: quiet_at.unwrap_or(self.deadline).min(self.deadline),
             };
         }
+        // With patterns, `match_new_output` has already read from the store.
         let is_stored_only = !has_patterns && coverage.is_some() && !self.is_in_ring(log.ring());
         if is_stored_only && stored.is_none() {
             return Decision::Stored;
         }
-        let page = (!has_patterns).then(|| stored.unwrap_or_else(|| self.read_page(log, coverage)));
+        let page = (!has_patterns).then(|| {
+            let mut page = stored.unwrap_or_else(|| self.read_page(log, coverage));
+            // The stored page was read before this lock, so lines may have arrived since.
+            let mut newer = log.ring().lines_after(page.last_line_no, self.query.selection);
+            page.has_more |= newer.next().is_some();
+            page
+        });
         let has_more = page.as_ref().map_or_else(|| self.has_more(log), |page| page.has_more);
         if has_patterns && has_more && !over && now < self.deadline {
             return Decision::More;
@@ -343,6 +355,7 @@ impl<'a> Waiter<'a> {
 /// bar.
 pub fn shown_end(text: &str) -> &str {
     let cut = text.len().saturating_sub(PARTIAL_SHOWN);
+    // The cut may be inside a character. `get` returns `None` until the next boundary.
     (cut..=text.len()).find_map(|at| text.get(at..)).unwrap_or_default()
 }
 

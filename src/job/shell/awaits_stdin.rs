@@ -1,3 +1,5 @@
+//! A script that determines whether a job waits for input.
+
 use super::signal_script::ProcessGroup;
 
 /// Whether a job waits for input on its stdin, as far as its host can determine.
@@ -11,11 +13,14 @@ pub enum AwaitsStdin {
     No,
 }
 
-/// Examines the processes of session `S` that hold the job's stdin or its controlling terminal,
-/// which programs that ask for passwords open themselves. Looks at each thread's current system
-/// call, by its number on x86-64 or arm64 (a read, of which descriptor; poll, select, epoll). Where
-/// the kernel hides that, looks at the kernel function in which the thread sleeps. A process that
-/// we may not examine, such as sudo, may do anything.
+/// Examines the processes of session `S` that hold the job's stdin or its controlling terminal.
+/// Programs that ask for passwords open that terminal themselves.
+///
+/// Each thread's current system call decides: a read from such a descriptor is a yes; poll, select
+/// and epoll may wait for it. The numbers are those of x86-64 and arm64: read is 0 or 63, poll 7,
+/// select 23, pselect6 270 or 72, ppoll 271 or 73, the calls of epoll 232, 281, 441 or 22. If the
+/// kernel hides the call, the kernel function in which the thread sleeps decides. A process that
+/// can't be examined, such as sudo, may be waiting.
 const FIND_READERS: &str = r#"
 stdin=$(readlink "/proc/$S/fd/0") || exit
 case $stdin in /dev/*) tty=/dev/tty ;; *) tty=none ;; esac

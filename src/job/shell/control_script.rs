@@ -44,7 +44,7 @@ pub enum ControlLine {
         /// The line, without its newline.
         text: String,
     },
-    /// A script has ended, or has at least closed its stdout.
+    /// A script has closed its stdout, usually because it has ended.
     Ended {
         /// Id of the script.
         id: u64,
@@ -55,6 +55,7 @@ impl ControlLine {
     /// Parses a line. `None` if it is other output.
     pub fn parse(line: &str, nonce: &Nonce) -> Option<Self> {
         let rest = line.strip_prefix(nonce.as_str())?.strip_prefix(' ')?;
+        // Unambiguous: in a printed line a space follows the id, even if its text ends with a dot.
         if let Some(id) = rest.strip_suffix('.').and_then(|id| id.parse().ok()) {
             return Some(Self::Ended { id });
         }

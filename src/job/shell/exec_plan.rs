@@ -14,7 +14,7 @@ pub enum PlanError {
     /// The host accepts only bare commands.
     #[error("this host runs bare commands only: it can't take {0}")]
     BareHost(&'static str),
-    /// the command and the text before it have {0} bytes; hosts accept at most {LONGEST_COMMAND}
+    /// The exec string is longer than Linux accepts.
     #[error(
         "the command and the text before it have {0} bytes; hosts accept at most {LONGEST_COMMAND}"
     )]
@@ -32,7 +32,8 @@ pub struct ExecPlan {
     /// Number of process group announcements on stdout, each with the nonce: 0 for a bare command;
     /// 2 on a terminal with variables (the second confirms that they were read); otherwise 1.
     pub announcements: u32,
-    /// Whether the login shell runs twice, so that its startup files print everything twice.
+    /// Whether the login shell starts twice, for the prelude and for the command, so that its
+    /// startup files print everything twice.
     pub repeats_noise: bool,
     /// Whether to wait for a [`Greeting`](crate::job::announced::Greeting) before the command
     /// counts as started.
@@ -71,10 +72,10 @@ impl ExecPlan {
     /// Plans `spec` for a host whose login shell is not known yet. Assumes `likely`: POSIX by
     /// default, or the shell remembered for the host.
     ///
-    /// The plan [expects a greeting](Self::expects_greeting), and any other shell runs nothing of
-    /// the command: csh and fish refuse `NAME=value && …` as a whole, a restricted shell can't
-    /// redirect. The command is passed to `eval` as one word, because csh would otherwise run its
-    /// later lines.
+    /// The plan [expects a greeting](Self::expects_greeting). A shell of another kind runs no part
+    /// of the command: csh and fish refuse `NAME=value && …` as a whole, a restricted shell can't
+    /// redirect. The command is one word for `eval`, because csh would otherwise run its later
+    /// lines.
     pub fn untried(spec: &JobSpec, likely: LoginShell, nonce: Nonce) -> Result<Self, PlanError> {
         let header = env_header(spec);
         let prelude = prelude(spec, &nonce, Announce::Machine, header.as_ref());
@@ -166,8 +167,8 @@ fn eval_unless_plain(command: &str) -> String {
     }
 }
 
-/// Commands that detect the login shell. Each proves the shell beside it by printing `nonce`. Try
-/// them in order; if none prints it, the host is [`LoginShell::Bare`].
+/// Commands that detect the login shell, each with the shell that it detects. That shell prints
+/// `nonce`. Try them in order; if none prints the nonce, the host is [`LoginShell::Bare`].
 pub fn shell_probes(nonce: &Nonce) -> [(String, LoginShell); 2] {
     // The nonce is split, because a forced command may only echo its command line.
     let (first, rest) = nonce.as_str().split_at(1);

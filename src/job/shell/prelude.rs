@@ -1,5 +1,5 @@
-//! The line of shell before a command: it announces the process group, sets the mark, directory
-//! and variables.
+//! The line of shell before a command. It announces the process group, and sets the mark, the
+//! directory and the variables.
 
 use std::fmt::Write;
 
@@ -31,8 +31,10 @@ pub(crate) fn prelude(
     // A terminal would echo the values, and interpret some of their characters as keys.
     let quiet_terminal = header.is_some() && spec.terminal.is_some();
     if quiet_terminal {
+        // Before the announcement: the client sends the values when it sees that.
         line.push_str("; sshjobs_tty=$(stty -g) && stty raw -echo || exit 125");
     }
+    // Before the next steps, which may fail: the process group is reported in any case.
     write!(line, "; echo {word} $$").expect("a string takes all");
     if announce == Announce::Machine {
         // A shell whose channel was closed must not run the command.
@@ -44,6 +46,7 @@ pub(crate) fn prelude(
             .expect("a string takes all");
     }
     if let Some(header) = header {
+        // `dd bs=1` stops after the header. A buffered read would take the command's own input.
         let count = header.expose_secret().len();
         write!(
             line,
@@ -61,7 +64,7 @@ pub(crate) fn prelude(
     line
 }
 
-/// A command starts in the home directory, so `~` can be omitted.
+/// A directory as seen from the home directory, where commands start: without a leading `~`.
 pub fn from_home(directory: &str) -> &str {
     match directory.strip_prefix("~/") {
         Some("") => ".",

@@ -1,4 +1,4 @@
-//! Text as words of shells: POSIX shells, and those that only start one.
+//! Quotes text for POSIX shells, and for other login shells that start a POSIX shell.
 
 use std::fmt::Write;
 
@@ -35,13 +35,13 @@ pub(crate) fn for_shell(script: String, shell: LoginShell) -> String {
     }
 }
 
-/// `text` as one word of one line, as printf's `%b` reads it.
+/// Like [`inert`], without spaces: one word of a line.
 pub(crate) fn inert_word(text: &str) -> String {
     inert(text).replace(' ', r"\0040")
 }
 
-/// `text` in characters that mean the same to every shell, as printf's `%b` reads it. Quotes are
-/// not enough: in csh `!` and newlines keep their meaning in quotes, in fish backslashes do.
+/// Escapes `text` for printf's `%b`, in characters that mean the same to every shell. Quotes are
+/// not enough: within quotes `!` and newlines keep their meaning in csh, and backslashes in fish.
 pub(crate) fn inert(text: &str) -> String {
     let mut inert = String::with_capacity(text.len() * 2);
     for byte in text.bytes() {
@@ -60,6 +60,7 @@ pub(crate) fn inert(text: &str) -> String {
             | b'-' => {
                 inert.push(char::from(byte));
             }
+            // Three digits: after fewer, `%b` would read a following digit as part of the number.
             other => write!(inert, "\\0{other:03o}").expect("a string takes all"),
         }
     }

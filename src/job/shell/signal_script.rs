@@ -33,8 +33,8 @@ pub enum Left {
     Nothing,
     /// Processes that belong to the jobs.
     Alive,
-    /// None that certainly belongs to the jobs. Their groups have members without the mark, which
-    /// were left alone.
+    /// No process that certainly belongs to the jobs. But their groups have members without the
+    /// mark, which got no signal.
     Unmarked,
     /// None, but this account can't see all processes of the host.
     Hidden,
@@ -67,19 +67,23 @@ const LAST_LOOK: u32 = 10;
 /// groups, `M` the marks as they appear in an environment, `C` the command lines of the groups'
 /// leaders.
 ///
-/// A process belongs to a job if its environment carries the mark (or, for a leader, its command
-/// line: a shell that sets a variable does not change its own environment in `/proc`), or if one of
-/// its ancestors does. Nothing else is signalled: a process id that a host reports is not proof and
-/// may have been reused. `/proc/PID/status` escapes newlines in names, which `/proc/PID/stat` does
-/// not. If all members of a group belong to the job, the group is signalled as one, so that no
-/// process escapes by forking; otherwise each process by itself. Zombies count as dead. The marks
-/// are read before and after the list of processes, so that a process that starts or ends meanwhile
-/// is noticed (but not one that forks and ends faster than it can be examined). A process of the
-/// same account that hides its environment, as ssh-agent does, may belong to the job if it is no
-/// older than the oldest job (`A`, in seconds). Three kinds do not: a zombie; a child of a root
-/// process, such as sshd's own process for the account; and a process in the session of its parent.
-/// Such a process was started there, so its parent shows whether it belongs to the job: this
-/// program is one, when it runs on the same machine, because it hides its memory.
+/// A process belongs to a job if its environment has the mark, or if an ancestor belongs to it. For
+/// the leader of a group the command line counts, too: a shell that sets a variable does not change
+/// its own environment in `/proc`. Nothing else is signalled: a process id that a host reports is
+/// not proof and may have been reused. Zombies count as dead.
+///
+/// If all members of a group belong to the job, the group is signalled as one, so that no process
+/// escapes by forking; otherwise each process by itself. The marks are read before and after the
+/// list of processes, so that a process that starts or ends meanwhile is noticed (but not one that
+/// forks and ends faster than it can be examined). The list comes from `/proc/PID/status`, which
+/// escapes newlines in names; `/proc/PID/stat` does not.
+///
+/// A process of the same account that hides its environment, as ssh-agent does, may belong to the
+/// job if it is no older than the oldest job (`A`, in seconds). Three kinds do not: a zombie; a
+/// child of another account's process (other than process 1), such as sshd's own process for the
+/// account; and a process in the session of its parent, because then the parent shows whether it
+/// belongs to the job. sshjobs itself hides its memory, so on the same machine it is of the third
+/// kind.
 const FUNCTIONS: &str = r#"
 marks() {
   grep -slzxF "$M" /proc/[0-9]*/environ | sed 's/[^0-9]//g; s/^/mark /'
@@ -184,6 +188,7 @@ pub fn kill_script(groups: &[ProcessGroup], reach: Reach, kill: Kill) -> String 
         Reach::Tree => list(line),
         Reach::Marked => String::new(),
     };
+    // Rounded up, so that a process as old as the job does not look older.
     let age = groups.iter().map(|group| group.age.as_secs() + 1).max().unwrap_or_default();
     format!(
         "A={age}\nG='{}'\nC='{}'\nM='{}'\n{FUNCTIONS}\nend {signal} {look} {escalate} {LAST_LOOK}\n",

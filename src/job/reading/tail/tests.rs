@@ -439,3 +439,24 @@ proptest! {
         prop_assert_eq!(answer.still_running(), !model.ended || answer.page.has_more);
     }
 }
+
+#[tokio::test]
+async fn a_line_that_arrives_after_the_stored_page_was_read_is_still_to_come() {
+    let job = Job::idle();
+    let query = from(0);
+    let wait = plain();
+    let mut waiter = Waiter::new(&query, &wait);
+    job.say("stored\n");
+    let stored = job.stored_page(&query).await;
+    job.say("later\n");
+    job.exit();
+
+    let decision = job.read_log(|log| waiter.decide(log, Some(stored), None));
+
+    let Decision::Answer(tail) = decision else {
+        unreachable!("the job has ended")
+    };
+    assert_eq!(texts(&tail), ["stored"]);
+    assert!(tail.page.has_more);
+    assert!(tail.still_running());
+}
