@@ -718,6 +718,23 @@ async fn an_admin_whose_hosts_are_bounded_sees_the_jobs_of_others_only_there() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_admin_sees_a_fleet_only_if_all_its_hosts_are_within_bounds() {
+    let sshd = Sshd::start().await;
+    sshd.append("Host db2\n  HostName 192.0.2.2\nHost db3\n  HostName 192.0.2.3\n");
+    let server = Server::start(&sshd);
+    let owner = server.caller(&sshd, "owner", &[]);
+    // Neither host answers, but the jobs are listed.
+    let both = owner.ok("spawn", json!({"hosts": ["db2", "db3"], "command": "true"}));
+    let one = owner.ok("spawn", json!({"hosts": ["db2"], "command": "true"}));
+    let admin = server.caller(&sshd, "admin", &["--role", "admin", "--hosts", "*,!db3"]);
+
+    let listed = admin.ok("jobs", json!({}));
+
+    assert_eq!(listed["total"], 1, "{listed}");
+    assert_eq!(listed["jobs"][0]["job_id"], one["job_id"], "not {both}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_mcp_session_belongs_to_its_caller() {
     let (sshd, server, caller) = served().await;
     let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-06-18",

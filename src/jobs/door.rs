@@ -287,6 +287,19 @@ impl Door {
         true
     }
 
+    /// Whether the caller has rights on a host, or on each host of a fleet by its folded name.
+    async fn may_reach_all(&self, folded: &str) -> bool {
+        for word in job::words(folded) {
+            let hosts = job::unfold(word).unwrap_or_else(|_| vec![word.to_owned()]);
+            for host in hosts {
+                if !self.may_reach(&host).await {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
     /// Whether the caller has rights on a host, also by its address.
     pub(super) async fn may_reach(&self, host: &str) -> bool {
         self.has_host(host)
@@ -311,7 +324,15 @@ impl Door {
             Lookup::Found(job) if self.may_see(&job).await => Ok(job),
             // The same error as for an unknown id, so that ids of hidden jobs can't be found out.
             Lookup::Found(_) => Err(unknown()),
-            Lookup::Expired(tombstone) => Err(Error::Expired(tombstone)),
+            Lookup::Expired(tombstone) => {
+                let is_visible =
+                    tombstone.caller == self.caller || self.may_reach_all(&tombstone.host).await;
+                Err(if is_visible {
+                    Error::Expired(tombstone)
+                } else {
+                    unknown()
+                })
+            }
             Lookup::Unknown => Err(unknown()),
         }
     }

@@ -1,6 +1,6 @@
 //! The entry of the library: `Jobs`, the jobs of one caller.
 
-use std::collections::HashMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -202,15 +202,19 @@ impl Jobs {
                 patience,
             )
             .await?;
-        let mut reachable = HashMap::new();
-        for job in &found {
-            // Each host is checked once: a check may run `ssh -G` and ask DNS.
-            if job.caller != *self.caller() && !reachable.contains_key(&job.host) {
-                let may_reach = self.door.may_reach(&job.host).await;
-                reachable.insert(job.host.clone(), may_reach);
+        let of_others = found.iter().filter(|job| job.caller != *self.caller());
+        let hosts: BTreeSet<String> = of_others.flat_map(hosts_of).cloned().collect();
+        let mut unreachable = BTreeSet::new();
+        // Each host is checked once: a check may run `ssh -G` and ask DNS.
+        for host in hosts {
+            if !self.door.may_reach(&host).await {
+                unreachable.insert(host);
             }
         }
-        found.retain(|job| reachable.get(&job.host).copied().unwrap_or(true));
+        found.retain(|job| {
+            job.caller == *self.caller()
+                || !hosts_of(job).iter().any(|host| unreachable.contains(host))
+        });
         let total = found.len();
         found.truncate(limit);
         Ok((found, total))
@@ -236,6 +240,14 @@ impl Jobs {
     /// Takes some seconds at most.
     pub async fn shutdown(&self) {
         self.door.runner().shutdown().await;
+    }
+}
+
+fn hosts_of(job: &Summary) -> &[String] {
+    if job.fleet_hosts.is_empty() {
+        std::slice::from_ref(&job.host)
+    } else {
+        &job.fleet_hosts
     }
 }
 

@@ -1,11 +1,13 @@
 //! The WebSocket session of a command on a server.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
 use hyper::header::AUTHORIZATION;
 use tokio::sync::{Mutex, Semaphore};
+use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::{self, Message};
 use tokio_tungstenite::{WebSocketStream, client_async};
@@ -38,6 +40,11 @@ pub struct Handle {
 
 /// Maximum bytes of stdin in one message.
 const PIECE: usize = 32 << 10;
+/// Time limit for the server's answer to the WebSocket handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Silence after which the server counts as lost. It sends a ping each 15 seconds.
+const SILENCE: Duration = Duration::from_secs(60);
+const SILENT: &str = "the server is silent";
 
 impl Session {
     /// Starts a command on the server. Resolves once it runs.
@@ -57,8 +64,10 @@ impl Session {
         if let Some(token) = client.authorization() {
             hello.headers_mut().insert(AUTHORIZATION, token);
         }
-        let (mut socket, _) =
-            client_async(hello, stream).await.map_err(|error| refused(client, error))?;
+        let (mut socket, _) = timeout(HANDSHAKE_TIMEOUT, client_async(hello, stream))
+            .await
+            .map_err(|_| client.broken(SILENT))?
+            .map_err(|error| refused(client, error))?;
         let text = serde_json::to_string(request).expect("a request is plain data");
         socket
             .send(Message::text(text))
@@ -107,7 +116,11 @@ impl Session {
                 }
                 error
             };
-            match self.incoming.next().await {
+            // Cancel safe: `next` of the stream is.
+            let Ok(message) = timeout(SILENCE, self.incoming.next()).await else {
+                return Err(broken(SILENT));
+            };
+            match message {
                 Some(Ok(Message::Binary(frame))) => match SessionChannel::of(&frame) {
                     Some((SessionChannel::Stdout, bytes)) => {
                         return Ok(Shown {

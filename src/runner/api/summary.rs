@@ -13,8 +13,10 @@ pub struct Summary {
     pub id: JobId,
     /// The caller who started it.
     pub caller: Caller,
-    /// The host it runs on.
+    /// The host it runs on. For a fleet, the folded names of its hosts.
     pub host: String,
+    /// The hosts of a fleet. Empty for a job on one host.
+    pub fleet_hosts: Vec<String>,
     /// The command line.
     pub command: String,
     /// The caller's label.
@@ -46,6 +48,12 @@ impl Summary {
             id: job.id.clone(),
             caller: job.caller.clone(),
             host: job.spec.host.clone(),
+            fleet_hosts: job
+                .spec
+                .fleet
+                .as_ref()
+                .map(|plan| plan.members.clone())
+                .unwrap_or_default(),
             command: job.spec.command.clone(),
             label: job.spec.label.clone(),
             durable: job.spec.durable,
@@ -74,19 +82,21 @@ impl Summary {
             disconnected: None,
             terminal_modes: record.modes,
         };
+        let members = record.fleet.is_some().then(|| FleetCounts::of(&record.members));
         let is_orphan = record.durable && record.outcome.is_none() && owner.as_deref() == Some("");
         Self {
             last_seen_at: is_orphan.then_some(record.seen_at),
             id: record.id,
             caller: record.caller,
             host: record.host,
+            fleet_hosts: record.fleet.map(|plan| plan.members).unwrap_or_default(),
             command: record.command,
             label: record.label,
             durable: record.durable,
             status,
             owner,
             has_leftovers: record.has_leftovers,
-            members: record.fleet.is_some().then(|| FleetCounts::of(&record.members)),
+            members,
         }
     }
 

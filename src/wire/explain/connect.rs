@@ -174,5 +174,6 @@ fn jump_host(host: &str, mut error: Error) -> Error {
     }
     // First, so that `Error::about` can't fill in the host behind the jump host.
     error.hint.replace("trust HOST", &format!("trust {host}"));
+    error.hint.replace("[hosts.NAME]", &format!("[hosts.{host}]"));
     error
 }

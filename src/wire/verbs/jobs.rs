@@ -241,6 +241,7 @@ impl JobEntry {
             has_leftovers,
             members,
             last_seen_at,
+            fleet_hosts: _,
         } = summary;
         Self {
             job_id: id.as_str().to_owned(),
