@@ -7,8 +7,6 @@
     reason = "tests"
 )]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -16,9 +14,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use crate::support::{HOST, Sshd, keygen, run, ssh_keygen};
 use sshjobs::jobs::{Access, Answer, Config, HostSettings, Prompter, Question, SecretSource};
 use sshjobs::wire::{Code, Error, Service};
-use support::{HOST, Sshd, keygen, run, ssh_keygen};
 
 /// A person who has answers ready, and remembers the questions.
 #[derive(Default)]
@@ -50,13 +48,13 @@ impl Prompter for Person {
 }
 
 fn service(sshd: &Sshd) -> Service {
-    support::service(&sshd.ssh_config(), Default::default())
+    crate::support::service(&sshd.ssh_config(), Default::default())
 }
 
 fn with_person(sshd: &Sshd, person: &Arc<Person>) -> Service {
     let config = Config {
         ssh_config: Some(sshd.ssh_config()),
-        ..support::unstored()
+        ..crate::support::unstored()
     };
     Service::asking(
         config,
@@ -75,7 +73,7 @@ fn with_passphrase(sshd: &Sshd, source: SecretSource) -> Service {
         Config {
             ssh_config: Some(sshd.ssh_config()),
             hosts,
-            ..support::unstored()
+            ..crate::support::unstored()
         },
         Access::Listed,
     )
@@ -179,7 +177,7 @@ async fn a_person_is_asked_for_a_passphrase_once_and_again_when_it_was_mistyped(
         );
         assert_eq!(person.was_asked(), 2);
         sshd.cut();
-        support::eventually("the connection is gone", async || {
+        crate::support::eventually("the connection is gone", async || {
             service
                 .hosts(Default::default())
                 .await

@@ -7,10 +7,8 @@
     reason = "tests"
 )]
 
-mod support;
-
+use crate::support::{HOST, McpClient, Sshd};
 use serde_json::{Value, json};
-use support::{HOST, McpClient, Sshd};
 
 struct Session {
     client: McpClient,

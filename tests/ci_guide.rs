@@ -2,16 +2,12 @@
 //! tests/fleet.rs.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-#[path = "support/guide.rs"]
-mod guide;
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use guide::{PAGE, run, run_steps};
+use crate::guide::{PAGE, run, run_steps};
+use crate::support::Sshd;
 use serde_json::Value;
-use support::Sshd;
 
 /// A checkout with the page's ssh_config, whose names lead to a private sshd.
 fn checkout(sshd: &Sshd) -> PathBuf {
@@ -59,7 +55,7 @@ async fn the_workflow_for_github_reaches_its_hosts_and_rolls_out() {
         ("SSH_KEY", key.trim_end()),
         ("SSH_KNOWN_HOSTS", known.trim_end()),
     ];
-    let printed = run_steps(&guide::workflow("rollout"), (&place, &secrets));
+    let printed = run_steps(&crate::guide::workflow("rollout"), (&place, &secrets));
     assert_rolled_out(&place, &printed);
     let joblog = std::fs::read_to_string(place.join("joblog")).unwrap();
     assert_eq!(joblog.lines().count(), 3, "{joblog}");
@@ -110,7 +106,7 @@ async fn a_host_with_another_key_fails_the_rollout_and_says_so() {
         file(&sshd, "id"),
         file(&sshd, "known_hosts"),
     );
-    let mut job = guide::workflow("rollout");
+    let mut job = crate::guide::workflow("rollout");
     let steps = job["steps"].as_array_mut().unwrap();
     steps.retain(|step| step["name"] != "Reach the hosts");
     let roll_out = steps.iter_mut().find(|step| step["name"] == "Roll out").unwrap();

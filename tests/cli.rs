@@ -6,15 +6,13 @@
     reason = "tests"
 )]
 
-mod support;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use crate::support::{HOST, Sshd, eventually, exit_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use support::{HOST, Sshd, eventually, exit_of};
 
 fn sshjobs(sshd: &Sshd) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
@@ -611,7 +609,7 @@ async fn without_an_ssh_program_what_is_understood_works_and_the_rest_is_refused
 async fn a_passphrase_is_asked_for_at_the_terminal_and_not_shown() {
     let sshd = Sshd::start().await;
     let key = sshd.path("id").display().to_string();
-    support::ssh_keygen(&[
+    crate::support::ssh_keygen(&[
         "-p",
         "-a",
         "2",

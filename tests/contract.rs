@@ -1,16 +1,14 @@
 //! Promises to callers, against a real sshd: the private one, or a container's.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{HOST, Target, canonical_loop, eventually, follow, run, run_request, spawn};
 use sshjobs::jobs::Limits;
 use sshjobs::wire::{
     Because, Code, Error, ForgetRequest, ForgetWhat, JobState, JobsRequest, RunRequest,
     SignalReply, SignalRequest, SpawnRequest, StreamArg, TailRequest, WriteReply, WriteRequest,
 };
-use support::{HOST, Target, canonical_loop, eventually, follow, run, run_request, spawn};
 use tokio::time::Instant;
 
 fn numbers(count: u64) -> Vec<u64> {

@@ -6,14 +6,12 @@
     reason = "tests"
 )]
 
-mod support;
-
 use std::process::{Child, Command};
 
+use crate::support::command::sshjobs;
+use crate::support::server::{Caller, Server, events};
+use crate::support::{HOST, Sshd, eventually};
 use serde_json::json;
-use support::command::sshjobs;
-use support::server::{Caller, Server, events};
-use support::{HOST, Sshd, eventually};
 
 const PAGE: &str = include_str!("../docs/server.md");
 
@@ -43,7 +41,7 @@ fn reference() -> String {
     let verbs: Vec<&str> = verbs.map(|line| line.split_whitespace().next().unwrap()).collect();
     let mut page = format!(
         "# Command line\n\nGenerated from the program's own help by `UPDATE_DOCS=1 cargo test \
-            --test docs`.\n\n```text\n{main}\n```\n"
+            --test sshd docs::`.\n\n```text\n{main}\n```\n"
     );
     for verb in verbs {
         page += &format!("\n## {verb}\n\n```text\n{}\n```\n", help(&[verb, "--help"]));
@@ -74,7 +72,7 @@ fn the_reference_of_the_command_line_is_what_the_program_says() {
     let known = std::fs::read_to_string(file).unwrap_or_default();
     assert!(
         known == page,
-        "docs/cli.md is out of date: UPDATE_DOCS=1 cargo test --test docs"
+        "docs/cli.md is out of date: UPDATE_DOCS=1 cargo test --test sshd docs::"
     );
 }
 

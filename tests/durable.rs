@@ -2,17 +2,15 @@
 //! them, exactly.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::support::{HOST, McpClient, Sshd, canonical_loop, durable, eventually, stored_service};
 use serde_json::{Value, json};
 use sshjobs::jobs::{Access, Config, Limits};
 use sshjobs::wire::{
     Code, ForgetRequest, JobState, Service, SignalRequest, StreamArg, TailRequest, WriteRequest,
 };
-use support::{HOST, McpClient, Sshd, canonical_loop, durable, eventually, stored_service};
 
 fn service(sshd: &Sshd, state: &Path) -> Service {
     stored_service(sshd.ssh_config(), state.to_owned(), Limits::default())
@@ -198,7 +196,7 @@ async fn a_supervisor_that_is_killed_and_a_spool_that_is_removed_are_lost_and_ne
     }
     let spool =
         "${XDG_STATE_HOME:-$HOME/.local/state}/sshjobs/spool/$(cat /proc/sys/kernel/hostname)";
-    support::run(
+    crate::support::run(
         &service,
         &format!("read -r p _ <{spool}/{killed}/sup; kill -9 $p; rm -rf {spool}/{removed}"),
     )
@@ -251,7 +249,7 @@ async fn a_process_that_ends_leaves_its_durable_jobs_to_the_next() {
     })
     .await;
     let second = service(&sshd, &state);
-    let story = support::follow(&second, &job, StreamArg::Stdout, 5000).await;
+    let story = crate::support::follow(&second, &job, StreamArg::Stdout, 5000).await;
     assert_eq!(
         (story.lines.clone(), story.status()),
         (vec!["late".to_owned()], Some(0))
@@ -466,7 +464,7 @@ async fn durable_jobs_work_again_after_the_spool_was_removed() {
     std::fs::remove_dir_all(sshd.path("on-the-host")).unwrap();
     let second = service.spawn(durable("echo second")).await.unwrap().job_id;
 
-    let story = tokio::time::timeout(support::PATIENCE, canonical_loop(&service, &second))
+    let story = tokio::time::timeout(crate::support::PATIENCE, canonical_loop(&service, &second))
         .await
         .unwrap();
     assert_eq!(

@@ -7,16 +7,14 @@
     reason = "tests"
 )]
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{HOST, Sshd, canonical_loop, eventually, run, service, spawn};
 use sshjobs::jobs::Limits;
 use sshjobs::wire::{
     Code, Error, ForgetRequest, HostsRequest, JobState, JobsRequest, Service, SignalRequest,
     SpawnRequest, TailRequest, WriteRequest,
 };
-use support::{HOST, Sshd, canonical_loop, eventually, run, service, spawn};
 use tokio::time::Instant;
 
 async fn spawn_error(sshd: &Sshd) -> Error {
@@ -705,7 +703,7 @@ async fn a_call_keeps_to_its_wait_on_a_connection_that_is_half_open() {
     let waiting = spawn(&service, "sleep 1000").await;
     sshd.freeze();
     let start = Instant::now();
-    let mut request = support::run_request("echo through");
+    let mut request = crate::support::run_request("echo through");
     request.options.wait_ms = Some(1000);
     let reply = service.run(request).await.unwrap();
     assert!(
@@ -741,7 +739,7 @@ async fn a_job_that_could_not_be_started_in_time_tells_why() {
     let text = config.replace(&sshd.port().to_string(), &port) + "  ConnectTimeout 5\n";
     std::fs::write(sshd.ssh_config(), text).unwrap();
     let service = started(&sshd);
-    let mut request = support::run_request("echo never");
+    let mut request = crate::support::run_request("echo never");
     request.options.wait_ms = Some(100);
     let reply = service.run(request).await.unwrap();
     assert_eq!(
@@ -840,7 +838,7 @@ async fn a_signal_ends_a_job_that_is_still_starting() {
     )
     .unwrap();
     let service = started(&sshd);
-    let mut request = support::run_request("echo never");
+    let mut request = crate::support::run_request("echo never");
     request.options.wait_ms = Some(10);
     let job = service.run(request).await.unwrap().job_id;
     let signal = SignalRequest {
@@ -1023,7 +1021,7 @@ async fn a_forged_process_group_changes_nothing() {
     };
     service.signal(request).await.unwrap();
 
-    let story = support::canonical_loop(&service, &job).await;
+    let story = crate::support::canonical_loop(&service, &job).await;
     assert_eq!(story.signal(), Some("KILL"));
     assert!(
         stranger.try_wait().unwrap().is_none(),

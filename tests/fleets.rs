@@ -6,18 +6,16 @@
     reason = "tests"
 )]
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
+use crate::support::command::{command, sshjobs, told};
+use crate::support::server::Server;
+use crate::support::{McpClient, Sshd, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use support::command::{command, sshjobs, told};
-use support::server::Server;
-use support::{McpClient, Sshd, eventually};
 
 /// An sshd that answers to `names`, and to some that it does not answer to: `dead` refuses
 /// connections, `changed` has another key.
@@ -412,7 +410,7 @@ async fn ctrl_c_ends_a_fleet_everywhere_and_starts_no_more() {
     let begun = || std::fs::read_dir(&marks).unwrap().count();
     eventually("two have begun", async || begun() == 2).await;
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
-    let ended = support::exit_of(&mut child).await;
+    let ended = crate::support::exit_of(&mut child).await;
     assert_eq!(
         (ended, begun()),
         (Some(6), 2),

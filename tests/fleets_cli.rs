@@ -2,14 +2,12 @@
 //! names.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use support::command::{command, sshjobs, told};
-use support::{Sshd, eventually};
+use crate::support::command::{command, sshjobs, told};
+use crate::support::{Sshd, eventually};
 
 async fn hosts() -> Sshd {
     let sshd = Sshd::start().await;
@@ -36,7 +34,7 @@ async fn a_host_that_can_not_be_had_is_tried_again_and_a_command_that_fails_is_n
     );
     sshd.trust("host");
     assert_eq!(
-        support::exit_of(&mut child).await,
+        crate::support::exit_of(&mut child).await,
         Some(2),
         "both have failed, in the command"
     );
@@ -257,7 +255,7 @@ async fn two_operators_follow_one_fleet_and_both_may_end_it() {
         let signals = [["signal", id.as_str(), "KILL"]; 2]
             .map(|words| command(&sshd, &words).stderr(Stdio::null()).spawn().unwrap());
         for mut signal in signals {
-            support::exit_of(&mut signal).await;
+            crate::support::exit_of(&mut signal).await;
         }
         told(&sshjobs(&sshd, &["jobs", "--fleet", &id])).matches("SIGKILL").count() == 3
     })

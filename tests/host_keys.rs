@@ -2,20 +2,18 @@
 //! and each kind of machine in the middle refused with its own code.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod support;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use crate::support::{Sshd, keygen, run, ssh_keygen};
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, RngExt, SeedableRng};
 use sshjobs::ssh::{HostName, KnownHosts, Verdict};
 use sshjobs::wire::{Code, Error, HostsRequest};
-use support::{Sshd, keygen, run, ssh_keygen};
 
 fn service(sshd: &Sshd) -> sshjobs::wire::Service {
-    support::service(&sshd.ssh_config(), Default::default())
+    crate::support::service(&sshd.ssh_config(), Default::default())
 }
 
 async fn refusal(sshd: &Sshd) -> Error {
@@ -24,7 +22,7 @@ async fn refusal(sshd: &Sshd) -> Error {
 
 /// Why the host's key is not shown to a person.
 async fn key_refusal(sshd: &Sshd) -> Code {
-    Error::from(service(sshd).library().host_key(support::HOST).await.err().unwrap()).code
+    Error::from(service(sshd).library().host_key(crate::support::HOST).await.err().unwrap()).code
 }
 
 async fn code(sshd: &Sshd) -> Code {
@@ -113,7 +111,7 @@ async fn a_certificate_of_a_listed_authority_vouches_for_its_host() {
     assert!(is_accepted(&sshd).await && ssh_accepts(&sshd));
     let shown = service(&sshd)
         .hosts(HostsRequest {
-            host: Some(support::HOST.to_owned()),
+            host: Some(crate::support::HOST.to_owned()),
             ..HostsRequest::default()
         })
         .await
@@ -180,7 +178,7 @@ async fn a_revoked_authority_vouches_for_no_host() {
 #[tokio::test]
 async fn trust_decides_as_a_login_does() {
     let good = certified("ca", &[]).await;
-    assert!(service(&good).library().host_key(support::HOST).await.unwrap().is_known);
+    assert!(service(&good).library().host_key(crate::support::HOST).await.unwrap().is_known);
     let expired = certified("ca", &["-V", "20200101:20200102"]).await;
     assert_eq!(key_refusal(&expired).await, Code::HostCertExpired);
 }

@@ -7,20 +7,18 @@
     reason = "tests"
 )]
 
-mod support;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::support::command::{command, sshjobs, told};
+use crate::support::server::{Caller, Server, answer, events, token};
+use crate::support::{HOST, Sshd, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use support::command::{command, sshjobs, told};
-use support::server::{Caller, Server, answer, events, token};
-use support::{HOST, Sshd, eventually};
 
 /// A host, a server for it, and a caller who may run commands.
 async fn served() -> (Sshd, Server, Caller) {
@@ -841,7 +839,7 @@ async fn a_command_ends_with_the_client_that_has_run_it() {
     )
     .unwrap();
     assert_eq!(
-        support::exit_of(&mut interrupted).await,
+        crate::support::exit_of(&mut interrupted).await,
         Some(9),
         "INT was passed on"
     );

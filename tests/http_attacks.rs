@@ -7,8 +7,6 @@
     reason = "tests"
 )]
 
-mod support;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -16,9 +14,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use crate::support::server::{Caller, Server};
+use crate::support::{HOST, Sshd};
 use serde_json::json;
-use support::server::{Caller, Server};
-use support::{HOST, Sshd};
 
 /// Sends bytes, and returns the response until the server closes or is silent for a moment.
 fn throw(server: &Server, bytes: &[u8]) -> Vec<u8> {

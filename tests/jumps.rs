@@ -2,13 +2,11 @@
 //! take, and each host on it must show its key.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod support;
-
 use std::path::PathBuf;
 
+use crate::support::{HOST, Sshd, canonical_loop, run, spawn};
 use sshjobs::jobs::{Access, Config, HostSettings};
 use sshjobs::wire::{Code, Error, HostsRequest, JobState, Service, SpawnRequest};
-use support::{HOST, Sshd, canonical_loop, run, spawn};
 
 /// An ssh_config in which the host has `jumps` before it, and each of `bastions` has a name of its
 /// own: b0, b1 …
@@ -25,7 +23,7 @@ fn config(host: &Sshd, bastions: &[&Sshd], jumps: &str) -> PathBuf {
 }
 
 fn service(host: &Sshd, bastions: &[&Sshd], jumps: &str) -> Service {
-    support::service(&config(host, bastions, jumps), Default::default())
+    crate::support::service(&config(host, bastions, jumps), Default::default())
 }
 
 async fn error(host: &Sshd, bastions: &[&Sshd], jumps: &str) -> Error {
@@ -58,7 +56,7 @@ async fn a_host_is_reached_through_its_jump_host() {
     );
     // Without the jump host there is no way.
     let job = spawn(&service, "echo before; sleep 1000").await;
-    support::eventually("it has begun", async || {
+    crate::support::eventually("it has begun", async || {
         service
             .tail(sshjobs::wire::TailRequest::new(&job, 0, 100))
             .await
@@ -117,7 +115,7 @@ async fn hosts_behind_one_jump_host_share_the_connection_to_it() {
     let file = config(&host, &[&bastion], "b0");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, text.replace("Host web1", "Host web1 web2")).unwrap();
-    let service = support::service(&file, Default::default());
+    let service = crate::support::service(&file, Default::default());
     let (one, two) = tokio::join!(
         service.spawn(SpawnRequest::new("web1", "true")),
         service.spawn(SpawnRequest::new("web2", "true"))
@@ -189,7 +187,7 @@ async fn a_proxy_command_is_run_only_when_the_configuration_allows_it() {
     let host = Sshd::start().await;
     host.append(&format!("  ProxyCommand {NETCAT}\n"));
     let refused = run(
-        &support::service(&host.ssh_config(), Default::default()),
+        &crate::support::service(&host.ssh_config(), Default::default()),
         "true",
     )
     .await
@@ -200,7 +198,7 @@ async fn a_proxy_command_is_run_only_when_the_configuration_allows_it() {
     let config = Config {
         ssh_config: Some(host.ssh_config()),
         allow_proxy_command: true,
-        ..support::unstored()
+        ..crate::support::unstored()
     };
     let service = Service::new(config, Access::Listed);
     assert_eq!(run(&service, "echo here").await.unwrap().head, ["here"]);
@@ -220,7 +218,7 @@ async fn the_configuration_goes_over_ssh_config_for_jump_hosts_too() {
     let config = Config {
         ssh_config: Some(file),
         hosts,
-        ..support::unstored()
+        ..crate::support::unstored()
     };
     assert_eq!(
         run(&Service::new(config, Access::Listed), "echo here").await.unwrap().head,

@@ -1,16 +1,14 @@
 //! Durable jobs while links are cut and servers are killed, again and again.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::support::command::{sshjobs, told};
+use crate::support::{HOST, McpClient, Sshd};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use support::command::{sshjobs, told};
-use support::{HOST, McpClient, Sshd};
 use tokio::time::Instant;
 
 fn lines(reply: &Value) -> Vec<String> {

@@ -1,17 +1,15 @@
 //! The library as a program in Rust uses it, against a private sshd.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod support;
-
 use std::error::Error as _;
 use std::time::Duration;
 
+use crate::support::{HOST, Sshd, eventually};
 use futures_util::StreamExt;
 use sshjobs::jobs::{
     Access, Caller, Config, Error, Exit, Filter, Freshness, HostError, Jobs, Lagged, Limits,
     LostWhy, Outcome, Rights, Role, SpecError, Stdin, Stream, WriteError,
 };
-use support::{HOST, Sshd, eventually};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -196,7 +194,7 @@ async fn users_of_the_library_have_hosts_for_their_tests_that_leave_nothing_behi
     assert!(!spawned.wait().await.is_success());
     // A killed process may wait to be reaped; it has no arguments any more.
     let arguments = || std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    support::eventually("the process is gone", async || arguments().is_empty()).await;
+    crate::support::eventually("the process is gone", async || arguments().is_empty()).await;
     assert!(!directory.exists());
 }
 

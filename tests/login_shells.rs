@@ -3,15 +3,13 @@
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod support;
-
 use std::path::Path;
 use std::time::Duration;
 
+use crate::support::command::{sshjobs, told};
+use crate::support::login_shell::{sshd_with_login_shell, starts};
+use crate::support::{HOST, Sshd, canonical_loop, durable, eventually, run_request};
 use sshjobs::wire::{Code, HostsRequest, SignalRequest, SpawnRequest, TailRequest};
-use support::command::{sshjobs, told};
-use support::login_shell::{sshd_with_login_shell, starts};
-use support::{HOST, Sshd, canonical_loop, durable, eventually, run_request};
 use tokio::time::sleep;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,7 +60,7 @@ async fn a_fleet_starts_one_login_shell_for_each_member() {
 #[tokio::test(flavor = "multi_thread")]
 async fn looks_at_prompts_and_signals_share_one_login_shell() {
     let sshd = sshd_with_login_shell("/bin/bash", 0.2, "").await;
-    let service = support::service(&sshd.ssh_config(), Default::default());
+    let service = crate::support::service(&sshd.ssh_config(), Default::default());
     let job = service
         .spawn(SpawnRequest::new(HOST, "printf 'Proceed? '; read x"))
         .await
@@ -94,7 +92,7 @@ async fn looks_at_prompts_and_signals_share_one_login_shell() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_lasts_has_a_control_shell_before_it_is_signalled() {
     let sshd = sshd_with_login_shell("/bin/bash", 0.0, "").await;
-    let service = support::service(&sshd.ssh_config(), Default::default());
+    let service = crate::support::service(&sshd.ssh_config(), Default::default());
     let job = service.spawn(SpawnRequest::new(HOST, "sleep 1000")).await.unwrap().job_id;
     eventually("the control shell starts", async || {
         let started = std::fs::read_to_string(sshd.path("starts")).unwrap_or_default();
@@ -118,7 +116,8 @@ async fn a_job_that_lasts_has_a_control_shell_before_it_is_signalled() {
 async fn all_durable_jobs_start_by_one_login_shell_and_are_followed_by_another() {
     let sshd = sshd_with_login_shell("/bin/bash", 0.0, "").await;
     let state = sshd.path("state");
-    let first = support::stored_service(sshd.ssh_config(), state.clone(), Default::default());
+    let first =
+        crate::support::stored_service(sshd.ssh_config(), state.clone(), Default::default());
     let job = first.spawn(durable("true")).await.unwrap().job_id;
     canonical_loop(&first, &job).await;
     assert_eq!(
@@ -128,7 +127,7 @@ async fn all_durable_jobs_start_by_one_login_shell_and_are_followed_by_another()
     );
     first.shutdown().await;
 
-    let second = support::stored_service(sshd.ssh_config(), state, Default::default());
+    let second = crate::support::stored_service(sshd.ssh_config(), state, Default::default());
     // After its output, a follower runs, and later jobs are added to it.
     let first = second.spawn(durable("echo runs; sleep 3")).await.unwrap().job_id;
     second.tail(TailRequest::new(&first, 0, 30_000)).await.unwrap();
@@ -148,7 +147,7 @@ async fn in_csh_and_fish_a_command_runs_once_and_the_shell_is_remembered() {
     for shell in ["/usr/bin/tcsh", "/usr/bin/fish"] {
         assert!(Path::new(shell).exists(), "`make test` installs {shell}");
         let sshd = sshd_with_login_shell(shell, 0.0, "").await;
-        let service = support::service(&sshd.ssh_config(), Default::default());
+        let service = crate::support::service(&sshd.ssh_config(), Default::default());
         let ran = sshd.path("ran");
         let command = format!("echo ran >> {}; echo it works", ran.display());
 
@@ -162,7 +161,7 @@ async fn in_csh_and_fish_a_command_runs_once_and_the_shell_is_remembered() {
             );
 
             // Once a job is lost, the connection is known to be cut.
-            let lost = support::spawn(&service, "echo runs; sleep 1000").await;
+            let lost = crate::support::spawn(&service, "echo runs; sleep 1000").await;
             service.tail(TailRequest::new(&lost, 0, 30_000)).await.unwrap();
             sshd.cut();
             canonical_loop(&service, &lost).await;
@@ -179,7 +178,7 @@ async fn in_csh_and_fish_a_command_runs_once_and_the_shell_is_remembered() {
 async fn a_probe_before_the_first_job_recognizes_csh_and_fish() {
     for shell in ["/usr/bin/tcsh", "/usr/bin/fish"] {
         let sshd = sshd_with_login_shell(shell, 0.0, "").await;
-        let service = support::service(&sshd.ssh_config(), Default::default());
+        let service = crate::support::service(&sshd.ssh_config(), Default::default());
 
         let probe = HostsRequest {
             host: Some(HOST.to_owned()),
@@ -199,7 +198,7 @@ async fn a_probe_before_the_first_job_recognizes_csh_and_fish() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_that_is_given_up_while_its_shell_starts_never_runs() {
     let sshd = sshd_with_login_shell("/bin/bash", 1.5, "").await;
-    let service = support::service(&sshd.ssh_config(), Default::default());
+    let service = crate::support::service(&sshd.ssh_config(), Default::default());
     let ran = sshd.path("ran");
     let request = SpawnRequest::new(HOST, format!("touch {}", ran.display()));
 
@@ -232,7 +231,7 @@ async fn a_forced_command_that_ignores_the_request_runs_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_host_whose_commands_are_not_run_by_a_shell_gets_bare_commands() {
     let sshd = Sshd::with("ForceCommand echo router: $SSH_ORIGINAL_COMMAND").await;
-    let service = support::service(&sshd.ssh_config(), Default::default());
+    let service = crate::support::service(&sshd.ssh_config(), Default::default());
 
     let reply = service.run(run_request("show version")).await.unwrap();
     assert_eq!(reply.head, ["router: show version"]);

@@ -6,13 +6,11 @@
     reason = "tests"
 )]
 
-mod support;
-
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use crate::support::{HOST, McpClient, Sshd, eventually};
 use serde_json::{Value, json};
-use support::{HOST, McpClient, Sshd, eventually};
 
 #[tokio::test]
 async fn an_agent_follows_a_job_with_the_canonical_loop() {
@@ -409,7 +407,7 @@ async fn a_person_behind_the_client_is_asked_on_a_page_that_the_client_opens() {
     use std::io::{Read, Write};
     let sshd = Sshd::start().await;
     let key = sshd.path("id").display().to_string();
-    support::ssh_keygen(&[
+    crate::support::ssh_keygen(&[
         "-p",
         "-a",
         "2",
@@ -466,7 +464,7 @@ async fn a_person_behind_the_client_is_asked_on_a_page_that_the_client_opens() {
 async fn a_person_who_declines_is_not_asked_again_and_a_client_without_pages_gets_an_error() {
     let sshd = Sshd::start().await;
     let key = sshd.path("id").display().to_string();
-    support::ssh_keygen(&["-p", "-a", "2", "-P", "", "-N", "secret", "-f", &key]);
+    crate::support::ssh_keygen(&["-p", "-a", "2", "-P", "", "-N", "secret", "-f", &key]);
     let arguments = json!({"host": HOST, "command": "true"});
     let mut client = McpClient::capable(&sshd.ssh_config(), json!({"elicitation": {"url": {}}}));
     let call = client.begin(
@@ -511,7 +509,7 @@ async fn a_server_whose_stdout_has_no_reader_ends() {
     let mut server = serve(&sshd);
     drop(server.stdout.take());
     // Stdin stays open, and nothing is said.
-    assert_eq!(support::exit_of(&mut server).await, Some(0));
+    assert_eq!(crate::support::exit_of(&mut server).await, Some(0));
 }
 
 #[tokio::test]

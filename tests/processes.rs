@@ -1,16 +1,14 @@
 //! Many processes, one state: a server, and a shell beside it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::command::{command as command_of, sshjobs, told};
+use crate::support::tmux::Tmux;
+use crate::support::{HOST, McpClient, Sshd, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use support::command::{command as command_of, sshjobs, told};
-use support::tmux::Tmux;
-use support::{HOST, McpClient, Sshd, eventually};
 
 #[tokio::test]
 async fn a_shell_sees_reads_and_ends_what_an_agent_does() {
@@ -495,7 +493,7 @@ async fn an_attached_job_ends_with_the_program_that_is_told_to_stop() {
         .unwrap();
     eventually("it runs", async || alive.exists()).await;
     kill(Pid::from_raw(owner.id().cast_signed()), Signal::SIGTERM).unwrap();
-    assert_eq!(support::exit_of(&mut owner).await, Some(143));
+    assert_eq!(crate::support::exit_of(&mut owner).await, Some(143));
     let before = std::fs::read(&alive).unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(

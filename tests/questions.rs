@@ -7,13 +7,11 @@
     reason = "tests"
 )]
 
-mod support;
-
 use std::io::{BufRead, BufReader};
 
+use crate::support::server::{Caller, Server, answer, result_in};
+use crate::support::{HOST, Sshd, ssh_keygen};
 use serde_json::{Value, json};
-use support::server::{Caller, Server, answer, result_in};
-use support::{HOST, Sshd, ssh_keygen};
 
 const SECRET: &str = "canary+of+the+test";
 

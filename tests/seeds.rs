@@ -7,14 +7,12 @@
     reason = "tests"
 )]
 
-mod support;
-
 use std::time::{Duration, Instant};
 
+use crate::support::{HOST, McpClient, Sshd};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
-use support::{HOST, McpClient, Sshd};
 
 struct Session {
     client: McpClient,

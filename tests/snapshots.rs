@@ -7,14 +7,12 @@
     reason = "tests, with their complete expectations"
 )]
 
-mod support;
-
 use std::process::Command;
 
+use crate::support::Sshd;
+use crate::support::command::{command, sshjobs};
+use crate::support::tmux::Tmux;
 use snapbox::{assert_data_eq, str};
-use support::Sshd;
-use support::command::{command, sshjobs};
-use support::tmux::Tmux;
 
 /// Three names of one private sshd, and one at which no server listens.
 async fn hosts() -> Sshd {

@@ -2,15 +2,13 @@
 //! they call.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-mod support;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::support::{eventually, exit_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use support::{eventually, exit_of};
 
 /// A host's state directory, with the script in its place.
 struct Host(tempfile::TempDir);

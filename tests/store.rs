@@ -7,19 +7,17 @@
     reason = "tests"
 )]
 
-mod support;
-
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::{HOST, McpClient, Sshd, canonical_loop, eventually, spawn, stored_service};
 use serde_json::{Value, json};
 use sshjobs::jobs::Limits;
 use sshjobs::wire::{
     Code, CommandRequest, Format, JobState, JobsRequest, KeepArg, ReadRequest, SearchRequest,
     Service, SpawnRequest, StreamArg, TailRequest, UnitArg,
 };
-use support::{HOST, McpClient, Sshd, canonical_loop, eventually, spawn, stored_service};
 
 /// A service that stores in `state`, with rings of a hundred lines.
 fn service(sshd: &Sshd, state: &Path) -> Service {
@@ -55,7 +53,7 @@ async fn what_the_ring_has_lost_is_read_from_the_store() {
     assert_eq!((again.lines, again.dropped), (story.lines.clone(), 0));
     let outs: Vec<_> = story.lines.iter().filter(|line| line.starts_with("out")).collect();
     assert_eq!(outs.len(), 5000);
-    let errors = support::follow(&service, &job, StreamArg::Stderr, 0).await;
+    let errors = crate::support::follow(&service, &job, StreamArg::Stderr, 0).await;
     assert_eq!(errors.lines.len(), 714);
     assert_eq!(errors.lines[100], "err 707");
     let read = |unit, offset, length| ReadRequest {
@@ -597,7 +595,7 @@ async fn a_replaced_state_directory_is_reported_and_takes_no_durable_job() {
         reply.standing.unstored.is_some_and(|why| why.contains("removed or replaced"))
     })
     .await;
-    let refused = service.spawn(support::durable("echo lost")).await.unwrap_err();
+    let refused = service.spawn(crate::support::durable("echo lost")).await.unwrap_err();
     assert!(
         refused.message.contains("could not be found again"),
         "{refused}"

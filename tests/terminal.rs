@@ -1,15 +1,13 @@
 //! Jobs on a terminal, against a real sshd: sizes, keys, prompts, hang-up.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod support;
-
 use std::collections::BTreeMap;
 
+use crate::support::{HOST, Sshd, Target, canonical_loop};
 use sshjobs::wire::{
     Because, Code, Error, JobState, ReadRequest, SpawnRequest, TailReply, TailRequest, WriteReply,
     WriteRequest,
 };
-use support::{HOST, Sshd, Target, canonical_loop};
 
 async fn start(target: &Target, request: SpawnRequest) -> Result<String, Error> {
     Ok(target
@@ -269,7 +267,7 @@ async fn values_of_variables_are_never_echoed_and_no_key_in_them_is_pressed() {
 #[tokio::test]
 async fn a_host_that_gives_no_terminal_says_so() {
     let sshd = Sshd::with("PermitTTY no").await;
-    let service = support::service(&sshd.ssh_config(), Default::default());
+    let service = crate::support::service(&sshd.ssh_config(), Default::default());
     // More often than a connection has room for channels.
     for _ in 0..12 {
         let request = SpawnRequest {
@@ -287,7 +285,7 @@ async fn a_host_that_gives_no_terminal_says_so() {
         "a refusal must not use up its channel"
     );
     assert_eq!(
-        support::run(&service, "true").await.unwrap().standing.exit_status,
+        crate::support::run(&service, "true").await.unwrap().standing.exit_status,
         Some(0)
     );
 }
@@ -328,7 +326,7 @@ async fn sizes_that_cannot_be_are_refused() {
         target.service.spawn(without).await.unwrap_err().code,
         Code::InvalidArgument
     );
-    let job = support::spawn(&target.service, "sleep 1000").await;
+    let job = crate::support::spawn(&target.service, "sleep 1000").await;
     let resize = WriteRequest {
         cols: Some(80),
         rows: Some(24),
@@ -377,7 +375,7 @@ async fn a_job_that_reads_is_distinguished_from_one_that_works() {
         ("echo 'Your name: '; read x", false),
     ];
     for (command, expected) in cases {
-        let job = support::spawn(&target.service, command).await;
+        let job = crate::support::spawn(&target.service, command).await;
         until(&target, &job, "thinking|name").await;
         tail(
             &target,

@@ -1,11 +1,9 @@
 //! `sshjobs top` on real terminals: those of tmux, some of them over ssh.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
-mod support;
-
-use support::Sshd;
-use support::command::{sshjobs, told};
-use support::tmux::Tmux;
+use crate::support::Sshd;
+use crate::support::command::{sshjobs, told};
+use crate::support::tmux::Tmux;
 
 /// The command line of `top`, for a shell.
 fn top(sshd: &Sshd) -> String {

@@ -1,0 +1,36 @@
+//! All tests that need an OpenSSH sshd on this machine and nothing else: one binary, because linking
+//! one for each file took longer than compiling them.
+
+#[path = "support/guide.rs"]
+mod guide;
+mod support;
+
+mod auth;
+mod bad_input;
+mod ci_guide;
+mod cli;
+mod contract;
+mod docs;
+mod durable;
+mod faults;
+mod fleets;
+mod fleets_cli;
+mod floor_plan;
+mod fuzz;
+mod host_keys;
+mod http;
+mod http_attacks;
+mod jumps;
+mod kills;
+mod library;
+mod login_shells;
+mod mcp_stdio;
+mod processes;
+mod questions;
+mod seeds;
+mod snapshots;
+mod spool;
+mod store;
+mod terminal;
+mod top;
+mod transcript;
