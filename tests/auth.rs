@@ -1,11 +1,5 @@
 //! Ways to log in, against real sshds: keys of every kind, passphrases from everywhere,
 //! certificates, agents that misbehave.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
 
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;

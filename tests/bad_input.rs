@@ -1,11 +1,5 @@
 //! Errors of a caller, each with its code, over MCP against a real sshd. None of them loses
 //! anything.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
 
 use crate::support::{HOST, McpClient, Sshd};
 use serde_json::{Value, json};

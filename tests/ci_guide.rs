@@ -1,6 +1,5 @@
 //! The scripts of docs/ci.md run as they stand. The one that needs containers runs in
 //! tests/fleet.rs.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,5 +1,4 @@
 //! Promises to callers, against a real sshd: the private one, or a container's.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::time::Duration;
 

@@ -1,10 +1,4 @@
 //! The examples of the documentation work unchanged.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
 
 use std::process::{Child, Command};
 

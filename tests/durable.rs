@@ -1,6 +1,5 @@
 //! Durable jobs against a private sshd: they outlive the connection and the process that started
 //! them, exactly.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,11 +1,5 @@
 //! Everything that goes wrong between here and the command, against a private sshd: each has its
 //! own code, and nothing that had arrived is lost.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
 
 use std::time::Duration;
 
@@ -583,7 +577,7 @@ async fn a_login_that_fails_again_is_paused_before_it_earns_a_penalty() {
     }
     let paused = service.spawn(SpawnRequest::new(HOST, "true")).await.unwrap_err();
     assert!(
-        paused.retryable && paused.message.contains("not tried again for"),
+        paused.retryable && paused.message.contains("waiting"),
         "{paused}"
     );
     assert_eq!(

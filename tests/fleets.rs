@@ -1,10 +1,4 @@
 //! One command on many hosts as one job: names that all lead to a few private sshds.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

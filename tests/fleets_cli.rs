@@ -1,6 +1,5 @@
 //! Options of `run` on many hosts, and what helps at a shell, against a private sshd with several
 //! names.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeSet;
 use std::process::{Output, Stdio};

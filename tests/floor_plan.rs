@@ -1,6 +1,5 @@
 //! The house keeps its floors: imports point down, a foreign crate stays at home, no folder is off
 //! the plan.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -3,7 +3,6 @@
 //!
 //! `cargo test` plays the seeds in `fixtures/fuzz` and then a few seconds of random input. For a
 //! long hunt guided by coverage: `cargo bolero test --test fuzz assembler`.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::path::Path;
 use std::time::Duration;

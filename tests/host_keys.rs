@@ -1,6 +1,5 @@
 //! Host trust, against real sshds and beside the real `ssh`: the same decisions, never a laxer one,
 //! and each kind of machine in the middle refused with its own code.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,11 +1,5 @@
 //! One server, many callers: the JSON API, streams and sessions over HTTP, with a client that is
 //! not ours.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -1,11 +1,5 @@
 //! Attacks over the network: floods, garbage, clients that stall. The server keeps answering, stays
 //! small, and starves no client.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

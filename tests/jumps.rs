@@ -1,6 +1,5 @@
 //! Hosts behind other hosts (ProxyJump), against real sshds: the way is the one that ssh would
 //! take, and each host on it must show its key.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::path::PathBuf;
 

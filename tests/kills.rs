@@ -1,5 +1,4 @@
 //! Durable jobs while links are cut and servers are killed, again and again.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;

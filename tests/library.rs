@@ -1,5 +1,4 @@
 //! The library as a program in Rust uses it, against a private sshd.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::error::Error as _;
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! Login shells that take long to start, as with pyenv, nvm or conda, are started as seldom as ssh
 //! starts them.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::path::Path;
 use std::time::Duration;

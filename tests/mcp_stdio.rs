@@ -1,10 +1,4 @@
 //! The built binary, spoken to over its stdio as an MCP client would.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
 
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;

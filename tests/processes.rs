@@ -1,5 +1,4 @@
 //! Many processes, one state: a server, and a shell beside it.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::time::Duration;
 

@@ -1,11 +1,5 @@
 //! A login's question reaches the caller who needs the login, in both eras of MCP, and no other
 //! caller.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
 
 use std::io::{BufRead, BufReader};
 

@@ -1,11 +1,5 @@
 //! The five contracts that this one replaces: what their callers rely on, and what broke there,
 //! over MCP against a real sshd. Each test has its contract's name first.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,5 @@
 //! The script of durable jobs by itself, as a host runs it: its promises to callers, however often
 //! they call.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};

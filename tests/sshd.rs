@@ -1,5 +1,12 @@
 //! All tests that need an OpenSSH sshd on this machine and nothing else: one binary, because linking
 //! one for each file took longer than compiling them.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "tests"
+)]
 
 #[path = "support/guide.rs"]
 mod guide;

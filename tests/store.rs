@@ -1,11 +1,5 @@
 //! Stored output, against a private sshd: no line that was shown is lost or renumbered, whatever
 //! happens to the process.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "tests"
-)]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -350,7 +344,7 @@ async fn a_process_that_is_killed_within_a_transaction_leaves_the_records_whole_
         .args([
             "--ignored",
             "--exact",
-            "writes_records_until_it_is_killed",
+            "store::writes_records_until_it_is_killed",
             "--nocapture",
         ])
         .env("SSHJOBS_TEST_DATABASE", state.join("jobs.db"))

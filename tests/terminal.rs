@@ -1,5 +1,4 @@
 //! Jobs on a terminal, against a real sshd: sizes, keys, prompts, hang-up.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
 //! `sshjobs top` on real terminals: those of tmux, some of them over ssh.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use crate::support::Sshd;
 use crate::support::command::{sshjobs, told};

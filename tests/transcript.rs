@@ -3,12 +3,6 @@
 //! A client may forward the text of a reply, its structured content, or both; each is counted. The
 //! limits are measured values plus some room for numbers that vary (times, the length of a
 //! silence).
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::disallowed_methods,
-    reason = "tests"
-)]
 
 use crate::support::{HOST, McpClient, Sshd};
 use serde_json::{Value, json};

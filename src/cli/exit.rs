@@ -132,13 +132,13 @@ pub fn report(error: &Error) {
         DIM,
         is_coloured,
     );
-    // If stderr is closed there is no place to report it.
+    // Ignored: a closed stderr can't report it.
     writeln!(io::stderr(), "sshjobs: {code}: {message}\n{hint}").ok();
 }
 
 /// Prints a note to stderr.
 pub fn note(text: &str) {
-    // If stderr is closed there is no place to report it.
+    // Ignored: a closed stderr can't report it.
     writeln!(io::stderr(), "sshjobs: {}", printable(text)).ok();
 }
 

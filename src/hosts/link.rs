@@ -194,7 +194,7 @@ impl Link {
         *lock(&self.unanswered) = Some(Instant::now());
     }
 
-    /// Whether it has been silent for so long that it must be probed before use.
+    /// Whether its silence is long enough that it must be probed before use.
     pub fn is_silent(&self) -> bool {
         self.connection.silent_for() >= SILENT
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::span::{LineRange, Span};
 use crate::output::{LineNo, Measure, Origin, Ring, Selection, Stream};
 
-/// The stored part of a job's output. Readers get from it what the ring has evicted.
+/// The stored part of a job's output. Readers get evicted lines from it.
 pub trait Archive: Send + Sync + fmt::Debug {
     /// A part of the output that starts a little before the span, as a ring that gives the same
     /// answers as the job's own. The part ends when `enough` returns true, or after some megabytes.

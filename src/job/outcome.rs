@@ -34,7 +34,7 @@ pub enum Outcome {
     TimedOut(Option<Exit>),
 }
 
-/// What was lost.
+/// The part that was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

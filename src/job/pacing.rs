@@ -47,7 +47,7 @@ impl Pacing {
         });
     }
 
-    /// Notes that there is no follower any more, so nothing is held back from here on.
+    /// Notes that the follower has gone. From here on nothing is held back.
     pub(super) fn stop_pacing(&self) {
         self.note_taken(u64::MAX);
     }

@@ -1,5 +1,3 @@
-use super::page::PageLine;
-
 /// Remaining bytes of a reply.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget(usize);
@@ -22,8 +20,8 @@ impl Budget {
     }
 
     /// Subtracts the bytes of a line as it is shown, including its end.
-    pub(super) fn spend_line(&mut self, line: &PageLine) -> bool {
-        self.spend(line.shown_bytes() + 1)
+    pub(super) fn spend_line(&mut self, shown_bytes: usize) -> bool {
+        self.spend(shown_bytes + 1)
     }
 
     pub(super) fn is_empty(self) -> bool {

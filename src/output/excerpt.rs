@@ -37,7 +37,7 @@ impl Excerpt {
             let for_tail = if has_head { max_bytes / 2 } else { max_bytes };
             tail = last_lines(last, for_tail);
             let mut budget = Budget::new(max_bytes - for_tail);
-            let half = head.iter().take_while(|line| budget.spend_line(line)).count();
+            let half = head.iter().take_while(|line| budget.spend_line(line.shown_bytes())).count();
             let between = usize::try_from(total - tail.len() as u64).unwrap_or(usize::MAX);
             head.truncate(half.min(between));
         }
@@ -53,7 +53,7 @@ fn first_lines(ring: &Ring, max_bytes: usize) -> Vec<PageLine> {
     let mut budget = Budget::new(max_bytes);
     ring.lines_after(LineNo::START, Selection::Both)
         .map(|line| PageLine::of(&line, Render::Clean))
-        .take_while(|line| budget.spend_line(line))
+        .take_while(|line| budget.spend_line(line.shown_bytes()))
         .collect()
 }
 
@@ -65,8 +65,11 @@ fn last_lines(ring: &Ring, max_bytes: usize) -> Vec<PageLine> {
         .lines_after(LineNo::new(behind), Selection::Both)
         .map(|line| PageLine::of(&line, Render::Clean))
         .collect();
-    let mut tail: Vec<PageLine> =
-        last.into_iter().rev().take_while(|line| budget.spend_line(line)).collect();
+    let mut tail: Vec<PageLine> = last
+        .into_iter()
+        .rev()
+        .take_while(|line| budget.spend_line(line.shown_bytes()))
+        .collect();
     tail.reverse();
     tail
 }

@@ -127,7 +127,7 @@ impl Search {
             if found.after.len() >= self.query.context {
                 break;
             }
-            if !self.budget.spend_line(line) {
+            if !self.budget.spend_line(line.shown_bytes()) {
                 self.full = true;
                 break;
             }
@@ -138,13 +138,15 @@ impl Search {
     fn found(&mut self, line: PageLine) {
         let is_first = self.matches.is_empty();
         self.budget.charge(MATCH_BYTES);
-        if !self.budget.spend_line(&line) && !is_first {
+        if !self.budget.spend_line(line.shown_bytes()) && !is_first {
             self.full = true;
             return;
         }
         let recent = self.recent.iter().rev();
-        let mut before: Vec<PageLine> =
-            recent.take_while(|line| self.budget.spend_line(line)).cloned().collect();
+        let mut before: Vec<PageLine> = recent
+            .take_while(|line| self.budget.spend_line(line.shown_bytes()))
+            .cloned()
+            .collect();
         before.reverse();
         self.matches.push(Match {
             line,

@@ -267,7 +267,7 @@ fn as_json(entry: &JobEntry, groups: &[Group]) -> String {
 }
 
 fn tell(text: &str) {
-    // If stderr is closed there is no place to report it.
+    // Ignored: a closed stderr can't report it.
     writeln!(io::stderr(), "{text}").ok();
 }
 

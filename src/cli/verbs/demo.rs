@@ -90,6 +90,6 @@ fn show_page(cursor: u64, reply: &TailReply) {
 }
 
 fn say(line: &str) {
-    // If stdout is closed there is no place to show this.
+    // Ignored: a closed stdout can't show this.
     writeln!(io::stdout(), "{line}").ok();
 }

@@ -1,4 +1,4 @@
-//! Decides what a caller that wants a slot does next: take one, connect, wait, or give up.
+//! Decides the next step of a caller that wants a slot: take one, connect, wait, or give up.
 //! Pure; `pool.rs` performs the step.
 
 use std::sync::{Arc, Mutex};

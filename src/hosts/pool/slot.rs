@@ -88,7 +88,7 @@ impl<T> Lease<T> {
     }
 }
 
-/// What a server that refused a channel still allows on the connection.
+/// The channels that a server still allows on a connection after it refused one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The connection has no channel: the server allows none at all, at least now.

@@ -140,7 +140,7 @@ fn span(range: Option<Range>, from: u64, total: u64, follows: bool) -> Option<(S
         // A range has an end, so the job is not followed.
         Some(Range::Last(count)) if count > 0 && total > 0 => {
             let start = total.saturating_sub(count);
-            // If some of the suffix is evicted, the rest is not what was asked for.
+            // If some of the suffix is evicted, the rest is not the requested suffix.
             (start >= from).then_some((
                 Span {
                     start,

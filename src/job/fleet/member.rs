@@ -14,11 +14,11 @@ pub struct Member {
     pub name: String,
     /// Its job, once it was started.
     pub job: Option<JobId>,
-    /// How far it has come.
+    /// Its progress.
     pub progress: MemberProgress,
 }
 
-/// How far a member of a fleet has come.
+/// Progress of a member of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemberProgress {
     /// It was not started yet.

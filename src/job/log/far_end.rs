@@ -67,7 +67,7 @@ pub trait Controls: Send + Sync {
     /// Closes stdin.
     fn eof(&self) -> BoxFuture<'_, Result<(), FarEndError>>;
 
-    /// Requests a signal for the command. There is no reply, and a far end may ignore the request.
+    /// Requests a signal for the command. The far end does not reply, and may ignore the request.
     fn signal(&self, signal: Signal) -> BoxFuture<'_, Result<(), FarEndError>>;
 
     /// Sets the size of the terminal, in columns and rows.

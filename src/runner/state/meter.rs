@@ -28,11 +28,11 @@ pub(crate) struct Growth {
 
 impl Meter {
     pub(crate) fn note(&self, bytes: usize) {
-        if self.traffic.note(bytes) {
-            if let Some(queue) = &self.became_heavy {
-                // If the queue is full, the next job makes the additional connection itself.
-                queue.try_send(self.host.clone()).ok();
-            }
+        if self.traffic.note(bytes)
+            && let Some(queue) = &self.became_heavy
+        {
+            // If the queue is full, the next job makes the additional connection itself.
+            queue.try_send(self.host.clone()).ok();
         }
         self.growth.note(bytes, self.unseen);
     }

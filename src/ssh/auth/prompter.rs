@@ -1,12 +1,16 @@
 use std::path::PathBuf;
 use std::pin::Pin;
+use std::time::Duration;
 
 use secrecy::SecretString;
 use tokio::process::Command;
 
-use super::secrets::PERSON_TIMEOUT;
 use crate::output::printable;
 use crate::ssh::config::first_line_of;
+
+/// Time limit for a person's answer: below sshd's LoginGraceTime of 120 s, since a login that
+/// exceeds it counts as failed.
+pub(super) const PERSON_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// A question for a person during a login.
 #[derive(Clone, Debug, PartialEq, Eq)]

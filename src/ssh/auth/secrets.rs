@@ -1,19 +1,15 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use russh::keys::PrivateKey;
 use secrecy::SecretString;
 use tokio::time::timeout;
 
+use super::prompter::PERSON_TIMEOUT;
 use super::{Prompter, Question};
 use crate::lock::lock;
 use crate::ssh::HostConfig;
-
-/// Time limit for a person's answer: below sshd's LoginGraceTime of 120 s, since a login that
-/// exceeds it counts as failed.
-pub(super) const PERSON_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Keys and passwords that succeeded, and the prompter for others. A secret that succeeded is not
 /// asked for again.

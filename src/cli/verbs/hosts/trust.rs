@@ -97,6 +97,6 @@ fn confirmed() -> bool {
 }
 
 fn say(text: &str) {
-    // If stdout is closed there is no place to show it.
+    // Ignored: a closed stdout can't show it.
     writeln!(io::stdout(), "{text}").ok();
 }

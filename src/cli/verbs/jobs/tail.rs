@@ -50,7 +50,7 @@ async fn show(api: &Api, args: &TailArgs) -> Result<Exit, Error> {
         let reply = api.tail(request.clone()).await?;
         if is_first && since > reply.total_lines {
             note(&format!(
-                "there is no line {since} yet: {} has {} lines",
+                "line {since} does not exist yet: {} has {} lines",
                 args.job, reply.total_lines
             ));
         }
