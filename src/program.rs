@@ -374,7 +374,8 @@ fn options(config: &Config, args: ServeArgs) -> Result<http::Options, Error> {
     }
     if is_exposed && args.tls_cert.is_none() {
         cli::note(
-            "without --tls-cert tokens cross the network unencrypted; use it, or a proxy that speaks TLS",
+            "without --tls-cert tokens cross the network unencrypted; use it, or a \
+             proxy that speaks TLS",
         );
     }
     let tokens = match config.state_dir() {

@@ -26,7 +26,8 @@ pub(super) fn wrong_origin() -> Error {
 }
 
 pub(super) fn without_token() -> Error {
-    let hint = "send the header `Authorization: Bearer TOKEN` (sshjobs: --token-file or SSHJOBS_TOKEN); `sshjobs token new` makes one";
+    let hint = "send the header `Authorization: Bearer TOKEN` (sshjobs: --token-file \
+        or SSHJOBS_TOKEN); `sshjobs token new` makes one";
     Error::new(Code::Unauthenticated, "the request has no token", hint)
 }
 

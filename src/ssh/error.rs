@@ -47,7 +47,8 @@ pub enum ConnectError {
     },
     /// The host refused several logins in a row, so the next attempt must wait.
     #[error(
-        "{host} has refused {user} {times} times in a row; waiting {} s so that it does not ban this address",
+        "{host} has refused {user} {times} times in a row; waiting {} s so that it \
+         does not ban this address",
         wait.as_secs() + 1
     )]
     Paused {

@@ -156,7 +156,8 @@ impl Records {
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         for record in records {
-            let update = "UPDATE jobs SET state = ?, key = ?, ended_at = ?, bytes = ?, document = ? WHERE id = ? AND owner = ?";
+            let update = "UPDATE jobs SET state = ?, key = ?, ended_at = ?, bytes = ?, \
+                document = ? WHERE id = ? AND owner = ?";
             transaction.prepare_cached(update)?.execute(params![
                 record.state(),
                 record.key,
@@ -205,7 +206,8 @@ impl Records {
             .prepare_cached(&count)?
             .query_row(values.as_slice(), |row| row.get(0))?;
         let select = format!(
-            "SELECT document, owner FROM jobs WHERE {condition} ORDER BY started_at DESC, id LIMIT {}",
+            "SELECT document, owner FROM jobs WHERE {condition} ORDER BY started_at \
+             DESC, id LIMIT {}",
             filter.limit
         );
         let mut select = self.connection.prepare_cached(&select)?;

@@ -80,7 +80,8 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
     }
     let since_epoch = time.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
     let millis = since_epoch.and_then(|time| u64::try_from(time.as_millis()).ok());
-    let usage = "use a line number, as 42; a time before now, as 10m; or a UTC time, as 2026-11-23 or 2026-11-23T10:00:00Z";
+    let usage = "use a line number, as 42; a time before now, as 10m; or a UTC time, \
+        as 2026-11-23 or 2026-11-23T10:00:00Z";
     millis.map(Since::Time).ok_or_else(|| usage.to_owned())
 }
 

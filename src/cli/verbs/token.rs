@@ -40,7 +40,8 @@ fn new(tokens: &Tokens, args: &NewTokenArgs) -> Result<Exit, Error> {
     let token = tokens.add(&args.name, rights, args.expires).map_err(told)?;
     if !args.json {
         note(
-            "this is the only time that the token is shown; callers send it as `Authorization: Bearer TOKEN`",
+            "this is the only time that the token is shown; callers send it as \
+             `Authorization: Bearer TOKEN`",
         );
         return Ok(print(token.reveal()));
     }

@@ -214,7 +214,8 @@ fn cancelled() -> ErrorData {
 impl Asked {
     fn message(&self) -> String {
         format!(
-            "To log in to {}, sshjobs has a question for you. The page takes your answer; it does not go through this client.",
+            "To log in to {}, sshjobs has a question for you. The page takes your \
+             answer; it does not go through this client.",
             self.host
         )
     }

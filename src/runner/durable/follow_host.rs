@@ -311,7 +311,8 @@ fn end_of(follower: &Follower, job: &JobId, sizes: Positions, end: SpoolEnd) -> 
     match compare_sizes(followed, sizes, &end) {
         Came::All => Some(FarEvent::Over(outcome(end))),
         Came::TooLittle => {
-            tracing::warn!(%job, ?sizes, "a follower has ended a job before all of its output came");
+            tracing::warn!(%job, ?sizes, "a follower has ended a job before all of \
+                its output came");
             follower.require_new_session(followed);
             None
         }

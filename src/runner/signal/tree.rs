@@ -39,7 +39,8 @@ pub enum Unverified {
     Channel,
     /// The job's process group has members that don't carry its mark; they were left alone.
     #[error(
-        "processes of the job's group do not carry its mark and may not be its own; they were not signalled"
+        "processes of the job's group do not carry its mark and may not be its own; \
+         they were not signalled"
     )]
     Unmarked,
     /// The account can't see all processes of the host.

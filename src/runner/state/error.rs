@@ -87,7 +87,8 @@ pub enum SpawnError {
     KeyReused,
     /// Another process was starting the job and ended. The job's secrets were stored nowhere.
     #[error(
-        "the process that was to start it has ended, and with it the values of its variables and its text for stdin"
+        "the process that was to start it has ended, and with it the values of its \
+         variables and its text for stdin"
     )]
     SecretsGone,
     /// The start was cancelled, by a signal or because the caller went away.

@@ -93,7 +93,8 @@ fn not_durable(code: Code, message: String) -> Error {
         message,
         either(
             agent,
-            "try again if the host is busy; else start it with `sshjobs spawn --attached`, or on another host",
+            "try again if the host is busy; else start it with `sshjobs spawn \
+             --attached`, or on another host",
         ),
     )
 }
@@ -144,7 +145,8 @@ pub(super) fn signal(error: SignalError) -> Error {
         SignalError::OtherMachine { .. } => Error::new(
             Code::ConnectionLost,
             message,
-            "nothing was signalled; look for processes with SSHJOBS_JOB in their environment on the host",
+            "nothing was signalled; look for processes with SSHJOBS_JOB in their \
+             environment on the host",
         ),
         SignalError::Unreachable(_) => Error::new(
             Code::ConnectionLost,

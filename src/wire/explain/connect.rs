@@ -8,21 +8,32 @@ pub(super) fn connect(error: &ConnectError, message: String) -> Error {
     match error {
         ConnectError::Config(error) => config(error, message),
         // Before the general case: this process has no file left for a socket, the host may be up.
-        ConnectError::Unreachable { source, .. } if is_out_of_files(source) => {
-            Error::new(Code::Io, message, "this process has too many files open; raise `ulimit -n`").retryable()
-        }
-        ConnectError::Unreachable { .. } => {
-            Error::new(Code::Unreachable, message, "check that the host is up and the port is right")
-                .retryable()
-        }
-        ConnectError::TimedOut { .. } => {
-            Error::new(Code::Timeout, message, "the host is slow or does not answer; try again").retryable()
-        }
+        ConnectError::Unreachable { source, .. } if is_out_of_files(source) => Error::new(
+            Code::Io,
+            message,
+            "this process has too many files open; raise `ulimit -n`",
+        )
+        .retryable(),
+        ConnectError::Unreachable { .. } => Error::new(
+            Code::Unreachable,
+            message,
+            "check that the host is up and the port is right",
+        )
+        .retryable(),
+        ConnectError::TimedOut { .. } => Error::new(
+            Code::Timeout,
+            message,
+            "the host is slow or does not answer; try again",
+        )
+        .retryable(),
         ConnectError::HostKey(error) => host_key(error, message),
-        ConnectError::Paused { .. } => {
-            Error::new(Code::AuthFailed, message, "correct the user or the keys before the next try")
-                .retryable()
-        }
+        ConnectError::Paused { .. } => Error::new(
+            Code::AuthFailed,
+            message,
+            "correct the user or the keys \
+                before the next try",
+        )
+        .retryable(),
         ConnectError::JumpHost { host, source } => jump_host(host, connect(source, message)),
         ConnectError::Auth { .. } => Error::new(
             Code::AuthFailed,
@@ -34,13 +45,17 @@ pub(super) fn connect(error: &ConnectError, message: String) -> Error {
         ConnectError::HungUp { .. } => Error::new(
             Code::Unreachable,
             message,
-            "the server may be overloaded (MaxStartups) or have banned this address for a time; see its log",
+            "the server may be overloaded (MaxStartups) or have banned this address \
+             for a time; see its log",
         )
         .retryable(),
-        ConnectError::Protocol { .. } => {
-            Error::new(Code::ConnectionLost, message, "check that an SSH server listens there, and its log")
-                .retryable()
-        }
+        ConnectError::Protocol { .. } => Error::new(
+            Code::ConnectionLost,
+            message,
+            "check that an SSH server \
+                listens there, and its log",
+        )
+        .retryable(),
     }
 }
 
@@ -115,7 +130,8 @@ pub(super) fn host_key(error: &HostKeyError, message: String) -> Error {
                 Code::HostKeyChanged
             },
             message,
-            "someone may be in the middle; ask the host's administrator before changing known_hosts",
+            "someone may be in the middle; ask the host's administrator before \
+             changing known_hosts",
         ),
         HostKeyError::Certificate { fault, .. } => {
             let (code, hint) = certificate(fault);
@@ -155,7 +171,8 @@ fn certificate(fault: &CertificateFault) -> (Code, &'static str) {
         ),
         CertificateFault::Foreign => (
             Code::HostCertUntrusted,
-            "someone may be in the middle; ask the administrator which authority signs the hosts' certificates",
+            "someone may be in the middle; ask the administrator which authority \
+             signs the hosts' certificates",
         ),
         CertificateFault::OtherHost
         | CertificateFault::NotAHost

@@ -36,7 +36,8 @@ impl From<jobs::Error> for Error {
             jobs::Error::Denied { .. } => Self::new(
                 Code::PolicyDenied,
                 error.to_string(),
-                "ask the operator for a token with that role, or for a server that is not read-only",
+                "ask the operator for a token with that role, or for a server that is \
+                 not read-only",
             ),
             jobs::Error::DeniedHost { ref nearest, .. } => {
                 let meant = nearest
@@ -67,7 +68,8 @@ impl From<jobs::Error> for Error {
                 "keep the cursor yourself, with since_line_no",
             ),
             jobs::Error::Store(_) => {
-                let hint = "check the state directory (--state-dir, else $XDG_STATE_HOME/sshjobs), and the disk";
+                let hint = "check the state directory (--state-dir, else \
+                    $XDG_STATE_HOME/sshjobs), and the disk";
                 Self::new(Code::Io, error.to_string(), hint)
             }
             jobs::Error::Demo(_) => {

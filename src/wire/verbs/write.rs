@@ -215,13 +215,14 @@ fn decode(encoded: &SecretString) -> Result<Zeroizing<Vec<u8>>, Error> {
 
 fn pressed(key: &str, enter: u8, modes: TerminalModes) -> Result<Vec<u8>, Error> {
     let bytes = key_bytes(key, enter, modes).ok_or_else(|| {
-        let hint =
-            "use ctrl+a to ctrl+z, esc, tab, enter, the arrows, home, end, pageup, pagedown, f1 to f12";
+        let hint = "use ctrl+a to ctrl+z, esc, tab, enter, the arrows, home, end, pageup, \
+             pagedown, f1 to f12";
         Error::invalid(format!("there is no key called {key:?}"), hint)
     })?;
     // In a pipe a key is an ordinary byte, and would not interrupt anything.
     if enter == b'\n' && !matches!(bytes.as_slice(), b"\n" | b"\t" | b" ") {
-        let hint = "start the job with pty=true; ssh_signal with INT interrupts this one, close_after ends its stdin";
+        let hint = "start the job with pty=true; ssh_signal with INT interrupts this \
+            one, close_after ends its stdin";
         let message = format!("{key} is a key of a terminal, and this job has none");
         return Err(Error::invalid(message, hint));
     }
