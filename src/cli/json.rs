@@ -15,7 +15,11 @@ pub(crate) fn pretty_json(value: &impl Serialize) -> String {
 
 fn escaped(json: &str) -> String {
     // Outside of strings JSON has none of these characters.
-    let escape = |character: char| match character {
+    json.chars().map(escape).collect()
+}
+
+fn escape(character: char) -> String {
+    match character {
         '\u{7f}'..='\u{9f}'
         | '\u{61c}'
         | '\u{200e}'
@@ -23,8 +27,7 @@ fn escaped(json: &str) -> String {
         | '\u{202a}'..='\u{202e}'
         | '\u{2066}'..='\u{2069}' => format!("\\u{:04x}", u32::from(character)),
         other => other.to_string(),
-    };
-    json.chars().map(escape).collect()
+    }
 }
 
 #[cfg(test)]

@@ -49,13 +49,16 @@ pub enum ServerError {
 const LAST_ANSWERS: Duration = Duration::from_secs(10);
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
+fn listen_failed(place: String, source: io::Error) -> ServerError {
+    ServerError::Listen { place, source }
+}
+
 impl Server {
     /// Starts to listen.
     ///
     /// # Errors
     /// [`ServerError`]. Nothing listens then.
     pub async fn bind(options: Options) -> Result<Self, ServerError> {
-        let failed = |place: String| move |source| ServerError::Listen { place, source };
         let certificate = match options.tls.clone() {
             Some(files) => Some(Certificate::load(files).await?),
             None => None,
@@ -63,7 +66,9 @@ impl Server {
         let mut listeners = Vec::new();
         let mut url = None;
         if let Some(address) = options.address {
-            let listener = Listener::tcp(address).await.map_err(failed(address.to_string()))?;
+            let listener = Listener::tcp(address)
+                .await
+                .map_err(|source| listen_failed(address.to_string(), source))?;
             let scheme = if certificate.is_some() {
                 "https"
             } else {
@@ -75,12 +80,17 @@ impl Server {
             listeners.push(listener);
         }
         if let Some(path) = &options.socket {
-            listeners.push(Listener::unix(path).map_err(failed(path.display().to_string()))?);
+            listeners.push(
+                Listener::unix(path)
+                    .map_err(|source| listen_failed(path.display().to_string(), source))?,
+            );
         }
         let metrics = match options.metrics {
-            Some(address) => {
-                Some(Listener::tcp(address).await.map_err(failed(address.to_string()))?)
-            }
+            Some(address) => Some(
+                Listener::tcp(address)
+                    .await
+                    .map_err(|source| listen_failed(address.to_string(), source))?,
+            ),
             None => None,
         };
         let addresses = Addresses {

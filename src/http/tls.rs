@@ -102,39 +102,39 @@ fn changed_at(file: &Path) -> Option<SystemTime> {
 /// Reads the files on a blocking thread, with a time limit: a network disk that does not answer
 /// must not stop other requests.
 async fn read_off_runtime(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
-    let failed = |source: io::Error| TlsError::Unreadable {
-        file: files.certificate.clone(),
-        source: rustls::pki_types::pem::Error::Io(source),
-    };
     let wanted = files.clone();
     let reading = tokio::task::spawn_blocking(move || read(&wanted));
     // A read that exceeds the limit keeps its thread until the disk answers.
     timeout(READ_TIME, reading)
         .await
-        .map_err(|_| failed(io::ErrorKind::TimedOut.into()))?
-        .map_err(|error| failed(io::Error::other(error)))?
+        .map_err(|_| unreadable(&files.certificate, io::ErrorKind::TimedOut.into()))?
+        .map_err(|error| unreadable(&files.certificate, io::Error::other(error)))?
+}
+
+fn unreadable(file: &Path, source: io::Error) -> TlsError {
+    invalid(file, rustls::pki_types::pem::Error::Io(source))
+}
+
+fn invalid(file: &Path, source: rustls::pki_types::pem::Error) -> TlsError {
+    TlsError::Unreadable {
+        file: file.to_owned(),
+        source,
+    }
 }
 
 fn read(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
-    let unreadable = |file: &Path| {
-        let file = file.to_owned();
-        move |source| TlsError::Unreadable { file, source }
-    };
     for file in [&files.certificate, &files.key] {
         // Opening a FIFO would wait for a writer.
         let is_file = std::fs::metadata(file).map(|metadata| metadata.is_file());
-        let is_file =
-            is_file.map_err(|error| unreadable(file)(rustls::pki_types::pem::Error::Io(error)))?;
-        if !is_file {
-            return Err(unreadable(file)(rustls::pki_types::pem::Error::Io(
-                io::Error::other("it is not a file"),
-            )));
+        if !is_file.map_err(|error| unreadable(file, error))? {
+            return Err(unreadable(file, io::Error::other("it is not a file")));
         }
     }
     let certificates = CertificateDer::pem_file_iter(&files.certificate)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(unreadable(&files.certificate))?;
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(unreadable(&files.key))?;
+        .map_err(|error| invalid(&files.certificate, error))?;
+    let key =
+        PrivateKeyDer::from_pem_file(&files.key).map_err(|error| invalid(&files.key, error))?;
     Ok(CertifiedKey::from_der(
         certificates,
         key,

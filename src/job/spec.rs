@@ -171,9 +171,9 @@ impl TryFrom<Draft> for JobSpec {
         if let Some(fleet) = &draft.fleet {
             check_fleet(fleet, draft.terminal.is_some())?;
         }
-        let is_possible =
-            |timeout: &Duration| (SHORTEST_TIMEOUT..=LONGEST_TIMEOUT).contains(timeout);
-        if let Some(timeout) = draft.timeout.filter(|timeout| !is_possible(timeout)) {
+        if let Some(timeout) = draft.timeout
+            && !(SHORTEST_TIMEOUT..=LONGEST_TIMEOUT).contains(&timeout)
+        {
             return Err(SpecError::Timeout(timeout));
         }
         check_word("label", draft.label.as_deref())?;

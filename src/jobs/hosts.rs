@@ -58,10 +58,10 @@ impl Jobs {
         let usable: HashSet<String> = usable.into_iter().collect();
         listed.retain(|name, _| usable.contains(name));
         let total = listed.len();
-        let has_tag =
-            |name: &str| tag.is_none_or(|tag| book.tags(name).iter().any(|known| known == tag));
-        let wanted: Vec<_> = listed.into_iter().filter(|(name, _)| has_tag(name)).collect();
-        let hosts = wanted.into_iter().map(|(name, listed_in)| async {
+        if let Some(tag) = tag {
+            listed.retain(|name, _| book.tags(name).iter().any(|known| known == tag));
+        }
+        let hosts = listed.into_iter().map(|(name, listed_in)| async {
             Host {
                 listed_in,
                 ..self.host(inside, name).await

@@ -56,9 +56,9 @@ pub enum StartError {
 impl Order {
     /// Checks whether the script can represent all values.
     pub fn check(&self) -> Result<(), StartError> {
-        let is_plain =
-            |term: &str| term.chars().all(|c| c.is_ascii_alphanumeric() || "-+._".contains(c));
-        if self.terminal.as_ref().is_some_and(|(term, ..)| !is_plain(term)) {
+        if let Some((term, ..)) = &self.terminal
+            && !term.chars().all(|c| c.is_ascii_alphanumeric() || "-+._".contains(c))
+        {
             return Err(StartError::Term);
         }
         match &self.stdin {

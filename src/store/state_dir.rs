@@ -43,13 +43,21 @@ impl Identities {
     /// Identities at this path now. The records are not opened: closing them again would release
     /// SQLite's locks (POSIX).
     fn of(path: &Path) -> io::Result<Self> {
-        let identity =
-            |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino()));
         Ok(Self {
             directory: identity(path)?,
             records: identity(&path.join(RECORDS))?,
         })
     }
+}
+
+/// Device and inode.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let found = std::fs::metadata(path)?;
+    Ok((found.dev(), found.ino()))
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 /// Name of the file of records.
@@ -67,13 +75,10 @@ impl StateDir {
             path: path.display().to_string(),
             source: Arc::new(source),
         };
-        let make = |directory: &Path| {
-            DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)
-        };
-        make(path)?;
+        make_directory(path).map_err(failed)?;
         check(path).map_err(failed)?;
-        make(&path.join("output"))?;
-        make(&path.join("owners"))?;
+        make_directory(&path.join("output")).map_err(failed)?;
+        make_directory(&path.join("owners")).map_err(failed)?;
         let owners = Owners::enter(&path.join("owners"), process).map_err(failed)?;
         make_private(&path.join(RECORDS)).map_err(failed)?;
         let records = Records::open(&path.join(RECORDS))?;

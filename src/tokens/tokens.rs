@@ -222,13 +222,12 @@ impl Tokens {
         &self,
         change: impl FnOnce(&mut Vec<TokenEntry>) -> Result<(), TokensError>,
     ) -> Result<(), TokensError> {
-        let failed = |error| self.failed(error);
         let directory = self.file.parent().unwrap_or(Path::new("."));
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(directory)
-            .map_err(failed)?;
+            .map_err(|error| self.failed(error))?;
         // A file of its own, never removed: a lock on tokens.json would stay on the replaced file.
         let lock_file = self.file.with_extension("lock");
         let lock_file = OpenOptions::new()
@@ -236,22 +235,24 @@ impl Tokens {
             .append(true)
             .mode(0o600)
             .open(lock_file)
-            .map_err(failed)?;
-        flock(&lock_file, FlockOperation::LockExclusive).map_err(|error| failed(error.into()))?;
+            .map_err(|error| self.failed(error))?;
+        flock(&lock_file, FlockOperation::LockExclusive)
+            .map_err(|error| self.failed(error.into()))?;
         // After `flock`, so that another process's change is not lost.
         let mut tokens = self.list()?.to_vec();
         change(&mut tokens)?;
-        let write = || {
-            // In the same directory, so that it can be renamed. tempfile creates it with mode 0600.
-            let mut file = tempfile::Builder::new().prefix("tokens").tempfile_in(directory)?;
-            serde_json::to_writer_pretty(&mut file, &Contents { tokens })?;
-            file.write_all(b"\n")?;
-            // Before the rename, so that a power failure can't leave an empty file of tokens.
-            file.as_file().sync_all()?;
-            file.persist(&self.file)?;
-            File::open(directory)?.sync_all()
-        };
-        write().map_err(failed)
+        self.replace(directory, tokens).map_err(|error| self.failed(error))
+    }
+
+    fn replace(&self, directory: &Path, tokens: Vec<TokenEntry>) -> io::Result<()> {
+        // In the same directory, so that it can be renamed. tempfile creates it with mode 0600.
+        let mut file = tempfile::Builder::new().prefix("tokens").tempfile_in(directory)?;
+        serde_json::to_writer_pretty(&mut file, &Contents { tokens })?;
+        file.write_all(b"\n")?;
+        // Before the rename, so that a power failure can't leave an empty file of tokens.
+        file.as_file().sync_all()?;
+        file.persist(&self.file)?;
+        File::open(directory)?.sync_all()
     }
 
     fn failed(&self, source: io::Error) -> TokensError {

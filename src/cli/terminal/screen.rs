@@ -33,32 +33,34 @@ struct Stamps {
     at_line_start: bool,
 }
 
+/// The filter of a stream that goes to a terminal.
+fn filter(args: &RunArgs, is_terminal: bool) -> Option<TerminalFilter> {
+    if !is_terminal || args.raw {
+        None
+    } else if args.pty || args.tty {
+        Some(TerminalFilter::for_screen())
+    } else {
+        Some(TerminalFilter::default())
+    }
+}
+
+fn stamps(args: &RunArgs) -> Option<Stamps> {
+    args.timestamps.then_some(Stamps {
+        at_line_start: true,
+    })
+}
+
 impl Screen {
     pub(crate) fn new(args: &RunArgs) -> Self {
-        let is_screen = args.pty || args.tty;
-        let filter = |is_terminal: bool| {
-            if !is_terminal || args.raw {
-                None
-            } else if is_screen {
-                Some(TerminalFilter::for_screen())
-            } else {
-                Some(TerminalFilter::default())
-            }
-        };
-        let stamps = || {
-            args.timestamps.then_some(Stamps {
-                at_line_start: true,
-            })
-        };
         let stdout = Sink {
             to: io::stdout(),
-            filter: filter(std::io::stdout().is_terminal()),
-            stamps: stamps(),
+            filter: filter(args, std::io::stdout().is_terminal()),
+            stamps: stamps(args),
         };
         let stderr = Sink {
             to: io::stderr(),
-            filter: filter(std::io::stderr().is_terminal()),
-            stamps: stamps(),
+            filter: filter(args, std::io::stderr().is_terminal()),
+            stamps: stamps(args),
         };
         Self {
             stdout: (args.stream != StreamChoice::Stderr).then_some(stdout),

@@ -115,12 +115,11 @@ impl Paint {
         let columns = columns_within(area.width, &model.jobs);
         let rows = model.jobs.iter().map(|entry| {
             let style = self.of_standing(entry);
-            let cell = |column: &Column| match column.name {
+            Row::new(columns.iter().map(move |(column, _)| match column.name {
                 STATE => Cell::new((column.text)(entry)).style(style),
                 LINES => Cell::new(Line::from((column.text)(entry)).right_aligned()),
                 _ => Cell::new((column.text)(entry)),
-            };
-            Row::new(columns.iter().map(|(column, _)| cell(column)))
+            }))
         });
         let widths = columns.iter().map(|(_, width)| Constraint::Length(*width));
         let head = Row::new(columns.iter().map(|(column, _)| column.name)).style(Modifier::DIM);
@@ -273,19 +272,20 @@ const COLUMNS: [Column; 6] = [
     },
 ];
 
+fn width_of(column: &Column, jobs: &[JobEntry]) -> u16 {
+    let widest = jobs.iter().map(|entry| (column.text)(entry).width()).max().unwrap_or(0);
+    u16::try_from(widest.max(column.name.len()).min(column.most)).unwrap_or(u16::MAX)
+}
+
 /// The columns that fit, with their widths.
 fn columns_within(width: u16, jobs: &[JobEntry]) -> Vec<(&'static Column, u16)> {
-    let width_of = |column: &Column| {
-        let widest = jobs.iter().map(|entry| (column.text)(entry).width()).max().unwrap_or(0);
-        u16::try_from(widest.max(column.name.len()).min(column.most)).unwrap_or(u16::MAX)
-    };
     let mut by_weight: Vec<(usize, &Column)> = COLUMNS.iter().enumerate().collect();
     by_weight.sort_by_key(|(_, column)| std::cmp::Reverse(column.weight));
     let mut left = width;
     let mut chosen = Vec::new();
     for (index, column) in by_weight {
         // The last one may be shortened.
-        let wanted = width_of(column).min(left);
+        let wanted = width_of(column, jobs).min(left);
         // One column is always shown, however narrow the terminal is.
         let is_useful = usize::from(wanted) >= column.name.len().min(LEAST) || chosen.is_empty();
         if is_useful {

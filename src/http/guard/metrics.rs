@@ -147,11 +147,6 @@ impl Metrics {
 
     fn text(&self, stats: Stats, rooms: &[Room], in_flight: &InFlight) -> String {
         let gauges = &self.gauges;
-        let set =
-            |gauge: &Gauge, value: usize| _ = gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
-        // The library counts these totals, and a counter can only be increased.
-        let raise =
-            |counter: &Counter, total: u64| _ = counter.inc_by(total.saturating_sub(counter.get()));
         set(
             &gauges.jobs.get_or_create(&InState { state: "running" }),
             stats.running,
@@ -227,4 +222,13 @@ impl Shown {
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         ([(header::CONTENT_TYPE, kind)], text).into_response()
     }
+}
+
+fn set(gauge: &Gauge, value: usize) {
+    gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+}
+
+/// Raises a counter to a total of the library: a counter can only be increased.
+fn raise(counter: &Counter, total: u64) {
+    counter.inc_by(total.saturating_sub(counter.get()));
 }

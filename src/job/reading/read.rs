@@ -104,12 +104,8 @@ impl Job {
             .read_span(
                 Span::after(query.cursor, selection),
                 move |ring: &Ring| {
-                    let amount_after = |measure| {
-                        let end = ring.extent(ring.newest(), selection, measure);
-                        end.saturating_sub(ring.extent(most.cursor, selection, measure))
-                    };
-                    amount_after(Measure::Lines) > most.max_lines as u64
-                        || amount_after(Measure::Bytes) > most.max_bytes as u64
+                    amount_after(ring, &most, Measure::Lines) > most.max_lines as u64
+                        || amount_after(ring, &most, Measure::Bytes) > most.max_bytes as u64
                 },
                 |ring: &Ring| {
                     let page = Page::read(
@@ -353,6 +349,12 @@ fn with_context(position: u64, context: u64, selection: Selection) -> Span {
 /// Whether a part of the store is large enough for a reader that will read more.
 fn has_piece(ring: &Ring) -> bool {
     ring.byte_count() > PIECE
+}
+
+/// Amount of the selected output after a query's cursor.
+fn amount_after(ring: &Ring, query: &PageQuery, measure: Measure) -> u64 {
+    let end = ring.extent(ring.newest(), query.selection, measure);
+    end.saturating_sub(ring.extent(query.cursor, query.selection, measure))
 }
 
 /// Position, in lines of the selection, before the newest lines that a query asks for.

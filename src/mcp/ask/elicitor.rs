@@ -91,10 +91,8 @@ impl Elicitor {
     /// Waits for a question that no other call has shown, and reserves it. Cancel safe.
     pub(crate) async fn question(&self) -> Arc<Asked> {
         let mut asked = self.asked.subscribe();
-        let unshown =
-            |asked: &Option<Arc<Asked>>| asked.as_ref().is_some_and(|asked| asked.is_unshown());
         loop {
-            let found = asked.wait_for(unshown).await.expect("we have the sender").clone();
+            let found = asked.wait_for(is_unshown).await.expect("we have the sender").clone();
             // Another call may have reserved it in the meantime. No await from here to the return.
             if let Some(found) = found.filter(|found| !found.is_shown.swap(true, Ordering::Relaxed))
             {
@@ -106,11 +104,9 @@ impl Elicitor {
     /// Waits for a question that is not in `known`, even if other calls show it. Cancel safe.
     pub(crate) async fn question_beside(&self, known: &[String]) -> Arc<Asked> {
         let mut asked = self.asked.subscribe();
-        let is_new = |asked: &Option<Arc<Asked>>| {
-            asked.as_ref().is_some_and(|asked| !known.contains(&asked.id))
-        };
         loop {
-            if let Some(found) = asked.wait_for(is_new).await.expect("we have the sender").clone() {
+            let new = asked.wait_for(|asked| is_beside(asked.as_ref(), known)).await;
+            if let Some(found) = new.expect("we have the sender").clone() {
                 // So that the question is not withdrawn after UNSHOWN.
                 found.is_shown.store(true, Ordering::Relaxed);
                 return found;
@@ -274,4 +270,12 @@ impl Drop for Shown<'_> {
     fn drop(&mut self) {
         self.0.send_replace(None);
     }
+}
+
+fn is_unshown(asked: &Option<Arc<Asked>>) -> bool {
+    asked.as_ref().is_some_and(|asked| asked.is_unshown())
+}
+
+fn is_beside(asked: Option<&Arc<Asked>>, known: &[String]) -> bool {
+    asked.is_some_and(|asked| !known.contains(&asked.id))
 }

@@ -131,18 +131,16 @@ impl LoopbackPage {
             Ok(httparse::Status::Partial) => return None,
             Err(_) => return Some(Asked::SomethingElse),
         };
-        let header = |name: &str| {
-            let found = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
-            found.and_then(|header| std::str::from_utf8(header.value).ok())
-        };
         let here = self.address.to_string();
         let own_origin = format!("http://{here}");
         let is_ours = parsed.path.and_then(|path| path.strip_prefix('/'))
             == Some(self.token.as_str())
             // A page that uses DNS rebinding sends its own name.
-            && header("host") == Some(here.as_str())
-            && header("origin").is_none_or(|origin| origin == own_origin);
-        let length = header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
+            && header(&parsed, "host") == Some(here.as_str())
+            && header(&parsed, "origin").is_none_or(|origin| origin == own_origin);
+        let length = header(&parsed, "content-length")
+            .and_then(|length| length.parse().ok())
+            .unwrap_or(0);
         Some(match parsed.method {
             Some("GET") if is_ours => Asked::Page,
             Some("POST") if is_ours && length <= LONGEST_REQUEST => {
@@ -166,6 +164,11 @@ async fn respond(stream: &mut TcpStream, status: &str, body: &str) -> io::Result
     stream.write_all(b"\r\n").await?;
     stream.write_all(page.as_bytes()).await?;
     stream.shutdown().await
+}
+
+fn header<'a>(request: &httparse::Request<'_, 'a>, name: &str) -> Option<&'a str> {
+    let found = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+    std::str::from_utf8(found.value).ok()
 }
 
 #[cfg(test)]

@@ -45,23 +45,20 @@ fn resource(job: &JobEntry) -> Resource {
 
 /// The URI templates.
 pub(crate) fn templates() -> ListResourceTemplatesResult {
-    let template = |uri: &str, name: &str, title: &str, description: &str, kind: &str| {
-        ResourceTemplate::new(uri, name)
-            .with_title(title)
-            .with_description(description)
-            .with_mime_type(kind)
-    };
     let log = "A job's output: the lines after line `since`, of one stream or both";
     ListResourceTemplatesResult::with_all_items(vec![
-        template(LOG, "log", "Job output", log, TEXT),
-        template(
-            HOST,
-            "host",
-            "Host",
-            "A host, as far as it is known without connecting",
-            JSON,
-        ),
-        template(TAG, "tag", "Hosts with a tag", "The hosts with a tag", JSON),
+        ResourceTemplate::new(LOG, "log")
+            .with_title("Job output")
+            .with_description(log)
+            .with_mime_type(TEXT),
+        ResourceTemplate::new(HOST, "host")
+            .with_title("Host")
+            .with_description("A host, as far as it is known without connecting")
+            .with_mime_type(JSON),
+        ResourceTemplate::new(TAG, "tag")
+            .with_title("Hosts with a tag")
+            .with_description("The hosts with a tag")
+            .with_mime_type(JSON),
     ])
 }
 

@@ -76,11 +76,12 @@ impl Call {
         let call = parked.get(state);
         let call = call
             .ok_or_else(|| ErrorData::invalid_params("this call is over; make it again", None))?;
-        let is_no =
-            |answer: &Value| answer["action"].as_str().is_none_or(|action| action != "accept");
         // Before the lock, which an earlier request may hold while it waits for this answer.
-        for (question, _) in
-            request.input_responses.iter().flatten().filter(|(_, answer)| is_no(answer))
+        for (question, _) in request
+            .input_responses
+            .iter()
+            .flatten()
+            .filter(|(_, answer)| is_refusal(answer))
         {
             elicitor.decline(question);
         }
@@ -242,4 +243,9 @@ impl Asked {
             }
         }
     }
+}
+
+/// Whether an answer to a question is anything but `accept`.
+fn is_refusal(answer: &Value) -> bool {
+    answer["action"].as_str().is_none_or(|action| action != "accept")
 }

@@ -79,8 +79,7 @@ fn bound_output(shared: &Shared) {
 /// Evicts output over the limit: first that of finished jobs, oldest first, then the oldest lines
 /// of the largest jobs.
 fn trim(finished: &[Arc<Job>], running: &[Arc<Job>], bound: usize) {
-    let total = || finished.iter().chain(running).map(footprint).sum::<usize>();
-    let mut excess = total().saturating_sub(bound);
+    let mut excess = footprints(finished, running).saturating_sub(bound);
     for job in finished {
         if excess == 0 {
             return;
@@ -97,8 +96,12 @@ fn trim(finished: &[Arc<Job>], running: &[Arc<Job>], bound: usize) {
             return;
         };
         largest.trim(footprint(largest) / 2);
-        excess = total().saturating_sub(bound);
+        excess = footprints(finished, running).saturating_sub(bound);
     }
+}
+
+fn footprints(finished: &[Arc<Job>], running: &[Arc<Job>]) -> usize {
+    finished.iter().chain(running).map(footprint).sum()
 }
 
 /// Bytes of memory used by a job's output.

@@ -100,13 +100,16 @@ async fn follow_host(shared: Arc<Shared>, host: HostRef, follower: Arc<Follower>
     }
 }
 
+fn failed(host: &HostRef, source: ChannelError) -> SpawnError {
+    SpawnError::Channel {
+        host: host.name.clone(),
+        source,
+    }
+}
+
 /// One session, from its connection to its end.
 async fn follow(shared: &Shared, host: &HostRef, follower: &Follower) -> Result<Over, SpawnError> {
     let lease = shared.hosts.pool().lease(host).await?;
-    let failed = |source| SpawnError::Channel {
-        host: host.name.clone(),
-        source,
-    };
     if !lease.connection().answers().await {
         return Ok(Over::Lost {
             has_delivered: false,
@@ -117,7 +120,7 @@ async fn follow(shared: &Shared, host: &HostRef, follower: &Follower) -> Result<
     let from = follower.begin(&name);
     let (mut reader, writer) = match begin_following(lease.connection(), &name, &from).await {
         Ok(opened) => opened,
-        Err(error) => return Err(failed(note_refusal(lease, error))),
+        Err(error) => return Err(failed(host, note_refusal(lease, error))),
     };
     let link = Arc::clone(lease.connection());
     let days = shared.limits.keep_stored_days;
@@ -128,7 +131,7 @@ async fn follow(shared: &Shared, host: &HostRef, follower: &Follower) -> Result<
     writer.close().await.ok();
     if matches!(over, Over::Missing)
         && let Answer::Failed(why) | Answer::Unsupported(why) =
-            install(lease.connection()).await.map_err(failed)?
+            install(lease.connection()).await.map_err(|source| failed(host, source))?
     {
         return Err(SpawnError::Spool {
             host: host.name.clone(),

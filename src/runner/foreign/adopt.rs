@@ -39,10 +39,11 @@ pub(crate) async fn adopt(shared: Arc<Shared>) {
             // The runtime is shutting down, or the search has panicked.
             Err(_) => return,
         };
-        let is_due =
-            |record: &Record| !record.durable || (shared.adopts && !may_be_finished(record));
-        for record in orphans.into_iter().filter(is_due) {
-            take_over(&shared, &storing, record).await;
+        for record in orphans {
+            let is_due = !record.durable || (shared.adopts && !may_be_finished(&record));
+            if is_due {
+                take_over(&shared, &storing, record).await;
+            }
         }
     }
 }

@@ -134,9 +134,8 @@ async fn try_to_perform(
             Ok(Reply::Done)
         }
         Call::Signal { name, grace } => {
-            let unknown =
-                || WriteError::FarEnd(FarEndError::Unsupported("does not know this signal"));
-            let signal = name.parse().map_err(|_| unknown())?;
+            let unknown = FarEndError::Unsupported("does not know this signal");
+            let signal = name.parse().map_err(|_| WriteError::FarEnd(unknown))?;
             let report = end_tree(shared, &job, Kill::new(signal, *grace), stdin.controls()).await;
             // On this error the caller uses its own connection.
             let report = report.map_err(|_| WriteError::FarEnd(FarEndError::ConnectionLost))?;

@@ -60,11 +60,8 @@ async fn elsewhere(
     script: &Script,
     limit: Duration,
 ) -> Result<String, SignalError> {
-    let other = |why| SignalError::OtherMachine {
-        host: host.name.clone(),
-        why,
-    };
-    let machine = machine.ok_or(other("it does not report which machine it is"))?;
+    let machine =
+        machine.ok_or_else(|| other_machine(host, "it does not report which machine it is"))?;
     for tries in 0..=MOST_NEW {
         let known = shared
             .hosts
@@ -87,9 +84,17 @@ async fn elsewhere(
             asked => return asked.map_err(|source| failed(host, source)),
         }
     }
-    Err(other(
+    Err(other_machine(
+        host,
         "has been restarted, or another machine answers to its name",
     ))
+}
+
+fn other_machine(host: &HostRef, why: &'static str) -> SignalError {
+    SignalError::OtherMachine {
+        host: host.name.clone(),
+        why,
+    }
 }
 
 /// The output of the script. Empty if the host has no shell to run it.

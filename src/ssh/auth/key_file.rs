@@ -28,14 +28,17 @@ pub(super) enum NoKey {
     Unusable(String),
 }
 
+fn unusable(error: impl std::fmt::Display) -> NoKey {
+    NoKey::Unusable(error.to_string())
+}
+
 impl KeyFile {
     /// Reads a file. As with ssh, one that others can read is not used.
     pub(super) fn load(file: &Path) -> Result<Self, NoKey> {
-        let unusable = |error: &dyn std::fmt::Display| NoKey::Unusable(error.to_string());
         let text = match read_text(file) {
             Ok(text) => SecretString::from(text),
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(NoKey::Missing),
-            Err(error) => return Err(unusable(&error)),
+            Err(error) => return Err(unusable(error)),
         };
         // IdentityFile may name a public key whose private half is in an agent (ssh_config(5)).
         // Before the check below, because others may read a public key.
@@ -44,7 +47,7 @@ impl KeyFile {
                 "a public key, whose private half no agent holds".to_owned(),
             ));
         }
-        if others_can_read(file).map_err(|error| unusable(&error))? {
+        if others_can_read(file).map_err(unusable)? {
             return Err(NoKey::Unusable(
                 "others can read it; chmod 600 it".to_owned(),
             ));
@@ -60,7 +63,7 @@ impl KeyFile {
                     );
                     Err(NoKey::Unusable(why))
                 }
-                _ => Err(unusable(&error)),
+                _ => Err(unusable(error)),
             },
         }
     }

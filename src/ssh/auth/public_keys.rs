@@ -105,14 +105,11 @@ impl<'a> Login<'a> {
         })
         .await
         .unwrap_or_default();
-        let is_configured = |identity: &AgentIdentity| {
-            configured.iter().any(|own| own.key_data() == identity.public_key().key_data())
-        };
         if self.host.identities_only {
-            identities.retain(is_configured);
+            identities.retain(|identity| has_key_of(&configured, identity));
         }
         // Servers count offers (MaxAuthTries), so the likeliest keys come first.
-        identities.sort_by_key(|identity| !is_configured(identity));
+        identities.sort_by_key(|identity| !has_key_of(&configured, identity));
         Some((AgentConnection::new(agent), identities))
     }
 
@@ -280,4 +277,9 @@ async fn key_of(files: &[PathBuf], key: &KeyData) -> Option<PathBuf> {
     off_runtime(&first, move || key_file::for_certificate(&files, &key))
         .await
         .ok()?
+}
+
+/// Whether one of the keys is that of an agent's identity.
+fn has_key_of(keys: &[PublicKey], identity: &AgentIdentity) -> bool {
+    keys.iter().any(|key| key.key_data() == identity.public_key().key_data())
 }

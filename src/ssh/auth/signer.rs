@@ -176,6 +176,10 @@ impl Signer for File<'_> {
     }
 }
 
+fn locked(why: impl std::fmt::Display) -> NoSignature {
+    NoSignature::Locked(why.to_string())
+}
+
 impl File<'_> {
     async fn open(&self) -> Result<Arc<PrivateKey>, NoSignature> {
         let text = match &self.key {
@@ -188,20 +192,19 @@ impl File<'_> {
         if let Some(known) = known.filter(|known| known.public_key().key_data() == offered) {
             return Ok(known);
         }
-        let locked = |why: &dyn std::fmt::Display| NoSignature::Locked(why.to_string());
         // Tried once, and no person is asked: a configured passphrase that is wrong stays wrong.
         if let Some(source) = &self.host.passphrase {
             let passphrase = source
                 .read()
                 .await
-                .map_err(|error| locked(&format!("its passphrase: {error}")))?;
+                .map_err(|error| locked(format!("its passphrase: {error}")))?;
             return self
                 .unlock(text, passphrase)
                 .await
-                .ok_or_else(|| locked(&"its configured passphrase is wrong"));
+                .ok_or_else(|| locked("its configured passphrase is wrong"));
         }
         if !self.secrets.can_ask() || self.host.methods.prompts == 0 {
-            return Err(locked(&"it needs a passphrase, and none is available"));
+            return Err(locked("it needs a passphrase, and none is available"));
         }
         let mut wrong = 0;
         while wrong < self.host.methods.prompts {
@@ -217,9 +220,9 @@ impl File<'_> {
             wrong += 1;
         }
         if wrong > 0 {
-            return Err(locked(&format!("its passphrase was wrong {wrong} times")));
+            return Err(locked(format!("its passphrase was wrong {wrong} times")));
         }
-        Err(locked(&"it needs a passphrase, and none is available"))
+        Err(locked("it needs a passphrase, and none is available"))
     }
 
     async fn unlock(

@@ -120,14 +120,17 @@ impl SecretSource {
 }
 
 fn read_file(file: &Path) -> Result<SecretString, SecretError> {
-    let unreadable = |source| SecretError::Unreadable {
-        file: file.to_owned(),
-        source,
-    };
-    if others_can_read(file).map_err(unreadable)? {
+    if others_can_read(file).map_err(|source| unreadable(file, source))? {
         return Err(SecretError::Exposed(file.to_owned()));
     }
-    read_text(file).map(first_line).map_err(unreadable)
+    read_text(file).map(first_line).map_err(|source| unreadable(file, source))
+}
+
+fn unreadable(file: &Path, source: io::Error) -> SecretError {
+    SecretError::Unreadable {
+        file: file.to_owned(),
+        source,
+    }
 }
 
 /// ssh ignores private files that others can read, and so do we.
@@ -140,7 +143,6 @@ pub(crate) async fn first_line_of(
     command: &mut Command,
     limit: Duration,
 ) -> Result<SecretString, SecretError> {
-    let failed = |why: &dyn fmt::Display| SecretError::Command(why.to_string());
     // Its stderr is for the person who configured it.
     let running = command
         .stdin(Stdio::null())
@@ -149,14 +151,18 @@ pub(crate) async fn first_line_of(
         .output();
     let output = timeout(limit, running)
         .await
-        .map_err(|_| failed(&format!("it took longer than {limit:?}")))?
-        .map_err(|error| failed(&error))?;
+        .map_err(|_| failed(format!("it took longer than {limit:?}")))?
+        .map_err(failed)?;
     if !output.status.success() {
-        return Err(failed(&output.status));
+        return Err(failed(output.status));
     }
     String::from_utf8(output.stdout)
         .map(first_line)
-        .map_err(|_| failed(&"it printed no text"))
+        .map_err(|_| failed("it printed no text"))
+}
+
+fn failed(why: impl fmt::Display) -> SecretError {
+    SecretError::Command(why.to_string())
 }
 
 fn first_line(text: String) -> SecretString {

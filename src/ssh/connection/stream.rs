@@ -30,7 +30,6 @@ pub(super) async fn stream_to(
 }
 
 async fn tcp(host: &HostConfig) -> Result<TcpStream, ConnectError> {
-    let unreachable = |source| unreachable(host, source);
     let Ok(found) = timeout(
         host.connect_timeout,
         lookup_host((host.address.as_str(), host.port)),
@@ -39,24 +38,22 @@ async fn tcp(host: &HostConfig) -> Result<TcpStream, ConnectError> {
     else {
         return Err(timed_out(host, "looking up the address"));
     };
-    let mut last = unreachable(io::Error::new(
-        io::ErrorKind::NotFound,
-        "the name has no address",
-    ));
+    let no_address = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut last = unreachable(host, no_address);
     let mut connected = None;
     // As in ssh, each address gets the whole time.
-    for address in found.map_err(unreachable)? {
+    for address in found.map_err(|source| unreachable(host, source))? {
         match timeout(host.connect_timeout, TcpStream::connect(address)).await {
             Ok(Ok(stream)) => {
                 connected = Some(stream);
                 break;
             }
-            Ok(Err(error)) => last = unreachable(error),
+            Ok(Err(error)) => last = unreachable(host, error),
             Err(_) => last = timed_out(host, "connecting"),
         }
     }
     let Some(stream) = connected else { return Err(last) };
     // russh applies `Config::nodelay` only to sockets that it opens itself.
-    stream.set_nodelay(true).map_err(unreachable)?;
+    stream.set_nodelay(true).map_err(|source| unreachable(host, source))?;
     Ok(stream)
 }

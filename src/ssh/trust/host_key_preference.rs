@@ -13,28 +13,31 @@ pub(crate) fn host_keys_to_offer(
     host: &HostName,
     allowed: Option<&str>,
 ) -> Preferred {
-    let may = |name: String| {
-        allowed.is_none_or(|allowed| allowed.split(',').any(|allowed| allowed == name))
-    };
     let mut plain = safe_key_types();
-    plain.retain(|algorithm| may(algorithm.to_string()));
+    plain.retain(|algorithm| is_allowed(allowed, algorithm.as_ref()));
     let listed = known.key_types(host);
-    // A key in known_hosts has no hash: only signature algorithms have one (RFC 8332 §3).
-    let is_listed =
-        |ours: &Algorithm| listed.iter().any(|key| key == ours || (is_rsa(key) && is_rsa(ours)));
     // Stable, so that the types keep their order within each half.
-    plain.sort_by_key(|ours| !is_listed(ours));
+    plain.sort_by_key(|ours| !is_listed(&listed, ours));
     let mut certified = if known.has_authority(host) {
         safe_key_types()
     } else {
         Vec::new()
     };
-    certified.retain(|algorithm| may(algorithm.to_certificate_type()));
+    certified.retain(|algorithm| is_allowed(allowed, &algorithm.to_certificate_type()));
     Preferred {
         key: plain.into(),
         host_key_certificates: certified.into(),
         ..Preferred::DEFAULT
     }
+}
+
+fn is_allowed(allowed: Option<&str>, name: &str) -> bool {
+    allowed.is_none_or(|allowed| allowed.split(',').any(|allowed| allowed == name))
+}
+
+fn is_listed(listed: &[Algorithm], ours: &Algorithm) -> bool {
+    // A key in known_hosts has no hash: only signature algorithms have one (RFC 8332 §3).
+    listed.iter().any(|key| key == ours || (is_rsa(key) && is_rsa(ours)))
 }
 
 fn safe_key_types() -> Vec<Algorithm> {

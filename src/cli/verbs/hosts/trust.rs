@@ -30,16 +30,16 @@ async fn attempt(jobs: &Jobs, args: &TrustArgs) -> Result<Exit, Error> {
     let key = jobs.host_key(&args.host).await?;
     show(&args.host, &key);
     // `fingerprint` is the type of the key and then its hash.
-    let is_expected =
-        |expected: &String| key.fingerprint.split(' ').next_back() == Some(expected.trim());
+    let hash = key.fingerprint.split(' ').next_back();
+    let is_expected = args.fingerprint.as_ref().map(|expected| hash == Some(expected.trim()));
     // A known key that is not the expected one is refused below.
-    if key.is_known && args.fingerprint.as_ref().is_none_or(is_expected) {
+    if key.is_known && is_expected != Some(false) {
         say("known_hosts vouches for this key already.");
         return Ok(Exit::SUCCESS);
     }
-    match &args.fingerprint {
-        Some(expected) if is_expected(expected) => {}
-        Some(_) => {
+    match is_expected {
+        Some(true) => {}
+        Some(false) => {
             let hint =
                 "someone may be in the middle; ask the host's administrator for its fingerprint";
             return Err(Error::new(

@@ -80,27 +80,26 @@ async fn show(api: &Api, args: &TailArgs) -> Result<Exit, Error> {
 
 /// The last line before a time, in milliseconds since the epoch; 0 if there is none.
 async fn last_line_before(api: &Api, job: &str, time: u64) -> Result<u64, Error> {
-    let line_behind = async |line| {
-        let max_lines = Some(1);
-        let format = Format::Records;
-        api.tail(TailRequest {
-            max_lines,
-            format,
-            ..TailRequest::new(job, line, 0)
-        })
-        .await
-    };
     let mut least = 0;
-    let mut most = line_behind(0).await?.total_lines;
+    let mut most = line_after(api, job, 0).await?.total_lines;
     // Lines are numbered as they arrive, so a binary search by time works.
     while least < most {
         let middle = least.midpoint(most);
-        match line_behind(middle).await?.records.iter().flatten().next() {
+        match line_after(api, job, middle).await?.records.iter().flatten().next() {
             Some(record) if record.ts < time => least = record.line_no,
             Some(_) | None => most = middle,
         }
     }
     Ok(least)
+}
+
+async fn line_after(api: &Api, job: &str, line: u64) -> Result<TailReply, Error> {
+    let request = TailRequest {
+        max_lines: Some(1),
+        format: Format::Records,
+        ..TailRequest::new(job, line, 0)
+    };
+    api.tail(request).await
 }
 
 fn show_page(reply: &TailReply, args: &TailArgs) -> Exit {

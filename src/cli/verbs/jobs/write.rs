@@ -63,14 +63,16 @@ async fn write_stdin(api: &Api, args: &WriteArgs) -> Result<usize, Error> {
                 .read_to_end(&mut data)
                 .map(|_| data)
         });
-        let failed =
-            |message: String| Error::new(Code::Io, message, "check where stdin comes from");
-        let data = reading.await.map_err(|error| failed(error.to_string()))?;
-        let data = data.map_err(|error| failed(format!("stdin can't be read: {error}")))?;
+        let data = reading.await.map_err(|error| stdin_failed(error.to_string()))?;
+        let data = data.map_err(|error| stdin_failed(format!("stdin can't be read: {error}")))?;
         if data.is_empty() {
             return Ok(written);
         }
         api.write_bytes(&args.job, &data, args.patience).await?;
         written += data.len();
     }
+}
+
+fn stdin_failed(message: String) -> Error {
+    Error::new(Code::Io, message, "check where stdin comes from")
 }
