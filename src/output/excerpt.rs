@@ -26,6 +26,7 @@ impl Excerpt {
     pub fn of(first: &Ring, last: &Ring, max_bytes: usize) -> Self {
         let total = last.newest().value();
         let has_head = first.before_first() == LineNo::START
+            // Fewer lines than numbers: some were deleted, and the head would have holes.
             && first.line_count() as u64 == first.newest().value();
         let mut head = if has_head {
             first_lines(first, max_bytes)
@@ -39,6 +40,7 @@ impl Excerpt {
             let mut budget = Budget::new(max_bytes - for_tail);
             let half = head.iter().take_while(|line| budget.spend_line(line.shown_bytes())).count();
             let between = usize::try_from(total - tail.len() as u64).unwrap_or(usize::MAX);
+            // Not more than `between`, so that no line is in both head and tail.
             head.truncate(half.min(between));
         }
         Self {
@@ -59,7 +61,7 @@ fn first_lines(ring: &Ring, max_bytes: usize) -> Vec<PageLine> {
 
 fn last_lines(ring: &Ring, max_bytes: usize) -> Vec<PageLine> {
     let mut budget = Budget::new(max_bytes);
-    // No more lines than the budget has bytes.
+    // A line costs at least one byte, so earlier lines can't fit and need not be rendered.
     let behind = ring.newest().value().saturating_sub(max_bytes as u64 + 1);
     let last: Vec<PageLine> = ring
         .lines_after(LineNo::new(behind), Selection::Both)

@@ -22,8 +22,8 @@ pub struct Line<'a> {
     pub member: Option<MemberNo>,
     /// When its end arrived.
     pub at: Timestamp,
-    /// Whether the line continues the one before it on its stream, which was too long to keep in
-    /// one piece.
+    /// Whether the line continues the previous line of its stream, which was cut because of its
+    /// length.
     pub continuation: bool,
     /// Its raw bytes without the LF or CRLF that ended it.
     pub text: Bytes<'a>,

@@ -1,11 +1,12 @@
-/// Whether an unfinished line looks like a prompt: it ends as questions, shells and pagers end
-/// their prompts.
+/// Whether an unfinished line looks like a prompt: it ends like the prompts of questions, shells
+/// and pagers.
 ///
-/// The shape is not proof; silence is required as well. A percentage does not count.
+/// The shape alone proves nothing; the caller also waits for silence. A percentage does not count.
 pub fn looks_like_prompt(line: &str) -> bool {
     let text = line.trim_end();
     let ends_like_a_prompt = match text.chars().last() {
         Some('?' | ':' | '>' | '$' | '#' | '»' | '❯' | '➜') => true,
+        // Prompts of csh and zsh end with `%`, but so does progress.
         Some('%') => !text.trim_end_matches('%').ends_with(|c: char| c.is_ascii_digit()),
         Some(')' | ']') => offers_a_choice(text),
         _ => false,
@@ -22,9 +23,11 @@ fn offers_a_choice(text: &str) -> bool {
     let open = if text.ends_with(')') { '(' } else { '[' };
     let Some((question, choice)) = text.rsplit_once(open) else { return false };
     let choice = choice.to_lowercase();
-    !question.trim().is_empty()
-        && (choice.contains('/') || choice.contains('|') || choice.contains("default"))
-        && !choice.contains(|c: char| c.is_ascii_digit() && !choice.contains("default"))
+    let has_default = choice.contains("default");
+    // With digits it is progress, such as `(3/7)`.
+    let has_choice = (choice.contains('/') || choice.contains('|'))
+        && !choice.contains(|c: char| c.is_ascii_digit());
+    !question.trim().is_empty() && (has_default || has_choice)
 }
 
 #[cfg(test)]

@@ -33,8 +33,8 @@ pub struct ReadQuery {
 /// The answer to a [`ReadQuery`].
 ///
 /// Positions count from the start of the job: the same query returns the same answer until
-/// eviction, which changes no position. (After output of one stream was deleted, earlier output can
-/// be read by stream only.)
+/// eviction, which changes no position. (If the output of one stream was deleted, the other
+/// stream's earlier output can only be read with a selection of that stream.)
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// Start of the content; later than requested if that was evicted.
@@ -69,6 +69,7 @@ impl Reading {
     /// Start of a query, counted from the start of the job, and current end of the output.
     pub fn place(ring: &Ring, query: &ReadQuery) -> (u64, u64) {
         let total = match (query.unit, query.selection) {
+            // Includes the unfinished line. No other unit does.
             (Unit::Bytes, Selection::Only(stream)) => ring.total_bytes(stream),
             _ => ring.extent(ring.newest(), query.selection, query.measure()),
         };
@@ -149,6 +150,7 @@ fn lines_from<'a>(
 
 fn lines(ring: &Ring, query: &ReadQuery, offset: u64) -> Vec<PageLine> {
     let mut budget = Budget::new(query.max_bytes);
+    // A position in lines is a line border, so there is nothing to skip within a line.
     let (_, found) = lines_from(ring, query, offset);
     let mut lines = Vec::new();
     for line in found.take(query.length) {
@@ -168,6 +170,7 @@ fn chars(ring: &Ring, query: &ReadQuery, offset: u64) -> String {
     for line in found {
         let rendered = line.render(query.render);
         let whole = rendered.chars().chain(line.line_end(query.render).chars());
+        // `take` leaves 0: only the first line is entered in its middle.
         for c in whole.skip(std::mem::take(&mut skip)).take(wanted) {
             text.push(c);
             wanted -= 1;

@@ -49,6 +49,7 @@ pub(super) fn clean_after(escape: Escape, line: &[u8]) -> Cow<'_, str> {
     let mut parser = Parser::new();
     parser.advance(&mut view, escape.introducer());
     parser.advance(&mut view, line);
+    // Bytes of an open escape sequence are not text, so none is cut.
     if ends_inside_a_character(line) && escape.after(line) == Escape::None {
         view.show(char::REPLACEMENT_CHARACTER);
     }
@@ -57,6 +58,7 @@ pub(super) fn clean_after(escape: Escape, line: &[u8]) -> Cow<'_, str> {
 
 /// The line itself, if there is nothing to remove from it.
 fn harmless_text(line: &[u8]) -> Option<&str> {
+    // Fast for most lines. Only the others need the test of each character below.
     let plain = is_plain(line, b'\t');
     let text = std::str::from_utf8(line).ok()?;
     (plain || text.chars().all(|c| c == '\t' || is_harmless(c))).then_some(text)
@@ -66,6 +68,7 @@ fn harmless_text(line: &[u8]) -> Option<&str> {
 /// form that compilers vectorize, which is faster than stopping early.
 pub(super) fn is_plain(text: &[u8], other: u8) -> bool {
     text.iter().fold(0, |any, &byte| {
+        // True outside of space to `~`: bytes below the space wrap around to large ones.
         let is_odd = u8::from(byte.wrapping_sub(b' ') >= 0x5f)
             & u8::from(byte != b'\t')
             & u8::from(byte != other);
@@ -106,6 +109,7 @@ impl Escape {
 
     /// A number for it, to be stored.
     pub fn code(self) -> u8 {
+        // Stored in logs, so the order of the variants must not change.
         self as u8
     }
 
@@ -135,11 +139,13 @@ impl Escape {
         let mut witness = Witness(None);
         parser.advance(&mut witness, self.introducer());
         parser.advance(&mut witness, text);
+        // The first `q` reveals most states, the second a malformed CSI, which the first has ended,
+        // and BEL an OSC.
         for (probe, silent) in [(b'q', Self::None), (b'q', Self::Csi), (b'\x07', Self::Osc)] {
             witness.0 = None;
             parser.advance(&mut witness, &[probe]);
             match witness.0 {
-                // The letter before has silently ended a malformed control sequence.
+                // Printed as text: no sequence is open. The previous probe has ended `silent`.
                 Some(Self::None) => return silent,
                 Some(seen) => return seen,
                 None => {}
@@ -198,6 +204,7 @@ pub(super) fn is_harmless(c: char) -> bool {
 
 /// Whether the last bytes start an incomplete UTF-8 sequence. The parser would wait for the rest.
 fn ends_inside_a_character(line: &[u8]) -> bool {
+    // A sequence has at most 4 bytes, so an incomplete one has at most 3.
     let tail = &line[line.len().saturating_sub(3)..];
     let Some(lead) = tail.iter().rposition(|&byte| byte >= 0xC0) else {
         return false;

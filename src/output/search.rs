@@ -77,13 +77,14 @@ impl Search {
     pub fn skip(&mut self, to: LineNo, ring: &Ring) {
         self.walk.cursor = to;
         let context = self.query.context as u64;
-        // Lines of one stream may be far apart, so search further back until there are enough.
+        // Lines of one stream may be far apart, so look further back until there are enough.
         let mut span = context;
         let before = |span: u64| {
             let from = LineNo::new(to.value().saturating_sub(span));
             ring.lines_after(from, self.query.selection)
                 .take_while(|line| line.line_no <= to)
         };
+        // Without context the span is 0 and would never grow, but then the loop does not run.
         while span < to.value() && (before(span).count() as u64) < context {
             span = span.saturating_mul(4);
         }
@@ -99,6 +100,7 @@ impl Search {
 
     /// Reads the next lines. `None` if there is nothing left to search.
     pub fn fetch(&mut self, ring: &Ring) -> Option<Vec<Fetched>> {
+        // A full search still reads the context after its last match.
         if self.full && !self.lacks_context() {
             return None;
         }
@@ -113,6 +115,7 @@ impl Search {
     /// Adds a line with its result. Lines must come in the order of `fetch`.
     pub fn take(&mut self, fetched: Fetched, is_match: bool) {
         self.walk.pass(&fetched);
+        // Before `found`: a line is not context of its own match.
         self.offer_context(&fetched.line);
         if !self.full && is_match {
             self.found(fetched.line.clone());
@@ -124,6 +127,7 @@ impl Search {
     /// The lines after a match are its context, within the budget.
     fn offer_context(&mut self, line: &PageLine) {
         for found in self.matches.iter_mut().rev() {
+            // Earlier matches were offered the same lines, so they are complete, too.
             if found.after.len() >= self.query.context {
                 break;
             }
@@ -180,6 +184,7 @@ impl Search {
     /// The matches, and the cursor with which another search continues.
     pub fn finish(self) -> (Vec<Match>, LineNo) {
         let next = match self.matches.last() {
+            // Lines after the last match were read as its context and not searched.
             Some(last) if self.full => last.line.line_no,
             _ => self.walk.cursor,
         };

@@ -110,6 +110,7 @@ impl Passed<'_> {
     fn control(&mut self, params: &Params, action: char) {
         let mut params: Vec<Vec<u16>> = params.iter().map(<[u16]>::to_vec).collect();
         if action == 'm' {
+            // True for some resets, too, such as 39. `restore` then resets once too often.
             *self.coloured = !params.iter().flatten().all(|&param| param == 0);
             show_what_is_hidden(&mut params);
         }
@@ -136,8 +137,8 @@ impl Passed<'_> {
     }
 }
 
-/// 8 hides text from the reader, so it becomes 28, which shows it. Within a colour it is an
-/// ordinary number.
+/// Replaces SGR 8, which hides text, by 28, which shows it. An 8 that is part of a colour
+/// (`38;5;8`) stays.
 fn show_what_is_hidden(params: &mut [Vec<u16>]) {
     let mut index = 0;
     while index < params.len() {
@@ -172,10 +173,12 @@ impl Perform for Passed<'_> {
     }
 
     fn csi_dispatch(&mut self, params: &Params, intermediates: &[u8], ignore: bool, action: char) {
+        // Set if there are more parameters than the parser keeps. The others are lost.
         if ignore {
             return;
         }
         match (self.allowed, intermediates, action) {
+            // Without c, n, t and x: the terminal would answer, as if the answer had been typed.
             (_, [], 'm' | 'K')
             | (
                 Allowed::Screen,
@@ -213,7 +216,7 @@ impl Perform for Passed<'_> {
         let may_pass = match intermediates {
             // Save and restore the cursor, index, reverse index, next line, keypad modes.
             [] => matches!(byte, b'7' | b'8' | b'D' | b'E' | b'M' | b'=' | b'>'),
-            // Line drawing and back.
+            // Choose the character set for line drawing (0) or ASCII (B).
             [b'(' | b')'] => matches!(byte, b'0' | b'B'),
             _ => false,
         };

@@ -76,6 +76,7 @@ impl ModeTracker {
     fn take_byte(&mut self, byte: u8) {
         let state = std::mem::take(&mut self.state);
         self.state = match (state, byte) {
+            // An ESC aborts a sequence, as in a terminal.
             (_, ESCAPE) => State::Escape,
             (State::Ground, _) => State::Ground,
             (State::Escape, b'[') => State::Sequence(Vec::new()),
@@ -87,6 +88,7 @@ impl ModeTracker {
                 self.end_of_sequence(&parameters, byte);
                 State::Ground
             }
+            // Its rest is read as text, which changes no mode.
             (State::Sequence(parameters), _) if parameters.len() == LONGEST_SEQUENCE => {
                 State::Ground
             }
@@ -102,6 +104,7 @@ impl ModeTracker {
             b'=' => self.modes.application_keypad = true,
             b'>' => self.modes.application_keypad = false,
             b'c' => self.modes = TerminalModes::default(),
+            // Also the start of a string such as a title. Its text is read as ordinary output.
             _ => {}
         }
     }

@@ -18,6 +18,7 @@ struct Buffer(Mutex<Vec<u8>>);
 impl Media for Buffers {
     fn segments(&self, job: &JobId) -> io::Result<Vec<u64>> {
         Ok(lock(&self.0)
+            // The map is sorted, so the segments come in ascending order.
             .keys()
             .filter_map(|(of, part): &(JobId, Part)| match part {
                 Part::Frames(segment) if of == job => Some(*segment),

@@ -20,6 +20,7 @@ impl Files {
         let name = job.as_str();
         let is_name =
             name.len() > 2 && name.chars().all(|c| c.is_ascii_alphanumeric() || ".-".contains(c));
+        // An id may come from a caller. It must not lead out of the directory.
         match name
             .get(name.len().saturating_sub(2)..)
             .filter(|end| is_name && !end.contains('.'))
@@ -81,6 +82,7 @@ impl Media for Files {
                 }
             })
             .collect();
+        // A directory lists its entries in any order.
         segments.sort_unstable();
         Ok(segments)
     }
@@ -98,6 +100,7 @@ impl Media for Files {
                 // because no process would find it.
                 match DirBuilder::new().mode(0o700).create(self.folder(job)?) {
                     Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+                    // The folder exists now: this call, or one for another job, has created it.
                     Ok(()) | Err(_) => options.open(&path)?,
                 }
             }
@@ -107,6 +110,7 @@ impl Media for Files {
     }
 
     fn remove(&self, job: &JobId, segment: u64) -> io::Result<()> {
+        // The index first: without its frames it would be left over, because nothing lists it.
         for part in [Part::Index(segment), Part::Frames(segment)] {
             missing_is_fine(fs::remove_file(self.path(job, part)?))?;
         }

@@ -1,4 +1,4 @@
-//! The format of stored logs. Parsing never trusts a length or a checksum of the wrong file.
+//! The format of stored logs. Parsing trusts no length, and rejects frames of another file.
 
 use crate::job::JobId;
 use crate::output::{
@@ -21,8 +21,8 @@ pub struct Frame<'a> {
 /// An event of a job's output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// State of the log. A replay can start here. If a replay from before has another state here,
-    /// output is missing in between.
+    /// State of the log. A replay can start here. If a replay that started earlier has a different
+    /// state here, output before this frame is missing.
     Checkpoint {
         /// Longest line, which determines where lines are cut.
         line_bytes: u64,
@@ -116,6 +116,7 @@ impl Frame<'_> {
                 buffer.extend_from_slice(outcome);
             }
         }
+        // Filled in last, because length and checksum depend on the payload.
         let length = u32::try_from(buffer.len() - start - HEADER).expect("a frame is short");
         buffer[start + 4..start + 8].copy_from_slice(&length.to_le_bytes());
         let sum = seal.sum(&buffer[start + 4..]);
@@ -151,6 +152,7 @@ pub(super) fn measure(bytes: &[u8], seal: Seal) -> Measured {
     let Some(sum) = fields.u32() else { return Measured::Short(HEADER) };
     let Some(length) = fields.u32() else { return Measured::Short(HEADER) };
     let length = usize::try_from(length).unwrap_or(usize::MAX);
+    // A wrong length could claim 4 GiB, and a replay would allocate them.
     if length > LONGEST {
         return Measured::Torn;
     }
@@ -217,6 +219,7 @@ fn write_checkpoint(line_bytes: u64, checkpoint: &Checkpoint, buffer: &mut Vec<u
     buffer.extend(line_bytes.to_le_bytes());
     write_origin(&checkpoint.origin, buffer);
     for unfinished in [&checkpoint.stdout, &checkpoint.stderr] {
+        // 0 means not cut. Codes are shifted by one, because `Escape::None` has the code 0.
         buffer.push(unfinished.cut.map_or(0, |escape| escape.code() + 1));
         buffer.extend((unfinished.bytes.len() as u64).to_le_bytes());
         buffer.extend_from_slice(&unfinished.bytes);
@@ -286,6 +289,7 @@ impl<'a> Fields<'a> {
             raw_chars: self.u64()?,
             clean_chars: self.u64()?,
         };
+        // `Track::resumed` subtracts both from the bytes.
         let is_possible =
             position.raw_chars <= position.bytes && position.clean_chars <= position.bytes;
         is_possible.then_some(position)

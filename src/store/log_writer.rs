@@ -75,6 +75,7 @@ impl LogWriter {
             length: 0,
             is_torn: false,
             since_mark: 0,
+            // So that the first batch gets a checkpoint.
             interval: 0,
             before: VecDeque::new(),
             unindexed: None,
@@ -102,6 +103,7 @@ impl LogWriter {
         Ok(Self {
             segment,
             length,
+            // The other process may have been killed in the middle of a write.
             is_torn: true,
             before,
             unindexed,
@@ -120,6 +122,7 @@ impl LogWriter {
         self.buffer.clear();
         if let Some(checkpoint) = &batch.checkpoint {
             if self.length >= self.segment_bytes() {
+                // Only with a checkpoint, because a replay must be able to start at every segment.
                 self.begin_segment()?;
             }
             let line_bytes = self.limits.line_bytes as u64;
@@ -129,6 +132,7 @@ impl LogWriter {
             };
             Frame { at, body }.write_to(self.seal(), &mut self.buffer);
         }
+        // After `begin_segment`: the seal depends on the segment.
         let seal = self.seal();
         for (event, at, _) in &batch.events {
             let outcome;
@@ -151,6 +155,7 @@ impl LogWriter {
         }
         self.write()?;
         if let Some(checkpoint) = &batch.checkpoint {
+            // Before `length` grows: the checkpoint is the first frame of this batch.
             self.note_mark(checkpoint, at);
         }
         let written = self.buffer.len() as u64;
@@ -198,11 +203,14 @@ impl LogWriter {
             }
         };
         if self.is_torn {
+            // No replay gets past a torn frame within a segment.
             blob.truncate(self.length)?;
         }
+        // Set first, because an append that fails may have written a part.
         self.is_torn = true;
         blob.append(&self.buffer)?;
-        (self.is_torn, self.unsynced) = (false, true);
+        self.is_torn = false;
+        self.unsynced = true;
         Ok(())
     }
 
@@ -211,10 +219,12 @@ impl LogWriter {
         let origin = checkpoint.origin;
         let unfinished = checkpoint.stdout.bytes.len() + checkpoint.stderr.bytes.len();
         self.since_mark = 0;
+        // Checkpoints repeat the unfinished lines. They use at most about a quarter of the log.
         self.interval = self.limits.interval.max(4 * unfinished as u64);
         let mark = {
             let mut state = lock(&self.log.state);
             let before = if state.marks.is_empty() {
+                // Output before the first mark counts as evicted, not as a gap.
                 origin.newest
             } else {
                 state.newest.min(origin.newest)
@@ -249,13 +259,16 @@ impl LogWriter {
 
     fn begin_segment(&mut self) -> io::Result<()> {
         self.before.push_back((self.segment, self.length));
+        // Hands the file to `take_unsynced` if its last writes are not synced.
         self.close_file();
         self.segment += 1;
         self.length = 0;
         let mut kept: u64 = self.before.iter().map(|(_, bytes)| bytes).sum();
+        // Makes room for a full segment now, so that the limit holds until the next one begins.
         while kept + self.segment_bytes() > self.limits.bytes
             && let Some((oldest, bytes)) = self.before.pop_front()
         {
+            // A reader may still use its marks. `StoredLog::window` then drops them and retries.
             self.log.media.remove(&self.log.job, oldest)?;
             lock(&self.log.state).marks.keep(|segment| segment != oldest);
             kept -= bytes;

@@ -13,8 +13,8 @@ pub(super) struct Mark {
     pub(super) offset: u64,
     /// Time of the checkpoint.
     pub(super) at: Timestamp,
-    /// The last line stored before it. If output is missing, an earlier one than the origin's
-    /// newest.
+    /// The last line stored before it. Smaller than `origin.newest` if output in between is
+    /// missing.
     pub(super) before: LineNo,
     /// State of the log.
     pub(super) origin: Origin,
@@ -57,7 +57,8 @@ impl Mark {
         })
     }
 
-    /// Lines missing before it: the last stored one, and the last missing one.
+    /// The gap before it, if output is missing there: the last line before the gap, and the last in
+    /// it.
     pub(super) fn gap(&self) -> Option<(LineNo, LineNo)> {
         (self.before < self.origin.newest).then_some((self.before, self.origin.newest))
     }
@@ -88,6 +89,7 @@ impl Marks {
     pub(super) fn keep(&mut self, is_kept: impl Fn(u64) -> bool) {
         if self.all.iter().any(|mark| !is_kept(mark.segment)) {
             self.all.retain(|mark| is_kept(mark.segment));
+            // Computes the gaps again: the one before the new first mark does not count.
             *self = Self::new(std::mem::take(&mut self.all));
         }
     }

@@ -1,3 +1,5 @@
+//! Interface of the storage that holds segments: files, or memory.
+
 use std::io;
 use std::sync::Arc;
 
@@ -8,7 +10,7 @@ pub(super) trait Media: Send + Sync + 'static {
     /// The numbers of a job's segments, in ascending order.
     fn segments(&self, job: &JobId) -> io::Result<Vec<u64>>;
 
-    /// Opens a part of a segment. Creates a missing one if it is to be written.
+    /// Opens a part of a segment. With [`Access::Write`], creates a missing part.
     fn open(&self, job: &JobId, part: Part, access: Access) -> io::Result<Arc<dyn Blob>>;
 
     /// Deletes a segment. Succeeds if it does not exist.

@@ -76,6 +76,7 @@ impl Store for Memory {
         let earlier = records
             .values()
             .find(|known| known.caller == record.caller && known.key == record.key);
+        // Two records without a key have equal keys, too.
         if record.key.is_some()
             && let Some(earlier) = earlier
         {

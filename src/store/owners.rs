@@ -29,9 +29,11 @@ impl Owners {
         } else {
             format!("process {pid} ({process})")
         };
+        // The system reuses pids, so a pid alone does not identify a process.
         let name = format!("{pid}-{:08x}", rand::rng().random::<u32>());
         let path = directory.join(&name);
         let mut own = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        // The kernel releases it however the process ends, even by SIGKILL.
         flock(&own, FlockOperation::NonBlockingLockExclusive)?;
         own.write_all(about.as_bytes())?;
         Ok(Self {
@@ -52,6 +54,7 @@ impl Owners {
 
     /// Description of a process. `None` if it has ended.
     pub(super) fn about(&self, name: &str) -> io::Result<Option<String>> {
+        // Names come from records and must not lead out of the directory.
         let is_name = name.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
         if name.is_empty() || !is_name {
             return Ok(None);
@@ -61,6 +64,7 @@ impl Owners {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
+        // Shared, so that two processes that look at once don't take each other for the owner.
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => Ok(None),
             Err(rustix::io::Errno::WOULDBLOCK) => Ok(Some(fs::read_to_string(&path)?)),

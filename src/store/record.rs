@@ -34,6 +34,7 @@ pub struct Record {
     /// Whether its stdin was left open.
     pub has_stdin: bool,
     /// Whether it had variables or text for stdin, whose values are not kept.
+    // Records of earlier versions lack the fields that have a default.
     #[serde(default)]
     pub had_secrets: bool,
     /// Its time limit.
@@ -46,7 +47,7 @@ pub struct Record {
     pub key: Option<String>,
     /// A keyed hash of its specification.
     pub fingerprint: String,
-    /// The process that records it, or did so last.
+    /// The process that records it, or the last one that did.
     pub owner: String,
     /// The machine that it runs on and its boot, if reported.
     pub machine: Option<MachineId>,
@@ -176,7 +177,7 @@ impl Record {
         }
     }
 
-    /// Past state for a log that is resumed.
+    /// The state with which a log of this job is resumed.
     pub fn past(&self) -> Past {
         Past {
             phase: self.phase(),
@@ -201,6 +202,7 @@ impl Record {
             stdin: if self.has_stdin {
                 StdinPlan::Open
             } else {
+                // Also for a text, which is not kept.
                 StdinPlan::Closed
             },
             timeout: self.timeout,

@@ -18,9 +18,9 @@ pub(super) struct Replay {
     /// Position of `buffer` in the segment.
     base: u64,
     buffer: Vec<u8>,
-    /// Part of the buffer that was filled from the segment.
+    /// Number of bytes in `buffer` that were read from the segment.
     filled: usize,
-    /// Part of that which was read.
+    /// Number of these bytes that belong to frames already returned.
     read: usize,
 }
 
@@ -73,6 +73,7 @@ impl Replay {
         };
         let position = self.position();
         let Some(frame) = read(&self.buffer[self.read..self.read + length]) else {
+            // A kind of frame that only a later version knows: the replay can't continue.
             return Ok(None);
         };
         let taken = take(frame, position);
@@ -93,6 +94,7 @@ impl Replay {
         self.base += self.read as u64;
         (self.filled, self.read) = (self.filled - self.read, 0);
         let wanted = needed.max((2 * self.buffer.len()).clamp(FIRST, PIECE));
+        // Never shortened, so that its bytes are zeroed only once.
         if self.buffer.len() < wanted {
             self.buffer.resize(wanted, 0);
         }
@@ -106,10 +108,12 @@ impl Replay {
 
     /// Continues with the next segment, if one exists and this one has not grown meanwhile.
     fn turn_over(&mut self) -> io::Result<bool> {
+        // First: once the next segment exists, this one grows no more.
         let next = match self.media.open(&self.job, Part::Frames(self.segment + 1), Access::Read) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             opened => opened?,
         };
+        // Frames may have been written here after the last read. If not, it returns false.
         self.fill(self.filled - self.read + HEADER)?;
         if matches!(
             measure(&self.buffer[..self.filled], self.seal),

@@ -43,6 +43,7 @@ impl StoredLog {
         {
             let skim = match &mut skim {
                 Some(skim) => skim,
+                // One replay for all pieces, because each starts where the last one ended.
                 skim @ None => skim.insert(self.skim_from(begin)?),
             };
             if !skim.has_no_match(begin, end, selection, has_no_match)? {
@@ -123,6 +124,7 @@ impl Skim {
         selection: Selection,
         has_no_match: &mut dyn FnMut(&[u8]) -> bool,
     ) -> io::Result<bool> {
+        // Marks without a new line between them are passed over, so `begin` may be further on.
         if self.start.at != (begin.segment, begin.offset) {
             return Ok(false);
         }
@@ -140,6 +142,7 @@ impl Skim {
         let mut selected = texts.into_iter().filter(|(stream, ..)| selection.contains(*stream));
         Ok(is_whole
             && selected.all(|(_, before, text)| {
+                // The rest of a cut line may start inside an escape sequence.
                 before.cut.is_none() && is_verbatim(text, line_bytes) && has_no_match(text)
             }))
     }
@@ -157,6 +160,7 @@ impl Skim {
             (&mut *stderr, &start.checkpoint.stderr),
         ] {
             text.clear();
+            // The first line of the piece may have started before it.
             text.extend_from_slice(&unfinished.bytes);
         }
         loop {

@@ -1,4 +1,5 @@
-//! Records, cursors and keys in SQLite. Every method is one transaction.
+//! Records, cursors and keys in SQLite. Where another process must not interfere between a read
+//! and a write, a method is one transaction.
 
 use std::path::Path;
 use std::time::Duration;
@@ -59,8 +60,10 @@ impl Records {
     pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
         let connection = Connection::open(path)?;
         connection.busy_timeout(BUSY)?;
+        // Before WAL, which writes the first page: later it would have no effect.
         connection.pragma_update(None, "auto_vacuum", "full")?;
         connection.pragma_update(None, "journal_mode", "wal")?;
+        // With WAL, a power failure may undo the last commits but does not damage the database.
         connection.pragma_update(None, "synchronous", "normal")?;
         let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
         if found > SCHEMA {
@@ -77,8 +80,8 @@ impl Records {
         Ok(records)
     }
 
-    /// Another connection to [opened](Self::open) records, which only reads, so that no other
-    /// process's write makes it wait.
+    /// A second connection to records that are [open](Self::open). It only reads, so it never waits
+    /// for another process's write.
     pub(super) fn open_reader(path: &Path) -> Result<Self, StoreError> {
         let connection = Connection::open(path)?;
         connection.busy_timeout(BUSY)?;
@@ -90,10 +93,12 @@ impl Records {
     fn migrate(&mut self) -> Result<(), StoreError> {
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Read again under the write lock: another process may have migrated meanwhile.
         let found: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
         if found == 1 {
             transaction.execute_batch(ADD_FLEETS)?;
         }
+        // Creates only missing tables, so it also adds the cursors, which schema 2 lacks.
         transaction.execute_batch(TABLES)?;
         transaction.pragma_update(None, "user_version", SCHEMA)?;
         Ok(transaction.commit()?)
@@ -106,7 +111,7 @@ impl Records {
             self.connection.query_row(select, [], |row| row.get(0)).optional()?;
         let value = match known {
             Some(value) => value,
-            // A write would wait for the writes of other processes.
+            // Only if it is missing: a write waits for the writes of other processes.
             None => {
                 let insert = "INSERT OR IGNORE INTO settings (name, value) VALUES ('secret', ?)";
                 self.connection.execute(insert, [fresh.as_slice()])?;
@@ -121,6 +126,7 @@ impl Records {
     pub(super) fn admit(&mut self, record: &Record) -> Result<Option<Record>, StoreError> {
         let transaction =
             self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Under the write lock, so that of two jobs with one key only one is admitted.
         if let Some(key) = &record.key {
             let select = "SELECT document, owner FROM jobs WHERE caller = ? AND key = ?";
             let found = transaction
@@ -196,6 +202,7 @@ impl Records {
         let mut values: Vec<&dyn ToSql> = Vec::new();
         for (column, value) in &columns {
             if let Some(value) = value {
+                // Only the names above enter the text. The callers' values are bound.
                 condition = format!("{condition} AND {column} = ?");
                 values.push(value);
             }
@@ -283,6 +290,7 @@ impl Records {
 
     /// Gives a job to another owner, if it still belongs to the first.
     pub(super) fn claim(&self, id: &JobId, from: &str, to: &str) -> Result<bool, StoreError> {
+        // Compares and changes in one statement, so that only one process can claim the job.
         let update = "UPDATE jobs SET owner = ? WHERE id = ? AND owner = ? AND ended_at IS NULL";
         Ok(self
             .connection
@@ -306,6 +314,7 @@ impl Records {
                 .query_row("SELECT COALESCE(SUM(bytes), 0) FROM jobs", [], |row| {
                     row.get(0)
                 })?;
+        // Output of running jobs counts, but only that of finished jobs is deleted.
         let mut excess = total.saturating_sub(number(most));
         if excess <= 0 {
             return Ok(Vec::new());
@@ -356,7 +365,7 @@ fn write(record: &Record) -> Result<String, StoreError> {
     serde_json::to_string(record).map_err(|error| StoreError::Records(error.to_string()))
 }
 
-/// SQLite's integers are signed.
+/// The line of a named reader's cursor. `None` if the reader is new.
 fn cursor(
     connection: &Connection,
     job: &JobId,
@@ -371,6 +380,7 @@ fn cursor(
     Ok(line.map(|line| LineNo::new(u64::try_from(line).unwrap_or(0))))
 }
 
+/// SQLite's integers are signed.
 fn number(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -76,13 +76,16 @@ impl StateDir {
             source: Arc::new(source),
         };
         make_directory(path).map_err(failed)?;
+        // An existing directory keeps its mode, so this comes before anything is written to it.
         check(path).map_err(failed)?;
         make_directory(&path.join("output")).map_err(failed)?;
         make_directory(&path.join("owners")).map_err(failed)?;
         let owners = Owners::enter(&path.join("owners"), process).map_err(failed)?;
+        // Before SQLite, which would create it readable for others under the usual umask.
         make_private(&path.join(RECORDS)).map_err(failed)?;
         let records = Records::open(&path.join(RECORDS))?;
         let secret = records.shared_secret(rand::rng().random())?;
+        // After `Records::open`, which creates the tables and switches to WAL.
         let readable = Mutex::new(Records::open_reader(&path.join(RECORDS))?);
         let identities = Identities::of(path).map_err(failed)?;
         let media = Arc::new(Files {
@@ -157,6 +160,7 @@ impl Store for StateDir {
     }
 
     fn remove(&self, id: &JobId) -> Result<(), StoreError> {
+        // First, because output without a record would never be deleted.
         self.media.remove_all(id).map_err(|error| self.io(error))?;
         lock(&self.records).remove(id)
     }
@@ -167,6 +171,7 @@ impl Store for StateDir {
         let mut orphans = Vec::new();
         for owner in owners.into_iter().filter(|owner| *owner != self.owners.own_name()) {
             if self.owners.about(&owner).map_err(|error| self.io(error))?.is_none() {
+                // Read after `about`: some of its jobs may have ended just before the process did.
                 orphans.extend(lock(&self.readable).unfinished(&owner)?);
             }
         }
@@ -233,6 +238,7 @@ impl Store for StateDir {
         let excess = lock(&self.records).in_excess_of(bounds.bytes)?;
         for id in excess {
             self.media.remove_all(&id).map_err(|error| self.io(error))?;
+            // After the deletion, so that the next sweep repeats one that has failed.
             lock(&self.records).note_evicted(&id)?;
         }
         self.owners.clear().map_err(|error| self.io(error))

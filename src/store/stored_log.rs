@@ -82,6 +82,7 @@ impl StoredLog {
                 position.1,
             ),
         };
+        // Before `follow`, which adds marks that are in no index yet.
         *lock(&self.state) = State {
             marks: Marks::new(marks),
             newest: LineNo::START,
@@ -106,7 +107,6 @@ impl StoredLog {
             return Ok(marks);
         }
         let mut marks = Vec::new();
-        let mut newest = LineNo::START;
         let mut replay = Replay::new(Arc::clone(&self.media), self.job.clone(), segment, 0);
         let mut is_here = true;
         while is_here
@@ -114,25 +114,19 @@ impl StoredLog {
                 .step(|frame, position| {
                     is_here = position.0 == segment;
                     if let (true, Body::Checkpoint { checkpoint, .. }) = (is_here, frame.body) {
-                        let before = if marks.is_empty() {
-                            checkpoint.origin.newest
-                        } else {
-                            newest
-                        };
-                        newest = checkpoint.origin.newest;
+                        let origin = checkpoint.origin;
                         marks.push(Mark {
                             segment,
                             offset: position.1,
                             at: frame.at,
-                            before,
-                            origin: checkpoint.origin,
+                            // Lines are not counted here, so gaps in this segment stay unknown.
+                            before: origin.newest,
+                            origin,
                         });
                     }
                 })?
                 .is_some()
         {}
-        // Lines between checkpoints were not counted, so only gaps between segments are known.
-        marks.iter_mut().for_each(|mark| mark.before = mark.origin.newest);
         Ok(marks)
     }
 
@@ -140,13 +134,13 @@ impl StoredLog {
     fn begin_of_end(&self, marks: &[Mark]) -> Option<Mark> {
         let wanted = bytes_before(marks.last()?).saturating_sub(END);
         let index = marks.partition_point(|mark| bytes_before(mark) <= wanted).saturating_sub(1);
-        // Output after a gap can't be reached from before it.
+        // A ring can't hold lines from both sides of a gap, so start after the last gap.
         let gap = marks.iter().rposition(|mark| mark.gap().is_some()).unwrap_or(0);
         marks.get(index.max(gap)).copied()
     }
 
-    /// Reads the next frame into the log's ring, and calls for events. Returns false if there is
-    /// none yet.
+    /// Reads the next frame into the ring of `end`, and calls `tell` with its event. Returns false
+    /// if the next frame is not stored yet.
     pub fn follow(
         &self,
         end: &mut StoredEnd,
@@ -164,7 +158,9 @@ impl StoredLog {
                 line_bytes,
                 checkpoint,
             } => {
+                // Before a gap replaces the ring: the last line before the gap.
                 let before = ring.newest();
+                // If nothing is missing, the replay has arrived at the same state.
                 if ring.checkpoint() != *checkpoint {
                     let line_bytes = usize::try_from(line_bytes).unwrap_or(limits.line_bytes);
                     *ring = Ring::resumed(
@@ -206,6 +202,7 @@ impl StoredLog {
     ) {
         let mut state = lock(&self.state);
         let place = (segment, offset);
+        // When a log is opened, its last checkpoints are replayed, but their marks are known.
         if state.marks.last().is_none_or(|last| (last.segment, last.offset) < place) {
             let origin = checkpoint.origin;
             let before = if state.marks.is_empty() {
@@ -240,6 +237,7 @@ impl StoredLog {
         let same = marks[first..].partition_point(|mark| lines_before(mark) <= empty);
         match span.start {
             SpanStart::After(_) => marks.get(first + same.saturating_sub(1)).copied(),
+            // A later mark lies after the position.
             SpanStart::At(..) => marks.get(first).copied(),
         }
     }
@@ -262,6 +260,7 @@ impl StoredLog {
                     (Some(ring), Body::Data(source, data)) => {
                         ring.append(source, data, at);
                         let forgotten = forgotten.position(source.stream);
+                        // At once, so that deleted lines don't make the window look full.
                         ring.forget_until(source.stream, forgotten.last_line);
                         bytes += data.len();
                     }
@@ -283,6 +282,7 @@ impl StoredLog {
                         resumed.reserve(PAGE);
                         ring = Some(resumed);
                     }
+                    // Marks point at checkpoints, so this mark does not fit its segment.
                     (None, Body::Data(..) | Body::FinishStreams | Body::End(_)) => is_over = true,
                 }
                 // A window without selected lines would look like the end of the output.
@@ -291,7 +291,7 @@ impl StoredLog {
             })?;
             is_over |= stepped.is_none();
         }
-        // Also unfinished lines that the end of their stream completed.
+        // Again, because the end of a stream may have turned a deleted unfinished line into a line.
         if let Some(ring) = &mut ring {
             for stream in Stream::ALL {
                 ring.forget_until(stream, forgotten.position(stream).last_line);
@@ -300,7 +300,7 @@ impl StoredLog {
         Ok(ring)
     }
 
-    /// Stores the list of deleted output, and deletes segments that have nothing else.
+    /// Stores which output is deleted, and removes segments that contain no other output.
     fn write_forgotten(&self, forgotten: Origin) -> io::Result<()> {
         let origin = Mark {
             segment: 0,
@@ -314,6 +314,7 @@ impl StoredLog {
             .append(&origin.to_bytes())?;
         let gone = forgotten.stdout.last_line.min(forgotten.stderr.last_line);
         let segments = self.media.segments(&self.job)?;
+        // The next segment's first mark is the end of a segment. The last one is never deleted.
         for pair in segments.windows(2) {
             if lock(&self.state)
                 .marks
@@ -337,7 +338,7 @@ impl StoredLog {
     }
 }
 
-/// The amount read limits a window, so its ring has no limit.
+/// Limits that a window never reaches: [`WINDOW`] ends it first.
 fn unbounded(line_bytes: u64) -> RingLimits {
     let line_bytes = usize::try_from(line_bytes).unwrap_or(usize::MAX);
     RingLimits {
@@ -355,7 +356,7 @@ fn finish(ring: &mut Ring, at: Timestamp) {
 
 impl Archive for StoredLog {
     fn window(&self, span: Span, enough: &dyn Fn(&Ring) -> bool) -> Option<Ring> {
-        // Output that was evicted meanwhile is missing in the second attempt.
+        // A segment of the first attempt may have been deleted meanwhile; the second leaves it out.
         for _ in 0..2 {
             match self.read_window(span, enough) {
                 Ok(Some(ring)) => return Some(ring),
@@ -402,6 +403,8 @@ impl Archive for StoredLog {
 
     fn forget(&self, selection: Selection, last: LineNo) {
         let rest = Span::after(last, Selection::Both);
+        // Readers see the log only between two events, and an event is one frame,
+        // so the ring ends exactly at `last`.
         let end = self.read_window(rest, &|ring| ring.newest() >= last);
         let origin = match end {
             Ok(Some(ring)) => ring.origin(),

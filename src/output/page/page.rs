@@ -12,8 +12,8 @@ pub struct Page {
     pub dropped_lines: u64,
     /// Number of lines between them that are kept and not returned.
     pub skipped_lines: u64,
-    /// The cursor for the next read: the last line here, or the last that was skipped or evicted,
-    /// so that each is counted once.
+    /// The cursor for the next read: the last line that was returned, skipped or counted as
+    /// evicted, so that each line is counted once.
     pub last_line_no: LineNo,
     /// Whether more lines of the selection are available already.
     pub has_more: bool,

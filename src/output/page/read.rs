@@ -21,6 +21,7 @@ impl Page {
             let rendered = PageLine::of(&line, query.render);
             let full = page.lines.len() >= query.max_lines
                 || !budget.spend(rendered.cost(&line) + query.line_bytes);
+            // The first line always fits. Otherwise the reader could never get past it.
             if full && !page.lines.is_empty() {
                 page.has_more = true;
                 break;
@@ -28,6 +29,7 @@ impl Page {
             walk.pass_line(line.line_no, walk.gone_before(ring, line.line_no));
             page.lines.push(rendered);
         }
+        // With more lines, the next read counts the evicted ones before them.
         if !page.has_more {
             walk.pass_the_gone(ring);
         }

@@ -41,7 +41,7 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// A new scan. If it `looks`, it sees every line.
+    /// A new scan. If it `looks`, it skips no line, because its caller matches each of them.
     pub fn new(query: PageQuery, looks: bool) -> Self {
         let walk = Walk::new(query.cursor, query.selection);
         Self {
@@ -71,6 +71,7 @@ impl Scan {
         };
         let piece = self.walk.peek(ring, most, self.query.render);
         if piece.is_empty() {
+            // Only here, where no kept line follows: it counts all numbers up to the newest.
             self.walk.pass_the_gone(ring);
             return None;
         }
@@ -81,6 +82,7 @@ impl Scan {
     fn skip_ahead(&mut self, ring: &Ring) {
         let extent = |line_no| ring.extent(line_no, self.query.selection, Measure::Lines);
         let newest = ring.newest();
+        // The search below finds the last line that is followed by `max_lines` selected lines.
         let target = extent(newest).saturating_sub(self.query.max_lines as u64);
         let mut before = self.walk.cursor.value();
         let mut behind = newest.value() + 1;
@@ -100,9 +102,11 @@ impl Scan {
             Selection::Both => to.since(from) - skipped,
             Selection::Only(_) => ring.dropped_after(from, self.query.selection).0,
         };
+        // If no kept line is skipped, `peek` counts the evicted ones before the next line.
         if skipped > 0 {
             self.walk.dropped += gone;
             self.walk.cursor = to;
+            // `max_lines` lines follow `to`, so no line that was taken before can stay.
             self.skipped += skipped + self.kept.drain(..).count() as u64;
             self.cost = 0;
         }
@@ -115,6 +119,7 @@ impl Scan {
         let cost = fetched.cost + self.query.line_bytes;
         let fits =
             self.kept.len() < self.query.max_lines && self.cost + cost <= self.query.max_bytes;
+        // Returns before `pass`, so that the next read starts with this line.
         if wanted && self.query.keep == Keep::First && !fits && !self.kept.is_empty() {
             self.full = true;
             return false;
@@ -126,6 +131,7 @@ impl Scan {
         if wanted {
             self.cost += cost;
             self.kept.push_back(fetched);
+            // Drops nothing for `Keep::First`: the line fits, or is the only one.
             self.drop_oldest();
         } else {
             self.skipped += 1;

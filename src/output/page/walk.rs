@@ -43,10 +43,12 @@ impl Walk {
         let mut before = self.cursor;
         let lines = ring.lines_after(self.cursor, self.selection).take(most);
         let piece = lines.take_while(|line| {
+            // First, so that the first line is returned whatever its size.
             let has_room = room > 0;
             room = room.saturating_sub(line.text.len() + 1);
             has_room
         });
+        // For one stream: all its evicted lines are before its first kept line.
         let mut first_gone = Some(ring.dropped_after(self.cursor, self.selection).0);
         let mut fetched = Vec::with_capacity(most.min(PIECE_LINES));
         fetched.extend(piece.map(|line| {
@@ -87,6 +89,7 @@ impl Walk {
     /// Moves past evicted lines at the end, when no kept line is left.
     pub(in crate::output) fn pass_the_gone(&mut self, ring: &Ring) {
         let (gone, last) = match self.selection {
+            // No kept line follows, so every number up to the newest is missing.
             Selection::Both => (ring.newest().since(self.cursor), ring.newest()),
             Selection::Only(_) => ring.dropped_after(self.cursor, self.selection),
         };

@@ -1,3 +1,5 @@
+//! Positions in a job's output from which a ring can continue, in every unit.
+
 use crate::output::{LineNo, Measure, Render, Selection, Stream};
 
 /// Start position of a ring that continues another one's numbers: after the last finished line of
@@ -19,11 +21,11 @@ pub struct Position {
     pub last_line: LineNo,
     /// Number of its lines.
     pub lines: u64,
-    /// Bytes of these, including line ends.
+    /// Bytes of its lines, including line ends.
     pub bytes: u64,
-    /// Characters of these, unchanged.
+    /// Characters of its lines as raw text.
     pub raw_chars: u64,
-    /// Characters of these in the clean view.
+    /// Characters of its lines in the clean view.
     pub clean_chars: u64,
 }
 

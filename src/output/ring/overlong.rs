@@ -9,6 +9,7 @@ use crate::output::{Stream, Timestamp};
 /// `line_bytes`.
 pub fn is_verbatim(text: &[u8], line_bytes: usize) -> bool {
     let mut rest = text;
+    // One byte more than a line, because its LF does not count.
     while let Some(head) = rest.get(..=line_bytes) {
         match memrchr(b'\n', head) {
             Some(at) => rest = &rest[at + 1..],
@@ -34,11 +35,13 @@ impl Track {
     /// sequences.
     fn cut_position(&self, max: usize) -> u64 {
         let limit = self.open() + max as u64;
+        // A UTF-8 sequence has at most 4 bytes: one that crosses the limit starts in the last 3.
         let sequence = (1..=3.min(max as u64 - 1))
             .map(|back| limit - back)
             .find(|&at| self.bytes[self.index(at)] & 0b1100_0000 != 0b1000_0000);
         match sequence {
             Some(lead) if lead + utf8_len(self.bytes[self.index(lead)]) > limit => lead,
+            // The last sequence ends here, or the text is not UTF-8.
             Some(_) | None => limit,
         }
     }

@@ -50,6 +50,7 @@ impl Ring {
         let line_bytes = limits.line_bytes.max(8);
         let limits = RingLimits {
             lines: limits.lines.max(1),
+            // Unfinished lines can't be evicted. One may be two lines long; see `append_piece`.
             bytes: limits.bytes.max(4 * line_bytes),
             line_bytes,
         };
@@ -114,11 +115,13 @@ impl Ring {
         }
     }
 
-    /// `piece` is at most one line long, so an unfinished line is at most two before it is cut.
+    /// `piece` has at most `line_bytes` bytes, so an unfinished line has at most twice as many
+    /// before it is cut.
     fn append_piece(&mut self, source: Source, piece: &[u8], at: Timestamp) {
         let Source { stream, member } = source;
         let bound = self.limits.bytes;
         let track = self.track_mut(stream);
+        // Before `extend`, which changes both.
         let begin = track.end();
         let after_cr = track.ends_with_cr();
         track.extend(member, piece, bound);
@@ -126,7 +129,7 @@ impl Ring {
             let cr = newline.checked_sub(1).map_or(after_cr, |before| piece[before] == b'\r');
             let end = begin + newline as u64;
             self.cut_overlong(stream, end, at);
-            // A CR that ended the previous line does not belong to an empty one.
+            // If this line is empty, the CR is the last byte of the line that was cut before it.
             let ending = if cr && end > self.track(stream).open() {
                 LineEnd::CrLf
             } else {
@@ -134,6 +137,7 @@ impl Ring {
             };
             self.close_line(stream, end + 1, ending, at);
         }
+        // Also without a newline, so that no unfinished line exceeds the limit.
         self.cut_overlong(stream, begin + piece.len() as u64, at);
     }
 
@@ -147,6 +151,7 @@ impl Ring {
 
     pub(crate) fn close_line(&mut self, stream: Stream, end: u64, ending: LineEnd, at: Timestamp) {
         if self.line_count() == self.limits.lines {
+            // Every line has at least one byte, so this evicts exactly one line.
             self.evict(1);
         }
         self.newest = self.newest.next();
@@ -161,6 +166,7 @@ impl Ring {
     /// Evicts the oldest lines until `bytes` more bytes are free, or no line is left.
     fn evict(&mut self, mut bytes: usize) {
         while bytes > 0 {
+            // The older stream gives up lines only up to the oldest line of the other.
             let (track, until) = match (self.stdout.oldest(), self.stderr.oldest()) {
                 (Some(out), Some(err)) if err < out => (&mut self.stderr, out),
                 (Some(_), Some(err)) => (&mut self.stdout, err),
@@ -213,6 +219,7 @@ impl Ring {
             if selection.contains(stream) {
                 cursor
             } else {
+                // No line follows the newest, so a stream that is not selected yields nothing.
                 self.newest
             }
         };
@@ -227,9 +234,8 @@ impl Ring {
 
     /// Number of evicted lines between `cursor` and the first one kept, and the last of them.
     ///
-    /// For one stream the count may include lines of the other that were evicted in between: the
-    /// stream of an evicted line is no longer known. It never exceeds the total number evicted of
-    /// the selection.
+    /// For one stream the count may include evicted lines of the other: the stream of an evicted
+    /// line is not known. It never exceeds the number of evicted lines of the selected stream.
     pub fn dropped_after(&self, cursor: LineNo, selection: Selection) -> (u64, LineNo) {
         match selection {
             Selection::Both => (

@@ -1,3 +1,5 @@
+//! Differences between bytes and characters, from which a stream's characters are counted.
+
 use std::collections::VecDeque;
 
 use crate::output::Render;
@@ -10,7 +12,7 @@ use crate::output::Render;
 pub(crate) struct Shortfalls {
     /// One entry per kept line with a difference, in order.
     kept: VecDeque<Shortfall>,
-    /// The entry of the last such evicted line.
+    /// The entry of the last evicted line with a difference.
     gone: Shortfall,
 }
 

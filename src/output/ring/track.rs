@@ -89,6 +89,7 @@ impl Track {
             } else {
                 bytes
             },
+            // Earlier lines count as evicted, so that positions count from the start of the job.
             gone: lines,
             last_gone: last_line,
             shortfalls: Shortfalls::resumed(bytes, bytes - raw_chars, bytes - clean_chars),
@@ -107,7 +108,7 @@ impl Track {
         }
     }
 
-    /// The line after that position.
+    /// The unfinished line, which starts at [`position`](Self::position).
     pub(crate) fn unfinished(&self) -> Unfinished {
         Unfinished {
             bytes: self.partial().into_owned(),
@@ -119,9 +120,11 @@ impl Track {
     /// bytes.
     pub(crate) fn extend(&mut self, member: Option<MemberNo>, chunk: &[u8], bound: usize) {
         self.member = member;
+        // First, so that evicted lines make room before the storage grows.
         self.release();
         let needed = self.bytes.len() + chunk.len();
         if needed > self.bytes.capacity() {
+            // Not left to `VecDeque`, which doubles its storage and could exceed `bound`.
             let grown = needed.max(self.bytes.capacity() * 2).min(bound.max(needed));
             self.bytes.reserve_exact(grown - self.bytes.len());
         }
@@ -151,6 +154,7 @@ impl Track {
     /// Counts the characters of the unfinished line, which ends at `end`, and returns the escape
     /// sequence that it leaves open.
     fn count_line(&mut self, end: u64, ending: LineEnd, escape: Escape) -> Escape {
+        // False for a plain line with odd bytes after it in its chunk. That costs only time.
         let is_plain = self.open >= self.odd_until && escape == Escape::None;
         if is_plain && ending != LineEnd::CrLf {
             Escape::None
@@ -166,7 +170,9 @@ impl Track {
         let terminator = ending.text().len() as u64;
         let text = self.slice(self.open, end - terminator);
         let raw = String::from_utf8_lossy(&text).chars().count() as u64 + terminator;
+        // In the clean view, a CRLF is one character.
         let clean = clean_after(escape, &text).chars().count() as u64 + terminator.min(1);
+        // Only the rest of a cut line continues a sequence; other lines are independent.
         let after = if ending == LineEnd::Cut {
             escape.after(&text)
         } else {
@@ -183,8 +189,8 @@ impl Track {
         self.bytes.back() == Some(&b'\r')
     }
 
-    /// Evicts the oldest lines before `before` until `wanted` bytes are free, if possible. Returns
-    /// the number of lines and bytes evicted.
+    /// Evicts the oldest lines until `wanted` bytes are free, but none from the line `before` on.
+    /// Returns the number of lines and bytes evicted.
     pub(crate) fn evict(&mut self, wanted: usize, before: LineNo) -> (usize, usize) {
         let target = self.start.saturating_add(wanted as u64);
         let mut lines = 0;
@@ -193,6 +199,7 @@ impl Track {
             let Some(mark) = self.marks.front().filter(|mark| mark.line_no < before) else {
                 break;
             };
+            // `release` removes the bytes later, those of many lines at once.
             self.start = mark.end;
             self.last_gone = mark.line_no;
             self.marks.pop_front();
