@@ -105,9 +105,16 @@ impl Search {
             return None;
         }
         let mut piece = self.walk.peek(ring, usize::MAX, Render::Clean);
+        let is_at_end = piece.is_empty();
         piece.retain(|fetched| fetched.line.line_no <= self.until);
         if piece.is_empty() && self.walk.cursor < self.until {
-            self.walk.pass_the_gone(ring);
+            if is_at_end {
+                self.walk.pass_the_gone(ring);
+            } else {
+                // The ring keeps only later lines, so all lines up to `until` were evicted.
+                let gone = self.walk.gone_before(ring, self.until.next());
+                self.walk.pass_line(self.until, gone);
+            }
         }
         (!piece.is_empty()).then_some(piece)
     }
@@ -324,5 +331,28 @@ mod tests {
         }
         assert_eq!((search.dropped_lines(), search.matches.len()), (gone, 0));
         assert_eq!(search.finish().1.value(), 9000);
+    }
+
+    #[test]
+    fn a_search_whose_lines_are_evicted_ends_where_it_was_to_end() {
+        let mut ring = Ring::new(RingLimits {
+            lines: 2,
+            ..RingLimits::default()
+        });
+        ring.append(Stream::Stdout, b"one\ntwo\n", 0);
+        let query = SearchQuery {
+            cursor: LineNo::START,
+            selection: Selection::Both,
+            context: 1,
+            max_matches: 50,
+            max_bytes: 1 << 16,
+        };
+        let mut search = Search::new(query, &ring, ring.newest());
+        ring.append(Stream::Stdout, b"three\nfour\n", 0);
+
+        assert!(search.fetch(&ring).is_none());
+
+        assert_eq!(search.cursor(), LineNo::new(2));
+        assert_eq!(search.dropped_lines(), 2);
     }
 }

@@ -32,6 +32,8 @@ pub struct LogWriter {
     /// The first mark of the segment, until there is a second one.
     unindexed: Option<Mark>,
     buffer: Vec<u8>,
+    /// The index of this segment could not be written, so it gets no further marks.
+    has_index_failed: bool,
     /// Whether data was written to `blob` since its last sync.
     unsynced: bool,
     /// Files that were closed before their data was synced.
@@ -80,6 +82,7 @@ impl LogWriter {
             before: VecDeque::new(),
             unindexed: None,
             buffer: Vec::new(),
+            has_index_failed: false,
             unsynced: false,
             closed_unsynced: Vec::new(),
         }
@@ -245,11 +248,16 @@ impl LogWriter {
             self.unindexed = Some(mark);
             return;
         }
+        if self.has_index_failed {
+            return;
+        }
         let bytes: Vec<u8> = first.into_iter().chain([mark]).flat_map(Mark::to_bytes).collect();
         let index = self.log.media.open(&self.log.job, Part::Index(self.segment), Access::Write);
         // Without an index, the segment is scanned when it is opened.
         if let Err(error) = index.and_then(|index| index.append(&bytes)) {
             tracing::debug!(job = %self.log.job, %error, "the index could not be written");
+            // An index that lacks a mark before its last one would hide a part of the segment.
+            self.has_index_failed = true;
         }
     }
 
@@ -262,6 +270,7 @@ impl LogWriter {
         // Hands the file to `take_unsynced` if its last writes are not synced.
         self.close_file();
         self.segment += 1;
+        self.has_index_failed = false;
         self.length = 0;
         let mut kept: u64 = self.before.iter().map(|(_, bytes)| bytes).sum();
         // Makes room for a full segment now, so that the limit holds until the next one begins.

@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rand::RngExt;
 use rustix::fs::{FlockOperation, flock};
@@ -19,6 +20,10 @@ pub(super) struct Owners {
 
 /// Suffix of sockets.
 const SOCKET: &str = ".sock";
+/// Prefix of a file whose process is just entering.
+const ENTERING: &str = ".";
+/// Age at which such a file is left from a process that was killed.
+const ENTERED_BY: Duration = Duration::from_secs(60);
 
 impl Owners {
     /// Registers this process under a new name. `process` is its description for people.
@@ -31,11 +36,13 @@ impl Owners {
         };
         // The system reuses pids, so a pid alone does not identify a process.
         let name = format!("{pid}-{:08x}", rand::rng().random::<u32>());
-        let path = directory.join(&name);
+        // Under another name until it is locked, so that no process takes it for an ended one's.
+        let path = directory.join(format!("{ENTERING}{name}"));
         let mut own = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
         // The kernel releases it however the process ends, even by SIGKILL.
         flock(&own, FlockOperation::NonBlockingLockExclusive)?;
         own.write_all(about.as_bytes())?;
+        fs::rename(&path, directory.join(&name))?;
         Ok(Self {
             directory: directory.to_owned(),
             name,
@@ -79,7 +86,8 @@ impl Owners {
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
             let process = name.strip_suffix(SOCKET).unwrap_or(name);
-            if process != self.name && self.about(process)?.is_none() {
+            let is_entering = name.starts_with(ENTERING) && !is_old(&entry);
+            if process != self.name && !is_entering && self.about(process)?.is_none() {
                 match fs::remove_file(entry.path()) {
                     Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
                     // On an error, another process was faster.
@@ -91,10 +99,36 @@ impl Owners {
     }
 }
 
+fn is_old(entry: &fs::DirEntry) -> bool {
+    let modified = entry.metadata().and_then(|metadata| metadata.modified());
+    modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > ENTERED_BY))
+}
+
 impl Drop for Owners {
     fn drop(&mut self) {
         // If it can't be deleted, the next process finds it unlocked.
         fs::remove_file(self.socket(&self.name)).ok();
         fs::remove_file(self.directory.join(&self.name)).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_just_entering_is_not_taken_for_an_ended_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let owners = Owners::enter(directory.path(), "test").unwrap();
+        let entering = directory.path().join(".123-0000abcd");
+        let ended = directory.path().join("124-0000abcd");
+        fs::write(&entering, "process 123").unwrap();
+        fs::write(&ended, "process 124").unwrap();
+
+        owners.clear().unwrap();
+
+        assert!(entering.exists());
+        assert!(!ended.exists());
+        assert!(owners.about(owners.own_name()).unwrap().is_some());
     }
 }

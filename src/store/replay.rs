@@ -67,6 +67,10 @@ impl Replay {
                 continue;
             }
             if !self.turn_over()? {
+                if needed == 0 {
+                    // A torn end is overwritten by the next writer, so the next call reads it again.
+                    self.filled = self.read;
+                }
                 return Ok(None);
             }
             needed = HEADER;

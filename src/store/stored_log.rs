@@ -22,6 +22,8 @@ pub struct StoredLog {
     pub(super) media: Arc<dyn Media>,
     pub(super) job: JobId,
     pub(super) state: Mutex<State>,
+    /// Held while output is deleted, so that of two deletions at once none undoes the other.
+    deleting: Mutex<()>,
 }
 
 #[derive(Debug, Default)]
@@ -59,6 +61,7 @@ impl StoredLog {
             media,
             job,
             state: Mutex::default(),
+            deleting: Mutex::default(),
         }
     }
 
@@ -414,6 +417,7 @@ impl Archive for StoredLog {
                 return;
             }
         };
+        let _deleting = lock(&self.deleting);
         let mut forgotten = lock(&self.state).forgotten;
         for stream in Stream::ALL.into_iter().filter(|&stream| selection.contains(stream)) {
             *forgotten.position_mut(stream) = *origin.position(stream);
