@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use super::control_shell::{ControlShell, Script};
 use super::login_shell::{Asked, LoginShells, ask_login_shell};
+use super::slot_wait::{SlotWait, is_refused};
 use super::spare_channel::Spare;
 use super::{Opened, Pooled, Traffic};
 use crate::job::{LoginShell, MachineId};
@@ -39,12 +40,6 @@ pub struct Link {
     control: ControlShell,
 }
 
-/// Pauses between attempts while the server frees the slot of a closed channel.
-const CLOSING: [Duration; 3] = [
-    Duration::from_millis(5),
-    Duration::from_millis(20),
-    Duration::from_millis(80),
-];
 /// Time limit for a control shell that no script waits for.
 const CONTROL_SHELL_TIME: Duration = Duration::from_secs(20);
 /// Silence after which a connection is probed before it is used.
@@ -213,18 +208,17 @@ impl Link {
     /// A new channel. The control shell gives way if the server allows no more.
     pub(super) async fn open_new(&self) -> Result<Channel, ChannelError> {
         let opened = self.connection.open().await;
-        if !matches!(opened, Err(ChannelError::OpenRefused)) || !self.control.give_way().await {
+        if !is_refused(&opened) || !self.control.give_way().await {
             return opened;
         }
         // The server may not have freed the session yet.
-        for pause in CLOSING {
-            sleep(pause).await;
+        let mut wait = SlotWait::new();
+        loop {
             let opened = self.connection.open().await;
-            if !matches!(opened, Err(ChannelError::OpenRefused)) {
+            if !is_refused(&opened) || !wait.pause().await {
                 return opened;
             }
         }
-        Err(ChannelError::OpenRefused)
     }
 
     /// Opens a spare channel for the next job, unless there is one. Must not be cancelled, or the

@@ -16,6 +16,7 @@ mod linker;
 mod login_shell;
 mod pool;
 mod short_command;
+mod slot_wait;
 mod spare_channel;
 mod traffic;
 
@@ -29,5 +30,6 @@ pub use link::Link;
 pub use linker::Linker;
 pub use pool::{Connect, Lease, Pool, PoolError, PoolLimits, Pooled, Refused, Usage};
 pub use short_command::{Printed, run_fed, run_short};
+pub(crate) use slot_wait::{SlotWait, is_refused};
 pub use spare_channel::Opened;
 pub use traffic::Traffic;

@@ -2,9 +2,7 @@
 //! once.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::follow_host::follower_of;
@@ -16,8 +14,6 @@ use crate::spool::{self, Answer, Order};
 
 /// Maximum attempts to start a job.
 const MOST_ATTEMPTS: u32 = 4;
-/// Pause before the second attempt. It grows by this much with each attempt.
-const START_PAUSE: Duration = Duration::from_millis(50);
 
 /// A durable job that runs on its host.
 pub(crate) struct StartedOnHost {
@@ -67,10 +63,8 @@ pub(crate) async fn start_on_host(
                     session: confirmed.session,
                 });
             }
-            // A server counts a channel as open for a moment after it was closed.
-            Err(SpawnError::Channel { .. }) if attempts < MOST_ATTEMPTS => {
-                sleep(START_PAUSE * attempts).await;
-            }
+            // The pool knows of the failure, so the next lease may be on another connection.
+            Err(SpawnError::Channel { .. }) if attempts < MOST_ATTEMPTS => {}
             Err(error) => return Err(error),
         }
     }

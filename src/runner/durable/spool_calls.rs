@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
-use tokio::time::sleep;
 
-use crate::hosts::{Lease, Link, Printed, Script, run_fed};
+use crate::hosts::{Lease, Link, Printed, Script, SlotWait, is_refused, run_fed};
 use crate::output::printable;
 use crate::spool::{self, Answer};
 use crate::ssh::ChannelError;
@@ -18,14 +17,6 @@ const ANSWER: Duration = Duration::from_secs(15);
 const LONGEST_INPUT: usize = 4 << 10;
 /// Reason for a host that did not run the script.
 const NO_SHELL: &str = "its login shell does not run /bin/sh";
-
-/// Pauses in which a server with few sessions per connection releases the previous one.
-const CLOSING: [Duration; 4] = [
-    Duration::from_millis(10),
-    Duration::from_millis(40),
-    Duration::from_millis(160),
-    Duration::from_millis(320),
-];
 
 /// Runs a command of the spool on a host. Installs the scripts first if they are missing.
 pub(crate) async fn run_on(
@@ -71,15 +62,13 @@ pub(crate) async fn install(link: &Link) -> Result<Answer, ChannelError> {
 }
 
 async fn run(link: &Link, command: &str, input: SecretSlice<u8>) -> Result<Answer, ChannelError> {
-    let mut answer = run_once(link, command, &input).await;
-    for pause in CLOSING {
-        if !matches!(answer, Err(ChannelError::OpenRefused)) {
-            break;
+    let mut wait = SlotWait::new();
+    loop {
+        let answer = run_once(link, command, &input).await;
+        if !is_refused(&answer) || !wait.pause().await {
+            return answer;
         }
-        sleep(pause).await;
-        answer = run_once(link, command, &input).await;
     }
-    answer
 }
 
 async fn run_once(

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
-use crate::hosts::{HostRef, Lease, Link, Opened, Refused};
+use crate::hosts::{HostRef, Lease, Link, Opened, Refused, SlotWait, is_refused};
 use crate::job::{Job, Pace};
 use crate::runner::state::{Shared, SpawnError};
 use crate::ssh::ChannelError;
@@ -30,12 +30,6 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(3);
 const MOST_ATTEMPTS: usize = 4;
 /// Maximum channels that a server may refuse one job, over all connections.
 const MOST_REFUSALS: usize = 64;
-/// Pauses before a connection that refuses its first channel is asked again.
-const FIRST_CHANNEL_PAUSES: [Duration; 3] = [
-    Duration::from_millis(50),
-    Duration::from_millis(100),
-    Duration::from_millis(200),
-];
 
 impl ChannelAttempts {
     pub(crate) fn new() -> Self {
@@ -110,11 +104,8 @@ async fn try_open(
         Err(ChannelError::ConnectionLost)
     });
     // The server may still be busy with a request from when the connection was made.
-    for pause in FIRST_CHANNEL_PAUSES {
-        if !matches!(opened, Err(ChannelError::OpenRefused)) || !lease.is_only() {
-            break;
-        }
-        sleep(pause).await;
+    let mut wait = SlotWait::new();
+    while is_refused(&opened) && lease.is_only() && wait.pause().await {
         opened = link.open().await;
     }
     opened
