@@ -10,6 +10,7 @@ impl Budget {
     /// Subtracts `bytes`. If there are not enough, returns false and leaves 0.
     pub(super) fn spend(&mut self, bytes: usize) -> bool {
         let left = self.0.checked_sub(bytes);
+        // Leaves 0, so that a shorter line after this one does not fit either.
         self.0 = left.unwrap_or(0);
         left.is_some()
     }

@@ -19,8 +19,9 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
-    /// Half of the budget is for the first lines, half for the last, each up to a line border. If
-    /// the first lines were evicted the last get all of it.
+    /// If all lines fit into the budget, all are in the head. Otherwise the first lines get half of
+    /// it and the last lines the other half, each up to a line border. If the first lines were
+    /// evicted, the last lines get all of it.
     ///
     /// The first lines are in `first`, the last in `last`. Both may be the same ring.
     pub fn of(first: &Ring, last: &Ring, max_bytes: usize) -> Self {

@@ -237,6 +237,7 @@ impl Perform for CleanView {
     fn execute(&mut self, byte: u8) {
         match byte {
             b'\t' => self.show('\t'),
+            // Clears nothing yet: a CR at the end of a line leaves its text visible.
             b'\r' => self.overwrite = true,
             _ => {}
         }

@@ -8,8 +8,8 @@ use super::render::is_harmless;
 
 /// Makes remote output safe for the terminal of the person who reads it.
 ///
-/// Text, line ends, tabs, backspace, bare CR, colours (SGR) and "erase in line" pass. Every other
-/// control or escape sequence is dropped, so that the host can't retitle, query or reprogram the
+/// Text, line ends, tabs, bare CR, colours (SGR) and "erase in line" pass. Every other control or
+/// escape sequence is dropped, so that the host can't retitle, query or reprogram the
 /// terminal, nor write its clipboard. The end of a line ends every sequence, so that an open one
 /// swallows at most its line. State is kept between chunks: any division of the same bytes gives
 /// the same result.

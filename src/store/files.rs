@@ -51,6 +51,7 @@ impl Files {
         let mut parts = Vec::new();
         for entry in entries {
             let name = entry?.file_name();
+            // The folder also has the parts of other jobs whose ids end in the same way.
             let rest = name
                 .to_str()
                 .and_then(|name| name.strip_prefix(job.as_str())?.strip_prefix('.'));
@@ -127,6 +128,7 @@ impl Media for Files {
 
 fn missing_is_fine(removed: io::Result<()>) -> io::Result<()> {
     match removed {
+        // Every process sweeps, so another one may have deleted the file first.
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         removed => removed,
     }
@@ -156,6 +158,7 @@ impl Blob for File {
     }
 
     fn sync(&self) -> io::Result<()> {
+        // fdatasync(2) also writes the new length, which is needed to read the bytes.
         self.sync_data()
     }
 }

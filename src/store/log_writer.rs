@@ -21,15 +21,15 @@ pub struct LogWriter {
     segment: u64,
     /// Bytes of complete frames in the segment.
     length: u64,
-    /// Bytes after `length` may be torn and must be cut off first.
+    /// The file may have torn bytes after `length`. The next write cuts them off first.
     is_torn: bool,
     /// Bytes since the last checkpoint.
     since_mark: u64,
     /// Bytes between checkpoints. Grows with the size of checkpoints.
     interval: u64,
-    /// Sizes of the previous segments.
+    /// Number and size of each previous segment that is kept, oldest first.
     before: VecDeque<(u64, u64)>,
-    /// The first mark of the segment, until there is a second one.
+    /// The segment's first mark while the segment has no index.
     unindexed: Option<Mark>,
     buffer: Vec<u8>,
     /// The index of this segment could not be written, so it gets no further marks.
@@ -101,6 +101,7 @@ impl LogWriter {
             before.push_back((older, bytes));
         }
         let first = lock(&log.state).marks.iter().find(|mark| mark.segment == segment).copied();
+        // An index is created with the segment's first two marks.
         let has_index = log.media.open(&log.job, Part::Index(segment), Access::Read).is_ok();
         let unindexed = if has_index { None } else { first };
         Ok(Self {
@@ -230,6 +231,7 @@ impl LogWriter {
                 // Output before the first mark counts as evicted, not as a gap.
                 origin.newest
             } else {
+                // Smaller than the origin's if output was shown without being stored.
                 state.newest.min(origin.newest)
             };
             let mark = Mark {

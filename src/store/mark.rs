@@ -36,6 +36,7 @@ impl Mark {
 
     /// Parses the index of a segment, up to the first torn mark.
     pub(super) fn read_all(segment: u64, index: &[u8]) -> Vec<Self> {
+        // A torn append misaligns the marks after it. Reads then start at an earlier mark.
         index.chunks_exact(MARK).map_while(|bytes| Self::read(segment, bytes)).collect()
     }
 

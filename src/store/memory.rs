@@ -72,6 +72,7 @@ impl Drop for Memory {
 
 impl Store for Memory {
     fn admit(&self, record: &Record) -> Result<Option<Record>, StoreError> {
+        // Locked to the end, so that of two jobs with one key only one is admitted.
         let mut records = self.records();
         let earlier = records
             .values()
@@ -93,8 +94,8 @@ impl Store for Memory {
     fn put(&self, records: &[Record]) -> Result<(), StoreError> {
         let mut known = self.records();
         for record in records {
-            if let Some(known) =
-                known.get_mut(&record.id).filter(|known| known.owner == record.owner)
+            if let Some(known) = known.get_mut(&record.id)
+                && known.owner == record.owner
             {
                 *known = record.clone();
             }
@@ -146,9 +147,12 @@ impl Store for Memory {
 
     fn claim(&self, record: &Record) -> Result<bool, StoreError> {
         let mut records = self.records();
-        let known = records.get_mut(&record.id);
-        let known = known.filter(|known| known.owner == record.owner && known.outcome.is_none());
-        Ok(known.map(|known| known.owner.clone_from(&self.name)).is_some())
+        let Some(known) = records.get_mut(&record.id) else { return Ok(false) };
+        if known.owner != record.owner || known.outcome.is_some() {
+            return Ok(false);
+        }
+        known.owner.clone_from(&self.name);
+        Ok(true)
     }
 
     fn owner(&self, owner: &str) -> Option<String> {
@@ -204,6 +208,7 @@ impl Store for Memory {
             if !stays {
                 // Memory can't fail.
                 self.shared.buffers.remove_all(id).ok();
+                lock(&self.shared.cursors).remove(id);
             }
             stays
         });

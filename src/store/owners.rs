@@ -85,12 +85,13 @@ impl Owners {
             let entry = entry?;
             let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
+            // A process that was killed leaves its socket, too.
             let process = name.strip_suffix(SOCKET).unwrap_or(name);
             let is_entering = name.starts_with(ENTERING) && !is_old(&entry);
             if process != self.name && !is_entering && self.about(process)?.is_none() {
                 match fs::remove_file(entry.path()) {
                     Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-                    // On an error, another process was faster.
+                    // `Err` is `NotFound` here: another process has deleted it.
                     Ok(()) | Err(_) => {}
                 }
             }

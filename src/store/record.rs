@@ -126,6 +126,7 @@ impl Record {
             durable: *durable,
             key: key.map(str::to_owned),
             fingerprint,
+            // `Storing` sets it before it stores the record.
             owner: String::new(),
             machine: None,
             pgid: None,

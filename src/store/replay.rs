@@ -56,24 +56,22 @@ impl Replay {
         &mut self,
         take: impl FnOnce(Frame<'_>, (u64, u64)) -> T,
     ) -> io::Result<Option<T>> {
-        let mut needed = HEADER;
         let length = loop {
-            match measure(&self.buffer[self.read..self.filled], self.seal) {
-                Measured::Short(length) => needed = length.max(needed),
-                Measured::Torn => needed = 0,
+            let needed = match measure(&self.buffer[self.read..self.filled], self.seal) {
                 Measured::Whole(length) => break length,
-            }
-            if needed > 0 && self.fill(needed)? {
+                Measured::Short(length) => Some(length),
+                Measured::Torn => None,
+            };
+            if let Some(needed) = needed
+                && self.fill(needed)?
+            {
                 continue;
             }
             if !self.turn_over()? {
-                if needed == 0 {
-                    // A torn end is overwritten by the next writer, so the next call reads it again.
-                    self.filled = self.read;
-                }
+                // The next writer overwrites an unfinished frame, so the next call reads it again.
+                self.filled = self.read;
                 return Ok(None);
             }
-            needed = HEADER;
         };
         let position = self.position();
         let Some(frame) = read(&self.buffer[self.read..self.read + length]) else {
@@ -90,13 +88,15 @@ impl Replay {
         let blob = match &self.blob {
             Some(blob) => Arc::clone(blob),
             None => match self.media.open(&self.job, Part::Frames(self.segment), Access::Read) {
+                // The job has no output yet, or the segment was evicted.
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
                 opened => Arc::clone(self.blob.insert(opened?)),
             },
         };
         self.buffer.copy_within(self.read..self.filled, 0);
         self.base += self.read as u64;
-        (self.filled, self.read) = (self.filled - self.read, 0);
+        self.filled -= self.read;
+        self.read = 0;
         let wanted = needed.max((2 * self.buffer.len()).clamp(FIRST, PIECE));
         // Never shortened, so that its bytes are zeroed only once.
         if self.buffer.len() < wanted {
@@ -127,7 +127,10 @@ impl Replay {
         }
         self.segment += 1;
         self.seal = Seal::new(&self.job, self.segment);
-        (self.blob, self.base, self.filled, self.read) = (Some(next), 0, 0, 0);
+        self.blob = Some(next);
+        self.base = 0;
+        self.filled = 0;
+        self.read = 0;
         Ok(true)
     }
 }

@@ -38,6 +38,7 @@ impl StoredLog {
         let mut skim = None;
         let mut skimmed = None;
         let mut to = lines.after;
+        // A last piece that reaches beyond the range is left to the search line by line.
         while let Some((begin, end)) = self.piece_behind(to, selection)
             && end.origin.newest <= lines.last
         {
@@ -69,6 +70,7 @@ impl StoredLog {
         let next = state.marks.partition_point(|mark| mark.origin.newest <= place);
         let begin = *state.marks.get(next.checked_sub(1)?)?;
         let end = *state.marks.get(next)?;
+        // A piece with deleted lines is searched line by line, which leaves them out.
         let is_whole = end.gap().is_none()
             && Stream::ALL
                 .into_iter()
@@ -166,6 +168,7 @@ impl Skim {
         loop {
             let stepped = replay.step(|frame, at| {
                 match frame.body {
+                    // Without members: `Job::skim` does not skip in the log of a fleet.
                     Body::Data(source, bytes) => match source.stream {
                         Stream::Stdout => stdout.extend_from_slice(bytes),
                         Stream::Stderr => stderr.extend_from_slice(bytes),

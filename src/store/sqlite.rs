@@ -208,6 +208,7 @@ impl Records {
             }
         }
         let count = format!("SELECT COUNT(*) FROM jobs WHERE {condition}");
+        // Not one transaction: the total may miss a job that is added before the next query.
         let total: i64 = self
             .connection
             .prepare_cached(&count)?

@@ -143,6 +143,7 @@ impl Store for StateDir {
     }
 
     fn admit(&self, record: &Record) -> Result<Option<Record>, StoreError> {
+        // In a replaced directory no other process could find the job.
         self.check()?;
         lock(&self.records).admit(record)
     }
@@ -166,6 +167,7 @@ impl Store for StateDir {
     }
 
     fn orphans(&self) -> Result<Vec<Record>, StoreError> {
+        // In a replaced directory the files of living owners are missing: they would look dead.
         self.check()?;
         let owners = lock(&self.readable).owners()?;
         let mut orphans = Vec::new();

@@ -13,7 +13,7 @@ pub trait Store: Send + Sync + 'static {
     /// instead.
     fn admit(&self, record: &Record) -> Result<Option<Record>, StoreError>;
 
-    /// Whether data stored now can be found again.
+    /// Checks that other processes can find data that is stored now.
     ///
     /// # Errors
     /// [`StoreError::Replaced`].
@@ -81,7 +81,7 @@ pub trait Store: Send + Sync + 'static {
 /// Selects records for a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Only this caller's.
+    /// Only jobs of this caller.
     pub caller: Option<Caller>,
     /// Only on this host.
     pub host: Option<String>,

@@ -115,8 +115,9 @@ impl StoredLog {
         while is_here
             && replay
                 .step(|frame, position| {
+                    // The replay does not stop at the end of the segment.
                     is_here = position.0 == segment;
-                    if let (true, Body::Checkpoint { checkpoint, .. }) = (is_here, frame.body) {
+                    if is_here && let Body::Checkpoint { checkpoint, .. } = frame.body {
                         let origin = checkpoint.origin;
                         marks.push(Mark {
                             segment,
@@ -165,6 +166,7 @@ impl StoredLog {
                 let before = ring.newest();
                 // If nothing is missing, the replay has arrived at the same state.
                 if ring.checkpoint() != *checkpoint {
+                    // Cut as the log's writer has cut, so that line numbers agree.
                     let line_bytes = usize::try_from(line_bytes).unwrap_or(limits.line_bytes);
                     *ring = Ring::resumed(
                         RingLimits {
@@ -236,8 +238,9 @@ impl StoredLog {
         });
         let first = behind.saturating_sub(1);
         let lines_before = |mark: &Mark| mark.origin.extent(span.selection, Measure::Lines);
-        let empty = marks.get(first).map(lines_before)?;
-        let same = marks[first..].partition_point(|mark| lines_before(mark) <= empty);
+        let lines = marks.get(first).map(lines_before)?;
+        // Number of marks with no selected line between them, `first` included.
+        let same = marks[first..].partition_point(|mark| lines_before(mark) <= lines);
         match span.start {
             SpanStart::After(_) => marks.get(first + same.saturating_sub(1)).copied(),
             // A later mark lies after the position.
@@ -256,6 +259,7 @@ impl StoredLog {
         let mut ring = None::<Ring>;
         let mut bytes = 0;
         let mut is_over = false;
+        // Copied, so that no lock is held while files are read.
         let forgotten = lock(&self.state).forgotten;
         while !is_over {
             let stepped = replay.step(|Frame { at, body }, _| {
@@ -420,7 +424,10 @@ impl Archive for StoredLog {
         let _deleting = lock(&self.deleting);
         let mut forgotten = lock(&self.state).forgotten;
         for stream in Stream::ALL.into_iter().filter(|&stream| selection.contains(stream)) {
-            *forgotten.position_mut(stream) = *origin.position(stream);
+            // A call that began earlier may end later: what is deleted stays deleted.
+            if origin.position(stream).last_line > forgotten.position(stream).last_line {
+                *forgotten.position_mut(stream) = *origin.position(stream);
+            }
         }
         lock(&self.state).forgotten = forgotten;
         if let Err(error) = self.write_forgotten(forgotten) {

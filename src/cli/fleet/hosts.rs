@@ -9,7 +9,7 @@ use crate::jobs::{FleetSpec, glob_matches, words};
 use crate::remote::Api;
 use crate::wire::{CommandRequest, Error, HostsRequest};
 
-/// Whether a word of the command line names more than one host, or may.
+/// Whether a word of the command line may name several hosts.
 pub(crate) fn is_meant(word: &str) -> bool {
     word.contains([',', '[', '{']) || word.starts_with('@') || !FleetSpec::is_plain(word)
 }
@@ -44,6 +44,7 @@ pub(crate) async fn named(api: &Api, words: &[String]) -> Result<Vec<String>, Er
             None => names.extend(listed(api, word).await?),
         }
     }
+    // `insert` is false for excluded names and, from then on, for repeated ones.
     names.retain(|name| excluded.insert(name.clone()));
     Ok(names)
 }
@@ -57,6 +58,7 @@ async fn listed(api: &Api, word: &str) -> Result<Vec<String>, Error> {
     let is_tag = tag.is_some();
     let hosts = api.hosts(HostsRequest { host: None, tag }).await?.hosts;
     let names = hosts.into_iter().map(|host| host.name);
+    // The request has already selected by tag.
     Ok(names.filter(|name| is_tag || glob_matches(word, name)).collect())
 }
 
@@ -79,7 +81,7 @@ fn listed_in(file: &str) -> Result<Vec<String>, Error> {
     Ok(lines.filter(|line| !line.is_empty()).map(str::to_owned).collect())
 }
 
-/// Changes a request to all the hosts that its host names, if these may be many.
+/// Splits the host of a request into its list of hosts, if it may name several.
 pub(crate) fn on_hosts(
     request: CommandRequest,
     rollout: &RolloutArgs,
@@ -95,7 +97,7 @@ pub(crate) fn on_hosts(
     })
 }
 
-/// Changes a request to roll out in these steps.
+/// Sets the roll-out options of a request.
 pub(super) fn in_steps(request: CommandRequest, rollout: &RolloutArgs) -> CommandRequest {
     CommandRequest {
         max_parallel: rollout.max_parallel,

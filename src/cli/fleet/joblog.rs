@@ -28,13 +28,14 @@ pub(super) fn read(file: &Path) -> Result<Vec<(String, bool)>, Error> {
                 "name a file that --joblog has written",
             ));
         };
+        // A resumed run appends, so a host may have several lines.
         hosts.retain(|(known, _)| known != host);
         hosts.push((host.to_owned(), exit == "0" && signal == "0"));
     }
     Ok(hosts)
 }
 
-/// Writes a line for each member that was to be started. Appends if `is_kept`.
+/// Writes a line for each member whose start was attempted. Appends to the file if `is_kept`.
 pub(super) fn write(file: &Path, members: &[JobEntry], is_kept: bool) -> Result<(), Error> {
     let mut text = String::new();
     let has_some = is_kept && file.metadata().is_ok_and(|known| known.len() > 0);
@@ -70,9 +71,16 @@ fn exit(member: &JobEntry) -> (i64, u8) {
         member.standing.exit_status,
         &member.standing.exit_signal,
     ) {
+        // First, because a command that timed out may also have a status or a signal.
         (JobState::TimedOut, ..) => (-1, 15),
+        // A status of 0 does not make a lost job a success.
+        (JobState::Lost, ..) => (-1, 0),
         (_, Some(status), _) => (status.into(), 0),
-        (_, None, Some(signal)) => (0, crate::cli::exit::signal_number(signal)),
+        (_, None, Some(signal)) => match crate::cli::exit::signal_number(signal) {
+            // Signal 0 with status 0 would be a success.
+            0 => (-1, 0),
+            number => (0, number),
+        },
         (..) => (-1, 0),
     }
 }

@@ -41,6 +41,7 @@ fn status(member: &JobEntry) -> TestCaseStatus {
         skipped.set_message("not started");
         return skipped;
     }
+    // `Refused` includes members that could not be started.
     let has_run = standing.state != JobState::Refused;
     let kind = if has_run {
         NonSuccessKind::Failure

@@ -38,10 +38,10 @@ impl Progress {
             not_started,
         } = *members;
         let ended = ok + failed + unreachable;
-        self.0.set_length((ended + running + not_started) as u64);
+        let all = ended + running + not_started;
+        self.0.set_length(all as u64);
         self.0.set_position(ended as u64);
         let rate = self.0.per_sec();
-        let all = ended + running + not_started;
         let bad = failed + unreachable;
         // The remaining time is unknown before the first member has ended.
         let speed = match (ended, self.0.eta().as_secs()) {

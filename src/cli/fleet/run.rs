@@ -26,6 +26,7 @@ use crate::wire::{
 
 /// Length of one wait for lines, before the next.
 const WAIT_MS: u64 = 500;
+/// Maximum lines and bytes of one read. The API allows no more.
 const MOST_LINES: i64 = 10_000;
 const MOST_BYTES: i64 = 262_144;
 /// Interval at which the members' states are queried.
@@ -57,6 +58,7 @@ async fn attempt(api: &Api, args: RunArgs) -> Result<Exit, Error> {
         let hint = "name one host for a terminal, and a command for many";
         return Err(Error::invalid("many hosts share no terminal", hint));
     }
+    // Before the start: an uncaught signal would end this process without `shutdown`.
     let mut signals = Signals::catch()?;
     let wanted = Wanted {
         fleet: args.fleet.clone(),
@@ -122,6 +124,7 @@ async fn request(api: &Api, args: RunArgs) -> Result<Option<CommandRequest>, Err
         let known = joblog::read(file)?;
         let done = known.into_iter().filter(|(_, is_ok)| *is_ok || !fleet.resume_failed);
         let done: HashSet<String> = done.map(|(host, _)| host).collect();
+        // Resolved here, because a joblog has names, not patterns.
         hosts = named(api, &hosts).await?;
         hosts.retain(|host| !done.contains(host));
         if hosts.is_empty() {
@@ -166,6 +169,7 @@ impl Watch<'_> {
             }
             let mut lines = self.view.lines(reply.records.as_deref().unwrap_or_default());
             if !reply.still_running {
+                // Members that `look` has not seen to end, and lines after the block of their host.
                 lines.extend(self.view.rest());
             }
             match self.write(&lines) {
@@ -198,13 +202,16 @@ impl Watch<'_> {
     async fn look(&mut self) -> Result<Exit, Error> {
         if self.progress.is_shown() {
             let entry = self.api.entry(&self.id).await?;
-            entry.members.iter().for_each(|members| self.progress.show(members));
+            if let Some(members) = &entry.members {
+                self.progress.show(members);
+            }
         }
         if !self.view.is_grouped() {
             return Ok(Exit::SUCCESS);
         }
         let mut lines = Vec::new();
         for member in members(self.api, &self.id).await? {
+            // `insert` second, so that a host counts as shown only once it is complete.
             if self.is_complete(&member) && self.shown.insert(member.host.clone()) {
                 lines.extend(self.view.ended(&member.host));
             }
@@ -228,6 +235,7 @@ impl Watch<'_> {
 pub(crate) async fn members(api: &Api, id: &str) -> Result<Vec<JobEntry>, Error> {
     let request = JobsRequest {
         fleet: Some(id.to_owned()),
+        // A fleet has at most 10,000 members, so one page has all.
         limit: Some(10_000),
         ..JobsRequest::default()
     };
@@ -257,6 +265,7 @@ async fn finish(api: &Api, id: &str, wanted: &Wanted) -> Result<Exit, Error> {
         tell(&summary(&groups, &counts, are_wanted(&io::stderr())));
     }
     let exit = exit_of(&entry);
+    // Failed hosts matter more than output that could not be printed.
     Ok(if exit == Exit::SUCCESS { told } else { exit })
 }
 
@@ -285,11 +294,13 @@ async fn pass_on(api: &Api, id: &str, signals: &mut Signals) -> u8 {
                 ..SignalRequest::new(id)
             };
             if let Err(error) = api.signal(request).await.map(drop)
+                // The fleet may end first. `follow` then returns.
                 && error.code != Code::JobEnded
             {
                 report(&error);
             }
         };
+        // Another Ctrl-C need not wait until this signal has arrived.
         number = signals.next_while(sending).await;
     }
     number

@@ -4,8 +4,8 @@ use crate::cli::terminal::{GREEN, RED, YELLOW, paint};
 use crate::jobs::printable;
 use crate::wire::{Group, Members};
 
-/// The end of a fleet for a person: hosts with the same result together, failed ones last, and the
-/// number of each kind.
+/// Formats the end of a fleet: hosts with the same result together, failed ones last, then the
+/// number of hosts of each kind.
 pub(super) fn summary(groups: &[Group], members: &Members, is_coloured: bool) -> String {
     let mut lines = Vec::new();
     for group in groups {

@@ -71,14 +71,12 @@ impl View {
 
     /// The held lines of all other hosts.
     pub(super) fn rest(&mut self) -> Vec<String> {
-        self.held
-            .iter_mut()
-            .flat_map(std::mem::take)
-            .flat_map(|(_, lines)| lines)
-            .collect()
+        let held = self.held.as_mut().map(std::mem::take).unwrap_or_default();
+        held.into_values().flatten().collect()
     }
 
     fn line(&mut self, name: &str, record: &Record) -> String {
+        // The name of a host that a pattern selected is known only from its first line.
         self.width = self.width.max(name.width().min(WIDEST));
         let next = OF_HOSTS.get(self.colours.len() % OF_HOSTS.len()).copied().unwrap_or_default();
         let colour = *self.colours.entry(name.to_owned()).or_insert(next);

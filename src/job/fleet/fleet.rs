@@ -39,9 +39,10 @@ impl Fleet {
         lock(&self.members)
     }
 
-    /// Keeps further members from starting. A member that is just starting gets this signal
-    /// afterwards.
+    /// Keeps further members from starting. A member that is being started gets this signal once
+    /// it runs.
     pub fn stop(&self, signal: Signal) {
+        // First: a task that sees the fleet stopped reads the signal.
         *lock(&self.ended_by) = Some(signal);
         self.stopped.cancel();
     }

@@ -22,11 +22,11 @@ pub fn fold<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     folded.join(",")
 }
 
-/// Maximum digits of a number in a range.
+/// Maximum digits of a number in a range: those of the largest `u64`.
 const MOST_DIGITS: usize = 20;
 
-/// Splits a name around its last number. The width is that of a number with leading zeros, which
-/// must be kept, otherwise 0.
+/// Splits a name around its last number. The width is the number's digits if it has leading zeros,
+/// which a range must keep, otherwise 0.
 fn numbered(name: &str) -> Option<(&str, (u64, usize), &str)> {
     let end = name.rfind(|c: char| c.is_ascii_digit())? + 1;
     let (head, after) = name.split_at(end);
@@ -37,7 +37,7 @@ fn numbered(name: &str) -> Option<(&str, (u64, usize), &str)> {
     } else {
         0
     };
-    // In an address, a number does not count hosts.
+    // The last number of an IPv4 address does not count hosts.
     let is_plain =
         !name.contains(['[', ']', ',']) && !before.ends_with('.') && digits <= MOST_DIGITS;
     if !is_plain {
@@ -107,6 +107,7 @@ pub fn words(list: &str) -> impl Iterator<Item = &str> {
 /// The names that a word stands for, with ranges as [`fold`] writes them. An IPv6 address in
 /// brackets is part of a name.
 pub fn unfold(word: &str) -> Result<Vec<String>, RangeError> {
+    // Also limits the recursion below, which is one call for each pair of brackets.
     if word.len() > LONGEST {
         return Err(RangeError::TooLong(word.len()));
     }
@@ -115,6 +116,7 @@ pub fn unfold(word: &str) -> Result<Vec<String>, RangeError> {
     }
     let malformed = || RangeError::Malformed(word.to_owned());
     let (before, ranges, after) = bracketed(word).ok_or_else(malformed)?;
+    // An error names the whole word, not only its rest.
     let tails = unfold(after).map_err(|error| match error {
         RangeError::Backwards(_) => RangeError::Backwards(word.to_owned()),
         RangeError::Malformed(_) => malformed(),
@@ -126,6 +128,7 @@ pub fn unfold(word: &str) -> Result<Vec<String>, RangeError> {
             return Err(RangeError::Backwards(word.to_owned()));
         }
         let count = usize::try_from(last - first).unwrap_or(MOST).saturating_add(1);
+        // Before the range is expanded, so that a large one takes no memory.
         if count.saturating_mul(tails.len()).saturating_add(names.len()) > MOST {
             return Err(RangeError::TooMany(word.to_owned()));
         }
@@ -138,6 +141,7 @@ pub fn unfold(word: &str) -> Result<Vec<String>, RangeError> {
 
 fn holds_address(word: &str) -> bool {
     let inner = word.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    // `Ipv6Addr` does not parse a scope, such as `%eth0`.
     let address =
         inner.map(|(inner, _)| inner.split_once('%').map_or(inner, |(address, _)| address));
     address.is_some_and(|address| address.parse::<std::net::Ipv6Addr>().is_ok())
@@ -162,6 +166,7 @@ fn bracketed(word: &str) -> Option<(&str, Vec<Range>, &str)> {
             } else {
                 0
             };
+            // `parse` alone would accept a plus sign. It rejects an empty text.
             if !is_number(first) || !is_number(last) {
                 return None;
             }

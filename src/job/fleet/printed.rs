@@ -27,6 +27,7 @@ impl Printed {
             &mut self.stderr
         };
         printed.update(text.as_bytes());
+        // Keeps the lines "a" and "b" apart from the line "ab".
         printed.update(b"\n");
         self.lines += 1;
         self.bytes += text.len() as u64 + 1;

@@ -80,6 +80,7 @@ impl Rollout {
         if self.is_stopped || self.running >= self.max_parallel {
             return None;
         }
+        // Canaries have the smallest indices and retries go to the front, so they come first.
         let next = *self.waiting.front()?;
         let is_canary = next < self.canary;
         // All canaries must succeed before another member starts.
@@ -97,8 +98,10 @@ impl Rollout {
     /// Notes that a running member has ended. If it failed to start and is to be tried again,
     /// returns the pause before its [`retry`](Self::retry).
     pub fn end(&mut self, member: usize, end: MemberEnd) -> Option<Duration> {
+        // A member that pauses before a retry leaves its place to another.
         self.running = self.running.saturating_sub(1);
         let tries = self.tries.get(member).copied().unwrap_or_default();
+        // `tries` counts the first attempt, which is not a retry.
         if end == MemberEnd::NotStarted && tries <= self.retries && !self.is_stopped {
             self.pausing += 1;
             return Some(pause_after(tries));
@@ -109,6 +112,7 @@ impl Rollout {
         }
         self.failed += 1;
         let is_enough = self.stop_after.is_some_and(|stop| stop.is_met(self.failed, self.members));
+        // After a failed canary, `ok` can never reach `canary`: the others would wait forever.
         self.is_stopped |= is_enough || member < self.canary;
         None
     }
@@ -117,6 +121,11 @@ impl Rollout {
     pub fn retry(&mut self, member: usize) {
         self.pausing = self.pausing.saturating_sub(1);
         self.waiting.push_front(member);
+    }
+
+    /// Whether the running attempt to start a member is not the first of this roll-out.
+    pub fn was_tried_before(&self, member: usize) -> bool {
+        self.tries.get(member).is_some_and(|tries| *tries > 1)
     }
 
     /// Keeps further members from starting.
@@ -132,12 +141,14 @@ impl Rollout {
     /// Whether no member runs and none may start.
     pub fn is_over(&self) -> bool {
         let may_start = !self.waiting.is_empty() || self.pausing > 0;
+        // A stopped roll-out waits for running members, but for no pause.
         self.running == 0 && (self.is_stopped || !may_start)
     }
 }
 
 /// The pause before a member is started again. It doubles with each attempt.
 fn pause_after(tries: u32) -> Duration {
+    // Limited before the shift, which would overflow; 2^5 s exceeds the longest pause.
     let doublings = tries.saturating_sub(1).min(5);
     (FIRST_PAUSE * (1 << doublings)).min(LONGEST_PAUSE)
 }

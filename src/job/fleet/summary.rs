@@ -84,6 +84,7 @@ impl FleetSummary {
             let outcome = result.map(|result| result.outcome.clone());
             let digest = result.map_or("", |result| result.digest.as_str());
             groups
+                // As text, because an `Outcome` has no order.
                 .entry((rank, format!("{outcome:?}"), digest))
                 .or_insert_with(|| MemberGroup {
                     members: Vec::new(),
@@ -96,6 +97,7 @@ impl FleetSummary {
         }
         let mut ranked: Vec<_> =
             groups.into_iter().map(|((rank, ..), group)| (rank, group)).collect();
+        // A stable sort, so that groups of equal size keep the order of the map in each call.
         ranked.sort_by_key(|(rank, group)| (*rank, std::cmp::Reverse(group.members.len())));
         Self {
             counts: FleetCounts::of(members),

@@ -67,6 +67,7 @@ impl Scan {
         let most = match self.query.keep {
             // One more line shows whether there is more.
             Keep::First if !self.looks => self.query.max_lines - self.kept.len() + 1,
+            // A line may not match, or a newer one may replace it, so no count is enough.
             Keep::First | Keep::Last => usize::MAX,
         };
         let piece = self.walk.peek(ring, most, self.query.render);

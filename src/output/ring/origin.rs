@@ -8,9 +8,9 @@ use crate::output::{LineNo, Measure, Render, Selection, Stream};
 pub struct Origin {
     /// The newest line so far.
     pub newest: LineNo,
-    /// On standard output.
+    /// Position on standard output.
     pub stdout: Position,
-    /// On standard error.
+    /// Position on standard error.
     pub stderr: Position,
 }
 

@@ -13,6 +13,7 @@ use crate::runner::state::{Shared, Stdin, WriteError};
 /// The stdin of a fleet. Data is written to every running member. A member that does not read in
 /// time is skipped.
 pub(crate) struct FleetControls {
+    // Weak, because the registry of `Shared` holds this as part of the fleet's stdin.
     pub(crate) shared: Weak<Shared>,
     pub(crate) job: Arc<Job>,
 }
@@ -34,14 +35,17 @@ impl FleetControls {
 impl Controls for FleetControls {
     fn write<'a>(&'a self, data: &'a [u8]) -> BoxFuture<'a, Result<usize, FarEndError>> {
         async {
+            // Copied, so that no lock is held while members accept the data.
             let stdins = self.stdins();
             let written =
                 join_all(stdins.iter().map(|stdin| stdin.write(data, MEMBER_TAKES))).await;
             for error in written.iter().filter_map(|written| written.as_ref().err()) {
                 tracing::warn!(job = %self.job.id, %error, "a member was not written to");
             }
+            // Without a running member the data is dropped: later members do not get it.
             let is_taken = written.is_empty() || written.iter().any(Result::is_ok);
             if is_taken {
+                // All of it: a retry would repeat it for members that already have it.
                 Ok(data.len())
             } else {
                 Err(FarEndError::TimedOut(MEMBER_TAKES))
@@ -75,6 +79,7 @@ impl Controls for FleetControls {
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), FarEndError>> {
+        // Each member closes its own far end.
         async { Ok(()) }.boxed()
     }
 

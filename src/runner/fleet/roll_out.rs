@@ -102,6 +102,7 @@ fn roll_out(
             lacks_secrets,
         };
         roll_out.run(fleet).await;
+        // Without an outcome the fleet stays open, so that another process resumes it.
         if !(shared.stopping.is_cancelled() && job.spec.durable) {
             let outcome = Outcome::Ended(Exit::Status(status(fleet)));
             // Fails only if the recorder has ended, so no task needs the outcome.
@@ -132,11 +133,14 @@ impl FleetTask {
             if self.rollout.is_over() {
                 return;
             }
+            // Both tokens below stay cancelled, so after a stop they would make the loop spin.
             let may_start = !self.rollout.is_stopped();
             tokio::select! {
+                // After a stop there is a task to join: a member runs, or the roll-out is over.
                 Some(step) = self.tasks.join_next() => match step {
-                    Ok(step) => self.take(step, fleet),
+                    Ok(step) => self.take(step),
                     Err(error) => {
+                        // The member stays counted as running, so the roll-out could never be over.
                         tracing::error!(job = %self.job.id, %error, "a member's task has failed");
                         return;
                     }
@@ -154,11 +158,14 @@ impl FleetTask {
                 let members = fleet.lock_members();
                 members
                     .get(index)
-                    .filter(|member| self.has_all_lines_of(index, member))
+                    .filter(|member| {
+                        !self.rollout.was_tried_before(index)
+                            && self.has_all_lines_of(index, member)
+                    })
                     .and_then(Member::end)
             };
             if let Some(end) = ended {
-                self.take(Step::Ended(index, end), fleet);
+                self.take(Step::Ended(index, end));
                 continue;
             }
             let task = MemberTask {
@@ -178,12 +185,13 @@ impl FleetTask {
     /// again from where the log ends.
     fn has_all_lines_of(&self, index: usize, member: &Member) -> bool {
         let known = self.printed.get(index).map_or(0, Printed::lines);
+        // Evicted lines can't be counted, so the record of the end must do.
         !self.has_whole_log
             || member.job.is_none()
             || known >= member.result().map_or(0, |result| result.lines)
     }
 
-    fn take(&mut self, step: Step, fleet: &Fleet) {
+    fn take(&mut self, step: Step) {
         match step {
             Step::Ended(index, end) => {
                 if let Some(pause) = self.rollout.end(index, end) {
@@ -194,9 +202,8 @@ impl FleetTask {
                 }
             }
             Step::Due(index) => {
-                if let Some(member) = fleet.lock_members().get_mut(index) {
-                    member.note_start(wall_now());
-                }
+                // The member keeps the end of its last attempt until the next one begins: a
+                // roll-out that stops meanwhile never begins it.
                 self.rollout.retry(index);
             }
         }
@@ -222,6 +229,7 @@ async fn printed_before(job: &Job) -> PrintedBefore {
     let mut cursor = LineNo::START;
     let mut is_whole = true;
     loop {
+        // Without patience: reads the log up to its present end.
         let wait = Wait::default();
         let Ok(tail) = job.tail(&page(cursor, Render::Clean), &wait).await else {
             return PrintedBefore {
@@ -289,6 +297,7 @@ impl MemberTask {
         let outcome = match self.start_unless_stopped(&name).await {
             Ok(member) => {
                 self.note(|noted| noted.job = Some(member.id.clone()));
+                // After the job is noted: at least one of `signal_members` and this signals it.
                 self.end_if_stopped(&member);
                 if self.job.spec.durable
                     && let Some(storing) = &self.shared.storing
@@ -297,6 +306,7 @@ impl MemberTask {
                     storing.touch(&self.job.id);
                 }
                 let outcome = self.pass_on(&member).await;
+                // If the store has failed, the lines are only in memory.
                 if self.shared.storing.is_some() && member.status().unstored.is_none() {
                     member.trim(0);
                 }
@@ -343,7 +353,9 @@ impl MemberTask {
         let Some(signal) = self.fleet().ended_by() else { return };
         let shared = Arc::clone(&self.shared);
         let member = Arc::clone(member);
+        // A task of its own, because the member's lines must be read in the meantime.
         self.shared.spawn_task(async move {
+            // The registry has the stdin, and with it the controls, only of a started job.
             member.wait_for(PATIENCE, |log| *log.phase() != Phase::Starting).await;
             let stdin = shared.registry().stdin(&member.id);
             if let Some(stdin) = stdin
@@ -361,6 +373,7 @@ impl MemberTask {
     /// Starts the member. A member of a durable fleet starts at most once, whichever process runs
     /// the fleet.
     async fn start(&self, name: &str) -> Result<Arc<Job>, SpawnError> {
+        // In a resumed fleet, another process may have started the member.
         let known = self.note(|member| member.job.clone());
         if let Some(id) = known
             && let Lookup::Found(member) =
@@ -371,6 +384,7 @@ impl MemberTask {
         if self.lacks_secrets {
             return Err(SpawnError::SecretsGone);
         }
+        // After a resume, finds a member whose id the previous process did not store.
         let key = self.job.spec.durable.then(|| format!("{}/{name}", self.job.id));
         let order = Order::new(&self.job.caller, self.spec(name), key);
         spawn(&self.shared, order, PATIENCE).await
@@ -379,7 +393,8 @@ impl MemberTask {
     fn spec(&self, name: &str) -> JobSpec {
         let fleet: Draft = (*self.job.spec).clone();
         let member_of = Some(self.job.id.clone());
-        // The output of a durable member waits in files on its host. Any other host waits for us.
+        // Output of a durable member waits in files on its host. Any other command waits until
+        // its output is read.
         let pace = if fleet.durable {
             Pace::Free
         } else {
@@ -404,13 +419,15 @@ impl MemberTask {
                 patience: LONGEST_WAIT,
                 ..Wait::default()
             };
+            // Fails only if patterns take too long, and this wait has none.
             let Ok(tail) = member.tail(&page(cursor, Render::Clean), &wait).await else {
                 break;
             };
             cursor = tail.page.last_line_no;
             for event in self.events_of(&tail.page) {
+                // Waits while the queue is full. That delays `note_taken`, which paces the member.
                 if self.events.send(event).await.is_err() {
-                    // The recorder has ended.
+                    // The recorder has ended. The member is still read to its end, for its outcome.
                     break;
                 }
             }
@@ -431,6 +448,7 @@ impl MemberTask {
         }
         for line in &page.lines {
             self.printed.note(line.stream, &line.text);
+            // Each line gets an end, even a cut one: members share the unfinished line of the log.
             match events.last_mut() {
                 Some((stream, text)) if *stream == line.stream => {
                     text.push_str(&line.text);
