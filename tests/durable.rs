@@ -288,7 +288,7 @@ async fn a_job_that_prints_too_much_is_ended_on_its_host_also_when_the_warden_wa
         ssh_config: Some(sshd.ssh_config()),
         state_dir: Some(sshd.path("state")),
         limits: Limits {
-            spool_bytes_per_job: 1_000_000,
+            spool_bytes_per_job: std::num::NonZeroU64::new(1_000_000),
             ..Default::default()
         },
         ..Config::default()

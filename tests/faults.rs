@@ -243,7 +243,7 @@ async fn shutdown_ends_attached_jobs_and_leaves_nothing_behind() {
     let service = service(
         &sshd.ssh_config(),
         Limits {
-            kill_grace_ms: 300,
+            kill_grace: Duration::from_millis(300),
             ..Limits::default()
         },
     );
@@ -472,7 +472,7 @@ async fn when_every_place_is_taken_a_job_waits_for_one_and_no_longer_than_it_may
     let limits = Limits {
         jobs_per_connection: 1,
         connections_per_host: 1,
-        channel_wait_ms: 1000,
+        channel_wait: Duration::from_secs(1),
         ..Limits::default()
     };
     let service = service(&sshd.ssh_config(), limits);

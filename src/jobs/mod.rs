@@ -95,7 +95,7 @@ pub use crate::nearest::nearest;
 #[doc(hidden)]
 pub use crate::output::{
     Content, Excerpt, Keep, Match, TerminalFilter, TerminalModes, TerminalSize, Unit, clean,
-    printable, render,
+    printable, render, timestamp_of,
 };
 #[doc(hidden)]
 pub use crate::runner::{DeliveredVia, Stats, Tombstone, Unverified, chain};

@@ -1,4 +1,5 @@
 use std::borrow::Cow;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::line_no::LineNo;
 use super::render::{Escape, Render, clean_after};
@@ -7,6 +8,17 @@ use super::stream::Stream;
 
 /// Milliseconds since the Unix epoch, supplied by the caller.
 pub type Timestamp = u64;
+
+/// The time of a timestamp.
+pub fn time_of(timestamp: Timestamp) -> SystemTime {
+    UNIX_EPOCH + Duration::from_millis(timestamp)
+}
+
+/// The timestamp of a time; 0 before the epoch.
+pub fn timestamp_of(time: SystemTime) -> Timestamp {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
 
 /// A piece of a stream's bytes: borrowed, unless it wraps around the end of the circular storage.
 pub type Bytes<'a> = Cow<'a, [u8]>;

@@ -24,7 +24,7 @@ mod terminal_size;
 mod unit;
 
 pub use excerpt::Excerpt;
-pub use line::{Bytes, Line, Timestamp};
+pub use line::{Bytes, Line, Timestamp, time_of, timestamp_of};
 pub use line_no::LineNo;
 pub use page::{Fetched, Keep, LineMatch, Page, PageLine, PageQuery, Scan};
 pub use printable::printable;

@@ -10,7 +10,7 @@ use crate::job::{
     Caller, Draft, FleetPlan, Job, JobId, JobSpec, MachineId, Member, Nonce, Outcome, Past, Phase,
     SpecError, Status, StdinPlan, Terminal, wall_now,
 };
-use crate::output::{TerminalModes, Timestamp};
+use crate::output::{TerminalModes, Timestamp, timestamp_of};
 
 /// The record of a job: everything that is kept except its output. It contains no secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -159,10 +159,10 @@ impl Record {
             Phase::Starting | Phase::Running => None,
         };
         self.pgid = pgid;
-        self.started_at = status.started_at;
-        self.first_output_at = status.first_output_at;
-        self.last_output_at = status.last_output_at;
-        self.ended_at = status.ended_at;
+        self.started_at = timestamp_of(status.started_at);
+        self.first_output_at = status.first_output_at.map(timestamp_of);
+        self.last_output_at = status.last_output_at.map(timestamp_of);
+        self.ended_at = status.ended_at.map(timestamp_of);
         self.modes = status.terminal_modes;
         self.total_lines = status.total_lines;
         self.total_bytes = status.total_bytes;

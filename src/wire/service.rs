@@ -81,6 +81,11 @@ impl Service {
         &self.jobs.config().limits
     }
 
+    /// Longest wait of one call, in milliseconds.
+    pub(super) fn longest_wait_ms(&self) -> u64 {
+        u64::try_from(self.limits().max_wait.as_millis()).unwrap_or(u64::MAX)
+    }
+
     pub(super) fn defaults(&self) -> &Defaults {
         &self.jobs.config().defaults
     }

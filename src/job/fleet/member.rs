@@ -1,10 +1,12 @@
 //! One member of a fleet: waiting, started or ended. Records keep it in a flat form.
 
+use std::time::SystemTime;
+
 use serde::{Deserialize, Serialize};
 
 use super::{MemberEnd, Printed};
 use crate::job::{JobId, Outcome};
-use crate::output::Timestamp;
+use crate::output::{Timestamp, time_of, timestamp_of};
 
 /// One member of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +28,7 @@ pub enum MemberProgress {
     /// It is being started, or runs.
     Started {
         /// When its start was first attempted.
-        at: Timestamp,
+        at: SystemTime,
     },
     /// It has ended, or could not be started.
     Ended(Box<MemberResult>),
@@ -36,9 +38,9 @@ pub enum MemberProgress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberResult {
     /// When its start was first attempted.
-    pub started_at: Timestamp,
+    pub started_at: SystemTime,
     /// When it ended.
-    pub ended_at: Timestamp,
+    pub ended_at: SystemTime,
     /// Its outcome.
     pub outcome: Outcome,
     /// Number of lines it printed.
@@ -62,13 +64,13 @@ impl Member {
     }
 
     /// Notes an attempt to start the member. The time of the first attempt counts.
-    pub fn note_start(&mut self, now: Timestamp) {
+    pub fn note_start(&mut self, now: SystemTime) {
         let at = self.started_at().unwrap_or(now);
         self.progress = MemberProgress::Started { at };
     }
 
     /// Notes that the member has ended, and its output.
-    pub fn note_end(&mut self, outcome: Outcome, printed: Printed, now: Timestamp) {
+    pub fn note_end(&mut self, outcome: Outcome, printed: Printed, now: SystemTime) {
         self.progress = MemberProgress::Ended(Box::new(MemberResult {
             started_at: self.started_at().unwrap_or(now),
             ended_at: now,
@@ -81,7 +83,7 @@ impl Member {
     }
 
     /// When its start was first attempted.
-    pub fn started_at(&self) -> Option<Timestamp> {
+    pub fn started_at(&self) -> Option<SystemTime> {
         match &self.progress {
             MemberProgress::Waiting => None,
             MemberProgress::Started { at } => Some(*at),
@@ -121,8 +123,8 @@ impl From<StoredMember> for Member {
     fn from(stored: StoredMember) -> Self {
         let progress = match stored.outcome {
             Some(outcome) => MemberProgress::Ended(Box::new(MemberResult {
-                started_at: stored.started_at,
-                ended_at: stored.ended_at,
+                started_at: time_of(stored.started_at),
+                ended_at: time_of(stored.ended_at),
                 outcome,
                 lines: stored.lines,
                 bytes: stored.bytes,
@@ -130,7 +132,7 @@ impl From<StoredMember> for Member {
                 digest: stored.digest,
             })),
             None if stored.started_at > 0 => MemberProgress::Started {
-                at: stored.started_at,
+                at: time_of(stored.started_at),
             },
             None => MemberProgress::Waiting,
         };
@@ -144,7 +146,7 @@ impl From<StoredMember> for Member {
 
 impl From<Member> for StoredMember {
     fn from(member: Member) -> Self {
-        let started_at = member.started_at().unwrap_or(0);
+        let started_at = member.started_at().map_or(0, timestamp_of);
         let begun = Self {
             name: member.name,
             job: member.job,
@@ -154,7 +156,7 @@ impl From<Member> for StoredMember {
         match member.progress {
             MemberProgress::Waiting | MemberProgress::Started { .. } => begun,
             MemberProgress::Ended(result) => Self {
-                ended_at: result.ended_at,
+                ended_at: timestamp_of(result.ended_at),
                 outcome: Some(result.outcome),
                 lines: result.lines,
                 bytes: result.bytes,
@@ -175,9 +177,13 @@ mod tests {
     fn a_member_is_stored_and_read_in_each_state() {
         let mut member = Member::new("web1");
         let waiting = member.clone();
-        member.note_start(5);
+        member.note_start(time_of(5));
         let started = member.clone();
-        member.note_end(Outcome::Ended(Exit::Status(3)), Printed::default(), 9);
+        member.note_end(
+            Outcome::Ended(Exit::Status(3)),
+            Printed::default(),
+            time_of(9),
+        );
         for member in [waiting, started, member] {
             let stored = serde_json::to_string(&member).unwrap();
             assert_eq!(serde_json::from_str::<Member>(&stored).unwrap(), member);
@@ -187,8 +193,8 @@ mod tests {
     #[test]
     fn the_first_attempt_to_start_counts() {
         let mut member = Member::new("web1");
-        member.note_start(5);
-        member.note_start(7);
-        assert_eq!(member.started_at(), Some(5));
+        member.note_start(time_of(5));
+        member.note_start(time_of(7));
+        assert_eq!(member.started_at(), Some(time_of(5)));
     }
 }

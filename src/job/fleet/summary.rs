@@ -125,14 +125,14 @@ mod tests {
     use super::*;
     use crate::job::Printed;
     use crate::job::{Exit, JobId};
-    use crate::output::Stream;
+    use crate::output::{Stream, time_of};
 
     fn member(name: &str, status: u32, lines: &[&str]) -> Member {
         let mut member = Member::new(name);
         let mut printed = Printed::default();
         lines.iter().for_each(|line| printed.note(Stream::Stdout, line));
         member.job = Some(JobId::new(name));
-        member.note_end(Outcome::Ended(Exit::Status(status)), printed, 0);
+        member.note_end(Outcome::Ended(Exit::Status(status)), printed, time_of(0));
         member
     }
 

@@ -1,7 +1,7 @@
 //! The log of a job: ring, state and times. Its changes come from the recorder, directly or by way
 //! of the store.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
@@ -10,7 +10,7 @@ use super::recorder::Change;
 use crate::job::{Coverage, Exit, Outcome};
 use crate::output::{
     LineNo, ModeTracker, Render, Ring, RingLimits, Selection, Source, Stream, TerminalModes,
-    Timestamp,
+    Timestamp, time_of, timestamp_of,
 };
 
 /// State of a job.
@@ -83,13 +83,13 @@ pub struct Status {
     /// Its state.
     pub phase: Phase,
     /// Time of the request.
-    pub started_at: Timestamp,
+    pub started_at: SystemTime,
     /// Arrival of its first byte.
-    pub first_output_at: Option<Timestamp>,
+    pub first_output_at: Option<SystemTime>,
     /// Arrival of its newest byte.
-    pub last_output_at: Option<Timestamp>,
+    pub last_output_at: Option<SystemTime>,
     /// Time of its end.
-    pub ended_at: Option<Timestamp>,
+    pub ended_at: Option<SystemTime>,
     /// Number of lines so far, which is the number of the newest line.
     pub total_lines: u64,
     /// Bytes so far, on both streams.
@@ -321,10 +321,10 @@ impl Log {
         );
         Status {
             phase: self.phase.clone(),
-            started_at: self.clock.wall,
-            first_output_at: self.first_output_at,
-            last_output_at: self.last_output_at,
-            ended_at: self.ended_at,
+            started_at: time_of(self.clock.wall),
+            first_output_at: self.first_output_at.map(time_of),
+            last_output_at: self.last_output_at.map(time_of),
+            ended_at: self.ended_at.map(time_of),
             total_lines: self.ring.newest().value(),
             total_bytes: Stream::ALL.into_iter().map(|stream| self.ring.total_bytes(stream)).sum(),
             dropped_lines: dropped,
@@ -376,7 +376,7 @@ impl Clock {
 
 /// Current wall-clock time.
 pub fn wall_now() -> Timestamp {
-    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    timestamp_of(SystemTime::now())
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -418,11 +418,11 @@ mod tests {
         let status = log.status(None);
         assert_eq!(
             (status.started_at, status.total_lines, &status.phase),
-            (started_at, 3, &Phase::Running)
+            (time_of(started_at), 3, &Phase::Running)
         );
         assert!(log.age() >= Duration::from_secs(60));
         assert!(
-            status.last_output_at >= Some(started_at + 60_000),
+            status.last_output_at >= Some(time_of(started_at + 60_000)),
             "{status:?}"
         );
     }
@@ -444,7 +444,7 @@ mod tests {
             &Change::Append(Stream::Stdout.into(), "line\n".into()),
             Instant::now(),
         );
-        assert!(log.status(None).last_output_at >= Some(past.started_at));
+        assert!(log.status(None).last_output_at >= Some(time_of(past.started_at)));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,6 @@
-use crate::output::{Line, LineNo, MemberNo, Render, Stream, Timestamp};
+use std::time::SystemTime;
+
+use crate::output::{Line, LineNo, MemberNo, Render, Stream, time_of};
 
 /// One line, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +12,7 @@ pub struct PageLine {
     /// The member of a fleet that printed it. Its name is not part of the text.
     pub member: Option<MemberNo>,
     /// When its end arrived.
-    pub at: Timestamp,
+    pub at: SystemTime,
     /// Whether the line continues an overlong one.
     pub continuation: bool,
     /// Its rendered text.
@@ -29,7 +31,7 @@ impl PageLine {
             line_no: line.line_no,
             stream: line.stream,
             member: line.member,
-            at: line.at,
+            at: time_of(line.at),
             continuation: line.continuation,
             text: line.render(render).into_owned(),
         }

@@ -132,7 +132,7 @@ async fn end_all(shared: Arc<Shared>, link: Arc<Link>, mut jobs: Vec<Arc<Job>>) 
     jobs.retain(|job| !job.has_ended());
     let (mut told, mute): (Vec<_>, Vec<_>) =
         jobs.iter().partition(|job| job.process_group().is_some());
-    let grace = shared.limits.kill_grace();
+    let grace = shared.limits.kill_grace;
     while !told.is_empty() {
         let part = told.split_off(told.len().saturating_sub(GROUPS_IN_A_SCRIPT));
         let groups: Vec<ProcessGroup> = part.iter().filter_map(|job| job.process_group()).collect();

@@ -1,9 +1,9 @@
 //! A job as an entry of a list.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::job::{Caller, Fleet, FleetCounts, Job, JobId, Phase, Status, wall_now};
-use crate::output::{LineNo, Timestamp};
+use crate::output::{LineNo, time_of};
 use crate::store::{Filter, Record};
 
 /// A job in a list.
@@ -32,7 +32,7 @@ pub struct Summary {
     /// Member counts by state, for a fleet.
     pub members: Option<FleetCounts>,
     /// Time of the last known state. `None` if the state is current.
-    pub last_seen_at: Option<Timestamp>,
+    pub last_seen_at: Option<SystemTime>,
 }
 
 impl Summary {
@@ -69,10 +69,10 @@ impl Summary {
         let silent_since = record.ended_at.or(record.last_output_at).unwrap_or(record.started_at);
         let status = Status {
             phase: record.phase(),
-            started_at: record.started_at,
-            first_output_at: record.first_output_at,
-            last_output_at: record.last_output_at,
-            ended_at: record.ended_at,
+            started_at: time_of(record.started_at),
+            first_output_at: record.first_output_at.map(time_of),
+            last_output_at: record.last_output_at.map(time_of),
+            ended_at: record.ended_at.map(time_of),
             total_lines: record.total_lines,
             total_bytes: record.total_bytes,
             dropped_lines: record.dropped_lines,
@@ -85,7 +85,7 @@ impl Summary {
         let members = record.fleet.is_some().then(|| FleetCounts::of(&record.members));
         let is_orphan = record.durable && record.outcome.is_none() && owner.as_deref() == Some("");
         Self {
-            last_seen_at: is_orphan.then_some(record.seen_at),
+            last_seen_at: is_orphan.then(|| time_of(record.seen_at)),
             id: record.id,
             caller: record.caller,
             host: record.host,

@@ -52,7 +52,7 @@ fn expire_finished(shared: &Shared) {
     registry.clear_graves();
     let finished: Vec<Arc<Job>> = registry.finished().cloned().collect();
     let excess = finished.len().saturating_sub(shared.limits.max_finished);
-    let keep = Duration::from_secs(shared.limits.keep_finished_s);
+    let keep = shared.limits.keep_finished;
     for (index, job) in finished.iter().enumerate() {
         if index < excess || job.ended_for().is_some_and(|ended_for| ended_for >= keep) {
             let is_stored = shared.storing.as_ref().is_some_and(|storing| storing.has_all_of(job));

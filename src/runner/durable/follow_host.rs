@@ -123,7 +123,7 @@ async fn follow(shared: &Shared, host: &HostRef, follower: &Follower) -> Result<
         Err(error) => return Err(failed(host, note_refusal(lease, error))),
     };
     let link = Arc::clone(lease.connection());
-    let days = shared.limits.keep_stored_days;
+    let days = shared.limits.keep_stored.as_secs() / (24 * 3600);
     // Housekeeping; no job waits for it.
     shared.spawn_task(async move { drop(run_on(&link, &spool::sweep(days), &[]).await) });
     let over = read(&mut reader, follower, &lease).await;

@@ -1,6 +1,7 @@
 //! Starts durable jobs on their hosts. Repeating a start is safe: a host starts each job at most
 //! once.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -135,12 +136,12 @@ fn order(shared: &Shared, job: &Job) -> Order {
             StdinPlan::Text(text) => spool::Stdin::Text(text.clone()),
         },
         timeout: spec.timeout,
-        grace: shared.limits.kill_grace(),
-        quota: shared.limits.spool_bytes_per_job,
+        grace: shared.limits.kill_grace,
+        quota: shared.limits.spool_bytes_per_job.map_or(0, NonZeroU64::get),
         terminal: spec
             .terminal
             .as_ref()
             .map(|terminal| (terminal.term.clone(), terminal.cols, terminal.rows)),
-        drain: shared.limits.drain(),
+        drain: shared.limits.drain,
     }
 }

@@ -2,7 +2,7 @@
 //! them. It starts the members in the order of the roll-out and merges their lines into one log.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::controls::FleetControls;
 use crate::job::{
     Draft, Exit, FarEvent, Fleet, Job, JobSpec, Kill, Member, MemberEnd, Outcome, Pace, Phase,
-    Printed, Rollout, Scope, StdinPlan, Wait, split_old_line, wall_now,
+    Printed, Rollout, Scope, StdinPlan, Wait, split_old_line,
 };
 use crate::output::{
     Keep, LineNo, MemberNo, Page, PageLine, PageQuery, Render, Selection, Source, Stream,
@@ -291,7 +291,7 @@ struct MemberTask {
 impl MemberTask {
     async fn run(mut self) -> MemberEnd {
         let name = self.note(|member| {
-            member.note_start(wall_now());
+            member.note_start(SystemTime::now());
             member.name.clone()
         });
         let outcome = match self.start_unless_stopped(&name).await {
@@ -320,7 +320,7 @@ impl MemberTask {
         };
         let end = MemberEnd::of(&outcome);
         let printed = std::mem::take(&mut self.printed);
-        self.note(|member| member.note_end(outcome, printed, wall_now()));
+        self.note(|member| member.note_end(outcome, printed, SystemTime::now()));
         end
     }
 
@@ -476,7 +476,7 @@ mod tests {
             line_no: LineNo::new(1),
             stream: Stream::Stdout,
             member,
-            at: 0,
+            at: SystemTime::UNIX_EPOCH,
             continuation: false,
             text: text.to_owned(),
         }

@@ -121,7 +121,7 @@ async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) -> bool {
     let Ok(Ok(Some(Opened { job, record, .. }))) = opened else { return false };
     // Taken in, because `run_on_machine` looks up the job's machine there.
     let (job, _) = shared.foreign_jobs.take_in(job, record);
-    let grace = Some(shared.limits.kill_grace());
+    let grace = Some(shared.limits.kill_grace);
     match kill(shared, &job, Reach::Marked, Kill::new(Signal::TERM, grace)).await {
         Ok(SignalReport {
             confirmed_dead: true,

@@ -206,7 +206,7 @@ async fn record_within_limit<F: FarEnd>(
         return end;
     }
     tracing::info!(job = %job.id, ?limit, "time limit reached");
-    let grace = shared.limits.kill_grace();
+    let grace = shared.limits.kill_grace;
     let ending = async {
         let kill = Kill::new(Signal::TERM, Some(grace));
         match end_tree(shared, &job, kill, stdin.controls()).await {

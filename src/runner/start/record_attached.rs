@@ -32,7 +32,7 @@ pub(super) fn record_in_task(shared: &Arc<Shared>, job: &Arc<Job>, sent: SentCom
     } else {
         announcements
     };
-    let recorder = Recorder::new(announcements, shared.limits.drain());
+    let recorder = Recorder::new(announcements, shared.limits.drain);
     let far_end = Attached {
         reader,
         ahead: first_events,

@@ -1,8 +1,9 @@
 //! The limits of the configuration, and limits derived from them.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::hosts::PoolLimits;
 use crate::job::Pace;
@@ -26,38 +27,47 @@ pub struct Limits {
     /// Bytes of output stored for all jobs together. The output of the oldest finished jobs is
     /// deleted first.
     pub stored_bytes_total: u64,
-    /// Days for which a finished job is stored.
-    pub keep_stored_days: u64,
-    /// Bytes of output after which a durable job is ended on its host; 0 for no limit.
-    pub spool_bytes_per_job: u64,
+    /// Time for which a finished job is stored. Whole days in the configuration.
+    #[serde(rename = "keep_stored_days", deserialize_with = "days")]
+    pub keep_stored: Duration,
+    /// Bytes of output after which a durable job is ended on its host. `None`, or 0 in the
+    /// configuration, for no limit.
+    #[serde(deserialize_with = "zero_for_none")]
+    pub spool_bytes_per_job: Option<NonZeroU64>,
     /// Maximum number of running jobs.
     pub max_jobs: usize,
     /// Maximum number of running jobs on one host.
     pub max_jobs_per_host: usize,
     /// Maximum number of finished jobs kept with their output.
     pub max_finished: usize,
-    /// Seconds for which a finished job is kept.
-    pub keep_finished_s: u64,
-    /// Longest wait of one call in milliseconds. Must be below the timeouts of MCP clients.
-    pub max_wait_ms: u64,
-    /// After the command has exited: milliseconds of silence that end the job while something, such
-    /// as a background child, keeps the channel open.
-    pub drain_ms: u64,
-    /// Milliseconds from TERM to KILL when a job is ended by its time limit or with the program.
-    pub kill_grace_ms: u64,
+    /// Time for which a finished job is kept.
+    #[serde(rename = "keep_finished_s", deserialize_with = "seconds")]
+    pub keep_finished: Duration,
+    /// Longest wait of one call. Must be below the timeouts of MCP clients.
+    #[serde(rename = "max_wait_ms", deserialize_with = "milliseconds")]
+    pub max_wait: Duration,
+    /// After the command has exited: the silence that ends the job while something, such as a
+    /// background child, keeps the channel open.
+    #[serde(rename = "drain_ms", deserialize_with = "milliseconds")]
+    pub drain: Duration,
+    /// Time from TERM to KILL when a job is ended by its time limit or with the program.
+    #[serde(rename = "kill_grace_ms", deserialize_with = "milliseconds")]
+    pub kill_grace: Duration,
     /// Whether this process adopts durable jobs that no process follows. Off in a program that is
     /// about to end.
     #[serde(skip)]
     pub adopts_jobs: bool,
-    /// Seconds for which a connection without jobs is kept.
-    pub idle_connection_s: u64,
+    /// Time for which a connection without jobs is kept.
+    #[serde(rename = "idle_connection_s", deserialize_with = "seconds")]
+    pub idle_connection: Duration,
     /// Maximum jobs on one connection. OpenSSH's MaxSessions is 10; two channels are left for
     /// signals.
     pub jobs_per_connection: usize,
     /// Maximum connections to one host.
     pub connections_per_host: usize,
-    /// Milliseconds for which a new job waits for a slot when all connections are full.
-    pub channel_wait_ms: u64,
+    /// Time for which a new job waits for a slot when all connections are full.
+    #[serde(rename = "channel_wait_ms", deserialize_with = "milliseconds")]
+    pub channel_wait: Duration,
 }
 
 /// Bytes kept for a job whose far end waits for its follower.
@@ -81,20 +91,20 @@ impl Default for Limits {
             max_line_bytes: ring.line_bytes,
             stored_bytes_per_job: 1 << 30,
             stored_bytes_total: 10 << 30,
-            keep_stored_days: 14,
-            spool_bytes_per_job: 4 << 30,
+            keep_stored: 14 * DAY,
+            spool_bytes_per_job: NonZeroU64::new(4 << 30),
             max_jobs: 1000,
             max_jobs_per_host: 1000,
             max_finished: 1000,
-            keep_finished_s: 3600,
-            max_wait_ms: 50_000,
-            drain_ms: 2000,
-            kill_grace_ms: 3000,
+            keep_finished: Duration::from_secs(3600),
+            max_wait: Duration::from_secs(50),
+            drain: Duration::from_secs(2),
+            kill_grace: Duration::from_secs(3),
             adopts_jobs: true,
-            idle_connection_s: 300,
+            idle_connection: Duration::from_secs(300),
             jobs_per_connection: 8,
             connections_per_host: 128,
-            channel_wait_ms: 15_000,
+            channel_wait: Duration::from_secs(15),
         }
     }
 }
@@ -153,8 +163,8 @@ impl Limits {
         PoolLimits {
             channels_per_connection: self.jobs_per_connection,
             connections_per_host: self.connections_per_host,
-            idle: Duration::from_secs(self.idle_connection_s),
-            queue: Duration::from_millis(self.channel_wait_ms),
+            idle: self.idle_connection,
+            queue: self.channel_wait,
         }
     }
 
@@ -167,10 +177,9 @@ impl Limits {
     }
 
     pub(crate) fn stored(&self) -> Bounds {
-        let age = self.keep_stored_days.saturating_mul(24 * 3600 * 1000);
         Bounds {
             bytes: self.stored_bytes_total,
-            age,
+            age: u64::try_from(self.keep_stored.as_millis()).unwrap_or(u64::MAX),
         }
     }
 
@@ -179,12 +188,23 @@ impl Limits {
         // Between two checks the limit may be exceeded by about this much.
         (self.buffered_bytes_total / 8).max(256 << 10)
     }
+}
 
-    pub(crate) fn drain(&self) -> Duration {
-        Duration::from_millis(self.drain_ms)
-    }
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
-    pub(crate) fn kill_grace(&self) -> Duration {
-        Duration::from_millis(self.kill_grace_ms)
-    }
+fn days<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    let seconds = u64::deserialize(from)?.saturating_mul(DAY.as_secs());
+    Ok(Duration::from_secs(seconds))
+}
+
+fn seconds<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    u64::deserialize(from).map(Duration::from_secs)
+}
+
+fn milliseconds<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    u64::deserialize(from).map(Duration::from_millis)
+}
+
+fn zero_for_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<NonZeroU64>, D::Error> {
+    u64::deserialize(from).map(NonZeroU64::new)
 }

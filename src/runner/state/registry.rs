@@ -38,22 +38,38 @@ pub(crate) struct Registry {
 
 pub(crate) struct Entry {
     pub(crate) job: Arc<Job>,
-    /// Set while the job runs.
-    stdin: Option<Arc<Stdin>>,
-    place: Option<Place>,
-    /// Cancels the start of a job.
-    abandon: CancellationToken,
-    /// The id of the starting job was given to a caller.
-    is_visible: bool,
     key: Option<Key>,
-    finished: bool,
+    progress: Progress,
+    /// Where the job runs, or ran: its processes may outlive it.
+    place: Option<Place>,
     /// The store has the job and all of its output.
-    stored: bool,
+    is_stored: bool,
+}
+
+/// How far this process has come with a job.
+enum Progress {
+    Starting {
+        /// Cancels the start.
+        abandon: CancellationToken,
+        /// The id of the job was given to a caller, so a failed start stays listed.
+        is_visible: bool,
+    },
+    /// The job is recorded here.
+    Running {
+        stdin: Arc<Stdin>,
+    },
+    /// The job continues without a recorder in this process.
+    Detached,
+    Finished,
 }
 
 impl Entry {
+    fn is_finished(&self) -> bool {
+        matches!(self.progress, Progress::Finished)
+    }
+
     fn must_end_with_us(&self) -> bool {
-        let Some(stdin) = &self.stdin else { return false };
+        let Progress::Running { stdin } = &self.progress else { return false };
         !stdin.controls().outlives_us() && !self.job.is_over()
     }
 }
@@ -132,13 +148,13 @@ impl Registry {
         *self.running_on.entry(job.spec.host.clone()).or_default() += 1;
         let entry = Entry {
             job,
-            stdin: None,
-            place: None,
-            abandon,
-            is_visible: false,
             key,
-            finished: false,
-            stored: false,
+            progress: Progress::Starting {
+                abandon,
+                is_visible: false,
+            },
+            place: None,
+            is_stored: false,
         };
         self.jobs.insert(id, entry);
         self.taken_in += 1;
@@ -147,13 +163,7 @@ impl Registry {
 
     /// Notes that a job has started, with its stdin and its connection.
     pub(crate) fn note_started(&mut self, id: &JobId, stdin: Arc<Stdin>, link: &Arc<Link>) {
-        if let Some(entry) = self.jobs.get_mut(id) {
-            entry.stdin = Some(stdin);
-            entry.place = Some(Place {
-                link: Arc::downgrade(link),
-                machine: link.machine(),
-            });
-        }
+        self.note_followed(id, stdin, Some(link));
     }
 
     /// Notes that this process follows a durable job, with its stdin and its machine.
@@ -163,14 +173,16 @@ impl Registry {
         stdin: Arc<Stdin>,
         link: Option<&Arc<Link>>,
     ) {
-        if let Some(entry) = self.jobs.get_mut(id) {
-            entry.stdin = Some(stdin);
-            if let Some(link) = link {
-                entry.place = Some(Place {
-                    link: Arc::downgrade(link),
-                    machine: link.machine(),
-                });
-            }
+        let Some(entry) = self.jobs.get_mut(id) else { return };
+        if entry.is_finished() {
+            return;
+        }
+        entry.progress = Progress::Running { stdin };
+        if let Some(link) = link {
+            entry.place = Some(Place {
+                link: Arc::downgrade(link),
+                machine: link.machine(),
+            });
         }
     }
 
@@ -178,9 +190,9 @@ impl Registry {
     pub(crate) fn adopt(&mut self, job: Arc<Job>, key: Option<Key>, machine: Option<MachineId>) {
         let id = job.id.clone();
         self.insert(job, key);
+        self.mark_visible(&id);
         if let Some(entry) = self.jobs.get_mut(&id) {
-            entry.stored = true;
-            entry.is_visible = true;
+            entry.is_stored = true;
             entry.place = Some(Place {
                 link: Weak::new(),
                 machine,
@@ -189,7 +201,10 @@ impl Registry {
     }
 
     pub(crate) fn stdin(&self, id: &JobId) -> Option<Arc<Stdin>> {
-        self.jobs.get(id)?.stdin.clone()
+        match &self.jobs.get(id)?.progress {
+            Progress::Running { stdin } => Some(Arc::clone(stdin)),
+            Progress::Starting { .. } | Progress::Detached | Progress::Finished => None,
+        }
     }
 
     pub(crate) fn place(&self, id: &JobId) -> Option<Place> {
@@ -198,8 +213,10 @@ impl Registry {
 
     /// Cancels the start of a job.
     pub(crate) fn abandon(&self, id: &JobId) {
-        if let Some(entry) = self.jobs.get(id) {
-            entry.abandon.cancel();
+        if let Some(entry) = self.jobs.get(id)
+            && let Progress::Starting { abandon, .. } = &entry.progress
+        {
+            abandon.cancel();
         }
     }
 
@@ -211,14 +228,25 @@ impl Registry {
     /// Marks a starting job as visible, so that a failed start stays listed. Returns false if it is
     /// gone already.
     pub(crate) fn mark_visible(&mut self, id: &JobId) -> bool {
-        self.jobs.get_mut(id).map(|entry| entry.is_visible = true).is_some()
+        let Some(entry) = self.jobs.get_mut(id) else { return false };
+        if let Progress::Starting { is_visible, .. } = &mut entry.progress {
+            *is_visible = true;
+        }
+        true
     }
 
     /// Notes that a job failed to start. Removes it unless a caller has its id. Its key can be used
     /// again.
     pub(crate) fn fail(&mut self, id: &JobId) {
         let Some(entry) = self.jobs.get_mut(id) else { return };
-        if entry.is_visible {
+        let is_hidden = matches!(
+            entry.progress,
+            Progress::Starting {
+                is_visible: false,
+                ..
+            }
+        );
+        if !is_hidden {
             if let Some(key) = entry.key.take() {
                 self.by_key.remove(&key);
             }
@@ -231,11 +259,10 @@ impl Registry {
     /// Notes that a job has ended. It is kept among the finished ones.
     pub(crate) fn finish(&mut self, id: &JobId) {
         if let Some(entry) = self.jobs.get_mut(id)
-            && !entry.finished
+            && !entry.is_finished()
         {
-            entry.finished = true;
             // Drops the controls: a later write fails, and a signal looks for remaining processes.
-            entry.stdin = None;
+            entry.progress = Progress::Finished;
             self.finished.push_back(id.clone());
             let caller = entry.job.caller.clone();
             let host = entry.job.spec.host.clone();
@@ -257,7 +284,7 @@ impl Registry {
     fn take_out(&mut self, id: &JobId) -> Option<Entry> {
         let entry = self.jobs.remove(id)?;
         self.note_change(&entry.job.caller);
-        if !entry.finished {
+        if !entry.is_finished() {
             self.runs_no_more_on(&entry.job.spec.host);
         } else if self.finished.front() == Some(id) {
             // The usual case: the oldest job is removed.
@@ -276,13 +303,13 @@ impl Registry {
     /// Notes that the store has a job.
     pub(crate) fn note_stored(&mut self, id: &JobId) {
         if let Some(entry) = self.jobs.get_mut(id) {
-            entry.stored = true;
+            entry.is_stored = true;
         }
     }
 
     /// Drops a finished job that the store has. Returns false if the store does not have it.
     pub(crate) fn evict_stored(&mut self, id: &JobId) -> bool {
-        let is_stored = self.jobs.get(id).is_some_and(|entry| entry.stored);
+        let is_stored = self.jobs.get(id).is_some_and(|entry| entry.is_stored);
         if is_stored {
             self.remove(id);
         }
@@ -292,7 +319,7 @@ impl Registry {
     /// Notes that a job continues without a recorder in this process.
     pub(crate) fn detach(&mut self, id: &JobId) {
         if let Some(entry) = self.jobs.get_mut(id) {
-            entry.stdin = None;
+            entry.progress = Progress::Detached;
             entry.place = None;
         }
     }
@@ -366,7 +393,7 @@ impl Registry {
 
     /// The jobs that the store does not have.
     pub(crate) fn unstored(&self) -> impl Iterator<Item = &Arc<Job>> {
-        self.jobs.values().filter(|entry| !entry.stored).map(|entry| &entry.job)
+        self.jobs.values().filter(|entry| !entry.is_stored).map(|entry| &entry.job)
     }
 
     /// Number of running jobs, of finished jobs that are kept, and of all jobs registered so far.
@@ -379,7 +406,7 @@ impl Registry {
     }
 
     pub(crate) fn running(&self) -> impl Iterator<Item = &Arc<Job>> {
-        self.jobs.values().filter(|entry| !entry.finished).map(|entry| &entry.job)
+        self.jobs.values().filter(|entry| !entry.is_finished()).map(|entry| &entry.job)
     }
 
     /// The finished jobs, oldest first.

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::{Caller, Filter, Freshness, Job, Member, Phase, Summary};
+use crate::jobs::{Caller, Filter, Freshness, Job, Member, Phase, Summary, timestamp_of};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::leave_out::{is_false, is_zero};
@@ -213,10 +213,10 @@ impl JobEntry {
             owner: None,
             durable: fleet.is_durable(),
             has_leftovers: false,
-            started_at: member.started_at().unwrap_or(0),
+            started_at: member.started_at().map_or(0, timestamp_of),
             first_output_at: None,
             last_output_at: None,
-            ended_at: result.map(|result| result.ended_at),
+            ended_at: result.map(|result| timestamp_of(result.ended_at)),
             total_lines: result.map_or(0, |result| result.lines),
             total_bytes: result.map_or(0, |result| result.bytes),
             dropped_lines: 0,
@@ -253,16 +253,16 @@ impl JobEntry {
             owner,
             durable,
             has_leftovers,
-            started_at: status.started_at,
-            first_output_at: status.first_output_at,
-            last_output_at: status.last_output_at,
-            ended_at: status.ended_at,
+            started_at: timestamp_of(status.started_at),
+            first_output_at: status.first_output_at.map(timestamp_of),
+            last_output_at: status.last_output_at.map(timestamp_of),
+            ended_at: status.ended_at.map(timestamp_of),
             total_lines: status.total_lines,
             total_bytes: status.total_bytes,
             dropped_lines: status.dropped_lines,
             silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
             members: members.map(Members::from),
-            last_seen_at,
+            last_seen_at: last_seen_at.map(timestamp_of),
             last_lines: Vec::new(),
         }
     }

@@ -141,8 +141,7 @@ impl Service {
         let RunRequest { start, options } = request;
         let mut clamps = Clamps::default();
         let wait = options.wait_ms.unwrap_or(i64::from(self.defaults().run_wait_ms));
-        let wait =
-            Duration::from_millis(clamps.wait_ms("wait_ms", wait, self.limits().max_wait_ms));
+        let wait = Duration::from_millis(clamps.wait_ms("wait_ms", wait, self.longest_wait_ms()));
         let bytes = options.max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
         let bytes = clamps.size("max_bytes", bytes, 1..=MOST_BYTES)?;
         // Before the start, which is part of the wait.

@@ -1,10 +1,8 @@
-use std::time::Duration;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::command::CommandRequest;
-use crate::jobs::Stdin;
+use crate::jobs::{Stdin, timestamp_of};
 use crate::wire::error::Error;
 use crate::wire::leave_out::is_false;
 use crate::wire::{JobState, Service};
@@ -39,7 +37,7 @@ impl Service {
     /// If cancelled early, nothing is started; later, the job continues and [`jobs`](Self::jobs)
     /// lists it. A host that takes longer than `max_wait_ms` leaves the job `starting`.
     pub async fn spawn(&self, request: SpawnRequest) -> Result<SpawnReply, Error> {
-        let patience = Duration::from_millis(self.limits().max_wait_ms);
+        let patience = self.limits().max_wait;
         let command = request.into_command(&self.jobs, Stdin::Open)?;
         let job = command.start_within(patience).spawn().await?;
         let status = job.status();
@@ -47,7 +45,7 @@ impl Service {
             job_id: job.id().to_owned(),
             host: job.host().to_owned(),
             state: JobState::of(&status.phase),
-            started_at: status.started_at,
+            started_at: timestamp_of(status.started_at),
             durable: job.is_durable(),
             unstored: status.unstored,
         })

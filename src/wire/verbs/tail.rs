@@ -167,7 +167,7 @@ impl Service {
         known_bytes: u64,
         clamps: &mut Clamps,
     ) -> Result<Wait, Error> {
-        let longest = self.limits().max_wait_ms.min(LONGEST_WAIT_MS);
+        let longest = self.longest_wait_ms().min(LONGEST_WAIT_MS);
         Ok(Wait {
             patience: Duration::from_millis(clamps.wait_ms("wait_ms", request.wait_ms, longest)),
             until: optional_regex("until", request.until.as_deref())?,

@@ -107,7 +107,7 @@ impl Service {
         let wait = clamps.wait_ms(
             "wait_ms",
             request.wait_ms.unwrap_or(WAIT_MS),
-            self.limits().max_wait_ms,
+            self.longest_wait_ms(),
         );
         // Before the wait, so that a mistake is reported at once.
         let last_lines = clamps.size("last_lines", request.last_lines, 0..=MOST_LAST_LINES)?;

@@ -180,8 +180,8 @@ async fn a_shutdown_leaves_jobs_alone_that_outlive_us_or_were_detached() {
         let job = insert(&mut registry, order("me", "make", key));
         let controls = Arc::new(Still { outlives_us });
         let told = watch::Sender::new(0).subscribe();
-        registry.jobs.get_mut(&job.id).unwrap().stdin =
-            Some(Arc::new(Stdin::new(controls, Arc::clone(&job), told, None)));
+        let stdin = Arc::new(Stdin::new(controls, Arc::clone(&job), told, None));
+        registry.note_followed(&job.id, stdin, None);
         job
     };
     let attached = started("a", false);
