@@ -46,9 +46,10 @@ const HOMES: [(&str, &str); 6] = [
 ];
 
 /// Modules that the pure floor must not use.
-const IMPURE: [&str; 7] = [
+const IMPURE: [&str; 8] = [
     "tokio",
-    "std::time",
+    "Instant",
+    "::now()",
     "std::sync",
     "std::fs",
     "std::io",

@@ -3,13 +3,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::archive::{Archive, Coverage};
 use super::caller::Caller;
 use super::cursors::Cursors;
 use super::id::{JobId, Nonce};
@@ -17,11 +16,12 @@ use super::outcome::Outcome;
 use super::pacing::Pacing;
 use super::reach::HostReach;
 use super::spec::{JobSpec, Pace};
+use super::storage::Storage;
 use crate::job::fleet::Fleet;
-use crate::job::log::{Batch, Change, Log, LogEvent, OutputStore, Pending, Status};
+use crate::job::log::{Change, Log, LogEvent, Status};
 use crate::job::shell::ProcessGroup;
 use crate::lock::{Held, lock};
-use crate::output::{LineNo, Measure, RingLimits, Selection, Stream, Timestamp};
+use crate::output::{LineNo, Measure, RingLimits, Selection};
 
 /// One run of one command on a host: its specification, and its log in a `watch`.
 pub struct Job {
@@ -37,18 +37,18 @@ pub struct Job {
     pub cursors: Cursors,
     /// Its members, if it is a fleet.
     pub fleet: Option<Fleet>,
-    log: watch::Sender<Log>,
+    pub(super) log: watch::Sender<Log>,
     /// Makes the far end wait for the follower, if requested.
-    pacing: Option<Pacing>,
-    storage: OnceLock<Storage>,
+    pub(super) pacing: Option<Pacing>,
+    pub(super) storage: OnceLock<Storage>,
     /// Why its output is not stored, if it should be.
-    trouble: Mutex<Option<String>>,
+    pub(super) trouble: Mutex<Option<String>>,
     /// Whether the host of a durable job can be reached.
-    reach: HostReach,
+    pub(super) reach: HostReach,
     /// The end was recorded. The log shows it once it is stored.
-    has_ended: AtomicBool,
+    pub(super) has_ended: AtomicBool,
     /// The store knows that the record is out of date. Cleared when the record is written.
-    is_changed: AtomicBool,
+    pub(super) is_changed: AtomicBool,
     /// Number of completed rounds of copying what another process stores. A round ends when nothing
     /// is left to copy.
     mirror_rounds: watch::Sender<u64>,
@@ -67,62 +67,6 @@ pub enum Reached {
 
 /// Prefix of a fleet's id.
 const FLEET: &str = "fleet";
-
-/// Where a job's output is stored.
-#[derive(Clone)]
-pub struct Storage {
-    /// Stores the output. `None` if another process stores it, or all of it is stored.
-    pub output_store: Option<Arc<dyn OutputStore>>,
-    /// Reads the stored output.
-    pub archive: Arc<dyn Archive>,
-    pending: Arc<Mutex<Pending>>,
-}
-
-impl Storage {
-    /// Output that is read from `archive` and written by `output_store`.
-    pub fn new(archive: Arc<dyn Archive>, output_store: Option<Arc<dyn OutputStore>>) -> Self {
-        Self {
-            output_store,
-            archive,
-            pending: Arc::default(),
-        }
-    }
-}
-
-/// Positions of a reader of raw bytes, one for each stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Positions {
-    /// Bytes read of stdout.
-    pub stdout: u64,
-    /// Bytes read of stderr.
-    pub stderr: u64,
-}
-
-/// The next raw bytes of a job.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Chunk {
-    /// Bytes of stdout.
-    pub stdout: Vec<u8>,
-    /// Bytes of stderr.
-    pub stderr: Vec<u8>,
-    /// Bytes that were evicted before this reader read them.
-    pub dropped_bytes: u64,
-    /// Whether the job has ended and this chunk reaches the end of both streams.
-    pub at_end: bool,
-}
-
-/// The next raw bytes of one stream of a job.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Piece {
-    /// The bytes.
-    pub bytes: Vec<u8>,
-    /// The position after them.
-    pub end: u64,
-    /// Bytes that were evicted before this reader read them.
-    pub dropped_bytes: u64,
-    /// Whether the job has ended and this piece reaches the end of the stream.
-    pub at_end: bool,
-}
 
 impl Job {
     /// A job that starts now.
@@ -174,16 +118,6 @@ impl Job {
             is_changed: AtomicBool::new(false),
             mirror_rounds,
         }
-    }
-
-    /// Stores its output from now on. Only the first call has an effect.
-    pub fn store_in(&self, storage: Storage) {
-        self.storage.get_or_init(|| storage);
-    }
-
-    /// Sets why its output is not stored; `None` if it is.
-    pub fn note_trouble(&self, trouble: Option<String>) {
-        *lock(&self.trouble) = trouble;
     }
 
     /// The log, to wait for changes.
@@ -279,72 +213,6 @@ impl Job {
         log.outcome().cloned().expect("it was waited for")
     }
 
-    /// Waits for raw bytes after `positions`, advances these, and returns the bytes: exact,
-    /// including unfinished lines.
-    ///
-    /// Cancelling loses nothing.
-    pub async fn follow(&self, positions: &mut Positions) -> Chunk {
-        if let Some(pacing) = &self.pacing {
-            // Not at the end: only the next call shows that the follower has used the last chunk.
-            pacing.note_taken(positions.stdout + positions.stderr);
-        }
-        let mut log = self.log.subscribe();
-        let waited = log.wait_for(|log| {
-            log.outcome().is_some()
-                || log.ring().total_bytes(Stream::Stdout) > positions.stdout
-                || log.ring().total_bytes(Stream::Stderr) > positions.stderr
-        });
-        // Dropped at once: the guard is a read lock, and the reads below lock the log again.
-        drop(waited.await.expect("a job owns its log"));
-        let stdout = self.raw_bytes(Stream::Stdout, positions.stdout).await;
-        let stderr = self.raw_bytes(Stream::Stderr, positions.stderr).await;
-
-        // No await from here: a caller that drops this future has moved neither position, and reads
-        // the same bytes again.
-        let dropped_bytes =
-            stdout.dropped_after(positions.stdout) + stderr.dropped_after(positions.stderr);
-        positions.stdout = stdout.end();
-        positions.stderr = stderr.end();
-        // Outcome and totals under one lock: output that came after the reads above is not lost.
-        let at_end = self.read_log(|log| {
-            log.outcome().is_some()
-                && log.ring().total_bytes(Stream::Stdout) == positions.stdout
-                && log.ring().total_bytes(Stream::Stderr) == positions.stderr
-        });
-        Chunk {
-            stdout: stdout.bytes,
-            stderr: stderr.bytes,
-            dropped_bytes,
-            at_end,
-        }
-    }
-
-    /// Waits for bytes of one stream after `position`, or the end of the job, and returns the
-    /// available ones: exact, including unfinished lines. No far end waits for such a reader.
-    /// Cancel safe.
-    pub async fn stream_piece(&self, stream: Stream, position: u64) -> Piece {
-        let mut log = self.log.subscribe();
-        drop(
-            log.wait_for(|log: &Log| {
-                log.outcome().is_some() || log.ring().total_bytes(stream) > position
-            })
-            .await
-            .expect("a job owns its log"),
-        );
-        let read = self.raw_bytes(stream, position).await;
-        let dropped_bytes = read.dropped_after(position);
-        // A position after the end of the stream stays where it is.
-        let end = read.end().max(position);
-        let at_end =
-            self.read_log(|log| log.outcome().is_some() && log.ring().total_bytes(stream) <= end);
-        Piece {
-            bytes: read.bytes,
-            end,
-            dropped_bytes,
-            at_end,
-        }
-    }
-
     /// Notes that the follower of a job [`Pace::OfFollower`] has read its lines up to this one.
     pub fn note_taken(&self, line_no: LineNo) {
         if let Some(pacing) = &self.pacing {
@@ -403,32 +271,6 @@ impl Job {
             () = self.reach.wait_until_reached(patience) => {}
             _ = self.wait_for(patience, |log| log.outcome().is_some()) => {}
         }
-    }
-
-    pub(super) fn with_troubles(&self, status: Status) -> Status {
-        let lost_for = self.reach.lost_for();
-        Status {
-            unstored: self.trouble(),
-            disconnected: if status.ended_at.is_none() {
-                lost_for
-            } else {
-                None
-            },
-            ..status
-        }
-    }
-
-    fn trouble(&self) -> Option<String> {
-        lock(&self.trouble).clone()
-    }
-
-    /// The stored range of its output.
-    pub fn coverage(&self) -> Option<Coverage> {
-        self.storage.get().map(|storage| storage.archive.coverage())
-    }
-
-    pub(super) fn archive(&self) -> Option<&Arc<dyn Archive>> {
-        self.storage.get().map(|storage| &storage.archive)
     }
 
     /// Time since the job ended, if it has.
@@ -497,135 +339,7 @@ impl Job {
         self.keep(LogEvent::End(outcome), Instant::now());
     }
 
-    /// Shows an event once it is stored; immediately if the job is not stored.
-    fn keep(&self, event: LogEvent, now: Instant) {
-        let kept = self
-            .storage
-            .get()
-            .and_then(|storage| Some((storage, storage.output_store.as_ref()?)));
-        let Some((storage, output_store)) = kept else {
-            self.write_log(|log| log.take(&event, log.time_at(now), now));
-            return;
-        };
-        let mut pending = lock(&storage.pending);
-        let before = pending.bytes;
-        let is_first = pending.push(event, now);
-        let is_too_much = output_store.account(weight(pending.bytes - before));
-        // All jobs share one limit. It may be reached while the queue of this job is short.
-        if is_too_much || pending.is_too_long() {
-            self.show_unstored(&mut pending, &**output_store);
-        }
-        drop(pending);
-        if is_first {
-            // One call is enough: the store's thread takes batches until the queue is empty.
-            output_store.notify(&self.id);
-        }
-    }
-
-    /// Shows all pending output if the oldest has waited longer than `patience`, so that a hung
-    /// disk does not hide it. It counts as not stored. Returns whether any was overdue.
-    pub fn show_overdue(&self, patience: Duration) -> bool {
-        let kept = self
-            .storage
-            .get()
-            .and_then(|storage| Some((storage, storage.output_store.as_ref()?)));
-        let Some((storage, output_store)) = kept else { return false };
-        let mut pending = lock(&storage.pending);
-        let is_overdue = pending.oldest().is_some_and(|oldest| oldest.elapsed() > patience);
-        if is_overdue {
-            self.show_unstored(&mut pending, &**output_store);
-        }
-        is_overdue
-    }
-
-    fn show_unstored(&self, pending: &mut Pending, output_store: &dyn OutputStore) {
-        let freed = weight(pending.bytes);
-        output_store.account(-freed);
-        // The queue stays locked, so that no later event is shown before these.
-        self.write_log(|log| {
-            pending.skip(|event, now| {
-                log.take(event, log.time_at(now), now);
-                log.ring().newest()
-            });
-        });
-    }
-
-    /// Waits until the store has nearly caught up, at most for `patience`. For far ends that keep
-    /// their output. Cancel safe.
-    pub async fn store_caught_up(&self, patience: Duration) {
-        let Some(storage) = self.storage.get() else { return };
-        let mut log = self.log.subscribe();
-        let up = async {
-            log.mark_unchanged();
-            // Events leave the queue only when they are shown, so each step also changes the log.
-            while lock(&storage.pending).is_long() {
-                log.changed().await.expect("a job owns its log");
-            }
-        };
-        // Output that is still not stored is shown anyway.
-        drop(tokio::time::timeout(patience, up).await);
-    }
-
-    /// The next output to store, about `most` bytes; `None` if none is pending. The batch has a
-    /// checkpoint if the caller `wants_checkpoint`, or if earlier output was not stored. Call
-    /// [`show`](Self::show) before taking the next batch.
-    pub fn take_batch(&self, most: usize, wants_checkpoint: bool) -> Option<Arc<Batch>> {
-        let mut pending = lock(&self.storage.get()?.pending);
-        // The queue stays locked: nothing is shown between the checkpoint and its batch, so the
-        // checkpoint is the log right before these events.
-        let _held = Held::new(LOG_LOCK);
-        let log = self.log.borrow();
-        pending.take(
-            most,
-            |now| log.time_at(now),
-            |has_gap: bool| (has_gap || wants_checkpoint).then(|| log.ring().checkpoint()),
-        )
-    }
-
-    /// Shows a batch after the attempt to store it. A batch that was overdue, or for which there
-    /// was no room, is shown already.
-    ///
-    /// Returns the newest line that is stored now. `None` if the batch was not stored.
-    pub fn show(&self, batch: &Arc<Batch>, is_stored: bool) -> Option<LineNo> {
-        let storage = self.storage.get()?;
-        let mut pending = lock(&storage.pending);
-        let before = pending.bytes;
-        // `show_unstored` has shown an overtaken batch. Here only its newest line is needed.
-        let mut newest = pending.take_overtaken(batch);
-        // Events after an overtaken batch may never be stored. Then the trouble remains.
-        if is_stored && newest.is_some() && !pending.has_skipped() {
-            self.note_trouble(None);
-        }
-        if !is_stored {
-            pending.note_unstored();
-        }
-        if pending.is_to_be_shown(batch) {
-            if is_stored {
-                self.note_trouble(None);
-            }
-            newest = Some(self.write_log(|log| {
-                batch.events.iter().for_each(|(event, at, now)| log.take(event, *at, *now));
-                log.ring().newest()
-            }));
-        }
-        if let Some(output_store) = &storage.output_store {
-            // Zero for an overtaken batch: `show_unstored` has subtracted its bytes.
-            output_store.account(-weight(before - pending.bytes));
-        }
-        if is_stored { newest } else { None }
-    }
-
-    /// Applies an event that another process has stored.
-    pub fn mirror(&self, event: &LogEvent, at: Timestamp) {
-        self.write_log(|log| log.take(event, at, Instant::now()));
-    }
-
-    /// Evicts the oldest output until at most `bytes` are kept.
-    pub fn trim(&self, bytes: usize) {
-        self.write_log(|log| log.ring_mut().trim(bytes));
-    }
-
-    fn write_log<T>(&self, change: impl FnOnce(&mut Log) -> T) -> T {
+    pub(super) fn write_log<T>(&self, change: impl FnOnce(&mut Log) -> T) -> T {
         let mut result = None;
         {
             let _held = Held::new(LOG_LOCK);
@@ -635,66 +349,15 @@ impl Job {
         self.note_change();
         result.expect("send_modify calls its argument")
     }
-
-    /// Marks its record as out of date.
-    pub fn note_change(&self) {
-        let Some(output_store) =
-            self.storage.get().and_then(|storage| storage.output_store.as_ref())
-        else {
-            return;
-        };
-        if !self.is_changed.swap(true, Ordering::AcqRel) {
-            output_store.note_change(&self.id);
-        }
-    }
-
-    /// Clears the mark of [`note_change`](Self::note_change). Call it before reading the job, so
-    /// that later changes set it again.
-    pub fn take_changed(&self) {
-        self.is_changed.store(false, Ordering::Release);
-    }
-
-    /// Deletes the finished lines of the selected streams. Returns the number of lines and bytes
-    /// deleted.
-    pub async fn forget_output(&self, selection: Selection) -> (u64, u64) {
-        let coverage = self.coverage().unwrap_or_default();
-        let kept = |log: &Log, measure| {
-            Stream::ALL
-                .into_iter()
-                .filter(|&stream| selection.contains(stream))
-                .map(|stream| {
-                    let end =
-                        log.ring().extent(log.ring().newest(), Selection::Only(stream), measure);
-                    end.saturating_sub(coverage.available_from(log.ring(), stream, measure))
-                })
-                .sum::<u64>()
-        };
-        // Counted under the lock that deletes, so that a line that ends meanwhile is not counted.
-        let (gone, newest) = self.write_log(|log| {
-            let gone = (kept(log, Measure::Lines), kept(log, Measure::Bytes));
-            log.ring_mut().forget(selection);
-            (gone, log.ring().newest())
-        });
-        // Up to `newest`, because later lines arrived after the ring was cleared.
-        if let Some(archive) = self.archive().cloned() {
-            let forgetting = tokio::task::spawn_blocking(move || archive.forget(selection, newest));
-            forgetting.await.expect("forgetting does not panic");
-        }
-        gone
-    }
 }
 
 /// Name of the lock of a job's log, for the order of locks that debug builds check.
-const LOG_LOCK: &str = "a job's log";
+pub(super) const LOG_LOCK: &str = "a job's log";
 
 /// Runs a closure that the `watch` of the log calls under its lock.
 fn under_log_lock<T>(closure: impl FnOnce() -> T) -> T {
     let _held = Held::new(LOG_LOCK);
     closure()
-}
-
-fn weight(bytes: usize) -> isize {
-    isize::try_from(bytes).unwrap_or(isize::MAX)
 }
 
 impl fmt::Debug for Job {

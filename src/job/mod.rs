@@ -22,6 +22,8 @@ mod shell;
 mod signal;
 mod span;
 mod spec;
+mod storage;
+mod stored_output;
 
 pub use announced::{Announcements, Greeted, Greeting, MachineId, repeats_our_command};
 pub use archive::{Archive, Coverage, Skimmed};
@@ -33,7 +35,7 @@ pub use fleet::{
     split_old_line, unfold, words,
 };
 pub use id::{JobId, Nonce};
-pub use job::{Chunk, Identity, Job, Piece, Positions, Reached, Storage};
+pub use job::{Identity, Job, Reached};
 pub use key_presses::key_bytes;
 pub use log::{
     Batch, Controls, FarEnd, FarEndError, FarEvent, Log, LogEvent, OutputStore, Past, Phase,
@@ -47,8 +49,11 @@ pub use shell::{
 };
 
 pub use log::{Change, End, Recorded, Recorder};
-pub use reading::{Found, PARTIAL_SHOWN, ReturnedBecause, Tail, Wait, shown_end};
+pub use reading::{
+    Chunk, Found, PARTIAL_SHOWN, Piece, Positions, ReturnedBecause, Tail, Wait, shown_end,
+};
 pub use shell::{LoginShell, from_home, quote};
 pub use signal::{Kill, Signal, UnknownSignal};
 pub use span::{LineRange, Span, SpanStart};
 pub use spec::{Draft, JobSpec, Pace, SpecError, StdinPlan, Terminal, check_word};
+pub use storage::Storage;

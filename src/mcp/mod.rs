@@ -5,6 +5,7 @@
 //! person behind the client for a login's secrets. [`serve_stdio`] speaks MCP on stdin and stdout.
 
 mod ask;
+mod handler;
 mod prompts;
 mod resources;
 mod server;

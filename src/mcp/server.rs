@@ -1,27 +1,19 @@
 //! The MCP server: its tools with their descriptions, instructions, prompts and resources. All
 //! work is done by the service.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use rmcp::handler::server::router::tool::ToolRouter;
 use rmcp::handler::server::tool::ToolCallContext;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, CancelTaskParams,
-    CompleteRequestParams, CompleteResult, ErrorData, GetPromptRequestParams, GetPromptResponse,
-    GetTaskParams, GetTaskResult, Icon, Implementation, JsonObject, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProtocolVersion, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
-    ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
-    UpdateTaskParams,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, JsonObject, Tool,
 };
-use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext};
-use rmcp::{RoleServer, ServerHandler, tool, tool_handler, tool_router};
+use rmcp::service::RequestContext;
+use rmcp::{RoleServer, tool, tool_router};
 
-use super::prompts;
 use crate::jobs::{Role, nearest};
 use crate::mcp::ask::Elicitor;
-use crate::mcp::resources::{Subscriptions, resources, subscriptions};
+use crate::mcp::resources::Subscriptions;
 use crate::mcp::tools::{Call, Parked, Tasks, answer, answered, call, input, output, tasks};
 use crate::wire::{
     ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobsReply, JobsRequest, ReadReply,
@@ -30,38 +22,16 @@ use crate::wire::{
     WriteReply, WriteRequest,
 };
 
-/// First sentence of the instructions.
-const PURPOSE: &str =
-    "Runs commands on remote hosts over SSH as jobs, and follows their output by cursor.";
-/// What a caller that may run commands does first, and one that may only read.
-const START: &str = "ssh_hosts lists the hosts. For a quick command use ssh_run. For anything \
-    longer start a job with ssh_spawn and follow it:";
-const LOOK: &str =
-    "You may read but not start jobs: ssh_jobs lists the jobs. Follow one like this:";
-/// The loop that loses nothing.
-const FOLLOW: &str = include_str!("instructions.md");
-/// Answering and ending programs.
-const ACT: &str = include_str!("instructions-act.md");
-const OUTCOMES: &str = "state distinguishes exited, signaled, lost (connection lost), closed, \
-    refused and timed_out; a command that fails is not an error. Errors read `code: message \
-    (hint)`; do what the hint says.";
-
-/// The program's icon: a shell prompt.
-const ICON: &str = "data:image/svg+xml;base64,\
-    PHN2ZyB4bWxucz0naHR0cDovL3d3dy53My5vcmcvMjAwMC9zdmcnIHZpZXdCb3g9JzAgMCAyNCAyNCc+PHJlY3Qgd2lkdGg9JzI0JyBoZWlnaH\
-    Q9JzI0JyByeD0nNScgZmlsbD0nIzEyMycvPjxwYXRoIGQ9J001IDdsNSA1LTUgNU0xMiAxOGg3JyBmaWxsPSdub25lJyBzdHJva2U9JyM3ZmQn\
-    IHN0cm9rZS13aWR0aD0nMi40Jy8+PC9zdmc+";
-
 /// The MCP server: a thin face over the service.
 #[derive(Clone)]
 pub(super) struct Server {
-    service: Arc<Service>,
-    tool_router: Arc<ToolRouter<Self>>,
-    subscriptions: Arc<Subscriptions>,
-    tasks: Arc<Tasks>,
-    elicitor: Arc<Elicitor>,
+    pub(super) service: Arc<Service>,
+    pub(super) tool_router: Arc<ToolRouter<Self>>,
+    pub(super) subscriptions: Arc<Subscriptions>,
+    pub(super) tasks: Arc<Tasks>,
+    pub(super) elicitor: Arc<Elicitor>,
     /// Calls whose clients are asking a person.
-    parked: Arc<Parked<Call>>,
+    pub(super) parked: Arc<Parked<Call>>,
 }
 
 #[tool_router]
@@ -98,12 +68,12 @@ impl Server {
     }
 
     /// Role of the caller.
-    fn role(&self) -> Role {
+    pub(super) fn role(&self) -> Role {
         self.service.library().rights().role
     }
 
     /// Calls a tool by name.
-    async fn call_any(
+    pub(super) async fn call_any(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
@@ -156,14 +126,6 @@ impl Server {
             Some(answer) => Ok(answer),
             None => Err(ErrorData::internal_error("the call was cancelled", None)),
         }
-    }
-
-    /// Instructions for models before their first call, according to the caller's role.
-    fn instructions(&self) -> String {
-        let acts = self.tool_router.has_route("ssh_spawn");
-        let start = if acts { START } else { LOOK };
-        let act = if acts { ACT } else { "" };
-        format!("{PURPOSE}\n\n{start}\n\n{FOLLOW}{act}{OUTCOMES}")
     }
 
     /// Start a command on a remote host as a job and return its job_id at once; follow it with
@@ -391,173 +353,6 @@ impl Server {
             self.service.forget(request).await
         })
         .await
-    }
-}
-
-#[tool_handler(router = self.tool_router)]
-impl ServerHandler for Server {
-    fn get_info(&self) -> ServerConfig {
-        let can = ServerCapabilities::builder()
-            .enable_tools()
-            .enable_prompts()
-            .enable_resources()
-            .enable_resources_subscribe()
-            .enable_resources_list_changed()
-            .enable_completions()
-            .enable_tasks();
-        let icon = Icon::new(ICON)
-            .with_mime_type("image/svg+xml")
-            .with_sizes(vec!["any".to_owned()]);
-        let own = Implementation::new("sshjobs", env!("CARGO_PKG_VERSION")).with_title("sshjobs");
-        ServerConfig::new(can.build())
-            .with_server_info(own.with_icons(vec![icon]))
-            .with_instructions(self.instructions())
-    }
-
-    async fn call_tool(
-        &self,
-        request: CallToolRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        answered(self.call_any(request, context)).await
-    }
-
-    async fn list_tools(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ListToolsResult, ErrorData> {
-        let mut listed = ListToolsResult::with_all_items(self.tool_router.list_all());
-        if context
-            .protocol_version()
-            .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
-        {
-            // Lists depend on the caller's rights.
-            (listed.ttl_ms, listed.cache_scope) = (Some(0), Some(CacheScope::Private));
-        }
-        Ok(listed)
-    }
-
-    async fn list_prompts(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListPromptsResult, ErrorData> {
-        Ok(prompts::list(self.role()))
-    }
-
-    async fn get_prompt(
-        &self,
-        request: GetPromptRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<GetPromptResponse, ErrorData> {
-        answered(async { Ok(prompts::get(self.role(), &request)?.into()) }).await
-    }
-
-    async fn list_resources(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListResourcesResult, ErrorData> {
-        answered(resources::list(&self.service)).await
-    }
-
-    async fn list_resource_templates(
-        &self,
-        _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        Ok(resources::templates())
-    }
-
-    async fn read_resource(
-        &self,
-        request: ReadResourceRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<ReadResourceResponse, ErrorData> {
-        answered(async { Ok(resources::read(&self.service, &request.uri).await?.into()) }).await
-    }
-
-    async fn complete(
-        &self,
-        request: CompleteRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<CompleteResult, ErrorData> {
-        answered(resources::complete(&self.service, request)).await
-    }
-
-    /// Used by clients of revisions before 2026-07-28.
-    async fn subscribe(
-        &self,
-        request: SubscribeRequestParams,
-        context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        answered(self.subscriptions.add(Arc::clone(&self.service), request.uri, context.peer)).await
-    }
-
-    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        self.subscriptions.watch_list(Arc::clone(&self.service), context.peer);
-    }
-
-    async fn unsubscribe(
-        &self,
-        request: UnsubscribeRequestParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        self.subscriptions.remove(&request.uri);
-        Ok(())
-    }
-
-    async fn get_task(
-        &self,
-        request: GetTaskParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<GetTaskResult, ErrorData> {
-        answered(self.tasks.get(&self.service, &request.task_id)).await
-    }
-
-    async fn update_task(
-        &self,
-        _request: UpdateTaskParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        Err(ErrorData::invalid_params(
-            "no task here asks for input",
-            None,
-        ))
-    }
-
-    async fn cancel_task(
-        &self,
-        request: CancelTaskParams,
-        _context: RequestContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        answered(async { self.tasks.cancel(&request.task_id) }).await
-    }
-
-    fn accepted_subscription_filter(
-        &self,
-        requested: &SubscriptionFilter,
-    ) -> Option<SubscriptionFilter> {
-        let uris = requested.resource_subscriptions.iter().flatten().cloned();
-        let accepted = SubscriptionFilter::builder().resource_subscriptions(uris);
-        let is_about_list = requested.resources_list_changed == Some(true);
-        Some(
-            if is_about_list {
-                accepted.resources_list_changed()
-            } else {
-                accepted
-            }
-            .build(),
-        )
-    }
-
-    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
-        answered(subscriptions::listen(&self.service, context)).await
-    }
-
-    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        Cow::Borrowed(ProtocolVersion::KNOWN_VERSIONS)
     }
 }
 

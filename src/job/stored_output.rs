@@ -1,0 +1,232 @@
+//! A job's output between its recorder and its readers, if it is stored: a queue whose batches the
+//! store's thread writes and then shows, and the stored part that readers get evicted lines from.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::archive::{Archive, Coverage};
+use super::job::{Job, LOG_LOCK};
+use super::storage::Storage;
+use crate::job::log::{Batch, Log, LogEvent, OutputStore, Pending, Status};
+use crate::lock::{Held, lock};
+use crate::output::{LineNo, Measure, Selection, Stream, Timestamp};
+
+impl Job {
+    /// Stores its output from now on. Only the first call has an effect.
+    pub fn store_in(&self, storage: Storage) {
+        self.storage.get_or_init(|| storage);
+    }
+
+    /// Sets why its output is not stored; `None` if it is.
+    pub fn note_trouble(&self, trouble: Option<String>) {
+        *lock(&self.trouble) = trouble;
+    }
+
+    pub(super) fn with_troubles(&self, status: Status) -> Status {
+        let lost_for = self.reach.lost_for();
+        Status {
+            unstored: self.trouble(),
+            disconnected: if status.ended_at.is_none() {
+                lost_for
+            } else {
+                None
+            },
+            ..status
+        }
+    }
+
+    fn trouble(&self) -> Option<String> {
+        lock(&self.trouble).clone()
+    }
+
+    /// The stored range of its output.
+    pub fn coverage(&self) -> Option<Coverage> {
+        self.storage.get().map(|storage| storage.archive.coverage())
+    }
+
+    pub(super) fn archive(&self) -> Option<&Arc<dyn Archive>> {
+        self.storage.get().map(|storage| &storage.archive)
+    }
+
+    /// Shows an event once it is stored; immediately if the job is not stored.
+    pub(super) fn keep(&self, event: LogEvent, now: Instant) {
+        let kept = self
+            .storage
+            .get()
+            .and_then(|storage| Some((storage, storage.output_store.as_ref()?)));
+        let Some((storage, output_store)) = kept else {
+            self.write_log(|log| log.take(&event, log.time_at(now), now));
+            return;
+        };
+        let mut pending = lock(&storage.pending);
+        let before = pending.bytes;
+        let is_first = pending.push(event, now);
+        let is_too_much = output_store.account(weight(pending.bytes - before));
+        // All jobs share one limit. It may be reached while the queue of this job is short.
+        if is_too_much || pending.is_too_long() {
+            self.show_unstored(&mut pending, &**output_store);
+        }
+        drop(pending);
+        if is_first {
+            // One call is enough: the store's thread takes batches until the queue is empty.
+            output_store.notify(&self.id);
+        }
+    }
+
+    /// Shows all pending output if the oldest has waited longer than `patience`, so that a hung
+    /// disk does not hide it. It counts as not stored. Returns whether any was overdue.
+    pub fn show_overdue(&self, patience: Duration) -> bool {
+        let kept = self
+            .storage
+            .get()
+            .and_then(|storage| Some((storage, storage.output_store.as_ref()?)));
+        let Some((storage, output_store)) = kept else { return false };
+        let mut pending = lock(&storage.pending);
+        let is_overdue = pending.oldest().is_some_and(|oldest| oldest.elapsed() > patience);
+        if is_overdue {
+            self.show_unstored(&mut pending, &**output_store);
+        }
+        is_overdue
+    }
+
+    fn show_unstored(&self, pending: &mut Pending, output_store: &dyn OutputStore) {
+        let freed = weight(pending.bytes);
+        output_store.account(-freed);
+        // The queue stays locked, so that no later event is shown before these.
+        self.write_log(|log| {
+            pending.skip(|event, now| {
+                log.take(event, log.time_at(now), now);
+                log.ring().newest()
+            });
+        });
+    }
+
+    /// Waits until the store has nearly caught up, at most for `patience`. For far ends that keep
+    /// their output. Cancel safe.
+    pub async fn store_caught_up(&self, patience: Duration) {
+        let Some(storage) = self.storage.get() else { return };
+        let mut log = self.log.subscribe();
+        let up = async {
+            log.mark_unchanged();
+            // Events leave the queue only when they are shown, so each step also changes the log.
+            while lock(&storage.pending).is_long() {
+                log.changed().await.expect("a job owns its log");
+            }
+        };
+        // Output that is still not stored is shown anyway.
+        drop(tokio::time::timeout(patience, up).await);
+    }
+
+    /// The next output to store, about `most` bytes; `None` if none is pending. The batch has a
+    /// checkpoint if the caller `wants_checkpoint`, or if earlier output was not stored. Call
+    /// [`show`](Self::show) before taking the next batch.
+    pub fn take_batch(&self, most: usize, wants_checkpoint: bool) -> Option<Arc<Batch>> {
+        let mut pending = lock(&self.storage.get()?.pending);
+        // The queue stays locked: nothing is shown between the checkpoint and its batch, so the
+        // checkpoint is the log right before these events.
+        let _held = Held::new(LOG_LOCK);
+        let log = self.log.borrow();
+        pending.take(
+            most,
+            |now| log.time_at(now),
+            |has_gap: bool| (has_gap || wants_checkpoint).then(|| log.ring().checkpoint()),
+        )
+    }
+
+    /// Shows a batch after the attempt to store it. A batch that was overdue, or for which there
+    /// was no room, is shown already.
+    ///
+    /// Returns the newest line that is stored now. `None` if the batch was not stored.
+    pub fn show(&self, batch: &Arc<Batch>, is_stored: bool) -> Option<LineNo> {
+        let storage = self.storage.get()?;
+        let mut pending = lock(&storage.pending);
+        let before = pending.bytes;
+        // `show_unstored` has shown an overtaken batch. Here only its newest line is needed.
+        let mut newest = pending.take_overtaken(batch);
+        // Events after an overtaken batch may never be stored. Then the trouble remains.
+        if is_stored && newest.is_some() && !pending.has_skipped() {
+            self.note_trouble(None);
+        }
+        if !is_stored {
+            pending.note_unstored();
+        }
+        if pending.is_to_be_shown(batch) {
+            if is_stored {
+                self.note_trouble(None);
+            }
+            newest = Some(self.write_log(|log| {
+                batch.events.iter().for_each(|(event, at, now)| log.take(event, *at, *now));
+                log.ring().newest()
+            }));
+        }
+        if let Some(output_store) = &storage.output_store {
+            // Zero for an overtaken batch: `show_unstored` has subtracted its bytes.
+            output_store.account(-weight(before - pending.bytes));
+        }
+        if is_stored { newest } else { None }
+    }
+
+    /// Applies an event that another process has stored.
+    pub fn mirror(&self, event: &LogEvent, at: Timestamp) {
+        self.write_log(|log| log.take(event, at, Instant::now()));
+    }
+
+    /// Evicts the oldest output until at most `bytes` are kept.
+    pub fn trim(&self, bytes: usize) {
+        self.write_log(|log| log.ring_mut().trim(bytes));
+    }
+
+    /// Marks its record as out of date.
+    pub fn note_change(&self) {
+        let Some(output_store) =
+            self.storage.get().and_then(|storage| storage.output_store.as_ref())
+        else {
+            return;
+        };
+        if !self.is_changed.swap(true, Ordering::AcqRel) {
+            output_store.note_change(&self.id);
+        }
+    }
+
+    /// Clears the mark of [`note_change`](Self::note_change). Call it before reading the job, so
+    /// that later changes set it again.
+    pub fn take_changed(&self) {
+        self.is_changed.store(false, Ordering::Release);
+    }
+
+    /// Deletes the finished lines of the selected streams. Returns the number of lines and bytes
+    /// deleted.
+    pub async fn forget_output(&self, selection: Selection) -> (u64, u64) {
+        let coverage = self.coverage().unwrap_or_default();
+        let kept = |log: &Log, measure| {
+            Stream::ALL
+                .into_iter()
+                .filter(|&stream| selection.contains(stream))
+                .map(|stream| {
+                    let end =
+                        log.ring().extent(log.ring().newest(), Selection::Only(stream), measure);
+                    end.saturating_sub(coverage.available_from(log.ring(), stream, measure))
+                })
+                .sum::<u64>()
+        };
+        // Counted under the lock that deletes, so that a line that ends meanwhile is not counted.
+        let (gone, newest) = self.write_log(|log| {
+            let gone = (kept(log, Measure::Lines), kept(log, Measure::Bytes));
+            log.ring_mut().forget(selection);
+            (gone, log.ring().newest())
+        });
+        // Up to `newest`, because later lines arrived after the ring was cleared.
+        if let Some(archive) = self.archive().cloned() {
+            let forgetting = tokio::task::spawn_blocking(move || archive.forget(selection, newest));
+            forgetting.await.expect("forgetting does not panic");
+        }
+        gone
+    }
+}
+
+fn weight(bytes: usize) -> isize {
+    isize::try_from(bytes).unwrap_or(isize::MAX)
+}
