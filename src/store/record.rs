@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::job::{
-    Caller, Draft, FleetPlan, Job, JobId, JobSpec, MachineId, Member, Nonce, Outcome, Past, Phase,
-    SpecError, Status, StdinPlan, Terminal, wall_now,
+    Caller, Draft, FleetPlan, Identity, Job, JobId, JobSpec, MachineId, Member, Nonce, Outcome,
+    Past, Phase, SpecError, Status, StdinPlan, Terminal, wall_now,
 };
 use crate::output::{TerminalModes, Timestamp, timestamp_of};
 
@@ -167,6 +167,15 @@ impl Record {
         self.total_lines = status.total_lines;
         self.total_bytes = status.total_bytes;
         self.dropped_lines = status.dropped_lines;
+    }
+
+    /// The values that distinguish the job from all others.
+    pub fn identity(&self) -> Identity {
+        Identity {
+            id: self.id.clone(),
+            mark: self.mark.clone(),
+            caller: self.caller.clone(),
+        }
     }
 
     /// State of the job.

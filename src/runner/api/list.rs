@@ -4,8 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::spawn_blocking;
-
 use super::orphan_states::look_at_orphans;
 use super::runner::Runner;
 use super::summary::Summary;
@@ -86,8 +84,7 @@ impl Runner {
     async fn list_stored(&self, filter: Filter) -> Result<(Vec<Summary>, usize), StoreError> {
         let Some(storing) = &self.shared.storing else { return Ok((Vec::new(), 0)) };
         storing.flush(FLUSH_TO_READ).await;
-        let store = Arc::clone(&storing.store);
-        let listing = spawn_blocking(move || {
+        let listing = storing.blocking(move |store| {
             let (records, total) = store.list(&filter)?;
             Ok::<_, StoreError>((
                 records

@@ -247,10 +247,9 @@ impl Runner {
         }
         if let Some(storing) = &self.shared.storing {
             storing.flush(FLUSH_TO_END).await;
-            let store = Arc::clone(&storing.store);
             let id = job.id.clone();
-            let removed = tokio::task::spawn_blocking(move || store.remove(&id)).await;
-            if let Ok(Err(error)) = removed {
+            let removed = storing.blocking(move |store| store.remove(&id)).await;
+            if let Some(Err(error)) = removed {
                 tracing::warn!(job = %job.id, %error, "a stored job could not be removed");
             }
         }

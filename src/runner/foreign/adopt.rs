@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::spawn_blocking;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::open::{Resumed, close, resume};
@@ -28,16 +27,14 @@ pub(crate) async fn adopt(shared: Arc<Shared>) {
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        let store = Arc::clone(&storing.store);
-        let orphans = spawn_blocking(move || store.orphans()).await;
-        let orphans = match orphans {
-            Ok(Ok(orphans)) => orphans,
-            Ok(Err(error)) => {
+        let orphans = match storing.blocking(|store| store.orphans()).await {
+            Some(Ok(orphans)) => orphans,
+            Some(Err(error)) => {
                 tracing::debug!(%error, "jobs of processes that have ended can't be looked for");
                 continue;
             }
             // The runtime is shutting down, or the search has panicked.
-            Err(_) => return,
+            None => return,
         };
         for record in orphans {
             let is_due = !record.durable || (shared.adopts && !may_be_finished(&record));
@@ -58,37 +55,35 @@ fn may_be_finished(record: &Record) -> bool {
 /// Resumes a durable job that no process follows, when a caller asks for the job.
 pub(crate) async fn adopt_if_orphan(shared: &Arc<Shared>, id: &JobId) {
     let Some(storing) = shared.storing.clone() else { return };
-    let store = Arc::clone(&storing.store);
     let id = id.clone();
-    let orphan = spawn_blocking(move || {
+    let orphan = storing.blocking(move |store| {
         let record = store.get(&id)?;
         Ok::<_, StoreError>(record.filter(|record| {
             let is_left = record.owner != store.own_name() && store.owner(&record.owner).is_none();
             record.durable && record.outcome.is_none() && is_left
         }))
     });
-    if let Ok(Ok(Some(record))) = orphan.await {
+    if let Some(Ok(Some(record))) = orphan.await {
         take_over(shared, &storing, record).await;
     }
 }
 
 async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record) {
-    let store = Arc::clone(&storing.store);
     let limits = shared.limits;
     let id = record.id.clone();
-    let taken = spawn_blocking(move || {
+    let taken = storing.blocking(move |store| {
         if !store.claim(&record)? {
             // Another process was faster.
             return Ok(None);
         }
         if record.durable {
-            return resume(&*store, record, limits.ring(Pace::Free), limits.log());
+            return resume(store, record, limits.ring(Pace::Free), limits.log());
         }
         tracing::info!(job = %record.id, "its process has ended: the job is lost");
-        close(&*store, record, limits.log()).map(|()| None)
+        close(store, record, limits.log()).map(|()| None)
     });
     match taken.await {
-        Ok(Ok(Some(Resumed {
+        Some(Ok(Some(Resumed {
             job,
             log,
             writer,
@@ -114,7 +109,7 @@ async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record)
                 follow_again(shared, &job, positions);
             }
         }
-        Ok(Ok(None)) | Err(_) => {}
-        Ok(Err(error)) => tracing::warn!(job = %id, %error, "a job can't be taken over"),
+        Some(Ok(None)) | None => {}
+        Some(Err(error)) => tracing::warn!(job = %id, %error, "a job can't be taken over"),
     }
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::open::{Opened, open};
@@ -104,21 +103,19 @@ fn filter() -> Filter {
 }
 
 async fn lost(storing: &Storing) -> Vec<Record> {
-    let store = Arc::clone(&storing.store);
     let filter = filter();
-    let listed = spawn_blocking(move || store.list(&filter)).await;
-    let (records, _) = listed.ok().and_then(Result::ok).unwrap_or_default();
+    let listed = storing.blocking(move |store| store.list(&filter)).await;
+    let (records, _) = listed.and_then(Result::ok).unwrap_or_default();
     records.into_iter().filter(|record| record.has_leftovers).collect()
 }
 
 /// Ends the remaining processes of a lost job. Returns whether they are confirmed dead.
 async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) -> bool {
-    let store = Arc::clone(&storing.store);
     let id = record.id.clone();
     let ring = shared.limits.ring(Pace::Free);
     let log = shared.limits.log();
-    let opened = spawn_blocking(move || open(&*store, &id, ring, log)).await;
-    let Ok(Ok(Some(Opened { job, record, .. }))) = opened else { return false };
+    let opened = storing.blocking(move |store| open(store, &id, ring, log)).await;
+    let Some(Ok(Some(Opened { job, record, .. }))) = opened else { return false };
     // Taken in, because `run_on_machine` looks up the job's machine there.
     let (job, _) = shared.foreign_jobs.take_in(job, record);
     let grace = Some(shared.limits.kill_grace);
@@ -146,17 +143,16 @@ async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) -> bool {
 }
 
 async fn settle(storing: &Storing, id: &JobId) {
-    let store = Arc::clone(&storing.store);
     let id = id.clone();
-    let settled = spawn_blocking(move || {
+    let settled = storing.blocking(move |store| {
         let Some(record) = store.get(&id)? else { return Ok(()) };
         store.put(&[Record {
             has_leftovers: false,
             ..record
         }])
     });
-    let settled: Result<Result<(), StoreError>, _> = settled.await;
-    if let Ok(Err(error)) = settled {
+    let settled: Option<Result<(), StoreError>> = settled.await;
+    if let Some(Err(error)) = settled {
         tracing::debug!(%error, "a record could not be brought up to date");
     }
 }

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::spawn_blocking;
-
 use super::adopt::adopt_if_orphan;
 use super::mirror::mirror;
 use super::open::{Opened, open};
@@ -17,19 +15,12 @@ const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// Implements [`Runner::lookup`](crate::runner::api::Runner::lookup).
 pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> Lookup {
-    let here = shared.registry().lookup(scope, id);
-    if let Lookup::Found(job) = &here {
-        job.caught_up(CATCH_UP).await;
-    }
-    if !matches!(here, Lookup::Unknown) {
+    let here = lookup_here(shared, scope, id).await;
+    let (Lookup::Unknown, Some(storing)) = (&here, &shared.storing) else {
         return here;
-    }
-    let Some(storing) = &shared.storing else { return Lookup::Unknown };
+    };
     adopt_if_orphan(shared, id).await;
-    let here = shared.registry().lookup(scope, id);
-    if let Lookup::Found(job) = &here {
-        job.caught_up(CATCH_UP).await;
-    }
+    let here = lookup_here(shared, scope, id).await;
     if !matches!(here, Lookup::Unknown) {
         return here;
     }
@@ -41,12 +32,10 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
             Lookup::Unknown
         };
     }
-    let store = Arc::clone(&storing.store);
-    let limits = shared.limits;
     let id = id.clone();
-    let ring = limits.ring(Pace::Free);
-    let log = limits.log();
-    let opened = spawn_blocking(move || open(&*store, &id, ring, log)).await;
+    let ring = shared.limits.ring(Pace::Free);
+    let log = shared.limits.log();
+    let opened = storing.blocking(move |store| open(store, &id, ring, log)).await;
     match opened.unwrap_or(Ok(None)) {
         Ok(Some(opened)) if scope.has(&opened.record.caller) => {
             let Opened {
@@ -72,4 +61,13 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
             Lookup::Unknown
         }
     }
+}
+
+/// Searches this process. A durable job first receives what its host has.
+async fn lookup_here(shared: &Shared, scope: &Scope, id: &JobId) -> Lookup {
+    let here = shared.registry().lookup(scope, id);
+    if let Lookup::Found(job) = &here {
+        job.caught_up(CATCH_UP).await;
+    }
+    here
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use crate::job::{
-    Batch, Identity, Job, JobId, Log, LogEvent, LostWhy, Outcome, Past, Phase, Positions, Storage,
-    wall_now,
+    Batch, Job, JobId, Log, LogEvent, LostWhy, Outcome, Past, Phase, Positions, Storage, wall_now,
 };
 use crate::output::{LineNo, Origin, Position, Ring, RingLimits, Stream};
 use crate::store::{LogLimits, LogWriter, Record, Store, StoreError, StoredEnd, StoredLog};
@@ -58,12 +57,11 @@ pub(crate) fn open(
         (past.phase, past.ended_at) = (Phase::Ended(outcome.clone()), Some(*at));
     }
     past.last_output_at = past.last_output_at.max(end.last_output_at);
-    let identity = Identity {
-        id: id.clone(),
-        mark: record.mark.clone(),
-        caller: record.caller.clone(),
-    };
-    let job = Arc::new(Job::begun(identity, spec, Log::resumed(ring, past)));
+    let job = Arc::new(Job::begun(
+        record.identity(),
+        spec,
+        Log::resumed(ring, past),
+    ));
     note_members(&job, &record);
     job.store_in(Storage::new(Arc::clone(&log) as _, None));
     Ok(Some(Opened {
@@ -180,12 +178,11 @@ pub(crate) fn resume(
         stdout: ring.total_bytes(Stream::Stdout),
         stderr: ring.total_bytes(Stream::Stderr),
     };
-    let identity = Identity {
-        id: record.id.clone(),
-        mark: record.mark.clone(),
-        caller: record.caller.clone(),
-    };
-    let job = Arc::new(Job::begun(identity, spec, Log::resumed(ring, past)));
+    let job = Arc::new(Job::begun(
+        record.identity(),
+        spec,
+        Log::resumed(ring, past),
+    ));
     note_members(&job, &record);
     Ok(Some(Resumed {
         job,

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use futures_util::future::ready;
 
 use super::reserve::Reservation;
-use crate::job::{Identity, Job, JobSpec, Log, Scope};
+use crate::job::{Job, JobSpec, Log, Scope};
 use crate::runner::durable::repeat_start;
 use crate::runner::foreign::lookup;
 use crate::runner::state::Shared;
@@ -91,12 +91,9 @@ async fn finish_interrupted_start(
         return Ok(());
     }
 
-    let Record {
-        id, mark, caller, ..
-    } = earlier.clone();
     let log = Log::new(shared.limits.ring(spec.pace));
     // The record's id and mark, by which the host recognizes the job, with the new order's spec,
     // because the record lacks the secrets.
-    let job = Job::begun(Identity { id, mark, caller }, spec, log);
+    let job = Job::begun(earlier.identity(), spec, log);
     repeat_start(shared, &job).await
 }

@@ -97,6 +97,15 @@ const MOST_TASKS: usize = 256;
 const MOST_OPEN: usize = 512;
 
 impl Storing {
+    /// Calls the store on a blocking thread. `None` if the call panics or the runtime shuts down.
+    pub(crate) async fn blocking<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&dyn Store) -> T + Send + 'static,
+    ) -> Option<T> {
+        let store = Arc::clone(&self.store);
+        tokio::task::spawn_blocking(move || call(&*store)).await.ok()
+    }
+
     pub(crate) fn new(
         store: Arc<dyn Store>,
         limits: LogLimits,
