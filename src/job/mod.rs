@@ -49,6 +49,7 @@ pub use shell::{
 };
 
 pub use log::{Change, End, Recorded, Recorder};
+pub(crate) use reading::LONGEST_PATIENCE;
 pub use reading::{
     Chunk, Found, PARTIAL_SHOWN, Piece, Positions, ReturnedBecause, Tail, Wait, shown_end,
 };

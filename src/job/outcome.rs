@@ -87,7 +87,8 @@ impl Outcome {
         }
     }
 
-    /// The signal that ended the command, without `SIG`, if one did and it is known.
+    /// Name of the signal that ended the command, without `SIG`. `None` if no signal ended it, or
+    /// if the exit is unknown.
     pub fn exit_signal(&self) -> Option<&str> {
         match self.exit()? {
             Exit::Status(_) => None,

@@ -69,7 +69,7 @@ impl JobsBuilder {
             prompter,
             state_dir,
         } = self;
-        // Otherwise `open_store` would fall back to the user's own state directory.
+        // With `store` set and no directory, `open_store` would use the user's own state directory.
         config.store = state_dir.is_some();
         config.state_dir = state_dir;
         let opening = config.clone();

@@ -20,10 +20,9 @@ const AT_A_TIME: usize = 16;
 
 /// Whether the address behind a name is excluded, although the name is not.
 ///
-/// A name that can't be resolved here is not excluded by its address. The addresses of hosts behind a
-/// jump host or a command are compared as well, as this machine resolves them: two machines with the
-/// same address in different networks count as the same, so that no way around an exclusion is left
-/// open.
+/// A name that this machine can't resolve is not excluded by its address. Hosts behind a jump host
+/// or a ProxyCommand are compared by address, too. If two networks use the same address, its two
+/// machines count as one host: this may exclude too much, but leaves no way around an exclusion.
 pub(super) async fn is_excluded_by_address(
     patterns: &HostPatterns,
     book: &HostBook,
@@ -58,7 +57,7 @@ pub(super) async fn is_excluded_by_address(
 
 /// All excluded hosts: names in the patterns, and listed hosts that a wildcard or a tag excludes.
 async fn excluded_names(patterns: &HostPatterns, book: &HostBook) -> BTreeSet<String> {
-    let by_name = patterns.excluded_names().map(str::to_owned);
+    let by_name = patterns.excluded_names();
     // An unreadable ssh_config is reported when the host is resolved.
     let listed = book.listed().await.unwrap_or_default();
     let by_pattern =
@@ -88,8 +87,8 @@ async fn addresses_of(host: &HostConfig) -> HashSet<SocketAddr> {
     }
 }
 
-/// Maps loopback addresses and the unspecified address to one: a connection to any of them reaches
-/// this machine.
+/// Maps loopback addresses and the unspecified address to 127.0.0.1: a connection to any of them
+/// reaches this machine.
 fn canonical(address: SocketAddr) -> SocketAddr {
     let ip = address.ip().to_canonical();
     let ip = if ip.is_loopback() || ip.is_unspecified() {
@@ -140,6 +139,7 @@ mod tests {
             ("*,!localhost", "0x7f.1", true),
             ("*,!localhost", "127.1", true),
             ("*,!db1", "elsewhere", false),
+            ("*,!db1:2222", "elsewhere", true),
             ("*,!db1", "behind", true),
             ("*,!here", "0.0.0.0", true),
             ("*,!here", "127.0.0.2", true),

@@ -96,11 +96,13 @@ impl Jobs {
         Self::over(config, book, prompters, store.map(Ok))
     }
 
+    /// Opens the store that the configuration names, then builds the handle.
     fn with(config: Config, book: HostBook, prompters: Prompters) -> Self {
         let store = config.open_store();
         Self::over(config, book, prompters, store)
     }
 
+    /// Builds the handle. All constructors end here.
     fn over(
         config: Config,
         book: HostBook,
@@ -120,8 +122,8 @@ impl Jobs {
         }
     }
 
-    /// The same hosts and limits for another caller. It sees no keys, cursors or secrets of this
-    /// one, and its jobs only as [`Role::Admin`].
+    /// The same hosts and limits for another caller. That caller sees no keys, cursors or secrets
+    /// of this handle's caller, and this caller's jobs only as [`Role::Admin`].
     #[must_use]
     pub fn of(&self, caller: Caller, rights: Rights) -> Self {
         Self {
@@ -168,8 +170,9 @@ impl Jobs {
         }
     }
 
-    /// The newest jobs that the caller sees and that match a filter, and the number of all that
-    /// match: those of this process, and those of other processes in the state directory.
+    /// Lists the jobs that the caller sees and that match a filter: jobs of this process, and of
+    /// other processes in the state directory. Returns the newest ones, and the number of all
+    /// matches.
     ///
     /// # Errors
     /// [`Error::Store`] if the state directory can't be read.
@@ -178,6 +181,7 @@ impl Jobs {
         filter: Filter,
         freshness: Freshness,
     ) -> Result<(Vec<Summary>, usize), Error> {
+        // Traces the call and returns the runner; `all` is only the subject in the trace.
         let inside = self.door.look(door::ReadVerb::Jobs, &"all");
         let patience = match freshness {
             Freshness::AskHosts => Some(ORPHANS_TIME),
@@ -190,7 +194,7 @@ impl Jobs {
 
         // For an admin with limited hosts: the store can't evaluate host patterns.
         let limit = filter.limit;
-        // Without the caller's limit, which must apply to the jobs that remain after the filter.
+        // Not limited yet: the caller's limit applies to the jobs that the host checks leave.
         let (mut found, _) = inside
             .runner
             .list(
@@ -225,8 +229,9 @@ impl Jobs {
         self.door.config()
     }
 
-    /// A counter that changes when a job of this process that the caller sees is added, ends or is
-    /// removed. Waits until it differs from `known`. Cancel safe.
+    /// Waits until the counter of changes differs from `known`, and returns it. Among the jobs of
+    /// this process that the caller sees, each addition, end and removal changes it. `None` returns
+    /// at once. Cancel safe.
     pub async fn changes(&self, known: Option<u64>) -> u64 {
         self.door.runner().changes(&self.door.scope(), known).await
     }

@@ -96,11 +96,16 @@ impl HostPatterns {
         Destination::parse(name).is_ok_and(|destination| self.exclude(&destination, tags))
     }
 
-    /// Names in exclusions without `*` and `?`, which need not be listed anywhere.
-    pub fn excluded_names(&self) -> impl Iterator<Item = &str> {
+    /// Destinations of the exclusions that have no `*` or `?`, with their port if they name one.
+    /// Such a host need not be listed anywhere.
+    pub fn excluded_names(&self) -> impl Iterator<Item = String> {
         self.excluded().filter_map(|pattern| match pattern {
-            Pattern::Host { host, .. } if !host.contains(['*', '?']) => Some(host),
-            Pattern::Host { .. } | Pattern::Tag(_) => None,
+            Pattern::Host { host, .. } if host.contains(['*', '?']) => None,
+            Pattern::Host { host, port, .. } => Some(match port {
+                Some(port) if !port.contains(['*', '?']) => format!("[{host}]:{port}"),
+                Some(_) | None => host.to_owned(),
+            }),
+            Pattern::Tag(_) => None,
         })
     }
 
@@ -162,6 +167,8 @@ impl<'a> Pattern<'a> {
                 chosen_user.is_empty() && chosen_port.is_empty() && has_tag(tags, tag)
             }
             Self::Host { user, host, port } => {
+                // A user or port that is not given is the empty text: only `*` or a pattern that
+                // does not give it either matches.
                 matches(user.unwrap_or_default(), chosen_user)
                     && matches(port.unwrap_or_default(), &chosen_port)
                     && matches_host(host, destination)
@@ -169,8 +176,9 @@ impl<'a> Pattern<'a> {
         }
     }
 
-    /// Without a user or port it excludes all of them; with one, also a destination that does not
-    /// specify it.
+    /// A pattern without a user excludes every user, and one without a port every port. A pattern
+    /// with a user or port also excludes a destination that does not specify it, because ssh_config
+    /// may choose the excluded one.
     fn excludes(self, destination: &Destination, tags: &[String]) -> bool {
         match self {
             Self::Tag(tag) => has_tag(tags, tag),

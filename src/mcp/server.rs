@@ -1,5 +1,5 @@
-//! The MCP server: its tools with their descriptions, instructions, prompts and resources. All
-//! work is done by the service.
+//! The MCP server: its tools, with the descriptions that a model reads. The parameters are described
+//! in `wire/verbs`, the other requests handled in `handler.rs`. All work is done by the service.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Decides which member starts next. Pure, with a model in its tests.
+//! Decides which member starts next, and when one that failed to start is tried again. Pure, with a
+//! model in its tests.
 
 use std::collections::VecDeque;
 use std::time::Duration;

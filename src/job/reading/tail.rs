@@ -101,6 +101,9 @@ enum Decision {
     },
 }
 
+/// Longest patience that counts.
+pub(crate) const LONGEST_PATIENCE: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// Minimum time for matching available output, however short the wait is.
 const MATCH_AT_LEAST: Duration = Duration::from_millis(500);
 
@@ -151,7 +154,8 @@ impl<'a> Waiter<'a> {
         let called = Instant::now();
         let matching = Matching::new([wait.filter.clone(), wait.until.clone()]);
         let scan = Scan::new(*query, matching.has_patterns());
-        let deadline = called + wait.patience;
+        // Bounded, because the sum must not overflow.
+        let deadline = called + wait.patience.min(LONGEST_PATIENCE);
         let match_until = deadline.max(called + MATCH_AT_LEAST);
         Self {
             query,

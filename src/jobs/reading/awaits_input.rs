@@ -16,7 +16,8 @@ impl Job {
         let Some(text) = self.job.read_log(|log| log.silent_partial(selection, SILENCE)) else {
             return false;
         };
-        // Before `awaits_stdin`, which takes a round trip to the host.
+        // Before `awaits_stdin`, which takes a round trip to the host. The check fails if the
+        // job does not run or its process can't be asked: its stdin then counts as closed.
         if self.is_stdin_closed().await.unwrap_or(true) {
             return false;
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::job::{CursorMove, CursorName, Moved, Reached, TooManyCursors};
+use crate::job::{CursorMove, CursorName, LONGEST_PATIENCE, Moved, Reached, TooManyCursors};
 use crate::jobs::door::ReadVerb;
 use crate::jobs::{Error, Job, LineNo, PageQuery, Tail, Wait};
 
@@ -12,9 +12,11 @@ use crate::jobs::{Error, Job, LineNo, PageQuery, Tail, Wait};
 const REACH_TIME: Duration = Duration::from_secs(5);
 
 impl Job {
-    /// The newest line at which a reader's cursor may be; `cursor` is the reader's current one. If
-    /// another process records the job, its readers may be ahead of [`status`](Self::status): then
-    /// this waits for the line, at most five seconds. Cancel safe.
+    /// The highest line number that is valid as the cursor of a reader who is at `cursor` now.
+    ///
+    /// If another process records the job, a reader may have seen lines there that
+    /// [`status`](Self::status) does not include yet. Then this waits for the line at `cursor`, at
+    /// most five seconds. Cancel safe.
     pub async fn newest_for(&self, cursor: u64) -> u64 {
         let newest = self.status().total_lines;
         if cursor <= newest {
@@ -35,12 +37,13 @@ impl Job {
     /// # Errors
     /// [`Error::TooSlow`] if a pattern takes too long for any result.
     pub async fn tail(&self, query: &PageQuery, wait: &Wait) -> Result<Tail, Error> {
+        // Only traces the call: every role may read.
         self.look(ReadVerb::Tail);
         Ok(self.job.tail(query, wait).await?)
     }
 
-    /// Like [`tail`](Self::tail), with a named cursor of the caller kept here and advanced: no line
-    /// is returned twice under one name. Also returns whether the job [awaits
+    /// Like [`tail`](Self::tail), with a named cursor that the server keeps for the caller and
+    /// advances: no line is returned twice under one name. Also returns whether the job [awaits
     /// input](Self::awaits_input), determined before the cursor moves.
     ///
     /// `from` first moves the cursor, which stays there even if the call is cancelled. Otherwise
@@ -69,17 +72,18 @@ impl Job {
                 return Err(TooManyCursors.into());
             }
         }
-        let deadline = Instant::now() + wait.patience;
+        let deadline = Instant::now() + wait.patience.min(LONGEST_PATIENCE);
         loop {
             let cursor = runner.cursor(&self.job, &name).await?;
-            // All rounds together take the caller's patience, not each.
+            // The caller's patience limits all rounds together, not each round.
             let patience = deadline.saturating_duration_since(Instant::now());
             let wait = Wait {
                 patience,
                 ..wait.clone()
             };
             let tail = self.job.tail(&PageQuery { cursor, ..*query }, &wait).await?;
-            // Before the cursor moves: it may ask the host, and the caller may be cancelled here.
+            // Before the cursor moves: `awaits_input` may ask the host, and a call that is
+            // cancelled meanwhile must not have moved the cursor.
             let awaits_input = self.awaits_input(query.selection).await;
             // The cursor moves last, so that a cancelled call has consumed nothing.
             let step = CursorMove {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::resource_uri::{HOST, LOG, ResourceUri, TAG};
 use crate::wire::{Code, Error, HostsRequest, JobEntry, JobsRequest, Service, TailRequest};
 
-/// Number of jobs in a list: the newest.
+/// Maximum jobs in a list, which has the newest.
 const LISTED: i64 = 100;
 /// Maximum lines of a log in one answer.
 const MOST_LINES: i64 = 10_000;
@@ -85,6 +85,7 @@ async fn contents(service: &Service, uri: &str) -> Result<ResourceContents, Erro
                 ..TailRequest::new(job_id, 0, 0)
             };
             let mut reply = service.tail(request).await?;
+            // Taken out of the reply, so that the metadata below does not repeat the lines.
             let mut text = reply.lines.take().unwrap_or_default().join("\n");
             if !text.is_empty() {
                 text.push('\n');
@@ -125,19 +126,19 @@ pub(crate) fn told(error: &Error) -> ErrorData {
     told_of(error, None)
 }
 
-/// Converts an error about a resource, which it names.
+/// Converts an error to JSON-RPC's form. Adds the resource's URI, if one is given.
 pub(crate) fn told_of<'a>(error: &Error, uri: impl Into<Option<&'a str>>) -> ErrorData {
     let mut data = json!(error);
     if let Some(uri) = uri.into() {
         data["uri"] = uri.into();
     }
     let is_unknown = [Code::UnknownJob, Code::ExpiredJob, Code::NotFound].contains(&error.code);
-    let told = if is_unknown {
+    let constructor = if is_unknown {
         ErrorData::resource_not_found
     } else {
         ErrorData::invalid_params
     };
-    told(error.to_string(), Some(data))
+    constructor(error.to_string(), Some(data))
 }
 
 /// Completes a variable of a template, or an argument of a prompt, by its name: ids of jobs, names

@@ -7,8 +7,10 @@ use tokio::time::Instant;
 use crate::lock::lock;
 use crate::mcp::ask::unguessable;
 
-/// Calls that continue while their client asks a person (multi round-trip requests, SEP-2322), by
-/// the state with which the client returns.
+/// Calls that continue while their client asks a person (multi round-trip requests, SEP-2322).
+///
+/// A client gets a state together with the question, and sends it with its next request. The state
+/// identifies the call.
 pub(crate) struct Parked<C>(Mutex<VecDeque<Place<C>>>);
 
 struct Place<C> {
@@ -32,12 +34,12 @@ const KEPT: Duration = Duration::from_secs(300);
 const MOST: usize = 64;
 
 impl<C> Parked<C> {
-    /// Keeps a call. Returns the state with which the client returns.
+    /// Keeps a call. Returns the state that the client must send to find it again.
     pub(crate) fn put(&self, call: Shared<C>) -> String {
         let mut places = lock(&self.0);
         places.retain(|place| place.since.elapsed() < KEPT);
         if places.len() >= MOST {
-            // The oldest: dropping it ends the call, unless a request attends to it.
+            // Drops the oldest. This ends its call, unless a request still holds the call.
             places.pop_front();
         }
         let state = unguessable();

@@ -18,7 +18,8 @@ pub(crate) trait Text {
 /// The scalar fields on the first line, then the output's lines.
 impl Text for TailReply {
     fn text(&self) -> String {
-        let mut head = Head::of(self, &["lines", "records", "partial"]);
+        let omitted = ["lines", "records", "partial"];
+        let mut head = Head::of(self, &omitted);
         if let Some(partial) = &self.partial {
             head.json("partial", partial);
         }

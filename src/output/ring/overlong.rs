@@ -1,3 +1,5 @@
+//! Cuts lines that are longer than the limit into pieces, which become continuations.
+
 use memchr::memrchr;
 
 use super::ring::Ring;

@@ -18,6 +18,6 @@
 //! through a channel.
 
 mod controls;
-mod roll_out;
+mod run_fleet;
 
-pub(crate) use roll_out::run_fleets;
+pub(crate) use run_fleet::run_fleets;

@@ -3,7 +3,7 @@
 //! # Theory of operation
 //!
 //! A signal does not use the job's channel: servers may ignore signal requests, and they reach only
-//! one process. `tree.rs` runs a script (`job/shell/signal_script.rs`) on the job's machine. It
+//! one process. `signal_job.rs` runs a script (`job/shell/signal_script.rs`) on the job's machine. It
 //! signals the process group, and processes that left it but carry the job's mark or descend from
 //! one that does; waits for the grace; and reports whether a process is left.
 //!
@@ -12,8 +12,8 @@
 //! control shell of that connection.
 
 mod on_machine;
-mod tree;
+mod signal_job;
 
 pub(crate) use on_machine::{BRIEF, run_on_machine};
-pub use tree::{DeliveredVia, SignalReport, Unverified};
-pub(crate) use tree::{PGID_TIMEOUT, end_tree, kill, process_group_told};
+pub use signal_job::{DeliveredVia, SignalReport, Unverified};
+pub(crate) use signal_job::{PGID_TIMEOUT, end_tree, kill, process_group_told};

@@ -1,3 +1,5 @@
+//! Questions for a person during a login, and the programs that ask them.
+
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;

@@ -31,7 +31,7 @@ impl<'a> Login<'a> {
         let files = &self.host.identity_files;
         let certificate_files = self.host.certificate_files.clone();
         let own_files = files.clone();
-        // `off_runtime` knows the read by this one file, although it covers all.
+        // One read covers all files. `off_runtime` identifies it by the first.
         let first = certificate_files.first().or(own_files.first()).cloned().unwrap_or_default();
         let certificates = off_runtime(&first, move || {
             key_file::certificates(&certificate_files, &own_files)
@@ -52,6 +52,7 @@ impl<'a> Login<'a> {
                     None => continue,
                 },
             };
+            // Ends on any success, and when the server accepts no more keys.
             if attempt != Attempt::Failure || !self.may(MethodKind::PublicKey) {
                 return Ok(attempt);
             }
@@ -210,6 +211,7 @@ impl<'a> Login<'a> {
         self.present(offer, file.display().to_string(), signer, busy).await
     }
 
+    /// The signer for a key that was loaded from `path`, and the measure of its signing time.
     fn file(&self, path: &Path, key: KeyFile) -> (File<'a>, Busy) {
         let busy = Busy::default();
         let path = path.to_owned();

@@ -18,7 +18,7 @@ pub enum ConfigError {
         file: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// The line's text.
+        /// The option, or the construct, that is not understood.
         what: String,
     },
     /// An ssh_config file can't be read.

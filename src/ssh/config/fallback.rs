@@ -11,7 +11,7 @@ use super::lines::{self, ConfigLine, Item, Location, Unreadable};
 use super::table::{Kind, kind_of};
 use crate::ssh::glob::matches_list;
 
-/// The output of `ssh -G` for `destination`, as far as it is used.
+/// The options for `destination` that sshjobs uses, as `ssh -G` would print them.
 pub(super) fn resolve(
     file: Option<&Path>,
     destination: &Destination,
@@ -29,22 +29,24 @@ pub(super) fn resolve(
     if let Some(port) = destination.port {
         found.add("port", port.to_string());
     }
-    // Whether lines apply, by file: in a file included by a block that does not match, none do.
-    let mut counts = vec![true];
+    // Whether lines apply at this point of each open file: the last entry is for the current file,
+    // the one before it for the block that includes the file. If that block does not match, no line
+    // of the file applies. The first entry stands for no file.
+    let mut applies = vec![true];
     for item in items {
-        let around = counts.len().checked_sub(2).is_none_or(|outer| counts[outer]);
-        let here = counts.last_mut().expect("files begin before they end");
+        let including = applies.len().checked_sub(2).is_none_or(|outer| applies[outer]);
+        let here = applies.last_mut().expect("files begin before they end");
         match item {
             Item::Begin => {
                 let inherited = *here;
-                counts.push(inherited);
+                applies.push(inherited);
             }
-            Item::End => drop(counts.pop()),
+            Item::End => drop(applies.pop()),
             Item::Line(line) => match line.keyword.as_str() {
-                "host" => *here = around && matches_list(&line.arguments, &destination.host),
-                "match" if line.arguments == ["all"] => *here = around,
+                "host" => *here = including && matches_list(&line.arguments, &destination.host),
+                "match" if line.arguments == ["all"] => *here = including,
                 "match" => return Err(not_understood(&line, "Match")),
-                "include" => return Err(not_understood(&line, "so deep an Include")),
+                "include" => return Err(not_understood(&line, "an Include nested this deep")),
                 // Before the options, so that those of other hosts need not be understood.
                 _ if !*here => {}
                 key => found.option(&line).ok_or_else(|| not_understood(&line, key))?,

@@ -47,24 +47,27 @@ impl CertificateFault {
         rules: CertificateRules<'_>,
     ) -> Option<Self> {
         let now = rules.now;
-        let named = certificate.valid_principals();
+        let hosts = certificate.valid_principals();
+
         let algorithm = certificate.signature().algorithm();
-        let sha1 = algorithm == Algorithm::Rsa { hash: None };
-        let name = algorithm.to_string();
-        let weak = short_rsa(certificate.signature_key(), rules.shortest_rsa).is_some()
-            || rules
-                .signatures
-                .is_some_and(|allowed| !allowed.split(',').any(|allowed| allowed == name));
+        let is_sha1 = algorithm == Algorithm::Rsa { hash: None };
+        let algorithm = algorithm.to_string();
+        let is_allowed = rules
+            .signatures
+            .is_none_or(|list| list.split(',').any(|allowed| allowed == algorithm));
+        let is_short = short_rsa(certificate.signature_key(), rules.shortest_rsa).is_some();
+        let is_weak = is_sha1 || is_short || !is_allowed;
+
         // The signature is checked before the fields for which it vouches.
         if certificate.cert_type() != CertType::Host {
             Some(Self::NotAHost)
-        } else if sha1 || weak || certificate.verify_signature().is_err() {
+        } else if is_weak || certificate.verify_signature().is_err() {
             Some(Self::Signature)
         } else if now < certificate.valid_after() {
             Some(Self::NotYetValid)
         } else if now >= certificate.valid_before() {
             Some(Self::Expired)
-        } else if !named.is_empty() && !named.iter().any(|name| name == principal) {
+        } else if !hosts.is_empty() && !hosts.iter().any(|host| host == principal) {
             Some(Self::OtherHost)
         } else {
             certificate.critical_options().keys().next().cloned().map(Self::CriticalOption)

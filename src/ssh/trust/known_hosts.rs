@@ -125,7 +125,7 @@ impl KnownHosts {
             };
             match (self.verdict_on_key(name, &key), fault) {
                 (revoked @ Verdict::Revoked { .. }, _) => revoked,
-                // A listed authority outweighs another plain key that is listed for the host.
+                // A valid certificate is enough, even if another plain key is listed for the host.
                 (_, None) => Verdict::Known,
                 (Verdict::Unknown, Some(fault)) => Verdict::Uncertified(fault),
                 (verdict, _) => verdict,
@@ -133,8 +133,9 @@ impl KnownHosts {
         })
     }
 
-    /// For ports other than 22 ssh also accepts an entry for the bare name. Of those entries, only
-    /// a revocation counts against the host.
+    /// Judges the host by its name with the port and, if that decides nothing, by its bare name, as
+    /// ssh does for ports other than 22. Under the bare name a key can be known or revoked; another
+    /// key that is listed there is no mismatch.
     fn under_each_name(&self, host: &HostName, verdict_on: impl Fn(&str) -> Verdict) -> Verdict {
         let exact = verdict_on(&host.exact);
         if !matches!(exact, Verdict::Unknown | Verdict::Uncertified(_)) {
@@ -143,7 +144,8 @@ impl KnownHosts {
         let Some(bare) = &host.bare else { return exact };
         match (verdict_on(bare), exact) {
             (decided @ (Verdict::Known | Verdict::Revoked { .. }), _) => decided,
-            // The signer may be listed under the bare name only. Then its fault is more useful.
+            // The signer may be listed under the bare name only. Then the certificate's fault found
+            // there says more than that its signer is not listed.
             (fault @ Verdict::Uncertified(_), Verdict::Uncertified(CertificateFault::Foreign)) => {
                 fault
             }
@@ -170,14 +172,14 @@ impl KnownHosts {
         if let Some(revoked) = self.revoked(name, key.key_data()) {
             return revoked;
         }
-        let listed: Vec<_> = self.of(name, Marker::Plain).collect();
+        let listed: Vec<&Entry> = self.of(name, Marker::Plain).collect();
         if listed.iter().any(|entry| entry.key.key_data() == key.key_data()) {
             return Verdict::Known;
         }
         // The error names the entry of the same type, which is the one to check.
         let Some(nearest) = listed
             .iter()
-            .find(|entry: &&&Entry| entry.key.algorithm() == key.algorithm())
+            .find(|entry| entry.key.algorithm() == key.algorithm())
             .or(listed.first())
         else {
             return Verdict::Unknown;
@@ -199,7 +201,8 @@ impl KnownHosts {
         }
     }
 
-    /// Whether an authority is listed that could sign for `host`, or be revoked for it.
+    /// Whether `host` has a `@cert-authority` line, or a `@revoked` line, whose key may be that of
+    /// an authority.
     pub fn has_authority(&self, host: &HostName) -> bool {
         let mut names = [Some(&host.exact), host.bare.as_ref()].into_iter().flatten();
         names.any(|name| {

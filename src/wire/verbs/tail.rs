@@ -1,4 +1,5 @@
-//! The verb tail: the read on which the canonical loop is built.
+//! The verb tail: the read on which the canonical loop is built. Models read the comments of the
+//! parameters; the tool's own description is in `mcp/server.rs`.
 
 use std::time::Duration;
 

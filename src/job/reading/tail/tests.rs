@@ -460,3 +460,15 @@ async fn a_line_that_arrives_after_the_stored_page_was_read_is_still_to_come() {
     assert!(tail.page.has_more);
     assert!(tail.still_running());
 }
+
+#[tokio::test]
+async fn a_patience_without_end_is_a_long_one() {
+    let job = Job::idle();
+    job.exit();
+    let wait = Wait {
+        patience: Duration::MAX,
+        ..Wait::default()
+    };
+    let tail = job.tail(&from(0), &wait).await.unwrap();
+    assert_eq!(tail.because, ReturnedBecause::Ended);
+}
