@@ -770,3 +770,49 @@ async fn a_closed_stdin_is_reported_and_closing_it_has_a_time_limit() {
     assert_eq!(error.code, Code::Backpressure);
     signal(&target, &job, "KILL", None).await;
 }
+
+/// A build that prints 20,000 lines, of which one says why it failed. Both streams have pauses
+/// around it, because nothing orders what is printed at once.
+const BUILD: &str = "seq -f 'compiling unit %g' 15000; sleep 0.5; \
+    echo 'error: no rule for target' >&2; sleep 0.5; \
+    seq -f 'compiling unit %g' 15001 19999; exit 2";
+
+#[tokio::test]
+async fn a_failing_build_shows_its_error_in_a_small_reply() {
+    let target = Target::start().await;
+    let mut request = run_request(BUILD);
+    request.options.max_bytes = None;
+    let reply = target.service.run(request).await.unwrap();
+    assert_eq!(reply.stderr_tail, ["error: no rule for target"]);
+    assert_eq!(reply.stderr_lines.len(), 1);
+    assert_eq!(reply.tail.last().unwrap(), "compiling unit 19999");
+    let shown = reply.head.len() + reply.tail.len();
+    assert_eq!(shown as u64 + reply.omitted_lines, 20_000);
+    let bytes = serde_json::to_string(&reply).unwrap().len();
+    assert!(bytes < 4000, "{bytes}");
+}
+
+#[tokio::test]
+async fn run_filters_its_output_and_returns_at_a_line_as_tail_does() {
+    let target = Target::start().await;
+    let mut request = run_request(BUILD);
+    request.options.filter = Some("error|19999".to_owned());
+    let filtered = target.service.run(request).await.unwrap();
+    let page = filtered.page.unwrap();
+    assert_eq!(
+        page.lines.unwrap(),
+        ["error: no rule for target", "compiling unit 19999"]
+    );
+    assert_eq!(page.skipped_lines + page.dropped_lines, 19_998);
+
+    let mut request = run_request("echo starting; echo ready; sleep 60");
+    request.options.until = Some("ready".to_owned());
+    let ready = target.service.run(request).await.unwrap();
+    assert!(ready.still_running);
+    assert_eq!(ready.page.unwrap().lines.unwrap(), ["starting", "ready"]);
+
+    let mut request = run_request("echo never");
+    request.options.until = Some("(".to_owned());
+    let refused = target.service.run(request).await.unwrap_err();
+    assert_eq!(refused.code, Code::InvalidArgument);
+}

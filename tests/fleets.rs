@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::command::{command, sshjobs, told};
 use crate::support::server::Server;
-use crate::support::{McpClient, Sshd, eventually};
+use crate::support::{McpClient, Sshd, eventually, exit_of};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -618,4 +618,47 @@ async fn a_host_that_prints_more_than_is_taken_has_to_wait() {
             .filter_map(|line| line.strip_prefix(name)?.strip_prefix(" | ")?.parse::<u32>().ok());
         assert!(numbers.eq(1..=200_000), "{name} has them all, in order");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signal_by_another_process_ends_a_fleet_and_starts_no_more() {
+    let sshd = fleet(web(4)).await;
+    let mut running =
+        command(&sshd, &["run", "web*", "-j", "1", "--", "sleep 30"]).spawn().unwrap();
+    let running_fleet = || {
+        let listed = told(&sshjobs(&sshd, &["jobs", "--json"]));
+        let mut jobs = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let fleet = jobs.find(|job| job["members"]["running"] == 1)?;
+        Some(fleet["job_id"].as_str()?.to_owned())
+    };
+    eventually("the first member runs", async || running_fleet().is_some()).await;
+    let id = running_fleet().unwrap();
+
+    told(&sshjobs(&sshd, &["signal", &id, "TERM"]));
+
+    assert_eq!(exit_of(&mut running).await, Some(4));
+    let jobs = told(&sshjobs(&sshd, &["jobs", "--fleet", &id, "--json"]));
+    let waiting = jobs.lines().filter(|line| line.contains("\"state\":\"starting\"")).count();
+    assert_eq!(waiting, 3, "{jobs}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_written_to_a_durable_fleet_that_no_process_follows_arrives() {
+    let sshd = fleet(web(2)).await;
+    let command = "while read line; do echo got $line; done";
+    let id = told(&sshjobs(
+        &sshd,
+        &["spawn", "web*", "--stdin", "--", command],
+    ));
+    let id = id.trim();
+
+    told(&sshjobs(&sshd, &["write", id, "one"]));
+    told(&sshjobs(&sshd, &["write", "--close", id]));
+
+    let waited = sshjobs(&sshd, &["wait", id]);
+    assert_eq!(waited.status.code(), Some(0));
+    let shown = told(&sshjobs(&sshd, &["tail", "--since", "0", id]));
+    let mut lines: Vec<&str> = shown.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["web1: got one", "web2: got one"]);
 }

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use super::door::{Act, Door, Inside, ReadVerb};
 use super::error::Error;
-use crate::job::{self, Caller, Fleet};
-use crate::jobs::{Excerpt, Line, Outcome, ReadQuery, Reading, Selection, Signal, Status, Summary};
+use crate::job::{self, Caller, Fleet, prefixed};
+use crate::jobs::{
+    Excerpt, ExcerptBudget, Line, Outcome, ReadQuery, Reading, Selection, Signal, Status, Summary,
+};
 use crate::nearest::nearest;
 use crate::output::TerminalSize;
 use crate::runner::{SignalError, SignalReport};
@@ -157,8 +159,12 @@ impl Job {
     }
 
     /// A line as text: in a fleet, after the name of its host.
-    pub fn display(&self, line: &Line) -> String {
-        self.job.display(line)
+    pub fn display(&self, line: Line) -> String {
+        // Without a copy: a reader may take many lines.
+        match self.host_of(&line) {
+            Some(host) => prefixed(host, &line.text),
+            None => line.text,
+        }
     }
 
     /// The newest lines in their clean view, at most `max_lines` and `max_bytes` of them. In a
@@ -169,14 +175,14 @@ impl Job {
         }
         self.look(ReadVerb::Read);
         let page = self.job.last_page(max_lines, max_bytes);
-        page.lines.iter().map(|line| self.display(line)).collect()
+        page.lines.into_iter().map(|line| self.display(line)).collect()
     }
 
-    /// The start and the end of the output within `max_bytes`, and the status at that moment.
-    /// Cancel safe.
-    pub async fn excerpt(&self, max_bytes: usize) -> (Excerpt, Status) {
+    /// The start and the end of the output within a budget, with the last lines of stderr, and the
+    /// status at that moment. Cancel safe.
+    pub async fn excerpt(&self, budget: ExcerptBudget) -> (Excerpt, Status) {
         self.look(ReadVerb::Read);
-        self.job.excerpt(max_bytes).await
+        self.job.excerpt(budget).await
     }
 
     /// Waits until the host has started the command or failed to, at most for `patience`.

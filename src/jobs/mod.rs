@@ -94,8 +94,8 @@ pub use crate::job::{
 pub use crate::nearest::nearest;
 #[doc(hidden)]
 pub use crate::output::{
-    Content, Excerpt, Keep, Match, TerminalFilter, TerminalModes, TerminalSize, Unit, clean,
-    printable, render, timestamp_of,
+    Content, Excerpt, ExcerptBudget, Keep, Match, TerminalFilter, TerminalModes, TerminalSize,
+    Unit, clean, printable, render, timestamp_of,
 };
 #[doc(hidden)]
 pub use crate::runner::{DeliveredVia, Stats, Tombstone, Unverified, chain};

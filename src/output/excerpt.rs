@@ -7,49 +7,81 @@ use super::render::Render;
 use super::stream::Selection;
 use crate::output::ring::Ring;
 
-/// The start and the end of a job's output, within a budget of bytes.
+/// The start and the end of a job's output, within a budget of bytes, and the last of its errors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Excerpt {
     /// The first lines: all of them if nothing is omitted, none if the first ones were evicted.
     pub head: Vec<PageLine>,
+    /// The last lines of stderr that are neither in `head` nor in `tail`, oldest first.
+    pub errors: Vec<PageLine>,
     /// The last lines, if lines before them are omitted.
     pub tail: Vec<PageLine>,
-    /// Number of lines omitted between head and tail.
-    pub omitted_lines: u64,
+    /// Number of lines between head and tail. Some of them may be in `errors`.
+    pub between: u64,
+}
+
+/// Budget of an [`Excerpt`], in bytes of its lines.
+#[derive(Clone, Copy, Debug)]
+pub struct ExcerptBudget {
+    /// Maximum bytes of an output that is shown as a whole.
+    pub whole: usize,
+    /// Maximum bytes of one that is cut. Half of it is for the last lines of stderr, and the rest
+    /// in equal parts for the first and the last lines.
+    pub cut: usize,
 }
 
 impl Excerpt {
-    /// If all lines fit into the budget, all are in the head. Otherwise the first lines get half of
-    /// it and the last lines the other half, each up to a line border. If the first lines were
-    /// evicted, the last lines get all of it.
-    ///
-    /// The first lines are in `first`, the last in `last`. Both may be the same ring.
-    pub fn of(first: &Ring, last: &Ring, max_bytes: usize) -> Self {
+    /// Takes the first lines from `first` and the last from `last`; both may be the same ring.
+    /// `errors` are the last lines of stderr. Each part ends at a line border. If the first lines
+    /// were evicted, the last get their part.
+    pub fn of(first: &Ring, last: &Ring, errors: Vec<PageLine>, budget: ExcerptBudget) -> Self {
         let total = last.newest().value();
         let has_head = first.before_first() == LineNo::START
-            // Fewer lines than numbers: some were deleted, and the head would have holes.
             && first.line_count() as u64 == first.newest().value();
+        if has_head {
+            let head = first_lines(first, budget.whole);
+            if head.len() as u64 == total {
+                return Self {
+                    head,
+                    ..Self::default()
+                };
+            }
+        }
+
+        let errors = last_of(errors, budget.cut / 2);
+        let cost: usize = errors.iter().map(|line| line.shown_bytes() + 1).sum();
+        let rest = budget.cut - cost;
+        let for_tail = if has_head { rest / 2 } else { rest };
+        let tail = last_lines(last, for_tail);
         let mut head = if has_head {
-            first_lines(first, max_bytes)
+            first_lines(first, rest - for_tail)
         } else {
             Vec::new()
         };
-        let mut tail = Vec::new();
-        if (head.len() as u64) < total {
-            let for_tail = if has_head { max_bytes / 2 } else { max_bytes };
-            tail = last_lines(last, for_tail);
-            let mut budget = Budget::new(max_bytes - for_tail);
-            let half = head.iter().take_while(|line| budget.spend_line(line.shown_bytes())).count();
-            let between = usize::try_from(total - tail.len() as u64).unwrap_or(usize::MAX);
-            // Not more than `between`, so that no line is in both head and tail.
-            head.truncate(half.min(between));
-        }
+        let before_tail = total - tail.len() as u64;
+        head.truncate(usize::try_from(before_tail).unwrap_or(usize::MAX));
+        let head_end = head.len() as u64;
+        let is_between =
+            |line: &PageLine| (head_end + 1..=before_tail).contains(&line.line_no.value());
         Self {
-            omitted_lines: total - (head.len() + tail.len()) as u64,
+            between: before_tail - head_end,
+            errors: errors.into_iter().filter(is_between).collect(),
             head,
             tail,
         }
     }
+}
+
+/// The last of these lines, within a budget.
+fn last_of(lines: Vec<PageLine>, max_bytes: usize) -> Vec<PageLine> {
+    let mut budget = Budget::new(max_bytes);
+    let mut last: Vec<PageLine> = lines
+        .into_iter()
+        .rev()
+        .take_while(|line| budget.spend_line(line.shown_bytes()))
+        .collect();
+    last.reverse();
+    last
 }
 
 fn first_lines(ring: &Ring, max_bytes: usize) -> Vec<PageLine> {
@@ -61,20 +93,13 @@ fn first_lines(ring: &Ring, max_bytes: usize) -> Vec<PageLine> {
 }
 
 fn last_lines(ring: &Ring, max_bytes: usize) -> Vec<PageLine> {
-    let mut budget = Budget::new(max_bytes);
-    // A line costs at least one byte, so earlier lines can't fit and need not be rendered.
+    // No more lines than the budget has bytes.
     let behind = ring.newest().value().saturating_sub(max_bytes as u64 + 1);
-    let last: Vec<PageLine> = ring
-        .lines_after(LineNo::new(behind), Selection::Both)
-        .map(|line| PageLine::of(&line, Render::Clean))
-        .collect();
-    let mut tail: Vec<PageLine> = last
-        .into_iter()
-        .rev()
-        .take_while(|line| budget.spend_line(line.shown_bytes()))
-        .collect();
-    tail.reverse();
-    tail
+    let last = ring.lines_after(LineNo::new(behind), Selection::Both);
+    last_of(
+        last.map(|line| PageLine::of(&line, Render::Clean)).collect(),
+        max_bytes,
+    )
 }
 
 #[cfg(test)]
@@ -99,18 +124,15 @@ mod tests {
     }
 
     fn excerpt(ring: &Ring) -> Excerpt {
-        Excerpt::of(ring, ring, 50)
+        let budget = ExcerptBudget { whole: 50, cut: 50 };
+        Excerpt::of(ring, ring, Vec::new(), budget)
     }
 
     #[test]
     fn output_that_fits_is_all_head() {
         let excerpt = excerpt(&ring(10, 100));
         assert_eq!(
-            (
-                excerpt.head.len(),
-                excerpt.tail.len(),
-                excerpt.omitted_lines
-            ),
+            (excerpt.head.len(), excerpt.tail.len(), excerpt.between),
             (10, 0, 0)
         );
     }
@@ -126,19 +148,37 @@ mod tests {
             texts(&excerpt.tail),
             ["0096", "0097", "0098", "0099", "0100"]
         );
-        assert_eq!(excerpt.omitted_lines, 90);
+        assert_eq!(excerpt.between, 90);
     }
 
     #[test]
     fn without_the_first_lines_there_is_no_head() {
         let excerpt = excerpt(&ring(100, 50));
         assert_eq!(
-            (
-                excerpt.head.len(),
-                excerpt.tail.len(),
-                excerpt.omitted_lines
-            ),
+            (excerpt.head.len(), excerpt.tail.len(), excerpt.between),
             (0, 10, 90)
         );
+    }
+
+    #[test]
+    fn the_last_errors_are_shown_although_they_are_in_the_middle() {
+        let mut ring = ring(40, 1000);
+        ring.append(Stream::Stderr, b"error: a\nerror: b\n", 0);
+        for n in 43..=100 {
+            ring.append(Stream::Stdout, format!("{n:04}\n").as_bytes(), 0);
+        }
+        let errors = ring.lines_after(LineNo::START, Selection::Only(Stream::Stderr));
+        let errors = errors.map(|line| PageLine::of(&line, Render::Clean)).collect();
+        let budget = ExcerptBudget {
+            whole: 100,
+            cut: 40,
+        };
+
+        let excerpt = Excerpt::of(&ring, &ring, errors, budget);
+
+        assert_eq!(texts(&excerpt.errors), ["error: a", "error: b"]);
+        assert_eq!(texts(&excerpt.head), ["0001", "0002"]);
+        assert_eq!(texts(&excerpt.tail), ["0099", "0100"]);
+        assert_eq!(excerpt.between, 96);
     }
 }

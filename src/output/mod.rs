@@ -23,7 +23,7 @@ mod terminal_modes;
 mod terminal_size;
 mod unit;
 
-pub use excerpt::Excerpt;
+pub use excerpt::{Excerpt, ExcerptBudget};
 pub use line::{Bytes, Line, Timestamp, time_of, timestamp_of};
 pub use line_no::LineNo;
 pub use page::{Fetched, Keep, LineMatch, Page, PageLine, PageQuery, Scan};

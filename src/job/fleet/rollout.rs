@@ -124,11 +124,6 @@ impl Rollout {
         self.waiting.push_front(member);
     }
 
-    /// Whether the running attempt to start a member is not the first of this roll-out.
-    pub fn was_tried_before(&self, member: usize) -> bool {
-        self.tries.get(member).is_some_and(|tries| *tries > 1)
-    }
-
     /// Keeps further members from starting.
     pub fn stop(&mut self) {
         self.is_stopped = true;

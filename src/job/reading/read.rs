@@ -1,13 +1,15 @@
 //! Reads a job's output, from its ring or from the store. A reader can't notice the difference,
 //! except by speed.
 
+use futures_util::FutureExt;
+
 use super::matching::{Matching, TooSlow};
 use super::output_reader::OutputReader;
 use crate::job::log::Status;
 use crate::job::{Job, LineRange, Skimmed, Span, prefixed};
 use crate::output::{
-    Excerpt, Keep, LineNo, Measure, Page, PageLine, PageQuery, ReadQuery, Reading, Ring, Search,
-    SearchQuery, Selection, Stream, Unit,
+    Excerpt, ExcerptBudget, Keep, LineNo, Measure, Page, PageLine, PageQuery, ReadQuery, Reading,
+    Ring, Search, SearchQuery, Selection, Stream, Unit,
 };
 
 /// Bytes to read from the store at once if the reader is likely to continue.
@@ -47,6 +49,9 @@ impl RawBytes {
         self.start.saturating_sub(position)
     }
 }
+
+/// Maximum lines of stderr in an excerpt.
+const MOST_ERRORS: usize = 200;
 
 impl Job {
     /// Calls `read` with a ring that has the span; see [`OutputReader::read`].
@@ -166,18 +171,29 @@ impl Job {
         (reading, self.status())
     }
 
-    /// The start and the end of the output within `max_bytes`, and the status at that moment.
-    pub async fn excerpt(&self, max_bytes: usize) -> (Excerpt, Status) {
+    /// The start and the end of the output within a budget, with the last lines of stderr, and the
+    /// status at that moment.
+    pub async fn excerpt(&self, budget: ExcerptBudget) -> (Excerpt, Status) {
         let all = Span::after(LineNo::START, Selection::Both);
         let mut reader = OutputReader::new(self);
         let first = reader
             .read_stored(all, move |ring: &Ring| {
-                ring.byte_count() > max_bytes.saturating_add(PIECE)
+                ring.byte_count() > budget.whole.saturating_add(PIECE)
             })
             .await;
+        // Read before the lock below: the last errors may be in the store alone.
+        let errors = PageQuery {
+            selection: Selection::Only(Stream::Stderr),
+            max_lines: MOST_ERRORS,
+            max_bytes: budget.cut.max(1),
+            line_bytes: 1,
+            keep: Keep::Last,
+            ..PageQuery::after(LineNo::START)
+        };
+        let errors = self.stored_page(&errors).boxed().await.lines;
         // Excerpt and status under one lock, so that they show the same moment.
         let (excerpt, status) = self.read_log(|log| {
-            let excerpt = Excerpt::of(first.unwrap_or(log.ring()), log.ring(), max_bytes);
+            let excerpt = Excerpt::of(first.unwrap_or(log.ring()), log.ring(), errors, budget);
             (excerpt, log.status(None))
         });
         // Outside the closure above, because `status` locks the log again.

@@ -36,13 +36,27 @@ impl Text for TailReply {
 
 impl Text for RunReply {
     fn text(&self) -> String {
-        let head = Head::of(self, &["head", "tail", "read_omitted", "next"]);
+        let omitted = [
+            "head",
+            "stderr_tail",
+            "tail",
+            "read_omitted",
+            "next",
+            "page",
+        ];
+        let head = Head::of(self, &omitted);
+        let errors = (!self.stderr_tail.is_empty())
+            .then(|| "[the last lines of stderr in the middle:]".to_owned());
+        let start = errors.as_ref().map(|_| "[the output:]".to_owned());
         let gap = (self.omitted_lines > 0).then(|| match &self.read_omitted {
             Some(call) => format!("[{} lines left out: {call}]", self.omitted_lines),
             None => format!("[{} lines left out]", self.omitted_lines),
         });
+        let page = self.page.as_ref().map(|page| page.text());
         let follow = self.next.as_ref().map(|call| format!("[the job continues: {call}]"));
-        let lines = self.head.iter().chain(&gap).chain(&self.tail).chain(&follow);
+        let errors = errors.iter().chain(&self.stderr_tail).chain(&start);
+        let output = self.head.iter().chain(&gap).chain(&self.tail);
+        let lines = errors.chain(output).chain(&page).chain(&follow);
         head.with_body(lines.map(String::as_str))
     }
 }

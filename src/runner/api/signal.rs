@@ -35,6 +35,11 @@ impl Runner {
         if let Some(fleet) = &job.fleet
             && !job.is_over()
         {
+            // First the process that runs the fleet, so that it starts no further member.
+            if signal.ends() {
+                // Its answer says nothing of the members, which are signalled below.
+                self.signal_by_owner(job, signal, grace).await;
+            }
             return self.signal_members(fleet, signal, grace).await;
         }
         // A mirrored record may be a second old, and the job may have started or ended since.

@@ -6,8 +6,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
 
-use crate::job::{Controls, FarEndError, Job, Signal};
+use crate::job::{Controls, FarEndError, Job, Scope, Signal};
 use crate::output::TerminalSize;
+use crate::runner::foreign::lookup;
 use crate::runner::state::{Shared, Stdin, WriteError};
 
 /// The stdin of a fleet. Data is written to every running member. A member that does not read in
@@ -22,13 +23,29 @@ pub(crate) struct FleetControls {
 const MEMBER_TAKES: Duration = Duration::from_secs(10);
 
 impl FleetControls {
-    fn stdins(&self) -> Vec<Arc<Stdin>> {
+    fn has_running_members(&self) -> bool {
+        let members = self.job.fleet.iter().flat_map(|fleet| fleet.members());
+        members
+            .into_iter()
+            .any(|member| member.job.is_some() && member.result().is_none())
+    }
+
+    /// The stdins of the running members.
+    async fn stdins(&self) -> Vec<Arc<Stdin>> {
         let Some(shared) = self.shared.upgrade() else { return Vec::new() };
         let Some(fleet) = &self.job.fleet else { return Vec::new() };
-        let registry = shared.registry();
-        let members = fleet.lock_members();
+        let members = fleet.members();
         let running = members.iter().filter(|member| member.result().is_none());
-        running.filter_map(|member| registry.stdin(member.job.as_ref()?)).collect()
+        let mut stdins = Vec::new();
+        for id in running.filter_map(|member| member.job.as_ref()) {
+            let known = shared.registry().stdin(id);
+            if known.is_none() {
+                // A member that another process started is taken over first.
+                lookup(&shared, &Scope::All, id).await;
+            }
+            stdins.extend(known.or_else(|| shared.registry().stdin(id)));
+        }
+        stdins
     }
 }
 
@@ -36,14 +53,14 @@ impl Controls for FleetControls {
     fn write<'a>(&'a self, data: &'a [u8]) -> BoxFuture<'a, Result<usize, FarEndError>> {
         async {
             // Copied, so that no lock is held while members accept the data.
-            let stdins = self.stdins();
+            let stdins = self.stdins().await;
             let written =
                 join_all(stdins.iter().map(|stdin| stdin.write(data, MEMBER_TAKES))).await;
             for error in written.iter().filter_map(|written| written.as_ref().err()) {
                 tracing::warn!(job = %self.job.id, %error, "a member was not written to");
             }
             // Without a running member the data is dropped: later members do not get it.
-            let is_taken = written.is_empty() || written.iter().any(Result::is_ok);
+            let is_taken = written.iter().any(Result::is_ok) || !self.has_running_members();
             if is_taken {
                 // All of it: a retry would repeat it for members that already have it.
                 Ok(data.len())
@@ -56,7 +73,7 @@ impl Controls for FleetControls {
 
     fn eof(&self) -> BoxFuture<'_, Result<(), FarEndError>> {
         async {
-            let stdins = self.stdins();
+            let stdins = self.stdins().await;
             for ended in join_all(stdins.iter().map(|stdin| stdin.close(MEMBER_TAKES))).await {
                 if let Err(error @ (WriteError::Backpressure { .. } | WriteError::FarEnd(_))) =
                     ended

@@ -1,6 +1,7 @@
 //! Runs a fleet. Its members are ordinary jobs, and this is the far end of the job that represents
 //! them. It starts the members in the order of the roll-out and merges their lines into one log.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -100,6 +101,7 @@ fn roll_out(
             rollout: Rollout::new(plan),
             tasks: JoinSet::new(),
             lacks_secrets,
+            failures: HashMap::new(),
         };
         roll_out.run(fleet).await;
         // Without an outcome the fleet stays open, so that another process resumes it.
@@ -124,6 +126,8 @@ struct FleetTask {
     rollout: Rollout,
     tasks: JoinSet<Step>,
     lacks_secrets: bool,
+    /// Members that wait for another attempt, as the last one left them.
+    failures: HashMap<usize, Member>,
 }
 
 impl FleetTask {
@@ -131,6 +135,7 @@ impl FleetTask {
         loop {
             self.start_all(fleet);
             if self.rollout.is_over() {
+                self.restore_failures(fleet);
                 return;
             }
             // Both tokens below stay cancelled, so after a stop they would make the loop spin.
@@ -138,7 +143,7 @@ impl FleetTask {
             tokio::select! {
                 // After a stop there is a task to join: a member runs, or the roll-out is over.
                 Some(step) = self.tasks.join_next() => match step {
-                    Ok(step) => self.take(step),
+                    Ok(step) => self.take(step, fleet),
                     Err(error) => {
                         // The member stays counted as running, so the roll-out could never be over.
                         tracing::error!(job = %self.job.id, %error, "a member's task has failed");
@@ -151,21 +156,37 @@ impl FleetTask {
         }
     }
 
+    /// Shows a member that is to be tried again as starting, and keeps the end of its attempt.
+    fn note_retry(&mut self, index: usize, fleet: &Fleet) {
+        if let Some(member) = fleet.lock_members().get_mut(index) {
+            self.failures.insert(index, member.clone());
+            member.note_start(SystemTime::now());
+        }
+    }
+
+    /// Gives members whose next attempt never began the end of their last one.
+    fn restore_failures(&mut self, fleet: &Fleet) {
+        let mut members = fleet.lock_members();
+        for (index, failed) in self.failures.drain() {
+            if let Some(member) = members.get_mut(index) {
+                *member = failed;
+            }
+        }
+    }
+
     fn start_all(&mut self, fleet: &Fleet) {
         while let Some(index) = self.rollout.start() {
+            self.failures.remove(&index);
             // In a resumed fleet, some members have ended already.
             let ended = {
                 let members = fleet.lock_members();
                 members
                     .get(index)
-                    .filter(|member| {
-                        !self.rollout.was_tried_before(index)
-                            && self.has_all_lines_of(index, member)
-                    })
+                    .filter(|member| self.has_all_lines_of(index, member))
                     .and_then(Member::end)
             };
             if let Some(end) = ended {
-                self.take(Step::Ended(index, end));
+                self.take(Step::Ended(index, end), fleet);
                 continue;
             }
             let task = MemberTask {
@@ -191,10 +212,11 @@ impl FleetTask {
             || known >= member.result().map_or(0, |result| result.lines)
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: Step, fleet: &Fleet) {
         match step {
             Step::Ended(index, end) => {
                 if let Some(pause) = self.rollout.end(index, end) {
+                    self.note_retry(index, fleet);
                     self.tasks.spawn(async move {
                         sleep(pause).await;
                         Step::Due(index)
@@ -202,8 +224,6 @@ impl FleetTask {
                 }
             }
             Step::Due(index) => {
-                // The member keeps the end of its last attempt until the next one begins: a
-                // roll-out that stops meanwhile never begins it.
                 self.rollout.retry(index);
             }
         }

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::message::{Call, Reply, Request, receive, receive_data, send};
 use super::short_path::ShortPath;
-use crate::job::{FarEndError, Kill, Phase};
+use crate::job::{FarEndError, Kill, Phase, Signal};
 use crate::output::TerminalSize;
 use crate::runner::signal::end_tree;
 use crate::runner::state::{Shared, WriteError};
@@ -135,7 +135,14 @@ async fn try_to_perform(
         }
         Call::Signal { name, grace } => {
             let unknown = FarEndError::Unsupported("does not know this signal");
-            let signal = name.parse().map_err(|_| WriteError::FarEnd(unknown))?;
+            let signal: Signal = name.parse().map_err(|_| WriteError::FarEnd(unknown))?;
+            if let Some(fleet) = &job.fleet {
+                // The caller signals the members that run.
+                if signal.ends() {
+                    fleet.stop(signal);
+                }
+                return Ok(Reply::Done);
+            }
             let report = end_tree(shared, &job, Kill::new(signal, *grace), stdin.controls()).await;
             // On this error the caller uses its own connection.
             let report = report.map_err(|_| WriteError::FarEnd(FarEndError::ConnectionLost))?;

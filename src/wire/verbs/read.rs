@@ -168,7 +168,7 @@ impl Service {
             clamped: clamps.0,
         };
         match reading.content {
-            Content::Lines(lines) => reply.fill(&job, &lines),
+            Content::Lines(lines) => reply.fill(&job, lines),
             Content::Chars(text) => reply.content = Some(text),
             Content::Bytes(bytes) => {
                 reply.content = Some(encode(&bytes, request.encoding, query.render))
@@ -208,12 +208,12 @@ impl Service {
 }
 
 impl ReadReply {
-    fn fill(&mut self, job: &Job, lines: &[Line]) {
+    fn fill(&mut self, job: &Job, lines: Vec<Line>) {
         self.first_line_no = lines.first().map(|line| line.line_no.value());
         self.last_line_no = lines.last().map(|line| line.line_no.value());
         let on_stderr = lines.iter().filter(|line| line.stream == Stream::Stderr);
         self.stderr_lines = on_stderr.map(|line| line.line_no.value()).collect();
-        self.lines = Some(lines.iter().map(|line| job.display(line)).collect());
+        self.lines = Some(lines.into_iter().map(|line| job.display(line)).collect());
     }
 }
 

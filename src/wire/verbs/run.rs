@@ -2,20 +2,23 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::command::CommandRequest;
-use super::tail::{MOST_BYTES, MOST_LINES};
-use crate::jobs::{Follow, Job, Stdin, Stream};
+use super::search::displayed;
+use super::tail::{MOST_BYTES, MOST_LINES, TailRequest, optional_regex};
+use super::tail_reply::TailReply;
+use crate::jobs::{ExcerptBudget, Follow, Job, Status, Stdin, Stream};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::leave_out::is_zero;
 use crate::wire::request::parse;
 use crate::wire::schema::{merged, schema_of};
-use crate::wire::{Clamped, Group, Members, Request, Service, Standing};
+use crate::wire::{Clamped, Group, KeepArg, Members, Request, Service, Standing};
 
 /// Run a command and wait for its end.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -28,10 +31,17 @@ pub struct RunRequest {
     pub options: RunOptions,
 }
 
+/// Names of the arguments of [`RunOptions`].
+const OPTIONS: [&str; 5] = ["wait_ms", "max_bytes", "keep", "filter", "until"];
+
 /// An error for an unknown name lists only the shared arguments. Adds our own.
 fn with_own_names(mut error: Error) -> Error {
     if error.message.contains("unknown field") {
-        error.message.push_str(", `wait_ms`, `max_bytes`");
+        for name in OPTIONS {
+            error.message.push_str(", `");
+            error.message.push_str(name);
+            error.message.push('`');
+        }
     }
     error
 }
@@ -44,10 +54,28 @@ pub struct RunOptions {
     #[serde(default)]
     #[schemars(with = "i64")]
     pub wait_ms: Option<i64>,
-    /// Maximum bytes of output to return. Default 32768.
+    /// Maximum bytes of output to return. Default: all up to 8192; of longer output the first and last lines and the last ones of stderr, 2560 in all.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0))]
     pub max_bytes: Option<i64>,
+    /// Return one page as ssh_tail does: the first lines, or the last.
+    #[serde(default)]
+    #[schemars(with = "KeepArg")]
+    pub keep: Option<KeepArg>,
+    /// Return only lines that match this regex, as ssh_tail does.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub filter: Option<String>,
+    /// Return when a line matches this regex, as ssh_tail does; the job then continues.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub until: Option<String>,
+}
+
+impl RunOptions {
+    fn wants_page(&self) -> bool {
+        self.keep.is_some() || self.filter.is_some() || self.until.is_some()
+    }
 }
 
 impl RunRequest {
@@ -63,10 +91,7 @@ impl RunRequest {
 impl Request for RunRequest {
     fn parse(mut object: Map<String, Value>) -> Result<Self, Error> {
         // serde can't combine `flatten` with `deny_unknown_fields`, so the names are split here.
-        let own = ["wait_ms", "max_bytes"]
-            .iter()
-            .filter_map(|name| object.remove_entry(*name))
-            .collect();
+        let own = OPTIONS.iter().filter_map(|name| object.remove_entry(*name)).collect();
         Ok(Self {
             start: parse(object).map_err(with_own_names)?,
             options: parse(own)?,
@@ -91,14 +116,18 @@ pub struct RunReply {
     #[serde(flatten)]
     pub standing: Standing,
     /// The first lines of the output; all of them if nothing is omitted, none if the first ones were evicted.
+    #[serde(default)]
     pub head: Vec<String>,
-    /// Number of lines omitted between head and tail.
+    /// The last lines of stderr that are between head and tail.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stderr_tail: Vec<String>,
+    /// Number of lines between head and tail; those in stderr_tail count, too.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub omitted_lines: u64,
     /// The last lines of the output, if lines before them are omitted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tail: Vec<String>,
-    /// Numbers of the lines here that are stderr; head starts with line 1, and tail ends with line total_lines.
+    /// Numbers of the lines here that are stderr, also of those in stderr_tail; head starts with line 1, and tail ends with line total_lines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stderr_lines: Vec<u64>,
     /// Number of omitted lines that were evicted.
@@ -106,6 +135,10 @@ pub struct RunReply {
     pub dropped_lines: u64,
     /// Number of lines printed, which is the number of the newest.
     pub total_lines: u64,
+    /// With keep, filter or until: a page as ssh_tail returns it, instead of head and tail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub page: Option<Box<TailReply>>,
     /// Members of a fleet, by state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
@@ -142,25 +175,67 @@ impl Service {
         let mut clamps = Clamps::default();
         let wait = options.wait_ms.unwrap_or(i64::from(self.defaults().run_wait_ms));
         let wait = Duration::from_millis(clamps.wait_ms("wait_ms", wait, self.longest_wait_ms()));
-        let bytes = options.max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
-        let bytes = clamps.size("max_bytes", bytes, 1..=MOST_BYTES)?;
+        let budget = budget(options.max_bytes, &mut clamps)?;
+        // Before the start, so that a mistake in a pattern starts nothing.
+        optional_regex("filter", options.filter.as_deref())?;
+        optional_regex("until", options.until.as_deref())?;
         // Before the start, which is part of the wait.
         let deadline = Instant::now() + wait;
         let command = start.into_command(&self.jobs, Stdin::Closed)?;
         let job = command.start_within(wait.max(START)).spawn().await?;
-        self.unless_closed(job.wait_within(deadline.saturating_duration_since(Instant::now())))
-            .await;
-        Ok(RunReply::of(&job, bytes, clamps.0).await)
+        let left = deadline.saturating_duration_since(Instant::now());
+        if options.until.is_none() {
+            self.unless_closed(job.wait_within(left)).await;
+        }
+        if options.wants_page() {
+            // Boxed, so that the futures of callers don't nest too deeply for the stack.
+            let page = self.page_of_run(&job, options, left).boxed().await?;
+            return Ok(RunReply::with_page(&job, page, clamps.0));
+        }
+        Ok(RunReply::of(&job, budget, clamps.0).boxed().await)
     }
+
+    /// The output as ssh_tail returns it, up to a line that matches `until`.
+    async fn page_of_run(
+        &self,
+        job: &Job,
+        options: RunOptions,
+        left: Duration,
+    ) -> Result<TailReply, Error> {
+        let wait = if options.until.is_some() {
+            u64::try_from(left.as_millis()).unwrap_or(u64::MAX)
+        } else {
+            0
+        };
+        self.tail(TailRequest {
+            // The last lines, because those before them are most often progress.
+            keep: options.keep.unwrap_or(KeepArg::Last),
+            filter: options.filter,
+            until: options.until,
+            max_bytes: Some(options.max_bytes.unwrap_or(WHOLE)),
+            ..TailRequest::new(job.id(), 0, wait)
+        })
+        .await
+    }
+}
+
+/// Default budget of an output that is shown as a whole, and of one that is cut: a part of a long
+/// output is not worth much of a model's context.
+const WHOLE: i64 = 8192;
+const CUT: usize = 2560;
+
+fn budget(max_bytes: Option<i64>, clamps: &mut Clamps) -> Result<ExcerptBudget, Error> {
+    let whole = clamps.size("max_bytes", max_bytes.unwrap_or(WHOLE), 1..=MOST_BYTES)?;
+    let cut = if max_bytes.is_some() { whole } else { CUT };
+    Ok(ExcerptBudget { whole, cut })
 }
 
 impl Service {
     /// The result of a command that was run, or its output so far.
     pub async fn ran(&self, job_id: &str, max_bytes: Option<i64>) -> Result<RunReply, Error> {
         let mut clamps = Clamps::default();
-        let bytes = max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
-        let bytes = clamps.size("max_bytes", bytes, 1..=MOST_BYTES)?;
-        Ok(RunReply::of(&self.job(job_id).await?, bytes, clamps.0).await)
+        let budget = budget(max_bytes, &mut clamps)?;
+        Ok(RunReply::of(&self.job(job_id).await?, budget, clamps.0).await)
     }
 
     /// Starts a job whose output goes to one reader, byte by byte, on a connection of its own:
@@ -177,19 +252,10 @@ impl Service {
 }
 
 impl RunReply {
-    async fn of(job: &Job, max_bytes: usize, clamped: Vec<Clamped>) -> Self {
-        let (excerpt, status) = job.excerpt(max_bytes).await;
+    /// The state of the job, without output.
+    fn without_output(job: &Job, status: &Status, clamped: Vec<Clamped>) -> Self {
         let id = job.id();
-        let standing = Standing::of(&status);
-        let head_lines = excerpt.head.len() as u64;
-        let shown = excerpt.head.iter().chain(&excerpt.tail);
-        let on_stderr = shown.filter(|line| line.stream == Stream::Stderr);
-        // ssh_read counts from 0, so the first omitted line is at the length of the head, or later
-        // if it was evicted.
-        let offset = status.dropped_lines.max(head_lines);
-        let behind_head = (excerpt.omitted_lines + head_lines).saturating_sub(offset);
-        // ssh_read clamps a larger length.
-        let kept = behind_head.min(MOST_LINES.unsigned_abs());
+        let standing = Standing::of(status);
         let still_running = !standing.state.is_final();
         let cursor = status.total_lines;
         Self {
@@ -197,23 +263,60 @@ impl RunReply {
             host: job.host().to_owned(),
             still_running,
             standing,
-            head: excerpt.head.iter().map(|line| job.display(line)).collect(),
-            omitted_lines: excerpt.omitted_lines,
-            tail: excerpt.tail.iter().map(|line| job.display(line)).collect(),
-            stderr_lines: on_stderr.map(|line| line.line_no.value()).collect(),
+            head: Vec::new(),
+            stderr_tail: Vec::new(),
+            omitted_lines: 0,
+            tail: Vec::new(),
+            stderr_lines: Vec::new(),
             dropped_lines: status.dropped_lines,
             total_lines: status.total_lines,
+            page: None,
             members: job.fleet().map(|fleet| fleet.counts().into()),
             groups: match job.fleet() {
                 Some(fleet) if !still_running => Group::all(fleet.summary()),
                 Some(_) | None => Vec::new(),
             },
-            read_omitted: (kept > 0)
-                .then(|| format!("ssh_read(job_id=\"{id}\", offset={offset}, length={kept})")),
+            read_omitted: None,
             next: still_running.then(|| {
                 format!("ssh_tail(job_id=\"{id}\", since_line_no={cursor}, wait_ms=5000)")
             }),
             clamped,
+        }
+    }
+
+    fn with_page(job: &Job, page: TailReply, clamped: Vec<Clamped>) -> Self {
+        let id = job.id();
+        let next = page.last_line_no;
+        Self {
+            next: page
+                .still_running
+                .then(|| format!("ssh_tail(job_id=\"{id}\", since_line_no={next}, wait_ms=5000)")),
+            page: Some(Box::new(page)),
+            ..Self::without_output(job, &job.status(), clamped)
+        }
+    }
+
+    async fn of(job: &Job, budget: ExcerptBudget, clamped: Vec<Clamped>) -> Self {
+        let (excerpt, status) = job.excerpt(budget).await;
+        let id = job.id();
+        let head_lines = excerpt.head.len() as u64;
+        let shown = excerpt.head.iter().chain(&excerpt.errors).chain(&excerpt.tail);
+        let on_stderr = shown.filter(|line| line.stream == Stream::Stderr);
+        let stderr_lines = on_stderr.map(|line| line.line_no.value()).collect();
+        // ssh_read counts from 0, so the first omitted line is at the length of the head, or later
+        // if it was evicted.
+        let offset = status.dropped_lines.max(head_lines);
+        let behind_head = (excerpt.between + head_lines).saturating_sub(offset);
+        let kept = behind_head.min(MOST_LINES.unsigned_abs());
+        Self {
+            head: displayed(job, excerpt.head),
+            stderr_tail: displayed(job, excerpt.errors),
+            omitted_lines: excerpt.between,
+            tail: displayed(job, excerpt.tail),
+            stderr_lines,
+            read_omitted: (kept > 0)
+                .then(|| format!("ssh_read(job_id=\"{id}\", offset={offset}, length={kept})")),
+            ..Self::without_output(job, &status, clamped)
         }
     }
 }

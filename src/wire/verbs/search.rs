@@ -103,7 +103,7 @@ impl Service {
             has_more,
             dropped_lines,
         } = job.search(query, pattern).await?;
-        let matches = matches.iter().map(|found| MatchEntry::of(&job, found)).collect();
+        let matches = matches.into_iter().map(|found| MatchEntry::of(&job, found)).collect();
         let note = (dropped_lines > 0).then(|| {
             format!(
                 "{dropped_lines} lines were no longer kept and could not be searched; search while the job runs, or raise \
@@ -123,16 +123,18 @@ impl Service {
 }
 
 impl MatchEntry {
-    fn of(job: &Job, found: &Match) -> Self {
-        let display = |lines: &[Line]| -> Vec<String> {
-            lines.iter().map(|line| job.display(line)).collect()
-        };
+    fn of(job: &Job, found: Match) -> Self {
         Self {
             line_no: found.line.line_no.value(),
             stream: found.line.stream.into(),
-            text: job.display(&found.line),
-            before: display(&found.before),
-            after: display(&found.after),
+            text: job.display(found.line),
+            before: displayed(job, found.before),
+            after: displayed(job, found.after),
         }
     }
+}
+
+/// Lines as text: in a fleet, each after the name of its host.
+pub(super) fn displayed(job: &Job, lines: Vec<Line>) -> Vec<String> {
+    lines.into_iter().map(|line| job.display(line)).collect()
 }

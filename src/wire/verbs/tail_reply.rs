@@ -160,11 +160,23 @@ impl TailReply {
                 .map(|line| line.line_no.value())
                 .collect()
         };
+        let first_line_no = page.lines.first().map(|line| line.line_no.value());
+        let stderr_lines = numbers(|line| line.stream == Stream::Stderr);
+        let continuation_lines = numbers(|line| line.continuation);
+        // Last, because it consumes the lines.
+        let shown = page.lines.into_iter();
+        let (lines, records) = match format {
+            Format::Lean => (Some(shown.map(|line| job.display(line)).collect()), None),
+            Format::Records => (
+                None,
+                Some(shown.map(|line| Record::of(job, line)).collect()),
+            ),
+        };
         Self {
-            first_line_no: page.lines.first().map(|line| line.line_no.value()),
+            first_line_no,
             last_line_no,
-            stderr_lines: numbers(|line| line.stream == Stream::Stderr),
-            continuation_lines: numbers(|line| line.continuation),
+            stderr_lines,
+            continuation_lines,
             still_running,
             standing: Standing::of(&status),
             buffer_truncated: page.dropped_lines > 0,
@@ -179,11 +191,8 @@ impl TailReply {
             returned_because: because.into(),
             matched_line_no: because.matched_line().map(LineNo::value),
             clamped,
-            records: (format == Format::Records)
-                .then(|| page.lines.iter().map(|line| Record::of(job, line)).collect()),
-            // Last, because it consumes the lines that the fields above read.
-            lines: (format == Format::Lean)
-                .then(|| page.lines.iter().map(|line| job.display(line)).collect()),
+            records,
+            lines,
         }
     }
 }
@@ -213,13 +222,13 @@ fn shown(text: String) -> String {
 }
 
 impl Record {
-    fn of(job: &Job, line: &Line) -> Self {
+    fn of(job: &Job, line: Line) -> Self {
         Self {
             line_no: line.line_no.value(),
-            member: job.host_of(line).map(str::to_owned),
+            member: job.host_of(&line).map(str::to_owned),
             stream: line.stream.into(),
             ts: timestamp_of(line.at),
-            text: line.text.clone(),
+            text: line.text,
             continuation: line.continuation,
         }
     }

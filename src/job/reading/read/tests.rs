@@ -63,7 +63,12 @@ async fn an_excerpt_locks_the_log_once() {
     print(&job, Stream::Stdout, "first\nlast\n");
 
     // Debug builds panic when it locks the log again under its own lock.
-    let (excerpt, status) = job.excerpt(1000).await;
+    let (excerpt, status) = job
+        .excerpt(ExcerptBudget {
+            whole: 1000,
+            cut: 1000,
+        })
+        .await;
 
     let texts: Vec<_> = excerpt.head.into_iter().map(|line| line.text).collect();
     assert_eq!(texts, ["first", "last"]);
