@@ -979,3 +979,15 @@ fn the_version_is_printed_for_both_spellings() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_command_may_contain_a_second_pair_of_dashes() {
+    let sshd = Sshd::start().await;
+    for before in [&[][..], &["--cwd", "/tmp"]] {
+        let words = [&["run", HOST], before, &["--", "echo", "a", "--", "b"]].concat();
+        let output = sshjobs(&sshd).args(words).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "a -- b\n");
+    }
+    let mistaken = sshjobs(&sshd).args(["run", HOST, "db1", "--", "uptime"]).output().unwrap();
+    assert_eq!(mistaken.status.code(), Some(2));
+}

@@ -156,7 +156,7 @@ fn check(args: &RunArgs) -> Result<(), Error> {
         return Ok(());
     };
     let words: Vec<String> = std::env::args().collect();
-    if index == 0 || has_dashes_after(&args.host, &words) {
+    if index == 0 || took_dashes(&words, &args.command) {
         return Ok(());
     }
     let before = args.command[..index].join(" ");
@@ -172,12 +172,11 @@ fn check(args: &RunArgs) -> Result<(), Error> {
     Err(Error::new(Code::InvalidArgument, message, hint))
 }
 
-/// Whether the first `--` of a command line stands right after the host, so that all words after it
-/// belong to the command. The parser removes that `--`.
-fn has_dashes_after(host: &str, words: &[String]) -> bool {
-    let first = words.iter().position(|word| word == "--");
-    let before = first.and_then(|index| words.get(index.checked_sub(1)?));
-    before.is_some_and(|word| word == host)
+/// Whether the parser has removed a `--` that stood before the command. Then all words after it
+/// belong to the command.
+fn took_dashes(words: &[String], command: &[String]) -> bool {
+    let dashes = |words: &[String]| words.iter().filter(|word| *word == "--").count();
+    dashes(words) > dashes(command)
 }
 
 /// A shell makes its background children ignore INT, so they outlive the command after Ctrl-C. Ends
