@@ -1,5 +1,6 @@
 use std::sync::Mutex;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{FleetCounts, FleetPlan, FleetSummary, Member};
@@ -12,6 +13,8 @@ pub struct Fleet {
     stopped: CancellationToken,
     /// The signal that ended the fleet.
     ended_by: Mutex<Option<Signal>>,
+    /// Counts changes of members, for those that wait for one.
+    changes: watch::Sender<u64>,
 }
 
 impl Fleet {
@@ -26,6 +29,7 @@ impl Fleet {
             members: Mutex::new(members),
             stopped: CancellationToken::new(),
             ended_by: Mutex::default(),
+            changes: watch::Sender::default(),
         }
     }
 
@@ -37,6 +41,26 @@ impl Fleet {
     /// The members, locked for a change.
     pub(crate) fn lock_members(&self) -> Guard<'_, Vec<Member>> {
         lock(&self.members)
+    }
+
+    /// Changes a member, and wakes those that wait for a change.
+    pub(crate) fn change_member<T>(
+        &self,
+        index: usize,
+        change: impl FnOnce(&mut Member) -> T,
+    ) -> T {
+        let changed = change(&mut lock(&self.members)[index]);
+        // Unlocked first: a task that wakes locks the members.
+        self.changes.send_modify(|changes| *changes += 1);
+        changed
+    }
+
+    /// Waits until the members are as `is_ready` says. It is called without a lock on them. Cancel
+    /// safe.
+    pub(crate) async fn wait_for_members(&self, is_ready: impl Fn(&[Member]) -> bool) {
+        let mut changes = self.changes.subscribe();
+        // Fails only without a sender, which lives as long as the fleet.
+        drop(changes.wait_for(|_| is_ready(&self.members())).await);
     }
 
     /// Keeps further members from starting. A member that is being started gets this signal once

@@ -173,8 +173,13 @@ impl Runner {
     fn stdin(&self, job: &Job) -> Result<Input, WriteError> {
         let is_over = job.is_over();
         if !is_over && let Some(owner) = self.owner(job) {
-            // A durable job's input goes to its host directly, whichever process owns the job.
-            let durable = self.shared.foreign_jobs.get(&job.id).filter(|job| job.spec.durable);
+            // A durable job's input goes to its host directly, whichever process owns the job. A
+            // fleet has no host: its owner passes the input on.
+            let durable = self
+                .shared
+                .foreign_jobs
+                .get(&job.id)
+                .filter(|job| job.spec.durable && job.fleet.is_none());
             if let Some(job) = durable {
                 return Ok(Input::Here(stdin_on_host(&self.shared, &job)));
             }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
+use tokio::time::timeout;
 
-use crate::job::{Controls, FarEndError, Job, Scope, Signal};
+use crate::job::{Controls, FarEndError, Job, Member, MemberProgress, Signal};
 use crate::output::TerminalSize;
-use crate::runner::foreign::lookup;
 use crate::runner::state::{Shared, Stdin, WriteError};
 
 /// The stdin of a fleet. Data is written to every running member. A member that does not read in
@@ -25,28 +25,31 @@ const MEMBER_TAKES: Duration = Duration::from_secs(10);
 impl FleetControls {
     fn has_running_members(&self) -> bool {
         let members = self.job.fleet.iter().flat_map(|fleet| fleet.members());
-        members
-            .into_iter()
-            .any(|member| member.job.is_some() && member.result().is_none())
+        members.into_iter().any(|member| is_running(&member))
     }
 
     /// The stdins of the running members.
     async fn stdins(&self) -> Vec<Arc<Stdin>> {
         let Some(shared) = self.shared.upgrade() else { return Vec::new() };
         let Some(fleet) = &self.job.fleet else { return Vec::new() };
+        // A process that has just taken over the fleet takes over its members one by one.
+        let are_here = |members: &[Member]| {
+            let mut running = members.iter().filter(|member| is_running(member));
+            running.all(|member| stdin_of(&shared, member).is_some())
+        };
+        drop(timeout(MEMBER_TAKES, fleet.wait_for_members(are_here)).await);
         let members = fleet.members();
-        let running = members.iter().filter(|member| member.result().is_none());
-        let mut stdins = Vec::new();
-        for id in running.filter_map(|member| member.job.as_ref()) {
-            let known = shared.registry().stdin(id);
-            if known.is_none() {
-                // A member that another process started is taken over first.
-                lookup(&shared, &Scope::All, id).await;
-            }
-            stdins.extend(known.or_else(|| shared.registry().stdin(id)));
-        }
-        stdins
+        let running = members.iter().filter(|member| is_running(member));
+        running.filter_map(|member| stdin_of(&shared, member)).collect()
     }
+}
+
+fn is_running(member: &Member) -> bool {
+    matches!(member.progress, MemberProgress::Started { .. })
+}
+
+fn stdin_of(shared: &Shared, member: &Member) -> Option<Arc<Stdin>> {
+    shared.registry().stdin(member.job.as_ref()?)
 }
 
 impl Controls for FleetControls {

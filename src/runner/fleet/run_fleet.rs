@@ -50,7 +50,11 @@ pub(crate) async fn run_fleets(shared: Arc<Shared>, mut fleets: mpsc::Receiver<F
 }
 
 fn spawn_roll_out(shared: &Arc<Shared>, fleet: FleetToRun) {
-    let FleetToRun { job, lacks_secrets } = fleet;
+    let FleetToRun {
+        job,
+        lacks_secrets,
+        is_running,
+    } = fleet;
     let (events, receiver) = mpsc::channel(QUEUE);
     // The channel is empty, so there is room.
     events.try_send(FarEvent::Started).ok();
@@ -61,6 +65,8 @@ fn spawn_roll_out(shared: &Arc<Shared>, fleet: FleetToRun) {
     let is_closed = !matches!(job.spec.stdin, StdinPlan::Open);
     let stdin = Arc::new(Stdin::unannounced(controls, Arc::clone(&job), is_closed));
     shared.registry().note_followed(&job.id, stdin, None);
+    // The launch may have been cancelled meanwhile.
+    is_running.send(()).ok();
     record_queued_in_task(
         shared,
         &job,
@@ -345,7 +351,7 @@ impl MemberTask {
     }
 
     fn note<T>(&self, change: impl FnOnce(&mut Member) -> T) -> T {
-        change(&mut self.fleet().lock_members()[self.index])
+        self.fleet().change_member(self.index, change)
     }
 
     /// Starts the member. If the fleet is ended in the meantime, sends nothing more, or returns the

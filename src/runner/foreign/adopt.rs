@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::open::{Resumed, close, resume};
@@ -99,12 +100,16 @@ async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record)
             storing.keep_on(&job, log, writer, record);
             shared.foreign_jobs.forget(&job.id);
             if job.fleet.is_some() {
-                // Fails only if the runner has shut down.
+                let (is_running, running) = oneshot::channel();
                 let fleet = FleetToRun {
                     job,
                     lacks_secrets: had_secrets,
+                    is_running,
                 };
+                // Both fail only if the runner has shut down. Until the fleet runs here, a caller
+                // would take it for ended.
                 shared.fleets.send(fleet).await.ok();
+                running.await.ok();
             } else {
                 follow_again(shared, &job, positions);
             }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::sync::oneshot;
+
 use super::reserve::Reservation;
 use crate::runner::state::{FleetToRun, Shared, SpawnError};
 
@@ -34,15 +36,19 @@ pub(super) async fn launch_fleet(
         }
     };
 
-    // No await from here on: a fleet that is committed must reach the roll-out, which ends it.
+    // No await before the fleet is sent: once committed it must reach the roll-out, which ends it.
     if let Some(record) = reservation.commit()
         && let Some(storing) = &shared.storing
     {
         storing.keep(&job, record, None);
     }
+    let (is_running, running) = oneshot::channel();
     slot.send(FleetToRun {
         job,
         lacks_secrets: false,
+        is_running,
     });
+    // Fails only if the runner has shut down, which ends the fleet.
+    running.await.ok();
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, Weak};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +46,8 @@ pub(crate) struct FleetToRun {
     /// The values of its variables and its text for stdin were lost with the process that started
     /// it.
     pub(crate) lacks_secrets: bool,
+    /// Resolves once the fleet accepts input and signals.
+    pub(crate) is_running: oneshot::Sender<()>,
 }
 
 impl Shared {
