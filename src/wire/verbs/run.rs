@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -171,6 +170,11 @@ impl Service {
     ///
     /// Cancelling ends the wait, not the job.
     pub async fn run(&self, request: RunRequest) -> Result<RunReply, Error> {
+        // Boxed, because without optimization the callers of a future this large overflow the stack.
+        Box::pin(self.start_and_wait(request)).await
+    }
+
+    async fn start_and_wait(&self, request: RunRequest) -> Result<RunReply, Error> {
         let RunRequest { start, options } = request;
         let mut clamps = Clamps::default();
         let wait = options.wait_ms.unwrap_or(i64::from(self.defaults().run_wait_ms));
@@ -188,11 +192,10 @@ impl Service {
             self.unless_closed(job.wait_within(left)).await;
         }
         if options.wants_page() {
-            // Boxed, so that the futures of callers don't nest too deeply for the stack.
-            let page = self.page_of_run(&job, options, left).boxed().await?;
+            let page = Box::pin(self.page_of_run(&job, options, left)).await?;
             return Ok(RunReply::with_page(&job, page, clamps.0));
         }
-        Ok(RunReply::of(&job, budget, clamps.0).boxed().await)
+        Ok(Box::pin(RunReply::of(&job, budget, clamps.0)).await)
     }
 
     /// The output as ssh_tail returns it, up to a line that matches `until`.
