@@ -102,6 +102,9 @@ fn load(cli: &Cli) -> Result<Config, Error> {
     Ok(config)
 }
 
+/// Stack of a worker thread. Pages that are not touched take no memory.
+const STACK_BYTES: usize = 8 << 20;
+
 fn run(cli: Cli, config: Config) -> Exit {
     // A client of a server needs no threads: starting them would cost more than the call.
     let mut runtime = if cli.server.is_some() {
@@ -109,6 +112,8 @@ fn run(cli: Cli, config: Config) -> Exit {
     } else {
         Builder::new_multi_thread()
     };
+    // Without optimization, a call that logs in needs more than the default of 2 MiB.
+    runtime.thread_stack_size(STACK_BYTES);
     let runtime = match runtime.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

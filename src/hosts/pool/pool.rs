@@ -117,7 +117,7 @@ impl<C: Connect> Pool<C> {
         // `step` has counted this caller. The guard takes the count back, also on cancellation.
         let connecting = Counted::already(&entry, |queue| &mut queue.connecting);
         drop(waiting);
-        match self.connect.connect(host).await {
+        match Box::pin(self.connect.connect(host)).await {
             // `connecting` is dropped after `add`, so that the callers it wakes find the slots.
             Ok(connection) => Ok(entry.add(connection, self.limits.channels_per_connection)),
             Err(error) => {
@@ -157,7 +157,7 @@ impl<C: Connect> Pool<C> {
             return Ok(lease);
         }
         let _connecting = Counted::new(&entry, |queue| &mut queue.connecting);
-        match self.connect.connect(host).await {
+        match Box::pin(self.connect.connect(host)).await {
             Ok(connection) => Ok(entry.add_alone(connection, self.limits.channels_per_connection)),
             Err(error) => Err(PoolError::Connect(entry.fail(error))),
         }

@@ -87,7 +87,7 @@ impl<'a> Login<'a> {
     async fn stage(&mut self) -> Result<Attempt, HandshakeError> {
         let methods = self.host.methods;
         if methods.public_key && self.may(MethodKind::PublicKey) {
-            match self.public_keys().await? {
+            match Box::pin(self.public_keys()).await? {
                 Attempt::Failure => {}
                 decided @ (Attempt::Success | Attempt::PartialSuccess) => return Ok(decided),
             }

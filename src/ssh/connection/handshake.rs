@@ -92,7 +92,8 @@ async fn over(
     }
     // Time that a person takes to answer is not counted.
     let patience = host.connect_timeout * LOGIN_FACTOR;
-    let login = Login::new(&mut handle, host, secrets, patience).run().await;
+    // Boxed, because without optimization the callers of a future this large overflow the stack.
+    let login = Box::pin(Login::new(&mut handle, host, secrets, patience).run()).await;
     match login.map_err(|error| handshake_error(host, "the login", error))? {
         Ok(()) => {
             // Only now: russh sends keepalives once the login is complete.
