@@ -35,10 +35,9 @@ impl Runner {
         if let Some(fleet) = &job.fleet
             && !job.is_over()
         {
-            // First the process that runs the fleet, so that it starts no further member.
-            if signal.ends() {
-                // Its answer says nothing of the members, which are signalled below.
-                self.signal_by_owner(job, signal, grace).await;
+            // The process that runs the fleet knows all of its members, and starts no further one.
+            if let Some(report) = self.signal_by_owner(job, signal, grace).await {
+                return Ok(report);
             }
             return self.signal_members(fleet, signal, grace).await;
         }

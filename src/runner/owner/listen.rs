@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use secrecy::zeroize::Zeroizing;
 use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
@@ -15,10 +16,10 @@ use tokio::time::{sleep, timeout};
 
 use super::message::{Call, Reply, Request, receive, receive_data, send};
 use super::short_path::ShortPath;
-use crate::job::{FarEndError, Kill, Phase, Signal};
+use crate::job::{FarEndError, Fleet, Kill, Phase, Signal};
 use crate::output::TerminalSize;
-use crate::runner::signal::end_tree;
-use crate::runner::state::{Shared, WriteError};
+use crate::runner::signal::{SignalReport, end_tree, merged};
+use crate::runner::state::{Shared, SignalError, WriteError};
 
 /// Maximum calls handled at the same time.
 const AT_A_TIME: usize = 32;
@@ -137,11 +138,17 @@ async fn try_to_perform(
             let unknown = FarEndError::Unsupported("does not know this signal");
             let signal: Signal = name.parse().map_err(|_| WriteError::FarEnd(unknown))?;
             if let Some(fleet) = &job.fleet {
-                // The caller signals the members that run.
                 if signal.ends() {
                     fleet.stop(signal);
                 }
-                return Ok(Reply::Done);
+                if job.spec.durable {
+                    // The caller signals durable members on their hosts, which must note it.
+                    return Ok(Reply::Done);
+                }
+                // Here and not by the caller, whose copy of the record may lack a new member.
+                let report = signal_members(shared, fleet, Kill::new(signal, *grace)).await;
+                let report = report.map_err(|_| WriteError::FarEnd(FarEndError::ConnectionLost))?;
+                return Ok(Reply::Signalled(report));
             }
             let report = end_tree(shared, &job, Kill::new(signal, *grace), stdin.controls()).await;
             // On this error the caller uses its own connection.
@@ -152,6 +159,26 @@ async fn try_to_perform(
             Ok(Reply::Signalled(report))
         }
     }
+}
+
+/// Signals the members of a fleet that run in this process.
+async fn signal_members(
+    shared: &Shared,
+    fleet: &Fleet,
+    kill: Kill,
+) -> Result<SignalReport, SignalError> {
+    let running: Vec<_> = {
+        let registry = shared.registry();
+        let ids = fleet.members().into_iter().filter_map(|member| member.job);
+        ids.filter_map(|id| {
+            let job = Arc::clone(&registry.jobs.get(&id)?.job);
+            Some((job, registry.stdin(&id)?))
+        })
+        .collect()
+    };
+    let signalled =
+        running.iter().map(|(job, stdin)| end_tree(shared, job, kill, stdin.controls()));
+    merged(join_all(signalled).await)
 }
 
 /// Checks that the other end is a process of the same user.

@@ -162,6 +162,42 @@ pub(crate) async fn process_group_told(job: &Job, patience: Duration) {
     .await;
 }
 
+/// Merges the members' reports. The fleet is confirmed dead when every member is.
+pub(crate) fn merged(
+    reports: Vec<Result<SignalReport, SignalError>>,
+) -> Result<SignalReport, SignalError> {
+    let nothing = SignalReport {
+        delivered_via: DeliveredVia::Nothing,
+        confirmed_dead: true,
+        unverified: None,
+    };
+    let mut merged = nothing;
+    let mut reached = 0;
+    let mut failed = None;
+    for report in reports {
+        match report {
+            Ok(report) => {
+                reached += 1;
+                if report.delivered_via != DeliveredVia::Nothing {
+                    merged.delivered_via = report.delivered_via;
+                }
+                merged.confirmed_dead &= report.confirmed_dead;
+                merged.unverified = merged.unverified.or(report.unverified);
+            }
+            // A member that has ended since the list was made counts as dead.
+            Err(SignalError::JobEnded) => {}
+            Err(error) => {
+                merged.confirmed_dead = false;
+                failed.get_or_insert(error);
+            }
+        }
+    }
+    match failed {
+        Some(error) if reached == 0 => Err(error),
+        _ => Ok(merged),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
