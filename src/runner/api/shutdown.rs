@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::runner::Runner;
 use crate::hosts::{Link, Script};
 use crate::job::{
-    Caller, Job, Kill, KillReport, LostWhy, MachineId, Outcome, ProcessGroup, Reach, Signal,
+    Caller, Job, Kill, KillReport, LostWhy, MachineId, Outcome, Phase, ProcessGroup, Reach, Signal,
     kill_script,
 };
 use crate::lock::lock;
@@ -32,12 +33,22 @@ const GROUPS_IN_A_SCRIPT: usize = 1000;
 /// Jobs that can be ended over one connection.
 type OfLink = (Arc<Link>, Vec<Arc<Job>>);
 
+/// Time limit for a command that was just sent to start.
+const LAST_START: Duration = Duration::from_secs(2);
+
 impl Runner {
     /// Ends every job that must not outlive this process (TERM, grace, KILL), waits until they have
     /// ended, and closes all connections. Bounded in time.
     pub async fn shutdown(&self) {
         // First: from here on `reserve` refuses new jobs, and launches that wait give up.
         self.shared.stopping.cancel();
+        // A command that was just sent becomes a running job, which must be ended as well. All other
+        // launches give up.
+        let starting = self.shared.registry().starting();
+        let launches = starting
+            .iter()
+            .map(|job| job.wait_for(LAST_START, |log| *log.phase() != Phase::Starting));
+        join_all(launches).await;
         let mut running = self.shared.registry().to_end();
         // Background children of a command that has ended belong to the user and keep running.
         running.retain(|job| !job.has_ended());

@@ -324,6 +324,16 @@ impl Registry {
         }
     }
 
+    /// The jobs that are being started.
+    pub(crate) fn starting(&self) -> Vec<Arc<Job>> {
+        let is_starting = |entry: &&Entry| matches!(entry.progress, Progress::Starting { .. });
+        self.jobs
+            .values()
+            .filter(is_starting)
+            .map(|entry| Arc::clone(&entry.job))
+            .collect()
+    }
+
     /// The running jobs that must not outlive this process.
     ///
     /// A job that has ended is excluded, even while its entry is unfinished: its background
