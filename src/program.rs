@@ -34,7 +34,7 @@ pub fn main() -> ExitCode {
     let has_screen = matches!(cli.verb, Verb::Top(_)) && std::io::stderr().is_terminal();
     let log = if has_screen { LogLevel::Off } else { cli.log };
     let to_stderr = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
-    // Before `protect_memory`, which logs what it could not set.
+    // Before `protect_memory`, which logs failures.
     tracing_subscriber::registry().with(to_stderr).with(log.filter()).init();
     match load(&cli) {
         Ok(config) => {

@@ -1,4 +1,4 @@
-//! What the server says of itself, and the requests of the protocol that are not verbs: prompts,
+//! The server's description of itself, and the requests of the protocol that are not verbs: prompts,
 //! resources, subscriptions and tasks.
 
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ use crate::mcp::tools::answered;
 /// First sentence of the instructions.
 const PURPOSE: &str =
     "Runs commands on remote hosts over SSH as jobs, and follows their output by cursor.";
-/// What a caller that may run commands does first, and one that may only read.
+/// First steps of a caller that may run commands, and of one that may only read.
 const START: &str = "ssh_hosts lists the hosts. For a quick command use ssh_run. For anything \
     longer start a job with ssh_spawn and follow it:";
 const LOOK: &str =

@@ -137,7 +137,7 @@ impl Rollout {
     /// Whether no member runs and none may start.
     pub fn is_over(&self) -> bool {
         let may_start = !self.waiting.is_empty() || self.pausing > 0;
-        // A stopped roll-out waits for running members, but for no pause.
+        // A stopped roll-out waits for running members and not for pauses.
         self.running == 0 && (self.is_stopped || !may_start)
     }
 }

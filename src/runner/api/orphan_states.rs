@@ -103,7 +103,7 @@ async fn follow_once(
     let is_complete = loop {
         let bytes = match reader.next().await {
             Some(ChannelEvent::Data(bytes)) => bytes,
-            // The states that have come count. Other jobs keep their last known state.
+            // States that arrived in time count. Other jobs keep their last known state.
             None | Some(ChannelEvent::Close | ChannelEvent::Failure) => break has_begun,
             Some(_) => continue,
         };

@@ -116,7 +116,7 @@ async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) -> bool {
     let log = shared.limits.log();
     let opened = storing.blocking(move |store| open(store, &id, ring, log)).await;
     let Some(Ok(Some(Opened { job, record, .. }))) = opened else { return false };
-    // Taken in, because `run_on_machine` looks up the job's machine there.
+    // Registered as foreign, because `run_on_machine` looks up the job's machine there.
     let (job, _) = shared.foreign_jobs.take_in(job, record);
     let grace = Some(shared.limits.kill_grace);
     match kill(shared, &job, Reach::Marked, Kill::new(Signal::TERM, grace)).await {

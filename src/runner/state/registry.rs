@@ -46,7 +46,7 @@ pub(crate) struct Entry {
     is_stored: bool,
 }
 
-/// How far this process has come with a job.
+/// Progress of a job in this process.
 enum Progress {
     Starting {
         /// Cancels the start.
