@@ -88,9 +88,11 @@ fn ratio(one: Duration, other: Duration) -> f64 {
     one.as_secs_f64() / other.as_secs_f64()
 }
 
-/// Reads a job to its end; how many lines that were.
+/// Reads a job to its end. Returns the number of lines, evicted ones included: beside other programs
+/// a reader may be too slow for some, and each of them must be counted.
 async fn read_all(service: &Service, job: &str) -> u64 {
-    let (mut cursor, mut lines) = (0, 0);
+    let mut cursor = 0;
+    let mut lines = 0;
     loop {
         let request = TailRequest {
             max_lines: Some(10_000),
@@ -98,7 +100,10 @@ async fn read_all(service: &Service, job: &str) -> u64 {
             ..TailRequest::new(job, cursor, 50_000)
         };
         let reply = service.tail(request).await.unwrap();
-        lines += reply.lines.iter().flatten().count() as u64;
+        lines += reply.lines.iter().flatten().count() as u64 + reply.dropped_lines;
+        if reply.dropped_lines > 0 {
+            println!("{} lines were evicted unread", reply.dropped_lines);
+        }
         cursor = reply.last_line_no;
         if !reply.still_running {
             return lines;

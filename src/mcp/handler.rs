@@ -1,5 +1,5 @@
-//! The server's description of itself, and the requests of the protocol that are not verbs: prompts,
-//! resources, subscriptions and tasks.
+//! The server's description of itself, and the requests of the protocol that are not verbs:
+//! prompts, resources, subscriptions and tasks.
 
 use std::borrow::Cow;
 use std::sync::Arc;
