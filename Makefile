@@ -1,7 +1,7 @@
 # Everything a developer or CI runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-as-user test-clients test-containers picture bench demo
+.PHONY: help check test test-as-user test-clients test-containers tests-in-containers picture bench demo
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -42,9 +42,12 @@ test-clients:  ## Let MCP's own SDKs and Inspector call every tool, and a hostil
 
 test-containers:  ## Run the contract's tests, and one suite over a fleet of hosts, in containers (docker-compose.yml)
 	@fixtures/need ssh-keygen:openssh-client
-	TEST_SECONDS=600 TEST_THREADS=2 fixtures/sshd/with-containers sh -c "\
-		cargo test --locked $(EACH_TEST) --test sshd -- contract:: terminal:: && \
-		cargo test --locked $(EACH_TEST) --test fleet --test image"
+	TEST_SECONDS=600 TEST_THREADS=2 fixtures/sshd/with-containers $(MAKE) --no-print-directory tests-in-containers
+
+# Called by the target above, while the containers run.
+tests-in-containers:
+	cargo test --locked $(EACH_TEST) --test sshd -- contract:: terminal::; tests=$$?; \
+		cargo test --locked $(EACH_TEST) --test fleet --test image && exit $$tests
 
 picture:  ## Record the demo and draw docs/demo.svg, the picture of the README
 	@fixtures/need script:util-linux python3:python3
