@@ -30,6 +30,8 @@ pub enum MemberProgress {
         /// When its start was first attempted.
         at: SystemTime,
     },
+    /// It could not be started, and is tried again after a pause.
+    Retrying(Box<MemberResult>),
     /// It has ended, or could not be started.
     Ended(Box<MemberResult>),
 }
@@ -69,6 +71,21 @@ impl Member {
         self.progress = MemberProgress::Started { at };
     }
 
+    /// Notes that a member that has ended is tried again. It then has no job.
+    pub fn note_retry(&mut self) {
+        if let MemberProgress::Ended(result) = &self.progress {
+            self.progress = MemberProgress::Retrying(result.clone());
+            self.job = None;
+        }
+    }
+
+    /// Ends a member whose next attempt never begins.
+    pub fn give_up(&mut self) {
+        if let MemberProgress::Retrying(result) = &self.progress {
+            self.progress = MemberProgress::Ended(result.clone());
+        }
+    }
+
     /// Notes that the member has ended, and its output.
     pub fn note_end(&mut self, outcome: Outcome, printed: Printed, now: SystemTime) {
         self.progress = MemberProgress::Ended(Box::new(MemberResult {
@@ -87,7 +104,9 @@ impl Member {
         match &self.progress {
             MemberProgress::Waiting => None,
             MemberProgress::Started { at } => Some(*at),
-            MemberProgress::Ended(result) => Some(result.started_at),
+            MemberProgress::Retrying(result) | MemberProgress::Ended(result) => {
+                Some(result.started_at)
+            }
         }
     }
 
@@ -95,7 +114,9 @@ impl Member {
     pub fn result(&self) -> Option<&MemberResult> {
         match &self.progress {
             MemberProgress::Ended(result) => Some(result),
-            MemberProgress::Waiting | MemberProgress::Started { .. } => None,
+            MemberProgress::Waiting
+            | MemberProgress::Started { .. }
+            | MemberProgress::Retrying(_) => None,
         }
     }
 
@@ -154,7 +175,9 @@ impl From<Member> for StoredMember {
             ..Self::default()
         };
         match member.progress {
-            MemberProgress::Waiting | MemberProgress::Started { .. } => begun,
+            MemberProgress::Waiting
+            | MemberProgress::Started { .. }
+            | MemberProgress::Retrying(_) => begun,
             MemberProgress::Ended(result) => Self {
                 ended_at: timestamp_of(result.ended_at),
                 outcome: Some(result.outcome),
@@ -188,6 +211,23 @@ mod tests {
             let stored = serde_json::to_string(&member).unwrap();
             assert_eq!(serde_json::from_str::<Member>(&stored).unwrap(), member);
         }
+    }
+
+    #[test]
+    fn a_member_that_is_not_tried_again_keeps_the_end_of_its_last_attempt() {
+        let mut member = Member::new("web1");
+        let refused = Outcome::NotStarted("no route".to_owned());
+        member.note_start(time_of(5));
+        member.note_end(refused.clone(), Printed::default(), time_of(9));
+
+        member.note_retry();
+        assert_eq!(member.end(), None);
+
+        member.give_up();
+        assert_eq!(
+            member.result().map(|result| &result.outcome),
+            Some(&refused)
+        );
     }
 
     #[test]

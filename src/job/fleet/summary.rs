@@ -49,7 +49,7 @@ impl FleetCounts {
         for member in members {
             let count = match &member.progress {
                 MemberProgress::Waiting => &mut counts.not_started,
-                MemberProgress::Started { .. } => &mut counts.running,
+                MemberProgress::Started { .. } | MemberProgress::Retrying(_) => &mut counts.running,
                 MemberProgress::Ended(result) => match MemberEnd::of(&result.outcome) {
                     MemberEnd::Ok => &mut counts.ok,
                     MemberEnd::Failed => &mut counts.failed,
@@ -71,7 +71,11 @@ impl FleetSummary {
     pub(super) fn of(members: &[Member]) -> Self {
         let mut groups: BTreeMap<(u8, String, &str), MemberGroup> = BTreeMap::new();
         for member in members {
-            if matches!(member.progress, MemberProgress::Started { .. }) {
+            let is_open = matches!(
+                member.progress,
+                MemberProgress::Started { .. } | MemberProgress::Retrying(_)
+            );
+            if is_open {
                 continue;
             }
             let rank = match member.end() {

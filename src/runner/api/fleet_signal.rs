@@ -8,11 +8,8 @@ use futures_util::stream::FuturesUnordered;
 
 use super::runner::Runner;
 use crate::job::{Fleet, JobId, Scope, Signal};
-use crate::runner::signal::{SignalReport, merged};
+use crate::runner::signal::{MEMBERS_AT_A_TIME, SignalReport, merged};
 use crate::runner::state::{Lookup, SignalError};
-
-/// Maximum members signalled at the same time.
-const AT_A_TIME: usize = 64;
 
 impl Runner {
     /// Signals every running member of a fleet. A signal that ends a command also keeps further
@@ -42,7 +39,7 @@ impl Runner {
             let mut signalled = FuturesUnordered::new();
             let mut reports = Vec::new();
             loop {
-                while signalled.len() < AT_A_TIME
+                while signalled.len() < MEMBERS_AT_A_TIME
                     && let Some(id) = waiting.next()
                 {
                     signalled.push(self.signal_member(id, signal, grace));

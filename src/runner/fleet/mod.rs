@@ -5,7 +5,7 @@
 //! A fleet is a job whose far end is this room. One task per fleet asks the pure
 //! [`Rollout`](crate::job::Rollout) which member to start next, and starts it as a job of its own.
 //! For each member that runs, a task reads the member's lines as any reader would, and sends them,
-//! with the member's name, to the queue of the fleet's recorder. The queue has a bound: a fleet
+//! with the member's number, to the queue of the fleet's recorder. The queue has a bound: a fleet
 //! whose log can't be stored as fast makes its member tasks wait, and they pace their members.
 //!
 //! When a member has ended and all of its lines are in the fleet's log, its lines are dropped from

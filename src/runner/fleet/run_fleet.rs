@@ -1,7 +1,6 @@
 //! Runs a fleet. Its members are ordinary jobs, and this is the far end of the job that represents
 //! them. It starts the members in the order of the roll-out and merges their lines into one log.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -107,7 +106,6 @@ fn roll_out(
             rollout: Rollout::new(plan),
             tasks: JoinSet::new(),
             lacks_secrets,
-            failures: HashMap::new(),
         };
         roll_out.run(fleet).await;
         // Without an outcome the fleet stays open, so that another process resumes it.
@@ -132,8 +130,6 @@ struct FleetTask {
     rollout: Rollout,
     tasks: JoinSet<Step>,
     lacks_secrets: bool,
-    /// Members that wait for another attempt, as the last one left them.
-    failures: HashMap<usize, Member>,
 }
 
 impl FleetTask {
@@ -141,7 +137,8 @@ impl FleetTask {
         loop {
             self.start_all(fleet);
             if self.rollout.is_over() {
-                self.restore_failures(fleet);
+                // A stopped roll-out begins no further attempt.
+                fleet.lock_members().iter_mut().for_each(Member::give_up);
                 return;
             }
             // Both tokens below stay cancelled, so after a stop they would make the loop spin.
@@ -162,27 +159,8 @@ impl FleetTask {
         }
     }
 
-    /// Shows a member that is to be tried again as starting, and keeps the end of its attempt.
-    fn note_retry(&mut self, index: usize, fleet: &Fleet) {
-        if let Some(member) = fleet.lock_members().get_mut(index) {
-            self.failures.insert(index, member.clone());
-            member.note_start(SystemTime::now());
-        }
-    }
-
-    /// Gives members whose next attempt never began the end of their last one.
-    fn restore_failures(&mut self, fleet: &Fleet) {
-        let mut members = fleet.lock_members();
-        for (index, failed) in self.failures.drain() {
-            if let Some(member) = members.get_mut(index) {
-                *member = failed;
-            }
-        }
-    }
-
     fn start_all(&mut self, fleet: &Fleet) {
         while let Some(index) = self.rollout.start() {
-            self.failures.remove(&index);
             // In a resumed fleet, some members have ended already.
             let ended = {
                 let members = fleet.lock_members();
@@ -222,16 +200,14 @@ impl FleetTask {
         match step {
             Step::Ended(index, end) => {
                 if let Some(pause) = self.rollout.end(index, end) {
-                    self.note_retry(index, fleet);
+                    fleet.change_member(index, Member::note_retry);
                     self.tasks.spawn(async move {
                         sleep(pause).await;
                         Step::Due(index)
                     });
                 }
             }
-            Step::Due(index) => {
-                self.rollout.retry(index);
-            }
+            Step::Due(index) => self.rollout.retry(index),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::{FutureExt, StreamExt, stream};
 use secrecy::zeroize::Zeroizing;
 use tokio::io::AsyncReadExt;
 use tokio::net::{UnixListener, UnixStream};
@@ -18,7 +18,7 @@ use super::message::{Call, Reply, Request, receive, receive_data, send};
 use super::short_path::ShortPath;
 use crate::job::{FarEndError, Fleet, Kill, Phase, Signal};
 use crate::output::TerminalSize;
-use crate::runner::signal::{SignalReport, end_tree, merged};
+use crate::runner::signal::{MEMBERS_AT_A_TIME, SignalReport, end_tree, merged};
 use crate::runner::state::{Shared, SignalError, WriteError};
 
 /// Maximum calls handled at the same time.
@@ -176,9 +176,12 @@ async fn signal_members(
         })
         .collect()
     };
-    let signalled =
-        running.iter().map(|(job, stdin)| end_tree(shared, job, kill, stdin.controls()));
-    merged(join_all(signalled).await)
+    let mut signalled = Vec::new();
+    for (job, stdin) in &running {
+        signalled.push(end_tree(shared, job, kill, stdin.controls()).boxed());
+    }
+    let reports = stream::iter(signalled).buffer_unordered(MEMBERS_AT_A_TIME);
+    merged(reports.collect().await)
 }
 
 /// Checks that the other end is a process of the same user.

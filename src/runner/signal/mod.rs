@@ -16,4 +16,6 @@ mod signal_job;
 
 pub(crate) use on_machine::{BRIEF, run_on_machine};
 pub use signal_job::{DeliveredVia, SignalReport, Unverified};
-pub(crate) use signal_job::{PGID_TIMEOUT, end_tree, kill, merged, process_group_told};
+pub(crate) use signal_job::{
+    MEMBERS_AT_A_TIME, PGID_TIMEOUT, end_tree, kill, merged, process_group_told,
+};

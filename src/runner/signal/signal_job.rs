@@ -162,6 +162,9 @@ pub(crate) async fn process_group_told(job: &Job, patience: Duration) {
     .await;
 }
 
+/// Maximum members of a fleet that are signalled at the same time.
+pub(crate) const MEMBERS_AT_A_TIME: usize = 64;
+
 /// Merges the members' reports. The fleet is confirmed dead when every member is.
 pub(crate) fn merged(
     reports: Vec<Result<SignalReport, SignalError>>,
