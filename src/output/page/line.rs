@@ -1,6 +1,6 @@
 use std::time::SystemTime;
 
-use crate::output::{Line, LineNo, MemberNo, Render, Stream, time_of};
+use crate::output::{Line, LineNo, MemberNo, Render, Stream, Timestamp, time_of};
 
 /// One line, as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,8 +11,8 @@ pub struct PageLine {
     pub stream: Stream,
     /// The member of a fleet that printed it. Its name is not part of the text.
     pub member: Option<MemberNo>,
-    /// When its end arrived.
-    pub at: SystemTime,
+    /// When its end arrived. Converted only on request: a page may have many lines.
+    pub(crate) timestamp: Timestamp,
     /// Whether the line continues an overlong one.
     pub continuation: bool,
     /// Its rendered text.
@@ -31,10 +31,15 @@ impl PageLine {
             line_no: line.line_no,
             stream: line.stream,
             member: line.member,
-            at: time_of(line.at),
+            timestamp: line.at,
             continuation: line.continuation,
             text: line.render(render).into_owned(),
         }
+    }
+
+    /// When its end arrived.
+    pub fn at(&self) -> SystemTime {
+        time_of(self.timestamp)
     }
 
     /// Cost of showing it. Escape sequences cost something as well, because they had to be

@@ -478,7 +478,7 @@ mod tests {
             line_no: LineNo::new(1),
             stream: Stream::Stdout,
             member,
-            at: SystemTime::UNIX_EPOCH,
+            timestamp: 0,
             continuation: false,
             text: text.to_owned(),
         }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::{Job, Line, LineNo, ReturnedBecause, Stream, Tail, shown_end, timestamp_of};
+use crate::jobs::{Job, Line, LineNo, ReturnedBecause, Stream, Tail, shown_end};
 use crate::wire::leave_out::{is_false, is_one, is_zero, one};
 use crate::wire::{Clamped, Format, Standing};
 
@@ -227,7 +227,7 @@ impl Record {
             line_no: line.line_no.value(),
             member: job.host_of(&line).map(str::to_owned),
             stream: line.stream.into(),
-            ts: timestamp_of(line.at),
+            ts: line.timestamp,
             text: line.text,
             continuation: line.continuation,
         }
