@@ -1,8 +1,19 @@
+use serde::{Deserialize, Serialize};
+
 /// Size of a terminal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TerminalSize {
     /// Width in characters.
     pub cols: u32,
     /// Height in rows.
     pub rows: u32,
+}
+
+/// A change of a terminal's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resize {
+    /// Number of bytes that were printed on stdout before it.
+    pub after: u64,
+    /// The new size.
+    pub size: TerminalSize,
 }

@@ -1,0 +1,155 @@
+//! The line-drawing character set (DEC Special Graphics), which `vt100` does not know.
+//!
+//! Programs in a locale without UTF-8 draw boxes with it: `ESC ( 0` or `ESC ) 0` loads it as G0 or
+//! G1, `ESC ( B` loads ASCII, and the control characters SO and SI choose G1 or G0. While it is
+//! chosen, the bytes from `` ` `` to `~` are replaced by the UTF-8 of the characters they stand for.
+
+use std::borrow::Cow;
+
+const ESCAPE: u8 = 0x1b;
+const BELL: u8 = 0x07;
+const SHIFT_OUT: u8 = 0x0e;
+const SHIFT_IN: u8 = 0x0f;
+const CANCEL: u8 = 0x18;
+const SUBSTITUTE: u8 = 0x1a;
+
+/// The characters from `` ` `` to `~`.
+const GRAPHICS: [char; 31] = [
+    '◆', '▒', '␉', '␌', '␍', '␊', '°', '±', '␤', '␋', '┘', '┐', '┌', '└', '┼', '⎺', '⎻', '─', '⎼',
+    '⎽', '├', '┤', '┴', '┬', '│', '≤', '≥', 'π', '≠', '£', '·',
+];
+
+/// Replaces line-drawing characters in a stream of output, in any division into pieces.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LineDrawing {
+    state: State,
+    /// Whether G0 and G1 are the line-drawing set.
+    g0: bool,
+    g1: bool,
+    /// Whether SO has chosen G1.
+    is_shifted: bool,
+}
+
+/// Position within a sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Text,
+    /// After ESC.
+    Escape,
+    /// After `ESC (`.
+    LoadsG0,
+    /// After `ESC )`.
+    LoadsG1,
+    /// After ESC and another intermediate byte.
+    Intermediate,
+    /// Within a control sequence.
+    Csi,
+    /// Within a string, such as a title.
+    String,
+    /// After ESC within a string.
+    StringEscape,
+}
+
+impl LineDrawing {
+    /// Translates the next piece of output.
+    pub(super) fn translate<'a>(&mut self, output: &'a [u8]) -> Cow<'a, [u8]> {
+        // Nearly all output: nothing here chooses the set, and nothing before has.
+        let is_plain = self.state == State::Text && !self.g0 && !self.g1;
+        if is_plain && memchr::memchr2(ESCAPE, SHIFT_OUT, output).is_none() {
+            return Cow::Borrowed(output);
+        }
+        let mut translated = Vec::with_capacity(output.len());
+        for &byte in output {
+            match self.take(byte) {
+                Some(graphic) => {
+                    translated.extend_from_slice(graphic.encode_utf8(&mut [0; 4]).as_bytes());
+                }
+                None => translated.push(byte),
+            }
+        }
+        Cow::Owned(translated)
+    }
+
+    /// The character that a byte stands for, if it is not itself.
+    fn take(&mut self, byte: u8) -> Option<char> {
+        self.state = match (self.state, byte) {
+            (State::String, ESCAPE) => State::StringEscape,
+            (_, ESCAPE) => State::Escape,
+            (_, CANCEL | SUBSTITUTE) => State::Text,
+            (State::Text, _) => return self.text(byte),
+            (State::Escape, b'[') => State::Csi,
+            (State::Escape, b']' | b'P' | b'X' | b'^' | b'_') => State::String,
+            (State::Escape, b'(') => State::LoadsG0,
+            (State::Escape, b')') => State::LoadsG1,
+            (State::Escape | State::Intermediate, b' '..=b'/') => State::Intermediate,
+            (State::Escape, b'c') => {
+                *self = Self::default();
+                State::Text
+            }
+            (State::LoadsG0, set) => {
+                self.g0 = set == b'0';
+                State::Text
+            }
+            (State::LoadsG1, set) => {
+                self.g1 = set == b'0';
+                State::Text
+            }
+            (State::Csi, b'@'..=b'~') => State::Text,
+            (State::String, BELL) => State::Text,
+            (State::Csi | State::String, _) => self.state,
+            (State::Escape | State::Intermediate | State::StringEscape, _) => State::Text,
+        };
+        None
+    }
+
+    fn text(&mut self, byte: u8) -> Option<char> {
+        match byte {
+            SHIFT_OUT => self.is_shifted = true,
+            SHIFT_IN => self.is_shifted = false,
+            _ => {}
+        }
+        let draws = if self.is_shifted { self.g1 } else { self.g0 };
+        if draws {
+            GRAPHICS.get(usize::from(byte.checked_sub(b'`')?)).copied()
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn translated(pieces: &[&str]) -> String {
+        let mut drawing = LineDrawing::default();
+        let bytes: Vec<u8> = pieces
+            .iter()
+            .flat_map(|piece| drawing.translate(piece.as_bytes()).into_owned())
+            .collect();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn letters_are_lines_while_the_set_is_chosen() {
+        assert_eq!(translated(&["l\x1b(0lqk\x1b(Bl"]), "l\x1b(0┌─┐\x1b(Bl");
+        assert_eq!(translated(&["\x1b)0x\x0ex\x0fx"]), "\x1b)0x\x0e│\x0fx");
+    }
+
+    #[test]
+    fn sequences_and_titles_are_left_alone_in_any_division() {
+        let text = "\x1b(0\x1b[1;31mq\x1b]0;qqq\x07q\x1bPqqq\x1b\\q";
+        let whole = translated(&[text]);
+        assert_eq!(whole, "\x1b(0\x1b[1;31m─\x1b]0;qqq\x07─\x1bPqqq\x1b\\─");
+        for cut in 1..text.len() {
+            let (start, end) = text.split_at(cut);
+            assert_eq!(translated(&[start, end]), whole, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_reset_chooses_ascii() {
+        assert_eq!(translated(&["\x1b(0\x1bcq"]), "\x1b(0\x1bcq");
+    }
+}
