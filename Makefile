@@ -21,16 +21,19 @@ EACH_TEST = --no-fail-fast --config 'target."cfg(unix)".runner="fixtures/each-te
 # Tests that mount disks and make namespaces: only root can.
 ROOT_TESTS = $(shell [ "$$(id -u)" != 0 ] || echo --test disks --test machines)
 
+# Programs that the tests run, with their Debian packages. The second line is driven by its screens.
+PROGRAMS = sshd:openssh-server ssh:openssh-client curl:curl openssl:openssl nginx:nginx-light tmux:tmux \
+	script:util-linux ps:procps perl:perl tcsh:tcsh fish:fish \
+	vim:vim htop:htop less:less dialog:dialog mc:mc nano:nano python3:python3 vttest:vttest
+
 test:  ## Install OpenSSH if it is missing, then run all tests but those that need containers or foreign clients
-	@fixtures/need sshd:openssh-server ssh:openssh-client curl:curl openssl:openssl nginx:nginx-light tmux:tmux \
-		script:util-linux ps:procps perl:perl tcsh:tcsh fish:fish
+	@fixtures/need $(PROGRAMS)
 	cargo build --locked --examples
 	cargo test --locked $(EACH_TEST) --tests $(ROOT_TESTS); tests=$$?; \
 		cargo test --locked --doc && exit $$tests
 
 test-as-user:  ## As root: run the tests as an ordinary user, "sshjobs-test", which is made if it is missing
-	@fixtures/need sshd:openssh-server ssh:openssh-client curl:curl openssl:openssl nginx:nginx-light tmux:tmux \
-		script:util-linux ps:procps perl:perl tcsh:tcsh fish:fish setpriv:util-linux useradd:passwd
+	@fixtures/need $(PROGRAMS) setpriv:util-linux useradd:passwd
 	@id sshjobs-test >/dev/null 2>&1 || useradd --create-home --gid tty --shell /bin/bash sshjobs-test
 	cargo build --locked --examples
 	TEST_USER=sshjobs-test cargo test --locked $(EACH_TEST) --tests

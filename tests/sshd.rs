@@ -34,6 +34,7 @@ mod login_shells;
 mod mcp_stdio;
 mod processes;
 mod questions;
+mod screens;
 mod seeds;
 mod snapshots;
 mod spool;

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::mount::Mount;
 use super::reject;
-use crate::http::api::{attach, calls, events, openapi, raw};
+use crate::http::api::{attach, calls, events, openapi, raw, screen};
 use crate::http::guard::{Guard, check_names, guard, metrics};
 
 /// All routes of the address and the socket.
@@ -22,6 +22,7 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
     let api = calls::routes()
         .route("/jobs/{id}/stream", get(events::stream))
         .route("/jobs/{id}/raw", get(raw::raw))
+        .route("/jobs/{id}/screen", get(screen::screen))
         .route(
             "/session",
             get(attach::session).with_state(Arc::new(sessions)),

@@ -21,7 +21,7 @@ use crate::job::fleet::Fleet;
 use crate::job::log::{Change, Log, LogEvent, Status};
 use crate::job::shell::ProcessGroup;
 use crate::lock::{Held, lock};
-use crate::output::{LineNo, Measure, RingLimits, Selection};
+use crate::output::{LineNo, Measure, Resize, RingLimits, Selection, Stream, TerminalSize};
 
 /// One run of one command on a host: its specification, and its log in a `watch`.
 pub struct Job {
@@ -43,6 +43,8 @@ pub struct Job {
     pub(super) storage: OnceLock<Storage>,
     /// Why its output is not stored, if it should be.
     pub(super) trouble: Mutex<Option<String>>,
+    /// Changes of its terminal's size, oldest first.
+    resizes: Mutex<Vec<Resize>>,
     /// Whether the host of a durable job can be reached.
     pub(super) reach: HostReach,
     /// The end was recorded. The log shows it once it is stored.
@@ -64,6 +66,9 @@ pub enum Reached {
     /// Another process may have shown the line, and it did not arrive in time.
     NotYet,
 }
+
+/// Maximum changes of a terminal's size that are kept.
+const MOST_RESIZES: usize = 64;
 
 /// Prefix of a fleet's id.
 const FLEET: &str = "fleet";
@@ -113,6 +118,7 @@ impl Job {
             pacing,
             storage,
             trouble,
+            resizes: Mutex::default(),
             reach: HostReach::default(),
             has_ended,
             is_changed: AtomicBool::new(false),
@@ -257,6 +263,42 @@ impl Job {
         let coverage = self.coverage();
         let status = self.read_log(|log| log.status(coverage.as_ref()));
         self.with_troubles(status)
+    }
+
+    /// Notes that its terminal has a new size.
+    pub fn note_resize(&self, size: TerminalSize) {
+        let after = self.read_log(|log| log.ring().total_bytes(Stream::Stdout));
+        {
+            let mut resizes = lock(&self.resizes);
+            if resizes.len() == MOST_RESIZES {
+                resizes.remove(0);
+            }
+            resizes.push(Resize { after, size });
+        }
+        self.note_change();
+        // Wakes readers of its screen.
+        self.log.send_modify(|_| {});
+    }
+
+    /// Sets the changes of its terminal's size, as another process knows them.
+    pub fn set_resizes(&self, resizes: Vec<Resize>) {
+        let is_news = {
+            let mut known = lock(&self.resizes);
+            // A resize by this process may be newer than the other's record.
+            let is_news = resizes.len() > known.len();
+            if is_news {
+                *known = resizes;
+            }
+            is_news
+        };
+        if is_news {
+            self.log.send_modify(|_| {});
+        }
+    }
+
+    /// Changes of its terminal's size, oldest first. Only the newest are kept.
+    pub fn resizes(&self) -> Vec<Resize> {
+        lock(&self.resizes).clone()
     }
 
     /// Notes whether the host of a durable job is reachable.

@@ -18,6 +18,7 @@ mod outcome;
 mod pacing;
 mod reach;
 mod reading;
+mod screen;
 mod shell;
 mod signal;
 mod span;
@@ -53,6 +54,7 @@ pub(crate) use reading::LONGEST_PATIENCE;
 pub use reading::{
     Chunk, Found, PARTIAL_SHOWN, Piece, Positions, ReturnedBecause, Tail, Wait, shown_end,
 };
+pub use screen::JobScreen;
 pub use shell::{LoginShell, from_home, quote};
 pub use signal::{Kill, Signal, UnknownSignal};
 pub use span::{LineRange, Span, SpanStart};

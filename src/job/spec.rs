@@ -81,6 +81,9 @@ pub struct Terminal {
     pub cols: u32,
     /// Its height in rows, 1 to 1000.
     pub rows: u32,
+    /// Whether the program's questions about its terminal are answered, as a terminal does.
+    #[serde(default)]
+    pub answers_queries: bool,
 }
 
 /// Why a [`Draft`] is invalid, whatever the host.
@@ -257,9 +260,20 @@ impl Terminal {
             term: term.into(),
             cols: u32::try_from(cols).map_err(out_of_range)?,
             rows: u32::try_from(rows).map_err(out_of_range)?,
+            answers_queries: false,
         };
         terminal.check()?;
         Ok(terminal)
+    }
+
+    /// Answers the program's questions about its terminal: its attributes and status, and the
+    /// position of the cursor. Otherwise a program that asks waits until it gives up.
+    #[must_use]
+    pub fn answering_queries(self) -> Self {
+        Self {
+            answers_queries: true,
+            ..self
+        }
     }
 
     /// Its size.

@@ -60,6 +60,9 @@ pub enum Error {
         /// The most similar host among those that the caller may use.
         nearest: Option<String>,
     },
+    /// The job does not run on a terminal, so it has no screen.
+    #[error("job {0} does not run on a terminal, so it has no screen")]
+    NoTerminal(JobId),
     /// The job still runs, and must end first.
     #[error("job {0} still runs")]
     StillRunning(JobId),

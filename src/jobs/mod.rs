@@ -59,7 +59,7 @@ pub use fleet::FleetSpec;
 pub use hosts::Host;
 pub use job::Job;
 pub use jobs::{Freshness, Jobs};
-pub use reading::{Fleet, FleetLine, FleetLines, Follow, Lagged, Lines, Output};
+pub use reading::{Fleet, FleetLine, FleetLines, Follow, Lagged, Lines, Output, ScreenWait};
 pub use trust::HostKey;
 
 pub use crate::hosts::{Access, HostError};
@@ -68,8 +68,8 @@ pub use crate::job::{
     Outcome, Phase, Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, Terminal, Wait,
 };
 pub use crate::output::{
-    LineNo, MemberNo, PageLine as Line, PageQuery, ReadQuery, Reading, Render, SearchQuery,
-    Selection, Stream,
+    Cursor, LineNo, MemberNo, PageLine as Line, PageQuery, ReadQuery, Reading, Render, ScreenRow,
+    ScreenSpan, ScreenView, SearchQuery, Selection, Stream, TerminalSize,
 };
 pub use crate::runner::{Limits, SignalError, SignalReport, SpawnError, Summary, WriteError};
 pub use crate::ssh::{Answer, HostSettings, Prompter, Question, SecretSource};
@@ -94,8 +94,8 @@ pub use crate::job::{
 pub use crate::nearest::nearest;
 #[doc(hidden)]
 pub use crate::output::{
-    Content, Excerpt, ExcerptBudget, Keep, Match, TerminalFilter, TerminalModes, TerminalSize,
-    Unit, clean, printable, render, timestamp_of,
+    Content, Excerpt, ExcerptBudget, Keep, Match, TerminalFilter, TerminalModes, Unit, clean,
+    printable, render, timestamp_of,
 };
 #[doc(hidden)]
 pub use crate::runner::{DeliveredVia, Stats, Tombstone, Unverified, chain};

@@ -10,6 +10,7 @@
 //! - `fleet`: the roll-out of a fleet, whose members are jobs of their own.
 //! - `foreign`: jobs of other processes: found, copied from the store, and taken over.
 //! - `owner`: calls between processes for stdin, terminals and signals of attached jobs.
+//! - `screens`: screens of terminal jobs, drawn when somebody asks.
 //! - `signal`: signals to all processes of a job, verified.
 //! - `storing`: the threads that store output and records.
 //! - `state`: what all tasks share: the registry, limits, errors.
@@ -29,6 +30,7 @@ mod fleet;
 mod foreign;
 mod owner;
 mod record;
+mod screens;
 mod signal;
 mod start;
 mod state;

@@ -99,6 +99,12 @@ pub fn eof(job: &str) -> String {
     verb(&format!("eof {job}"))
 }
 
+/// Sets the size of a job's terminal, which its program learns by SIGWINCH. Answers `closed` if the
+/// job has ended, and `busy` if it has no terminal yet.
+pub fn resize(job: &str, cols: u32, rows: u32) -> String {
+    verb(&format!("resize {job} {cols} {rows}"))
+}
+
 /// Notes that a signal is about to be sent to a job.
 pub fn note_signal(job: &str, signal: &str) -> String {
     verb(&format!("killreq {job} {signal}"))

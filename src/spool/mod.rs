@@ -12,8 +12,8 @@ mod frames;
 mod order;
 
 pub use commands::{
-    Answer, FollowFrom, RESULT, eof, follow, forget, install, note_signal, scripts, start, sweep,
-    write,
+    Answer, FollowFrom, RESULT, eof, follow, forget, install, note_signal, resize, scripts, start,
+    sweep, write,
 };
 pub use frames::{Frames, SpoolEnd, SpoolFrame};
 pub use order::{Order, StartError, Stdin};

@@ -290,7 +290,8 @@ job) # JOB PTY. The order is on file descriptor 6.
 $2
 X
   export TERM
-  SSHJOBS_COMMAND=$sj_d exec script -qefc "stty cols $cols rows $rows; exec \"\${SHELL:-/bin/sh}\" -c \"\$SSHJOBS_COMMAND\"" /dev/null
+  # The name of the terminal is for the verb resize.
+  SSHJOBS_COMMAND=$sj_d SSHJOBS_TTY=$sj_J/tty exec script -qefc "stty cols $cols rows $rows; tty >\"\$SSHJOBS_TTY\"; exec \"\${SHELL:-/bin/sh}\" -c \"\$SSHJOBS_COMMAND\"" /dev/null
   ;;
 write) # JOB OFFSET LENGTH WRITER; the bytes on stdin. A repeated write of the same writer writes nothing twice.
   sj_J=$sj_S/$1
@@ -329,6 +330,18 @@ write) # JOB OFFSET LENGTH WRITER; the bytes on stdin. A repeated write of the s
     say busy
   fi
   rm -f "$sj_J/in.$$"
+  ;;
+resize) # JOB COLS ROWS
+  sj_J=$sj_S/$1
+  if [ -f "$sj_J/exit" ]; then
+    say closed
+  elif [ ! -f "$sj_J/tty" ]; then
+    # The terminal is there in a moment, unless an earlier version has started the job.
+    say busy
+  else
+    read -r t <"$sj_J/tty"
+    why=$(stty cols "$2" rows "$3" 2>&1 <"$t") && say ok || say error "${why##*: }"
+  fi
   ;;
 killreq) # JOB SIGNAL: notes that a signal is sent, to distinguish it from an exit status of 128 or more.
   [ ! -d "$sj_S/$1" ] || echo "$2" >"$sj_S/$1/killreq"

@@ -10,7 +10,7 @@ use crate::job::{
     Caller, Draft, FleetPlan, Identity, Job, JobId, JobSpec, MachineId, Member, Nonce, Outcome,
     Past, Phase, SpecError, Status, StdinPlan, Terminal, wall_now,
 };
-use crate::output::{TerminalModes, Timestamp, timestamp_of};
+use crate::output::{Resize, TerminalModes, Timestamp, timestamp_of};
 
 /// The record of a job: everything that is kept except its output. It contains no secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +68,9 @@ pub struct Record {
     /// The modes of its terminal.
     #[serde(default)]
     pub modes: TerminalModes,
+    /// Changes of its terminal's size.
+    #[serde(default)]
+    pub resizes: Vec<Resize>,
     /// Number of lines it has printed.
     pub total_lines: u64,
     /// Number of bytes it has printed.
@@ -137,6 +140,7 @@ impl Record {
             outcome: None,
             is_running: false,
             modes: TerminalModes::default(),
+            resizes: Vec::new(),
             total_lines: 0,
             total_bytes: 0,
             dropped_lines: 0,

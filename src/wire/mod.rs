@@ -31,9 +31,10 @@ pub use service::Service;
 pub use session::{SessionChannel, SessionEvent};
 pub use state::{JobState, Standing};
 pub use verbs::{
-    Because, CommandRequest, DeliveredVia, Encoding, ForgetReply, ForgetRequest, ForgetWhat,
-    HostEntry, HostsReply, HostsRequest, JobEntry, JobsReply, JobsRequest, LastLinesOf, MatchEntry,
-    Partial, ReadReply, ReadRequest, Record, RunOptions, RunReply, RunRequest, SearchReply,
-    SearchRequest, SettingEntry, SignalReply, SignalRequest, SpawnReply, SpawnRequest, StreamName,
-    TailReply, TailRequest, UnitArg, WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest,
+    Because, ChangedRow, CommandRequest, CursorAt, DeliveredVia, Encoding, ForgetReply,
+    ForgetRequest, ForgetWhat, HostEntry, HostsReply, HostsRequest, JobEntry, JobsReply,
+    JobsRequest, LastLinesOf, MatchEntry, Partial, ReadReply, ReadRequest, Record, Reversed,
+    RunOptions, RunReply, RunRequest, Screen, SearchReply, SearchRequest, SettingEntry,
+    SignalReply, SignalRequest, Size, SpawnReply, SpawnRequest, StreamName, TailReply, TailRequest,
+    UnitArg, WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest, WriteUnit,
 };

@@ -8,7 +8,8 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use super::hosts::{HostsArgs, PingArgs, TrustArgs};
 use super::jobs::{
-    ForgetArgs, JobsArgs, ReadArgs, SearchArgs, SignalArgs, TailArgs, TopArgs, WaitArgs, WriteArgs,
+    ForgetArgs, JobsArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs, TailArgs, TopArgs,
+    WaitArgs, WriteArgs,
 };
 use super::program::{CompletionsArgs, DemoArgs, HelpArgs, ManArgs};
 use super::run::{RunArgs, SpawnArgs};
@@ -156,6 +157,8 @@ pub enum Verb {
     Tail(TailArgs),
     /// Show a part of a job's output, by position.
     Read(ReadArgs),
+    /// Show the screen of a job's terminal; -f follows it.
+    Screen(ScreenArgs),
     /// Search a job's output for a pattern.
     Search(SearchArgs),
     /// Write to a job's stdin.

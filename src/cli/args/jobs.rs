@@ -79,6 +79,27 @@ pub struct ReadArgs {
     pub json: bool,
 }
 
+/// Arguments of `screen`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The screen is computed from the job's output; the program does not notice. `attach` lets you type.
+
+Examples:
+  sshjobs screen ID                     what a menu or an editor shows now
+  sshjobs screen -f ID                  watch it until the job ends
+  sshjobs screen --json ID | jq .cursor")]
+pub struct ScreenArgs {
+    /// The job's id; it must have a terminal (--pty, -t).
+    #[arg(add = ArgValueCandidates::new(candidates::jobs))]
+    pub job: String,
+    /// Show each new screen until the job ends.
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Write a line of JSON per screen: rows, cursor, size, title, reversed text.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Unit of positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum UnitChoice {

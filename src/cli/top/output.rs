@@ -276,6 +276,7 @@ mod tests {
             silent_ms: 0,
             returned_because: Because::Lines,
             matched_line_no: None,
+            matched_row: None,
             clamped: Vec::new(),
         }
     }

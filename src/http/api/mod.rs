@@ -5,3 +5,4 @@ pub(crate) mod calls;
 pub(crate) mod events;
 pub(crate) mod openapi;
 pub(crate) mod raw;
+pub(crate) mod screen;

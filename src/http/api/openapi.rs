@@ -5,13 +5,14 @@ use serde_json::{Map, Value, json};
 
 use super::calls::{Described, described};
 use crate::http::status::status_of;
-use crate::wire::{Code, Error, document_schema};
+use crate::wire::{Code, Error, Screen, document_schema};
 
 /// The API document (OpenAPI 3.1), generated from the types of requests and replies.
 pub(crate) fn document() -> Value {
     let mut paths: Map<String, Value> = described().into_iter().map(verb).collect();
     paths.insert("/jobs/{id}/stream".to_owned(), json!({"get": stream()}));
     paths.insert("/jobs/{id}/raw".to_owned(), json!({"get": raw()}));
+    paths.insert("/jobs/{id}/screen".to_owned(), json!({"get": screen()}));
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -170,5 +171,26 @@ fn raw() -> Value {
             parameter("Range", "header", "A part: bytes=FIRST-LAST", &json!({"type": "string"})),
         ],
         "responses": responses,
+    })
+}
+
+fn screen() -> Value {
+    let number = json!({"type": "integer", "minimum": 0, "maximum": MOST_EXACT});
+    json!({
+        "operationId": "screen",
+        "summary": "What a job's terminal shows",
+        "description": "As JSON or, for `Accept: text/plain`, its rows.",
+        "parameters": [
+            job(),
+            parameter("since_version", "query", "Only the rows that changed since this version", &number),
+            parameter("wait_ms", "query", "Milliseconds to wait for a newer screen", &number),
+        ],
+        "responses": responses(json!({
+            "description": "The screen",
+            "content": {
+                "application/json": {"schema": document_schema::<Screen>()},
+                "text/plain": {"schema": {"type": "string"}},
+            },
+        })),
     })
 }

@@ -38,6 +38,8 @@ pub enum ReturnedBecause {
     Lines,
     /// The pattern matched, in this line or in the unfinished one.
     Matched(Option<LineNo>),
+    /// The pattern matched in this row of the terminal's screen. The top one is 1.
+    MatchedRow(u32),
     /// The output has been silent for the requested time.
     Quiet,
     /// The job has ended, and this page reaches its end.
@@ -47,6 +49,15 @@ pub enum ReturnedBecause {
 }
 
 impl ReturnedBecause {
+    /// The row of the screen that matched, if one did.
+    pub fn matched_row(self) -> Option<u32> {
+        if let Self::MatchedRow(row) = self {
+            Some(row)
+        } else {
+            None
+        }
+    }
+
     /// The line that matched, if one did.
     pub fn matched_line(self) -> Option<LineNo> {
         if let Self::Matched(line) = self {

@@ -24,9 +24,14 @@ pub struct Output {
 impl Job {
     /// The job's bytes from the first one on, including unfinished lines; for terminals and pipes.
     pub fn follow(&self) -> Follow {
+        self.follow_after(0)
+    }
+
+    /// The job's bytes after some bytes of stdout.
+    pub(super) fn follow_after(&self, stdout: u64) -> Follow {
         Follow {
             job: self.clone(),
-            positions: Positions::default(),
+            positions: Positions { stdout, stderr: 0 },
         }
     }
 }

@@ -4,9 +4,11 @@ mod awaits_input;
 mod fleet;
 mod follow;
 mod lines;
+mod screen;
 mod search;
 mod tail;
 
 pub use fleet::{Fleet, FleetLine, FleetLines};
 pub use follow::{Follow, Output};
 pub use lines::{Lagged, Lines};
+pub use screen::ScreenWait;

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::job::{CursorMove, CursorName, LONGEST_PATIENCE, Moved, Reached, TooManyCursors};
 use crate::jobs::door::ReadVerb;
-use crate::jobs::{Error, Job, LineNo, PageQuery, Tail, Wait};
+use crate::jobs::{Error, Job, LineNo, PageQuery, ReturnedBecause, Tail, Wait};
 
 /// Time limit for a line to arrive here after another process has shown it.
 const REACH_TIME: Duration = Duration::from_secs(5);
@@ -39,7 +39,43 @@ impl Job {
     pub async fn tail(&self, query: &PageQuery, wait: &Wait) -> Result<Tail, Error> {
         // Only traces the call: every role may read.
         self.look(ReadVerb::Tail);
-        Ok(self.job.tail(query, wait).await?)
+        self.tail_or_row(query, wait).await
+    }
+
+    /// Reads the lines after the query's cursor. On a terminal, `until` also matches a row of the
+    /// screen that has changed since the cursor: a full-screen program prints hardly any line.
+    async fn tail_or_row(&self, query: &PageQuery, wait: &Wait) -> Result<Tail, Error> {
+        let Some(until) = &wait.until else {
+            return Ok(self.job.tail(query, wait).await?);
+        };
+        if !self.has_terminal() {
+            return Ok(self.job.tail(query, wait).await?);
+        }
+
+        let after = self.stdout_before(query.cursor).max(wait.known_bytes);
+        let at_once = Wait {
+            patience: Duration::ZERO,
+            until: None,
+            quiet: None,
+            ..wait.clone()
+        };
+        let (mut tail, row) = tokio::select! {
+            biased;
+            tail = self.job.tail(query, wait) => {
+                let tail = tail?;
+                let is_line = matches!(tail.because, ReturnedBecause::Matched(Some(_)));
+                // An unfinished line may be a whole screen: its row is more useful.
+                let row = if is_line { None } else { self.find_row(until, after).await?.row };
+                (tail, row)
+            }
+            row = self.wait_for_row(until, after) => {
+                (self.job.tail(query, &at_once).await?, Some(row?))
+            }
+        };
+        if let Some(row) = row {
+            tail.because = ReturnedBecause::MatchedRow(row);
+        }
+        Ok(tail)
     }
 
     /// Like [`tail`](Self::tail), with a named cursor that the server keeps for the caller and
@@ -81,7 +117,7 @@ impl Job {
                 patience,
                 ..wait.clone()
             };
-            let tail = self.job.tail(&PageQuery { cursor, ..*query }, &wait).await?;
+            let tail = self.tail_or_row(&PageQuery { cursor, ..*query }, &wait).await?;
             // Before the cursor moves: `awaits_input` may ask the host, and a call that is
             // cancelled meanwhile must not have moved the cursor.
             let awaits_input = self.awaits_input(query.selection).await;

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::wire::{
-    ForgetReply, HostsReply, JobsReply, ReadReply, RunReply, SearchReply, SignalReply, SpawnReply,
-    TailReply, WaitReply, WriteReply,
+    ForgetReply, HostsReply, JobsReply, ReadReply, RunReply, Screen, SearchReply, SignalReply,
+    SpawnReply, TailReply, WaitReply, WriteReply,
 };
 
 /// A reply as text, for clients that pass only text to models. It has the same information as the
@@ -64,7 +64,10 @@ impl Text for RunReply {
 /// The scalar fields, then the lines or the content.
 impl Text for ReadReply {
     fn text(&self) -> String {
-        let head = Head::of(self, &["lines", "content"]);
+        let head = Head::of(self, &["lines", "content", "screen"]);
+        if let Some(screen) = &self.screen {
+            return head.with_screen(screen);
+        }
         head.with_body(self.lines.iter().flatten().chain(&self.content).map(String::as_str))
     }
 }
@@ -80,8 +83,12 @@ impl Text for SearchReply {
 /// The fields of the write, then the tail as in ssh_tail.
 impl Text for WriteReply {
     fn text(&self) -> String {
+        let head = Head::of(self, &["tail", "screen"]);
+        if let Some(screen) = &self.screen {
+            return head.with_screen(screen);
+        }
         let tail = self.tail.as_ref().map(|tail| tail.text());
-        Head::of(self, &["tail"]).with_body(tail.iter().map(String::as_str))
+        head.with_body(tail.iter().map(String::as_str))
     }
 }
 
@@ -125,6 +132,18 @@ impl Head {
     fn field(&mut self, name: &str, value: &str) {
         let space = if self.0.is_empty() { "" } else { " " };
         write!(self.0, "{space}{name}={value}").expect("a string takes all");
+    }
+
+    /// The fields of the screen, then its rows. A changed row begins with its number.
+    fn with_screen(mut self, screen: &Screen) -> String {
+        let fields = Self::of(screen, &["rows", "changed_rows"]);
+        self.0.push(' ');
+        self.0.push_str(&fields.0);
+        let changed = screen.changed_rows.iter().flatten();
+        let changed: Vec<String> =
+            changed.map(|row| format!("{}: {}", row.row, row.text)).collect();
+        let rows = screen.rows.iter().flatten().chain(&changed);
+        self.with_body(rows.map(String::as_str))
     }
 
     fn with_body<'a>(self, lines: impl Iterator<Item = &'a str>) -> String {

@@ -4,20 +4,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::RngExt;
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::sweep::{connect_ahead, sweep};
 use crate::hosts::{HostRef, Hosts, Script};
-use crate::job::{AwaitsStdin, Job, JobId, Phase, Scope, awaits_stdin_script};
+use crate::job::{AwaitsStdin, Job, JobId, JobScreen, Phase, Scope, awaits_stdin_script};
 use crate::output::TerminalSize;
 use crate::runner::durable::{ask, stdin_on_host};
 use crate::runner::fleet::run_fleets;
 use crate::runner::foreign::{adopt, end_leftovers, lookup};
 use crate::runner::owner;
 use crate::runner::owner::{Call, Owner, Reply};
+use crate::runner::screens::Screens;
 use crate::runner::start::spawn;
 use crate::runner::state::{
     Followers, ForeignJobs, Limits, Lookup, Order, Registry, Shared, SpawnError, Stdin, WriteError,
@@ -82,6 +83,7 @@ impl Runner {
             unstored,
             foreign_jobs: ForeignJobs::default(),
             followers: Followers::default(),
+            screens: Screens::default(),
             adopts: limits.adopts_jobs,
             stopping: CancellationToken::new(),
             growth: Arc::default(),
@@ -161,13 +163,28 @@ impl Runner {
         if job.spec.terminal.is_none() {
             return Err(WriteError::NoTerminal);
         }
+        let TerminalSize { cols, rows } = size;
+        let resize = Call::Resize { cols, rows };
         match self.stdin(job)? {
-            Input::Here(stdin) => Ok(stdin.controls().resize(size).await?),
-            Input::At(owner) => {
-                let TerminalSize { cols, rows } = size;
-                owner.ask(Call::Resize { cols, rows }, &[]).await.map(drop)
+            Input::At(owner) => drop(owner.ask(resize, &[]).await?),
+            Input::Here(stdin) => {
+                // The owner of a durable job first, because it notes the size in the job's record.
+                let is_done = match self.owner_of(job) {
+                    Some(owner) => owner.ask(resize, &[]).await.is_ok(),
+                    None => false,
+                };
+                if !is_done {
+                    stdin.controls().resize(size).await?;
+                }
             }
         }
+        job.note_resize(size);
+        Ok(())
+    }
+
+    /// The screen of a job's terminal, not yet drawn to the end of its output.
+    pub fn screen(&self, job: &Job) -> Arc<AsyncMutex<JobScreen>> {
+        self.shared.screens.of(job)
     }
 
     fn stdin(&self, job: &Job) -> Result<Input, WriteError> {

@@ -32,6 +32,7 @@ pub(crate) async fn sweep(shared: Arc<Shared>) {
         expire_finished(&shared);
         bound_output(&shared);
         shared.foreign_jobs.expire();
+        shared.screens.expire();
         shared.hosts.expire().await;
     }
 }

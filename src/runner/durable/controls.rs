@@ -18,6 +18,8 @@ use crate::spool::{self, Answer};
 
 /// Longest pause between attempts to write.
 const WRITE_PAUSE: Duration = Duration::from_millis(500);
+/// Attempts to resize a terminal that does not exist yet.
+const RESIZE_ATTEMPTS: usize = 6;
 /// Maximum bytes written to a job's stdin by one command.
 const PIECE: usize = 32 << 10;
 
@@ -109,6 +111,35 @@ impl DurableControls {
         Ok(at)
     }
 
+    /// Sets the size of the job's terminal. Waits a moment for a terminal that is being made.
+    async fn resize_there(&self, size: TerminalSize) -> Result<(), FarEndError> {
+        let command = spool::resize(self.job.id.as_str(), size.cols, size.rows);
+        for _ in 0..RESIZE_ATTEMPTS {
+            let shared = self.shared.upgrade().ok_or(FarEndError::ConnectionLost)?;
+            match ask(&shared, &HostRef::of(&self.job), &command, &[]).await {
+                Ok(Answer::Done) => return Ok(()),
+                Ok(Answer::Closed) => return Err(FarEndError::StdinEnded),
+                Ok(Answer::Busy) => {}
+                Ok(other) => {
+                    tracing::debug!(job = %self.job.id, ?other, "the terminal was not resized");
+                    return Err(FarEndError::Unsupported(
+                        // Completes the message "a durable job …".
+                        "has a terminal whose size can't be changed there",
+                    ));
+                }
+                Err(error) => {
+                    tracing::debug!(job = %self.job.id, error = chain(&error), "can't resize now");
+                    return Err(FarEndError::ConnectionLost);
+                }
+            }
+            drop(shared);
+            sleep(WRITE_PAUSE).await;
+        }
+        Err(FarEndError::Unsupported(
+            "that an earlier version has started keeps the size of its terminal",
+        ))
+    }
+
     /// Repeats the request until the host answers: while the host is unreachable, and while earlier
     /// input waits to be read.
     async fn ask_until_done(
@@ -157,14 +188,8 @@ impl Controls for DurableControls {
         async { Ok(()) }.boxed()
     }
 
-    fn resize(&self, _size: TerminalSize) -> BoxFuture<'_, Result<(), FarEndError>> {
-        async {
-            Err(FarEndError::Unsupported(
-                // Completes the message "a durable job …".
-                "has a terminal of the size that it was started with",
-            ))
-        }
-        .boxed()
+    fn resize(&self, size: TerminalSize) -> BoxFuture<'_, Result<(), FarEndError>> {
+        self.resize_there(size).boxed()
     }
 
     fn close(&self) -> BoxFuture<'_, Result<(), FarEndError>> {

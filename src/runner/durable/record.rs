@@ -11,6 +11,7 @@ use super::launch::StartedOnHost;
 use crate::hosts::{HostRef, Link};
 use crate::job::{FarEvent, Job, Positions};
 use crate::runner::record::{QueuedFarEnd, record_queued_in_task};
+use crate::runner::screens::{answer_queries, has_answering_terminal};
 use crate::runner::state::Shared;
 
 /// Maximum events of a job that wait for its recorder.
@@ -52,6 +53,9 @@ fn record_in_task(
 ) {
     let stdin = stdin(shared, job, link.map(|_| 0));
     shared.registry().note_followed(&job.id, Arc::clone(&stdin), link);
+    if has_answering_terminal(job) {
+        shared.spawn_task(answer_queries(shared, Arc::clone(job), stdin));
+    }
     record_queued_in_task(
         shared,
         job,

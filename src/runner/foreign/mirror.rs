@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-use super::open::note_members;
+use super::open::note_record;
 use crate::job::{Change, Job, Log, Outcome, Phase};
 use crate::output::RingLimits;
 use crate::store::{Record, Store, StoredEnd, StoredLog};
@@ -90,7 +90,7 @@ pub(crate) async fn look_at_record(job: &Arc<Job>, store: &Arc<dyn Store>) -> Op
     let store = Arc::clone(store);
     let id = job.id.clone();
     let record = spawn_blocking(move || store.get(&id)).await.ok()?.ok()??;
-    note_members(job, &record);
+    note_record(job, &record);
     let mut changes = Vec::new();
     if record.is_running && job.read_log(|log| *log.phase() == Phase::Starting) {
         changes.push(Change::Started);

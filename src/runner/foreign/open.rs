@@ -62,7 +62,7 @@ pub(crate) fn open(
         spec,
         Log::resumed(ring, past),
     ));
-    note_members(&job, &record);
+    note_record(&job, &record);
     job.store_in(Storage::new(Arc::clone(&log) as _, None));
     Ok(Some(Opened {
         job,
@@ -72,8 +72,9 @@ pub(crate) fn open(
     }))
 }
 
-/// Copies the states of a fleet's members from a record.
-pub(crate) fn note_members(job: &Job, record: &Record) {
+/// Copies the states of a fleet's members, and the sizes of a terminal, from a record.
+pub(crate) fn note_record(job: &Job, record: &Record) {
+    job.set_resizes(record.resizes.clone());
     if let Some(fleet) = &job.fleet
         && !record.members.is_empty()
     {
@@ -183,7 +184,7 @@ pub(crate) fn resume(
         spec,
         Log::resumed(ring, past),
     ));
-    note_members(&job, &record);
+    note_record(&job, &record);
     Ok(Some(Resumed {
         job,
         log,

@@ -132,6 +132,7 @@ async fn try_to_perform(
                 rows: *rows,
             };
             stdin.controls().resize(size).await?;
+            job.note_resize(size);
             Ok(Reply::Done)
         }
         Call::Signal { name, grace } => {

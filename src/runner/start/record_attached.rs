@@ -7,6 +7,7 @@ use super::send_command::SentCommand;
 use crate::hosts::{HostRef, Link};
 use crate::job::{Announcements, Job, Pace, Phase, Recorder};
 use crate::runner::record::{Attached, AttachedControls, Recording, record};
+use crate::runner::screens::{answer_queries, has_answering_terminal};
 use crate::runner::state::{Meter, Shared, Stdin};
 
 /// Running time of a job after which a control shell is started for it.
@@ -49,6 +50,10 @@ pub(super) fn record_in_task(shared: &Arc<Shared>, job: &Arc<Job>, sent: SentCom
     // Before the recording task, which removes the stdin at the end of a very short job.
     shared.registry().note_started(&job.id, Arc::clone(&stdin), &link);
 
+    if has_answering_terminal(job) {
+        let stdin = Arc::clone(&stdin);
+        shared.spawn_task(answer_queries(shared, Arc::clone(job), stdin));
+    }
     if is_on_shared_connection(job) {
         shared.spawn_task(start_control_shell(Arc::clone(job), Arc::clone(&link)));
         // Opens the spare channel for the next job, in place of the one that this job may have

@@ -14,6 +14,7 @@ use super::registry::Registry;
 use crate::hosts::{HostRef, Hosts};
 use crate::job::Job;
 use crate::lock::{Guard, lock};
+use crate::runner::screens::Screens;
 use crate::runner::storing::Storing;
 
 /// State shared by the runner's tasks.
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) foreign_jobs: ForeignJobs,
     /// Followers of durable jobs.
     pub(crate) followers: Followers,
+    /// Screens of terminal jobs.
+    pub(crate) screens: Screens,
     /// Whether this process adopts durable jobs that no process follows.
     pub(crate) adopts: bool,
     pub(crate) stopping: CancellationToken,

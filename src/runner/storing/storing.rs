@@ -407,6 +407,7 @@ impl Kept {
         self.job.take_changed();
         let mut record = lock(&self.record).clone();
         record.update(&self.job.status(), self.job.read_log(crate::job::Log::pgid));
+        record.resizes = self.job.resizes();
         if let Some(fleet) = &self.job.fleet {
             record.members.clone_from(&fleet.lock_members());
         }

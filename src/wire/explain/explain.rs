@@ -54,6 +54,10 @@ impl From<jobs::Error> for Error {
             | jobs::Error::MemberNotStarted { .. } => {
                 Self::new(Code::UnknownJob, error.to_string(), where_to_look(&error))
             }
+            jobs::Error::NoTerminal(_) => {
+                let hint = "start the job with pty=true; read the output of this one by lines";
+                Self::invalid(error.to_string(), hint)
+            }
             jobs::Error::StillRunning(_) => {
                 let hint =
                     Hint::from("end it with ssh_signal first, or use force=true, which kills it");

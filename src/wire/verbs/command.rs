@@ -67,6 +67,9 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub term: Option<String>,
+    /// With pty: answer the program's questions about its terminal (cursor position, attributes), for programs that wait for that.
+    #[serde(default)]
+    pub answer_queries: bool,
     /// Keep the job running on its host if this server or the connection ends; the cursor stays valid.
     #[serde(default)]
     #[schemars(with = "bool")]
@@ -165,17 +168,21 @@ impl CommandRequest {
 
     fn terminal(&self) -> Result<Option<Terminal>, Error> {
         if !self.pty {
-            return match (self.cols, self.rows, &self.term) {
-                (None, None, None) => Ok(None),
-                _ => {
-                    let message = "cols, rows and term need a terminal";
-                    Err(Error::invalid(message, "set pty=true"))
-                }
-            };
+            let is_plain = self.cols.is_none() && self.rows.is_none() && self.term.is_none();
+            if is_plain && !self.answer_queries {
+                return Ok(None);
+            }
+            let message = "cols, rows, term and answer_queries need a terminal";
+            return Err(Error::invalid(message, "set pty=true"));
         }
         let term = self.term.clone().unwrap_or_else(|| "xterm-256color".to_owned());
         let terminal = Terminal::new(term, self.cols.unwrap_or(80), self.rows.unwrap_or(24));
-        Ok(Some(terminal.map_err(crate::jobs::Error::from)?))
+        let terminal = terminal.map_err(crate::jobs::Error::from)?;
+        Ok(Some(if self.answer_queries {
+            terminal.answering_queries()
+        } else {
+            terminal
+        }))
     }
 }
 

@@ -1,12 +1,15 @@
 //! The verb read.
 
+use std::time::Duration;
+
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::screen::Screen;
 use super::tail::{MOST_BYTES, MOST_LINES};
-use crate::jobs::{Content, Job, Line, ReadQuery, Render, Stream, Unit, render};
+use crate::jobs::{Content, Job, Line, ReadQuery, Render, ScreenWait, Stream, Unit, render};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::leave_out::{is_false, is_zero};
@@ -45,6 +48,13 @@ pub struct ReadRequest {
     /// base64: the exact bytes.
     #[serde(default)]
     pub encoding: Encoding,
+    /// With unit screen: return only the rows that changed since this version.
+    #[serde(default)]
+    #[schemars(with = "i64", range(min = 0))]
+    pub since_version: Option<u64>,
+    /// With unit screen: milliseconds to wait for a screen newer than since_version.
+    #[serde(default)]
+    pub wait_ms: i64,
 }
 
 impl ReadRequest {
@@ -69,6 +79,8 @@ pub enum UnitArg {
     Chars,
     /// Raw bytes.
     Bytes,
+    /// What the terminal shows now (jobs with pty).
+    Screen,
 }
 
 /// Encoding of bytes in a reply.
@@ -95,6 +107,10 @@ pub struct ReadReply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub content: Option<String>,
+    /// What the terminal shows (unit screen).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Screen")]
+    pub screen: Option<Screen>,
     /// Unit of positions in this reply.
     pub unit: UnitArg,
     /// Start of this part; later than requested if that was evicted.
@@ -146,12 +162,23 @@ impl Service {
     pub async fn read(&self, request: ReadRequest) -> Result<ReadReply, Error> {
         let job = self.job(&request.job_id).await?;
         let mut clamps = Clamps::default();
+        if request.unit == UnitArg::Screen {
+            return self.read_screen(&job, &request, clamps).await;
+        }
+        if request.since_version.is_some() || request.wait_ms != 0 {
+            let hint = "use unit=screen, or omit them; ssh_tail waits for lines";
+            return Err(Error::invalid(
+                "since_version and wait_ms are for screens",
+                hint,
+            ));
+        }
         let query = self.read_query(&request, &mut clamps)?;
         let (reading, status) = job.read(&query).await;
         let standing = Standing::of(&status);
         let mut reply = ReadReply {
             lines: None,
             content: None,
+            screen: None,
             unit: request.unit,
             offset: reading.offset,
             returned: reading.returned(),
@@ -177,6 +204,49 @@ impl Service {
         Ok(reply)
     }
 
+    /// The screen of a terminal job, once it is newer than the caller's version or the wait is over.
+    async fn read_screen(
+        &self,
+        job: &Job,
+        request: &ReadRequest,
+        mut clamps: Clamps,
+    ) -> Result<ReadReply, Error> {
+        let is_positioned =
+            request.offset != 0 || request.length.is_some() || request.limit.is_some();
+        if is_positioned || request.encoding == Encoding::Base64 {
+            let hint = "omit offset, length and encoding";
+            return Err(Error::invalid("a screen is read as a whole", hint));
+        }
+        let longest = self.longest_wait_ms();
+        let wait = ScreenWait {
+            patience: Duration::from_millis(clamps.wait_ms("wait_ms", request.wait_ms, longest)),
+            newer_than: request.since_version,
+            ..ScreenWait::default()
+        };
+        let view = self.screen_of(job, wait).await?;
+        let standing = Standing::of(&job.status());
+        let screen = Screen::of(view, request.since_version);
+        Ok(ReadReply {
+            lines: None,
+            content: None,
+            unit: UnitArg::Screen,
+            offset: 0,
+            returned: screen.row_count(),
+            total: screen.row_count(),
+            remaining: 0,
+            has_more: false,
+            available_from: 0,
+            first_line_no: None,
+            last_line_no: None,
+            stderr_lines: Vec::new(),
+            still_running: !standing.state.is_final(),
+            standing,
+            awaiting_input: job.awaits_input(request.stream.into()).await,
+            clamped: clamps.0,
+            screen: Some(screen),
+        })
+    }
+
     fn read_query(&self, request: &ReadRequest, clamps: &mut Clamps) -> Result<ReadQuery, Error> {
         if request.encoding == Encoding::Base64 && request.unit != UnitArg::Bytes {
             let hint = "use encoding=base64 with unit=bytes, or omit it";
@@ -185,7 +255,7 @@ impl Service {
         let (unit, default, most) = match request.unit {
             UnitArg::Lines => (Unit::Lines, LINES, MOST_LINES),
             UnitArg::Chars => (Unit::Chars, CHARS, MOST_CHARS),
-            UnitArg::Bytes => (Unit::Bytes, CHARS, MOST_CHARS),
+            UnitArg::Bytes | UnitArg::Screen => (Unit::Bytes, CHARS, MOST_CHARS),
         };
         let (name, length) = match (request.length, request.limit) {
             (Some(_), Some(_)) => {

@@ -70,7 +70,7 @@ pub(crate) const MOST_BYTES: i64 = 262_144;
 const RECORD_BYTES: usize = 80;
 const LONGEST_WAIT_MS: u64 = 60_000;
 /// Least value of `quiet_ms`.
-const LEAST_QUIET_MS: i64 = 10;
+pub(crate) const LEAST_QUIET_MS: i64 = 10;
 /// Largest compiled pattern, in bytes.
 const REGEX_BYTES: usize = 1 << 20;
 

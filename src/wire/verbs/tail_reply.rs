@@ -68,6 +68,10 @@ pub struct TailReply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub matched_line_no: Option<u64>,
+    /// The row of the screen that matched `until`; the top one is 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32")]
+    pub matched_row: Option<u32>,
     /// Arguments that were out of range, and the values used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clamped: Vec<Clamped>,
@@ -189,6 +193,7 @@ impl TailReply {
             awaiting_input,
             silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
             returned_because: because.into(),
+            matched_row: because.matched_row(),
             matched_line_no: because.matched_line().map(LineNo::value),
             clamped,
             records,
@@ -247,7 +252,7 @@ impl From<ReturnedBecause> for Because {
     fn from(because: ReturnedBecause) -> Self {
         match because {
             ReturnedBecause::Lines => Self::Lines,
-            ReturnedBecause::Matched(_) => Self::Matched,
+            ReturnedBecause::Matched(_) | ReturnedBecause::MatchedRow(_) => Self::Matched,
             ReturnedBecause::Quiet => Self::Quiet,
             ReturnedBecause::Ended => Self::Ended,
             ReturnedBecause::Timeout => Self::Timeout,

@@ -10,9 +10,11 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 
 use super::paste::{BRACKETS, add_pasted};
-use super::tail::{TailRequest, optional_regex};
+use super::screen::Screen;
+use super::tail::{LEAST_QUIET_MS, TailRequest, optional_regex};
 use super::tail_reply::TailReply;
-use crate::jobs::{self, Terminal, TerminalModes, TerminalSize, WriteError, key_bytes};
+use crate::jobs::{self, ScreenWait, Terminal, TerminalModes, TerminalSize, WriteError, key_bytes};
+use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::leave_out::is_false;
 use crate::wire::secret::reveal;
@@ -59,6 +61,9 @@ pub struct WriteRequest {
     #[serde(default)]
     #[schemars(with = "i64")]
     pub quiet_ms: Option<i64>,
+    /// screen: return what the terminal shows once it has changed and was silent for quiet_ms (default 200), at most wait_ms (default 2000) later.
+    #[serde(default)]
+    pub unit: WriteUnit,
     /// As in ssh_tail.
     #[serde(default)]
     pub keep: KeepArg,
@@ -78,6 +83,18 @@ impl WriteRequest {
     }
 }
 
+/// What a write returns besides its result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum WriteUnit {
+    /// With wait_ms: the lines printed since.
+    #[default]
+    Lines,
+    /// The screen.
+    Screen,
+}
+
 /// Result of a write.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct WriteReply {
@@ -90,11 +107,22 @@ pub struct WriteReply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "TailReply")]
     pub tail: Option<Box<TailReply>>,
+    /// What the terminal shows, with unit screen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Screen")]
+    pub screen: Option<Box<Screen>>,
+    /// Whether the job still runs, with unit screen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "bool")]
+    pub still_running: Option<bool>,
 }
 
 /// Time limit for a command to read the data.
 const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_BYTES: usize = 1 << 20;
+/// Defaults of `wait_ms` and `quiet_ms` for a write that returns the screen.
+const SCREEN_WAIT_MS: i64 = 2000;
+const SCREEN_QUIET_MS: i64 = 200;
 
 impl Service {
     /// Writes to a job's stdin, and optionally waits for the job's answer.
@@ -109,6 +137,10 @@ impl Service {
         optional_regex("filter", request.filter.as_deref())?;
         // A job that is still starting refuses every write.
         job.started_within(PATIENCE).await;
+        let screen_before = match request.unit {
+            WriteUnit::Lines => None,
+            WriteUnit::Screen => Some(job.screen(&ScreenWait::default()).await?.version),
+        };
         // Before the write, so that the tail below begins with the answer to it.
         let before = job.status();
         let data = request.bytes(enter, before.terminal_modes)?;
@@ -129,7 +161,21 @@ impl Service {
                 closed => closed?,
             }
         }
-        let tail = if request.wait_ms != 0 {
+        // On a terminal `close_after` sends ctrl+d, and more can be written after it.
+        let stdin_closed = was_closed || (request.close_after && !job.has_terminal());
+        let mut reply = WriteReply {
+            bytes_written: data.len(),
+            stdin_closed,
+            tail: None,
+            screen: None,
+            still_running: None,
+        };
+        if let Some(version) = screen_before {
+            let wait = self.screen_wait(&request, version)?;
+            let view = self.screen_of(&job, wait).await?;
+            reply.screen = Some(Box::new(Screen::of(view, None)));
+            reply.still_running = Some(!job.is_over());
+        } else if request.wait_ms != 0 {
             let tail = TailRequest {
                 wait_ms: request.wait_ms,
                 quiet_ms: request.quiet_ms,
@@ -138,16 +184,29 @@ impl Service {
                 ..TailRequest::new(request.job_id, before.total_lines, 0)
             };
             // The unfinished line that this write answers, such as a prompt, is not news.
-            Some(Box::new(self.tail_behind(tail, before.total_bytes).await?))
+            reply.tail = Some(Box::new(self.tail_behind(tail, before.total_bytes).await?));
+        }
+        Ok(reply)
+    }
+
+    /// How long to wait for a screen that shows the effect of a write.
+    fn screen_wait(&self, request: &WriteRequest, before: u64) -> Result<ScreenWait, Error> {
+        let mut clamps = Clamps::default();
+        let wait_ms = if request.wait_ms == 0 {
+            SCREEN_WAIT_MS
         } else {
-            None
+            request.wait_ms
         };
-        // On a terminal `close_after` sends ctrl+d, and more can be written after it.
-        let stdin_closed = was_closed || (request.close_after && !job.has_terminal());
-        Ok(WriteReply {
-            bytes_written: data.len(),
-            stdin_closed,
-            tail,
+        let longest = self.longest_wait_ms();
+        let patience = clamps.wait_ms("wait_ms", wait_ms, longest);
+        let most_quiet = i64::try_from(patience).unwrap_or(i64::MAX).max(LEAST_QUIET_MS);
+        let quiet_ms = request.quiet_ms.unwrap_or(SCREEN_QUIET_MS);
+        let quiet = clamps.clamp("quiet_ms", quiet_ms, LEAST_QUIET_MS..=most_quiet);
+        Ok(ScreenWait {
+            patience: Duration::from_millis(patience),
+            newer_than: Some(before),
+            quiet: Some(Duration::from_millis(quiet)),
+            until: None,
         })
     }
 }

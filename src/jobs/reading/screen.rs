@@ -1,0 +1,155 @@
+//! Reads the screen of a job's terminal, and waits for what it shows.
+
+use std::time::Duration;
+
+use regex::Regex;
+use tokio::time::Instant;
+
+use crate::job::{LONGEST_PATIENCE, Matching, TooSlow};
+use crate::jobs::door::ReadVerb;
+use crate::jobs::{Error, Follow, Job, LineNo, ScreenView, Selection, Stream};
+use crate::output::Measure;
+
+/// When [`Job::screen`] returns. The end of the job ends every wait.
+#[derive(Clone, Debug, Default)]
+pub struct ScreenWait {
+    /// Longest wait.
+    pub patience: Duration,
+    /// Wait for a screen that is newer than this version.
+    pub newer_than: Option<u64>,
+    /// Wait until nothing was printed for this long. The time counts from the call, or from the
+    /// newest output after it.
+    pub quiet: Option<Duration>,
+    /// Wait until a row matches.
+    pub until: Option<Regex>,
+}
+
+impl Job {
+    /// The screen of the job's terminal, also after the job's end. It is computed from the kept
+    /// output. Cancel safe.
+    ///
+    /// # Errors
+    /// [`Error::NoTerminal`]; [`Error::TooSlow`] if the pattern takes too long.
+    pub async fn screen(&self, wait: &ScreenWait) -> Result<ScreenView, Error> {
+        self.check_terminal()?;
+        let runner = &self.look(ReadVerb::Read).runner;
+        let screen = runner.screen(&self.job);
+        let called = Instant::now();
+        let deadline = called + wait.patience.min(LONGEST_PATIENCE);
+        loop {
+            let is_over = self.is_over();
+            let (view, position) = {
+                let mut screen = screen.lock().await;
+                screen.draw_all(&self.job).await;
+                (screen.view(), screen.position())
+            };
+            let last_output = self.job.read_log(|log| log.last_output());
+            let silent_since = last_output.map_or(called, |at| at.max(called));
+            let quiet_at = wait.quiet.map(|quiet| silent_since + quiet);
+            let now = Instant::now();
+            if is_over || now >= deadline {
+                return Ok(view);
+            }
+            let is_newer = wait.newer_than.is_none_or(|version| view.version > version);
+            let is_quiet = quiet_at.is_none_or(|at| now >= at);
+            if is_newer && is_quiet && wait.shows(&view).await? {
+                return Ok(view);
+            }
+            // Once it is quiet, only output can change the answer.
+            let wake_at = quiet_at.filter(|at| *at > now).unwrap_or(deadline).min(deadline);
+            let patience = wake_at - now;
+            self.job.wait_for_drawing(patience, position, view.version).await;
+        }
+    }
+
+    /// Follows a terminal job from now on, for a second terminal: first the bytes that make it show
+    /// the job's screen, then the job's bytes.
+    ///
+    /// # Errors
+    /// [`Error::NoTerminal`].
+    pub async fn follow_screen(&self) -> Result<(Vec<u8>, Follow), Error> {
+        self.check_terminal()?;
+        let runner = &self.look(ReadVerb::Read).runner;
+        let screen = runner.screen(&self.job);
+        let mut screen = screen.lock().await;
+        screen.draw_all(&self.job).await;
+        Ok((screen.redraw(), self.follow_after(screen.position())))
+    }
+
+    fn check_terminal(&self) -> Result<(), Error> {
+        if self.has_terminal() {
+            Ok(())
+        } else {
+            Err(Error::NoTerminal(self.job.id.clone()))
+        }
+    }
+
+    /// Waits for a row that [matches](Self::find_row). Dropping the future ends the wait.
+    pub(super) async fn wait_for_row(&self, until: &Regex, after: u64) -> Result<u32, TooSlow> {
+        loop {
+            let found = self.find_row(until, after).await?;
+            if let Some(row) = found.row {
+                return Ok(row);
+            }
+            if self.is_over() {
+                return std::future::pending().await;
+            }
+            self.job.wait_for_drawing(LONGEST_PATIENCE, found.position, found.version).await;
+        }
+    }
+
+    /// Finds a row that matches, of those that changed after some bytes of stdout were printed.
+    pub(super) async fn find_row(&self, until: &Regex, after: u64) -> Result<FoundRow, TooSlow> {
+        let screen = self.look(ReadVerb::Tail).runner.screen(&self.job);
+        let (view, position) = {
+            let mut screen = screen.lock().await;
+            // First up to there, so that later changes are known as such.
+            screen.draw_until(&self.job, after).await;
+            screen.draw_all(&self.job).await;
+            (screen.view(), screen.position())
+        };
+        let changed = (1..).zip(view.rows).filter(|(_, row)| row.changed_in > after);
+        let (numbers, texts): (Vec<u32>, Vec<String>) =
+            changed.map(|(number, row)| (number, row.text)).unzip();
+        let index = first_match(until, texts).await?;
+        Ok(FoundRow {
+            row: index.and_then(|index| numbers.get(index)).copied(),
+            position,
+            version: view.version,
+        })
+    }
+
+    /// Bytes of stdout up to a line, which a reader with this cursor has read.
+    pub(super) fn stdout_before(&self, cursor: LineNo) -> u64 {
+        let stdout = Selection::Only(Stream::Stdout);
+        self.job.read_log(|log| log.ring().extent(cursor, stdout, Measure::Bytes))
+    }
+}
+
+/// A search for a row, and what was drawn of the screen that was searched.
+pub(super) struct FoundRow {
+    /// The row, if one matches. The top one is 1.
+    pub(super) row: Option<u32>,
+    position: u64,
+    version: u64,
+}
+
+impl ScreenWait {
+    /// Whether a row of the screen matches, if one must.
+    async fn shows(&self, view: &ScreenView) -> Result<bool, TooSlow> {
+        let Some(until) = &self.until else { return Ok(true) };
+        let texts = view.rows.iter().map(|row| row.text.clone()).collect();
+        Ok(first_match(until, texts).await?.is_some())
+    }
+}
+
+/// The index of the first text that matches.
+async fn first_match(pattern: &Regex, texts: Vec<String>) -> Result<Option<usize>, TooSlow> {
+    let mut matching = Matching::new([Some(pattern.clone())]);
+    let count = texts.len();
+    let found = matching.match_texts(texts).await?;
+    if found.len() < count {
+        return Err(matching.too_slow());
+    }
+    Ok(found.iter().position(|[is_match]| *is_match == Some(true)))
+}
