@@ -34,7 +34,7 @@ pub struct WriteRequest {
     #[serde(default, serialize_with = "reveal")]
     #[schemars(with = "String")]
     pub data_base64: Option<SecretString>,
-    /// Keys to press afterwards, with pty: ctrl+a to ctrl+z, esc, tab, enter, backspace, delete, arrows, home, end, pageup, pagedown, f1 to f12.
+    /// Keys to press afterwards, with pty: ctrl+a to ctrl+z, alt+x, esc, tab, enter, backspace, delete, up, down, left, right, home, end, pageup, pagedown, f1 to f12.
     #[serde(default)]
     pub keys: Vec<String>,
     /// Press enter last.
@@ -274,8 +274,8 @@ fn decode(encoded: &SecretString) -> Result<Zeroizing<Vec<u8>>, Error> {
 
 fn pressed(key: &str, enter: u8, modes: TerminalModes) -> Result<Vec<u8>, Error> {
     let bytes = key_bytes(key, enter, modes).ok_or_else(|| {
-        let hint = "use ctrl+a to ctrl+z, esc, tab, enter, the arrows, home, end, pageup, \
-             pagedown, f1 to f12";
+        let hint = "use ctrl+a to ctrl+z, alt+x, esc, tab, enter, backspace, delete, the arrows \
+             (up, down, left, right), home, end, pageup, pagedown, f1 to f12; text goes in data";
         Error::invalid(format!("there is no key called {key:?}"), hint)
     })?;
     // In a pipe a key is an ordinary byte, and would not interrupt anything.
