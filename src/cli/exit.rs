@@ -128,7 +128,7 @@ pub fn report(error: &Error) {
     let code = paint(error.code.as_str(), RED, is_coloured);
     let message = printable(&error.message);
     let hint = paint(
-        &format!("  hint: {}", printable(error.hint.for_a_person())),
+        &format!("  hint: {}", printable(&error.hint.for_a_person())),
         DIM,
         is_coloured,
     );

@@ -23,9 +23,13 @@ impl Hint {
         }
     }
 
-    /// The words for a person.
-    pub fn for_a_person(&self) -> &str {
-        self.person.as_deref().unwrap_or(&self.agent)
+    /// The words for a person. Names of tools become those of verbs, so that a hint of a server,
+    /// which has only the agent's words, also helps at the command line.
+    pub fn for_a_person(&self) -> String {
+        match &self.person {
+            Some(person) => person.clone(),
+            None => with_verbs(&self.agent),
+        }
     }
 
     pub(crate) fn replace(&mut self, from: &str, to: &str) {
@@ -40,6 +44,18 @@ impl Hint {
             person: self.person.map(|person| format!("{before}{person}")),
         }
     }
+}
+
+/// The verbs that are also tools.
+const VERBS: [&str; 11] = [
+    "spawn", "run", "tail", "read", "search", "write", "signal", "wait", "jobs", "hosts", "forget",
+];
+
+/// A text for agents, with `` `sshjobs jobs` `` in place of `ssh_jobs`.
+fn with_verbs(text: &str) -> String {
+    VERBS.iter().fold(text.to_owned(), |text, verb| {
+        text.replace(&format!("ssh_{verb}"), &format!("`sshjobs {verb}`"))
+    })
 }
 
 impl From<&str> for Hint {
@@ -75,5 +91,20 @@ impl Serialize for Hint {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // The wire has no second text: a person who uses `--server` gets the agent's words.
         serializer.serialize_str(&self.agent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_for_agents_names_verbs_at_the_command_line() {
+        let hint = Hint::from("ssh_jobs lists them; end it with ssh_signal, or see ssh_config");
+        assert_eq!(
+            hint.for_a_person(),
+            "`sshjobs jobs` lists them; end it with `sshjobs signal`, or see ssh_config"
+        );
+        assert!(hint.to_string().contains("ssh_jobs"));
     }
 }
