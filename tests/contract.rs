@@ -1,5 +1,6 @@
 //! Promises to callers, against a real sshd: the private one, or a container's.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::support::{HOST, Target, canonical_loop, eventually, follow, run, run_request, spawn};
@@ -815,4 +816,93 @@ async fn run_filters_its_output_and_returns_at_a_line_as_tail_does() {
     request.options.until = Some("(".to_owned());
     let refused = target.service.run(request).await.unwrap_err();
     assert_eq!(refused.code, Code::InvalidArgument);
+}
+
+/// A request for several jobs, after these cursors.
+fn many(jobs: &[&str], cursors: &BTreeMap<String, u64>) -> TailRequest {
+    TailRequest {
+        job_ids: jobs.iter().map(|job| (*job).to_owned()).collect(),
+        cursors: cursors.clone(),
+        ..TailRequest::new("", 0, 20_000)
+    }
+}
+
+#[tokio::test]
+async fn several_jobs_are_followed_with_one_call_and_no_line_is_lost_or_repeated() {
+    let target = Target::start().await;
+    let service = &target.service;
+    let one = spawn(
+        service,
+        "for i in 1 2 3; do echo one $i; sleep 0.2; done; exit 3",
+    )
+    .await;
+    let two = spawn(service, "echo two 1; sleep 0.5; echo two 2").await;
+
+    let mut cursors = BTreeMap::new();
+    let mut lines = BTreeMap::<String, Vec<String>>::new();
+    loop {
+        let reply = service.tail(many(&[&one, &two], &cursors)).await.unwrap();
+        for job in &reply.jobs {
+            lines.entry(job.job_id.clone()).or_default().extend(job.lines.clone());
+        }
+        cursors = reply.cursors;
+        if !reply.still_running {
+            let ended = reply.jobs.iter().find(|job| job.job_id == one).unwrap();
+            assert_eq!(ended.standing.exit_status, Some(3));
+            break;
+        }
+    }
+    assert_eq!(lines[&one], ["one 1", "one 2", "one 3"]);
+    assert_eq!(lines[&two], ["two 1", "two 2"]);
+}
+
+#[tokio::test]
+async fn one_wait_for_several_jobs_ends_with_the_first_match() {
+    let target = Target::start().await;
+    let service = &target.service;
+    let silent = spawn(service, "sleep 60").await;
+    let server = spawn(
+        service,
+        "echo starting; sleep 0.3; echo listening on 80; sleep 60",
+    )
+    .await;
+    let request = TailRequest {
+        until: Some("listening".to_owned()),
+        ..many(&[&silent, &server], &BTreeMap::new())
+    };
+    let began = Instant::now();
+    let reply = service.tail(request).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(15));
+    assert_eq!(reply.returned_because, Because::Matched);
+    assert!(reply.jobs[1].matched && !reply.jobs[0].matched);
+    assert_eq!(reply.jobs[1].lines, ["starting", "listening on 80"]);
+}
+
+#[tokio::test]
+async fn mistakes_with_several_jobs_are_told() {
+    let target = Target::start().await;
+    let service = &target.service;
+    let job = spawn(service, "true").await;
+    let cursors = BTreeMap::from([("other-1234".to_owned(), 1)]);
+    for request in [
+        TailRequest::new("", 0, 0),
+        many(&[&job, &job], &BTreeMap::new()),
+        many(&[&job], &cursors),
+        TailRequest {
+            job_id: job.clone(),
+            ..many(&[&job], &BTreeMap::new())
+        },
+        TailRequest {
+            cursors: BTreeMap::from([(job.clone(), 1)]),
+            ..TailRequest::new(&job, 0, 0)
+        },
+    ] {
+        let error = service.tail(request.clone()).await.unwrap_err();
+        assert_eq!(error.code, Code::InvalidArgument, "{request:?}: {error}");
+    }
+    let unknown = many(&[&job, "web1-00000000"], &BTreeMap::new());
+    assert_eq!(
+        service.tail(unknown).await.unwrap_err().code,
+        Code::UnknownJob
+    );
 }

@@ -401,3 +401,20 @@ async fn another_process_sees_and_resizes_the_screen_of_a_durable_job() {
     third.shutdown().await;
     second.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_list_shows_which_job_waits_for_input() {
+    let asking = Driven::start("printf 'Overwrite? [y/N] '; read x").await;
+    let target = &asking.target;
+    let silent = target
+        .service
+        .spawn(SpawnRequest::new(HOST, "echo busy; sleep 60"))
+        .await
+        .unwrap();
+    eventually("only the one that asks is marked", async || {
+        let jobs = target.service.jobs(sshjobs::wire::JobsRequest::default()).await.unwrap().jobs;
+        let waits = |id: &str| jobs.iter().any(|job| job.job_id == id && job.awaiting_input);
+        waits(&asking.job) && !waits(&silent.job_id)
+    })
+    .await;
+}

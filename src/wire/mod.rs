@@ -32,7 +32,7 @@ pub use session::{SessionChannel, SessionEvent};
 pub use state::{JobState, Standing};
 pub use verbs::{
     Because, ChangedRow, CommandRequest, CursorAt, DeliveredVia, Encoding, ForgetReply,
-    ForgetRequest, ForgetWhat, HostEntry, HostsReply, HostsRequest, JobEntry, JobsReply,
+    ForgetRequest, ForgetWhat, HostEntry, HostsReply, HostsRequest, JobEntry, JobTail, JobsReply,
     JobsRequest, LastLinesOf, MatchEntry, Partial, ReadReply, ReadRequest, Record, Reversed,
     RunOptions, RunReply, RunRequest, Screen, SearchReply, SearchRequest, SettingEntry,
     SignalReply, SignalRequest, Size, SpawnReply, SpawnRequest, StreamName, TailReply, TailRequest,

@@ -113,6 +113,7 @@ mod tests {
             member: Some(member.to_owned()),
             stream,
             ts,
+            time: String::new(),
             text: text.to_owned(),
             continuation: false,
         }

@@ -240,6 +240,7 @@ mod tests {
             member: None,
             stream: StreamName::Stdout,
             ts: 0,
+            time: String::new(),
             text: format!("line {line_no}"),
             continuation: false,
         };
@@ -277,6 +278,8 @@ mod tests {
             returned_because: Because::Lines,
             matched_line_no: None,
             matched_row: None,
+            jobs: Vec::new(),
+            cursors: std::collections::BTreeMap::new(),
             clamped: Vec::new(),
         }
     }

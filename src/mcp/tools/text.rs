@@ -5,8 +5,8 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::wire::{
-    ForgetReply, HostsReply, JobsReply, ReadReply, RunReply, Screen, SearchReply, SignalReply,
-    SpawnReply, TailReply, WaitReply, WriteReply,
+    ForgetReply, HostsReply, JobTail, JobsReply, ReadReply, RunReply, Screen, SearchReply,
+    SignalReply, SpawnReply, TailReply, WaitReply, WriteReply,
 };
 
 /// A reply as text, for clients that pass only text to models. It has the same information as the
@@ -18,8 +18,12 @@ pub(crate) trait Text {
 /// The scalar fields on the first line, then the output's lines.
 impl Text for TailReply {
     fn text(&self) -> String {
-        let omitted = ["lines", "records", "partial"];
+        let omitted = ["lines", "records", "partial", "jobs"];
         let mut head = Head::of(self, &omitted);
+        if !self.jobs.is_empty() {
+            let jobs: Vec<String> = self.jobs.iter().map(JobTail::text).collect();
+            return head.with_body(jobs.iter().map(String::as_str));
+        }
         if let Some(partial) = &self.partial {
             head.json("partial", partial);
         }
@@ -31,6 +35,20 @@ impl Text for TailReply {
             }
             (None, None) => head.0,
         }
+    }
+}
+
+/// The scalar fields of the job on a line, then its lines.
+impl Text for JobTail {
+    fn text(&self) -> String {
+        let mut head = Head(format!("[{}]", self.job_id));
+        let fields = Head::of(self, &["job_id", "lines", "partial"]);
+        head.0.push(' ');
+        head.0.push_str(&fields.0);
+        if let Some(partial) = &self.partial {
+            head.json("partial", partial);
+        }
+        head.with_body(self.lines.iter().map(String::as_str))
     }
 }
 

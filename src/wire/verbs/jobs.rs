@@ -1,9 +1,13 @@
 //! The verb jobs.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::{Caller, Filter, Freshness, Job, Member, Phase, Summary, timestamp_of};
+use crate::jobs::{
+    Caller, Filter, Freshness, Job, Member, Phase, Selection, Summary, timestamp_of,
+};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::leave_out::{is_false, is_zero};
@@ -107,6 +111,9 @@ pub struct JobEntry {
     /// Milliseconds since its last output.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub silent_ms: u64,
+    /// Whether it seems to wait for input (running jobs that are followed).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub awaiting_input: bool,
     /// Members of a fleet, by state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
@@ -121,6 +128,10 @@ pub struct JobEntry {
 }
 
 const SHOWN_OF_COMMAND: usize = 200;
+/// Maximum jobs of a list that are examined for whether they wait for input.
+const MOST_ASKED: usize = 32;
+/// Time limit for that.
+const ASK_TIME: Duration = Duration::from_secs(1);
 
 impl Service {
     /// Lists jobs, newest first.
@@ -154,7 +165,9 @@ impl Service {
         };
         let (found, total) = self.jobs.list(filter, look).await?;
         let own = self.jobs.caller();
-        let jobs = found.into_iter().map(|summary| JobEntry::of_summary(summary, own)).collect();
+        let mut jobs: Vec<JobEntry> =
+            found.into_iter().map(|summary| JobEntry::of_summary(summary, own)).collect();
+        self.note_awaiting_input(&mut jobs).await;
         Ok(JobsReply {
             jobs,
             total,
@@ -164,6 +177,23 @@ impl Service {
 }
 
 impl Service {
+    /// Notes which of the newest running jobs seem to wait for input. A job that no process follows
+    /// is left out, because looking at it would follow it.
+    async fn note_awaiting_input(&self, entries: &mut [JobEntry]) {
+        let candidates = entries.iter_mut().filter(|entry| {
+            let is_followed = entry.last_seen_at.is_none() && entry.members.is_none();
+            entry.standing.state == JobState::Running && is_followed && entry.total_bytes > 0
+        });
+        let questions = candidates.take(MOST_ASKED).map(async |entry| {
+            if let Ok(job) = self.job(&entry.job_id).await {
+                entry.awaiting_input = job.awaits_input(Selection::Both).await;
+            }
+        });
+        let asking = futures_util::future::join_all(questions);
+        // A host that does not answer must not hold up the list.
+        drop(tokio::time::timeout(ASK_TIME, asking).await);
+    }
+
     /// The members of a fleet, including those that have not been started.
     fn members_of(&self, job: &Job) -> Result<Vec<JobEntry>, Error> {
         let Some(fleet) = job.fleet() else {
@@ -221,6 +251,7 @@ impl JobEntry {
             total_bytes: result.map_or(0, |result| result.bytes),
             dropped_lines: 0,
             silent_ms: 0,
+            awaiting_input: false,
             members: None,
             last_seen_at: None,
             last_lines: result.map(|result| result.last.clone()).unwrap_or_default(),
@@ -261,6 +292,7 @@ impl JobEntry {
             total_bytes: status.total_bytes,
             dropped_lines: status.dropped_lines,
             silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
+            awaiting_input: false,
             members: members.map(Members::from),
             last_seen_at: last_seen_at.map(timestamp_of),
             last_lines: Vec::new(),

@@ -1,6 +1,7 @@
 //! The verb tail: the read on which the canonical loop is built. Models read the comments of the
 //! parameters; the tool's own description is in `mcp/server.rs`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use regex::{Regex, RegexBuilder};
@@ -18,7 +19,14 @@ use crate::wire::{Format, KeepArg, RenderArg, Service, StreamArg};
 #[serde(deny_unknown_fields)]
 pub struct TailRequest {
     /// Job from ssh_spawn.
+    #[serde(default)]
     pub job_id: String,
+    /// Several jobs instead of one, up to 50: returns when one of them has news.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub job_ids: Vec<String>,
+    /// With job_ids: cursors of the previous reply, by job.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cursors: BTreeMap<String, u64>,
     /// Cursor: last_line_no of the previous reply; 0 (default) is the start.
     #[serde(default)]
     #[schemars(with = "i64")]
@@ -66,8 +74,8 @@ pub struct TailRequest {
 
 pub(crate) const MOST_LINES: i64 = 10_000;
 pub(crate) const MOST_BYTES: i64 = 262_144;
-/// Approximate bytes of a record besides its text: number, stream, time, names.
-const RECORD_BYTES: usize = 80;
+/// Approximate bytes of a record besides its text: number, stream, times, names.
+const RECORD_BYTES: usize = 112;
 const LONGEST_WAIT_MS: u64 = 60_000;
 /// Least value of `quiet_ms`.
 pub(crate) const LEAST_QUIET_MS: i64 = 10;
@@ -79,6 +87,8 @@ impl TailRequest {
     pub fn new(job_id: impl Into<String>, cursor: u64, wait_ms: u64) -> Self {
         Self {
             job_id: job_id.into(),
+            job_ids: Vec::new(),
+            cursors: BTreeMap::new(),
             since_line_no: Some(i64::try_from(cursor).unwrap_or(i64::MAX)),
             reader: None,
             wait_ms: i64::try_from(wait_ms).unwrap_or(i64::MAX),
@@ -102,7 +112,10 @@ impl Service {
     /// (Only the cursor of a named reader moves, and no line is returned twice under one name.)
     /// Cancelling ends the wait and moves nothing.
     pub async fn tail(&self, request: TailRequest) -> Result<TailReply, Error> {
-        self.tail_behind(request, 0).await
+        if request.job_ids.is_empty() {
+            return self.tail_behind(request, 0).await;
+        }
+        self.tail_many(request).await
     }
 
     /// Like [`tail`](Self::tail), but the first `known_bytes` bytes of output are not news: the
@@ -112,6 +125,18 @@ impl Service {
         request: TailRequest,
         known_bytes: u64,
     ) -> Result<TailReply, Error> {
+        if request.job_id.is_empty() {
+            return Err(Error::invalid(
+                "no job is named",
+                "use job_id, or job_ids for several",
+            ));
+        }
+        if !request.cursors.is_empty() {
+            return Err(Error::invalid(
+                "cursors are for job_ids",
+                "use since_line_no",
+            ));
+        }
         let job = self.job(&request.job_id).await?;
         let mut clamps = Clamps::default();
         let since = u64::try_from(request.since_line_no.unwrap_or(0)).unwrap_or(0);

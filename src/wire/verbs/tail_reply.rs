@@ -1,5 +1,8 @@
 //! The reply of tail.
 
+use std::collections::BTreeMap;
+use std::time::{Duration, UNIX_EPOCH};
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -72,9 +75,51 @@ pub struct TailReply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32")]
     pub matched_row: Option<u32>,
+    /// With job_ids: news of each job; the fields above are then those of all jobs together, and last_line_no is 0.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<JobTail>,
+    /// With job_ids: cursors for the next call.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cursors: BTreeMap<String, u64>,
     /// Arguments that were out of range, and the values used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clamped: Vec<Clamped>,
+}
+
+/// News of one of several jobs.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct JobTail {
+    /// The job.
+    pub job_id: String,
+    /// Its new lines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<String>,
+    /// Its unfinished last line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub partial: Option<Partial>,
+    /// False only when the job has ended and its lines were all returned.
+    pub still_running: bool,
+    /// State, exit_status and exit_signal.
+    #[serde(flatten)]
+    pub standing: Standing,
+    /// Whether it seems to wait for input.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(skip)]
+    pub awaiting_input: bool,
+    /// Number of evicted lines that were not returned.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(skip)]
+    pub dropped_lines: u64,
+    /// Number of lines that keep or filter skipped.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(skip)]
+    pub skipped_lines: u64,
+    /// Whether until matched here.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(skip)]
+    pub matched: bool,
 }
 
 /// One line.
@@ -91,6 +136,9 @@ pub struct Record {
     pub stream: StreamName,
     /// Arrival of its end, in milliseconds since the Unix epoch.
     pub ts: u64,
+    /// The same time in UTC (ISO 8601).
+    #[serde(default)]
+    pub time: String,
     /// Its text.
     pub text: String,
     /// Whether it continues the line before it.
@@ -193,6 +241,8 @@ impl TailReply {
             awaiting_input,
             silent_ms: u64::try_from(status.silent.as_millis()).unwrap_or(u64::MAX),
             returned_because: because.into(),
+            jobs: Vec::new(),
+            cursors: BTreeMap::new(),
             matched_row: because.matched_row(),
             matched_line_no: because.matched_line().map(LineNo::value),
             clamped,
@@ -226,6 +276,15 @@ fn shown(text: String) -> String {
     }
 }
 
+/// Last millisecond of the year 9999, after which ISO 8601 needs more digits.
+const LAST_TIME: u64 = 253_402_300_799_999;
+
+/// A time in milliseconds since the Unix epoch, in UTC (ISO 8601).
+fn utc(timestamp: u64) -> String {
+    let since_epoch = Duration::from_millis(timestamp.min(LAST_TIME));
+    humantime::format_rfc3339_millis(UNIX_EPOCH + since_epoch).to_string()
+}
+
 impl Record {
     fn of(job: &Job, line: Line) -> Self {
         Self {
@@ -233,6 +292,7 @@ impl Record {
             member: job.host_of(&line).map(str::to_owned),
             stream: line.stream.into(),
             ts: line.timestamp,
+            time: utc(line.timestamp),
             text: line.text,
             continuation: line.continuation,
         }

@@ -1,0 +1,187 @@
+//! Tail of several jobs with one call: it returns when one of them has news.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::FutureExt;
+use futures_util::future::{join_all, select_all, try_join_all};
+
+use super::tail::{MOST_BYTES, TailRequest};
+use super::tail_reply::{Because, JobTail, TailReply};
+use crate::wire::error::Error;
+use crate::wire::{Format, Service};
+
+/// Maximum jobs of one call.
+const MOST_JOBS: usize = 50;
+/// Least bytes of one job's lines.
+const LEAST_BYTES: i64 = 512;
+
+/// The reply of one job.
+struct Of {
+    job_id: String,
+    reply: TailReply,
+}
+
+impl Service {
+    /// Reads the lines of several jobs after their cursors. Waits until one of them has news.
+    pub(super) async fn tail_many(&self, request: TailRequest) -> Result<TailReply, Error> {
+        check(&request)?;
+        let requests = one_by_one(&request, i64::from(self.defaults().max_bytes));
+
+        let at_once = requests.iter().map(|request| self.tail_of(request.clone(), 0));
+        let mut replies = try_join_all(at_once).await?;
+        let has_news = replies.iter().any(|of| is_news(of, &request));
+        let running = replies.iter().zip(&requests).filter(|(of, _)| of.reply.still_running);
+        let running: Vec<&TailRequest> = running.map(|(_, request)| request).collect();
+        if !has_news && !running.is_empty() && request.wait_ms > 0 {
+            let waits = running.iter().map(|running| {
+                let waiting = self.tail_of((*running).clone(), request.wait_ms);
+                waiting.boxed()
+            });
+            // The others are cancelled, which loses nothing: the cursors are the caller's.
+            let (first, ..) = select_all(waits).await;
+            let first = first?;
+            let again = requests.iter().map(|request| self.tail_of(request.clone(), 0));
+            replies = join_all(again).await.into_iter().collect::<Result<_, _>>()?;
+            // The answer that ended the wait also says why, for example that a pattern matched.
+            if let Some(of) = replies.iter_mut().find(|of| of.job_id == first.job_id) {
+                *of = first;
+            }
+        }
+        Ok(merged(replies))
+    }
+
+    async fn tail_of(&self, request: TailRequest, wait_ms: i64) -> Result<Of, Error> {
+        let job_id = request.job_id.clone();
+        let reply = self.tail_behind(TailRequest { wait_ms, ..request }, 0).await?;
+        Ok(Of { job_id, reply })
+    }
+}
+
+fn check(request: &TailRequest) -> Result<(), Error> {
+    if !request.job_id.is_empty() || request.since_line_no.is_some_and(|line| line != 0) {
+        let hint = "omit job_id and since_line_no; cursors has the position in each job";
+        return Err(Error::invalid("job_ids is for several jobs", hint));
+    }
+    if request.reader.is_some() || request.format == Format::Records {
+        let hint = "omit reader and format";
+        return Err(Error::invalid(
+            "job_ids returns plain lines, with cursors",
+            hint,
+        ));
+    }
+    let distinct: BTreeSet<&String> = request.job_ids.iter().collect();
+    if distinct.len() < request.job_ids.len() || request.job_ids.len() > MOST_JOBS {
+        let message = format!("job_ids must be up to {MOST_JOBS} different jobs");
+        return Err(Error::invalid(
+            message,
+            "follow the others with another call",
+        ));
+    }
+    match request.cursors.keys().find(|id| !request.job_ids.contains(id)) {
+        Some(id) => Err(Error::invalid(
+            format!("cursors has {id:?}, which is not in job_ids"),
+            "name the same jobs in both",
+        )),
+        None => Ok(()),
+    }
+}
+
+/// The request for each job, with its share of the bytes.
+fn one_by_one(request: &TailRequest, default_bytes: i64) -> Vec<TailRequest> {
+    let count = i64::try_from(request.job_ids.len()).unwrap_or(1);
+    let bytes = request.max_bytes.unwrap_or(default_bytes).min(MOST_BYTES);
+    let one = |id: &String| TailRequest {
+        job_id: id.clone(),
+        job_ids: Vec::new(),
+        cursors: BTreeMap::new(),
+        since_line_no: request.cursors.get(id).map(|line| i64::try_from(*line).unwrap_or(i64::MAX)),
+        max_bytes: Some((bytes / count).max(LEAST_BYTES)),
+        ..request.clone()
+    };
+    request.job_ids.iter().map(one).collect()
+}
+
+/// Whether a job has what its reader waits for.
+fn is_news(of: &Of, request: &TailRequest) -> bool {
+    let reply = &of.reply;
+    if request.until.is_some() || request.quiet_ms.is_some() {
+        return matches!(reply.returned_because, Because::Matched) || reply.has_more;
+    }
+    reply.lines.as_ref().is_some_and(|lines| !lines.is_empty()) || reply.has_more
+}
+
+/// One reply for all jobs.
+fn merged(replies: Vec<Of>) -> TailReply {
+    let cursors = replies.iter().map(|of| (of.job_id.clone(), of.reply.last_line_no)).collect();
+    let sum = |count: fn(&TailReply) -> u64| replies.iter().map(|of| count(&of.reply)).sum();
+    let dropped_lines = sum(|reply| reply.dropped_lines);
+    let skipped_lines = sum(|reply| reply.skipped_lines);
+    let total_lines = sum(|reply| reply.total_lines);
+    let any = |question: fn(&TailReply) -> bool| replies.iter().any(|of| question(&of.reply));
+    let still_running = any(|reply| reply.still_running);
+    let has_more = any(|reply| reply.has_more);
+    let awaiting_input = any(|reply| reply.awaiting_input);
+    let has_lines = any(|reply| reply.lines.as_ref().is_some_and(|lines| !lines.is_empty()));
+    let silent_ms = replies.iter().map(|of| of.reply.silent_ms).min().unwrap_or(0);
+    let because = if any(|reply| reply.returned_because == Because::Matched) {
+        Because::Matched
+    } else if !still_running {
+        Because::Ended
+    } else if has_lines || has_more {
+        Because::Lines
+    } else if any(|reply| reply.returned_because == Because::Quiet) {
+        Because::Quiet
+    } else {
+        Because::Timeout
+    };
+    // A job that still runs stands for all, then one that failed.
+    let standing = replies
+        .iter()
+        .find(|of| !of.reply.standing.state.is_final())
+        .or_else(|| replies.iter().find(|of| of.reply.standing.exit_status != Some(0)))
+        .or(replies.first())
+        .map(|of| of.reply.standing.clone());
+    let clamped = replies.first().map(|of| of.reply.clamped.clone()).unwrap_or_default();
+    TailReply {
+        lines: None,
+        records: None,
+        first_line_no: None,
+        last_line_no: 0,
+        stderr_lines: Vec::new(),
+        continuation_lines: Vec::new(),
+        still_running,
+        standing: standing.expect("at least one job"),
+        buffer_truncated: dropped_lines > 0,
+        dropped_lines,
+        skipped_lines,
+        first_available_line_no: 1,
+        total_lines,
+        has_more,
+        partial: None,
+        awaiting_input,
+        silent_ms,
+        returned_because: because,
+        matched_line_no: None,
+        matched_row: None,
+        jobs: replies.into_iter().map(JobTail::of).collect(),
+        cursors,
+        clamped,
+    }
+}
+
+impl JobTail {
+    fn of(of: Of) -> Self {
+        let Of { job_id, reply } = of;
+        Self {
+            job_id,
+            lines: reply.lines.unwrap_or_default(),
+            partial: reply.partial,
+            still_running: reply.still_running,
+            standing: reply.standing,
+            awaiting_input: reply.awaiting_input,
+            dropped_lines: reply.dropped_lines,
+            skipped_lines: reply.skipped_lines,
+            matched: reply.returned_because == Because::Matched,
+        }
+    }
+}
