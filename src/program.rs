@@ -168,6 +168,7 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Tail(args) => cli::tail(&api(config, None, None)?, args).await,
         Verb::Read(args) => cli::read(&api(config, None, None)?, args).await,
         Verb::Screen(args) => cli::screen(&api(config, None, None)?, args).await,
+        Verb::Attach(args) => cli::attach(&api(config, None, None)?, args).await,
         Verb::Search(args) => cli::search(&api(config, None, None)?, args).await,
         Verb::Write(args) => cli::write(&api(config, None, None)?, args).await,
         Verb::Signal(args) => cli::signal(&api(config, None, None)?, args).await,

@@ -12,6 +12,7 @@
 mod guide;
 mod support;
 
+mod attach;
 mod auth;
 mod bad_input;
 mod ci_guide;

@@ -13,8 +13,8 @@ use super::session::Session;
 use crate::wire::{
     Code, CommandRequest, Error, ForgetReply, ForgetRequest, Group, HostsReply, HostsRequest,
     JobEntry, JobsReply, JobsRequest, LastLinesOf, ReadReply, ReadRequest, SearchReply,
-    SearchRequest, Service, SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply,
-    TailRequest, WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest,
+    SearchRequest, Service, SessionRequest, SignalReply, SignalRequest, SpawnReply, SpawnRequest,
+    TailReply, TailRequest, WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest,
 };
 
 /// The verbs, in this process or on a server.
@@ -70,11 +70,33 @@ impl Api {
     /// Starts a command whose output is followed byte by byte. Its stdin is open.
     pub async fn run(&self, request: CommandRequest) -> Result<Running, Error> {
         match self {
-            Self::Here(service) => Ok(Running::Here(
-                service.clone(),
-                service.follow(request).await?,
-            )),
-            Self::There(client) => Ok(Running::There(Session::start(client, &request).await?)),
+            Self::Here(service) => Ok(Running::Here {
+                service: service.clone(),
+                follow: service.follow(request).await?,
+                redraw: Vec::new(),
+            }),
+            Self::There(client) => {
+                let request = SessionRequest::Start(Box::new(request));
+                Ok(Running::There(Session::start(client, &request).await?))
+            }
+        }
+    }
+
+    /// Joins the terminal of a job that runs: its screen, then what it prints from now on.
+    pub async fn attach(&self, job_id: &str) -> Result<Running, Error> {
+        match self {
+            Self::Here(service) => {
+                let (redraw, follow) = service.attach(job_id).await?;
+                Ok(Running::Here {
+                    service: service.clone(),
+                    follow,
+                    redraw,
+                })
+            }
+            Self::There(client) => {
+                let request = SessionRequest::Attach(job_id.to_owned());
+                Ok(Running::There(Session::start(client, &request).await?))
+            }
         }
     }
 

@@ -11,7 +11,14 @@ use crate::wire::{Error, JobEntry, Service, SignalReply, SignalRequest};
 /// A command that is being followed byte by byte.
 pub enum Running {
     /// By this process.
-    Here(Service, Follow),
+    Here {
+        /// The verbs.
+        service: Service,
+        /// The output.
+        follow: Follow,
+        /// Bytes that draw the screen of a job that was joined. They come first.
+        redraw: Vec<u8>,
+    },
     /// On a server.
     There(Session),
 }
@@ -35,7 +42,11 @@ impl Running {
     /// If the server or the connection is lost.
     pub async fn next(&mut self) -> Result<Shown, Error> {
         match self {
-            Self::Here(_, follow) => {
+            Self::Here { redraw, .. } if !redraw.is_empty() => Ok(Shown {
+                stdout: std::mem::take(redraw),
+                ..Shown::default()
+            }),
+            Self::Here { follow, .. } => {
                 let output = follow.next().await;
                 let ended = output.outcome.is_some().then(|| Box::new(JobEntry::of(follow.job())));
                 let stdout = output.stdout;
@@ -54,7 +65,9 @@ impl Running {
     /// Its controls.
     pub fn control(&self) -> Control {
         match self {
-            Self::Here(service, follow) => Control::Here(service.clone(), follow.job().clone()),
+            Self::Here {
+                service, follow, ..
+            } => Control::Here(service.clone(), follow.job().clone()),
             Self::There(session) => Control::There(Arc::clone(&session.handle)),
         }
     }

@@ -17,7 +17,7 @@ use super::dial::{Io, dial};
 use super::shown::Shown;
 use crate::jobs::TerminalSize;
 use crate::wire::{
-    Code, CommandRequest, Error, JobEntry, SessionChannel, SessionEvent, SignalReply,
+    Code, Error, JobEntry, SessionChannel, SessionEvent, SessionRequest, SignalReply,
     SignalRequest, WriteReply, WriteRequest,
 };
 
@@ -36,6 +36,8 @@ pub struct Handle {
     /// Number of further messages of stdin that the server accepts.
     room: Semaphore,
     pub(super) job: JobEntry,
+    /// The verb that follows the job again, if it continues without this session.
+    verb_to_return: Option<&'static str>,
 }
 
 /// Maximum bytes of stdin in one message.
@@ -47,10 +49,10 @@ const SILENCE: Duration = Duration::from_secs(60);
 const SILENT: &str = "the server is silent";
 
 impl Session {
-    /// Starts a command on the server. Resolves once it runs.
+    /// Starts a command on the server, or joins a job's terminal. Resolves once it runs.
     pub(super) async fn start(
         client: &Arc<Client>,
-        request: &CommandRequest,
+        request: &SessionRequest,
     ) -> Result<Self, Error> {
         let stream = dial(&client.address)
             .await
@@ -68,7 +70,7 @@ impl Session {
             .await
             .map_err(|_| client.broken(SILENT))?
             .map_err(|error| refused(client, error))?;
-        let text = serde_json::to_string(request).expect("a request is plain data");
+        let text = request.to_json().to_string();
         socket
             .send(Message::text(text))
             .await
@@ -89,12 +91,20 @@ impl Session {
                 Some(Err(error)) => return Err(client.broken(&error.to_string())),
             }
         };
+        let verb_to_return = match request {
+            SessionRequest::Attach(_) => Some("attach"),
+            SessionRequest::Start(command) if command.durable == Some(true) => {
+                Some(if command.pty { "attach" } else { "tail -f" })
+            }
+            SessionRequest::Start(_) => None,
+        };
         let handle = Handle {
             client: Arc::clone(client),
             outgoing: Mutex::new(outgoing),
             // The server ends the session of a client that sends more messages than that ahead.
             room: Semaphore::new(SessionChannel::STDIN_AHEAD),
             job,
+            verb_to_return,
         };
         Ok(Self {
             incoming,
@@ -107,12 +117,9 @@ impl Session {
         loop {
             let broken = |why: &str| {
                 let mut error = self.handle.client.broken(why);
-                if self.handle.is_durable() {
-                    error.hint = format!(
-                        "the job continues: `sshjobs tail -f {}` follows it",
-                        self.handle.job.job_id
-                    )
-                    .into();
+                if let Some(verb) = self.handle.verb_to_return {
+                    let id = &self.handle.job.job_id;
+                    error.hint = format!("the job continues: `sshjobs {verb} {id}`").into();
                 }
                 error
             };
@@ -160,10 +167,6 @@ impl Session {
 }
 
 impl Handle {
-    pub(super) fn is_durable(&self) -> bool {
-        self.job.durable
-    }
-
     /// Sends data to stdin, as fast as the command reads it. Cancelling may leave a part sent.
     pub(super) async fn write(&self, data: &[u8]) -> Result<(), Error> {
         for piece in data.chunks(PIECE) {

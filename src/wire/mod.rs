@@ -28,7 +28,7 @@ pub use reached_at::ReachedAt;
 pub use request::Request;
 pub use schema::{document_schema, reply_schema};
 pub use service::Service;
-pub use session::{SessionChannel, SessionEvent};
+pub use session::{SessionChannel, SessionEvent, SessionRequest};
 pub use state::{JobState, Standing};
 pub use verbs::{
     Because, ChangedRow, CommandRequest, CursorAt, DeliveredVia, Encoding, ForgetReply,

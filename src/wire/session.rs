@@ -1,14 +1,57 @@
 //! Messages of a command whose output and stdin use one connection (a WebSocket).
 //!
-//! The client's first message is the request, a
-//! [`CommandRequest`](crate::wire::verbs::CommandRequest) as JSON in a text message; all others are
-//! stdin. The server's text messages are [`SessionEvent`]s. A binary message has the number of a
+//! The client's first message is the request, a [`SessionRequest`] as JSON in a text message; all
+//! others are stdin. The server's text messages are [`SessionEvent`]s. A binary message has the number of a
 //! stream, then its bytes. Signals and terminal sizes are separate calls.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::wire::error::Error;
-use crate::wire::verbs::JobEntry;
+use crate::wire::request::Request;
+use crate::wire::verbs::{CommandRequest, JobEntry};
+
+/// The first message of a client: the arguments of `spawn` to start a command, or
+/// `{"attach": "JOB"}` to join the terminal of a job that runs.
+#[derive(Clone, Debug)]
+pub enum SessionRequest {
+    /// Start this command. If it is not durable, it ends with the session.
+    Start(Box<CommandRequest>),
+    /// Show the screen of this job and what it prints from now on. The job outlives the session.
+    Attach(String),
+}
+
+/// The argument that names the job.
+const ATTACH: &str = "attach";
+
+impl SessionRequest {
+    /// The request as JSON.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Start(command) => serde_json::to_value(command).expect("a request is plain data"),
+            Self::Attach(job_id) => serde_json::json!({ ATTACH: job_id }),
+        }
+    }
+
+    /// Parses the first message.
+    ///
+    /// # Errors
+    /// `invalid_argument`.
+    pub fn parse(mut arguments: Map<String, Value>) -> Result<Self, Error> {
+        let Some(job_id) = arguments.remove(ATTACH) else {
+            return Ok(Self::Start(Box::new(CommandRequest::parse(arguments)?)));
+        };
+        if let Value::String(job_id) = job_id
+            && arguments.is_empty()
+        {
+            return Ok(Self::Attach(job_id));
+        }
+        Err(Error::invalid(
+            "attach takes a job and no other argument",
+            r#"send {"attach": "JOB"}"#,
+        ))
+    }
+}
 
 /// Stream of a binary message, given by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,11 +94,11 @@ impl SessionChannel {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionEvent {
-    /// The command runs.
+    /// The command runs, or the job was joined.
     Started(Box<JobEntry>),
     /// A message of stdin was written, or the command accepts no more: there is room for another.
     Taken,
-    /// The command was not started.
+    /// The command was not started, or the job can't be joined.
     Failed(Error),
     /// The command has ended, and all of its output was sent, except for `dropped_bytes`.
     Ended {
@@ -69,6 +112,24 @@ pub enum SessionEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_message_starts_a_command_or_names_a_job() {
+        let parse = |value: Value| SessionRequest::parse(value.as_object().unwrap().clone());
+
+        let attach = SessionRequest::Attach("web1-7f3k9q2m".to_owned()).to_json();
+        assert!(matches!(parse(attach), Ok(SessionRequest::Attach(job)) if job == "web1-7f3k9q2m"));
+
+        let start = serde_json::json!({"host": "web1", "command": "top"});
+        assert!(matches!(parse(start), Ok(SessionRequest::Start(start)) if start.host == "web1"));
+
+        for mistake in [
+            serde_json::json!({"attach": 1}),
+            serde_json::json!({"attach": "web1-7f3k9q2m", "command": "top"}),
+        ] {
+            assert!(parse(mistake).is_err());
+        }
+    }
 
     #[test]
     fn a_frame_is_read_as_it_was_written() {

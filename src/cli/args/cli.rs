@@ -8,8 +8,8 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use super::hosts::{HostsArgs, PingArgs, TrustArgs};
 use super::jobs::{
-    ForgetArgs, JobsArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs, TailArgs, TopArgs,
-    WaitArgs, WriteArgs,
+    AttachArgs, ForgetArgs, JobsArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs, TailArgs,
+    TopArgs, WaitArgs, WriteArgs,
 };
 use super::program::{CompletionsArgs, DemoArgs, HelpArgs, ManArgs};
 use super::run::{RunArgs, SpawnArgs};
@@ -159,6 +159,8 @@ pub enum Verb {
     Read(ReadArgs),
     /// Show the screen of a job's terminal; -f follows it.
     Screen(ScreenArgs),
+    /// Sit in a job's terminal again: its screen, its output, your keys.
+    Attach(AttachArgs),
     /// Search a job's output for a pattern.
     Search(SearchArgs),
     /// Write to a job's stdin.

@@ -100,6 +100,28 @@ pub struct ScreenArgs {
     pub json: bool,
 }
 
+/// Arguments of `attach`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The screen is restored, all keys are passed on, including Ctrl-C, and the job's terminal gets the
+size of this one. Enter ~ . detaches; the job continues. Several people can be attached at once:
+they see the same, and the newest size counts.
+
+Exit codes: 0 detached; otherwise those of the command, as in run.
+
+Examples:
+  sshjobs attach ID                       sit in a job again, also after a closed laptop
+  id=$(sshjobs spawn --pty --stdin web1 -- vim notes) && sshjobs attach $id")]
+pub struct AttachArgs {
+    /// The job's id; it must have a terminal (--pty, -t).
+    #[arg(add = ArgValueCandidates::new(candidates::jobs))]
+    pub job: String,
+    /// Write the job's output to this terminal unfiltered. Only for hosts that you trust with your
+    /// terminal.
+    #[arg(long)]
+    pub raw: bool,
+}
+
 /// Unit of positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum UnitChoice {

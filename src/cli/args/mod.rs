@@ -13,8 +13,8 @@ mod values;
 pub use cli::{Cli, LogLevel, Verb, WhenColours, parse};
 pub use hosts::{HostsArgs, PingArgs, TrustArgs};
 pub use jobs::{
-    ForgetArgs, JobsArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs, TailArgs, TopArgs,
-    UnitChoice, WaitArgs, WriteArgs,
+    AttachArgs, ForgetArgs, JobsArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs, TailArgs,
+    TopArgs, UnitChoice, WaitArgs, WriteArgs,
 };
 pub(super) use program::TOPICS;
 pub use program::{CompletedShell, CompletionsArgs, DemoArgs, HelpArgs, ManArgs};

@@ -14,5 +14,5 @@ pub(crate) use keyboard::Keyboard;
 pub(crate) use screen::Screen;
 pub(crate) use signals::Signals;
 pub use signals::told_to_stop;
-pub(crate) use stdin::KeysEnded;
+pub(crate) use stdin::{KeyboardRole, KeysEnded};
 pub use tty_prompter::TerminalPrompter;

@@ -68,6 +68,19 @@ impl Screen {
         }
     }
 
+    /// For a job on a terminal, whose output is all on stdout.
+    pub(crate) fn of_terminal(is_raw: bool) -> Self {
+        let stdout = Sink {
+            to: io::stdout(),
+            filter: (!is_raw).then(TerminalFilter::for_screen),
+            stamps: None,
+        };
+        Self {
+            stdout: Some(stdout),
+            stderr: None,
+        }
+    }
+
     pub(crate) async fn show(&mut self, output: &Shown) -> io::Result<()> {
         if let Some(stdout) = &mut self.stdout {
             stdout.write(&output.stdout).await?;

@@ -60,7 +60,7 @@ pub(crate) enum KeysEnded {
 
 /// Passes the keys of our terminal to a job. Returns when the escape keys were pressed, even while
 /// the command or the host accepts no input, or when the terminal has closed.
-pub(crate) async fn forward_keys(job: &Control) -> KeysEnded {
+pub(crate) async fn forward_keys(job: &Control, role: KeyboardRole) -> KeysEnded {
     let (sender, mut keys) = mpsc::channel::<Vec<u8>>(KEYS_AHEAD);
     let passing = async {
         while let Some(keys) = keys.recv().await {
@@ -68,16 +68,18 @@ pub(crate) async fn forward_keys(job: &Control) -> KeysEnded {
                 tracing::debug!(%error, "a key was not passed on");
             }
         }
-        end(job).await;
+        if role == KeyboardRole::Owner {
+            end(job).await;
+        }
         pending().await
     };
     tokio::select! {
-        ended = read_keys(sender) => ended,
+        ended = read_keys(sender, role) => ended,
         never = passing => never,
     }
 }
 
-async fn read_keys(sender: mpsc::Sender<Vec<u8>>) -> KeysEnded {
+async fn read_keys(sender: mpsc::Sender<Vec<u8>>, role: KeyboardRole) -> KeysEnded {
     let input = Input::default();
     let mut escape = EscapeKeys::default();
     loop {
@@ -92,7 +94,7 @@ async fn read_keys(sender: mpsc::Sender<Vec<u8>>) -> KeysEnded {
         }
         if asked {
             // The terminal is raw.
-            write!(io::stderr(), "{}", ESCAPES.replace('\n', "\r\n")).ok();
+            write!(io::stderr(), "{}", role.escapes().replace('\n', "\r\n")).ok();
         }
         // Without an await, so that `~.` is recognized while the command reads nothing.
         if sender.try_send(keys).is_err() {
@@ -174,9 +176,28 @@ fn read_unless(is_over: &AtomicBool) -> io::Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-/// What `~?` shows.
-const ESCAPES: &str = "\n~.  end the command and the connection\n~~  send a tilde\n~?  show this list\n\
-    (an escape is known only at the start of a line)\n";
+/// What the keyboard is to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeyboardRole {
+    /// Its own keyboard: `~.` ends the session, and the end of our input ends the job's.
+    Owner,
+    /// One of several keyboards, or of a job that outlives us: `~.` detaches.
+    Guest,
+}
+
+impl KeyboardRole {
+    /// What `~?` shows.
+    fn escapes(self) -> String {
+        let way_out = match self {
+            Self::Owner => "end the command and the connection",
+            Self::Guest => "detach; the job continues",
+        };
+        format!(
+            "\n~.  {way_out}\n~~  send a tilde\n~?  show this list\n\
+             (an escape is known only at the start of a line)\n"
+        )
+    }
+}
 
 /// Result of examining keys.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::cli::args::RunArgs;
 use crate::cli::command::of_run;
 use crate::cli::exit::{exit_of, output_error, print};
 use crate::cli::json::json;
-use crate::cli::terminal::{Keyboard, KeysEnded, Screen, Signals, keyboard, stdin};
+use crate::cli::terminal::{Keyboard, KeyboardRole, KeysEnded, Screen, Signals, keyboard, stdin};
 use crate::cli::{Exit, fleet, note, report};
 use crate::remote::{Api, Control, Running, Shown};
 use crate::wire::{Code, DeliveredVia, Error, JobEntry, JobState};
@@ -102,8 +102,9 @@ async fn attempt(
     let entry = started.insert(job.entry());
     if entry.durable {
         let id = &entry.job_id;
+        let verb = if tty { "attach" } else { "tail -f" };
         note(&format!(
-            "job {id} outlives this command: `sshjobs tail -f {id}` follows it from elsewhere"
+            "job {id} outlives this command: `sshjobs {verb} {id}` continues it from elsewhere"
         ));
     }
     let mut session = Session {
@@ -227,10 +228,15 @@ async fn on_our_terminal(
 ) -> Result<Exit, Error> {
     // With a name, because `let _ =` would restore the terminal at once.
     let _keyboard = Keyboard::take()?;
+    let role = if job.entry().durable {
+        KeyboardRole::Guest
+    } else {
+        KeyboardRole::Owner
+    };
     tokio::select! {
         ended = session.attend() => ended,
         number = pass_on(job, signals) => Ok(Exit::signaled(number)),
-        ended = stdin::forward_keys(job) => Ok(match ended {
+        ended = stdin::forward_keys(job, role) => Ok(match ended {
             // ssh also exits with 255 after `~.`.
             KeysEnded::ByUser => Exit::CONNECTION,
             KeysEnded::HungUp => Exit::signaled(Signals::HANG_UP),

@@ -1,4 +1,5 @@
-//! `/v1/session`: a command over a WebSocket. A client that disconnects ends its command.
+//! `/v1/session`: a command, or the terminal of a job, over a WebSocket. A client that disconnects
+//! ends the command that it has started.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use tokio_util::task::TaskTracker;
 use crate::http::connections::Place;
 use crate::jobs::{Follow, Job, Output, WriteError};
 use crate::wire::{
-    CommandRequest, Error, JobEntry, Request, Service, SessionChannel, SessionEvent, SignalRequest,
+    Error, JobEntry, Service, SessionChannel, SessionEvent, SessionRequest, SignalRequest,
 };
 
 /// Time limit for the first message, for closing stdin, and for the client's last messages.
@@ -34,10 +35,10 @@ const MOST_MESSAGE: usize = 4 << 20;
 
 type Sink = SplitSink<WebSocket, Message>;
 
-/// `GET /session`: upgrades to a WebSocket (RFC 6455) on which one command runs; see
-/// [`SessionEvent`].
+/// `GET /session`: upgrades to a WebSocket (RFC 6455) on which one command runs, or a job's terminal
+/// is joined; see [`SessionRequest`] and [`SessionEvent`].
 ///
-/// When the client disconnects, the command is ended unless it is durable.
+/// When the client disconnects, a command that it has started is ended unless it is durable.
 pub(crate) async fn session(
     Extension(service): Extension<Service>,
     Extension(place): Extension<Arc<Place>>,
@@ -61,8 +62,12 @@ async fn attend(service: Service, mut sink: Sink, mut stream: SplitStream<WebSoc
         Ok(Some(Ok(Message::Text(text)))) => start(&service, text.as_str()).await,
         _ => return,
     };
-    let mut follow = match started {
-        Ok(follow) => follow,
+    let Opened {
+        mut follow,
+        redraw,
+        ends_with_client,
+    } = match started {
+        Ok(opened) => opened,
         Err(error) => {
             say(&mut sink, &SessionEvent::Failed(error)).await;
             sink.close().await.ok();
@@ -73,7 +78,7 @@ async fn attend(service: Service, mut sink: Sink, mut stream: SplitStream<WebSoc
     let (said, says) = mpsc::channel(SessionChannel::STDIN_AHEAD);
     // If both are ready, either may win: a signal then reaches an ended job's leftovers.
     let is_ended = tokio::select! {
-        is_ended = tell(&mut follow, &mut sink, says) => is_ended,
+        is_ended = tell(&mut follow, redraw, &mut sink, says) => is_ended,
         () = listen(&job, &mut stream, said) => false,
     };
     if is_ended {
@@ -85,7 +90,7 @@ async fn attend(service: Service, mut sink: Sink, mut stream: SplitStream<WebSoc
             })
             .await,
         );
-    } else if !job.is_durable() {
+    } else if ends_with_client {
         let request = SignalRequest {
             grace_ms: Some(GRACE_MS),
             ..SignalRequest::new(job.id())
@@ -100,19 +105,47 @@ async fn attend(service: Service, mut sink: Sink, mut stream: SplitStream<WebSoc
     }
 }
 
-async fn start(service: &Service, request: &str) -> Result<Follow, Error> {
+/// A session that can begin.
+struct Opened {
+    follow: Follow,
+    /// Bytes that draw the screen of a job that was joined.
+    redraw: Vec<u8>,
+    /// Whether the job is ended when the client disconnects.
+    ends_with_client: bool,
+}
+
+async fn start(service: &Service, request: &str) -> Result<Opened, Error> {
     let arguments: Map<String, Value> = serde_json::from_str(request).map_err(|_| {
         Error::invalid(
             "the first message is not a JSON object",
             "send the arguments of `spawn`",
         )
     })?;
-    service.follow(CommandRequest::parse(arguments)?).await
+    match SessionRequest::parse(arguments)? {
+        SessionRequest::Start(command) => {
+            let follow = service.follow(*command).await?;
+            let ends_with_client = !follow.job().is_durable();
+            Ok(Opened {
+                follow,
+                redraw: Vec::new(),
+                ends_with_client,
+            })
+        }
+        SessionRequest::Attach(job_id) => {
+            let (redraw, follow) = service.attach(&job_id).await?;
+            Ok(Opened {
+                follow,
+                redraw,
+                ends_with_client: false,
+            })
+        }
+    }
 }
 
 /// Sends the command's events to the client. Returns whether it got all of them.
 async fn tell(
     follow: &mut Follow,
+    redraw: Vec<u8>,
     sink: &mut Sink,
     mut says: mpsc::Receiver<SessionEvent>,
 ) -> bool {
@@ -124,6 +157,13 @@ async fn tell(
     )
     .await
     {
+        return false;
+    }
+    let first = Output {
+        stdout: redraw,
+        ..Output::default()
+    };
+    if !send(sink, first).await {
         return false;
     }
     loop {

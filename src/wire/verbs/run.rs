@@ -254,6 +254,14 @@ impl Service {
     }
 }
 
+impl Service {
+    /// Follows a terminal job byte by byte from now on, for a second terminal. Also returns the
+    /// bytes that make that terminal show the job's screen.
+    pub async fn attach(&self, job_id: &str) -> Result<(Vec<u8>, Follow), Error> {
+        Ok(self.job(job_id).await?.follow_screen().await?)
+    }
+}
+
 impl RunReply {
     /// The state of the job, without output.
     fn without_output(job: &Job, status: &Status, clamped: Vec<Clamped>) -> Self {

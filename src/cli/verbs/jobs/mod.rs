@@ -1,5 +1,6 @@
 //! Verbs on existing jobs.
 
+mod attach;
 mod finish;
 mod forget;
 mod jobs;
@@ -11,6 +12,7 @@ mod tail;
 mod wait;
 mod write;
 
+pub use attach::attach;
 pub use forget::forget;
 pub(crate) use jobs::age;
 pub use jobs::jobs;

@@ -1,0 +1,102 @@
+//! `sshjobs attach`: our terminal becomes one of those of a job.
+
+use std::io::{IsTerminal, stdout};
+
+use super::finish::finish;
+use crate::cli::args::AttachArgs;
+use crate::cli::exit::{exit_of, output_error};
+use crate::cli::terminal::{Keyboard, KeyboardRole, KeysEnded, Screen, Signals, keyboard, stdin};
+use crate::cli::{Exit, note, report};
+use crate::remote::{Api, Running};
+use crate::wire::{Code, Error, JobEntry};
+
+/// How an attached session ends.
+enum Ended {
+    /// The job has ended.
+    Job(Box<JobEntry>),
+    /// The person has pressed the escape keys.
+    Detached,
+    /// A signal, or the end of our terminal.
+    Signal(u8),
+    /// The output can't be written, or the server is lost.
+    Failed(Error),
+}
+
+/// Sits in a job's terminal until the job ends or the person detaches.
+pub async fn attach(api: &Api, args: AttachArgs) -> Exit {
+    finish(api, async {
+        if !keyboard::is_there() || !stdout().is_terminal() {
+            return Err(Error::invalid(
+                "attach needs a terminal",
+                "`sshjobs screen -f` and `sshjobs tail -f` follow a job without one",
+            ));
+        }
+        let mut signals = Signals::catch()?;
+        let entry = api.entry(&args.job).await?;
+        if entry.standing.state.is_final() {
+            let id = &entry.job_id;
+            let message = format!("{id} has ended: {}", entry.standing);
+            let hint = format!("`sshjobs log {id}` shows its output");
+            return Err(Error::new(Code::JobEnded, message, hint));
+        }
+        let mut running = api.attach(&args.job).await?;
+        // Now, because the screen belongs to the job afterwards.
+        note(&format!("attached to {}; Enter ~ . detaches", entry.job_id));
+
+        let mut screen = Screen::of_terminal(args.raw);
+        let ended = sit(&mut running, &mut screen, &mut signals).await;
+        screen.restore().await;
+        let id = &entry.job_id;
+        Ok(match ended? {
+            Ended::Job(job) => {
+                note(&format!("{id}: {}", job.standing));
+                exit_of(&job)
+            }
+            Ended::Detached => {
+                note(&format!("detached; `sshjobs attach {id}` returns to it"));
+                Exit::SUCCESS
+            }
+            Ended::Signal(number) => Exit::signaled(number),
+            Ended::Failed(error) => {
+                report(&error);
+                Exit::of_error(&error)
+            }
+        })
+    })
+    .await
+}
+
+async fn sit(
+    running: &mut Running,
+    screen: &mut Screen,
+    signals: &mut Signals,
+) -> Result<Ended, Error> {
+    let job = running.control();
+    // With a name, because `let _ =` would restore the terminal at once.
+    let _keyboard = Keyboard::take()?;
+    let ended = tokio::select! {
+        ended = show_all(running, screen) => ended,
+        number = signals.next() => Ended::Signal(number),
+        ended = stdin::forward_keys(&job, KeyboardRole::Guest) => match ended {
+            KeysEnded::ByUser => Ended::Detached,
+            KeysEnded::HungUp => Ended::Signal(Signals::HANG_UP),
+        },
+        never = keyboard::follow_size(&job) => never,
+    };
+    Ok(ended)
+}
+
+async fn show_all(running: &mut Running, screen: &mut Screen) -> Ended {
+    loop {
+        let shown = match running.next().await {
+            Ok(shown) => shown,
+            Err(error) => return Ended::Failed(error),
+        };
+        if let Err(error) = screen.show(&shown).await {
+            return Ended::Failed(output_error(&error));
+        }
+        if let Some(job) = shown.ended {
+            return Ended::Job(job);
+        }
+    }
+}
