@@ -166,6 +166,7 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             cli::hosts(&api(config, args.host.as_ref(), Some(&args.ssh))?, args).await
         }
         Verb::Tail(args) => cli::tail(&api(config, None, None)?, args).await,
+        Verb::Log(args) => cli::log(&api(config, None, None)?, args).await,
         Verb::Read(args) => cli::read(&api(config, None, None)?, args).await,
         Verb::Screen(args) => cli::screen(&api(config, None, None)?, args).await,
         Verb::Attach(args) => cli::attach(&api(config, None, None)?, args).await,

@@ -192,7 +192,7 @@ async fn lists_in_a_pipe() {
         str![[r#"
 exit code 0
 --- stdout
-JOB  HOST  STATE  AGE  LINES  PROCESS  COMMAND
+JOB  HOST  STATE  EXIT  AGE  TIME  LINES  WHO  COMMAND
 --- stderr
 
 "#]]

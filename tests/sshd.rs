@@ -43,3 +43,4 @@ mod store;
 mod terminal;
 mod top;
 mod transcript;
+mod verbs;

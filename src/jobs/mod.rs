@@ -95,7 +95,7 @@ pub use crate::nearest::nearest;
 #[doc(hidden)]
 pub use crate::output::{
     Content, Excerpt, ExcerptBudget, Keep, Match, TerminalFilter, TerminalModes, Unit, clean,
-    printable, render, timestamp_of,
+    coloured, printable, render, timestamp_of,
 };
 #[doc(hidden)]
 pub use crate::runner::{DeliveredVia, Stats, Tombstone, Unverified, chain};

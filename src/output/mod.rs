@@ -37,7 +37,7 @@ pub use screen::{Cursor, ScreenRow, ScreenView, Span as ScreenSpan, TerminalScre
 pub use search::{Match, Search, SearchQuery};
 pub use source::{MemberNo, Source};
 pub use stream::{Selection, Stream};
-pub use terminal_filter::TerminalFilter;
+pub use terminal_filter::{TerminalFilter, coloured};
 pub use terminal_modes::{ModeTracker, TerminalModes};
 pub use terminal_size::{Resize, TerminalSize};
 pub use unit::{Measure, Unit};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use vte::{Params, Parser, Perform};
 
-use super::render::is_harmless;
+use super::render::{clean, is_harmless};
 
 /// Makes remote output safe for the terminal of the person who reads it.
 ///
@@ -229,6 +229,18 @@ impl Perform for Passed<'_> {
     }
 }
 
+/// A line for a terminal, like [`clean`], but with the colours of the program. They are reset at the
+/// end of the line.
+pub fn coloured(line: &[u8]) -> String {
+    // Of frames that a bare CR overwrites, the last one with visible text.
+    let mut frames = line.rsplit(|&byte| byte == b'\r');
+    let frame = frames.find(|frame| !clean(frame).is_empty()).unwrap_or_default();
+    let mut filter = TerminalFilter::default();
+    let mut shown = filter.pass(frame);
+    shown.extend(filter.restore());
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -297,5 +309,13 @@ mod tests {
         assert_eq!(filter.restore(), b"");
         filter.pass(b"\x1b[31mred");
         assert_eq!(filter.restore(), b"\x1b[0m");
+    }
+
+    #[test]
+    fn a_coloured_line_keeps_its_colours_and_nothing_else() {
+        assert_eq!(coloured(b"plain"), "plain");
+        assert_eq!(coloured(b"a\x1b[1;31mred"), "a\x1b[1;31mred\x1b[0m");
+        assert_eq!(coloured(b"a\x1b[2J\x1b[5;5H\x1b]0;t\x07b\x07"), "ab");
+        assert_eq!(coloured(b"10%\r\x1b[32m100%\r"), "\x1b[32m100%\x1b[0m");
     }
 }

@@ -10,7 +10,6 @@
 //! - `fleet`: the roll-out of a fleet, whose members are jobs of their own.
 //! - `foreign`: jobs of other processes: found, copied from the store, and taken over.
 //! - `owner`: calls between processes for stdin, terminals and signals of attached jobs.
-//! - `screens`: screens of terminal jobs, drawn when somebody asks.
 //! - `signal`: signals to all processes of a job, verified.
 //! - `storing`: the threads that store output and records.
 //! - `state`: what all tasks share: the registry, limits, errors.
@@ -30,7 +29,6 @@ mod fleet;
 mod foreign;
 mod owner;
 mod record;
-mod screens;
 mod signal;
 mod start;
 mod state;

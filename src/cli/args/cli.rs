@@ -8,8 +8,8 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use super::hosts::{HostsArgs, PingArgs, TrustArgs};
 use super::jobs::{
-    AttachArgs, ForgetArgs, JobsArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs, TailArgs,
-    TopArgs, WaitArgs, WriteArgs,
+    AttachArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs,
+    TailArgs, TopArgs, WaitArgs, WriteArgs,
 };
 use super::program::{CompletionsArgs, DemoArgs, HelpArgs, ManArgs};
 use super::run::{RunArgs, SpawnArgs};
@@ -150,11 +150,15 @@ pub enum Verb {
     /// Create, list and revoke the tokens of a server's callers.
     Token(TokenArgs),
     /// Run a command on one host or many, with its output, stdin and exit code, like ssh.
+    #[command(visible_alias = "exec")]
     Run(RunArgs),
     /// Start a job in the background and print its id.
     Spawn(SpawnArgs),
     /// Show a job's output; -f follows it.
     Tail(TailArgs),
+    /// Show the whole output of jobs, in a pager; -f follows it.
+    #[command(visible_alias = "logs")]
+    Log(LogArgs),
     /// Show a part of a job's output, by position.
     Read(ReadArgs),
     /// Show the screen of a job's terminal; -f follows it.
@@ -165,11 +169,13 @@ pub enum Verb {
     Search(SearchArgs),
     /// Write to a job's stdin.
     Write(WriteArgs),
-    /// Send a signal to all processes of a job.
+    /// Send a signal to all processes of jobs.
+    #[command(visible_alias = "kill")]
     Signal(SignalArgs),
     /// Wait until jobs have ended.
     Wait(WaitArgs),
     /// List jobs of all sshjobs processes of this user.
+    #[command(visible_alias = "ps")]
     Jobs(JobsArgs),
     /// Watch jobs and their output on a full screen; search, answer and signal them with keys.
     Top(TopArgs),

@@ -6,7 +6,10 @@ use clap::{Args, ValueEnum};
 use clap_complete::engine::ArgValueCandidates;
 
 use super::candidates;
+use super::filter::{FILTERS, FilterArgs, state};
 use super::values::{Since, StreamChoice, since, time};
+use crate::jobs::Signal;
+use crate::wire::JobState;
 
 /// Arguments of `tail`.
 #[derive(Debug, Args)]
@@ -21,7 +24,7 @@ Examples:
   sshjobs tail -f --until 'listening on' ID      up to a line that matches
   sshjobs tail --since 0 --json ID | jq .text    all lines, as JSON objects")]
 pub struct TailArgs {
-    /// The job's id, as printed by `spawn` and `jobs`.
+    /// The job's id, as printed by `spawn` and `jobs`; the unique start of one; or `last`.
     #[arg(add = ArgValueCandidates::new(candidates::jobs))]
     pub job: String,
     /// Follow the output until the job ends.
@@ -46,6 +49,51 @@ pub struct TailArgs {
     /// Write one line of JSON per line.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `log`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+On a terminal the output is shown in $PAGER (default less) with the colours of the program; lines of
+stderr without colours are red. Into pipes and files goes plain text.
+
+Examples:
+  sshjobs log ID                          the whole output
+  sshjobs logs -f last                    all of it, then what comes, of the newest job
+  sshjobs log -n 100 ID                   the last 100 lines
+  sshjobs log --since 10m --grep error ID
+  sshjobs log --label nightly > nightly.txt")]
+pub struct LogArgs {
+    /// The jobs' ids.
+    #[arg(required_unless_present_any = FILTERS, value_name = "JOB", add = ArgValueCandidates::new(candidates::jobs))]
+    pub jobs: Vec<String>,
+    /// Follow the output until the jobs end.
+    #[arg(long, short)]
+    pub follow: bool,
+    /// Show only this many last lines.
+    #[arg(long, short = 'n', value_name = "LINES", conflicts_with = "since")]
+    pub lines: Option<u32>,
+    /// Start after this line, this long ago (10m), or at this time (2026-11-23T10:00:00Z).
+    #[arg(long, value_name = "LINE|TIME", value_parser = since)]
+    pub since: Option<Since>,
+    /// Show only lines that match this regex.
+    #[arg(long, short = 'g', value_name = "REGEX")]
+    pub grep: Option<String>,
+    /// Show only this stream.
+    #[arg(long, value_name = "STREAM", default_value = "both")]
+    pub stream: StreamChoice,
+    /// Print the time (UTC) before each line.
+    #[arg(long)]
+    pub timestamps: bool,
+    /// Write one line of JSON per line.
+    #[arg(long)]
+    pub json: bool,
+    /// Don't use a pager.
+    #[arg(long)]
+    pub no_pager: bool,
+    /// Many jobs.
+    #[command(flatten)]
+    pub filter: FilterArgs,
 }
 
 /// Arguments of `read`.
@@ -203,40 +251,74 @@ pub struct WriteArgs {
 /// Arguments of `signal`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The signal is sent to every process of the job, and its result is verified on the host.
+The signal is sent to every process of each job, and its result is verified on the host. Jobs that a
+filter selects are shown first, and on a terminal you are asked.
 
 Examples:
   sshjobs signal ID                   TERM
   sshjobs signal ID INT
-  sshjobs signal ID --grace 5s        TERM, then KILL after five seconds")]
+  sshjobs signal ID --grace 5s        TERM, then KILL after five seconds
+  sshjobs kill --label nightly        all running jobs with this label")]
 pub struct SignalArgs {
-    /// The job's id.
-    #[arg(add = ArgValueCandidates::new(candidates::jobs))]
-    pub job: String,
-    /// Signal name or number.
-    #[arg(default_value = "TERM")]
-    pub signal: String,
+    /// The jobs' ids, and as the last word a signal: a name or a number. Default TERM.
+    #[arg(required_unless_present_any = FILTERS, value_name = "JOB|SIGNAL", add = ArgValueCandidates::new(candidates::jobs))]
+    pub words: Vec<String>,
+    /// The signal, as an option.
+    #[arg(long, short, value_name = "SIGNAL")]
+    pub signal: Option<String>,
     /// Send KILL to processes that are still alive after this time.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub grace: Option<Duration>,
-    /// Write a line of JSON.
+    /// Write one line of JSON per job.
     #[arg(long)]
     pub json: bool,
+    /// Many jobs.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+}
+
+impl SignalArgs {
+    /// The jobs that are named, and the signal.
+    pub fn target(&self) -> SignalTarget {
+        let mut jobs = self.words.clone();
+        let mut signal = self.signal.clone();
+        // The only word is a job, unless a filter selects the jobs.
+        let may_be_signal = signal.is_none() && (jobs.len() > 1 || self.filter.is_set());
+        if may_be_signal && jobs.last().is_some_and(|word| word.parse::<Signal>().is_ok()) {
+            signal = jobs.pop();
+        }
+        SignalTarget {
+            jobs,
+            signal: signal.unwrap_or_else(|| "TERM".to_owned()),
+        }
+    }
+}
+
+/// What is signalled, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignalTarget {
+    /// Words for jobs.
+    pub jobs: Vec<String>,
+    /// The signal's name or number.
+    pub signal: String,
 }
 
 /// Arguments of `wait`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Exit codes: for one job as `run`. For several, 0 if all have exited with 0, otherwise the first
-other one. 124 if --timeout has passed; the jobs continue.
+other one. 124 if --timeout has passed; the jobs continue. With --any the id of the job that has
+ended is printed.
 
-Example:
-  sshjobs wait $(sshjobs spawn web1 -- make test) && echo passed")]
+Examples:
+  sshjobs wait $(sshjobs spawn web1 -- make test) && echo passed
+  sshjobs wait --label nightly
+  sshjobs wait --any ID1 ID2              print which one ended first")]
 pub struct WaitArgs {
     /// The jobs' ids.
-    #[arg(required = true, add = ArgValueCandidates::new(candidates::jobs))]
+    #[arg(required_unless_present_any = FILTERS, value_name = "JOB", add = ArgValueCandidates::new(candidates::jobs))]
     pub jobs: Vec<String>,
-    /// Wait until one of the jobs has ended, instead of all.
+    /// Wait until one of the jobs has ended, instead of all, and print its id.
     #[arg(long)]
     pub any: bool,
     /// Maximum time to wait.
@@ -245,6 +327,9 @@ pub struct WaitArgs {
     /// Write one line of JSON per job.
     #[arg(long)]
     pub json: bool,
+    /// Many jobs.
+    #[command(flatten)]
+    pub filter: FilterArgs,
 }
 
 /// Arguments of `jobs`.
@@ -254,24 +339,40 @@ A durable job that no process follows is shown as it was last seen; tail, read, 
 
 Examples:
   sshjobs jobs --state running
+  sshjobs ps --sort duration --watch
   sshjobs jobs --host web1 --json | jq -r .job_id")]
 pub struct JobsArgs {
     /// Only jobs on this host.
-    #[arg(long, add = ArgValueCandidates::new(candidates::hosts))]
+    #[arg(long, value_name = "HOST", add = ArgValueCandidates::new(candidates::hosts))]
     pub host: Option<String>,
     /// Only jobs with this label.
-    #[arg(long)]
+    #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,
     /// Only the members of this fleet.
     #[arg(long, value_name = "ID", add = ArgValueCandidates::new(candidates::fleets), conflicts_with_all = ["host", "label", "state"])]
     pub fleet: Option<String>,
     /// Only jobs in this state: starting, running, exited, signaled, lost, closed, refused,
     /// timed_out.
-    #[arg(long)]
-    pub state: Option<String>,
-    /// Maximum number of jobs, newest first.
-    #[arg(long, short = 'n', default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "STATE", value_parser = state)]
+    pub state: Option<JobState>,
+    /// Only jobs of this caller; yours are those of `local`.
+    #[arg(long, value_name = "NAME")]
+    pub caller: Option<String>,
+    /// Only jobs that were started at least this long ago: 90s, 2h, 1d.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub older: Option<Duration>,
+    /// Order of the jobs.
+    #[arg(long, value_name = "COLUMN", default_value = "age")]
+    pub sort: SortBy,
+    /// Maximum number of jobs.
+    #[arg(long, short = 'n', value_name = "JOBS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
+    /// Show all jobs, however many.
+    #[arg(long, short, conflicts_with = "limit")]
+    pub all: bool,
+    /// Show the list again every two seconds, or every SECONDS.
+    #[arg(long, value_name = "SECONDS", value_parser = time, num_args = 0..=1, default_missing_value = "2", require_equals = true, conflicts_with = "json")]
+    pub watch: Option<Duration>,
     /// Don't ask hosts for the state of durable jobs that no process follows; show the last known
     /// state.
     #[arg(long)]
@@ -279,6 +380,21 @@ pub struct JobsArgs {
     /// Write one line of JSON per job.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Order of a list of jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SortBy {
+    /// The newest first.
+    Age,
+    /// By host.
+    Host,
+    /// By state.
+    State,
+    /// The longest first.
+    Duration,
+    /// Those with the most lines first.
+    Lines,
 }
 
 /// Arguments of `top`.
@@ -305,12 +421,16 @@ pub struct TopArgs {}
 /// Arguments of `forget`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+A filter selects only jobs that have ended, unless you use --force. They are shown first, and on a
+terminal you are asked.
+
 Examples:
   sshjobs forget ID
-  sshjobs jobs --state exited -n 1000 --json | jq -r .job_id | xargs sshjobs forget")]
+  sshjobs forget --older 7d               all jobs that ended and were started a week ago
+  sshjobs forget --state exited --host web1 --yes")]
 pub struct ForgetArgs {
     /// The jobs' ids.
-    #[arg(required = true, add = ArgValueCandidates::new(candidates::jobs))]
+    #[arg(required_unless_present_any = FILTERS, value_name = "JOB", add = ArgValueCandidates::new(candidates::jobs))]
     pub jobs: Vec<String>,
     /// Kill the jobs first if they still run.
     #[arg(long)]
@@ -321,4 +441,7 @@ pub struct ForgetArgs {
     /// Write one line of JSON per job.
     #[arg(long)]
     pub json: bool,
+    /// Many jobs.
+    #[command(flatten)]
+    pub filter: FilterArgs,
 }

@@ -2,6 +2,7 @@
 
 mod candidates;
 mod cli;
+mod filter;
 mod hosts;
 mod jobs;
 mod program;
@@ -11,10 +12,11 @@ mod token;
 mod values;
 
 pub use cli::{Cli, LogLevel, Verb, WhenColours, parse};
+pub use filter::FilterArgs;
 pub use hosts::{HostsArgs, PingArgs, TrustArgs};
 pub use jobs::{
-    AttachArgs, ForgetArgs, JobsArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs, TailArgs,
-    TopArgs, UnitChoice, WaitArgs, WriteArgs,
+    AttachArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs,
+    SignalTarget, SortBy, TailArgs, TopArgs, UnitChoice, WaitArgs, WriteArgs,
 };
 pub(super) use program::TOPICS;
 pub use program::{CompletedShell, CompletionsArgs, DemoArgs, HelpArgs, ManArgs};

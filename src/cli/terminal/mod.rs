@@ -3,6 +3,7 @@
 mod colours;
 mod columns;
 pub(crate) mod keyboard;
+mod pager;
 mod screen;
 mod signals;
 pub(crate) mod stdin;
@@ -11,6 +12,7 @@ mod tty_prompter;
 pub(crate) use colours::{DIM, GREEN, OF_HOSTS, RED, YELLOW, are_wanted, paint};
 pub(crate) use columns::{in_columns, padded};
 pub(crate) use keyboard::Keyboard;
+pub(crate) use pager::Pager;
 pub(crate) use screen::Screen;
 pub(crate) use signals::Signals;
 pub use signals::told_to_stop;

@@ -15,7 +15,7 @@ pub use demo::demo;
 pub use help::help;
 pub use hosts::{hosts, ping, trust};
 pub(crate) use jobs::age;
-pub use jobs::{attach, forget, jobs, read, screen, search, signal, tail, wait, write};
+pub use jobs::{attach, forget, jobs, log, read, screen, search, signal, tail, wait, write};
 pub use man::man;
 pub use run::run;
 pub use spawn::spawn;

@@ -10,7 +10,9 @@ use super::output_reader::OutputReader;
 use super::read::start_of_last;
 use crate::job::log::{Log, Status};
 use crate::job::{Coverage, Job, LineRange, Span};
-use crate::output::{Keep, LineMatch, LineNo, Measure, Page, PageQuery, Ring, Scan, Stream};
+use crate::output::{
+    Keep, LineMatch, LineNo, Measure, Page, PageLine, PageQuery, Render, Ring, Scan, Stream, clean,
+};
 
 /// When a [`tail`](crate::job::Job::tail) that finds no news returns. The end of the job always
 /// ends the wait.
@@ -193,7 +195,7 @@ impl<'a> Waiter<'a> {
             );
             let Some(piece) = fetching.await else { break };
             let before = self.scan.cursor();
-            let texts = piece.iter().map(|fetched| job.display(&fetched.line)).collect();
+            let texts = piece.iter().map(|fetched| self.matched_text(job, &fetched.line)).collect();
             let found = self.matching.match_texts(texts).await?;
             // The result is shorter only if the budget is spent. The other lines stay unmatched.
             self.spent = found.len() < piece.len();
@@ -223,6 +225,16 @@ impl<'a> Waiter<'a> {
         Ok(())
     }
 
+    /// The text of a line in which patterns are matched: without control sequences, however it is
+    /// rendered for the reader.
+    fn matched_text(&self, job: &Job, line: &PageLine) -> String {
+        let text = job.display(line);
+        match self.query.render {
+            Render::Clean => text,
+            Render::Raw => clean(text.as_bytes()).into_owned(),
+        }
+    }
+
     /// An unfinished line may match, too: it may be a prompt.
     async fn match_partials(&mut self, job: &Job) -> Result<(), TooSlow> {
         let (total, texts) = job.read_log(|log| {
@@ -237,7 +249,7 @@ impl<'a> Waiter<'a> {
                 total,
                 partials
                     .into_iter()
-                    .map(|(_, text)| shown_end(&text).to_owned())
+                    .map(|(_, text)| clean(shown_end(&text).as_bytes()).into_owned())
                     .collect::<Vec<_>>(),
             )
         });

@@ -18,10 +18,10 @@ use crate::runner::fleet::run_fleets;
 use crate::runner::foreign::{adopt, end_leftovers, lookup};
 use crate::runner::owner;
 use crate::runner::owner::{Call, Owner, Reply};
-use crate::runner::screens::Screens;
 use crate::runner::start::spawn;
 use crate::runner::state::{
-    Followers, ForeignJobs, Limits, Lookup, Order, Registry, Shared, SpawnError, Stdin, WriteError,
+    Followers, ForeignJobs, Limits, Lookup, Order, Registry, Screens, Shared, SpawnError, Stdin,
+    WriteError,
 };
 use crate::runner::storing::{FLUSH_TO_END, Storing};
 use crate::spool;

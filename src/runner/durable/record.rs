@@ -10,8 +10,9 @@ use super::follow_host::follower_of;
 use super::launch::StartedOnHost;
 use crate::hosts::{HostRef, Link};
 use crate::job::{FarEvent, Job, Positions};
-use crate::runner::record::{QueuedFarEnd, record_queued_in_task};
-use crate::runner::screens::{answer_queries, has_answering_terminal};
+use crate::runner::record::{
+    QueuedFarEnd, answer_queries, has_answering_terminal, record_queued_in_task,
+};
 use crate::runner::state::Shared;
 
 /// Maximum events of a job that wait for its recorder.

@@ -14,11 +14,16 @@
 //! A time limit runs beside the recording: when it expires, the process tree is signalled while the
 //! recording continues, so that the last output is not lost. An attached job has ended only when its
 //! channel is closed or lost, or the drain time after its exit is over.
+//!
+//! A job whose terminal answers queries has a second task (`answer_queries.rs`), which draws its
+//! screen as output arrives and writes the answers to its stdin. It reads the log like any reader.
 
+mod answer_queries;
 mod attached;
 mod queued;
 mod recording;
 
+pub(crate) use answer_queries::{answer_queries, has_answering_terminal};
 pub(crate) use attached::{Attached, AttachedControls};
 pub(crate) use queued::{QueuedFarEnd, record_queued_in_task};
 pub(crate) use recording::{Recording, record};

@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::send_command::SentCommand;
 use crate::hosts::{HostRef, Link};
 use crate::job::{Announcements, Job, Pace, Phase, Recorder};
-use crate::runner::record::{Attached, AttachedControls, Recording, record};
-use crate::runner::screens::{answer_queries, has_answering_terminal};
+use crate::runner::record::{
+    Attached, AttachedControls, Recording, answer_queries, has_answering_terminal, record,
+};
 use crate::runner::state::{Meter, Shared, Stdin};
 
 /// Running time of a job after which a control shell is started for it.

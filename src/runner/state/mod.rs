@@ -12,6 +12,7 @@ mod lookup;
 mod meter;
 mod order;
 mod registry;
+mod screens;
 mod shared;
 mod stdin;
 
@@ -23,5 +24,6 @@ pub use lookup::{Lookup, Tombstone};
 pub(crate) use meter::Meter;
 pub use order::{Key, Order};
 pub(crate) use registry::Registry;
+pub(crate) use screens::Screens;
 pub(crate) use shared::{FleetToRun, Shared};
 pub(crate) use stdin::Stdin;

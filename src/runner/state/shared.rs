@@ -11,10 +11,10 @@ use super::foreign_jobs::ForeignJobs;
 use super::limits::Limits;
 use super::meter::Growth;
 use super::registry::Registry;
+use super::screens::Screens;
 use crate::hosts::{HostRef, Hosts};
 use crate::job::Job;
 use crate::lock::{Guard, lock};
-use crate::runner::screens::Screens;
 use crate::runner::storing::Storing;
 
 /// State shared by the runner's tasks.

@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, stdout};
 
 use super::finish::finish;
+use super::pick;
 use crate::cli::args::AttachArgs;
 use crate::cli::exit::{exit_of, output_error};
 use crate::cli::terminal::{Keyboard, KeyboardRole, KeysEnded, Screen, Signals, keyboard, stdin};
@@ -23,8 +24,9 @@ enum Ended {
 }
 
 /// Sits in a job's terminal until the job ends or the person detaches.
-pub async fn attach(api: &Api, args: AttachArgs) -> Exit {
+pub async fn attach(api: &Api, mut args: AttachArgs) -> Exit {
     finish(api, async {
+        args.job = pick::one(api, &args.job).await?;
         if !keyboard::is_there() || !stdout().is_terminal() {
             return Err(Error::invalid(
                 "attach needs a terminal",

@@ -1,16 +1,27 @@
 use super::finish::finish;
+use super::pick;
 use crate::cli::args::ForgetArgs;
 use crate::cli::exit::print;
 use crate::cli::json::json;
 use crate::cli::{Exit, report};
 use crate::remote::Api;
-use crate::wire::{ForgetRequest, ForgetWhat};
+use crate::wire::{ForgetRequest, ForgetWhat, JobEntry};
 
 /// Deletes jobs.
 pub async fn forget(api: &Api, args: ForgetArgs) -> Exit {
     finish(api, async {
+        let may_go = |entry: &JobEntry| args.force || entry.standing.state.is_final();
+        let ids = pick::selected(api, &args.jobs, &args.filter, may_go).await?;
+        let action = if args.output {
+            "delete the output of"
+        } else {
+            "delete"
+        };
+        if !pick::confirm(action, &ids, &args.filter)? {
+            return Ok(Exit::DECLINED);
+        }
         let mut exit = Exit::SUCCESS;
-        for job in &args.jobs {
+        for job in &ids {
             let what = if args.output {
                 ForgetWhat::Output
             } else {

@@ -3,6 +3,7 @@
 use base64::Engine;
 
 use super::finish::{finish, warn_if_unreachable};
+use super::pick;
 use crate::cli::args::{ReadArgs, StreamChoice, UnitChoice};
 use crate::cli::exit::{print, write_out};
 use crate::cli::json::json;
@@ -15,8 +16,9 @@ use crate::wire::{Encoding, Error, ReadRequest, RenderArg, StreamArg, UnitArg};
 const MOST_BYTES: i64 = 262_144;
 
 /// Shows a part of a job's output.
-pub async fn read(api: &Api, args: ReadArgs) -> Exit {
+pub async fn read(api: &Api, mut args: ReadArgs) -> Exit {
     finish(api, async {
+        args.job = pick::one(api, &args.job).await?;
         if args.raw {
             return read_raw(api, &args).await;
         }

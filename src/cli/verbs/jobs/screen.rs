@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::finish::finish;
+use super::pick;
 use crate::cli::args::ScreenArgs;
 use crate::cli::exit::print;
 use crate::cli::json::json;
@@ -22,8 +23,9 @@ const FRAME: Duration = Duration::from_millis(50);
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Shows a job's screen, and each new one if requested.
-pub async fn screen(api: &Api, args: ScreenArgs) -> Exit {
+pub async fn screen(api: &Api, mut args: ScreenArgs) -> Exit {
     finish(api, async {
+        args.job = pick::one(api, &args.job).await?;
         let mut request = ReadRequest {
             unit: UnitArg::Screen,
             ..ReadRequest::new(&args.job)

@@ -1,6 +1,7 @@
 //! `sshjobs search`: matches with context, like grep.
 
 use super::finish::{finish, warn_if_unreachable};
+use super::pick;
 use crate::cli::args::{SearchArgs, StreamChoice};
 use crate::cli::exit::print;
 use crate::cli::json::json;
@@ -13,8 +14,9 @@ use crate::wire::{MatchEntry, SearchRequest};
 const MOST_BYTES: i64 = 262_144;
 
 /// Searches for a pattern.
-pub async fn search(api: &Api, args: SearchArgs) -> Exit {
+pub async fn search(api: &Api, mut args: SearchArgs) -> Exit {
     finish(api, async {
+        args.job = pick::one(api, &args.job).await?;
         let mut since = 0;
         let mut left = i64::from(args.max_matches);
         let mut is_first = true;

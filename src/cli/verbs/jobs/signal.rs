@@ -1,30 +1,71 @@
+//! `sshjobs signal`: a signal for all processes of jobs.
+
 use super::finish::finish;
-use crate::cli::args::SignalArgs;
+use super::pick;
+use crate::cli::args::{SignalArgs, SignalTarget};
 use crate::cli::exit::print;
 use crate::cli::json::json;
-use crate::cli::{Exit, note};
+use crate::cli::{Exit, note, report};
 use crate::remote::Api;
-use crate::wire::SignalRequest;
+use crate::wire::{Error, SignalReply, SignalRequest};
 
-/// Signals a job.
+/// Signals jobs, one after the other, also after an error.
 pub async fn signal(api: &Api, args: SignalArgs) -> Exit {
     finish(api, async {
-        let grace_ms = args.grace.map(|grace| i64::try_from(grace.as_millis()).unwrap_or(i64::MAX));
-        let request = SignalRequest {
-            signal: Some(args.signal),
-            grace_ms,
-            ..SignalRequest::new(args.job)
-        };
-        let reply = api.signal(request).await?;
-        if args.json {
-            return Ok(print(&json(&reply)));
+        let SignalTarget { jobs, signal } = args.target();
+        let runs = |entry: &crate::wire::JobEntry| !entry.standing.state.is_final();
+        let ids = pick::selected(api, &jobs, &args.filter, runs).await?;
+        if !pick::confirm(&format!("send {signal} to"), &ids, &args.filter)? {
+            return Ok(Exit::DECLINED);
         }
-        match (&reply.unverified, reply.confirmed_dead) {
-            (Some(why), _) => note(why),
-            (None, true) => note("no process of the job is left"),
-            (None, false) => note("the signal was sent; the job still runs"),
+        let mut exit = Exit::SUCCESS;
+        for id in &ids {
+            match signal_one(api, id, &signal, &args).await {
+                Ok(reply) => {
+                    let printed = tell(id, &reply, ids.len() > 1, args.json);
+                    if exit == Exit::SUCCESS {
+                        exit = printed;
+                    }
+                }
+                Err(error) => {
+                    report(&error);
+                    exit = Exit::of_error(&error);
+                }
+            }
         }
-        Ok(Exit::SUCCESS)
+        Ok(exit)
     })
     .await
+}
+
+async fn signal_one(
+    api: &Api,
+    id: &str,
+    signal: &str,
+    args: &SignalArgs,
+) -> Result<SignalReply, Error> {
+    let grace_ms = args.grace.map(|grace| i64::try_from(grace.as_millis()).unwrap_or(i64::MAX));
+    let request = SignalRequest {
+        signal: Some(signal.to_owned()),
+        grace_ms,
+        ..SignalRequest::new(id)
+    };
+    api.signal(request).await
+}
+
+fn tell(id: &str, reply: &SignalReply, is_one_of_several: bool, is_json: bool) -> Exit {
+    if is_json {
+        return print(&json(reply));
+    }
+    let result = match (&reply.unverified, reply.confirmed_dead) {
+        (Some(why), _) => why.as_str(),
+        (None, true) => "no process of the job is left",
+        (None, false) => "the signal was sent; the job still runs",
+    };
+    if is_one_of_several {
+        note(&format!("{id}: {result}"));
+    } else {
+        note(result);
+    }
+    Exit::SUCCESS
 }

@@ -1,12 +1,13 @@
 use tokio::time::Instant;
 
 use super::finish::{finish, warn_if_unreachable};
+use super::pick;
 use crate::cli::args::WaitArgs;
 use crate::cli::exit::{exit_of, print};
 use crate::cli::json::json;
 use crate::cli::{Exit, note};
 use crate::remote::Api;
-use crate::wire::{LastLinesOf, WaitMode, WaitRequest};
+use crate::wire::{JobEntry, LastLinesOf, WaitMode, WaitRequest};
 
 /// Length of one wait, before the next.
 const WAIT_MS: i64 = 50_000;
@@ -14,6 +15,12 @@ const WAIT_MS: i64 = 50_000;
 /// Waits until jobs have ended and exits with their code.
 pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
     finish(api, async {
+        let runs = |entry: &JobEntry| !entry.standing.state.is_final();
+        let ids = pick::selected(api, &args.jobs, &args.filter, runs).await?;
+        if ids.is_empty() {
+            note("no job that runs passes this filter");
+            return Ok(Exit::SUCCESS);
+        }
         let deadline = args.timeout.map(|limit| Instant::now() + limit);
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -22,7 +29,7 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
             });
             let reply = api
                 .wait(WaitRequest {
-                    job_ids: args.jobs.clone(),
+                    job_ids: ids.clone(),
                     mode: if args.any {
                         WaitMode::Any
                     } else {
@@ -44,7 +51,7 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
             }
             if reply.timed_out {
                 note("the time limit has passed; the jobs continue");
-                for id in &args.jobs {
+                for id in &ids {
                     warn_if_unreachable(api, id).await;
                 }
                 return Ok(Exit::TIMED_OUT);
@@ -54,6 +61,11 @@ pub async fn wait(api: &Api, args: WaitArgs) -> Exit {
                 ended.clone().filter(|entry| !args.json && exit_of(entry) == Exit::CONNECTION)
             {
                 note(&format!("{}: {}", entry.job_id, entry.standing));
+            }
+            if args.any && !args.json {
+                for entry in ended.clone() {
+                    print(&entry.job_id);
+                }
             }
             let mut exits = ended.map(exit_of).filter(|exit| *exit != Exit::SUCCESS);
             return Ok(exits.next().unwrap_or(Exit::SUCCESS));

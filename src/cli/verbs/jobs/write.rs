@@ -3,6 +3,7 @@
 use std::io::{IsTerminal, Read};
 
 use super::finish::finish;
+use super::pick;
 use crate::cli::Exit;
 use crate::cli::args::WriteArgs;
 use crate::cli::exit::print;
@@ -13,8 +14,9 @@ use crate::wire::{Code, Error, WriteRequest};
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Writes to a job's stdin.
-pub async fn write(api: &Api, args: WriteArgs) -> Exit {
+pub async fn write(api: &Api, mut args: WriteArgs) -> Exit {
     finish(api, async {
+        args.job = pick::one(api, &args.job).await?;
         if args.text.is_none() && std::io::stdin().is_terminal() && !args.close {
             return Err(Error::invalid(
                 "there is nothing to write",

@@ -1,4 +1,8 @@
-//! The screens that are kept, within limits of number and memory.
+//! Screens of terminal jobs, kept while they are asked for, within limits of number and memory.
+//!
+//! Callers take turns on a screen: each draws the output since the last call, then looks. No task
+//! draws ahead, so a screen that nobody asks for costs nothing. The exception is a terminal that
+//! answers queries (`runner/record/answer_queries.rs`).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex as StdMutex};

@@ -1,0 +1,181 @@
+//! Which jobs a verb is for: ids, their unique prefixes, `last`, and filters.
+
+use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::cli::args::FilterArgs;
+use crate::cli::note;
+use crate::jobs::printable;
+use crate::remote::Api;
+use crate::wire::{Code, Error, JobEntry, JobsRequest};
+
+/// The word for the newest job.
+const LAST: &str = "last";
+/// Maximum jobs that are looked at.
+const MOST_JOBS: i64 = 10_000;
+/// Characters of an id after the name of its host.
+const RANDOM_CHARS: usize = 8;
+/// Jobs that are shown before a question.
+const SHOWN: usize = 20;
+/// Name of the caller that runs the command line.
+const OWN: &str = "local";
+
+/// The id of the job that a word means: an id, the unique start of one, or `last`.
+///
+/// # Errors
+/// If several ids start with it. A word that means no job is returned as it is: the call that it is
+/// for says so, with a hint.
+pub(super) async fn one(api: &Api, word: &str) -> Result<String, Error> {
+    // A member of a fleet is FLEET/HOST.
+    let (start, member) = match word.split_once('/') {
+        Some((start, member)) => (start, Some(member)),
+        None => (word, None),
+    };
+    if is_whole(start) || start.is_empty() {
+        return Ok(word.to_owned());
+    }
+    let jobs = list(api, JobsRequest::default()).await?;
+    let mut found = jobs.iter().filter(|job| start == LAST || job.job_id.starts_with(start));
+    let Some(first) = found.next() else { return Ok(word.to_owned()) };
+    let others: Vec<&str> = found.map(|job| job.job_id.as_str()).collect();
+    if start != LAST && !others.is_empty() {
+        let ids: Vec<&str> = [first.job_id.as_str()].into_iter().chain(others).take(5).collect();
+        let message = format!("several jobs start with {start:?}");
+        let hint = format!("type more of one of them: {}", ids.join(", "));
+        return Err(Error::invalid(message, hint));
+    }
+    Ok(match member {
+        Some(member) => format!("{}/{member}", first.job_id),
+        None => first.job_id.clone(),
+    })
+}
+
+/// Whether a word has the form of a whole id, which is never looked up.
+fn is_whole(word: &str) -> bool {
+    word.rsplit_once('-').is_some_and(|(_, random)| {
+        random.len() == RANDOM_CHARS && random.chars().all(|c| c.is_ascii_alphanumeric())
+    })
+}
+
+/// The ids of the jobs that words mean; see [`one`].
+pub(super) async fn several(api: &Api, words: &[String]) -> Result<Vec<String>, Error> {
+    let mut ids = Vec::new();
+    for word in words {
+        let id = one(api, word).await?;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    Ok(ids)
+}
+
+/// The jobs that a command line selects: those that are named, or those that pass its filter and
+/// are `eligible` for the verb.
+pub(super) async fn selected(
+    api: &Api,
+    words: &[String],
+    filter: &FilterArgs,
+    eligible: impl Fn(&JobEntry) -> bool,
+) -> Result<Vec<String>, Error> {
+    if !words.is_empty() {
+        return several(api, words).await;
+    }
+    let jobs = filtered(api, filter).await?;
+    Ok(jobs.into_iter().filter(eligible).map(|job| job.job_id).collect())
+}
+
+/// The jobs that pass a filter, newest first.
+pub(super) async fn filtered(api: &Api, filter: &FilterArgs) -> Result<Vec<JobEntry>, Error> {
+    let request = JobsRequest {
+        host: filter.host.clone(),
+        label: filter.label.clone(),
+        state: filter.state,
+        ..JobsRequest::default()
+    };
+    let mut jobs = list(api, request).await?;
+    jobs.retain(|job| passes(job, filter));
+    Ok(jobs)
+}
+
+/// Whether a job passes the part of a filter that the list itself does not know.
+pub(super) fn passes(job: &JobEntry, filter: &FilterArgs) -> bool {
+    let is_of_caller = filter
+        .caller
+        .as_ref()
+        .is_none_or(|caller| job.caller.as_deref().unwrap_or(OWN) == caller);
+    is_of_caller && filter.older.is_none_or(|least| age_of(job) >= least)
+}
+
+/// Time since a job was started.
+pub(super) fn age_of(job: &JobEntry) -> Duration {
+    let started = UNIX_EPOCH + Duration::from_millis(job.started_at);
+    SystemTime::now().duration_since(started).unwrap_or_default()
+}
+
+async fn list(api: &Api, request: JobsRequest) -> Result<Vec<JobEntry>, Error> {
+    let request = JobsRequest {
+        limit: Some(MOST_JOBS),
+        cached: true,
+        ..request
+    };
+    Ok(api.jobs(request).await?.jobs)
+}
+
+/// Shows a person what is about to be done to the jobs that a filter selected, and asks. Scripts
+/// and `--yes` are not asked.
+///
+/// # Errors
+/// If no job was selected.
+pub(super) fn confirm(action: &str, ids: &[String], filter: &FilterArgs) -> Result<bool, Error> {
+    if ids.is_empty() {
+        return Err(Error::new(
+            Code::UnknownJob,
+            "no job passes this filter",
+            "`sshjobs jobs` with the same filter shows which jobs there are",
+        ));
+    }
+    let is_person = stdin().is_terminal() && stderr().is_terminal();
+    if !filter.is_set() || !is_person {
+        return Ok(true);
+    }
+    for id in ids.iter().take(SHOWN) {
+        note(id);
+    }
+    if ids.len() > SHOWN {
+        note(&format!("and {} more", ids.len() - SHOWN));
+    }
+    if filter.yes {
+        return Ok(true);
+    }
+    let jobs = if ids.len() == 1 { "job" } else { "jobs" };
+    // Ignored: a closed stderr can't be asked.
+    write!(
+        stderr(),
+        "{} {} {jobs}? [y/N] ",
+        printable(action),
+        ids.len()
+    )
+    .ok();
+    let mut answer = String::new();
+    let is_read = stdin().lock().read_line(&mut answer).is_ok();
+    let is_yes = is_read && matches!(answer.trim(), "y" | "Y" | "yes");
+    if !is_yes {
+        note("nothing was done");
+    }
+    Ok(is_yes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_id_is_known_by_its_form() {
+        for id in ["web1-7f3k9q2m", "fleet-00000000", "web-1.example-7f3k9q2m"] {
+            assert!(is_whole(id), "{id}");
+        }
+        for start in ["web1", "web1-7f3", "last", "", "web1-7f3k9q2m0"] {
+            assert!(!is_whole(start), "{start}");
+        }
+    }
+}
