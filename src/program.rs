@@ -2,7 +2,7 @@
 //! faces.
 
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -14,7 +14,9 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::bounded_file::read_text;
-use crate::cli::{self, Cli, Exit, LogLevel, ServeArgs, SshArgs, Verb};
+use crate::cli::{
+    self, Cli, Exit, HostsArgs, HostsVerb, LogLevel, Override, Overrides, ServeArgs, SshArgs, Verb,
+};
 use crate::jobs::{
     Access, Askpass, Caller, Config, ConfigFileError, Prompter, Rights, Role, chain,
 };
@@ -30,9 +32,19 @@ pub fn main() -> ExitCode {
         return exit.into();
     }
     cli::answer_shell();
-    let cli = cli::parse();
+    let cli = match cli::parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            cli::report(&error);
+            return Exit::USAGE.into();
+        }
+    };
     let has_screen = matches!(cli.verb, Verb::Top(_)) && std::io::stderr().is_terminal();
-    let log = if has_screen { LogLevel::Off } else { cli.log };
+    let log = if has_screen {
+        LogLevel::Off
+    } else {
+        level(&cli)
+    };
     let to_stderr = fmt::layer().with_writer(std::io::stderr).with_ansi(false);
     // Before `protect_memory`, which logs failures.
     tracing_subscriber::registry().with(to_stderr).with(log.filter()).init();
@@ -46,6 +58,20 @@ pub fn main() -> ExitCode {
             cli::report(&error);
             Exit::USAGE.into()
         }
+    }
+}
+
+/// How much is logged: as `-q` and `-v` of a verb with ssh's options say, else as `--log`.
+fn level(cli: &Cli) -> LogLevel {
+    let Some(ssh) = cli.verb.ssh() else { return cli.log };
+    if ssh.quiet {
+        cli::be_quiet();
+        return LogLevel::Error;
+    }
+    match ssh.verbose {
+        0 => cli.log,
+        1 => LogLevel::Debug,
+        _ => LogLevel::Trace,
     }
 }
 
@@ -140,7 +166,10 @@ fn run(cli: Cli, config: Config) -> Exit {
 }
 
 /// Performs the verb of the command line, here or on a server.
+#[expect(clippy::too_many_lines, reason = "one arm for each verb")]
 async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
+    let overrides = overrides(&cli);
+    let file = cli.config.clone();
     let Cli {
         server,
         token_file,
@@ -161,6 +190,15 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Run(args) => cli::run(&api(config, Some(&args.host), Some(&args.ssh))?, args).await,
         Verb::Spawn(args) => {
             cli::spawn(&api(config, Some(&args.host), Some(&args.ssh))?, args).await
+        }
+        Verb::Hosts(HostsArgs {
+            verb: Some(HostsVerb::Add(args)),
+            ..
+        }) => {
+            if server.is_some() {
+                return Err(not_with_server());
+            }
+            cli::add_host(file, &args)?
         }
         Verb::Hosts(args) => {
             cli::hosts(&api(config, args.host.as_ref(), Some(&args.ssh))?, args).await
@@ -183,13 +221,21 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Man(args) => cli::man(&args),
         Verb::Help(args) => cli::help(&args),
         // Before the arms of these verbs, which would run them on this machine.
-        Verb::Demo(_) | Verb::Serve(_) | Verb::Token(_) | Verb::Trust(_) if server.is_some() => {
-            let hint = "omit --server (and SSHJOBS_SERVER), and run it where the server runs";
-            return Err(Error::invalid(
-                "demo, serve, token and trust do not work with --server",
-                hint,
-            ));
+        Verb::Demo(_)
+        | Verb::Serve(_)
+        | Verb::Token(_)
+        | Verb::Trust(_)
+        | Verb::Init(_)
+        | Verb::Config(_)
+            if server.is_some() =>
+        {
+            return Err(not_with_server());
         }
+        Verb::Init(args) => {
+            let service = of_a_person(config, None);
+            cli::init(service.library(), file, &args).await?
+        }
+        Verb::Config(args) => cli::config(&config, &overrides, &args),
         Verb::Demo(args) => cli::demo(args).await,
         Verb::Serve(args) if args.http.is_some() || args.socket.is_some() => {
             serve_http(config, args).await
@@ -201,6 +247,30 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             cli::trust(for_a_person(config).library(), args).await
         }
     })
+}
+
+fn not_with_server() -> Error {
+    let hint = "omit --server (and SSHJOBS_SERVER), and run it where the server runs";
+    let message = "demo, serve, token, trust, init, config and hosts add do not work with --server";
+    Error::invalid(message, hint)
+}
+
+/// Values of the command line and of variables that override the configuration file.
+fn overrides(cli: &Cli) -> Overrides {
+    let named = |value: &Option<PathBuf>, option: &'static str, variable: &'static str| {
+        let value = value.clone()?;
+        let is_variable = std::env::var_os(variable).is_some_and(|set| set == value);
+        Some(Override {
+            value,
+            source: if is_variable { variable } else { option },
+        })
+    };
+    Overrides {
+        file: named(&cli.config, "--config", "SSHJOBS_CONFIG"),
+        // No variable names an ssh_config.
+        ssh_config: named(&cli.ssh_config, "--ssh-config", ""),
+        state_dir: named(&cli.state_dir, "--state-dir", "SSHJOBS_STATE_DIR"),
+    }
 }
 
 /// The API of the server, or of this process.

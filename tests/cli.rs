@@ -969,15 +969,17 @@ fn pids_in(output: &str) -> Vec<Pid> {
 }
 
 #[test]
-fn the_version_is_printed_for_both_spellings() {
-    for word in ["--version", "-V"] {
-        let output = Command::new(env!("CARGO_BIN_EXE_sshjobs")).arg(word).output().unwrap();
-        assert_eq!(
-            text(&output.stdout),
-            concat!("sshjobs ", env!("CARGO_PKG_VERSION"), "\n"),
-            "{word}"
-        );
-    }
+fn the_version_is_printed_with_commit_and_features() {
+    let run = |word: &str| {
+        text(&Command::new(env!("CARGO_BIN_EXE_sshjobs")).arg(word).output().unwrap().stdout)
+    };
+    let number = concat!("sshjobs ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(run("-V"), number);
+    let long = run("--version");
+    assert!(
+        long.starts_with(number) && long.contains("commit: ") && long.contains("cli http mcp"),
+        "{long}"
+    );
 }
 
 #[tokio::test]

@@ -30,7 +30,8 @@ fn reference() -> String {
         text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
     };
     let main = help(&["--help"]);
-    let verbs = main.split_once("Commands:\n").unwrap().1.split("\n\n").next().unwrap();
+    let verbs = main.split_once("Run commands:\n").unwrap().1;
+    let verbs = verbs.split_once("Global options:\n").unwrap().0;
     let verbs = verbs.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     let verbs: Vec<&str> = verbs.map(|line| line.split_whitespace().next().unwrap()).collect();
     let mut page = format!(

@@ -320,7 +320,10 @@ async fn ping_tells_what_answers_and_fails_when_something_does_not() {
 async fn the_man_pages_are_pages_for_man() {
     let sshd = hosts().await;
     let directory = sshd.path("man1");
-    told(&sshjobs(&sshd, &["man", directory.to_str().unwrap()]));
+    told(&sshjobs(
+        &sshd,
+        &["man", "--directory", directory.to_str().unwrap()],
+    ));
     let names = std::fs::read_dir(&directory)
         .unwrap()
         .map(|page| page.unwrap().file_name().into_string().unwrap());
@@ -330,7 +333,22 @@ async fn the_man_pages_are_pages_for_man() {
         "{names:?}"
     );
     let page = std::fs::read_to_string(directory.join("sshjobs-run.1")).unwrap();
-    assert!(page.contains(".TH") && page.contains("canary"), "{page}");
+    for part in [
+        ".TH",
+        "canary",
+        "SYNOPSIS",
+        "EXAMPLES",
+        "EXIT STATUS",
+        "ENVIRONMENT",
+        "FILES",
+        "SEE ALSO",
+    ] {
+        assert!(page.contains(part), "no {part} in {page}");
+    }
+    let printed = told(&sshjobs(&sshd, &["man", "run"]));
+    assert_eq!(printed, page, "the same on stdout");
+    assert!(told(&sshjobs(&sshd, &["man"])).contains("sshjobs\\-run(1)"));
+    assert_eq!(sshjobs(&sshd, &["man", "rnu"]).status.code(), Some(2));
 }
 
 /// Completions that a shell offers for the last word.

@@ -37,6 +37,7 @@ mod processes;
 mod questions;
 mod screens;
 mod seeds;
+mod setup;
 mod snapshots;
 mod spool;
 mod store;

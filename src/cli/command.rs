@@ -41,7 +41,7 @@ pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
         env: args.env,
         env_files: args.env_file,
         timeout: args.timeout,
-        pty: args.pty || args.tty,
+        pty: args.pty || args.tty > 0,
         durable: args.durable,
     };
     words.into_request()

@@ -3,6 +3,7 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::cli::terminal::{DIM, RED, are_wanted, paint};
 use crate::jobs::{self, Outcome, printable};
@@ -136,8 +137,19 @@ pub fn report(error: &Error) {
     writeln!(io::stderr(), "sshjobs: {code}: {message}\n{hint}").ok();
 }
 
+/// Whether notes are left out.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Leaves out notes from now on. Errors are still printed.
+pub fn be_quiet() {
+    IS_QUIET.store(true, Relaxed);
+}
+
 /// Prints a note to stderr.
 pub fn note(text: &str) {
+    if IS_QUIET.load(Relaxed) {
+        return;
+    }
     // Ignored: a closed stderr can't report it.
     writeln!(io::stderr(), "sshjobs: {}", printable(text)).ok();
 }

@@ -15,17 +15,19 @@ mod verbs;
 mod version;
 
 pub use args::{
-    AttachArgs, Cli, CompletedShell, CompletionsArgs, DemoArgs, FilterArgs, FleetArgs, ForgetArgs,
-    HelpArgs, HostsArgs, JobsArgs, ListTokensArgs, LogArgs, LogLevel, ManArgs, NewTokenArgs,
-    PingArgs, ReadArgs, RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, ServeArgs,
-    SignalArgs, SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StreamChoice, TailArgs, TokenArgs,
-    TokenVerb, TopArgs, TrustArgs, UnitChoice, Verb, WaitArgs, WhenColours, WriteArgs, parse,
+    AddHostArgs, AttachArgs, Cli, CompletedShell, CompletionsArgs, ConfigArgs, DemoArgs,
+    FilterArgs, FleetArgs, ForgetArgs, HelpArgs, HostAddress, HostsArgs, HostsVerb, InitArgs,
+    JobsArgs, ListTokensArgs, LogArgs, LogLevel, ManArgs, NewTokenArgs, PingArgs, ReadArgs,
+    RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, ServeArgs, SignalArgs, SignalTarget,
+    Since, SortBy, SpawnArgs, SshArgs, StreamChoice, TailArgs, TokenArgs, TokenVerb, TopArgs,
+    TrustArgs, UnitChoice, Verb, WaitArgs, WhenColours, WriteArgs, parse,
 };
-pub use exit::{Exit, note, report};
+pub use exit::{Exit, be_quiet, note, report};
 pub use terminal::{TerminalPrompter, told_to_stop};
 pub use top::top;
 pub use verbs::{
-    answer_shell, attach, completions, demo, forget, help, hosts, jobs, log, man, ping, read, run,
-    screen, search, signal, spawn, tail, token, trust, wait, write,
+    Override, Overrides, add_host, answer_shell, attach, completions, config, demo, forget, help,
+    hosts, init, jobs, log, man, ping, read, run, screen, search, signal, spawn, tail, token,
+    trust, wait, write,
 };
 pub use version::answer_version;

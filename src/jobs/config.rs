@@ -146,14 +146,21 @@ impl Config {
         )
     }
 
+    /// The user's own configuration file, `$XDG_CONFIG_HOME/sshjobs/config.toml`. `None` without a
+    /// home directory.
+    pub fn file() -> Option<PathBuf> {
+        let base = etcetera::choose_base_strategy().ok()?;
+        Some(base.config_dir().join("sshjobs/config.toml"))
+    }
+
     /// Reads `file`. Without it, reads the user's own (`$XDG_CONFIG_HOME/sshjobs/config.toml`),
     /// which need not exist.
     pub fn load(file: Option<&Path>) -> Result<Self, ConfigFileError> {
         let (path, optional) = match file {
             Some(file) => (file.to_owned(), false),
-            None => match etcetera::choose_base_strategy() {
-                Ok(base) => (base.config_dir().join("sshjobs/config.toml"), true),
-                Err(_) => return Ok(Self::default()),
+            None => match Self::file() {
+                Some(file) => (file, true),
+                None => return Ok(Self::default()),
             },
         };
         match read_text(&path) {

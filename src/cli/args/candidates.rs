@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use clap_complete::engine::CompletionCandidate;
 use tokio::runtime::Builder;
 
+use super::values::{CONFIG_VARIABLE, STATE_DIR_VARIABLE};
 use crate::jobs::{Access, Config, Filter, Freshness, Jobs, printable};
 
 /// The listed hosts.
@@ -75,11 +76,13 @@ fn listed(filter: Filter) -> Vec<CompletionCandidate> {
 /// Queries jobs with the options on the command line being typed. Returns nothing if the
 /// configuration has errors.
 fn ask<T: Default>(question: impl AsyncFnOnce(Jobs) -> T) -> T {
-    let Ok(mut config) = Config::load(typed("--config").as_deref()) else {
+    let file = typed("--config").or_else(|| variable(CONFIG_VARIABLE));
+    let Ok(mut config) = Config::load(file.as_deref()) else {
         return T::default();
     };
     config.ssh_config = typed("--ssh-config").or(config.ssh_config);
-    config.state_dir = typed("--state-dir").or(config.state_dir);
+    let state_dir = typed("--state-dir").or_else(|| variable(STATE_DIR_VARIABLE));
+    config.state_dir = state_dir.or(config.state_dir);
     // This process ends at once, so it must not adopt jobs that it can't follow.
     config.limits.adopts_jobs = false;
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else {
@@ -89,6 +92,10 @@ fn ask<T: Default>(question: impl AsyncFnOnce(Jobs) -> T) -> T {
     // Without waiting for blocking tasks: a person waits for the candidates.
     runtime.shutdown_background();
     answer
+}
+
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from)
 }
 
 /// The value of an option on the command line being typed, which the shell passes to us.

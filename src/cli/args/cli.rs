@@ -2,8 +2,7 @@
 
 use std::path::PathBuf;
 
-use anstream::ColorChoice;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use super::hosts::{HostsArgs, PingArgs, TrustArgs};
@@ -11,10 +10,11 @@ use super::jobs::{
     AttachArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs,
     TailArgs, TopArgs, WaitArgs, WriteArgs,
 };
-use super::program::{CompletionsArgs, DemoArgs, HelpArgs, ManArgs};
+use super::program::{CompletionsArgs, ConfigArgs, DemoArgs, HelpArgs, InitArgs, ManArgs};
 use super::run::{RunArgs, SpawnArgs};
 use super::serve::ServeArgs;
 use super::token::TokenArgs;
+use super::values::{CONFIG_VARIABLE, GLOBAL, STATE_DIR_VARIABLE, SshArgs};
 use crate::remote::ServerAddress;
 
 /// Run commands on remote hosts over SSH as jobs, and follow their output by cursor.
@@ -37,39 +37,52 @@ Examples:
   sshjobs serve                         serve MCP on stdin and stdout, for an agent
   sshjobs help exit-codes               explain a topic: exit-codes, waiting, durable, fleets, ...
 
-Configuration: $XDG_CONFIG_HOME/sshjobs/config.toml (default ~/.config/sshjobs/config.toml), which
-need not exist.
-Hosts, users, ports and keys come from ssh_config; host keys must be in known_hosts."
+Hosts, users, ports and keys come from ssh_config; host keys must be in known_hosts. The file
+~/.config/sshjobs/config.toml need not exist; `sshjobs init` writes one, and `sshjobs config` shows
+what counts."
 )]
 pub struct Cli {
-    /// Configuration file (TOML) instead of the user's own.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// ssh_config file instead of the user's and the system's.
-    #[arg(long, global = true, value_name = "FILE")]
-    pub ssh_config: Option<PathBuf>,
-    /// Directory for records and output of jobs. Default $XDG_STATE_HOME/sshjobs
-    /// (~/.local/state/sshjobs).
-    #[arg(long, global = true, value_name = "DIR")]
-    pub state_dir: Option<PathBuf>,
-    /// Use a running server: its URL, or the path of its socket. Hosts, jobs and configuration are
-    /// then the server's.
-    #[arg(long, global = true, value_name = "URL|SOCKET", env = "SSHJOBS_SERVER")]
-    pub server: Option<ServerAddress>,
-    /// File with the token for --server. Default: the variable SSHJOBS_TOKEN.
-    #[arg(long, global = true, value_name = "FILE", requires = "server")]
-    pub token_file: Option<PathBuf>,
-    /// When to use colours. auto: on terminals, unless NO_COLOR is set; CLICOLOR_FORCE uses them
-    /// everywhere.
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    pub color: WhenColours,
-    /// Which messages to log to stderr.
+    /// Configuration file (TOML).
     #[arg(
         long,
         global = true,
+        help_heading = GLOBAL,
+        value_name = "FILE",
+        env = CONFIG_VARIABLE,
+        hide_env_values = true
+    )]
+    pub config: Option<PathBuf>,
+    /// ssh_config file in place of the usual ones.
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
+    pub ssh_config: Option<PathBuf>,
+    /// Where jobs are stored.
+    #[arg(
+        long,
+        global = true,
+        help_heading = GLOBAL,
+        value_name = "DIR",
+        env = STATE_DIR_VARIABLE,
+        hide_env_values = true
+    )]
+    pub state_dir: Option<PathBuf>,
+    /// Use a running server and its jobs.
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "URL|SOCKET", env = "SSHJOBS_SERVER", hide_env_values = true)]
+    pub server: Option<ServerAddress>,
+    /// File with the server's token. Default: $SSHJOBS_TOKEN.
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE", requires = "server")]
+    pub token_file: Option<PathBuf>,
+    /// When to use colours.
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "WHEN", default_value = "auto")]
+    pub color: WhenColours,
+    /// What to log to stderr.
+    #[arg(
+        long,
+        global = true,
+        help_heading = GLOBAL,
         value_name = "LEVEL",
         default_value = "warn",
-        env = "SSHJOBS_LOG"
+        env = "SSHJOBS_LOG",
+        hide_env_values = true
     )]
     pub log: LogLevel,
     /// The subcommand.
@@ -78,21 +91,6 @@ pub struct Cli {
     /// Name of the subcommand.
     #[arg(skip)]
     pub verb_name: String,
-}
-
-/// Parses the command line and applies `--color`. An error, `--help` and `--version` end the
-/// program here.
-pub fn parse() -> Cli {
-    let matches = Cli::command().get_matches();
-    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    matches.subcommand_name().unwrap_or_default().clone_into(&mut cli.verb_name);
-    let choice = match cli.color {
-        WhenColours::Auto => ColorChoice::Auto,
-        WhenColours::Always => ColorChoice::Always,
-        WhenColours::Never => ColorChoice::Never,
-    };
-    choice.write_global();
-    cli
 }
 
 /// When output is coloured.
@@ -187,10 +185,31 @@ pub enum Verb {
     Ping(PingArgs),
     /// Show a host's key and, if you confirm it, add it to known_hosts.
     Trust(TrustArgs),
+    /// Write a configuration to begin with, and choose hosts for it.
+    Init(InitArgs),
+    /// Show the effective configuration, and the source of each value.
+    Config(ConfigArgs),
     /// Print a shell completion script.
     Completions(CompletionsArgs),
-    /// Write the man pages to a directory.
+    /// Print a man page, or write all of them to a directory.
     Man(ManArgs),
     /// Explain a topic or a verb.
     Help(HelpArgs),
+}
+
+impl Verb {
+    /// Its options of ssh, if it has them.
+    pub fn ssh(&self) -> Option<&SshArgs> {
+        if let Self::Run(args) = self {
+            Some(&args.ssh)
+        } else if let Self::Spawn(args) = self {
+            Some(&args.ssh)
+        } else if let Self::Hosts(args) = self {
+            Some(&args.ssh)
+        } else if let Self::Trust(args) = self {
+            Some(&args.ssh)
+        } else {
+            None
+        }
+    }
 }

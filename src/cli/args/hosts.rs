@@ -1,4 +1,4 @@
-use clap::Args;
+use clap::{Args, Subcommand};
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 
 use super::candidates;
@@ -49,11 +49,17 @@ pub struct PingArgs {
 
 /// Arguments of `hosts`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  sshjobs hosts\n  sshjobs hosts web1        connect and report the \
-        result\n  sshjobs hosts --json | jq"
-)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(after_help = "\
+Examples:
+  sshjobs hosts
+  sshjobs hosts web1                              connect and report the result
+  sshjobs hosts add web1 deploy@10.0.0.7 --tag prod
+  sshjobs hosts --json | jq")]
 pub struct HostsArgs {
+    /// Add a host instead of listing them.
+    #[command(subcommand)]
+    pub verb: Option<HostsVerb>,
     /// Connect to this host and report the result.
     #[arg(add = ArgValueCandidates::new(candidates::hosts))]
     pub host: Option<String>,
@@ -66,4 +72,121 @@ pub struct HostsArgs {
     /// Options as in ssh.
     #[command(flatten)]
     pub ssh: SshArgs,
+}
+
+/// Subcommands of `hosts`.
+#[derive(Debug, Subcommand)]
+pub enum HostsVerb {
+    /// Add a host to the configuration.
+    Add(AddHostArgs),
+}
+
+/// Arguments of `hosts add`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The host is written as [hosts.NAME] into the configuration. Its key must be in known_hosts:
+`sshjobs trust NAME` shows and accepts it.
+
+Examples:
+  sshjobs hosts add web1 deploy@10.0.0.7 --tag prod --tag web
+  sshjobs hosts add lab 192.168.1.9:2222 --identity ~/.ssh/lab")]
+pub struct AddHostArgs {
+    /// Name by which people and agents call the host.
+    pub name: String,
+    /// Where it is: [USER@]ADDRESS[:PORT].
+    #[arg(value_name = "[USER@]ADDRESS[:PORT]", value_parser = host_address)]
+    pub address: HostAddress,
+    /// TCP port.
+    #[arg(long, short, value_name = "PORT")]
+    pub port: Option<u16>,
+    /// Private key to use.
+    #[arg(long, short, value_name = "FILE")]
+    pub identity: Option<String>,
+    /// Tag by which several hosts are selected (tag:NAME). May be repeated.
+    #[arg(long, short, value_name = "TAG")]
+    pub tag: Vec<String>,
+}
+
+/// Where a host is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostAddress {
+    /// The account.
+    pub user: Option<String>,
+    /// Name or address.
+    pub host: String,
+    /// TCP port.
+    pub port: Option<u16>,
+}
+
+/// Parses `[USER@]ADDRESS[:PORT]`. An IPv6 address with a port is in brackets.
+fn host_address(text: &str) -> Result<HostAddress, String> {
+    const USAGE: &str =
+        "use an address, as 10.0.0.7, deploy@web1.example.com or [2001:db8::7]:2222";
+    let (user, rest) = match text.rsplit_once('@') {
+        Some((user, rest)) => (Some(user.to_owned()), rest),
+        None => (None, text),
+    };
+    let (host, port) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, "")) => (host, None),
+        Some((host, port)) => (host, Some(port.strip_prefix(':').ok_or(USAGE)?)),
+        // More than one colon is an IPv6 address.
+        None if rest.matches(':').count() == 1 => {
+            let (host, port) = rest.split_once(':').ok_or(USAGE)?;
+            (host, Some(port))
+        }
+        None => (rest, None),
+    };
+    let port = port.map(str::parse).transpose().map_err(|_| USAGE)?;
+    let is_word = |word: &str| {
+        !word.is_empty()
+            && !word.starts_with('-')
+            && !word.contains(|c: char| c.is_whitespace() || c.is_control())
+    };
+    if !is_word(host) || user.as_deref().is_some_and(|user| !is_word(user)) {
+        return Err(USAGE.to_owned());
+    }
+    Ok(HostAddress {
+        user,
+        host: host.to_owned(),
+        port,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(user: Option<&str>, host: &str, port: Option<u16>) -> HostAddress {
+        HostAddress {
+            user: user.map(str::to_owned),
+            host: host.to_owned(),
+            port,
+        }
+    }
+
+    #[test]
+    fn an_address_has_a_user_and_a_port_if_they_are_given() {
+        assert_eq!(
+            host_address("10.0.0.7"),
+            Ok(address(None, "10.0.0.7", None))
+        );
+        assert_eq!(
+            host_address("a@b:22"),
+            Ok(address(Some("a"), "b", Some(22)))
+        );
+        assert_eq!(host_address("[::1]:22"), Ok(address(None, "::1", Some(22))));
+        assert_eq!(host_address("::1"), Ok(address(None, "::1", None)));
+        for mistake in [
+            "",
+            "@b",
+            "a@",
+            "b:x",
+            "b:70000",
+            "-oProxyCommand=x",
+            "a b",
+            "[::1]22",
+        ] {
+            assert!(host_address(mistake).is_err(), "{mistake:?}");
+        }
+    }
 }

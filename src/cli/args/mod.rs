@@ -2,24 +2,36 @@
 
 mod candidates;
 mod cli;
+mod command_line;
 mod filter;
 mod hosts;
 mod jobs;
+mod paragraphs;
+mod parse;
 mod program;
 mod run;
 mod serve;
 mod token;
+mod unknown_verb;
 mod values;
+mod version;
 
-pub use cli::{Cli, LogLevel, Verb, WhenColours, parse};
+pub(super) use command_line::command_line;
+pub(super) use paragraphs::wrapped;
+pub(super) use version::long_version;
+
+pub use cli::{Cli, LogLevel, Verb, WhenColours};
 pub use filter::FilterArgs;
-pub use hosts::{HostsArgs, PingArgs, TrustArgs};
+pub use hosts::{AddHostArgs, HostAddress, HostsArgs, HostsVerb, PingArgs, TrustArgs};
 pub use jobs::{
     AttachArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs,
     SignalTarget, SortBy, TailArgs, TopArgs, UnitChoice, WaitArgs, WriteArgs,
 };
+pub use parse::parse;
 pub(super) use program::TOPICS;
-pub use program::{CompletedShell, CompletionsArgs, DemoArgs, HelpArgs, ManArgs};
+pub use program::{
+    CompletedShell, CompletionsArgs, ConfigArgs, DemoArgs, HelpArgs, InitArgs, ManArgs,
+};
 pub use run::{FleetArgs, RolloutArgs, RunArgs, SpawnArgs};
 pub use serve::ServeArgs;
 pub use token::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};

@@ -39,10 +39,46 @@ pub enum CompletedShell {
 
 /// Arguments of `man`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  sshjobs man ~/.local/share/man/man1 && man sshjobs-run")]
+#[command(after_help = "\
+Examples:
+  sshjobs man run | man -l -
+  sshjobs man --directory ~/.local/share/man/man1 && man sshjobs-run")]
 pub struct ManArgs {
-    /// Directory; created if missing.
-    pub directory: PathBuf,
+    /// Verb whose page is printed; without one, the page of the program.
+    #[arg(value_name = "VERB", conflicts_with = "directory")]
+    pub verb: Option<String>,
+    /// Write all pages to this directory, which is created if missing.
+    #[arg(long, short, value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+}
+
+/// Arguments of `config`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Each value is followed by its source: a line of the file, an option, a variable, or the default. The
+output is a valid configuration.
+
+Examples:
+  sshjobs config
+  sshjobs config --json | jq -r .file")]
+pub struct ConfigArgs {
+    /// Write JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `init`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Writes ~/.config/sshjobs/config.toml with all keys as comments, and offers the hosts of known_hosts
+that ssh_config does not list. A file that exists is not changed, except for hosts that you choose.
+
+Example:
+  sshjobs init")]
+pub struct InitArgs {
+    /// Add all of these hosts without asking.
+    #[arg(long)]
+    pub all_hosts: bool,
 }
 
 /// Arguments of `help`.

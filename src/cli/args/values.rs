@@ -4,8 +4,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 
+/// Heading of the options that all verbs have.
+pub(super) const GLOBAL: &str = "Global options";
+/// Variables for the options `--config` and `--state-dir`.
+pub(super) const CONFIG_VARIABLE: &str = "SSHJOBS_CONFIG";
+pub(super) const STATE_DIR_VARIABLE: &str = "SSHJOBS_STATE_DIR";
+
 /// Options with the same meaning as in ssh, for the named host.
 #[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "SSH options")]
 pub struct SshArgs {
     /// TCP port.
     #[arg(short, value_name = "PORT")]
@@ -22,6 +29,12 @@ pub struct SshArgs {
     /// An option of ssh_config, as KEY=VALUE.
     #[arg(short, value_name = "KEY=VALUE")]
     pub option: Vec<String>,
+    /// Print only errors, no notes and warnings.
+    #[arg(short, long, conflicts_with = "verbose")]
+    pub quiet: bool,
+    /// Log what happens to stderr; -vv logs more.
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
 }
 
 impl SshArgs {

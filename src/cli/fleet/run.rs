@@ -54,7 +54,7 @@ struct Wanted {
 }
 
 async fn attempt(api: &Api, args: RunArgs) -> Result<Exit, Error> {
-    if args.tty || args.pty || args.command.is_empty() {
+    if args.tty > 0 || args.pty || args.command.is_empty() {
         let hint = "name one host for a terminal, and a command for many";
         return Err(Error::invalid("many hosts share no terminal", hint));
     }

@@ -45,7 +45,8 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
         .collect()
 }
 
-fn terminal_width() -> Option<usize> {
+/// Columns of the terminal to which stdout goes.
+pub(crate) fn terminal_width() -> Option<usize> {
     if !stdout().is_terminal() {
         return None;
     }

@@ -37,7 +37,7 @@ struct Stamps {
 fn filter(args: &RunArgs, is_terminal: bool) -> Option<TerminalFilter> {
     if !is_terminal || args.raw {
         None
-    } else if args.pty || args.tty {
+    } else if args.pty || args.tty > 0 {
         Some(TerminalFilter::for_screen())
     } else {
         Some(TerminalFilter::default())

@@ -1,24 +1,27 @@
-use clap::CommandFactory;
-
-use crate::cli::args::{Cli, HelpArgs, TOPICS};
+use crate::cli::args::{HelpArgs, TOPICS, command_line, wrapped};
 use crate::cli::exit::print;
+use crate::cli::terminal::terminal_width;
 use crate::cli::{Exit, report};
 use crate::jobs::nearest;
 use crate::wire::Error;
 
+/// Width of a text in a pipe or on a wide terminal.
+const WIDTH: usize = 100;
+
 /// Explains a topic or a verb, or the whole program.
 pub fn help(args: &HelpArgs) -> Exit {
-    let mut program = Cli::command();
+    let mut program = command_line();
     let Some(wanted) = &args.topic else {
-        return print(program.render_long_help().to_string().trim_end());
+        return print(program.render_help().to_string().trim_end());
     };
     if let Some((_, text)) = TOPICS.iter().find(|(topic, _)| topic == wanted) {
-        return print(text.trim_end());
+        let width = terminal_width().unwrap_or(WIDTH).min(WIDTH);
+        return print(wrapped(text, width).trim_end());
     }
     // Adds the global options to each verb, and the program's name to its usage.
     program.build();
     if let Some(verb) = program.find_subcommand_mut(wanted) {
-        return print(verb.render_long_help().to_string().trim_end());
+        return print(verb.render_help().to_string().trim_end());
     }
     let verbs: Vec<&str> = program.get_subcommands().map(clap::Command::get_name).collect();
     let known = TOPICS.iter().map(|(topic, _)| *topic).chain(verbs);

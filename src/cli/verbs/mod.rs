@@ -1,6 +1,7 @@
 //! One file for each verb of the command line.
 
 mod completions;
+mod config;
 mod demo;
 mod help;
 mod hosts;
@@ -11,6 +12,7 @@ mod spawn;
 mod token;
 
 pub use completions::{answer_shell, completions};
+pub use config::{Override, Overrides, add_host, config, init};
 pub use demo::demo;
 pub use help::help;
 pub use hosts::{hosts, ping, trust};

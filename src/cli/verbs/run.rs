@@ -1,7 +1,6 @@
 //! `sshjobs run`: a command with our stdin, stdout, stderr and exit code. Ctrl-C reaches the
 //! remote processes, and none is left behind.
 
-use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -81,16 +80,16 @@ async fn attempt(
 ) -> Result<Ended, Error> {
     let no_stdin = args.no_stdin;
     check(&args)?;
-    if args.tty && !keyboard::is_there() {
-        writeln!(
-            std::io::stderr(),
-            "sshjobs: stdin is not a terminal, so the command runs without one"
-        )
-        .ok();
-        args.tty = false;
+    if args.tty > 0 && !keyboard::is_there() {
+        if args.tty > 1 {
+            args.pty = true;
+        } else {
+            note("stdin is not a terminal, so the command runs without one; -tt gives it one");
+        }
+        args.tty = 0;
     }
     let screen = Screen::new(&args);
-    let tty = args.tty;
+    let tty = args.tty > 0;
     let limit = args.timeout;
     let request = of_run(args)?;
     let running = tokio::select! {
@@ -135,7 +134,7 @@ async fn attempt(
 
 /// Refuses likely mistakes: no command, or words between the host and `--`, such as more hosts.
 fn check(args: &RunArgs) -> Result<(), Error> {
-    if args.command.is_empty() && !args.tty {
+    if args.command.is_empty() && args.tty == 0 {
         let hint = format!("for a login shell: sshjobs run -t {}", args.host);
         return Err(Error::new(
             Code::InvalidArgument,

@@ -12,6 +12,9 @@ use crate::ssh::trust::HandshakeError;
 /// Maximum information requests in one login (RFC 4256 §3.2).
 const MOST_ROUNDS: usize = 16;
 
+/// Before a question that is asked again.
+const REFUSED: &str = "That was not accepted. ";
+
 impl Login<'_> {
     /// Answers the server's questions (RFC 4256) with the configured password, or by asking a
     /// person.
@@ -22,7 +25,7 @@ impl Login<'_> {
         } else {
             1
         };
-        for _ in 0..tries {
+        for attempt in 0..tries {
             let call = self
                 .handle
                 .authenticate_keyboard_interactive_start(self.host.user.clone(), None);
@@ -49,6 +52,9 @@ impl Login<'_> {
                     } => (instructions, prompts),
                 };
                 // A request without prompts also needs a response (RFC 4256 §3.4).
+                let is_repeated = attempt > 0 && round == 0;
+                let refused = if is_repeated { REFUSED } else { "" };
+                let instructions = format!("{refused}{instructions}");
                 let Some(answers) = self.answers(round, &instructions, &prompts).await else {
                     // The request of the next method aborts this one (RFC 4252 §5.1).
                     return Ok(Attempt::Failure);
@@ -124,7 +130,9 @@ impl Login<'_> {
         };
         let mut was_asked = false;
         for _ in 0..prompts {
-            let question = format!("{}@{}'s password: ", self.host.user, self.host.address);
+            let refused = if was_asked { REFUSED } else { "" };
+            let user = &self.host.user;
+            let question = format!("{refused}{user}@{}'s password: ", self.host.address);
             let Some(password) = self.ask(&question, false).await else { break };
             was_asked = true;
             let attempt = self.send_password(&password).await?;

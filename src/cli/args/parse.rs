@@ -1,0 +1,31 @@
+use anstream::ColorChoice;
+use clap::FromArgMatches;
+
+use super::cli::{Cli, WhenColours};
+use super::command_line::command_line;
+use super::unknown_verb::unknown_verb;
+use crate::wire::Error;
+
+/// Parses the command line and applies `--color`. A mistake other than an unknown verb, `--help` and
+/// `--version` end the program here.
+///
+/// # Errors
+/// `invalid_argument` for an unknown verb.
+pub fn parse() -> Result<Cli, Error> {
+    let matches = match command_line().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => match unknown_verb(&error) {
+            Some(error) => return Err(error),
+            None => error.exit(),
+        },
+    };
+    let mut cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    matches.subcommand_name().unwrap_or_default().clone_into(&mut cli.verb_name);
+    let choice = match cli.color {
+        WhenColours::Auto => ColorChoice::Auto,
+        WhenColours::Always => ColorChoice::Always,
+        WhenColours::Never => ColorChoice::Never,
+    };
+    choice.write_global();
+    Ok(cli)
+}
