@@ -38,7 +38,7 @@ async fn a_job_is_watched_searched_answered_and_signalled_by_keys_over_ssh() {
     tmux.shows(&["line 1\n", "lines 1–"]).await;
     tmux.press(&["G"]);
 
-    tmux.shows(&["waits for input"]).await;
+    tmux.shows(&["waits for input", "asks"]).await;
     tmux.text("aworld");
     tmux.shows(&["answer: world"]).await;
     tmux.press(&["Enter"]);
@@ -52,7 +52,7 @@ async fn a_job_is_watched_searched_answered_and_signalled_by_keys_over_ssh() {
     tmux.press(&["Escape", "s"]);
     tmux.shows(&["k KILL"]).await;
     tmux.press(&["k"]);
-    tmux.shows(&["signaled by SIGKILL", "1 job, 0 running"]).await;
+    tmux.shows(&["signaled", "SIGKILL", "1 job, 0 running"]).await;
 
     tmux.press(&["q"]);
     tmux.shows(&["ended with 0"]).await;
@@ -72,8 +72,7 @@ async fn a_fleet_is_opened_and_its_members_are_read_one_by_one() {
     let tmux = Tmux::start(&top(&sshd), (100, 30));
     tmux.shows(&[&fleet, "3 failed", "db1 | here", "web1 | here"]).await;
     tmux.press(&["Enter"]);
-    tmux.shows(&["3 members", &format!("{fleet}/db1"), "exited with status 1"])
-        .await;
+    tmux.shows(&["3 members", &format!("{fleet}/db1"), "exited  1"]).await;
     tmux.press(&["j", "j", "Enter"]);
     tmux.shows(&[&format!("── {fleet}/"), "here"]).await;
     tmux.press(&["Escape"]);
@@ -126,4 +125,85 @@ async fn a_tiny_terminal_works_and_without_a_terminal_the_error_says_what_to_do(
         stderr.contains("top needs a terminal") && stderr.contains("tail -f"),
         "{stderr}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_jobs_are_marked_and_forgotten_and_the_list_is_filtered() {
+    let sshd = Sshd::start().await;
+    let one = spawn(&sshd, "echo first");
+    let other = spawn(&sshd, "echo second");
+    let running = spawn(&sshd, "sleep 600");
+    for job in [&one, &other] {
+        told(&sshjobs(&sshd, &["wait", job]));
+    }
+    let tmux = Tmux::start(&top(&sshd), (110, 20));
+    tmux.shows(&["3 jobs, 1 running", "EXIT", "TIME"]).await;
+    tmux.text("fsecond");
+    tmux.press(&["Enter"]);
+    tmux.shows(&["1 of 3 jobs with"]).await;
+    tmux.press(&["f", "C-u", "Enter"]);
+    tmux.shows(&["3 jobs, 1 running"]).await;
+
+    // The newest, which runs, is not marked.
+    tmux.press(&["k", "k", "j", "m", "m"]);
+    tmux.shows(&["2 marked", &format!("*{one}"), &format!("*{other}")]).await;
+    tmux.press(&["d"]);
+    tmux.shows(&["delete 2 marked jobs with its output? y yes"]).await;
+    tmux.press(&["y"]);
+    tmux.shows(&["2 deleted", "1 job, 1 running"]).await;
+    assert!(!told(&sshjobs(&sshd, &["ps"])).contains(&one));
+
+    tmux.press(&["x"]);
+    tmux.shows(&["x means nothing here"]).await;
+    tmux.press(&["d", "y"]);
+    tmux.shows(&["still runs"]).await;
+    tmux.press(&["q"]);
+    told(&sshjobs(&sshd, &["kill", &running, "KILL"]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_job_is_seen_by_its_screen_and_joined() {
+    let sshd = Sshd::start().await;
+    let program =
+        r#"printf "\033[2J\033[3;5Hmenu \033[7mfirst\033[0m"; read x; echo "you said $x"; read y"#;
+    let command = ["spawn", "--pty", "--stdin", "web1", "--", program];
+    let job = told(&sshjobs(&sshd, &command)).trim().to_owned();
+    let tmux = Tmux::start(&top(&sshd), (100, 30));
+    tmux.shows(&[&job, "screen 80×24, v shows lines", "    menu first"]).await;
+    tmux.press(&["v"]);
+    tmux.shows(&["\nmenu first"]).await;
+    tmux.press(&["t"]);
+    tmux.shows(&["menu first"]).await;
+    tmux.text("hello");
+    tmux.press(&["Enter"]);
+    tmux.shows(&["you said hello"]).await;
+    tmux.press(&["Enter"]);
+    tmux.shows(&["back from the job's terminal", "sshjobs top"]).await;
+    tmux.press(&["l"]);
+    tmux.shows(&["you said hello"]).await;
+    tmux.press(&["q"]);
+    tmux.shows(&["sshjobs top", &job]).await;
+    tmux.press(&["q"]);
+    tmux.shows(&["ended with 0"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn colours_of_the_program_are_shown_and_the_help_scrolls_on_a_small_terminal() {
+    let sshd = Sshd::start().await;
+    spawn(&sshd, r#"printf "a\033[35mpurple\033[0mb\n"; sleep 600"#);
+    let tmux = Tmux::start(&top(&sshd), (60, 16));
+    tmux.shows(&["apurpleb"]).await;
+    assert!(
+        tmux.coloured().contains("[35mpurple"),
+        "{:?}",
+        tmux.coloured()
+    );
+
+    tmux.resize((40, 10));
+    tmux.press(&["?"]);
+    tmux.shows(&["select a job, or scroll", "open a fleet, or the output"]).await;
+    tmux.press(&["PageDown", "PageDown", "PageDown", "PageDown", "j"]);
+    tmux.shows(&["quit; jobs continue"]).await;
+    tmux.press(&["Escape", "q"]);
+    tmux.shows(&["ended with 0"]).await;
 }

@@ -403,15 +403,18 @@ pub enum SortBy {
 Above are the jobs of all sshjobs processes of this user, the newest first; below is the output of the one that is selected.
 A durable job that no process follows is shown as it was last seen, until it is selected.
 
-Keys:
-  up, down, j, k   select a job                  PgUp, PgDn     scroll its output
-  Enter            a fleet's members; the output alone          Esc   back
+Jobs that wait for input come first. Keys:
+  up, down, j, k   select a job               PgUp, PgDn   scroll its output
+  Enter, Esc       open a fleet or the output; back
   g, G             the output's start; its end, which is followed
-  /                look for a pattern            n, N           the next older, newer match
-  a                answer: write a line to the job's stdin; what is typed for a password is not shown
-  s                signal the job
-  r                only jobs that run, or all
-  ?                explain the keys              q, Ctrl-C      quit; jobs continue
+  v                the screen of a terminal job, or its lines
+  /, n, N          look for a pattern; the next older, newer match
+  l, t             all output in the pager; sit in the job's terminal
+  a                answer: write a line to the job's stdin, hidden for passwords
+  m, M             mark a job; unmark all
+  s, d, y          signal, delete the job or the marked ones; copy the id
+  f, o, r          only jobs with a word; another order; only jobs that run
+  ?                explain the keys           q, Ctrl-C    quit; jobs continue
 
 Examples:
   sshjobs top

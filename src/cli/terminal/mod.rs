@@ -12,7 +12,7 @@ mod tty_prompter;
 pub(crate) use colours::{DIM, GREEN, OF_HOSTS, RED, YELLOW, are_wanted, paint};
 pub(crate) use columns::{in_columns, padded, terminal_width};
 pub(crate) use keyboard::Keyboard;
-pub(crate) use pager::Pager;
+pub(crate) use pager::{Pager, PagerEnds};
 pub(crate) use screen::Screen;
 pub(crate) use signals::Signals;
 pub use signals::told_to_stop;

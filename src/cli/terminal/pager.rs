@@ -1,7 +1,7 @@
 //! Shows our stdout in the person's pager, as git and man do.
 
-use std::fs::File;
 use std::io::{self, IsTerminal};
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 
 use rustix::stdio::dup2_stdout;
@@ -11,20 +11,39 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// person has left it.
 pub(crate) struct Pager {
     child: Child,
+    /// Stdout as it was.
+    before: OwnedFd,
     /// Caught and ignored: Ctrl-C is a key of the pager.
     _interrupt: Option<Signal>,
 }
 
 /// The pager if the variable PAGER is not set.
 const DEFAULT: &str = "less";
-/// How less shows it unless the variable LESS says otherwise: quit if it fits on one screen, pass
-/// colours, don't clear the screen.
-const LESS: &str = "FRX";
+
+/// When the pager ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PagerEnds {
+    /// At once, if the output fits on one screen.
+    IfItFits,
+    /// When the person leaves it.
+    ByPerson,
+}
+
+impl PagerEnds {
+    /// Options of less, unless the variable LESS has others: pass colours (R), don't clear the
+    /// screen (X), and quit if it fits (F).
+    fn options(self) -> &'static str {
+        match self {
+            Self::IfItFits => "FRX",
+            Self::ByPerson => "RX",
+        }
+    }
+}
 
 impl Pager {
     /// Starts the pager. `None` if stdout is not a terminal, or if there is no pager: the output is
     /// then written as it is.
-    pub(crate) fn start() -> Option<Self> {
+    pub(crate) fn start(ends: PagerEnds) -> Option<Self> {
         if !io::stdout().is_terminal() {
             return None;
         }
@@ -37,13 +56,15 @@ impl Pager {
         // A missing pager must not swallow the output.
         command.arg("-c").arg(format!("{pager} || cat")).stdin(Stdio::piped());
         if std::env::var_os("LESS").is_none() {
-            command.env("LESS", LESS);
+            command.env("LESS", ends.options());
         }
+        let before = rustix::io::dup(io::stdout()).ok()?;
         let mut child = command.spawn().ok()?;
         let pipe = child.stdin.take()?;
         dup2_stdout(&pipe).ok()?;
         Some(Self {
             child,
+            before,
             _interrupt: interrupt,
         })
     }
@@ -51,10 +72,8 @@ impl Pager {
 
 impl Drop for Pager {
     fn drop(&mut self) {
-        // The pager reads to the end of the pipe, whose last writer is our stdout.
-        if let Ok(nothing) = File::options().write(true).open("/dev/null") {
-            dup2_stdout(&nothing).ok();
-        }
+        // First: the pager reads to the end of the pipe, whose last writer is our stdout.
+        dup2_stdout(&self.before).ok();
         self.child.wait().ok();
     }
 }

@@ -6,31 +6,50 @@ use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Cell, Clear, Paragraph, Row, Table, TableState};
 
-use unicode_width::UnicodeWidthStr;
+use ansi_to_tui::IntoText;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use super::keys::SIGNALS;
-use super::model::{Mode, Model};
-use crate::cli::verbs::age;
-use crate::jobs::printable;
-use crate::wire::{JobEntry, JobState, Members, Record, StreamName};
+use super::model::{ListRows, Mode, Model, Order};
+use super::output::Output;
+use crate::cli::terminal::padded;
+use crate::cli::verbs::{age, duration_of, exit_text, in_largest_unit};
+use crate::jobs::{coloured, printable};
+use crate::wire::{JobEntry, JobState, Members, Record, Reversed, StreamName};
 
 /// Minimum height of the screen for showing list and output together.
 const SHARED: u16 = 10;
 const TAB: usize = 8;
 
-const KEYS: &str = "\
- ↑ ↓  j k      select a job; scroll when the output has the screen
- Enter         the members of a fleet; the output alone
- Esc           back
- PgUp PgDn     scroll the output          ← →    move it to the side
- g  G          its start; its end, which is followed
- /             look for a pattern         n  N   the next older, newer match
- a             answer: write a line to the job's stdin
-               (Tab hides what you type)
- s             signal the job
- r             only jobs that run, or all
- ^L            redraw                     ^Z     suspend
- q  ^C         quit; jobs continue";
+/// The keys, and what they do, in lines that fit 40 columns.
+const KEYS: [(&str, &str); 24] = [
+    ("↑ ↓ j k", "select a job, or scroll"),
+    ("Enter", "open a fleet, or the output"),
+    ("Esc", "back"),
+    ("PgUp PgDn", "scroll the output"),
+    ("← →", "move it to the side"),
+    ("g", "its start"),
+    ("G", "its end, which is followed"),
+    ("v", "the screen, or the lines"),
+    ("/", "look for a pattern"),
+    ("n N", "the next older, newer match"),
+    ("l", "all output in the pager"),
+    ("t", "sit in the job's terminal"),
+    ("a", "answer: a line for its stdin"),
+    ("", "(Tab hides what you type)"),
+    ("m M", "mark it; unmark all"),
+    ("s", "signal it or the marked"),
+    ("d", "delete it or the marked"),
+    ("y", "copy its id"),
+    ("f", "only jobs with a word"),
+    ("o", "another order"),
+    ("r", "only jobs that run, or all"),
+    ("^L ^Z", "redraw; suspend"),
+    ("mouse", "select a job; scroll"),
+    ("q ^C", "quit; jobs continue"),
+];
+/// Width of the keys in the help.
+const KEY_WIDTH: usize = 10;
 
 /// Draws the model, and sets its number of rows for output.
 pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, is_coloured: bool) {
@@ -59,18 +78,25 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, is_coloured: bool) 
     frame.render_widget(paint.title(model), title);
     frame.render_widget(paint.output(model, output.height), output);
     frame.render_widget(foot_of(model), foot);
-    if matches!(model.mode, Mode::Help) {
-        let height = u16::try_from(KEYS.lines().count())
-            .unwrap_or(u16::MAX)
-            .min(output.height + title.height);
-        let over = Rect {
-            y: foot.y.saturating_sub(height),
-            height,
-            ..area
-        };
-        frame.render_widget(Clear, over);
-        frame.render_widget(Paragraph::new(KEYS), over);
+    if let Mode::Help { from } = &mut model.mode {
+        draw_help(frame, from, area);
     }
+}
+
+/// Explains the keys over everything but the first and the last row. Scrolls no further than to the
+/// last key.
+fn draw_help(frame: &mut Frame<'_>, from: &mut u16, area: Rect) {
+    let over = Rect {
+        y: area.y + 1,
+        height: area.height.saturating_sub(2),
+        ..area
+    };
+    let rows = u16::try_from(KEYS.len()).unwrap_or(u16::MAX);
+    *from = (*from).min(rows.saturating_sub(over.height));
+    let lines =
+        KEYS.map(|(keys, meaning)| Line::from(format!(" {}{meaning}", padded(keys, KEY_WIDTH))));
+    frame.render_widget(Clear, over);
+    frame.render_widget(Paragraph::new(lines.to_vec()).scroll((*from, 0)), over);
 }
 
 /// Styles: colours, or only weight and inversion.
@@ -92,30 +118,62 @@ impl Paint {
         let what = match &model.fleet {
             _ if !model.is_listed => "…".to_owned(),
             Some(fleet) => format!("{fleet}: {} members", model.total),
+            None if !model.filter.is_empty() => {
+                format!(
+                    "{} of {} jobs with {:?}",
+                    model.jobs.len(),
+                    model.total,
+                    model.filter
+                )
+            }
             None if model.only_running => format!("{} running", model.total),
             None if model.total == 1 => format!("1 job, {} running", model.running),
             None => format!("{} jobs, {} running", model.total, model.running),
         };
-        Line::from(vec![" sshjobs top ".bold(), Span::raw(format!(" {what}"))]).reversed()
+        let order = match model.order {
+            Order::Age => String::new(),
+            order @ (Order::Host | Order::State | Order::Duration | Order::Lines) => {
+                format!(", by {}", order.name())
+            }
+        };
+        let marks = match model.marked.len() {
+            0 => String::new(),
+            count => format!(", {count} marked"),
+        };
+        let told = printable(&format!(" {what}{order}{marks}"));
+        Line::from(vec![" sshjobs top ".bold(), Span::raw(told)]).reversed()
     }
 
-    fn list(self, frame: &mut Frame<'_>, area: Rect, model: &Model) {
+    fn list(self, frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
+        model.list_rows = ListRows::default();
         if area.height == 0 {
             return;
         }
         if model.jobs.is_empty() {
             let told = match (model.is_listed, model.only_running) {
                 (false, _) => "…",
+                (true, _) if !model.filter.is_empty() => "no job contains this word; f changes it",
                 (true, true) => "no job runs; r shows all",
                 (true, false) => "no jobs yet: sshjobs spawn HOST -- COMMAND",
             };
             frame.render_widget(Line::from(format!(" {told}")).dim(), area);
             return;
         }
-        let columns = columns_within(area.width, &model.jobs);
+        // A mark stands before the id of each marked job.
+        let mark_width = u16::from(!model.marked.is_empty());
+        let mut columns = columns_within(area.width.saturating_sub(mark_width), &model.jobs);
+        if let Some((_, width)) = columns.iter_mut().find(|(column, _)| column.name == JOB) {
+            *width += mark_width;
+        }
         let rows = model.jobs.iter().map(|entry| {
             let style = self.of_standing(entry);
+            let mark = if model.marked.contains(&entry.job_id) {
+                "*"
+            } else {
+                ""
+            };
             Row::new(columns.iter().map(move |(column, _)| match column.name {
+                JOB => Cell::new(format!("{mark}{}", (column.text)(entry))),
                 STATE => Cell::new((column.text)(entry)).style(style),
                 LINES => Cell::new(Line::from((column.text)(entry)).right_aligned()),
                 _ => Cell::new((column.text)(entry)),
@@ -129,9 +187,18 @@ impl Paint {
             .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
         let mut state = TableState::default().with_selected(Some(model.selected()));
         frame.render_stateful_widget(table, area, &mut state);
+        model.list_rows = ListRows {
+            // After the head of the table.
+            first: area.y + 1,
+            count: area.height.saturating_sub(1),
+            offset: state.offset(),
+        };
     }
 
     fn of_standing(self, entry: &JobEntry) -> Style {
+        if entry.awaiting_input {
+            return self.colour(Color::Yellow).add_modifier(Modifier::BOLD);
+        }
         match (entry.standing.state, entry.standing.exit_status) {
             (JobState::Running | JobState::Starting, _) => self.colour(Color::Green),
             (JobState::Exited, Some(0)) => Style::new(),
@@ -144,7 +211,12 @@ impl Paint {
         let Some(job) = output.job() else { return Line::default() };
         let mut parts = vec![Span::raw(format!("── {job}: ")).bold()];
         parts.extend(output.standing.iter().map(|standing| Span::raw(standing.to_string())));
-        if let (Some(first), Some(last)) = (output.lines.front(), output.lines.back()) {
+        if output.shows_screen {
+            let size = output.screen.as_ref().map(|screen| screen.size);
+            let size =
+                size.map_or_else(String::new, |size| format!(" {}×{}", size.cols, size.rows));
+            parts.push(Span::raw(format!(", screen{size}, v shows lines")));
+        } else if let (Some(first), Some(last)) = (output.lines.front(), output.lines.back()) {
             parts.push(Span::raw(format!(
                 ", lines {}–{} of {}",
                 first.line_no, last.line_no, output.total
@@ -152,6 +224,9 @@ impl Paint {
         }
         if !output.is_at_end() {
             parts.push(Span::styled(", G follows", self.colour(Color::Yellow)));
+        }
+        if let Some(position) = output.match_position() {
+            parts.push(Span::raw(format!(", {position}")));
         }
         if output.dropped > 0 {
             parts.push(Span::styled(
@@ -176,13 +251,16 @@ impl Paint {
         if let Some(error) = &output.error {
             return Text::styled(printable(error), self.colour(Color::Red));
         }
+        if output.shows_screen {
+            return self.screen(output, rows);
+        }
         let mut lines: Vec<Line<'static>> =
             output.lines.iter().map(|record| self.record(record, model)).collect();
         if output.is_at_end() {
             let partial = output
                 .partial
                 .iter()
-                .map(|text| Line::raw(shifted(&printable(text), output.shift)));
+                .map(|text| Line::from(self.coloured_spans(text, Style::new(), output.shift)));
             lines.extend(partial.map(|line| line.italic()));
         }
         // Unfinished lines push the oldest lines out.
@@ -210,10 +288,76 @@ impl Paint {
             let label = format!("{} | ", printable(name));
             line.push_span(Span::styled(label, self.colour(Color::Cyan)));
         }
-        let text = shifted(&printable(&record.text), output.shift);
-        line.push_span(Span::styled(text, style));
+        line.spans.extend(self.coloured_spans(&record.text, style, output.shift));
         line
     }
+
+    /// The bottom rows of a job's screen, which has what was printed last.
+    fn screen(self, output: &Output, rows: u16) -> Text<'static> {
+        let Some(screen) = &output.screen else { return Text::raw("…") };
+        let shown = screen.rows.iter().flatten();
+        let mut lines: Vec<Line<'static>> = (1..)
+            .zip(shown)
+            .map(|(number, row)| {
+                let reversed = screen.reversed.iter().filter(move |part| part.row == number);
+                reversed_parts(row, reversed, output.shift)
+            })
+            .collect();
+        let surplus = lines.len().saturating_sub(rows.into());
+        Text::from(lines.split_off(surplus))
+    }
+
+    /// A line with the colours of the program, in which its other parts have `style`.
+    fn coloured_spans(self, text: &str, style: Style, shift: usize) -> Vec<Span<'static>> {
+        let shown = coloured(text.as_bytes());
+        let line = shown.into_text().unwrap_or_default().lines.into_iter().next();
+        let spans = line.unwrap_or_default().spans;
+        let spans = spans.into_iter().map(|span| {
+            let own = if self.is_coloured {
+                span.style
+            } else {
+                Style::new()
+            };
+            Span::styled(span.content.into_owned(), style.patch(own))
+        });
+        shifted(spans, shift)
+    }
+}
+
+/// A row of a screen whose reversed parts are shown as such.
+fn reversed_parts<'a>(
+    row: &str,
+    parts: impl Iterator<Item = &'a Reversed>,
+    shift: usize,
+) -> Line<'static> {
+    let mut spans = Vec::new();
+    let mut rest = row;
+    let mut column = 1;
+    for part in parts {
+        let before = usize::try_from(part.col).unwrap_or(usize::MAX).saturating_sub(column);
+        let (plain, after) = split_at_column(rest, before);
+        spans.push(Span::raw(printable(plain)));
+        let (reversed, after) = split_at_column(after, part.text.width());
+        spans.push(Span::raw(printable(reversed)).reversed());
+        column += before + part.text.width();
+        rest = after;
+    }
+    spans.push(Span::raw(printable(rest)));
+    Line::from(shifted(spans.into_iter(), shift))
+}
+
+/// A text up to some columns of a terminal, and the rest.
+fn split_at_column(text: &str, columns: usize) -> (&str, &str) {
+    let mut width = 0;
+    let end = text
+        .char_indices()
+        .find(|(_, c)| {
+            let is_past = width >= columns;
+            width += c.width().unwrap_or(0);
+            is_past
+        })
+        .map_or(text.len(), |(index, _)| index);
+    text.split_at(end)
 }
 
 /// A column of the list.
@@ -226,31 +370,41 @@ struct Column {
     weight: u8,
 }
 
+const JOB: &str = "JOB";
 const STATE: &str = "STATE";
 const LINES: &str = "LINES";
+const COMMAND: &str = "COMMAND";
+/// Width of the command before the other columns have theirs. It gets what is left.
+const COMMAND_AT_FIRST: u16 = 20;
 /// Minimum width of a shortened column. Below that it is omitted.
 const LEAST: usize = 4;
 /// Space between two columns.
 const GAP: u16 = 2;
 
-const COLUMNS: [Column; 6] = [
+const COLUMNS: [Column; 8] = [
     Column {
-        name: "JOB",
-        text: |entry| entry.job_id.clone(),
+        name: JOB,
+        text: |entry| printable(&entry.job_id),
         most: 30,
-        weight: 5,
+        weight: 7,
     },
     Column {
         name: "HOST",
         text: |entry| printable(&entry.host),
         most: 20,
-        weight: 2,
+        weight: 4,
     },
     Column {
         name: STATE,
         text: standing,
         most: 34,
-        weight: 4,
+        weight: 6,
+    },
+    Column {
+        name: "EXIT",
+        text: exit_text,
+        most: 7,
+        weight: 3,
     },
     Column {
         name: "AGE",
@@ -259,16 +413,22 @@ const COLUMNS: [Column; 6] = [
         weight: 0,
     },
     Column {
+        name: "TIME",
+        text: |entry| in_largest_unit(duration_of(entry)),
+        most: 4,
+        weight: 2,
+    },
+    Column {
         name: LINES,
         text: |entry| entry.total_lines.to_string(),
         most: 9,
         weight: 1,
     },
     Column {
-        name: "COMMAND",
+        name: COMMAND,
         text: command,
         most: 200,
-        weight: 3,
+        weight: 5,
     },
 ];
 
@@ -284,8 +444,13 @@ fn columns_within(width: u16, jobs: &[JobEntry]) -> Vec<(&'static Column, u16)> 
     let mut left = width;
     let mut chosen = Vec::new();
     for (index, column) in by_weight {
+        let most = if column.name == COMMAND {
+            COMMAND_AT_FIRST
+        } else {
+            left
+        };
         // The last one may be shortened.
-        let wanted = width_of(column, jobs).min(left);
+        let wanted = width_of(column, jobs).min(most).min(left);
         // One column is always shown, however narrow the terminal is.
         let is_useful = usize::from(wanted) >= column.name.len().min(LEAST) || chosen.is_empty();
         if is_useful {
@@ -293,8 +458,14 @@ fn columns_within(width: u16, jobs: &[JobEntry]) -> Vec<(&'static Column, u16)> 
             left = left.saturating_sub(wanted + GAP);
         }
     }
-    // Back into the order of `COLUMNS`.
+    // Back into the order of `COLUMNS`, in which the command is the last.
     chosen.sort_unstable();
+    let last = chosen.last_mut().and_then(|(index, width)| Some((COLUMNS.get(*index)?, width)));
+    if let Some((column, width)) = last
+        && column.name == COMMAND
+    {
+        *width = width_of(column, jobs).min(*width + left + GAP);
+    }
     chosen
         .into_iter()
         .filter_map(|(index, width)| Some((COLUMNS.get(index)?, width)))
@@ -307,7 +478,14 @@ fn command(entry: &JobEntry) -> String {
 }
 
 fn standing(entry: &JobEntry) -> String {
-    let Some(members) = &entry.members else { return entry.standing.to_string() };
+    let Some(members) = &entry.members else {
+        let state = entry.standing.state.as_str();
+        let mark = if entry.awaiting_input { ", asks" } else { "" };
+        return match &entry.standing.reason {
+            Some(reason) => printable(&format!("{state} ({reason})")),
+            None => format!("{state}{mark}"),
+        };
+    };
     let Members {
         ok,
         failed,
@@ -330,20 +508,32 @@ fn standing(entry: &JobEntry) -> String {
 }
 
 /// Text with its tabs expanded, from this column on.
-fn shifted(text: &str, columns: usize) -> String {
-    let mut expanded = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c == '\t' {
-            let width = expanded.chars().count();
-            expanded.push_str(&" ".repeat(TAB - width % TAB));
-        } else {
-            expanded.push(c);
+fn shifted(spans: impl Iterator<Item = Span<'static>>, columns: usize) -> Vec<Span<'static>> {
+    let mut width = 0;
+    let mut shown = Vec::new();
+    for span in spans {
+        let mut text = String::new();
+        for c in span.content.chars() {
+            let cells = if c == '\t' { TAB - width % TAB } else { 1 };
+            for cell in width..width + cells {
+                if cell >= columns {
+                    text.push(if c == '\t' { ' ' } else { c });
+                }
+            }
+            width += cells;
+        }
+        if !text.is_empty() {
+            shown.push(Span::styled(text, span.style));
         }
     }
-    if columns == 0 {
-        expanded
-    } else {
-        expanded.chars().skip(columns).collect()
+    shown
+}
+
+/// What an action is for.
+fn targets(model: &Model) -> String {
+    match model.targets().as_slice() {
+        [job] => job.clone(),
+        jobs => format!("{} marked jobs", jobs.len()),
     }
 }
 
@@ -352,16 +542,69 @@ fn foot_of(model: &Model) -> Line<'static> {
         (Mode::Typing(prompt), _) => Line::from(format!("{}▏", prompt.shown())).bold(),
         (Mode::Signal, _) => {
             let keys = SIGNALS.map(|(key, signal)| format!("{key} {signal}")).join("  ");
-            Line::from(format!(
-                "signal {}: {keys}  Esc none",
-                model.output.job().unwrap_or_default()
-            ))
-            .bold()
+            Line::from(format!("signal {}: {keys}  Esc none", targets(model))).bold()
         }
-        (Mode::Browse | Mode::Help, Some(message)) => Line::from(printable(message)).bold(),
-        (Mode::Browse | Mode::Help, None) => Line::from(
-            "? keys  Enter open  Esc back  / search  a answer  s signal  r running  q quit",
+        (Mode::Forget, _) => {
+            Line::from(format!("delete {} with its output? y yes", targets(model))).bold()
+        }
+        (Mode::Help { .. }, _) => Line::from("↑ ↓ scroll, any other key returns").bold(),
+        (Mode::Browse, Some(message)) => Line::from(printable(message)).bold(),
+        (Mode::Browse, None) => Line::from(
+            "? keys  Enter open  Esc back  / search  a answer  s signal  f filter  q quit",
         )
         .dim(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_fits_forty_columns() {
+        for (keys, meaning) in KEYS {
+            assert!(keys.width() < KEY_WIDTH, "{keys}");
+            assert!(1 + KEY_WIDTH + meaning.width() <= 40, "{meaning}");
+        }
+    }
+
+    #[test]
+    fn reversed_parts_are_found_by_their_column_also_after_wide_characters() {
+        let part = |col, text: &str| Reversed {
+            row: 1,
+            col,
+            text: text.to_owned(),
+        };
+        let parts = [part(5, "ab"), part(9, "東")];
+        let line = reversed_parts("東京ab c東d", parts.iter(), 0);
+        let texts: Vec<(&str, bool)> = line
+            .spans
+            .iter()
+            .map(|span| {
+                let is_reversed = span.style.add_modifier.contains(Modifier::REVERSED);
+                (span.content.as_ref(), is_reversed)
+            })
+            .collect();
+        assert_eq!(
+            texts,
+            [
+                ("東京", false),
+                ("ab", true),
+                (" c", false),
+                ("東", true),
+                ("d", false)
+            ]
+        );
+    }
+
+    #[test]
+    fn tabs_are_expanded_and_columns_cut_across_colours() {
+        let spans = vec![Span::raw("a\tb"), Span::raw("cd")];
+        let text = |columns| {
+            let shown = shifted(spans.clone().into_iter(), columns);
+            shown.iter().map(|span| span.content.to_string()).collect::<String>()
+        };
+        assert_eq!(text(0), "a       bcd");
+        assert_eq!(text(9), "cd");
     }
 }

@@ -1,12 +1,18 @@
 //! Keys of `top`: each changes the model, and some request an action from `top.rs`.
 
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{
+    KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 
 use super::model::{Action, Mode, Model};
 use super::prompt::{Prompt, Purpose, asks_for_a_secret};
 
 /// Columns by which output scrolls to the side.
 const SHIFT: usize = 8;
+/// Lines by which the wheel scrolls.
+const WHEEL: i64 = 3;
+/// Lines by which a page of the help scrolls.
+const HELP_PAGE: u16 = 5;
 /// Keys that select a signal.
 pub(super) const SIGNALS: [(char, &str); 5] = [
     ('i', "INT"),
@@ -37,7 +43,11 @@ impl Model {
             Mode::Browse => self.browse(key.code),
             Mode::Typing(prompt) => self.type_on(prompt, key.code),
             Mode::Signal => self.choose_signal(key.code),
-            Mode::Help => None,
+            Mode::Forget => self.confirm_forget(key.code),
+            Mode::Help { from } => {
+                self.scroll_help(from, key.code);
+                None
+            }
         }
     }
 
@@ -55,6 +65,49 @@ impl Model {
         None
     }
 
+    /// Handles the mouse: a click selects a job, the wheel scrolls the output.
+    pub(super) fn mouse(&mut self, event: MouseEvent) {
+        if !matches!(self.mode, Mode::Browse) {
+            return;
+        }
+        match event.kind {
+            MouseEventKind::Down(MouseButton::Left) => self.select_row(event.row),
+            MouseEventKind::ScrollDown => self.output.scroll(WHEEL),
+            MouseEventKind::ScrollUp => self.output.scroll(-WHEEL),
+            MouseEventKind::Down(_)
+            | MouseEventKind::Up(_)
+            | MouseEventKind::Drag(_)
+            | MouseEventKind::Moved
+            | MouseEventKind::ScrollLeft
+            | MouseEventKind::ScrollRight => {}
+        }
+    }
+
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "all other keys mean nothing"
+    )]
+    fn scroll_help(&mut self, from: u16, code: KeyCode) {
+        let from = match code {
+            KeyCode::Down | KeyCode::Char('j') => from.saturating_add(1),
+            KeyCode::Up | KeyCode::Char('k') => from.saturating_sub(1),
+            KeyCode::PageDown | KeyCode::Char(' ') => from.saturating_add(HELP_PAGE),
+            KeyCode::PageUp | KeyCode::Char('b') => from.saturating_sub(HELP_PAGE),
+            _ => return,
+        };
+        self.mode = Mode::Help { from };
+    }
+
+    fn confirm_forget(&mut self, code: KeyCode) -> Option<Action> {
+        if code != KeyCode::Char('y') {
+            self.message = Some("nothing was deleted".to_owned());
+            return None;
+        }
+        let jobs = self.targets();
+        self.marked.clear();
+        Some(Action::Forget { jobs })
+    }
+
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "all other keys mean nothing"
@@ -62,7 +115,7 @@ impl Model {
     fn browse(&mut self, code: KeyCode) -> Option<Action> {
         match code {
             KeyCode::Char('q') => return Some(Action::Quit),
-            KeyCode::Char('?') => self.mode = Mode::Help,
+            KeyCode::Char('?') => self.mode = Mode::Help { from: 0 },
             KeyCode::Enter => self.open(),
             KeyCode::Esc => self.close(),
             KeyCode::Down | KeyCode::Char('j') => self.step(1),
@@ -78,8 +131,41 @@ impl Model {
             KeyCode::Char('a') => self.prompt(Purpose::Answer),
             KeyCode::Char('n') => self.find_next(true),
             KeyCode::Char('N') => self.find_next(false),
-            KeyCode::Char('s') if self.output.job().is_some() => self.mode = Mode::Signal,
-            _ => {}
+            KeyCode::Char('f') => {
+                self.mode = Mode::Typing(Prompt {
+                    text: self.filter.clone(),
+                    ..Prompt::new(Purpose::Filter, false)
+                })
+            }
+            KeyCode::Char('o') => {
+                self.order = self.order.next();
+                self.arrange();
+                self.message = Some(format!("sorted by {}", self.order.name()));
+            }
+            KeyCode::Char('m') => self.toggle_mark(),
+            KeyCode::Char('M') => self.marked.clear(),
+            KeyCode::Char(key @ ('s' | 'd' | 'y' | 'l' | 't' | 'v')) => return self.on_job(key),
+            KeyCode::Char(key) => {
+                self.message = Some(format!("{key} means nothing here; ? explains the keys"));
+            }
+            _ => self.message = Some("this key means nothing here; ? explains the keys".to_owned()),
+        }
+        None
+    }
+
+    /// Keys that need a job.
+    fn on_job(&mut self, key: char) -> Option<Action> {
+        let Some(job) = self.selected_job() else {
+            self.message = Some("there is no job".to_owned());
+            return None;
+        };
+        match key {
+            's' => self.mode = Mode::Signal,
+            'd' => self.mode = Mode::Forget,
+            'v' => self.output.toggle_screen(),
+            'y' => return Some(Action::Copy { job }),
+            'l' => return Some(Action::Page { job }),
+            _ => return Some(Action::Attach { job }),
         }
         None
     }
@@ -131,9 +217,15 @@ impl Model {
         None
     }
 
-    fn typed(&self, prompt: Prompt) -> Option<Action> {
+    fn typed(&mut self, prompt: Prompt) -> Option<Action> {
+        if prompt.purpose == Purpose::Filter {
+            self.filter = prompt.text;
+            self.arrange();
+            return None;
+        }
         let job = self.output.job()?.to_owned();
         match prompt.purpose {
+            Purpose::Filter => None,
             Purpose::Answer => Some(Action::Answer {
                 job,
                 text: prompt.text,
@@ -149,10 +241,9 @@ impl Model {
     fn choose_signal(&mut self, code: KeyCode) -> Option<Action> {
         let KeyCode::Char(key) = code else { return None };
         let (_, signal) = SIGNALS.into_iter().find(|(name, _)| *name == key)?;
-        Some(Action::Signal {
-            job: self.output.job()?.to_owned(),
-            signal,
-        })
+        let jobs = self.targets();
+        self.marked.clear();
+        (!jobs.is_empty()).then_some(Action::Signal { jobs, signal })
     }
 }
 
@@ -235,14 +326,80 @@ mod tests {
     fn a_signal_takes_two_keys_and_any_other_key_takes_it_back() {
         let mut model = model(&["a"]);
         assert_eq!(press(&mut model, "sx"), None);
-        assert_eq!(press(&mut model, "t"), None);
+        assert!(model.targets() == ["a"] && matches!(model.mode, Mode::Browse));
         assert_eq!(
             press(&mut model, "sk"),
             Some(Action::Signal {
-                job: "a".to_owned(),
+                jobs: vec!["a".to_owned()],
                 signal: "KILL"
             })
         );
+    }
+
+    #[test]
+    fn an_action_is_for_the_marked_jobs() {
+        let mut model = model(&["a", "b", "c"]);
+        press(&mut model, "mjm");
+        assert_eq!(model.marked.len(), 2);
+        assert_eq!(press(&mut model, "dn"), None);
+        assert_eq!(
+            press(&mut model, "dy"),
+            Some(Action::Forget {
+                jobs: vec!["a".to_owned(), "c".to_owned()]
+            })
+        );
+        assert!(model.marked.is_empty());
+    }
+
+    #[test]
+    fn the_list_is_filtered_and_the_filter_is_removed() {
+        let mut model = model(&["web-1", "db-2"]);
+        press(&mut model, "fDB\n");
+        assert_eq!(model.jobs.len(), 1);
+        assert_eq!(model.output.job(), Some("db-2"));
+        press(&mut model, "f\x7f\x7f\n");
+        assert_eq!(model.jobs.len(), 2);
+    }
+
+    #[test]
+    fn jobs_that_wait_for_input_come_first() {
+        let mut model = model(&["a", "b"]);
+        let mut reply = JobsReply {
+            jobs: vec![entry("a", false), entry("b", false)],
+            total: 2,
+            clamped: Vec::new(),
+        };
+        reply.jobs[1].awaiting_input = true;
+        model.take(&model.list(), reply, 2);
+        assert_eq!(model.jobs[0].job_id, "b");
+        assert_eq!(model.output.job(), Some("a"), "the selection stays");
+    }
+
+    #[test]
+    fn a_key_without_a_meaning_says_so() {
+        let mut model = model(&["a"]);
+        assert_eq!(press(&mut model, "x"), None);
+        assert!(model.message.unwrap().starts_with("x means nothing"));
+    }
+
+    #[test]
+    fn a_click_selects_the_job_in_that_row() {
+        let mut model = model(&["a", "b", "c"]);
+        model.list_rows = crate::cli::top::model::ListRows {
+            first: 2,
+            count: 2,
+            offset: 1,
+        };
+        let click = |row| MouseEvent {
+            kind: MouseEventKind::Down(MouseButton::Left),
+            column: 3,
+            row,
+            modifiers: KeyModifiers::NONE,
+        };
+        model.mouse(click(3));
+        assert_eq!(model.output.job(), Some("c"));
+        model.mouse(click(9));
+        assert_eq!(model.output.job(), Some("c"), "nothing is there");
     }
 
     #[test]

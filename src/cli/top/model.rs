@@ -1,14 +1,21 @@
 //! State of `top`: the list, the selection, the output and the mode of the keys. It knows
 //! neither terminals nor networks.
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
 use super::output::Output;
 use super::prompt::Prompt;
+use crate::cli::verbs::duration_of;
 use crate::wire::{JobEntry, JobsReply};
 
 /// State of the screen.
 #[derive(Debug, Default)]
 pub(super) struct Model {
+    /// The jobs shown: those that pass the filter, in order.
     pub(super) jobs: Vec<JobEntry>,
+    /// All jobs of the list, newest first.
+    listed: Vec<JobEntry>,
     /// Whether the requested list has arrived.
     pub(super) is_listed: bool,
     /// Number of jobs. The newest of them are listed.
@@ -20,6 +27,14 @@ pub(super) struct Model {
     pub(super) fleet: Option<String>,
     /// Whether ended jobs are hidden.
     pub(super) only_running: bool,
+    /// A word that the jobs shown contain, in any column. Empty if all are shown.
+    pub(super) filter: String,
+    /// Order of the jobs, after those that wait for input.
+    pub(super) order: Order,
+    /// Jobs that the next action is for, instead of the selected one.
+    pub(super) marked: BTreeSet<String>,
+    /// Rows of the screen with the list, as drawn.
+    pub(super) list_rows: ListRows,
     /// Whether the output fills the screen.
     pub(super) is_zoomed: bool,
     pub(super) mode: Mode,
@@ -40,8 +55,64 @@ pub(super) enum Mode {
     Typing(Prompt),
     /// A signal is being selected.
     Signal,
-    /// The keys are explained.
-    Help,
+    /// Jobs are about to be deleted.
+    Forget,
+    /// The keys are explained, from this row on.
+    Help {
+        /// The first row.
+        from: u16,
+    },
+}
+
+/// Order of the list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Order {
+    /// The newest first.
+    #[default]
+    Age,
+    /// By host.
+    Host,
+    /// By state.
+    State,
+    /// The longest first.
+    Duration,
+    /// Those with the most lines first.
+    Lines,
+}
+
+impl Order {
+    /// The next one, in a circle.
+    pub(super) fn next(self) -> Self {
+        match self {
+            Self::Age => Self::Host,
+            Self::Host => Self::State,
+            Self::State => Self::Duration,
+            Self::Duration => Self::Lines,
+            Self::Lines => Self::Age,
+        }
+    }
+
+    /// The column by which it sorts.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Age => "age",
+            Self::Host => "host",
+            Self::State => "state",
+            Self::Duration => "time",
+            Self::Lines => "lines",
+        }
+    }
+}
+
+/// Where the list was drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ListRows {
+    /// The row of the first job.
+    pub(super) first: u16,
+    /// Number of rows with jobs.
+    pub(super) count: u16,
+    /// Index of the first job shown.
+    pub(super) offset: usize,
 }
 
 /// An action outside of the model.
@@ -60,12 +131,32 @@ pub(super) enum Action {
         /// The line, without its end.
         text: String,
     },
-    /// Signal a job.
+    /// Signal jobs.
     Signal {
-        /// The job.
-        job: String,
+        /// The jobs.
+        jobs: Vec<String>,
         /// The signal's name.
         signal: &'static str,
+    },
+    /// Delete jobs that have ended.
+    Forget {
+        /// The jobs.
+        jobs: Vec<String>,
+    },
+    /// Copy a job's id to the clipboard.
+    Copy {
+        /// The job.
+        job: String,
+    },
+    /// Show a job's whole output in the pager.
+    Page {
+        /// The job.
+        job: String,
+    },
+    /// Sit in a job's terminal.
+    Attach {
+        /// The job.
+        job: String,
     },
     /// Search a job's output.
     Search {
@@ -109,14 +200,57 @@ impl Model {
         if list.number != self.list {
             return;
         }
-        // By id, because new jobs at the top change the index of the selected one.
-        let at = self
-            .output
-            .job()
-            .and_then(|id| reply.jobs.iter().position(|job| job.job_id == id));
-        (self.jobs, self.total, self.running) = (reply.jobs, reply.total, running);
+        self.listed = reply.jobs;
+        self.total = reply.total;
+        self.running = running;
         self.is_listed = true;
+        self.marked.retain(|id| self.listed.iter().any(|job| job.job_id == *id));
+        self.arrange();
+    }
+
+    /// Filters and sorts the list. The selection stays on its job.
+    pub(super) fn arrange(&mut self) {
+        let mut jobs: Vec<JobEntry> =
+            self.listed.iter().filter(|job| contains(job, &self.filter)).cloned().collect();
+        match self.order {
+            Order::Age => {}
+            Order::Host => jobs.sort_by(|one, other| one.host.cmp(&other.host)),
+            Order::State => jobs.sort_by_key(|job| job.standing.state.as_str()),
+            Order::Duration => jobs.sort_by_key(|job| Reverse(duration_of(job))),
+            Order::Lines => jobs.sort_by_key(|job| Reverse(job.total_lines)),
+        }
+        // Stable, so that the order stays among the others.
+        jobs.sort_by_key(|job| !job.awaiting_input);
+        // By id, because new jobs at the top change the index of the selected one.
+        let at = self.output.job().and_then(|id| jobs.iter().position(|job| job.job_id == id));
+        self.jobs = jobs;
         self.select(at.unwrap_or(self.selected));
+    }
+
+    /// The jobs that an action is for: the marked ones, or the selected one.
+    pub(super) fn targets(&self) -> Vec<String> {
+        if self.marked.is_empty() {
+            self.selected_job().into_iter().collect()
+        } else {
+            self.marked.iter().cloned().collect()
+        }
+    }
+
+    /// Marks the selected job, or takes its mark away, and goes to the next one.
+    pub(super) fn toggle_mark(&mut self) {
+        let Some(job) = self.selected_job() else { return };
+        if !self.marked.remove(&job) {
+            self.marked.insert(job);
+        }
+        self.move_by(1);
+    }
+
+    /// Selects the job in a row of the screen, if there is one.
+    pub(super) fn select_row(&mut self, row: u16) {
+        let rows = self.list_rows;
+        if let Some(index) = row.checked_sub(rows.first).filter(|index| *index < rows.count) {
+            self.select(rows.offset + usize::from(index));
+        }
     }
 
     pub(super) fn selected(&self) -> usize {
@@ -134,7 +268,11 @@ impl Model {
     fn select(&mut self, index: usize) {
         self.selected = index.min(self.jobs.len().saturating_sub(1));
         let job = self.selected_job();
-        self.output.of(job.as_deref());
+        // A terminal job that runs is best understood by its screen.
+        let shows_screen = self
+            .selected_entry()
+            .is_some_and(|entry| entry.pty && !entry.standing.state.is_final());
+        self.output.of(job.as_deref(), shows_screen);
     }
 
     pub(super) fn move_by(&mut self, entries: isize) {
@@ -160,7 +298,7 @@ impl Model {
         } else if let Some(fleet) = self.fleet.take() {
             self.want_another_list();
             // It will be selected when the list arrives.
-            self.output.of(Some(&fleet));
+            self.output.of(Some(&fleet), false);
         }
     }
 
@@ -171,7 +309,22 @@ impl Model {
 
     fn want_another_list(&mut self) {
         self.list += 1;
-        (self.jobs, self.total, self.selected) = (Vec::new(), 0, 0);
+        self.jobs = Vec::new();
+        self.listed = Vec::new();
+        self.marked = BTreeSet::new();
+        self.total = 0;
+        self.selected = 0;
         self.is_listed = false;
     }
+}
+
+/// Whether a job contains a word in any of its columns, in upper or lower case.
+fn contains(job: &JobEntry, word: &str) -> bool {
+    let word = word.to_lowercase();
+    let label = job.label.as_deref().unwrap_or_default();
+    let caller = job.caller.as_deref().unwrap_or_default();
+    let state = job.standing.state.as_str();
+    [&job.job_id, &job.host, &job.command, label, caller, state]
+        .iter()
+        .any(|text| text.to_lowercase().contains(&word))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::wire::{Error, Record, Standing, TailReply};
+use crate::wire::{Error, ReadReply, Record, Screen, Standing, TailReply};
 
 /// A part of a job's output: as many lines as fit on the screen.
 #[derive(Debug, Default)]
@@ -23,6 +23,10 @@ pub(super) struct Output {
     pub(super) error: Option<String>,
     /// Line numbers found by the last search.
     pub(super) found: Vec<u64>,
+    /// Whether the job's screen is shown instead of its lines.
+    pub(super) shows_screen: bool,
+    /// The job's screen.
+    pub(super) screen: Option<Screen>,
     /// Whether no more output will follow.
     is_complete: bool,
     /// Changes when other lines are needed. Answers to older requests are ignored.
@@ -51,11 +55,24 @@ pub(super) struct Wish {
     pub(super) is_at_end: bool,
     /// Whether to wait for news.
     pub(super) waits: bool,
+    /// Whether the job's screen is needed, and not its lines.
+    pub(super) is_screen: bool,
+    /// Version of the screen that is shown.
+    pub(super) screen_version: Option<u64>,
+}
+
+/// The reply to a request.
+#[derive(Debug)]
+pub(super) enum Arrived {
+    /// Lines.
+    Lines(Box<TailReply>),
+    /// A screen.
+    Screen(Box<ReadReply>),
 }
 
 impl Output {
-    /// Shows another job from its end, or no job.
-    pub(super) fn of(&mut self, job: Option<&str>) {
+    /// Shows another job from its end, or its screen, or no job.
+    pub(super) fn of(&mut self, job: Option<&str>, shows_screen: bool) {
         if self.job.as_deref() != job {
             let rows = self.rows;
             let wish = self.wish + 1;
@@ -63,9 +80,17 @@ impl Output {
                 job: job.map(str::to_owned),
                 rows,
                 wish,
+                shows_screen,
                 ..Self::default()
             };
         }
+    }
+
+    /// Shows the job's screen instead of its lines, or the other way round.
+    pub(super) fn toggle_screen(&mut self) {
+        self.shows_screen = !self.shows_screen;
+        self.screen = None;
+        self.request_again();
     }
 
     pub(super) fn job(&self) -> Option<&str> {
@@ -82,6 +107,18 @@ impl Output {
             return None;
         }
         let job = self.job.clone()?;
+        if self.shows_screen {
+            return Some(Wish {
+                number: self.wish,
+                job,
+                rows: self.rows,
+                since: 0,
+                is_at_end: true,
+                waits: self.screen.is_some(),
+                is_screen: true,
+                screen_version: self.screen.as_ref().map(|screen| screen.version),
+            });
+        }
         let newest = self.lines.back().map_or(0, |line| line.line_no);
         let (since, is_at_end) = match self.at {
             At::End => (newest, true),
@@ -97,6 +134,8 @@ impl Output {
             since,
             is_at_end,
             waits,
+            is_screen: false,
+            screen_version: None,
         })
     }
 
@@ -106,17 +145,26 @@ impl Output {
     }
 
     /// Applies the answer to a request.
-    pub(super) fn take(&mut self, wish: &Wish, reply: Result<TailReply, Error>) {
+    pub(super) fn take(&mut self, wish: &Wish, reply: Result<Arrived, Error>) {
         if wish.number != self.wish {
             return;
         }
-        let reply = match reply {
-            Ok(reply) => reply,
-            Err(error) => {
-                self.error = Some(error.message);
-                return;
-            }
-        };
+        match reply {
+            Ok(Arrived::Lines(reply)) => self.take_lines(*reply),
+            Ok(Arrived::Screen(reply)) => self.take_screen(*reply),
+            Err(error) => self.error = Some(error.message),
+        }
+    }
+
+    fn take_screen(&mut self, reply: ReadReply) {
+        self.error = None;
+        self.awaits_input = reply.awaiting_input;
+        self.standing = Some(reply.standing);
+        self.screen = reply.screen;
+        self.is_complete = !reply.still_running;
+    }
+
+    fn take_lines(&mut self, reply: TailReply) {
         self.error = None;
         self.dropped = reply.dropped_lines;
         let records = reply.records.unwrap_or_default();
@@ -148,8 +196,12 @@ impl Output {
         }
     }
 
-    /// Scrolls by this many lines. At the end it starts to follow.
+    /// Scrolls by this many lines. At the end it starts to follow. A screen does not scroll: its
+    /// lines are shown instead.
     pub(super) fn scroll(&mut self, lines: i64) {
+        if self.shows_screen {
+            self.toggle_screen();
+        }
         let first = match self.at {
             At::Line(first) => first,
             At::End => self.lines.front().map_or(1, |line| line.line_no),
@@ -186,6 +238,7 @@ impl Output {
 
     /// Applies the lines found by a search, and shows the newest.
     pub(super) fn take_found(&mut self, found: Vec<u64>) {
+        self.shows_screen = false;
         self.found = found;
         if let Some(last) = self.found.last().copied() {
             self.show_around(last);
@@ -203,6 +256,17 @@ impl Output {
         let next = next.copied();
         next.into_iter().for_each(|line| self.show_around(line));
         next.is_some()
+    }
+
+    /// Which of the found lines is shown, counted from the newest, and their number.
+    pub(super) fn match_position(&self) -> Option<String> {
+        let middle = self.middle();
+        let index = self.found.iter().position(|line| *line >= middle)?;
+        Some(format!(
+            "match {} of {}",
+            self.found.len() - index,
+            self.found.len()
+        ))
     }
 
     /// The line shown by the last search.
@@ -234,7 +298,7 @@ mod tests {
     use super::*;
     use crate::wire::{Because, JobState, StreamName};
 
-    fn reply(numbers: std::ops::RangeInclusive<u64>, total: u64, still_running: bool) -> TailReply {
+    fn reply(numbers: std::ops::RangeInclusive<u64>, total: u64, still_running: bool) -> Arrived {
         let record = |line_no| Record {
             line_no,
             member: None,
@@ -257,7 +321,7 @@ mod tests {
             disconnected_ms: None,
             unstored: None,
         };
-        TailReply {
+        Arrived::Lines(Box::new(TailReply {
             lines: None,
             first_line_no: Some(*numbers.start()),
             last_line_no: *numbers.end(),
@@ -281,7 +345,7 @@ mod tests {
             jobs: Vec::new(),
             cursors: std::collections::BTreeMap::new(),
             clamped: Vec::new(),
-        }
+        }))
     }
 
     /// The lines shown.
@@ -292,7 +356,7 @@ mod tests {
     fn of_a_hundred_lines() -> Output {
         let mut output = Output::default();
         output.resize(3);
-        output.of(Some("a"));
+        output.of(Some("a"), false);
         output.take(&output.wish().unwrap(), Ok(reply(98..=100, 100, true)));
         output
     }
@@ -328,7 +392,7 @@ mod tests {
     fn an_answer_to_an_older_wish_is_not_shown() {
         let mut output = of_a_hundred_lines();
         let old = output.wish().unwrap();
-        output.of(Some("b"));
+        output.of(Some("b"), false);
         output.take(&old, Ok(reply(101..=103, 103, true)));
         assert!(output.lines.is_empty());
     }

@@ -14,6 +14,8 @@ pub(super) enum Purpose {
     Search,
     /// A line for the job's stdin.
     Answer,
+    /// A word that the listed jobs must contain.
+    Filter,
 }
 
 impl Prompt {
@@ -30,6 +32,7 @@ impl Prompt {
         let name = match self.purpose {
             Purpose::Search => "/",
             Purpose::Answer => "answer: ",
+            Purpose::Filter => "only jobs with: ",
         };
         let text = if self.is_hidden {
             "*".repeat(self.text.chars().count())

@@ -1,25 +1,30 @@
 //! Runs `top`: one task that waits for keys, lists, output and actions, and redraws after each.
 
 use std::cell::RefCell;
-use std::io::{IsTerminal, stdin, stdout};
+use std::io::{IsTerminal, Write, stdin, stdout};
 use std::time::Duration;
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use futures_util::StreamExt;
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{Event, EventStream};
+use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture, Event, EventStream};
+use ratatui::crossterm::execute;
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::draw::draw;
 use super::model::{Action, List, Model};
-use super::output::Wish;
+use super::output::{Arrived, Wish};
 use crate::cli::terminal::{Signals, are_wanted};
+use crate::cli::verbs::{attach_to, page_log};
 use crate::cli::{Exit, report};
 use crate::remote::Api;
 use crate::wire::{
-    Code, Error, Format, JobState, JobsReply, JobsRequest, KeepArg, SearchRequest, SignalRequest,
-    StreamArg, TailReply, TailRequest,
+    Code, Error, ForgetRequest, Format, JobState, JobsReply, JobsRequest, KeepArg, ReadReply,
+    ReadRequest, RenderArg, SearchRequest, SignalRequest, StreamArg, TailReply, TailRequest,
+    UnitArg,
 };
 
 /// Interval at which jobs are listed.
@@ -63,34 +68,32 @@ async fn attempt(api: &Api) -> Result<Exit, Error> {
     let model = Model::default();
     let list = model.list();
     let listed = listed(api, &list).await?;
-    let (actions, to_do) = mpsc::channel(ACTIONS);
-    let changed = Notify::new();
-    let relist = Notify::new();
-    let dirty = Notify::new();
     let top = Top {
         api,
         model: RefCell::new(model),
-        changed,
-        relist,
-        dirty,
-        actions,
+        changed: Notify::new(),
+        relist: Notify::new(),
+        dirty: Notify::new(),
     };
     top.model.borrow_mut().take(&list, listed.0, listed.1);
-    let screen = Screen(RefCell::new(
-        ratatui::try_init().map_err(|error| trouble(&error))?,
-    ));
-    // All in one task: no borrow of the model is held across an await.
-    let ended = tokio::select! {
-        ended = top.keys(&screen) => ended,
-        ended = top.draw(&screen) => ended,
-        () = top.list() => Ok(Exit::SUCCESS),
-        () = top.follow() => Ok(Exit::SUCCESS),
-        () = top.act(to_do) => Ok(Exit::SUCCESS),
-        number = signals.next() => Ok(Exit::signaled(number)),
-    };
-    // Before the caller reports an error, which the full screen would hide.
-    drop(screen);
-    ended
+    loop {
+        let leave = top.session(&mut signals).await?;
+        match leave {
+            Leave::Program(exit) => return Ok(exit),
+            Leave::ForPager(job) => top.page(&job).await,
+            Leave::ForAttach(job) => top.attach(&job, &mut signals).await,
+        }
+    }
+}
+
+/// Why the full screen is left.
+enum Leave {
+    /// The program ends.
+    Program(Exit),
+    /// A job's output is shown in the pager. The screen returns afterwards.
+    ForPager(String),
+    /// The person sits in a job's terminal. The screen returns afterwards.
+    ForAttach(String),
 }
 
 fn trouble(error: &std::io::Error) -> Error {
@@ -101,16 +104,32 @@ fn trouble(error: &std::io::Error) -> Error {
     )
 }
 
-/// The terminal in full-screen mode. Dropping this restores it.
+/// The terminal in full-screen mode, with the mouse. Dropping this restores it.
 struct Screen(RefCell<DefaultTerminal>);
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        ratatui::restore();
+        leave();
     }
 }
 
+fn enter() -> Result<DefaultTerminal, Error> {
+    let terminal = ratatui::try_init().map_err(|error| trouble(&error))?;
+    // A terminal without a mouse ignores it.
+    execute!(stdout(), EnableMouseCapture).ok();
+    Ok(terminal)
+}
+
+fn leave() {
+    execute!(stdout(), DisableMouseCapture).ok();
+    ratatui::restore();
+}
+
 impl Screen {
+    fn new() -> Result<Self, Error> {
+        Ok(Self(RefCell::new(enter()?)))
+    }
+
     fn draw(&self, model: &RefCell<Model>, is_coloured: bool) -> Result<(), Error> {
         let mut terminal = self.0.borrow_mut();
         let drawn = terminal.draw(|frame| draw(frame, &mut model.borrow_mut(), is_coloured));
@@ -124,12 +143,12 @@ impl Screen {
     /// Restores the terminal and stops the program, as Ctrl-Z does for other programs. Returns when
     /// the shell resumes it.
     fn suspend(&self) -> Result<(), Error> {
-        ratatui::restore();
+        leave();
         // Stops this process here, until the shell sends CONT.
         if let Err(error) = kill_process(getpid(), Signal::TSTP) {
             tracing::debug!(%error, "it could not be suspended");
         }
-        *self.0.borrow_mut() = ratatui::try_init().map_err(|error| trouble(&error))?;
+        *self.0.borrow_mut() = enter()?;
         self.redraw()
     }
 }
@@ -144,36 +163,82 @@ struct Top<'a> {
     relist: Notify,
     /// The screen must be redrawn.
     dirty: Notify,
-    actions: mpsc::Sender<Action>,
 }
 
 impl Top<'_> {
-    async fn keys(&self, screen: &Screen) -> Result<Exit, Error> {
+    /// The full screen, until it is left.
+    async fn session(&self, signals: &mut Signals) -> Result<Leave, Error> {
+        let (actions, to_do) = mpsc::channel(ACTIONS);
+        let screen = Screen::new()?;
+        // All in one task: no borrow of the model is held across an await.
+        let ended = tokio::select! {
+            ended = self.keys(&screen, &actions) => ended,
+            ended = self.draw(&screen) => ended.map(Leave::Program),
+            () = self.list() => Ok(Leave::Program(Exit::SUCCESS)),
+            () = self.follow() => Ok(Leave::Program(Exit::SUCCESS)),
+            () = self.act(to_do) => Ok(Leave::Program(Exit::SUCCESS)),
+            number = signals.next() => Ok(Leave::Program(Exit::signaled(number))),
+        };
+        // Before the caller reports an error, which the full screen would hide.
+        drop(screen);
+        ended
+    }
+
+    async fn page(&self, job: &str) {
+        if let Err(error) = page_log(self.api, job).await {
+            self.tell(&error.message);
+        }
+    }
+
+    async fn attach(&self, job: &str, signals: &mut Signals) {
+        match attach_to(self.api, job, false, signals).await {
+            Ok(_) => self.tell("back from the job's terminal"),
+            Err(error) => self.tell(&error.message),
+        }
+    }
+
+    async fn keys(&self, screen: &Screen, actions: &mpsc::Sender<Action>) -> Result<Leave, Error> {
         let mut events = EventStream::new();
         while let Some(event) = events.next().await {
-            let Event::Key(key) = event.map_err(|error| trouble(&error))? else {
-                self.show();
-                continue;
+            let action = match event.map_err(|error| trouble(&error))? {
+                Event::Key(key) => self.model.borrow_mut().key(key),
+                Event::Mouse(event) => {
+                    self.model.borrow_mut().mouse(event);
+                    None
+                }
+                Event::Resize(..) | Event::FocusGained | Event::FocusLost | Event::Paste(_) => None,
             };
-            let action = self.model.borrow_mut().key(key);
             match action {
                 None => {}
-                Some(Action::Quit) => return Ok(Exit::SUCCESS),
+                Some(Action::Quit) => return Ok(Leave::Program(Exit::SUCCESS)),
                 Some(Action::Suspend) => screen.suspend()?,
                 Some(Action::Redraw) => screen.redraw()?,
-                Some(action) => self.queue(action),
+                Some(Action::Copy { job }) => self.copy(&job),
+                Some(Action::Page { job }) => return Ok(Leave::ForPager(job)),
+                Some(Action::Attach { job }) => return Ok(Leave::ForAttach(job)),
+                Some(action) => self.queue(action, actions),
             }
             self.show();
         }
         // The terminal has closed.
-        Ok(Exit::signaled(Signals::HANG_UP))
+        Ok(Leave::Program(Exit::signaled(Signals::HANG_UP)))
     }
 
     /// Queues an action, so that keys are still read while it runs.
-    fn queue(&self, action: Action) {
-        if self.actions.try_send(action).is_err() {
+    fn queue(&self, action: Action, actions: &mpsc::Sender<Action>) {
+        if actions.try_send(action).is_err() {
             self.tell("still busy with the previous request");
         }
+    }
+
+    /// Copies a job's id to the clipboard of the terminal, if that allows it (OSC 52 of xterm).
+    fn copy(&self, job: &str) {
+        let encoded = BASE64_STANDARD.encode(job);
+        let written = write!(stdout(), "\x1b]52;c;{encoded}\x07").and_then(|()| stdout().flush());
+        self.tell(&match written {
+            Ok(()) => format!("{job} was copied, if the terminal allows it"),
+            Err(error) => error.to_string(),
+        });
     }
 
     fn show(&self) {
@@ -236,7 +301,7 @@ impl Top<'_> {
                 continue;
             };
             let reply = tokio::select! {
-                reply = tailed(self.api, &wish) => reply,
+                reply = fetched(self.api, &wish) => reply,
                 // A read changes nothing, so an outdated one can be dropped.
                 () = self.other_wish(&wish) => continue,
             };
@@ -260,9 +325,15 @@ impl Top<'_> {
         while let Some(action) = to_do.recv().await {
             let done = match action {
                 Action::Answer { job, text } => self.answer(&job, text).await,
-                Action::Signal { job, signal } => self.signal(&job, signal).await,
+                Action::Signal { jobs, signal } => self.signal_all(&jobs, signal).await,
+                Action::Forget { jobs } => self.forget_all(&jobs).await,
                 Action::Search { job, pattern } => self.search(&job, pattern).await,
-                Action::Quit | Action::Suspend | Action::Redraw => continue,
+                Action::Quit
+                | Action::Suspend
+                | Action::Redraw
+                | Action::Copy { .. }
+                | Action::Page { .. }
+                | Action::Attach { .. } => continue,
             };
             match done {
                 Ok(message) => self.tell(&message),
@@ -283,6 +354,38 @@ impl Top<'_> {
             "{} characters and a newline were written",
             text.chars().count()
         ))
+    }
+
+    /// Signals jobs, one after the other, also after an error.
+    async fn signal_all(&self, jobs: &[String], signal: &str) -> Result<String, Error> {
+        if let [job] = jobs {
+            return self.signal(job, signal).await;
+        }
+        let mut failures = 0;
+        for job in jobs {
+            failures += usize::from(self.signal(job, signal).await.is_err());
+        }
+        Ok(format!(
+            "{signal} was sent to {} jobs; {failures} had ended or could not be reached",
+            jobs.len() - failures
+        ))
+    }
+
+    /// Deletes jobs, one after the other, also after an error.
+    async fn forget_all(&self, jobs: &[String]) -> Result<String, Error> {
+        let mut failure = None;
+        let mut deleted = 0;
+        for job in jobs {
+            match self.api.forget(ForgetRequest::new(job)).await {
+                Ok(_) => deleted += 1,
+                Err(error) => failure = Some(error),
+            }
+        }
+        match failure {
+            Some(error) if deleted == 0 => Err(error),
+            Some(error) => Ok(format!("{deleted} deleted; {}", error.message)),
+            None => Ok(format!("{deleted} deleted")),
+        }
     }
 
     async fn signal(&self, job: &str, signal: &str) -> Result<String, Error> {
@@ -368,11 +471,38 @@ async fn listed(api: &Api, list: &List) -> Result<(JobsReply, usize), Error> {
     Ok((reply, running))
 }
 
+async fn fetched(api: &Api, wish: &Wish) -> Result<Arrived, Error> {
+    if wish.is_screen {
+        return Ok(Arrived::Screen(Box::new(screen_of(api, wish).await?)));
+    }
+    Ok(Arrived::Lines(Box::new(tailed(api, wish).await?)))
+}
+
+/// A job's screen, once it is newer than the one that is shown.
+async fn screen_of(api: &Api, wish: &Wish) -> Result<ReadReply, Error> {
+    let whole = ReadRequest {
+        unit: UnitArg::Screen,
+        ..ReadRequest::new(&wish.job)
+    };
+    if wish.waits {
+        let news = ReadRequest {
+            since_version: wish.screen_version,
+            wait_ms: WAIT_MS,
+            ..whole.clone()
+        };
+        // Its reply has only the rows that changed.
+        api.read(news).await?;
+    }
+    api.read(whole).await
+}
+
 async fn tailed(api: &Api, wish: &Wish) -> Result<TailReply, Error> {
     let request = TailRequest {
         max_lines: i64::try_from(wish.rows).ok(),
         max_bytes: Some(262_144),
         format: Format::Records,
+        // With the colours of the program, which `draw` shows.
+        render: RenderArg::Raw,
         keep: if wish.is_at_end {
             KeepArg::Last
         } else {

@@ -16,7 +16,7 @@ pub use config::{Override, Overrides, add_host, config, init};
 pub use demo::demo;
 pub use help::help;
 pub use hosts::{hosts, ping, trust};
-pub(crate) use jobs::age;
+pub(crate) use jobs::{age, attach_to, duration_of, exit_text, in_largest_unit, page_log};
 pub use jobs::{attach, forget, jobs, log, read, screen, search, signal, tail, wait, write};
 pub use man::man;
 pub use run::run;

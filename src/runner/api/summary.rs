@@ -23,6 +23,8 @@ pub struct Summary {
     pub label: Option<String>,
     /// Whether the job outlives its process and the connection.
     pub durable: bool,
+    /// Whether it runs on a terminal.
+    pub has_terminal: bool,
     /// State, times and counts.
     pub status: Status,
     /// The process that records it, if it is not this one. Empty if that process has ended.
@@ -57,6 +59,7 @@ impl Summary {
             command: job.spec.command.clone(),
             label: job.spec.label.clone(),
             durable: job.spec.durable,
+            has_terminal: job.spec.terminal.is_some(),
             status: job.status(),
             owner: None,
             has_leftovers: false,
@@ -93,6 +96,7 @@ impl Summary {
             command: record.command,
             label: record.label,
             durable: record.durable,
+            has_terminal: record.terminal.is_some(),
             status,
             owner,
             has_leftovers: record.has_leftovers,

@@ -82,6 +82,9 @@ pub struct JobEntry {
     /// Whether it outlives its server and the connection.
     #[serde(default, skip_serializing_if = "is_false")]
     pub durable: bool,
+    /// Whether it runs on a terminal.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub pty: bool,
     /// It was lost, and some of its processes may still run.
     #[serde(default, skip_serializing_if = "is_false")]
     pub has_leftovers: bool,
@@ -242,6 +245,7 @@ impl JobEntry {
             standing: Standing::of_phase(&phase),
             owner: None,
             durable: fleet.is_durable(),
+            pty: false,
             has_leftovers: false,
             started_at: member.started_at().map_or(0, timestamp_of),
             first_output_at: None,
@@ -267,6 +271,7 @@ impl JobEntry {
             command,
             label,
             durable,
+            has_terminal,
             status,
             owner,
             has_leftovers,
@@ -283,6 +288,7 @@ impl JobEntry {
             standing: Standing::of(&status),
             owner,
             durable,
+            pty: has_terminal,
             has_leftovers,
             started_at: timestamp_of(status.started_at),
             first_output_at: status.first_output_at.map(timestamp_of),

@@ -24,9 +24,9 @@ enum Ended {
 }
 
 /// Sits in a job's terminal until the job ends or the person detaches.
-pub async fn attach(api: &Api, mut args: AttachArgs) -> Exit {
+pub async fn attach(api: &Api, args: AttachArgs) -> Exit {
     finish(api, async {
-        args.job = pick::one(api, &args.job).await?;
+        let id = pick::one(api, &args.job).await?;
         if !keyboard::is_there() || !stdout().is_terminal() {
             return Err(Error::invalid(
                 "attach needs a terminal",
@@ -34,38 +34,46 @@ pub async fn attach(api: &Api, mut args: AttachArgs) -> Exit {
             ));
         }
         let mut signals = Signals::catch()?;
-        let entry = api.entry(&args.job).await?;
-        if entry.standing.state.is_final() {
-            let id = &entry.job_id;
-            let message = format!("{id} has ended: {}", entry.standing);
-            let hint = format!("`sshjobs log {id}` shows its output");
-            return Err(Error::new(Code::JobEnded, message, hint));
-        }
-        let mut running = api.attach(&args.job).await?;
-        // Now, because the screen belongs to the job afterwards.
-        note(&format!("attached to {}; Enter ~ . detaches", entry.job_id));
-
-        let mut screen = Screen::of_terminal(args.raw);
-        let ended = sit(&mut running, &mut screen, &mut signals).await;
-        screen.restore().await;
-        let id = &entry.job_id;
-        Ok(match ended? {
-            Ended::Job(job) => {
-                note(&format!("{id}: {}", job.standing));
-                exit_of(&job)
-            }
-            Ended::Detached => {
-                note(&format!("detached; `sshjobs attach {id}` returns to it"));
-                Exit::SUCCESS
-            }
-            Ended::Signal(number) => Exit::signaled(number),
-            Ended::Failed(error) => {
-                report(&error);
-                Exit::of_error(&error)
-            }
-        })
+        attach_to(api, &id, args.raw, &mut signals).await
     })
     .await
+}
+
+/// Sits in the terminal of a job, which `is_raw` output reaches unfiltered.
+pub(crate) async fn attach_to(
+    api: &Api,
+    id: &str,
+    is_raw: bool,
+    signals: &mut Signals,
+) -> Result<Exit, Error> {
+    let entry = api.entry(id).await?;
+    if entry.standing.state.is_final() {
+        let message = format!("{id} has ended: {}", entry.standing);
+        let hint = format!("`sshjobs log {id}` shows its output");
+        return Err(Error::new(Code::JobEnded, message, hint));
+    }
+    let mut running = api.attach(id).await?;
+    // Now, because the screen belongs to the job afterwards.
+    note(&format!("attached to {id}; Enter ~ . detaches"));
+
+    let mut screen = Screen::of_terminal(is_raw);
+    let ended = sit(&mut running, &mut screen, signals).await;
+    screen.restore().await;
+    Ok(match ended? {
+        Ended::Job(job) => {
+            note(&format!("{id}: {}", job.standing));
+            exit_of(&job)
+        }
+        Ended::Detached => {
+            note(&format!("detached; `sshjobs attach {id}` returns to it"));
+            Exit::SUCCESS
+        }
+        Ended::Signal(number) => Exit::signaled(number),
+        Ended::Failed(error) => {
+            report(&error);
+            Exit::of_error(&error)
+        }
+    })
 }
 
 async fn sit(

@@ -146,7 +146,7 @@ fn row(entry: &JobEntry) -> [String; 9] {
         printable(&entry.job_id),
         printable(&entry.host),
         standing(entry),
-        exit(entry),
+        exit_text(entry),
         age(entry.started_at),
         in_largest_unit(duration_of(entry)),
         entry.total_lines.to_string(),
@@ -173,7 +173,7 @@ fn who(entry: &JobEntry) -> String {
 }
 
 /// The exit status or the signal.
-pub(crate) fn exit(entry: &JobEntry) -> String {
+pub(crate) fn exit_text(entry: &JobEntry) -> String {
     match (entry.standing.exit_status, &entry.standing.exit_signal) {
         (Some(status), _) => status.to_string(),
         (None, Some(signal)) => format!("SIG{}", printable(signal)),

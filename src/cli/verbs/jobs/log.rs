@@ -8,11 +8,11 @@ use super::lines::{Lines, Start, Style};
 use super::pick;
 use crate::cli::args::LogArgs;
 use crate::cli::exit::print;
-use crate::cli::terminal::{DIM, Pager, are_wanted, paint};
+use crate::cli::terminal::{DIM, Pager, PagerEnds, are_wanted, paint};
 use crate::cli::{Exit, note};
 use crate::jobs::printable;
 use crate::remote::Api;
-use crate::wire::{Code, Error, TailRequest};
+use crate::wire::{Code, Error, StreamArg, TailRequest};
 
 /// Length of one wait, before the next.
 const WAIT_MS: u64 = 50_000;
@@ -42,7 +42,7 @@ pub async fn log(api: &Api, args: LogArgs) -> Exit {
         let pager = if args.follow || args.json || args.no_pager {
             None
         } else {
-            Pager::start()
+            Pager::start(PagerEnds::IfItFits)
         };
         let exit = show_each(api, &ids, &args, style).await?;
         // A person who leaves the pager early has seen enough.
@@ -53,6 +53,27 @@ pub async fn log(api: &Api, args: LogArgs) -> Exit {
         })
     })
     .await
+}
+
+/// Shows the whole output of a job in the pager.
+pub(crate) async fn page_log(api: &Api, id: &str) -> Result<Exit, Error> {
+    let is_coloured = are_wanted(&io::stdout());
+    // Until the person leaves the pager.
+    let _pager = Pager::start(PagerEnds::ByPerson);
+    let lines = Lines {
+        job: id.to_owned(),
+        start: Start::Beginning,
+        stream: StreamArg::Both,
+        filter: None,
+        until: None,
+        follow: false,
+        style: Style {
+            json: false,
+            timestamps: false,
+            is_coloured,
+        },
+    };
+    lines.show(api).await
 }
 
 async fn show_each(api: &Api, ids: &[String], args: &LogArgs, style: Style) -> Result<Exit, Error> {

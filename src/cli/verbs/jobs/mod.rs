@@ -16,10 +16,12 @@ mod wait;
 mod write;
 
 pub use attach::attach;
+pub(crate) use attach::attach_to;
 pub use forget::forget;
-pub(crate) use jobs::age;
 pub use jobs::jobs;
+pub(crate) use jobs::{age, duration_of, exit_text, in_largest_unit};
 pub use log::log;
+pub(crate) use log::page_log;
 pub use read::read;
 pub use screen::screen;
 pub use search::search;
