@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use sshjobs::jobs::{Access, Config};
 use sshjobs::output::{
-    Content, LineNo, ReadQuery, Reading, Render, Ring, RingLimits, Selection, Stream,
-    TerminalFilter, Unit, clean, render,
+    Content, LineNo, ReadQuery, Reading, Render, Ring, RingLimits, ScreenView, Selection, Stream,
+    TerminalFilter, TerminalScreen, TerminalSize, Unit, clean, render,
 };
 use sshjobs::wire::{
     ForgetRequest, HostsRequest, JobsRequest, ReadRequest, Request, RunRequest, SearchRequest,
@@ -113,6 +113,44 @@ fn assembler() {
             (reading.total, reading.content),
             (text.chars().count() as u64, Content::Chars(text))
         );
+    });
+}
+
+#[test]
+fn screen() {
+    fuzz("screen", |bytes| {
+        let size = |cols, rows| TerminalSize { cols, rows };
+        for (cols, rows) in [(1, 1), (80, 24), (3, 50), (200, 2)] {
+            let mut whole = TerminalScreen::new(size(cols, rows), 0);
+            whole.feed(bytes);
+            let view = whole.view();
+            assert_eq!(view.rows.len(), rows as usize);
+            assert!(
+                view.cursor.row <= rows && view.cursor.col <= cols,
+                "{:?}",
+                view.cursor
+            );
+            assert_harmless(&view.title);
+            for row in &view.rows {
+                assert_harmless(&row.text);
+            }
+
+            let mut by_bytes = TerminalScreen::new(size(cols, rows), 0);
+            bytes.chunks(1).for_each(|byte| by_bytes.feed(byte));
+            let texts = |view: &ScreenView| -> Vec<String> {
+                view.rows.iter().map(|row| row.text.clone()).collect()
+            };
+            assert_eq!(
+                texts(&by_bytes.view()),
+                texts(&view),
+                "any division is the same"
+            );
+            assert_eq!(by_bytes.take_answers(), whole.take_answers());
+
+            whole.resize(size(rows, cols));
+            whole.feed(bytes);
+            whole.redraw();
+        }
     });
 }
 

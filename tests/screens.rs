@@ -1,7 +1,11 @@
 //! Full-screen programs, driven to an end by a caller that sees only their screens.
 
+use std::time::Duration;
+
+use crate::support::tmux::Tmux;
 use crate::support::{HOST, Sshd, Target, durable, eventually, stored_service};
 use sshjobs::jobs::Limits;
+use sshjobs::output::{TerminalScreen, TerminalSize};
 use sshjobs::wire::{
     Because, Code, JobState, ReadRequest, Screen, SpawnRequest, TailRequest, UnitArg, WaitMode,
     WaitRequest, WriteRequest, WriteUnit,
@@ -417,4 +421,134 @@ async fn a_list_shows_which_job_waits_for_input() {
         waits(&asking.job) && !waits(&silent.job_id)
     })
     .await;
+}
+
+/// What tmux shows after the same bytes, on a terminal of this size.
+async fn tmux_shows(bytes: &[u8], size: (u16, u16)) -> Vec<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("bytes");
+    std::fs::write(&file, bytes).unwrap();
+    // Raw, so that no line end is changed on the way to tmux.
+    let show = format!(
+        "stty raw -echo; cat {}; touch {0}.done; sleep 600",
+        file.display()
+    );
+    let tmux = Tmux::start(&format!("LC_ALL=C.UTF-8 sh -c '{show}'"), size);
+    eventually("all of it is written", async || {
+        file.with_extension("done").exists()
+    })
+    .await;
+    // tmux reads what was written a moment later: until two looks are the same.
+    let mut before = tmux.screen();
+    for _ in 0..100 {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let now = tmux.screen();
+        let is_same = now == before;
+        before = now;
+        if is_same {
+            break;
+        }
+    }
+    let mut rows: Vec<String> = before.lines().map(|row| row.trim_end().to_owned()).collect();
+    rows.resize(usize::from(size.1), String::new());
+    rows
+}
+
+fn drawn(bytes: &[u8], size: (u16, u16)) -> Vec<String> {
+    let size = TerminalSize {
+        cols: size.0.into(),
+        rows: size.1.into(),
+    };
+    let mut screen = TerminalScreen::new(size, 0);
+    screen.feed(bytes);
+    screen.view().rows.into_iter().map(|row| row.text).collect()
+}
+
+/// tmux copies characters of the line-drawing set as the letters that stand for them.
+fn lines_as_letters(row: &str) -> String {
+    let letter = |c: char| match c {
+        '─' => 'q',
+        '│' => 'x',
+        '┌' => 'l',
+        '┐' => 'k',
+        '└' => 'm',
+        '┘' => 'j',
+        '├' => 't',
+        '┤' => 'u',
+        other => other,
+    };
+    row.chars().map(letter).collect()
+}
+
+#[tokio::test]
+async fn screens_are_those_of_tmux() {
+    let size = (80, 24);
+    let samples: [(&str, Vec<u8>); 7] = [
+        (
+            "index, next line and reverse index",
+            b"\x1b[2J\x1b[3;10Ha\x1bDb\x1bEc\x1bMd\x1b[24;1Hlast\x1bDafter\x1b[1;1Htop\x1bMabove".to_vec(),
+        ),
+        (
+            "scroll regions",
+            b"\x1b[2J\x1b[H1\r\n2\r\n3\r\n4\r\n5\r\n6\r\n7\x1b[2;5r\x1b[5;1H\n\n\x1b[2;1H\x1bM\x1b[rX\x1b[20;1Hend".to_vec(),
+        ),
+        (
+            "inserted and deleted characters and lines",
+            b"\x1b[Habcdefgh\x1b[1;3H\x1b[2@\x1b[1;7H\x1b[P\r\nline 2\r\nline 3\r\nline 4\x1b[2;1H\x1b[L\x1b[4;1H\x1b[Mtail\x1b[1;1H\x1b[2X".to_vec(),
+        ),
+        (
+            "wide characters",
+            "\x1b[H漢字 kana かな|\r\ne\u{301}galite\u{301}\r\n\x1b[3;79H漢\x1b[4;1H漢字\x1b[4;3Hx".as_bytes().to_vec(),
+        ),
+        (
+            "the alternate screen",
+            b"shell $ vi\r\n\x1b[?1049h\x1b[2J\x1b[5;5Hfile\x1b[?1049lshell $ ".to_vec(),
+        ),
+        (
+            "wrapped lines",
+            format!("{}\r\n{}tail", "x".repeat(100), "y".repeat(80)).into_bytes(),
+        ),
+        (
+            "a recorded menu of dialog",
+            include_bytes!("../fixtures/screens/dialog").to_vec(),
+        ),
+    ];
+    for (what, bytes) in samples {
+        let expected = tmux_shows(&bytes, size).await;
+        let shown: Vec<String> =
+            drawn(&bytes, size).iter().map(|row| lines_as_letters(row)).collect();
+        assert_eq!(shown, expected, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn recorded_sessions_show_what_tmux_shows() {
+    let size = (80, 24);
+    for program in ["vim", "less", "mc"] {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/screens/");
+        let bytes = std::fs::read(format!("{file}{program}")).unwrap();
+        let expected = tmux_shows(&bytes, size).await;
+        assert_eq!(drawn(&bytes, size), expected, "{program}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_page_of_vttest_is_drawn() {
+    // It asks for the attributes of the terminal, and waits for the answer.
+    let vttest = Driven::with(SpawnRequest {
+        answer_queries: true,
+        ..SpawnRequest::new(HOST, "vttest 24x80.80")
+    })
+    .await;
+    vttest.shows(&["Test of cursor movements", "Enter choice number"]).await;
+    vttest.type_text("1\r").await;
+    // A border of * and + around a text. (The field of E inside comes from DECALN, which the
+    // terminal emulation does not know.)
+    let page = vttest.shows(&["The screen should be cleared", "Push <RETURN>"]).await;
+    let rows = page.rows.unwrap();
+    let stars = "*".repeat(80);
+    let pluses = format!("*{}*", "+".repeat(78));
+    assert_eq!((&rows[0], &rows[1]), (&stars, &pluses), "{rows:#?}");
+    assert_eq!((&rows[22], &rows[23]), (&pluses, &stars), "{rows:#?}");
+    assert!(rows[2..22].iter().all(|row| row.starts_with("*+") && row.ends_with("+*")));
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 use vt100::{Parser, Screen};
 
 use super::answers::Answers;
-use super::line_drawing::LineDrawing;
+use super::translator::Translator;
 use super::view::{Cursor, ScreenRow, ScreenView, Span};
 use crate::output::{TerminalSize, is_harmless};
 
@@ -15,7 +15,7 @@ use crate::output::{TerminalSize, is_harmless};
 /// [changed](ScreenRow::changed_in) is exact only to a piece of output, at most 4 KiB.
 pub struct TerminalScreen {
     parser: Parser<Answers>,
-    drawing: LineDrawing,
+    translator: Translator,
     version: u64,
     is_from_start: bool,
     /// The rows when they were last compared.
@@ -36,7 +36,7 @@ impl TerminalScreen {
         );
         let mut screen = Self {
             parser,
-            drawing: LineDrawing::default(),
+            translator: Translator::default(),
             version,
             is_from_start: version == 0,
             rows: Vec::new(),
@@ -48,7 +48,7 @@ impl TerminalScreen {
     /// Processes the next output.
     pub fn feed(&mut self, output: &[u8]) {
         for piece in output.chunks(PIECE) {
-            let translated = self.drawing.translate(piece);
+            let translated = self.translator.translate(piece);
             self.parser.process(&translated);
             self.version += piece.len() as u64;
             self.compare_rows();

@@ -48,7 +48,7 @@ pub struct CommandRequest {
     #[serde(default, serialize_with = "reveal_values")]
     #[schemars(with = "BTreeMap<String, String>")]
     pub env: BTreeMap<String, SecretString>,
-    /// Text for stdin, which is then closed. Without it stdin stays open with ssh_spawn and is empty with ssh_run.
+    /// Text for stdin, which is then closed. Without it stdin stays open with ssh_spawn, and is empty with ssh_run unless pty and until are used.
     #[serde(default, serialize_with = "reveal")]
     #[schemars(with = "String")]
     pub stdin: Option<SecretString>,

@@ -185,7 +185,13 @@ impl Service {
         optional_regex("until", options.until.as_deref())?;
         // Before the start, which is part of the wait.
         let deadline = Instant::now() + wait;
-        let command = start.into_command(&self.jobs, Stdin::Closed)?;
+        // A program on a terminal that is run up to its first question will be answered.
+        let without_stdin = if start.pty && options.until.is_some() {
+            Stdin::Open
+        } else {
+            Stdin::Closed
+        };
+        let command = start.into_command(&self.jobs, without_stdin)?;
         let job = command.start_within(wait.max(START)).spawn().await?;
         let left = deadline.saturating_duration_since(Instant::now());
         if options.until.is_none() {

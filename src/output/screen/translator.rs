@@ -1,8 +1,10 @@
-//! The line-drawing character set (DEC Special Graphics), which `vt100` does not know.
+//! Translates what `vt100` does not know into what it knows.
 //!
-//! Programs in a locale without UTF-8 draw boxes with it: `ESC ( 0` or `ESC ) 0` loads it as G0 or
-//! G1, `ESC ( B` loads ASCII, and the control characters SO and SI choose G1 or G0. While it is
-//! chosen, the bytes from `` ` `` to `~` are replaced by the UTF-8 of the characters they stand for.
+//! - The line-drawing character set (DEC Special Graphics), with which programs in a locale without
+//!   UTF-8 draw boxes: `ESC ( 0` or `ESC ) 0` loads it as G0 or G1, `ESC ( B` loads ASCII, and the
+//!   control characters SO and SI choose G1 or G0. While it is chosen, the bytes from `` ` `` to `~`
+//!   become the UTF-8 of the characters they stand for.
+//! - IND (`ESC D`) and NEL (`ESC E`), which move to the next line.
 
 use std::borrow::Cow;
 
@@ -19,15 +21,24 @@ const GRAPHICS: [char; 31] = [
     '⎽', '├', '┤', '┴', '┬', '│', '≤', '≥', 'π', '≠', '£', '·',
 ];
 
-/// Replaces line-drawing characters in a stream of output, in any division into pieces.
+/// Translates a stream of output, in any division into pieces.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct LineDrawing {
+pub(super) struct Translator {
     state: State,
     /// Whether G0 and G1 are the line-drawing set.
     g0: bool,
     g1: bool,
     /// Whether SO has chosen G1.
     is_shifted: bool,
+}
+
+/// What a byte of output means to the screen.
+enum Meaning {
+    Itself,
+    /// A line-drawing character.
+    Graphic(char),
+    /// The last byte of a sequence that these controls perform.
+    Movement(&'static [u8]),
 }
 
 /// Position within a sequence.
@@ -51,7 +62,7 @@ enum State {
     StringEscape,
 }
 
-impl LineDrawing {
+impl Translator {
     /// Translates the next piece of output.
     pub(super) fn translate<'a>(&mut self, output: &'a [u8]) -> Cow<'a, [u8]> {
         // Nearly all output: nothing here chooses the set, and nothing before has.
@@ -62,17 +73,21 @@ impl LineDrawing {
         let mut translated = Vec::with_capacity(output.len());
         for &byte in output {
             match self.take(byte) {
-                Some(graphic) => {
+                Meaning::Itself => translated.push(byte),
+                Meaning::Graphic(graphic) => {
                     translated.extend_from_slice(graphic.encode_utf8(&mut [0; 4]).as_bytes());
                 }
-                None => translated.push(byte),
+                Meaning::Movement(controls) => {
+                    // `vt100` ignores the sequence, whose ESC it has already.
+                    translated.push(byte);
+                    translated.extend_from_slice(controls);
+                }
             }
         }
         Cow::Owned(translated)
     }
 
-    /// The character that a byte stands for, if it is not itself.
-    fn take(&mut self, byte: u8) -> Option<char> {
+    fn take(&mut self, byte: u8) -> Meaning {
         self.state = match (self.state, byte) {
             (State::String, ESCAPE) => State::StringEscape,
             (_, ESCAPE) => State::Escape,
@@ -83,6 +98,14 @@ impl LineDrawing {
             (State::Escape, b'(') => State::LoadsG0,
             (State::Escape, b')') => State::LoadsG1,
             (State::Escape | State::Intermediate, b' '..=b'/') => State::Intermediate,
+            (State::Escape, b'D') => {
+                self.state = State::Text;
+                return Meaning::Movement(b"\n");
+            }
+            (State::Escape, b'E') => {
+                self.state = State::Text;
+                return Meaning::Movement(b"\r\n");
+            }
             (State::Escape, b'c') => {
                 *self = Self::default();
                 State::Text
@@ -100,20 +123,20 @@ impl LineDrawing {
             (State::Csi | State::String, _) => self.state,
             (State::Escape | State::Intermediate | State::StringEscape, _) => State::Text,
         };
-        None
+        Meaning::Itself
     }
 
-    fn text(&mut self, byte: u8) -> Option<char> {
+    fn text(&mut self, byte: u8) -> Meaning {
         match byte {
             SHIFT_OUT => self.is_shifted = true,
             SHIFT_IN => self.is_shifted = false,
             _ => {}
         }
         let draws = if self.is_shifted { self.g1 } else { self.g0 };
-        if draws {
-            GRAPHICS.get(usize::from(byte.checked_sub(b'`')?)).copied()
-        } else {
-            None
+        let index = byte.checked_sub(b'`').map(usize::from);
+        match index.and_then(|index| GRAPHICS.get(index)) {
+            Some(graphic) if draws => Meaning::Graphic(*graphic),
+            Some(_) | None => Meaning::Itself,
         }
     }
 }
@@ -123,10 +146,10 @@ mod tests {
     use super::*;
 
     fn translated(pieces: &[&str]) -> String {
-        let mut drawing = LineDrawing::default();
+        let mut translator = Translator::default();
         let bytes: Vec<u8> = pieces
             .iter()
-            .flat_map(|piece| drawing.translate(piece.as_bytes()).into_owned())
+            .flat_map(|piece| translator.translate(piece.as_bytes()).into_owned())
             .collect();
         String::from_utf8(bytes).unwrap()
     }
@@ -146,6 +169,12 @@ mod tests {
             let (start, end) = text.split_at(cut);
             assert_eq!(translated(&[start, end]), whole, "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn index_and_next_line_move_as_the_controls_do() {
+        assert_eq!(translated(&["a\x1bDb\x1bEc"]), "a\x1bD\nb\x1bE\r\nc");
+        assert_eq!(translated(&["a\x1b", "D"]), "a\x1bD\n");
     }
 
     #[test]
