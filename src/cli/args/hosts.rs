@@ -1,3 +1,5 @@
+//! Arguments of the verbs on hosts.
+
 use clap::{Args, Subcommand};
 use clap_complete::engine::{ArgValueCandidates, ArgValueCompleter};
 
@@ -93,7 +95,7 @@ Examples:
 pub struct AddHostArgs {
     /// Name by which people and agents call the host.
     pub name: String,
-    /// Where it is: [USER@]ADDRESS[:PORT].
+    /// Where it is: `[USER@]ADDRESS[:PORT]`.
     #[arg(value_name = "[USER@]ADDRESS[:PORT]", value_parser = host_address)]
     pub address: HostAddress,
     /// TCP port.

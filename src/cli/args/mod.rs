@@ -2,23 +2,18 @@
 
 mod candidates;
 mod cli;
-mod command_line;
 mod filter;
+mod help;
 mod hosts;
 mod jobs;
-mod paragraphs;
 mod parse;
 mod program;
 mod run;
 mod serve;
 mod token;
-mod unknown_verb;
 mod values;
-mod version;
 
-pub(super) use command_line::command_line;
-pub(super) use paragraphs::wrapped;
-pub(super) use version::long_version;
+pub(super) use help::{command_line, long_version, wrapped};
 
 pub use cli::{Cli, LogLevel, Verb, WhenColours};
 pub use filter::FilterArgs;

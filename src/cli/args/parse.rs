@@ -2,8 +2,7 @@ use anstream::ColorChoice;
 use clap::FromArgMatches;
 
 use super::cli::{Cli, WhenColours};
-use super::command_line::command_line;
-use super::unknown_verb::unknown_verb;
+use super::help::{command_line, unknown_verb};
 use crate::wire::Error;
 
 /// Parses the command line and applies `--color`. A mistake other than an unknown verb, `--help` and

@@ -1,3 +1,5 @@
+//! Arguments of the verbs about the program itself, and the help topics.
+
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::{Args, ValueEnum};
 
 /// Heading of the options that all verbs have.
-pub(super) const GLOBAL: &str = "Global options";
+pub(crate) const GLOBAL: &str = "Global options";
 /// Variables for the options `--config` and `--state-dir`.
 pub(super) const CONFIG_VARIABLE: &str = "SSHJOBS_CONFIG";
 pub(super) const STATE_DIR_VARIABLE: &str = "SSHJOBS_STATE_DIR";

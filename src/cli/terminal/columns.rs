@@ -1,3 +1,5 @@
+//! Tables of text, by the width of characters on a terminal.
+
 use std::io::{IsTerminal, stdout};
 
 use rustix::termios::tcgetwinsize;

@@ -1,3 +1,5 @@
+//! Signals with which a person or a supervisor ends the program.
+
 use tokio::signal::unix::{self, SignalKind, signal};
 
 use crate::wire::{Code, Error};

@@ -1,3 +1,5 @@
+//! A line that the user types: a pattern, an answer or a filter.
+
 /// A line typed by the user.
 #[derive(Debug)]
 pub(super) struct Prompt {

@@ -1,3 +1,5 @@
+//! A job's bytes as they come, for terminals and pipes.
+
 use crate::job::{Chunk, Positions};
 use crate::jobs::door::ReadVerb;
 use crate::jobs::{Job, Outcome, Piece, Stream};

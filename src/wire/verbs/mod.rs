@@ -13,8 +13,6 @@ mod search;
 mod signal;
 mod spawn;
 mod tail;
-mod tail_many;
-mod tail_reply;
 mod wait;
 mod write;
 
@@ -29,6 +27,6 @@ pub use search::{MatchEntry, SearchReply, SearchRequest};
 pub use signal::{DeliveredVia, SignalReply, SignalRequest};
 pub use spawn::{SpawnReply, SpawnRequest};
 pub use tail::TailRequest;
-pub use tail_reply::{Because, JobTail, Partial, Record, StreamName, TailReply};
+pub use tail::{Because, JobTail, Partial, Record, StreamName, TailReply};
 pub use wait::{LastLinesOf, WaitMode, WaitReply, WaitRequest};
 pub use write::{WriteReply, WriteRequest, WriteUnit};

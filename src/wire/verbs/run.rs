@@ -9,8 +9,7 @@ use tokio::time::Instant;
 
 use super::command::CommandRequest;
 use super::search::displayed;
-use super::tail::{MOST_BYTES, MOST_LINES, TailRequest, optional_regex};
-use super::tail_reply::TailReply;
+use super::tail::{MOST_BYTES, MOST_LINES, TailReply, TailRequest, optional_regex};
 use crate::jobs::{ExcerptBudget, Follow, Job, Status, Stdin, Stream};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;

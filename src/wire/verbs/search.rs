@@ -3,8 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::tail::{MOST_BYTES, regex};
-use super::tail_reply::StreamName;
+use super::tail::{MOST_BYTES, StreamName, regex};
 use crate::jobs::{Found, Job, Line, LineNo, Match, SearchQuery};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;

@@ -11,8 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::paste::{BRACKETS, add_pasted};
 use super::screen::Screen;
-use super::tail::{LEAST_QUIET_MS, TailRequest, optional_regex};
-use super::tail_reply::TailReply;
+use super::tail::{LEAST_QUIET_MS, TailReply, TailRequest, optional_regex};
 use crate::jobs::{self, ScreenWait, Terminal, TerminalModes, TerminalSize, WriteError, key_bytes};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;

@@ -1,3 +1,5 @@
+//! `sshjobs wait`: the end of jobs, as our exit code.
+
 use tokio::time::Instant;
 
 use super::finish::{finish, warn_if_unreachable};

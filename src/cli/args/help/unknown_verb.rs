@@ -97,7 +97,7 @@ const FOREIGN: [(&str, &str); 44] = [
 ];
 
 /// The error for a verb that does not exist. `None` for any other mistake.
-pub(super) fn unknown_verb(error: &clap::Error) -> Option<Error> {
+pub(crate) fn unknown_verb(error: &clap::Error) -> Option<Error> {
     if error.kind() != ErrorKind::InvalidSubcommand {
         return None;
     }

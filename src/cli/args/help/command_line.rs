@@ -4,10 +4,10 @@
 use clap::builder::StyledStr;
 use clap::{Arg, Command, CommandFactory};
 
-use super::cli::Cli;
 use super::paragraphs::joined;
-use super::values::GLOBAL;
 use super::version::long_version;
+use crate::cli::args::cli::Cli;
+use crate::cli::args::values::GLOBAL;
 
 /// The verbs, in the groups of the program's help. A test checks that none is missing.
 pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
