@@ -141,7 +141,7 @@ async fn a_person_attaches_through_a_server_and_again_when_it_was_killed() {
 }
 
 #[tokio::test]
-async fn what_has_no_terminal_or_has_ended_is_refused_with_what_to_do() {
+async fn attach_refuses_a_job_without_a_terminal_or_after_its_end() {
     let sshd = Sshd::start().await;
     let refused = sshjobs(&sshd, &["attach", "web1-00000000"]);
     assert_eq!(refused.status.code(), Some(2));

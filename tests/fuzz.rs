@@ -121,7 +121,7 @@ fn screen() {
     fuzz("screen", |bytes| {
         let size = |cols, rows| TerminalSize { cols, rows };
         for (cols, rows) in [(1, 1), (80, 24), (3, 50), (200, 2)] {
-            let mut whole = TerminalScreen::new(size(cols, rows), 0);
+            let mut whole = TerminalScreen::new(size(cols, rows));
             whole.feed(bytes);
             let view = whole.view();
             assert_eq!(view.rows.len(), rows as usize);
@@ -135,7 +135,7 @@ fn screen() {
                 assert_harmless(&row.text);
             }
 
-            let mut by_bytes = TerminalScreen::new(size(cols, rows), 0);
+            let mut by_bytes = TerminalScreen::new(size(cols, rows));
             bytes.chunks(1).for_each(|byte| by_bytes.feed(byte));
             let texts = |view: &ScreenView| -> Vec<String> {
                 view.rows.iter().map(|row| row.text.clone()).collect()
@@ -147,7 +147,7 @@ fn screen() {
             );
             assert_eq!(by_bytes.take_answers(), whole.take_answers());
 
-            whole.resize(size(rows, cols));
+            whole.resize(size(rows, cols), 1);
             whole.feed(bytes);
             whole.redraw();
         }

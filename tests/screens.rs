@@ -271,7 +271,7 @@ async fn a_read_waits_for_a_newer_screen() {
 }
 
 #[tokio::test]
-async fn questions_of_a_program_are_answered_if_that_was_asked_for() {
+async fn terminal_queries_are_answered_with_answer_queries() {
     // As crossterm's `position()` and many shells ask.
     let command = "stty raw -echo; printf '\\033[5;7H\\033[6n'; \
         answer=$(dd bs=1 count=6 2>/dev/null | tr '\\033' E); stty sane; echo; echo \"got $answer\"";
@@ -459,7 +459,7 @@ fn drawn(bytes: &[u8], size: (u16, u16)) -> Vec<String> {
         cols: size.0.into(),
         rows: size.1.into(),
     };
-    let mut screen = TerminalScreen::new(size, 0);
+    let mut screen = TerminalScreen::new(size);
     screen.feed(bytes);
     screen.view().rows.into_iter().map(|row| row.text).collect()
 }

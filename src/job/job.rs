@@ -15,7 +15,7 @@ use super::id::{JobId, Nonce};
 use super::outcome::Outcome;
 use super::pacing::Pacing;
 use super::reach::HostReach;
-use super::spec::{JobSpec, Pace};
+use super::spec::{JobSpec, Pace, Terminal};
 use super::storage::Storage;
 use crate::job::fleet::Fleet;
 use crate::job::log::{Change, Log, LogEvent, Status};
@@ -270,10 +270,20 @@ impl Job {
         let after = self.read_log(|log| log.ring().total_bytes(Stream::Stdout));
         {
             let mut resizes = lock(&self.resizes);
+            let first = self.spec.terminal.as_ref().map(Terminal::size);
+            let last = resizes.last().copied();
+            if last.map(|resize| resize.size).or(first) == Some(size) {
+                return;
+            }
             if resizes.len() == MOST_RESIZES {
                 resizes.remove(0);
             }
-            resizes.push(Resize { after, size });
+            let number = last.map_or(1, |resize| resize.number + 1);
+            resizes.push(Resize {
+                number,
+                after,
+                size,
+            });
         }
         self.note_change();
         // Wakes readers of its screen.
@@ -284,8 +294,9 @@ impl Job {
     pub fn set_resizes(&self, resizes: Vec<Resize>) {
         let is_news = {
             let mut known = lock(&self.resizes);
-            // A resize by this process may be newer than the other's record.
-            let is_news = resizes.len() > known.len();
+            // The record may be older than a resize that this process has noted.
+            let newest = |resizes: &[Resize]| resizes.last().map(|resize| resize.number);
+            let is_news = newest(&resizes) > newest(&known);
             if is_news {
                 *known = resizes;
             }

@@ -54,7 +54,7 @@ pub(crate) use reading::LONGEST_PATIENCE;
 pub use reading::{
     Chunk, Found, PARTIAL_SHOWN, Piece, Positions, ReturnedBecause, Tail, Wait, shown_end,
 };
-pub use screen::JobScreen;
+pub use screen::{Drawn, JobScreen};
 pub use shell::{LoginShell, from_home, quote};
 pub use signal::{Kill, Signal, UnknownSignal};
 pub use span::{LineRange, Span, SpanStart};

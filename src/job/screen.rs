@@ -12,16 +12,17 @@ pub struct JobScreen {
     screen: TerminalScreen,
     /// Bytes of stdout that are drawn, or skipped.
     position: u64,
-    /// The newest resize that is drawn.
-    resized: Option<Resize>,
 }
 
-/// Maximum output that is drawn at once, in bytes. A screen that is further behind skips what lies
-/// before, because programs draw over it.
+/// Maximum output that is drawn at once, in bytes. If more is pending, the older output is skipped:
+/// it has usually been overwritten.
 const MOST_DRAWN: u64 = 8 << 20;
-
-/// Bytes that are drawn before other tasks get their turn: less than a millisecond.
-const PIECE: usize = 32 << 10;
+/// Bytes that are drawn before other tasks get their turn. After each piece all rows are compared,
+/// so large screens get large pieces.
+const PIECE: usize = 4 << 10;
+const LARGE_PIECE: usize = 64 << 10;
+/// Characters of a large screen.
+const LARGE: u32 = 10_000;
 
 /// Size of a terminal for a job whose specification has none.
 const DEFAULT_SIZE: TerminalSize = TerminalSize { cols: 80, rows: 24 };
@@ -30,14 +31,13 @@ impl JobScreen {
     /// The screen of a job before its first output.
     pub fn new(job: &Job) -> Self {
         Self {
-            screen: TerminalScreen::new(first_size(job), 0),
+            screen: TerminalScreen::new(first_size(job)),
             position: 0,
-            resized: None,
         }
     }
 
     /// Draws the output up to `until`, and the resizes before it. Output that is no longer kept is
-    /// skipped. If it is cancelled, the next call continues.
+    /// skipped. Cancel safe: the next call continues.
     pub async fn draw_until(&mut self, job: &Job, until: u64) {
         let first = until.saturating_sub(MOST_DRAWN);
         if first > self.position {
@@ -46,8 +46,7 @@ impl JobScreen {
         loop {
             let resize = self.next_resize(job);
             if let Some(resize) = resize.filter(|resize| resize.after <= self.position) {
-                self.screen.resize(resize.size);
-                self.resized = Some(resize);
+                self.screen.resize(resize.size, resize.number);
                 continue;
             }
             if self.position >= until {
@@ -63,7 +62,8 @@ impl JobScreen {
                 continue;
             }
             let length = usize::try_from(end - self.position).unwrap_or(usize::MAX);
-            for piece in read.bytes[..length.min(read.bytes.len())].chunks(PIECE) {
+            let length = length.min(read.bytes.len());
+            for piece in read.bytes[..length].chunks(self.piece()) {
                 self.draw(piece, job);
                 tokio::task::yield_now().await;
             }
@@ -76,27 +76,26 @@ impl JobScreen {
         self.draw_until(job, total).await;
     }
 
-    /// What the screen shows.
+    /// The screen as it is drawn now.
     pub fn view(&self) -> ScreenView {
         self.screen.view()
     }
 
-    /// Version of the screen.
-    pub fn version(&self) -> u64 {
-        self.screen.version()
+    /// What is drawn.
+    pub fn drawn(&self) -> Drawn {
+        Drawn {
+            position: self.position,
+            resizes: self.screen.resizes(),
+        }
     }
 
-    /// Bytes of stdout that are drawn.
-    pub fn position(&self) -> u64 {
-        self.position
+    /// Position from which another terminal continues after a [`redraw`](Self::redraw): before a
+    /// sequence or a character that is not complete.
+    pub fn continues_at(&self) -> u64 {
+        self.position.saturating_sub(self.screen.unfinished())
     }
 
-    /// Its size.
-    pub fn size(&self) -> TerminalSize {
-        self.screen.size()
-    }
-
-    /// Bytes that make another terminal show the same.
+    /// Bytes that make another terminal of this size show the same.
     pub fn redraw(&self) -> Vec<u8> {
         self.screen.redraw()
     }
@@ -106,47 +105,66 @@ impl JobScreen {
         self.screen.take_answers()
     }
 
+    fn piece(&self) -> usize {
+        let size = self.screen.size();
+        if size.cols * size.rows > LARGE {
+            LARGE_PIECE
+        } else {
+            PIECE
+        }
+    }
+
     /// The first resize that is not drawn yet.
     fn next_resize(&self, job: &Job) -> Option<Resize> {
-        let resizes = job.resizes();
-        let drawn = resizes.iter().rposition(|resize| Some(*resize) == self.resized);
-        resizes.get(drawn.map_or(0, |drawn| drawn + 1)).copied()
+        let drawn = self.screen.resizes();
+        job.resizes().into_iter().find(|resize| resize.number > drawn)
     }
 
     /// Starts with an empty screen at this position of the output.
     fn skip_to(&mut self, position: u64, job: &Job) {
         let resizes = job.resizes();
-        let before = resizes.iter().take_while(|resize| resize.after <= position);
-        // The version counts resizes, too.
-        let version = position + before.clone().count() as u64;
-        self.resized = before.last().copied();
-        let size = self.resized.map_or_else(|| first_size(job), |resize| resize.size);
-        self.screen = TerminalScreen::new(size, version);
+        let before = resizes.iter().take_while(|resize| resize.after <= position).last();
+        let size = before.map_or_else(|| first_size(job), |resize| resize.size);
+        let number = before.map_or(0, |resize| resize.number);
+        self.screen = TerminalScreen::skipping(size, position, number);
         self.position = position;
     }
 
-    /// Draws a piece of output. Without an await, so that a cancelled call leaves a whole screen.
+    /// Draws a piece of output. No await: a cancelled call must leave `position` and the screen in
+    /// step.
     fn draw(&mut self, bytes: &[u8], job: &Job) {
         self.position += bytes.len() as u64;
-        let next_version = self.screen.version() + bytes.len() as u64;
-        // The bytes are a stranger's, and the terminal emulation is a foreign crate: a mistake there
-        // must cost no more than this screen.
+        // The bytes are untrusted. A panic in `vt100` must cost no more than this screen.
         let drawing = panic::catch_unwind(AssertUnwindSafe(|| self.screen.feed(bytes)));
         if drawing.is_err() {
             tracing::error!(job = %job.id, "some output could not be drawn");
-            self.screen = TerminalScreen::new(self.size(), next_version);
+            let resizes = self.screen.resizes();
+            self.screen = TerminalScreen::skipping(self.screen.size(), self.position, resizes);
         }
     }
 }
 
+/// How far a screen is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drawn {
+    /// Bytes of stdout.
+    pub position: u64,
+    /// Number of the last resize.
+    pub resizes: u64,
+}
+
 impl Job {
-    /// Waits, at most for `patience`, until there is something to draw on a screen of this position
-    /// and version: output, a resize, or the end of the job.
-    pub async fn wait_for_drawing(&self, patience: Duration, position: u64, version: u64) {
-        self.wait_for(patience, |log| {
+    /// Waits, at most for `timeout`, until there is more to draw: output, a resize, or the end of the
+    /// job.
+    pub async fn wait_for_drawing(&self, timeout: Duration, drawn: Drawn) {
+        self.wait_for(timeout, |log| {
             let total = log.ring().total_bytes(Stream::Stdout);
-            let resizes = self.resizes().len() as u64;
-            log.outcome().is_some() || total > position || position + resizes > version
+            // A resize that another process knows may lie after the output that has arrived here.
+            let is_resized = self
+                .resizes()
+                .last()
+                .is_some_and(|last| last.number > drawn.resizes && last.after <= total);
+            log.outcome().is_some() || total > drawn.position || is_resized
         })
         .await;
     }
@@ -155,4 +173,95 @@ impl Job {
 /// The size with which the job was started.
 fn first_size(job: &Job) -> TerminalSize {
     job.spec.terminal.as_ref().map_or(DEFAULT_SIZE, Terminal::size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Caller, Change, Draft};
+    use crate::output::RingLimits;
+
+    const SMALL: TerminalSize = TerminalSize { cols: 40, rows: 10 };
+    const LARGE: TerminalSize = TerminalSize {
+        cols: 120,
+        rows: 40,
+    };
+
+    fn job() -> Job {
+        let draft = Draft {
+            terminal: Some(Terminal::new("xterm", 80, 24).unwrap()),
+            ..Draft::new("web1", "top")
+        };
+        Job::new(
+            Caller::local(),
+            draft.try_into().unwrap(),
+            RingLimits::default(),
+        )
+    }
+
+    fn print(job: &Job, text: &'static str) {
+        let change = Change::Append(Stream::Stdout.into(), text.into());
+        job.record(vec![change], tokio::time::Instant::now());
+    }
+
+    /// Whether there is something to draw within a minute.
+    async fn has_news(job: &Job, screen: &JobScreen) -> bool {
+        let before = tokio::time::Instant::now();
+        job.wait_for_drawing(Duration::from_secs(60), screen.drawn()).await;
+        before.elapsed() < Duration::from_secs(60)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_screen_that_is_drawn_waits_for_news_after_any_resizes() {
+        let job = job();
+        let mut screen = JobScreen::new(&job);
+        print(&job, "one");
+        for _ in 0..MANY {
+            for size in [SMALL, SMALL, LARGE] {
+                job.note_resize(size);
+            }
+        }
+        assert!(has_news(&job, &screen).await);
+        screen.draw_all(&job).await;
+        assert!(!has_news(&job, &screen).await, "all of it is drawn");
+
+        job.note_resize(LARGE);
+        assert!(!has_news(&job, &screen).await, "it has this size already");
+        job.note_resize(SMALL);
+        assert!(has_news(&job, &screen).await);
+        screen.draw_all(&job).await;
+        assert_eq!(screen.view().size, SMALL);
+    }
+
+    /// More resizes than are kept.
+    const MANY: usize = 100;
+
+    #[tokio::test(start_paused = true)]
+    async fn another_process_learns_each_newer_size() {
+        let owner = job();
+        let mirror = job();
+        for _ in 0..MANY {
+            owner.note_resize(SMALL);
+            owner.note_resize(LARGE);
+            mirror.set_resizes(owner.resizes());
+            assert_eq!(mirror.resizes(), owner.resizes());
+        }
+        let older = mirror.resizes();
+        mirror.note_resize(SMALL);
+        mirror.set_resizes(older);
+        assert_eq!(mirror.resizes().last().unwrap().size, SMALL);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_terminal_continues_before_an_unfinished_sequence() {
+        let job = job();
+        let mut screen = JobScreen::new(&job);
+        print(&job, "text\x1b[3");
+        screen.draw_all(&job).await;
+        assert_eq!(screen.continues_at(), 4);
+        print(&job, "1mred");
+        screen.draw_all(&job).await;
+        assert_eq!(screen.continues_at(), screen.drawn().position);
+        assert_eq!(screen.view().rows[0].text, "textred");
+    }
 }

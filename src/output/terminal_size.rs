@@ -12,6 +12,8 @@ pub struct TerminalSize {
 /// A change of a terminal's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resize {
+    /// Its number, from 1, among the changes of the job's terminal.
+    pub number: u64,
     /// Number of bytes that were printed on stdout before it.
     pub after: u64,
     /// The new size.

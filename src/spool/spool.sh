@@ -335,11 +335,13 @@ resize) # JOB COLS ROWS
   sj_J=$sj_S/$1
   if [ -f "$sj_J/exit" ]; then
     say closed
-  elif [ ! -f "$sj_J/tty" ]; then
+  elif [ ! -s "$sj_J/tty" ]; then
     # The terminal is there in a moment, unless an earlier version has started the job.
     say busy
   else
     read -r t <"$sj_J/tty"
+    # Another program may have the terminal if the job was killed.
+    { read -r p t0 <"$sj_J/pid"; } 2>/dev/null && is_alive "$p" "$t0" || { say closed; exit 0; }
     why=$(stty cols "$2" rows "$3" 2>&1 <"$t") && say ok || say error "${why##*: }"
   fi
   ;;

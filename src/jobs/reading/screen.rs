@@ -5,7 +5,7 @@ use std::time::Duration;
 use regex::Regex;
 use tokio::time::Instant;
 
-use crate::job::{LONGEST_PATIENCE, Matching, TooSlow};
+use crate::job::{Drawn, LONGEST_PATIENCE, Matching, TooSlow};
 use crate::jobs::door::ReadVerb;
 use crate::jobs::{Error, Follow, Job, LineNo, ScreenView, Selection, Stream};
 use crate::output::Measure;
@@ -38,10 +38,10 @@ impl Job {
         let deadline = called + wait.patience.min(LONGEST_PATIENCE);
         loop {
             let is_over = self.is_over();
-            let (view, position) = {
+            let (view, drawn) = {
                 let mut screen = screen.lock().await;
                 screen.draw_all(&self.job).await;
-                (screen.view(), screen.position())
+                (screen.view(), screen.drawn())
             };
             let last_output = self.job.read_log(|log| log.last_output());
             let silent_since = last_output.map_or(called, |at| at.max(called));
@@ -57,8 +57,7 @@ impl Job {
             }
             // Once it is quiet, only output can change the answer.
             let wake_at = quiet_at.filter(|at| *at > now).unwrap_or(deadline).min(deadline);
-            let patience = wake_at - now;
-            self.job.wait_for_drawing(patience, position, view.version).await;
+            self.job.wait_for_drawing(wake_at - now, drawn).await;
         }
     }
 
@@ -73,7 +72,7 @@ impl Job {
         let screen = runner.screen(&self.job);
         let mut screen = screen.lock().await;
         screen.draw_all(&self.job).await;
-        Ok((screen.redraw(), self.follow_after(screen.position())))
+        Ok((screen.redraw(), self.follow_after(screen.continues_at())))
     }
 
     fn check_terminal(&self) -> Result<(), Error> {
@@ -94,28 +93,27 @@ impl Job {
             if self.is_over() {
                 return std::future::pending().await;
             }
-            self.job.wait_for_drawing(LONGEST_PATIENCE, found.position, found.version).await;
+            self.job.wait_for_drawing(LONGEST_PATIENCE, found.drawn).await;
         }
     }
 
-    /// Finds a row that matches, of those that changed after some bytes of stdout were printed.
+    /// Finds the first matching row that has changed since the stdout position `after`.
     pub(super) async fn find_row(&self, until: &Regex, after: u64) -> Result<FoundRow, TooSlow> {
         let screen = self.look(ReadVerb::Tail).runner.screen(&self.job);
-        let (view, position) = {
+        let (view, drawn) = {
             let mut screen = screen.lock().await;
-            // First up to there, so that later changes are known as such.
+            // Draw up to `after` first, so that rows drawn later count as changed.
             screen.draw_until(&self.job, after).await;
             screen.draw_all(&self.job).await;
-            (screen.view(), screen.position())
+            (screen.view(), screen.drawn())
         };
-        let changed = (1..).zip(view.rows).filter(|(_, row)| row.changed_in > after);
+        let changed = (1..).zip(view.rows).filter(|(_, row)| row.changed_at > after);
         let (numbers, texts): (Vec<u32>, Vec<String>) =
             changed.map(|(number, row)| (number, row.text)).unzip();
         let index = first_match(until, texts).await?;
         Ok(FoundRow {
             row: index.and_then(|index| numbers.get(index)).copied(),
-            position,
-            version: view.version,
+            drawn,
         })
     }
 
@@ -126,12 +124,11 @@ impl Job {
     }
 }
 
-/// A search for a row, and what was drawn of the screen that was searched.
+/// Result of a search for a row, with the state of the screen that was searched.
 pub(super) struct FoundRow {
     /// The row, if one matches. The top one is 1.
     pub(super) row: Option<u32>,
-    position: u64,
-    version: u64,
+    drawn: Drawn,
 }
 
 impl ScreenWait {

@@ -64,7 +64,8 @@ impl Job {
             tail = self.job.tail(query, wait) => {
                 let tail = tail?;
                 let is_line = matches!(tail.because, ReturnedBecause::Matched(Some(_)));
-                // An unfinished line may be a whole screen: its row is more useful.
+                // The unfinished line of a full-screen program may hold the whole screen. Report its
+                // row instead.
                 let row = if is_line { None } else { self.find_row(until, after).await?.row };
                 (tail, row)
             }

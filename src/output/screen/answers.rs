@@ -1,4 +1,4 @@
-//! What a terminal hears besides text: its title, and questions that it answers.
+//! Window title and terminal queries: sequences that do not change the screen.
 //!
 //! Programs ask for the device's attributes (DA, ECMA-48 8.3.24) and status (DSR, 8.3.35), and
 //! wait for the answer on their stdin. The answers are those of a VT220 with colours, as xterm
@@ -69,7 +69,7 @@ impl Callbacks for Answers {
 fn cursor_position(screen: &Screen, prefix: &str) -> String {
     let (row, col) = screen.cursor_position();
     let (_, cols) = screen.size();
-    // After a character in the last column the cursor is behind it, where no terminal reports it.
+    // `vt100` puts the cursor one column past the end; terminals report the last column.
     let col = col.min(cols.get() - 1);
     format!("\x1b[{prefix}{};{}R", row + 1, col + 1)
 }

@@ -1,4 +1,4 @@
-//! A terminal that nobody looks at: output goes in, and its screen can be read at any time.
+//! A terminal emulator without a display: it takes output and resizes, and returns its screen.
 
 use std::num::NonZeroU16;
 
@@ -9,36 +9,43 @@ use super::translator::Translator;
 use super::view::{Cursor, ScreenRow, ScreenView, Span};
 use crate::output::{TerminalSize, is_harmless};
 
-/// A terminal without scrollback. Memory is bounded by its size: about 64 bytes a character cell.
+/// A terminal without scrollback. Memory: about 64 bytes per character, for the normal and the
+/// alternate screen.
 ///
-/// Any division of the same output gives the same rows, but the version in which a row
-/// [changed](ScreenRow::changed_in) is exact only to a piece of output, at most 4 KiB.
+/// The rows do not depend on how the output is divided. Where a row [changed](ScreenRow::changed_at)
+/// does: it is known to a call of [`feed`](Self::feed).
 pub struct TerminalScreen {
     parser: Parser<Answers>,
     translator: Translator,
-    version: u64,
+    /// Bytes of output so far, with those that were skipped.
+    position: u64,
+    /// Number of the last resize.
+    resizes: u64,
     is_from_start: bool,
     /// The rows when they were last compared.
     rows: Vec<ScreenRow>,
 }
 
-/// Bytes of output after which rows are compared.
-const PIECE: usize = 4 << 10;
-
 impl TerminalScreen {
-    /// An empty screen. Unless `version` is 0, it misses the output and the resizes before that.
-    pub fn new(size: TerminalSize, version: u64) -> Self {
+    /// The empty screen of a terminal before its first output.
+    pub fn new(size: TerminalSize) -> Self {
+        Self::skipping(size, 0, 0)
+    }
+
+    /// An empty screen that misses this much output and these resizes.
+    pub fn skipping(size: TerminalSize, position: u64, resizes: u64) -> Self {
         let parser = Parser::new_with_callbacks(
-            characters(size.rows),
-            characters(size.cols),
+            clamped(size.rows),
+            clamped(size.cols),
             0,
             Answers::default(),
         );
         let mut screen = Self {
             parser,
             translator: Translator::default(),
-            version,
-            is_from_start: version == 0,
+            position,
+            resizes,
+            is_from_start: position == 0,
             rows: Vec::new(),
         };
         screen.compare_rows();
@@ -47,27 +54,31 @@ impl TerminalScreen {
 
     /// Processes the next output.
     pub fn feed(&mut self, output: &[u8]) {
-        for piece in output.chunks(PIECE) {
-            let translated = self.translator.translate(piece);
-            self.parser.process(&translated);
-            self.version += piece.len() as u64;
-            self.compare_rows();
-        }
+        let translated = self.translator.translate(output);
+        self.parser.process(&translated);
+        self.position += output.len() as u64;
+        self.compare_rows();
     }
 
-    /// Changes the size of the terminal. The program redraws it afterwards.
-    pub fn resize(&mut self, size: TerminalSize) {
-        self.parser.set_size(characters(size.rows), characters(size.cols));
-        self.version += 1;
+    /// Changes the size of the terminal, for the time of this number. The program redraws it
+    /// afterwards.
+    pub fn resize(&mut self, size: TerminalSize, number: u64) {
+        self.parser.set_size(clamped(size.rows), clamped(size.cols));
+        self.resizes = number;
         self.compare_rows();
     }
 
     /// Number of bytes and resizes so far.
     pub fn version(&self) -> u64 {
-        self.version
+        self.position + self.resizes
     }
 
-    /// Its size.
+    /// Number of the last resize.
+    pub fn resizes(&self) -> u64 {
+        self.resizes
+    }
+
+    /// Size of the terminal.
     pub fn size(&self) -> TerminalSize {
         let (rows, cols) = self.parser.screen().size();
         TerminalSize {
@@ -91,18 +102,25 @@ impl TerminalScreen {
             rows: self.rows.clone(),
             cursor: Cursor {
                 row: u32::from(row) + 1,
-                // After a character in the last column the cursor is behind it.
+                // `vt100` puts the cursor one column past the end; terminals report the last column.
                 col: (u32::from(col) + 1).min(size.cols),
                 is_visible: !screen.hide_cursor(),
             },
             title: self.parser.callbacks().title.clone(),
             is_alternate: screen.alternate_screen(),
-            version: self.version,
+            version: self.version(),
             is_from_start: self.is_from_start,
         }
     }
 
-    /// Bytes that make another terminal of this size show the same screen, with the same modes.
+    /// Number of bytes at the end of the output whose sequence or character is not complete.
+    pub fn unfinished(&self) -> u64 {
+        self.translator.unfinished()
+    }
+
+    /// Bytes that make another terminal of this size show the same screen, with the same modes of its
+    /// keyboard. A scroll region, character sets and the screen under the alternate one are not
+    /// restored.
     pub fn redraw(&self) -> Vec<u8> {
         let screen = self.parser.screen();
         let mut bytes = Vec::new();
@@ -114,14 +132,16 @@ impl TerminalScreen {
     }
 
     fn compare_rows(&mut self) {
+        let version = self.version();
         let screen = self.parser.screen();
         let (rows, _) = screen.size();
         self.rows.resize_with(usize::from(rows.get()), ScreenRow::default);
-        for (number, known) in (0..).zip(&mut self.rows) {
-            let row = row(screen, number);
-            if row.text != known.text || row.reversed != known.reversed {
-                *known = ScreenRow {
-                    changed_in: self.version,
+        for (number, previous) in (0..).zip(&mut self.rows) {
+            let row = read_row(screen, number);
+            if row.text != previous.text || row.reversed != previous.reversed {
+                *previous = ScreenRow {
+                    changed_in: version,
+                    changed_at: self.position,
                     ..row
                 };
             }
@@ -129,13 +149,14 @@ impl TerminalScreen {
     }
 }
 
-fn characters(count: u32) -> NonZeroU16 {
+/// A number of rows or columns that `vt100` accepts: 1 to 65535.
+fn clamped(count: u32) -> NonZeroU16 {
     let count = u16::try_from(count).unwrap_or(u16::MAX);
     NonZeroU16::new(count).unwrap_or(NonZeroU16::MIN)
 }
 
 /// A row as it is shown now, without invisible characters, as in [`clean`](crate::output::clean).
-fn row(screen: &Screen, number: u16) -> ScreenRow {
+fn read_row(screen: &Screen, number: u16) -> ScreenRow {
     let (_, cols) = screen.size();
     let mut text = String::new();
     let mut reversed: Vec<Span> = Vec::new();
@@ -167,7 +188,7 @@ fn row(screen: &Screen, number: u16) -> ScreenRow {
     ScreenRow {
         text,
         reversed,
-        changed_in: 0,
+        ..ScreenRow::default()
     }
 }
 

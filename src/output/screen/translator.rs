@@ -1,4 +1,4 @@
-//! Translates what `vt100` does not know into what it knows.
+//! Rewrites sequences that `vt100` does not support into ones that it does.
 //!
 //! - The line-drawing character set (DEC Special Graphics), with which programs in a locale without
 //!   UTF-8 draw boxes: `ESC ( 0` or `ESC ) 0` loads it as G0 or G1, `ESC ( B` loads ASCII, and the
@@ -26,10 +26,12 @@ const GRAPHICS: [char; 31] = [
 pub(super) struct Translator {
     state: State,
     /// Whether G0 and G1 are the line-drawing set.
-    g0: bool,
-    g1: bool,
+    g0_draws: bool,
+    g1_draws: bool,
     /// Whether SO has chosen G1.
     is_shifted: bool,
+    /// Bytes at the end of the output whose sequence or character is not complete.
+    unfinished: u64,
 }
 
 /// What a byte of output means to the screen.
@@ -65,9 +67,10 @@ enum State {
 impl Translator {
     /// Translates the next piece of output.
     pub(super) fn translate<'a>(&mut self, output: &'a [u8]) -> Cow<'a, [u8]> {
-        // Nearly all output: nothing here chooses the set, and nothing before has.
-        let is_plain = self.state == State::Text && !self.g0 && !self.g1;
+        // Fast path for nearly all output: no escape sequence, no SO, and no line-drawing set loaded.
+        let is_plain = self.state == State::Text && !self.g0_draws && !self.g1_draws;
         if is_plain && memchr::memchr2(ESCAPE, SHIFT_OUT, output).is_none() {
+            self.unfinished = unfinished_character(output);
             return Cow::Borrowed(output);
         }
         let mut translated = Vec::with_capacity(output.len());
@@ -78,13 +81,27 @@ impl Translator {
                     translated.extend_from_slice(graphic.encode_utf8(&mut [0; 4]).as_bytes());
                 }
                 Meaning::Movement(controls) => {
-                    // `vt100` ignores the sequence, whose ESC it has already.
+                    // `vt100` has already received the ESC. It ignores `ESC D` and `ESC E`.
                     translated.push(byte);
                     translated.extend_from_slice(controls);
                 }
             }
+            self.unfinished = if self.state == State::Text {
+                0
+            } else {
+                self.unfinished + 1
+            };
+        }
+        if self.state == State::Text {
+            self.unfinished = unfinished_character(output);
         }
         Cow::Owned(translated)
+    }
+
+    /// Number of bytes at the end of the output whose sequence or character is not complete: a
+    /// terminal that continues after them would show their rest as text.
+    pub(super) fn unfinished(&self) -> u64 {
+        self.unfinished
     }
 
     fn take(&mut self, byte: u8) -> Meaning {
@@ -111,11 +128,11 @@ impl Translator {
                 State::Text
             }
             (State::LoadsG0, set) => {
-                self.g0 = set == b'0';
+                self.g0_draws = set == b'0';
                 State::Text
             }
             (State::LoadsG1, set) => {
-                self.g1 = set == b'0';
+                self.g1_draws = set == b'0';
                 State::Text
             }
             (State::Csi, b'@'..=b'~') => State::Text,
@@ -132,12 +149,29 @@ impl Translator {
             SHIFT_IN => self.is_shifted = false,
             _ => {}
         }
-        let draws = if self.is_shifted { self.g1 } else { self.g0 };
+        let draws = if self.is_shifted {
+            self.g1_draws
+        } else {
+            self.g0_draws
+        };
         let index = byte.checked_sub(b'`').map(usize::from);
         match index.and_then(|index| GRAPHICS.get(index)) {
             Some(graphic) if draws => Meaning::Graphic(*graphic),
             Some(_) | None => Meaning::Itself,
         }
+    }
+}
+
+/// Number of bytes at the end that start an incomplete UTF-8 sequence.
+fn unfinished_character(output: &[u8]) -> u64 {
+    // A sequence has at most 4 bytes, so an incomplete one has at most 3.
+    let tail = &output[output.len().saturating_sub(3)..];
+    let Some(lead) = tail.iter().rposition(|&byte| byte >= 0xC0) else {
+        return 0;
+    };
+    match std::str::from_utf8(&tail[lead..]) {
+        Err(error) if error.error_len().is_none() => (tail.len() - lead) as u64,
+        Ok(_) | Err(_) => 0,
     }
 }
 
@@ -175,6 +209,20 @@ mod tests {
     fn index_and_next_line_move_as_the_controls_do() {
         assert_eq!(translated(&["a\x1bDb\x1bEc"]), "a\x1bD\nb\x1bE\r\nc");
         assert_eq!(translated(&["a\x1b", "D"]), "a\x1bD\n");
+    }
+
+    #[test]
+    fn what_is_not_complete_is_counted() {
+        let unfinished = |text: &[u8]| {
+            let mut translator = Translator::default();
+            translator.translate(text);
+            translator.unfinished()
+        };
+        assert_eq!(unfinished(b"text"), 0);
+        assert_eq!(unfinished(b"text\x1b[1;3"), 5);
+        assert_eq!(unfinished(b"\x1b[1mtext\x1b]0;ti"), 6);
+        assert_eq!(unfinished(b"\x1b[1mtext"), 0);
+        assert_eq!(unfinished(b"a\xe6\xbc"), 2);
     }
 
     #[test]

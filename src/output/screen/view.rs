@@ -1,11 +1,11 @@
-//! What a screen shows at one moment.
+//! A screen at one moment, as data.
 
 use crate::output::TerminalSize;
 
 /// A screen at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScreenView {
-    /// Its size.
+    /// Size of the terminal.
     pub size: TerminalSize,
     /// All rows, from the top.
     pub rows: Vec<ScreenRow>,
@@ -25,29 +25,31 @@ pub struct ScreenView {
 /// A row of a screen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScreenRow {
-    /// Its text, without trailing blanks.
+    /// Text of the row, without trailing spaces.
     pub text: String,
     /// The parts that are shown reversed, such as a selected item.
     pub reversed: Vec<Span>,
     /// Version of the screen in which this row may have changed last.
     pub changed_in: u64,
+    /// Bytes of output up to that change.
+    pub changed_at: u64,
 }
 
 /// A part of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Its first column. The left one is 1.
+    /// First column of the part. The left one is 1.
     pub col: u32,
-    /// Its text.
+    /// Text of the part.
     pub text: String,
 }
 
 /// The cursor of a screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// Its row. The top one is 1.
+    /// Row of the cursor. The top one is 1.
     pub row: u32,
-    /// Its column. The left one is 1.
+    /// Column of the cursor. The left one is 1.
     pub col: u32,
     /// Whether the program shows it.
     pub is_visible: bool,

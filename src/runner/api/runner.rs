@@ -170,7 +170,13 @@ impl Runner {
             Input::Here(stdin) => {
                 // The owner of a durable job first, because it notes the size in the job's record.
                 let is_done = match self.owner_of(job) {
-                    Some(owner) => owner.ask(resize, &[]).await.is_ok(),
+                    Some(owner) => match owner.ask(resize, &[]).await {
+                        Ok(_) => true,
+                        Err(error) => {
+                            tracing::debug!(job = %job.id, %error, "resized without its owner");
+                            false
+                        }
+                    },
                     None => false,
                 };
                 if !is_done {

@@ -17,6 +17,8 @@ use crate::runner::state::WriteError;
 
 /// Time limit for the owner to accept a call.
 const SEND_TIME: Duration = Duration::from_secs(5);
+/// Time for which an owner may try to resize a terminal.
+const RESIZE_TIME: Duration = Duration::from_secs(4);
 /// Time limit for the reply, in addition to the duration of the call itself.
 const REPLY_TIME: Duration = Duration::from_secs(10);
 
@@ -54,7 +56,9 @@ async fn ask(socket: &Path, job: &JobId, call: Call, data: &[u8]) -> Result<Repl
         Call::Write { patience } | Call::CloseStdin { patience } => *patience,
         // Time for the host to answer, in addition to the grace.
         Call::Signal { grace, .. } => grace.unwrap_or_default() + REPLY_TIME,
-        Call::IsStdinClosed | Call::Resize { .. } => Duration::ZERO,
+        // The owner of a durable job may have to wait for its terminal.
+        Call::Resize { .. } => RESIZE_TIME,
+        Call::IsStdinClosed => Duration::ZERO,
     };
     let mut stream = timeout(SEND_TIME, connect(socket))
         .await

@@ -9,7 +9,7 @@ use crate::runner::state::{Shared, Stdin};
 
 /// Time limit for one answer: a program that asks reads its stdin.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest wait for output before the next one.
+/// Maximum time of one wait for output. The loop then waits again.
 const WAIT: Duration = Duration::from_secs(3600);
 
 /// Whether a job was started on a terminal that answers.
@@ -26,20 +26,25 @@ pub(crate) fn answer_queries(
     job: Arc<Job>,
     stdin: Arc<Stdin>,
 ) -> impl Future<Output = ()> + Send + use<> {
-    // Now, and not in the task: a question that is asked before the task runs must be answered.
+    // Read before the task starts: a question that arrives in between must be answered.
     let asked_before = job.read_log(|log| log.ring().total_bytes(Stream::Stdout));
     let screen = shared.screens.of(&job);
+    let permit = shared.screens.may_answer(&job);
     async move {
+        let Some(_permit) = permit else {
+            tracing::warn!(job = %job.id, "too many or too large terminals answer queries; this one does not");
+            return;
+        };
         {
             let mut screen = screen.lock().await;
             screen.draw_until(&job, asked_before).await;
             screen.take_answers();
         }
         loop {
-            let (position, version, answers) = {
+            let (drawn, answers) = {
                 let mut screen = screen.lock().await;
                 screen.draw_all(&job).await;
-                (screen.position(), screen.version(), screen.take_answers())
+                (screen.drawn(), screen.take_answers())
             };
             if job.is_over() {
                 return;
@@ -49,7 +54,7 @@ pub(crate) fn answer_queries(
             {
                 tracing::debug!(job = %job.id, %error, "a question of the program was not answered");
             }
-            job.wait_for_drawing(WAIT, position, version).await;
+            job.wait_for_drawing(WAIT, drawn).await;
         }
     }
 }

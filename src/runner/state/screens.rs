@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::job::{Job, JobId, JobScreen};
@@ -16,8 +16,12 @@ use crate::lock::lock;
 
 /// Maximum screens that are kept.
 const MOST_SCREENS: usize = 64;
-/// Maximum character cells of all kept screens: about 100 MiB.
+/// Maximum total character cells of the kept screens, about 50 MiB of memory.
 const MOST_CELLS: usize = 1_600_000;
+/// Maximum terminals that answer queries at the same time, and the largest of them in characters:
+/// their screens are always in use, and never dropped.
+const MOST_ANSWERING: usize = 64;
+const LARGEST_ANSWERING: usize = 20_000;
 /// A screen that was not asked for during this time is dropped.
 const KEEP: Duration = Duration::from_secs(600);
 
@@ -25,6 +29,16 @@ const KEEP: Duration = Duration::from_secs(600);
 #[derive(Default)]
 pub(crate) struct Screens {
     kept: StdMutex<HashMap<JobId, Kept>>,
+    answering: Answering,
+}
+
+/// Limits the terminals that answer queries.
+struct Answering(Arc<Semaphore>);
+
+impl Default for Answering {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MOST_ANSWERING)))
+    }
 }
 
 struct Kept {
@@ -49,6 +63,16 @@ impl Screens {
         screen
     }
 
+    /// Permission to keep a screen in use for a terminal that answers queries. `None` if the terminal
+    /// is too large, or too many answer already.
+    pub(crate) fn may_answer(&self, job: &Job) -> Option<OwnedSemaphorePermit> {
+        // Half, because the cells are those of two screens.
+        if cells(job) / 2 > LARGEST_ANSWERING {
+            return None;
+        }
+        Arc::clone(&self.answering.0).try_acquire_owned().ok()
+    }
+
     /// Drops the screens that nobody has asked for lately.
     pub(crate) fn expire(&self) {
         lock(&self.kept)
@@ -66,8 +90,8 @@ fn cells(job: &Job) -> usize {
     })
 }
 
-/// Drops the screens that were asked for least recently until the limits are met. A screen in use
-/// stays, and goes on its own once its user is done.
+/// Drops the screens that were asked for least recently until the limits are met. A screen in use is
+/// kept, and is dropped by a later call.
 fn bound(kept: &mut HashMap<JobId, Kept>) {
     loop {
         let cells: usize = kept.values().map(|kept| kept.cells).sum();

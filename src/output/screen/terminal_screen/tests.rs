@@ -3,7 +3,7 @@ use super::*;
 const SIZE: TerminalSize = TerminalSize { cols: 20, rows: 4 };
 
 fn shown(output: &[u8]) -> ScreenView {
-    let mut screen = TerminalScreen::new(SIZE, 0);
+    let mut screen = TerminalScreen::new(SIZE);
     screen.feed(output);
     screen.view()
 }
@@ -22,7 +22,7 @@ fn a_screen_shows_what_was_drawn_last() {
 
 #[test]
 fn the_alternate_screen_hides_the_other_one_until_it_is_left() {
-    let mut screen = TerminalScreen::new(SIZE, 0);
+    let mut screen = TerminalScreen::new(SIZE);
     screen.feed(b"shell\x1b[?1049h\x1b[Hmenu\x1b[?25l");
     let view = screen.view();
     assert!(view.is_alternate && !view.cursor.is_visible);
@@ -49,7 +49,7 @@ fn wide_combining_and_line_drawing_characters_have_their_cells() {
 
 #[test]
 fn a_row_tells_the_version_in_which_it_changed() {
-    let mut screen = TerminalScreen::new(SIZE, 0);
+    let mut screen = TerminalScreen::new(SIZE);
     screen.feed(b"one\r\ntwo");
     let before = screen.view().version;
     screen.feed(b"\x1b[1;1HONE");
@@ -61,10 +61,10 @@ fn a_row_tells_the_version_in_which_it_changed() {
 #[test]
 fn any_division_of_the_output_gives_the_same_rows() {
     let output = "\x1b]0;title\x07\x1b(0lq\x1b[2;2H漢\x1b[7mX\x1b[m\x1b[6n\r\ne\u{301}".as_bytes();
-    let mut whole = TerminalScreen::new(SIZE, 0);
+    let mut whole = TerminalScreen::new(SIZE);
     whole.feed(output);
     for cut in 1..output.len() {
-        let mut screen = TerminalScreen::new(SIZE, 0);
+        let mut screen = TerminalScreen::new(SIZE);
         screen.feed(&output[..cut]);
         screen.feed(&output[cut..]);
         assert_eq!(texts(&screen.view()), texts(&whole.view()), "cut at {cut}");
@@ -75,7 +75,7 @@ fn any_division_of_the_output_gives_the_same_rows() {
 
 #[test]
 fn questions_about_the_terminal_are_answered_once() {
-    let mut screen = TerminalScreen::new(SIZE, 0);
+    let mut screen = TerminalScreen::new(SIZE);
     screen.feed(b"\x1b[c\x1b[0c\x1b[>c\x1b[5n\x1b[3;4H\x1b[6n\x1b[?6n");
     let answers = String::from_utf8(screen.take_answers()).unwrap();
     assert_eq!(
@@ -87,7 +87,7 @@ fn questions_about_the_terminal_are_answered_once() {
 
 #[test]
 fn answers_to_endless_questions_are_bounded() {
-    let mut screen = TerminalScreen::new(SIZE, 0);
+    let mut screen = TerminalScreen::new(SIZE);
     screen.feed(&b"\x1b[c".repeat(100_000));
     assert!(screen.take_answers().len() <= 4 << 10);
 }
@@ -108,9 +108,9 @@ fn characters_that_could_hide_text_are_not_shown() {
 #[test]
 fn a_screen_that_is_redrawn_elsewhere_is_the_same() {
     let output = b"\x1b[?1h\x1b[?2004hshell\x1b[?1049h\x1b[2;3H\x1b[31;7mmenu\x1b[m\x1b[4;1H";
-    let mut screen = TerminalScreen::new(SIZE, 0);
+    let mut screen = TerminalScreen::new(SIZE);
     screen.feed(output);
-    let mut other = TerminalScreen::new(SIZE, 0);
+    let mut other = TerminalScreen::new(SIZE);
     other.feed(&screen.redraw());
     let mine = screen.view();
     let theirs = other.view();
@@ -122,18 +122,18 @@ fn a_screen_that_is_redrawn_elsewhere_is_the_same() {
 
 #[test]
 fn a_smaller_and_a_larger_terminal_keep_what_fits() {
-    let mut screen = TerminalScreen::new(SIZE, 0);
+    let mut screen = TerminalScreen::new(SIZE);
     screen.feed(b"one two three\r\nfour");
-    screen.resize(TerminalSize { cols: 7, rows: 2 });
+    screen.resize(TerminalSize { cols: 7, rows: 2 }, 1);
     assert_eq!(texts(&screen.view()), ["one two", "four"]);
-    screen.resize(TerminalSize { cols: 20, rows: 4 });
+    screen.resize(TerminalSize { cols: 20, rows: 4 }, 2);
     assert_eq!(screen.view().rows.len(), 4);
 }
 
 #[test]
 fn the_smallest_and_the_largest_terminal_take_any_output() {
     for (cols, rows) in [(1, 1), (1, 1000), (1000, 1), (2, 2)] {
-        let mut screen = TerminalScreen::new(TerminalSize { cols, rows }, 0);
+        let mut screen = TerminalScreen::new(TerminalSize { cols, rows });
         screen.feed(
             "漢字e\u{301}\x1b[999;999H漢\x1b[5;1r\x1b[L\x1b[M\x1b[@\x1b[P\x1b[S\x1b[T\x1bM\r\n"
                 .as_bytes(),
