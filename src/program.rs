@@ -40,6 +40,9 @@ pub fn main() -> ExitCode {
         }
     };
     let has_screen = matches!(cli.verb, Verb::Top(_)) && std::io::stderr().is_terminal();
+    if cli.verb.ssh().is_some_and(|ssh| ssh.quiet) {
+        cli::be_quiet();
+    }
     let log = if has_screen {
         LogLevel::Off
     } else {
@@ -61,14 +64,11 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// How much is logged: as `-q` and `-v` of a verb with ssh's options say, else as `--log`.
+/// Log level: from `-q` and `-v` if the verb has them, otherwise from `--log`.
 fn level(cli: &Cli) -> LogLevel {
     let Some(ssh) = cli.verb.ssh() else { return cli.log };
-    if ssh.quiet {
-        cli::be_quiet();
-        return LogLevel::Error;
-    }
     match ssh.verbose {
+        0 if ssh.quiet => LogLevel::Error,
         0 => cli.log,
         1 => LogLevel::Debug,
         _ => LogLevel::Trace,
@@ -110,7 +110,17 @@ fn protect_memory() {
 }
 
 fn load(cli: &Cli) -> Result<Config, Error> {
-    let mut config = Config::load(cli.config.as_deref()).map_err(|error| {
+    // These verbs create the file.
+    let creates = matches!(
+        cli.verb,
+        Verb::Init(_)
+            | Verb::Hosts(HostsArgs {
+                verb: Some(HostsVerb::Add(_)),
+                ..
+            })
+    );
+    let file = cli.config.as_deref().filter(|file| !creates || file.exists());
+    let mut config = Config::load(file).map_err(|error| {
         Error::new(
             Code::InvalidArgument,
             error.to_string(),

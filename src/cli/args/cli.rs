@@ -39,7 +39,7 @@ Examples:
 
 Hosts, users, ports and keys come from ssh_config; host keys must be in known_hosts. The file
 ~/.config/sshjobs/config.toml need not exist; `sshjobs init` writes one, and `sshjobs config` shows
-what counts."
+the effective values."
 )]
 pub struct Cli {
     /// Configuration file (TOML).
@@ -161,7 +161,7 @@ pub enum Verb {
     Read(ReadArgs),
     /// Show the screen of a job's terminal; -f follows it.
     Screen(ScreenArgs),
-    /// Sit in a job's terminal again: its screen, its output, your keys.
+    /// Attach this terminal to a job that runs on one.
     Attach(AttachArgs),
     /// Search a job's output for a pattern.
     Search(SearchArgs),

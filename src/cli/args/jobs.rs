@@ -59,7 +59,7 @@ stderr without colours are red. Into pipes and files goes plain text.
 
 Examples:
   sshjobs log ID                          the whole output
-  sshjobs logs -f last                    all of it, then what comes, of the newest job
+  sshjobs logs -f last                    the newest job's output, followed
   sshjobs log -n 100 ID                   the last 100 lines
   sshjobs log --since 10m --grep error ID
   sshjobs log --label nightly > nightly.txt")]
@@ -151,9 +151,9 @@ pub struct ScreenArgs {
 /// Arguments of `attach`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The screen is restored, all keys are passed on, including Ctrl-C, and the job's terminal gets the
-size of this one. Enter ~ . detaches; the job continues. Several people can be attached at once:
-they see the same, and the newest size counts.
+Shows the job's screen, passes all keys on, including Ctrl-C, and gives the job's terminal the size
+of this one. Enter ~ . detaches; the job continues. Several people may be attached; the last size
+set applies to all.
 
 Exit codes: 0 detached; otherwise those of the command, as in run.
 
@@ -400,7 +400,8 @@ pub enum SortBy {
 /// Arguments of `top`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Above are the jobs of all sshjobs processes of this user, the newest first; below is the output of the one that is selected.
+The upper part lists the jobs of all sshjobs processes of this user, newest first. The lower part
+shows the output of the selected job.
 A durable job that no process follows is shown as it was last seen, until it is selected.
 
 Jobs that wait for input come first. Keys:
@@ -429,7 +430,7 @@ terminal you are asked.
 
 Examples:
   sshjobs forget ID
-  sshjobs forget --older 7d               all jobs that ended and were started a week ago
+  sshjobs forget --older 7d               ended jobs that were started at least a week ago
   sshjobs forget --state exited --host web1 --yes")]
 pub struct ForgetArgs {
     /// The jobs' ids.

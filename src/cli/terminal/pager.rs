@@ -53,8 +53,9 @@ impl Pager {
         }
         let interrupt = signal(SignalKind::interrupt()).ok();
         let mut command = Command::new("sh");
-        // A missing pager must not swallow the output.
-        command.arg("-c").arg(format!("{pager} || cat")).stdin(Stdio::piped());
+        // A pager that can't be started must not swallow the output (exit codes of POSIX, 2.8.2).
+        let script = format!("{pager}; s=$?; [ $s != 126 ] && [ $s != 127 ] || exec cat");
+        command.arg("-c").arg(script).stdin(Stdio::piped());
         if std::env::var_os("LESS").is_none() {
             command.env("LESS", ends.options());
         }

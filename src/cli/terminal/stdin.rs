@@ -63,9 +63,18 @@ pub(crate) enum KeysEnded {
 pub(crate) async fn forward_keys(job: &Control, role: KeyboardRole) -> KeysEnded {
     let (sender, mut keys) = mpsc::channel::<Vec<u8>>(KEYS_AHEAD);
     let passing = async {
+        let mut is_told = false;
         while let Some(keys) = keys.recv().await {
-            if let Err(error) = job.write(&keys, PATIENCE).await {
-                tracing::debug!(%error, "a key was not passed on");
+            let Err(error) = job.write(&keys, PATIENCE).await else { continue };
+            tracing::debug!(%error, "a key was not passed on");
+            // Once: a person who types sees nothing otherwise. The terminal is raw.
+            if !std::mem::replace(&mut is_told, true) && error.code != Code::JobEnded {
+                write!(
+                    io::stderr(),
+                    "\r\nsshjobs: keys don't reach the job: {}\r\n",
+                    error.message
+                )
+                .ok();
             }
         }
         if role == KeyboardRole::Owner {
@@ -89,9 +98,6 @@ async fn read_keys(sender: mpsc::Sender<Vec<u8>>, role: KeyboardRole) -> KeysEnd
             Came::HungUp => return KeysEnded::HungUp,
         };
         let Taken { keys, ended, asked } = escape.take(&data);
-        if ended {
-            return KeysEnded::ByUser;
-        }
         if asked {
             // The terminal is raw.
             write!(io::stderr(), "{}", role.escapes().replace('\n', "\r\n")).ok();
@@ -99,6 +105,9 @@ async fn read_keys(sender: mpsc::Sender<Vec<u8>>, role: KeyboardRole) -> KeysEnd
         // Without an await, so that `~.` is recognized while the command reads nothing.
         if sender.try_send(keys).is_err() {
             tracing::debug!("keys are lost: the command does not read them");
+        }
+        if ended {
+            return KeysEnded::ByUser;
         }
     }
     // Ends the loop of `passing`, which then closes the job's stdin.
@@ -176,10 +185,10 @@ fn read_unless(is_over: &AtomicBool) -> io::Result<Vec<u8>> {
     Ok(Vec::new())
 }
 
-/// What the keyboard is to a job.
+/// Relation of this keyboard to the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyboardRole {
-    /// Its own keyboard: `~.` ends the session, and the end of our input ends the job's.
+    /// The job's only keyboard: `~.` ends the session; closing our stdin closes the job's.
     Owner,
     /// One of several keyboards, or of a job that outlives us: `~.` detaches.
     Guest,

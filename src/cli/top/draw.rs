@@ -514,13 +514,17 @@ fn shifted(spans: impl Iterator<Item = Span<'static>>, columns: usize) -> Vec<Sp
     for span in spans {
         let mut text = String::new();
         for c in span.content.chars() {
-            let cells = if c == '\t' { TAB - width % TAB } else { 1 };
-            for cell in width..width + cells {
-                if cell >= columns {
-                    text.push(if c == '\t' { ' ' } else { c });
+            if c == '\t' {
+                let cells = TAB - width % TAB;
+                let shown = (width + cells).saturating_sub(columns).min(cells);
+                text.push_str(&" ".repeat(shown));
+                width += cells;
+            } else {
+                if width >= columns {
+                    text.push(c);
                 }
+                width += c.width().unwrap_or(0);
             }
-            width += cells;
         }
         if !text.is_empty() {
             shown.push(Span::styled(text, span.style));

@@ -204,7 +204,6 @@ impl Model {
         self.total = reply.total;
         self.running = running;
         self.is_listed = true;
-        self.marked.retain(|id| self.listed.iter().any(|job| job.job_id == *id));
         self.arrange();
     }
 
@@ -223,6 +222,8 @@ impl Model {
         jobs.sort_by_key(|job| !job.awaiting_input);
         // By id, because new jobs at the top change the index of the selected one.
         let at = self.output.job().and_then(|id| jobs.iter().position(|job| job.job_id == id));
+        // An action must not reach a job that the person does not see.
+        self.marked.retain(|id| jobs.iter().any(|job| job.job_id == *id));
         self.jobs = jobs;
         self.select(at.unwrap_or(self.selected));
     }

@@ -1,6 +1,6 @@
 //! Runs `top`: one task that waits for keys, lists, output and actions, and redraws after each.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::{IsTerminal, Write, stdin, stdout};
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture, Event, 
 use ratatui::crossterm::execute;
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::draw::draw;
 use super::model::{Action, List, Model};
@@ -40,6 +40,8 @@ const RETRY: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Number of matches for n and N: the newest ones.
 const MATCHES: i64 = 1000;
+/// Maximum time for queued actions to end when the screen is left.
+const FINISH: Duration = Duration::from_secs(15);
 /// Maximum actions that wait for the previous one.
 const ACTIONS: usize = 16;
 
@@ -74,6 +76,7 @@ async fn attempt(api: &Api) -> Result<Exit, Error> {
         changed: Notify::new(),
         relist: Notify::new(),
         dirty: Notify::new(),
+        pending: Cell::new(0),
     };
     top.model.borrow_mut().take(&list, listed.0, listed.1);
     loop {
@@ -163,6 +166,8 @@ struct Top<'a> {
     relist: Notify,
     /// The screen must be redrawn.
     dirty: Notify,
+    /// Number of actions that are queued or run.
+    pending: Cell<usize>,
 }
 
 impl Top<'_> {
@@ -210,12 +215,21 @@ impl Top<'_> {
             };
             match action {
                 None => {}
-                Some(Action::Quit) => return Ok(Leave::Program(Exit::SUCCESS)),
+                Some(Action::Quit) => {
+                    self.finish_actions().await;
+                    return Ok(Leave::Program(Exit::SUCCESS));
+                }
                 Some(Action::Suspend) => screen.suspend()?,
                 Some(Action::Redraw) => screen.redraw()?,
                 Some(Action::Copy { job }) => self.copy(&job),
-                Some(Action::Page { job }) => return Ok(Leave::ForPager(job)),
-                Some(Action::Attach { job }) => return Ok(Leave::ForAttach(job)),
+                Some(Action::Page { job }) => {
+                    self.finish_actions().await;
+                    return Ok(Leave::ForPager(job));
+                }
+                Some(Action::Attach { job }) => {
+                    self.finish_actions().await;
+                    return Ok(Leave::ForAttach(job));
+                }
                 Some(action) => self.queue(action, actions),
             }
             self.show();
@@ -228,7 +242,23 @@ impl Top<'_> {
     fn queue(&self, action: Action, actions: &mpsc::Sender<Action>) {
         if actions.try_send(action).is_err() {
             self.tell("still busy with the previous request");
+        } else {
+            self.pending.set(self.pending.get() + 1);
         }
+    }
+
+    /// Waits for the queued actions, which leaving the screen would cancel: a list of jobs may be
+    /// half deleted.
+    async fn finish_actions(&self) {
+        if self.pending.get() > 0 {
+            self.tell("finishing the last request …");
+        }
+        let finishing = async {
+            while self.pending.get() > 0 {
+                sleep(FRAME).await;
+            }
+        };
+        drop(timeout(FINISH, finishing).await);
     }
 
     /// Copies a job's id to the clipboard of the terminal, if that allows it (OSC 52 of xterm).
@@ -333,7 +363,7 @@ impl Top<'_> {
                 | Action::Redraw
                 | Action::Copy { .. }
                 | Action::Page { .. }
-                | Action::Attach { .. } => continue,
+                | Action::Attach { .. } => Ok(String::new()),
             };
             match done {
                 Ok(message) => self.tell(&message),
@@ -344,6 +374,7 @@ impl Top<'_> {
                     error.hint.for_a_person()
                 )),
             }
+            self.pending.set(self.pending.get().saturating_sub(1));
             self.show();
         }
     }
@@ -455,6 +486,7 @@ async fn listed(api: &Api, list: &List) -> Result<(JobsReply, usize), Error> {
         fleet: list.fleet.clone(),
         limit,
         cached: true,
+        examine_input: true,
         ..JobsRequest::default()
     };
     let reply = api.jobs(request).await?;

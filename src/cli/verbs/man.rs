@@ -179,7 +179,16 @@ fn synopsis(verb: &Command, text: &mut Vec<u8>) -> io::Result<()> {
 /// The text after a verb's options.
 fn notes_and_examples(verb: &Command, text: &mut Vec<u8>) -> io::Result<()> {
     let after = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
-    let notes = after.split("Example").next().unwrap_or_default().trim();
+    let is_heading = |line: &str| matches!(line, "Example:" | "Examples:");
+    let examples: Vec<&str> = after
+        .lines()
+        .skip_while(|line| !is_heading(line))
+        .skip(1)
+        .take_while(|line| line.starts_with(' '))
+        .collect();
+    let others = after.lines().filter(|line| !is_heading(line) && !examples.contains(line));
+    let notes = others.collect::<Vec<_>>().join("\n");
+    let notes = notes.trim();
     let mut roff = Roff::new();
     if !notes.is_empty() {
         roff.control("SH", ["NOTES"]);
@@ -188,12 +197,6 @@ fn notes_and_examples(verb: &Command, text: &mut Vec<u8>) -> io::Result<()> {
             roff.text([roman(paragraph)]);
         }
     }
-    let examples: Vec<&str> = after
-        .lines()
-        .skip_while(|line| !line.starts_with("Example"))
-        .skip(1)
-        .take_while(|line| line.starts_with(' '))
-        .collect();
     if !examples.is_empty() {
         roff.control("SH", ["EXAMPLES"]);
         roff.control("nf", []);

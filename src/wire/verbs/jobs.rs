@@ -40,6 +40,10 @@ pub struct JobsRequest {
     /// Don't ask hosts for the state of jobs that no process follows.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cached: bool,
+    /// Examine which jobs wait for input, also if `cached`.
+    #[serde(default, skip_serializing_if = "is_false")]
+    #[schemars(skip)]
+    pub examine_input: bool,
 }
 
 /// The jobs.
@@ -114,7 +118,7 @@ pub struct JobEntry {
     /// Milliseconds since its last output.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub silent_ms: u64,
-    /// Whether it seems to wait for input (running jobs that are followed).
+    /// Whether it seems to wait for input; examined for the newest 32 running jobs.
     #[serde(default, skip_serializing_if = "is_false")]
     pub awaiting_input: bool,
     /// Members of a fleet, by state.
@@ -133,7 +137,7 @@ pub struct JobEntry {
 const SHOWN_OF_COMMAND: usize = 200;
 /// Maximum jobs of a list that are examined for whether they wait for input.
 const MOST_ASKED: usize = 32;
-/// Time limit for that.
+/// Time limit for examining them.
 const ASK_TIME: Duration = Duration::from_secs(1);
 
 impl Service {
@@ -170,7 +174,9 @@ impl Service {
         let own = self.jobs.caller();
         let mut jobs: Vec<JobEntry> =
             found.into_iter().map(|summary| JobEntry::of_summary(summary, own)).collect();
-        self.note_awaiting_input(&mut jobs).await;
+        if !request.cached || request.examine_input {
+            self.note_awaiting_input(&mut jobs).await;
+        }
         Ok(JobsReply {
             jobs,
             total,

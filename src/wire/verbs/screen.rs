@@ -8,13 +8,16 @@ use serde::{Deserialize, Serialize};
 use crate::jobs::{Job, ScreenView, ScreenWait};
 use crate::wire::Service;
 use crate::wire::error::Error;
-use crate::wire::leave_out::is_false;
+use crate::wire::leave_out::{is_false, is_zero};
+
+/// Maximum bytes of the text of a screen. Only the largest terminals have more.
+const MOST_BYTES: usize = 256 << 10;
 
 /// What a job's terminal shows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 pub struct Screen {
-    /// The rows from the top, without trailing blanks and blank rows at the end.
+    /// Rows from the top. Trailing spaces and trailing empty rows are omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Vec<String>")]
     pub rows: Option<Vec<String>>,
@@ -35,9 +38,13 @@ pub struct Screen {
     /// Whether a full-screen program has the screen (the alternate screen).
     #[serde(default, skip_serializing_if = "is_false")]
     pub alternate: bool,
-    /// For since_version of a later call. Equal versions show the same.
+    /// Version of the screen; pass it as since_version to get only what changed.
     pub version: u64,
-    /// False if the start of the output is gone, so that something may be missing here.
+    /// Number of rows that are too many for one reply.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(skip)]
+    pub omitted_rows: u64,
+    /// False if the start of the output is no longer available; parts of the screen may then be missing.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub from_start: bool,
 }
@@ -102,30 +109,40 @@ fn is_true(truth: &bool) -> bool {
 impl Screen {
     /// A screen: all rows, or those that changed since a version.
     pub(crate) fn of(view: ScreenView, since_version: Option<u64>) -> Self {
-        let reversed = (1..).zip(&view.rows).flat_map(|(row, shown)| {
-            shown.reversed.iter().map(move |span| Reversed {
+        let wanted = since_version.unwrap_or(0);
+        let is_whole = since_version.is_none();
+        let mut left = MOST_BYTES;
+        let mut shown = Vec::new();
+        let mut reversed = Vec::new();
+        let mut omitted_rows = 0;
+        for (row, content) in (1..).zip(view.rows) {
+            if !is_whole && content.changed_in <= wanted {
+                continue;
+            }
+            let spans = content.reversed.iter().map(|span| span.text.len());
+            let cost = content.text.len() + spans.sum::<usize>();
+            if cost > left {
+                omitted_rows += 1;
+                continue;
+            }
+            left -= cost;
+            reversed.extend(content.reversed.into_iter().map(|span| Reversed {
                 row,
                 col: span.col,
-                text: span.text.clone(),
-            })
-        });
-        let reversed = reversed.collect();
-        let shown = (1..).zip(view.rows);
-        let (rows, changed_rows) = match since_version {
-            None => {
-                let mut rows: Vec<String> = shown.map(|(_, row)| row.text).collect();
-                let used = rows.iter().rposition(|row| !row.is_empty()).map_or(0, |last| last + 1);
-                rows.truncate(used);
-                (Some(rows), None)
-            }
-            Some(version) => {
-                let changed = shown.filter(|(_, row)| row.changed_in > version);
-                let rows = changed.map(|(row, shown)| ChangedRow {
-                    row,
-                    text: shown.text,
-                });
-                (None, Some(rows.collect()))
-            }
+                text: span.text,
+            }));
+            shown.push(ChangedRow {
+                row,
+                text: content.text,
+            });
+        }
+        let (rows, changed_rows) = if is_whole {
+            let mut rows: Vec<String> = shown.into_iter().map(|row| row.text).collect();
+            let used = rows.iter().rposition(|row| !row.is_empty()).map_or(0, |last| last + 1);
+            rows.truncate(used);
+            (Some(rows), None)
+        } else {
+            (None, Some(shown))
         };
         Self {
             rows,
@@ -143,6 +160,7 @@ impl Screen {
             title: view.title,
             alternate: view.is_alternate,
             version: view.version,
+            omitted_rows,
             from_start: view.is_from_start,
         }
     }

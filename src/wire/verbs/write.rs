@@ -17,7 +17,7 @@ use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::leave_out::is_false;
 use crate::wire::secret::reveal;
-use crate::wire::{KeepArg, Service};
+use crate::wire::{Clamped, KeepArg, Service};
 
 /// Write to a job's stdin, or close it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -60,7 +60,7 @@ pub struct WriteRequest {
     #[serde(default)]
     #[schemars(with = "i64")]
     pub quiet_ms: Option<i64>,
-    /// screen: return what the terminal shows once it has changed and was silent for quiet_ms (default 200), at most wait_ms (default 2000) later.
+    /// screen: return the terminal's screen after it has changed and no output has arrived for quiet_ms (default 200), or after wait_ms (default 2000).
     #[serde(default)]
     pub unit: WriteUnit,
     /// As in ssh_tail.
@@ -114,6 +114,10 @@ pub struct WriteReply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "bool")]
     pub still_running: Option<bool>,
+    /// Arguments that were out of range, and the values used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    pub clamped: Vec<Clamped>,
 }
 
 /// Time limit for a command to read the data.
@@ -132,6 +136,14 @@ impl Service {
         let job = self.job(&request.job_id).await?;
         let enter = if job.has_terminal() { b'\r' } else { b'\n' };
         let size = request.size()?;
+        let is_screen = request.unit == WriteUnit::Screen;
+        if is_screen && (request.filter.is_some() || request.keep != KeepArg::First) {
+            let hint = "omit them, or omit unit";
+            return Err(Error::invalid(
+                "keep and filter are for lines, not for a screen",
+                hint,
+            ));
+        }
         // Before anything is written, because a caller that corrects the pattern writes again.
         optional_regex("filter", request.filter.as_deref())?;
         // A job that is still starting refuses every write.
@@ -168,9 +180,12 @@ impl Service {
             tail: None,
             screen: None,
             still_running: None,
+            clamped: Vec::new(),
         };
         if let Some(version) = screen_before {
-            let wait = self.screen_wait(&request, version)?;
+            let mut clamps = Clamps::default();
+            let wait = self.screen_wait(&request, version, &mut clamps);
+            reply.clamped = clamps.0;
             let view = self.screen_of(&job, wait).await?;
             reply.screen = Some(Box::new(Screen::of(view, None)));
             reply.still_running = Some(!job.is_over());
@@ -189,8 +204,7 @@ impl Service {
     }
 
     /// How long to wait for a screen that shows the effect of a write.
-    fn screen_wait(&self, request: &WriteRequest, before: u64) -> Result<ScreenWait, Error> {
-        let mut clamps = Clamps::default();
+    fn screen_wait(&self, request: &WriteRequest, before: u64, clamps: &mut Clamps) -> ScreenWait {
         let wait_ms = if request.wait_ms == 0 {
             SCREEN_WAIT_MS
         } else {
@@ -201,12 +215,12 @@ impl Service {
         let most_quiet = i64::try_from(patience).unwrap_or(i64::MAX).max(LEAST_QUIET_MS);
         let quiet_ms = request.quiet_ms.unwrap_or(SCREEN_QUIET_MS);
         let quiet = clamps.clamp("quiet_ms", quiet_ms, LEAST_QUIET_MS..=most_quiet);
-        Ok(ScreenWait {
+        ScreenWait {
             patience: Duration::from_millis(patience),
             newer_than: Some(before),
             quiet: Some(Duration::from_millis(quiet)),
             until: None,
-        })
+        }
     }
 }
 

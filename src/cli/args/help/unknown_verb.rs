@@ -105,8 +105,10 @@ pub(crate) fn unknown_verb(error: &clap::Error) -> Option<Error> {
         return None;
     };
     // Of a verb with subcommands, such as token, clap names those itself.
-    let is_ours = std::env::args().nth(1).as_deref() == Some(word.as_str());
-    is_ours.then(|| Error::invalid(format!("there is no verb {word:?}"), meant(word)))
+    let verbs = GROUPS.iter().flat_map(|(_, verbs)| *verbs);
+    let words: Vec<_> = std::env::args_os().skip(1).collect();
+    let is_of_a_verb = verbs.into_iter().any(|verb| words.iter().any(|typed| typed == *verb));
+    (!is_of_a_verb).then(|| Error::invalid(format!("there is no verb {word:?}"), meant(word)))
 }
 
 fn meant(word: &str) -> String {

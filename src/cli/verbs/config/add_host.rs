@@ -85,7 +85,7 @@ pub(super) fn append(file: &Path, tables: &[HostTable]) -> Result<(), Error> {
             table.lines.join("\n")
         ));
     }
-    // What would be an error at the next start must not be written.
+    // Never write a file that the next start would refuse.
     Config::parse(file, &text)
         .map_err(|error| Error::invalid(error.to_string(), "use other values"))?;
     replace(file, &text).map_err(|error| trouble("write", file, &error))

@@ -33,7 +33,7 @@ pub struct Override {
     pub source: &'static str,
 }
 
-/// A value that counts, and its source.
+/// An effective value and its source.
 struct Effective {
     table: String,
     name: String,
@@ -115,9 +115,10 @@ fn effective(
     let mut values: Vec<Effective> = keys()
         .into_iter()
         .map(|key| {
-            let is_it = |value: &&SetValue| value.table == key.table && value.name == key.name;
+            let is_same_key =
+                |value: &&SetValue| value.table == key.table && value.name == key.name;
             overridden(&key, overrides)
-                .or_else(|| set.iter().find(is_it).map(of_file))
+                .or_else(|| set.iter().find(is_same_key).map(of_file))
                 .unwrap_or_else(|| default(key, config))
         })
         .collect();

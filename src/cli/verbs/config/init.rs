@@ -14,7 +14,7 @@ use crate::wire::Error;
 
 const HEAD: &str = "\
 # Configuration of sshjobs. All lines are comments: nothing needs to be set. Remove the # before a key
-# to change it; `sshjobs config` shows what counts.
+# to change it; `sshjobs config` shows the effective values.
 
 ";
 /// Hosts that are shown for a choice.
@@ -31,7 +31,7 @@ pub async fn init(jobs: &Jobs, file: Option<PathBuf>, args: &InitArgs) -> Result
         note(&format!("wrote {}", file.display()));
     }
 
-    let listed = jobs.host_names().await.unwrap_or_default();
+    let listed = jobs.host_names().await?;
     let listed: BTreeSet<String> = listed.into_iter().map(|(name, _)| name).collect();
     match listed.len() {
         0 => note("ssh_config names no host"),
@@ -94,7 +94,9 @@ fn known_host(word: &str) -> Option<KnownHost> {
 /// Offers hosts whose keys are known, but which ssh_config does not list: agents may use only
 /// listed hosts.
 fn offer(file: &Path, hosts: &[KnownHost], args: &InitArgs) -> Result<(), Error> {
-    note("these hosts are in known_hosts, and listed nowhere; agents may use only listed hosts:");
+    note(
+        "these hosts are in known_hosts but not in ssh_config or [hosts]; agents may use only listed hosts:",
+    );
     for (number, host) in (1..).zip(hosts.iter().take(SHOWN)) {
         let port = host.port.map_or_else(String::new, |port| format!(" port {port}"));
         note(&format!("{number:>3}  {}{port}", printable(&host.name)));

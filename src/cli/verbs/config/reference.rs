@@ -3,6 +3,8 @@
 use toml::de::DeTable;
 
 const REFERENCE: &str = include_str!("reference.toml");
+/// The table with a table for each host.
+const HOSTS: &str = "hosts";
 /// Keys whose value in the reference is an example.
 const EXAMPLES: [&str; 2] = ["ssh_config", "state_dir"];
 
@@ -75,9 +77,11 @@ fn collect(text: &str, table: &str, entries: &DeTable<'_>, values: &mut Vec<SetV
     for (name, value) in entries {
         let span = value.span();
         let written = text.get(span.clone()).unwrap_or_default();
-        // An inline table is a value; a table under a heading has values of its own.
+        // The tables of the configuration, also if they are written inline. Any other inline table,
+        // such as the source of a password, is a value.
+        let is_section = table.is_empty() || table == HOSTS;
         match value.get_ref().as_table() {
-            Some(inner) if !written.starts_with('{') => {
+            Some(inner) if is_section || !written.starts_with('{') => {
                 let path = quoted(name.get_ref());
                 let path = if table.is_empty() {
                     path
@@ -140,6 +144,13 @@ mod tests {
     fn a_commented_reference_sets_nothing() {
         let config = Config::parse(Path::new("c.toml"), &commented()).unwrap();
         assert_eq!(config, Config::default());
+    }
+
+    #[test]
+    fn tables_that_are_written_inline_are_tables_all_the_same() {
+        let values = values_in("limits = { max_jobs = 5 }\n[hosts]\nweb1 = { port = 22 }\n");
+        let tables: Vec<&str> = values.iter().map(|value| value.table.as_str()).collect();
+        assert_eq!(tables, ["limits", "hosts.web1"]);
     }
 
     #[test]

@@ -26,7 +26,7 @@ enum Ended {
 /// Sits in a job's terminal until the job ends or the person detaches.
 pub async fn attach(api: &Api, args: AttachArgs) -> Exit {
     finish(api, async {
-        let id = pick::one(api, &args.job).await?;
+        let id = pick::resolve(api, &args.job).await?;
         if !keyboard::is_there() || !stdout().is_terminal() {
             return Err(Error::invalid(
                 "attach needs a terminal",
@@ -39,7 +39,7 @@ pub async fn attach(api: &Api, args: AttachArgs) -> Exit {
     .await
 }
 
-/// Sits in the terminal of a job, which `is_raw` output reaches unfiltered.
+/// Attaches this terminal to a job. With `is_raw` the job's output is not filtered.
 pub(crate) async fn attach_to(
     api: &Api,
     id: &str,
@@ -53,11 +53,11 @@ pub(crate) async fn attach_to(
         return Err(Error::new(Code::JobEnded, message, hint));
     }
     let mut running = api.attach(id).await?;
-    // Now, because the screen belongs to the job afterwards.
+    // Before the session: the job's screen would overwrite it.
     note(&format!("attached to {id}; Enter ~ . detaches"));
 
     let mut screen = Screen::of_terminal(is_raw);
-    let ended = sit(&mut running, &mut screen, signals).await;
+    let ended = run_session(&mut running, &mut screen, signals).await;
     screen.restore().await;
     Ok(match ended? {
         Ended::Job(job) => {
@@ -76,7 +76,7 @@ pub(crate) async fn attach_to(
     })
 }
 
-async fn sit(
+async fn run_session(
     running: &mut Running,
     screen: &mut Screen,
     signals: &mut Signals,

@@ -10,7 +10,7 @@ use super::finish::finish;
 use super::pick;
 use crate::cli::Exit;
 use crate::cli::args::{FilterArgs, JobsArgs, SortBy};
-use crate::cli::exit::print;
+use crate::cli::exit::{print, write_out};
 use crate::cli::json::json;
 use crate::cli::terminal::{GREEN, RED, are_wanted, in_columns, paint};
 use crate::jobs::printable;
@@ -26,7 +26,8 @@ pub async fn jobs(api: &Api, args: JobsArgs) -> Exit {
         loop {
             let reply = list(api, &args).await?;
             if stdout().is_terminal() {
-                print(CLEAR);
+                // Without a line end, so that the list starts in the first row.
+                write_out(CLEAR.as_bytes());
             }
             match show(&reply, &args) {
                 Exit::SUCCESS => {}
@@ -74,6 +75,7 @@ async fn list(api: &Api, args: &JobsArgs) -> Result<JobsReply, Error> {
             fleet: args.fleet.clone(),
             limit: Some(i64::try_from(asked).unwrap_or(i64::MAX)),
             cached: args.cached,
+            examine_input: false,
         })
         .await?;
     if is_selected_here {

@@ -36,12 +36,12 @@ pub(super) struct Lines {
     pub(super) style: Style,
 }
 
-/// The first line.
+/// Where printing starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
     /// The first one that is kept.
     Beginning,
-    /// So many lines before the end.
+    /// This many lines before the end.
     Last(u32),
     After(Since),
 }
@@ -78,7 +78,8 @@ impl Lines {
             ..TailRequest::new(&self.job, since, 0)
         };
         if let Start::Last(lines) = self.start {
-            (request.keep, request.max_lines) = (KeepArg::Last, Some(i64::from(lines.max(1))));
+            request.keep = KeepArg::Last;
+            request.max_lines = Some(i64::from(lines.max(1)));
         }
         let mut is_first = true;
         loop {
@@ -109,7 +110,8 @@ impl Lines {
             request.since_line_no = Some(i64::try_from(reply.last_line_no).unwrap_or(i64::MAX));
             request.wait_ms = if self.follow { WAIT_MS } else { 0 };
             // Only the first page is cut to the last lines; later pages must not skip any.
-            (request.keep, request.max_lines) = (KeepArg::First, Some(MOST_LINES));
+            request.keep = KeepArg::First;
+            request.max_lines = Some(MOST_LINES);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Which jobs a verb is for: ids, their unique prefixes, `last`, and filters.
+//! Resolves the words and filters of a command line to job ids.
 
 use std::io::{BufRead, IsTerminal, Write, stderr, stdin};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -23,9 +23,9 @@ const OWN: &str = "local";
 /// The id of the job that a word means: an id, the unique start of one, or `last`.
 ///
 /// # Errors
-/// If several ids start with it. A word that means no job is returned as it is: the call that it is
-/// for says so, with a hint.
-pub(super) async fn one(api: &Api, word: &str) -> Result<String, Error> {
+/// If several ids start with it. A word that matches no job is returned unchanged; the verb's own
+/// call then reports it.
+pub(super) async fn resolve(api: &Api, word: &str) -> Result<String, Error> {
     // A member of a fleet is FLEET/HOST.
     let (start, member) = match word.split_once('/') {
         Some((start, member)) => (start, Some(member)),
@@ -35,7 +35,11 @@ pub(super) async fn one(api: &Api, word: &str) -> Result<String, Error> {
         return Ok(word.to_owned());
     }
     let jobs = list(api, JobsRequest::default()).await?;
-    let mut found = jobs.iter().filter(|job| start == LAST || job.job_id.starts_with(start));
+    // `last` is one's own: an agent may have started a newer one a moment ago.
+    let mut found = jobs.iter().filter(|job| match start {
+        LAST => job.caller.is_none(),
+        start => job.job_id.starts_with(start),
+    });
     let Some(first) = found.next() else { return Ok(word.to_owned()) };
     let others: Vec<&str> = found.map(|job| job.job_id.as_str()).collect();
     if start != LAST && !others.is_empty() {
@@ -50,18 +54,21 @@ pub(super) async fn one(api: &Api, word: &str) -> Result<String, Error> {
     })
 }
 
-/// Whether a word has the form of a whole id, which is never looked up.
+/// Whether a word has the form of a whole id, which is not looked up. A word without a digit may
+/// also be the name of a host, such as `app-database`.
 fn is_whole(word: &str) -> bool {
     word.rsplit_once('-').is_some_and(|(_, random)| {
-        random.len() == RANDOM_CHARS && random.chars().all(|c| c.is_ascii_alphanumeric())
+        random.len() == RANDOM_CHARS
+            && random.chars().all(|c| c.is_ascii_alphanumeric())
+            && random.contains(|c: char| c.is_ascii_digit())
     })
 }
 
-/// The ids of the jobs that words mean; see [`one`].
-pub(super) async fn several(api: &Api, words: &[String]) -> Result<Vec<String>, Error> {
+/// The ids of the jobs that words mean; see [`resolve`].
+pub(super) async fn resolve_all(api: &Api, words: &[String]) -> Result<Vec<String>, Error> {
     let mut ids = Vec::new();
     for word in words {
-        let id = one(api, word).await?;
+        let id = resolve(api, word).await?;
         if !ids.contains(&id) {
             ids.push(id);
         }
@@ -77,8 +84,12 @@ pub(super) async fn selected(
     filter: &FilterArgs,
     eligible: impl Fn(&JobEntry) -> bool,
 ) -> Result<Vec<String>, Error> {
+    if !words.is_empty() && filter.is_set() {
+        let hint = "name the jobs, or use --host, --label, --state, --caller, --older or --all";
+        return Err(Error::invalid("jobs and a filter are both given", hint));
+    }
     if !words.is_empty() {
-        return several(api, words).await;
+        return resolve_all(api, words).await;
     }
     let jobs = filtered(api, filter).await?;
     Ok(jobs.into_iter().filter(eligible).map(|job| job.job_id).collect())
@@ -134,9 +145,12 @@ pub(super) fn confirm(action: &str, ids: &[String], filter: &FilterArgs) -> Resu
             "`sshjobs jobs` with the same filter shows which jobs there are",
         ));
     }
-    let is_person = stdin().is_terminal() && stderr().is_terminal();
-    if !filter.is_set() || !is_person {
+    if !filter.is_set() || !stdin().is_terminal() {
         return Ok(true);
+    }
+    if !stderr().is_terminal() && !filter.yes {
+        let hint = "add --yes, or don't redirect stderr";
+        return Err(Error::invalid("you can't be asked", hint));
     }
     for id in ids.iter().take(SHOWN) {
         note(id);
@@ -174,7 +188,14 @@ mod tests {
         for id in ["web1-7f3k9q2m", "fleet-00000000", "web-1.example-7f3k9q2m"] {
             assert!(is_whole(id), "{id}");
         }
-        for start in ["web1", "web1-7f3", "last", "", "web1-7f3k9q2m0"] {
+        for start in [
+            "web1",
+            "web1-7f3",
+            "last",
+            "",
+            "web1-7f3k9q2m0",
+            "app-database",
+        ] {
             assert!(!is_whole(start), "{start}");
         }
     }

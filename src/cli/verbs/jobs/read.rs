@@ -18,7 +18,7 @@ const MOST_BYTES: i64 = 262_144;
 /// Shows a part of a job's output.
 pub async fn read(api: &Api, mut args: ReadArgs) -> Exit {
     finish(api, async {
-        args.job = pick::one(api, &args.job).await?;
+        args.job = pick::resolve(api, &args.job).await?;
         if args.raw {
             return read_raw(api, &args).await;
         }

@@ -25,7 +25,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// Shows a job's screen, and each new one if requested.
 pub async fn screen(api: &Api, mut args: ScreenArgs) -> Exit {
     finish(api, async {
-        args.job = pick::one(api, &args.job).await?;
+        args.job = pick::resolve(api, &args.job).await?;
         let mut request = ReadRequest {
             unit: UnitArg::Screen,
             ..ReadRequest::new(&args.job)

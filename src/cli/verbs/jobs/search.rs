@@ -16,7 +16,7 @@ const MOST_BYTES: i64 = 262_144;
 /// Searches for a pattern.
 pub async fn search(api: &Api, mut args: SearchArgs) -> Exit {
     finish(api, async {
-        args.job = pick::one(api, &args.job).await?;
+        args.job = pick::resolve(api, &args.job).await?;
         let mut since = 0;
         let mut left = i64::from(args.max_matches);
         let mut is_first = true;

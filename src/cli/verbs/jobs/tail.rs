@@ -20,7 +20,7 @@ pub async fn tail(api: &Api, args: TailArgs) -> Exit {
             (None, None) => Start::Last(args.lines),
         };
         let lines = Lines {
-            job: pick::one(api, &args.job).await?,
+            job: pick::resolve(api, &args.job).await?,
             start,
             stream: args.stream.into(),
             filter: None,

@@ -16,7 +16,7 @@ const WRITE_BYTES: usize = 1 << 20;
 /// Writes to a job's stdin.
 pub async fn write(api: &Api, mut args: WriteArgs) -> Exit {
     finish(api, async {
-        args.job = pick::one(api, &args.job).await?;
+        args.job = pick::resolve(api, &args.job).await?;
         if args.text.is_none() && std::io::stdin().is_terminal() && !args.close {
             return Err(Error::invalid(
                 "there is nothing to write",

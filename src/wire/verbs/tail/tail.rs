@@ -21,7 +21,7 @@ pub struct TailRequest {
     /// Job from ssh_spawn.
     #[serde(default)]
     pub job_id: String,
-    /// Several jobs instead of one, up to 50: returns when one of them has news.
+    /// Several jobs instead of one, up to 50: returns when one of them has news. Leave out those that have ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub job_ids: Vec<String>,
     /// With job_ids: cursors of the previous reply, by job.

@@ -7,8 +7,9 @@ use futures_util::future::{join_all, select_all, try_join_all};
 
 use super::tail::{MOST_BYTES, TailRequest};
 use super::tail_reply::{Because, JobTail, TailReply};
+use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
-use crate::wire::{Format, Service};
+use crate::wire::{Clamped, Format, Service};
 
 /// Maximum jobs of one call.
 const MOST_JOBS: usize = 50;
@@ -16,7 +17,7 @@ const MOST_JOBS: usize = 50;
 const LEAST_BYTES: i64 = 512;
 
 /// The reply of one job.
-struct Of {
+struct JobReply {
     job_id: String,
     reply: TailReply,
 }
@@ -25,16 +26,21 @@ impl Service {
     /// Reads the lines of several jobs after their cursors. Waits until one of them has news.
     pub(super) async fn tail_many(&self, request: TailRequest) -> Result<TailReply, Error> {
         check(&request)?;
-        let requests = one_by_one(&request, i64::from(self.defaults().max_bytes));
+        let mut clamps = Clamps::default();
+        let requested = request.max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
+        let bytes = clamps.size("max_bytes", requested, 1..=MOST_BYTES)?;
+        let wait_ms = clamps.wait_ms("wait_ms", request.wait_ms, self.longest_wait_ms());
+        let wait_ms = i64::try_from(wait_ms).unwrap_or(i64::MAX);
+        let requests = one_by_one(&request, i64::try_from(bytes).unwrap_or(MOST_BYTES));
 
         let at_once = requests.iter().map(|request| self.tail_of(request.clone(), 0));
         let mut replies = try_join_all(at_once).await?;
-        let has_news = replies.iter().any(|of| is_news(of, &request));
-        let running = replies.iter().zip(&requests).filter(|(of, _)| of.reply.still_running);
+        let has_news = replies.iter().any(|job| is_news(job, &request));
+        let running = replies.iter().zip(&requests).filter(|(job, _)| job.reply.still_running);
         let running: Vec<&TailRequest> = running.map(|(_, request)| request).collect();
-        if !has_news && !running.is_empty() && request.wait_ms > 0 {
+        if !has_news && !running.is_empty() && wait_ms > 0 {
             let waits = running.iter().map(|running| {
-                let waiting = self.tail_of((*running).clone(), request.wait_ms);
+                let waiting = self.tail_of((*running).clone(), wait_ms);
                 waiting.boxed()
             });
             // The others are cancelled, which loses nothing: the cursors are the caller's.
@@ -43,17 +49,17 @@ impl Service {
             let again = requests.iter().map(|request| self.tail_of(request.clone(), 0));
             replies = join_all(again).await.into_iter().collect::<Result<_, _>>()?;
             // The answer that ended the wait also says why, for example that a pattern matched.
-            if let Some(of) = replies.iter_mut().find(|of| of.job_id == first.job_id) {
-                *of = first;
+            if let Some(job) = replies.iter_mut().find(|job| job.job_id == first.job_id) {
+                *job = first;
             }
         }
-        Ok(merged(replies))
+        Ok(merged(replies, clamps.0))
     }
 
-    async fn tail_of(&self, request: TailRequest, wait_ms: i64) -> Result<Of, Error> {
+    async fn tail_of(&self, request: TailRequest, wait_ms: i64) -> Result<JobReply, Error> {
         let job_id = request.job_id.clone();
         let reply = self.tail_behind(TailRequest { wait_ms, ..request }, 0).await?;
-        Ok(Of { job_id, reply })
+        Ok(JobReply { job_id, reply })
     }
 }
 
@@ -87,9 +93,8 @@ fn check(request: &TailRequest) -> Result<(), Error> {
 }
 
 /// The request for each job, with its share of the bytes.
-fn one_by_one(request: &TailRequest, default_bytes: i64) -> Vec<TailRequest> {
+fn one_by_one(request: &TailRequest, bytes: i64) -> Vec<TailRequest> {
     let count = i64::try_from(request.job_ids.len()).unwrap_or(1);
-    let bytes = request.max_bytes.unwrap_or(default_bytes).min(MOST_BYTES);
     let one = |id: &String| TailRequest {
         job_id: id.clone(),
         job_ids: Vec::new(),
@@ -102,8 +107,8 @@ fn one_by_one(request: &TailRequest, default_bytes: i64) -> Vec<TailRequest> {
 }
 
 /// Whether a job has what its reader waits for.
-fn is_news(of: &Of, request: &TailRequest) -> bool {
-    let reply = &of.reply;
+fn is_news(job: &JobReply, request: &TailRequest) -> bool {
+    let reply = &job.reply;
     if request.until.is_some() || request.quiet_ms.is_some() {
         return matches!(reply.returned_because, Because::Matched) || reply.has_more;
     }
@@ -111,18 +116,18 @@ fn is_news(of: &Of, request: &TailRequest) -> bool {
 }
 
 /// One reply for all jobs.
-fn merged(replies: Vec<Of>) -> TailReply {
-    let cursors = replies.iter().map(|of| (of.job_id.clone(), of.reply.last_line_no)).collect();
-    let sum = |count: fn(&TailReply) -> u64| replies.iter().map(|of| count(&of.reply)).sum();
+fn merged(replies: Vec<JobReply>, clamped: Vec<Clamped>) -> TailReply {
+    let cursors = replies.iter().map(|job| (job.job_id.clone(), job.reply.last_line_no)).collect();
+    let sum = |count: fn(&TailReply) -> u64| replies.iter().map(|job| count(&job.reply)).sum();
     let dropped_lines = sum(|reply| reply.dropped_lines);
     let skipped_lines = sum(|reply| reply.skipped_lines);
     let total_lines = sum(|reply| reply.total_lines);
-    let any = |question: fn(&TailReply) -> bool| replies.iter().any(|of| question(&of.reply));
+    let any = |question: fn(&TailReply) -> bool| replies.iter().any(|job| question(&job.reply));
     let still_running = any(|reply| reply.still_running);
     let has_more = any(|reply| reply.has_more);
     let awaiting_input = any(|reply| reply.awaiting_input);
     let has_lines = any(|reply| reply.lines.as_ref().is_some_and(|lines| !lines.is_empty()));
-    let silent_ms = replies.iter().map(|of| of.reply.silent_ms).min().unwrap_or(0);
+    let silent_ms = replies.iter().map(|job| job.reply.silent_ms).min().unwrap_or(0);
     let because = if any(|reply| reply.returned_because == Because::Matched) {
         Because::Matched
     } else if !still_running {
@@ -134,14 +139,14 @@ fn merged(replies: Vec<Of>) -> TailReply {
     } else {
         Because::Timeout
     };
-    // A job that still runs stands for all, then one that failed.
+    // State of the whole: a running job's if there is one, otherwise a failed job's, otherwise the
+    // first job's.
     let standing = replies
         .iter()
-        .find(|of| !of.reply.standing.state.is_final())
-        .or_else(|| replies.iter().find(|of| of.reply.standing.exit_status != Some(0)))
+        .find(|job| !job.reply.standing.state.is_final())
+        .or_else(|| replies.iter().find(|job| job.reply.standing.exit_status != Some(0)))
         .or(replies.first())
-        .map(|of| of.reply.standing.clone());
-    let clamped = replies.first().map(|of| of.reply.clamped.clone()).unwrap_or_default();
+        .map(|job| job.reply.standing.clone());
     TailReply {
         lines: None,
         records: None,
@@ -170,8 +175,8 @@ fn merged(replies: Vec<Of>) -> TailReply {
 }
 
 impl JobTail {
-    fn of(of: Of) -> Self {
-        let Of { job_id, reply } = of;
+    fn of(job: JobReply) -> Self {
+        let JobReply { job_id, reply } = job;
         Self {
             job_id,
             lines: reply.lines.unwrap_or_default(),

@@ -75,7 +75,7 @@ pub struct TailReply {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u32")]
     pub matched_row: Option<u32>,
-    /// With job_ids: news of each job; the fields above are then those of all jobs together, and last_line_no is 0.
+    /// With job_ids: the reply of each job. The other fields then summarize all jobs; last_line_no is 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<JobTail>,
     /// With job_ids: cursors for the next call.
