@@ -148,7 +148,7 @@ async fn several_jobs_are_marked_and_forgotten_and_the_list_is_filtered() {
     tmux.press(&["k", "k", "j", "m", "m"]);
     tmux.shows(&["2 marked", &format!("*{one}"), &format!("*{other}")]).await;
     tmux.press(&["d"]);
-    tmux.shows(&["delete 2 marked jobs with its output? y yes"]).await;
+    tmux.shows(&["delete 2 marked jobs, and all output? y yes"]).await;
     tmux.press(&["y"]);
     tmux.shows(&["2 deleted", "1 job, 1 running"]).await;
     assert!(!told(&sshjobs(&sshd, &["ps"])).contains(&one));

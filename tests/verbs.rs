@@ -250,3 +250,76 @@ async fn several_jobs_are_followed_with_their_names() {
     expected.sort_unstable();
     assert_eq!(lines, expected);
 }
+
+#[tokio::test]
+async fn a_mistyped_signal_sends_nothing() {
+    let sshd = Sshd::start().await;
+    let id = spawn(&sshd, "a", "sleep 600");
+    for word in ["HPU", "99", "nosuch"] {
+        let output = sshjobs(&sshd, &["signal", &id, word]);
+        assert_eq!(output.status.code(), Some(2), "{word}: {}", stderr(&output));
+        assert!(told(&sshjobs(&sshd, &["ps"])).contains("running"), "{word}");
+    }
+    let output = sshjobs(&sshd, &["forget", "--force", &id, "nosuch"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(told(&sshjobs(&sshd, &["ps"])).contains("running"));
+    let both = sshjobs(&sshd, &["kill", "--label", "a", &id]);
+    assert_eq!(both.status.code(), Some(2), "a job and a filter");
+    told(&sshjobs(&sshd, &["kill", "-9", &id]));
+    assert_eq!(sshjobs(&sshd, &["wait", &id]).status.code(), Some(137));
+}
+
+#[tokio::test]
+async fn the_first_look_at_a_job_that_nobody_follows_shows_all_of_it() {
+    let sshd = Sshd::start().await;
+    for _ in 0..5 {
+        let id = spawn(&sshd, "a", "seq 20000; sleep 600");
+        // Its output is on the host, and nobody has asked for it yet.
+        tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        assert_eq!(told(&sshjobs(&sshd, &["tail", "-n", "1", &id])), "20000\n");
+        told(&sshjobs(&sshd, &["kill", "-9", &id]));
+    }
+}
+
+#[tokio::test]
+async fn a_durable_job_on_a_terminal_tells_how_it_ended() {
+    let sshd = Sshd::start().await;
+    let start = |command: &str| {
+        told(&sshjobs(&sshd, &["spawn", "--pty", HOST, "--", command]))
+            .trim()
+            .to_owned()
+    };
+    for (command, expected) in [("exit 3", 3), ("kill -TERM $$", 143), ("true", 0)] {
+        let id = start(command);
+        assert_eq!(
+            sshjobs(&sshd, &["wait", &id]).status.code(),
+            Some(expected),
+            "{command}"
+        );
+    }
+    for (signal, expected) in [("TERM", 143), ("INT", 130), ("HUP", 129), ("KILL", 137)] {
+        let id = start("echo ready; exec sleep 600");
+        eventually("it runs", async || {
+            told(&sshjobs(&sshd, &["log", &id])).contains("ready")
+        })
+        .await;
+        told(&sshjobs(&sshd, &["signal", &id, signal]));
+        assert_eq!(
+            sshjobs(&sshd, &["wait", &id]).status.code(),
+            Some(expected),
+            "{signal}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_durable_job_has_the_umask_of_the_login_shell() {
+    let sshd = Sshd::start().await;
+    let expected = told(&sshjobs(&sshd, &["run", HOST, "--", "umask"]));
+    for pty in [&[][..], &["--pty"]] {
+        let words = [&["spawn"], pty, &[HOST, "--", "umask"]].concat();
+        let id = told(&sshjobs(&sshd, &words)).trim().to_owned();
+        told(&sshjobs(&sshd, &["wait", &id]));
+        assert_eq!(told(&sshjobs(&sshd, &["log", &id])), expected);
+    }
+}

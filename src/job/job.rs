@@ -2,7 +2,7 @@
 //! wait for states of the log.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -47,6 +47,8 @@ pub struct Job {
     resizes: Mutex<Vec<Resize>>,
     /// Whether the host of a durable job can be reached.
     pub(super) reach: HostReach,
+    /// Bytes that the host of a durable job had delivered when it had last delivered all.
+    delivered: AtomicU64,
     /// The end was recorded. The log shows it once it is stored.
     pub(super) has_ended: AtomicBool,
     /// The store knows that the record is out of date. Cleared when the record is written.
@@ -120,6 +122,7 @@ impl Job {
             trouble,
             resizes: Mutex::default(),
             reach: HostReach::default(),
+            delivered: AtomicU64::new(0),
             has_ended,
             is_changed: AtomicBool::new(false),
             mirror_rounds,
@@ -312,6 +315,12 @@ impl Job {
         lock(&self.resizes).clone()
     }
 
+    /// Notes that the host of a durable job has delivered this many bytes, on both streams together.
+    /// They are recorded a moment later.
+    pub fn note_delivered(&self, bytes: u64) {
+        self.delivered.store(bytes, Ordering::Relaxed);
+    }
+
     /// Notes whether the host of a durable job is reachable.
     pub fn note_reach(&self, is_reached: bool) {
         self.reach.note(is_reached);
@@ -322,8 +331,14 @@ impl Job {
     pub async fn caught_up(&self, patience: Duration) {
         tokio::select! {
             () = self.reach.wait_until_reached(patience) => {}
-            _ = self.wait_for(patience, |log| log.outcome().is_some()) => {}
+            _ = self.wait_for(patience, |log| log.outcome().is_some()) => return,
         }
+        // What was delivered is shown once it is recorded and stored.
+        let delivered = self.delivered.load(Ordering::Relaxed);
+        self.wait_for(patience, |log| {
+            log.ring().total() >= delivered || log.outcome().is_some()
+        })
+        .await;
     }
 
     /// Time since the job ended, if it has.

@@ -17,6 +17,10 @@ pub struct JobScreen {
 /// Maximum output that is drawn at once, in bytes. If more is pending, the older output is skipped:
 /// it has usually been overwritten.
 const MOST_DRAWN: u64 = 8 << 20;
+/// The same for a terminal so large that each byte costs as much as many on an ordinary one.
+const LEAST_DRAWN: u64 = 128 << 10;
+/// Characters of an ordinary terminal.
+const ORDINARY: u64 = 10_000;
 /// Bytes that are drawn before other tasks get their turn. After each piece all rows are compared,
 /// so large screens get large pieces.
 const PIECE: usize = 4 << 10;
@@ -39,7 +43,10 @@ impl JobScreen {
     /// Draws the output up to `until`, and the resizes before it. Output that is no longer kept is
     /// skipped. Cancel safe: the next call continues.
     pub async fn draw_until(&mut self, job: &Job, until: u64) {
-        let first = until.saturating_sub(MOST_DRAWN);
+        let size = self.screen.size();
+        let cells = u64::from(size.cols) * u64::from(size.rows);
+        let most = MOST_DRAWN * ORDINARY / cells.max(ORDINARY);
+        let first = until.saturating_sub(most.max(LEAST_DRAWN));
         if first > self.position {
             self.skip_to(first, job);
         }

@@ -65,7 +65,7 @@ impl TerminalFilter {
         }
         if std::mem::take(&mut self.drawing) {
             // Save the cursor, because resetting the scroll region moves it to the corner.
-            sequence.push_str("\x1b(B\x1b)B\x1b>\x1b[4l\x1b7\x1b[r\x1b8");
+            sequence.push_str("\x0f\x1b(B\x1b)B\x1b>\x1b[4l\x1b7\x1b[r\x1b8");
         }
         sequence.into_bytes()
     }
@@ -166,7 +166,13 @@ impl Perform for Passed<'_> {
 
     fn execute(&mut self, byte: u8) {
         // A backspace could overwrite text shown before, such as a host's name.
-        let is_of_screens = matches!(byte, 0x07 | 0x08) && self.allowed == Allowed::Screen;
+        // SO and SI choose a character set, with which programs draw lines.
+        let is_set = matches!(byte, 0x0e | 0x0f);
+        let is_of_screens =
+            (is_set || matches!(byte, 0x07 | 0x08)) && self.allowed == Allowed::Screen;
+        if is_set && is_of_screens {
+            *self.drawing = true;
+        }
         if is_of_screens || matches!(byte, b'\r' | b'\t') {
             self.bytes.push(byte);
         }

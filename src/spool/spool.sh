@@ -1,5 +1,8 @@
 # sshjobs: durable jobs, in POSIX sh. Installed once, under its hash. $1 is the state directory, $2 a verb. Variables that a job
 # could inherit begin with sj_. The file is executed, or sourced by a shell that has set sj_F to its path, which saves a process.
+# Jobs run with the mask of the login shell.
+sj_M=${sj_M:-$(umask)}
+export sj_M
 umask 077
 case $0 in */spool/*) sj_F=$0 ;; esac
 sj_D=$1 sj_V=$2
@@ -192,6 +195,7 @@ supervise)
   (led /bin/sh "$sj_F" "$sj_D" job "$1" "$7") <&5 6<&6 >>"$sj_J/out" 2>>"$sj_J/err"
   rc=$?
   exec 5<&- 6<&-
+  [ ! -s "$sj_J/rc" ] || read -r rc <"$sj_J/rc"
   # Background processes of the command may still print.
   { read -r p _ <"$sj_J/pid"; } 2>/dev/null
   i=0
@@ -283,6 +287,8 @@ job) # JOB PTY. The order is on file descriptor 6.
     CDPATH= cd -- "$sj_d" 2>/dev/null || { printf "sshjobs: can't enter %s\n" "$sj_d" >&2; exit 125; }
   fi
   decode "$sj_cmd"
+  umask "$sj_M"
+  unset sj_M
   case $2 in
   none) exec "${SHELL:-/bin/sh}" -c "$sj_d" ;;
   esac
@@ -290,8 +296,9 @@ job) # JOB PTY. The order is on file descriptor 6.
 $2
 X
   export TERM
-  # The name of the terminal is for the verb resize.
-  SSHJOBS_COMMAND=$sj_d SSHJOBS_TTY=$sj_J/tty exec script -qefc "stty cols $cols rows $rows; tty >\"\$SSHJOBS_TTY\"; exec \"\${SHELL:-/bin/sh}\" -c \"\$SSHJOBS_COMMAND\"" /dev/null
+  # The name of the terminal is for the verb resize. A signal also ends script(1), whose own exit status then says nothing: the
+  # shell between both notes that of the command, and ignores signals until then.
+  SSHJOBS_COMMAND=$sj_d SSHJOBS_FILES=$sj_J exec script -qefc "stty cols $cols rows $rows; tty >\"\$SSHJOBS_FILES/tty\"; trap : HUP INT QUIT TERM; \"\${SHELL:-/bin/sh}\" -c \"\$SSHJOBS_COMMAND\"; r=\$?; echo \$r >\"\$SSHJOBS_FILES/rc\"; exit \$r" /dev/null
   ;;
 write) # JOB OFFSET LENGTH WRITER; the bytes on stdin. A repeated write of the same writer writes nothing twice.
   sj_J=$sj_S/$1

@@ -94,18 +94,19 @@ Examples:
   sshjobs hosts add lab 192.168.1.9:2222 --identity ~/.ssh/lab")]
 pub struct AddHostArgs {
     /// Name by which people and agents call the host.
+    #[arg(value_parser = word)]
     pub name: String,
     /// Where it is: `[USER@]ADDRESS[:PORT]`.
     #[arg(value_name = "[USER@]ADDRESS[:PORT]", value_parser = host_address)]
     pub address: HostAddress,
     /// TCP port.
-    #[arg(long, short, value_name = "PORT")]
+    #[arg(long, short, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
     /// Private key to use.
     #[arg(long, short, value_name = "FILE")]
     pub identity: Option<String>,
     /// Tag by which several hosts are selected (tag:NAME). May be repeated.
-    #[arg(long, short, value_name = "TAG")]
+    #[arg(long, short, value_name = "TAG", value_parser = word)]
     pub tag: Vec<String>,
 }
 
@@ -118,6 +119,16 @@ pub struct HostAddress {
     pub host: String,
     /// TCP port.
     pub port: Option<u16>,
+}
+
+/// Parses the name of a host or a tag: a word that selections of hosts do not take apart.
+fn word(text: &str) -> Result<String, String> {
+    let is_word = text.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    if is_word && !text.is_empty() && !text.starts_with('-') {
+        Ok(text.to_owned())
+    } else {
+        Err("use letters, digits, - _ and .".to_owned())
+    }
 }
 
 /// Parses `[USER@]ADDRESS[:PORT]`. An IPv6 address with a port is in brackets.
@@ -138,13 +149,13 @@ fn host_address(text: &str) -> Result<HostAddress, String> {
         }
         None => (rest, None),
     };
-    let port = port.map(str::parse).transpose().map_err(|_| USAGE)?;
+    let port: Option<u16> = port.map(str::parse).transpose().map_err(|_| USAGE)?;
     let is_word = |word: &str| {
         !word.is_empty()
             && !word.starts_with('-')
-            && !word.contains(|c: char| c.is_whitespace() || c.is_control())
+            && !word.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/')
     };
-    if !is_word(host) || user.as_deref().is_some_and(|user| !is_word(user)) {
+    if port == Some(0) || !is_word(host) || user.as_deref().is_some_and(|user| !is_word(user)) {
         return Err(USAGE.to_owned());
     }
     Ok(HostAddress {

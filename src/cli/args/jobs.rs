@@ -266,6 +266,9 @@ pub struct SignalArgs {
     /// The signal, as an option.
     #[arg(long, short, value_name = "SIGNAL")]
     pub signal: Option<String>,
+    /// Send KILL, as -s KILL.
+    #[arg(short = '9', conflicts_with = "signal")]
+    pub kill: bool,
     /// Send KILL to processes that are still alive after this time.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub grace: Option<Duration>,
@@ -281,7 +284,7 @@ impl SignalArgs {
     /// The jobs that are named, and the signal.
     pub fn target(&self) -> SignalTarget {
         let mut jobs = self.words.clone();
-        let mut signal = self.signal.clone();
+        let mut signal = self.signal.clone().or(self.kill.then(|| "KILL".to_owned()));
         // The only word is a job, unless a filter selects the jobs.
         let may_be_signal = signal.is_none() && (jobs.len() > 1 || self.filter.is_set());
         if may_be_signal && jobs.last().is_some_and(|word| word.parse::<Signal>().is_ok()) {

@@ -56,6 +56,15 @@ pub(crate) fn terminal_width() -> Option<usize> {
     (size.ws_col > 0).then_some(size.ws_col.into())
 }
 
+/// Rows of the terminal to which stdout goes.
+pub(crate) fn terminal_rows() -> Option<usize> {
+    if !stdout().is_terminal() {
+        return None;
+    }
+    let size = tcgetwinsize(stdout()).ok()?;
+    (size.ws_row > 0).then_some(size.ws_row.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -549,7 +549,7 @@ fn foot_of(model: &Model) -> Line<'static> {
             Line::from(format!("signal {}: {keys}  Esc none", targets(model))).bold()
         }
         (Mode::Forget, _) => {
-            Line::from(format!("delete {} with its output? y yes", targets(model))).bold()
+            Line::from(format!("delete {}, and all output? y yes", targets(model))).bold()
         }
         (Mode::Help { .. }, _) => Line::from("↑ ↓ scroll, any other key returns").bold(),
         (Mode::Browse, Some(message)) => Line::from(printable(message)).bold(),

@@ -214,7 +214,7 @@ async fn tell(follower: &Follower, frame: SpoolFrame) -> bool {
     let told = match frame {
         SpoolFrame::Alive => None,
         SpoolFrame::CaughtUp => {
-            follower.note_reach(true);
+            follower.note_caught_up();
             None
         }
         SpoolFrame::ProcessGroup { job, pgid } => {

@@ -156,6 +156,15 @@ impl Follower {
         lock(&self.session).is_up = false;
     }
 
+    /// Notes that the host has delivered all output of its jobs so far.
+    pub(crate) fn note_caught_up(&self) {
+        for followed in self.followed().values() {
+            // First: who waits for the host then waits for this output.
+            followed.job.note_delivered(followed.stdout + followed.stderr);
+            followed.job.note_reach(true);
+        }
+    }
+
     pub(crate) fn note_reach(&self, is_reached: bool) {
         self.followed()
             .values()

@@ -12,6 +12,9 @@ pub async fn forget(api: &Api, args: ForgetArgs) -> Exit {
     finish(api, async {
         let may_go = |entry: &JobEntry| args.force || entry.standing.state.is_final();
         let ids = pick::selected(api, &args.jobs, &args.filter, may_go).await?;
+        if !args.filter.is_set() {
+            pick::check_all(api, &ids).await?;
+        }
         let action = if args.output {
             "delete the output of"
         } else {
@@ -44,6 +47,7 @@ pub async fn forget(api: &Api, args: ForgetArgs) -> Exit {
                 }
                 Ok(_) => {}
                 Err(error) => {
+                    let error = pick::named(error, job, ids.len() > 1);
                     report(&error);
                     exit = Exit::of_error(&error);
                 }

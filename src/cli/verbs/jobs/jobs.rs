@@ -12,7 +12,7 @@ use crate::cli::Exit;
 use crate::cli::args::{FilterArgs, JobsArgs, SortBy};
 use crate::cli::exit::{print, write_out};
 use crate::cli::json::json;
-use crate::cli::terminal::{GREEN, RED, are_wanted, in_columns, paint};
+use crate::cli::terminal::{GREEN, RED, are_wanted, in_columns, paint, terminal_rows};
 use crate::jobs::printable;
 use crate::remote::Api;
 use crate::wire::{Error, JobEntry, JobState, JobsReply, JobsRequest};
@@ -24,7 +24,11 @@ pub async fn jobs(api: &Api, args: JobsArgs) -> Exit {
             return Ok(show(&list(api, &args).await?, &args));
         };
         loop {
-            let reply = list(api, &args).await?;
+            let mut reply = list(api, &args).await?;
+            if let Some(rows) = terminal_rows() {
+                // The head, a line for the others, and one for the cursor.
+                reply.jobs.truncate(rows.saturating_sub(3));
+            }
             if stdout().is_terminal() {
                 // Without a line end, so that the list starts in the first row.
                 write_out(CLEAR.as_bytes());

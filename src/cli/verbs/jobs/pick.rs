@@ -95,6 +95,33 @@ pub(super) async fn selected(
     Ok(jobs.into_iter().filter(eligible).map(|job| job.job_id).collect())
 }
 
+/// Checks that all of several named jobs exist, before anything is done to the first one: the last
+/// word may be a mistyped signal.
+///
+/// # Errors
+/// For the first one that does not exist.
+pub(super) async fn check_all(api: &Api, ids: &[String]) -> Result<(), Error> {
+    if ids.len() < 2 {
+        return Ok(());
+    }
+    for id in ids {
+        api.entry(id).await?;
+    }
+    Ok(())
+}
+
+/// An error of one of several jobs, which it names.
+pub(super) fn named(error: Error, id: &str, is_one_of_several: bool) -> Error {
+    if is_one_of_several && !error.message.contains(id) {
+        Error {
+            message: format!("{id}: {}", error.message),
+            ..error
+        }
+    } else {
+        error
+    }
+}
+
 /// The jobs that pass a filter, newest first.
 pub(super) async fn filtered(api: &Api, filter: &FilterArgs) -> Result<Vec<JobEntry>, Error> {
     let request = JobsRequest {
@@ -145,18 +172,21 @@ pub(super) fn confirm(action: &str, ids: &[String], filter: &FilterArgs) -> Resu
             "`sshjobs jobs` with the same filter shows which jobs there are",
         ));
     }
-    if !filter.is_set() || !stdin().is_terminal() {
+    if !filter.is_set() {
         return Ok(true);
-    }
-    if !stderr().is_terminal() && !filter.yes {
-        let hint = "add --yes, or don't redirect stderr";
-        return Err(Error::invalid("you can't be asked", hint));
     }
     for id in ids.iter().take(SHOWN) {
         note(id);
     }
     if ids.len() > SHOWN {
         note(&format!("and {} more", ids.len() - SHOWN));
+    }
+    if !stdin().is_terminal() {
+        return Ok(true);
+    }
+    if !stderr().is_terminal() && !filter.yes {
+        let hint = "add --yes, or don't redirect stderr";
+        return Err(Error::invalid("you can't be asked", hint));
     }
     if filter.yes {
         return Ok(true);

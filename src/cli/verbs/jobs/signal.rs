@@ -7,7 +7,7 @@ use crate::cli::exit::print;
 use crate::cli::json::json;
 use crate::cli::{Exit, note, report};
 use crate::remote::Api;
-use crate::wire::{Error, SignalReply, SignalRequest};
+use crate::wire::{Code, Error, SignalReply, SignalRequest};
 
 /// Signals jobs, one after the other, also after an error.
 pub async fn signal(api: &Api, args: SignalArgs) -> Exit {
@@ -15,6 +15,24 @@ pub async fn signal(api: &Api, args: SignalArgs) -> Exit {
         let SignalTarget { jobs, signal } = args.target();
         let runs = |entry: &crate::wire::JobEntry| !entry.standing.state.is_final();
         let ids = pick::selected(api, &jobs, &args.filter, runs).await?;
+        // Jobs that a filter selects are known from the list.
+        let checked = if args.filter.is_set() {
+            Ok(())
+        } else {
+            pick::check_all(api, &ids).await
+        };
+        if let Err(error) = checked {
+            let word = jobs.last().map(String::as_str).unwrap_or_default();
+            return Err(
+                if error.code == Code::UnknownJob && error.message.contains(word) {
+                    let hint =
+                        "nothing was sent; the last word may be a signal: INT, TERM, KILL, …";
+                    Error::invalid(format!("{word:?} is neither a job nor a signal"), hint)
+                } else {
+                    error
+                },
+            );
+        }
         if !pick::confirm(&format!("send {signal} to"), &ids, &args.filter)? {
             return Ok(Exit::DECLINED);
         }
@@ -28,6 +46,7 @@ pub async fn signal(api: &Api, args: SignalArgs) -> Exit {
                     }
                 }
                 Err(error) => {
+                    let error = pick::named(error, id, ids.len() > 1);
                     report(&error);
                     exit = Exit::of_error(&error);
                 }
