@@ -456,3 +456,22 @@ async fn a_security_key_lets_us_in_through_the_agent() {
         refusal(&service(&sshd)).await
     );
 }
+
+#[tokio::test]
+async fn a_wrong_password_is_told_before_the_next_question() {
+    // Without PAM no password of this account is right, whoever runs the tests.
+    let sshd = Sshd::prepared("PasswordAuthentication yes", |directory| {
+        std::fs::write(directory.join("authorized_keys"), "").unwrap();
+    })
+    .await;
+    let person = Person::with(&["wrong", "wrong again"]);
+    refusal(&with_person(&sshd, &person)).await;
+    let questions = person.questions.lock().unwrap();
+    let texts: Vec<&str> = questions.iter().map(|question| question.text.as_str()).collect();
+    assert!(
+        !texts[0].contains("not accepted") && texts[0].ends_with("password: "),
+        "{texts:?}"
+    );
+    assert!(texts[1].starts_with("That was not accepted. "), "{texts:?}");
+    assert!(!texts.iter().any(|text| text.contains("wrong")));
+}

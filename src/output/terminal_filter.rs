@@ -301,7 +301,8 @@ mod tests {
     #[test]
     fn a_program_may_draw_but_not_ask_or_reach_beyond_the_screen() {
         let mut filter = TerminalFilter::for_screen();
-        let drawn = "\x1b[?1049h\x1b[2J\x1b[3;4Hx\x1b[9b\x1b[4h\x1b(0q\x1b(B\x1bM\x07\x1b[?25l";
+        let drawn =
+            "\x1b[?1049h\x1b[2J\x1b[3;4Hx\x1b[9b\x1b[4h\x1b(0q\x1b(B\x0eq\x0f\x1bM\x07\x1b[?25l";
         assert_eq!(filter.pass(drawn.as_bytes()), drawn.as_bytes());
         assert_eq!(
             filter
@@ -310,7 +311,7 @@ mod tests {
         );
         assert_eq!(
             filter.restore(),
-            b"\x1b[?25h\x1b[?1049l\x1b(B\x1b)B\x1b>\x1b[4l\x1b7\x1b[r\x1b8"
+            b"\x1b[?25h\x1b[?1049l\x0f\x1b(B\x1b)B\x1b>\x1b[4l\x1b7\x1b[r\x1b8"
         );
         assert_eq!(filter.restore(), b"");
         filter.pass(b"\x1b[31mred");

@@ -109,6 +109,9 @@ impl Default for Limits {
     }
 }
 
+/// Least value of `max_wait`: with less, a call returns before its job has started.
+const LEAST_WAIT: Duration = Duration::from_millis(100);
+
 impl Limits {
     /// The first invalid setting, by name, with the reason.
     pub fn validate(&self) -> Option<String> {
@@ -129,6 +132,12 @@ impl Limits {
         }
         if self.max_line_bytes < 64 {
             return Some("max_line_bytes must be at least 64".to_owned());
+        }
+        if self.max_wait < LEAST_WAIT {
+            return Some(format!(
+                "max_wait_ms must be at least {}",
+                LEAST_WAIT.as_millis()
+            ));
         }
         // Divided, because a multiple of a configured limit could overflow.
         if self.ring_buffer_bytes / 4 < self.max_line_bytes {

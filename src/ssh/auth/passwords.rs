@@ -13,7 +13,7 @@ use crate::ssh::trust::HandshakeError;
 const MOST_ROUNDS: usize = 16;
 
 /// Before a question that is asked again.
-const REFUSED: &str = "That was not accepted. ";
+pub(super) const REFUSED: &str = "That was not accepted. ";
 
 impl Login<'_> {
     /// Answers the server's questions (RFC 4256) with the configured password, or by asking a

@@ -16,6 +16,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, timeout};
 
 use super::key_file::{KeyFile, unlock};
+use super::passwords::REFUSED;
 use super::{Question, Secrets};
 use crate::lock::{Guard, lock};
 use crate::ssh::HostConfig;
@@ -208,9 +209,10 @@ impl File<'_> {
         }
         let mut wrong = 0;
         while wrong < self.host.methods.prompts {
+            let refused = if wrong > 0 { REFUSED } else { "" };
             let question = Question {
                 host: self.host.name.clone(),
-                text: format!("passphrase of {}: ", self.path.display()),
+                text: format!("{refused}passphrase of {}: ", self.path.display()),
                 echo: false,
             };
             let Some(passphrase) = self.secrets.ask(&question).await else { break };
