@@ -261,6 +261,11 @@ async fn signals_are_known_in_any_spelling_and_unknown_ones_refused() {
     for spelling in ["TERM", "SIGTERM", "15", "term", "SigTerm"] {
         let arguments = json!({"host": HOST, "command": "echo ready; sleep 1000"});
         let job = session.client.ok("ssh_spawn", arguments)["job_id"].clone();
+        // A shell that has just begun may not be in its final shape yet.
+        session.client.ok(
+            "ssh_tail",
+            json!({"job_id": job, "until": "ready", "wait_ms": 30_000}),
+        );
         let reply = session.client.ok("ssh_signal", json!({"job_id": job, "signal": spelling}));
         assert_eq!(
             (&reply["exit_signal"], &reply["confirmed_dead"]),

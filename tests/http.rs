@@ -138,8 +138,10 @@ async fn a_status_means_what_it_says() {
         code(answer(caller.get("/v1/spawn"))),
         told(405, "not_found")
     );
+    let too_long = json!({"job_id": "x".repeat(5 << 20)});
+    let refused = (0..10).find_map(|_| caller.try_call("search", &too_long).ok());
     assert_eq!(
-        code(caller.call("search", json!({"job_id": "x".repeat(5 << 20)}))),
+        code(refused.expect("an answer")),
         told(413, "invalid_argument")
     );
 }

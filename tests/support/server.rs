@@ -154,10 +154,16 @@ impl Caller {
 
     /// `POST /v1/VERB`.
     pub fn call(&self, verb: &str, request: Value) -> Answer {
+        self.try_call(verb, &request).expect("an answer")
+    }
+
+    /// The same. A server that refuses a long body answers before it has read all of it, and the
+    /// rest may meet a closed connection.
+    pub fn try_call(&self, verb: &str, request: &Value) -> Result<Answer, ureq::Error> {
         let path = format!("{}/v1/{verb}", self.url);
         let sent = self.agent.post(path).header("Authorization", format!("Bearer {}", self.token));
-        let sent = sent.header("Content-Type", "application/json").send(request.to_string());
-        answer(sent.expect("an answer"))
+        let sent = sent.header("Content-Type", "application/json").send(request.to_string())?;
+        Ok(answer(sent))
     }
 
     /// The same; it must succeed.
