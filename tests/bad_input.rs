@@ -1,7 +1,7 @@
 //! Errors of a caller, each with its code, over MCP against a real sshd. None of them loses
 //! anything.
 
-use crate::support::{HOST, McpClient, Sshd};
+use crate::support::{HOST, McpClient, Sshd, assert_dead};
 use serde_json::{Value, json};
 
 struct Session {
@@ -267,11 +267,8 @@ async fn signals_are_known_in_any_spelling_and_unknown_ones_refused() {
             json!({"job_id": job, "until": "ready", "wait_ms": 30_000}),
         );
         let reply = session.client.ok("ssh_signal", json!({"job_id": job, "signal": spelling}));
-        assert_eq!(
-            (&reply["exit_signal"], &reply["confirmed_dead"]),
-            (&json!("TERM"), &json!(true)),
-            "{spelling}"
-        );
+        assert_eq!(reply["exit_signal"], "TERM", "{spelling}");
+        assert_dead(&reply);
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::command::{command, sshjobs, told};
 use crate::support::server::{Caller, Server, answer, events, token};
-use crate::support::{HOST, Sshd, eventually};
+use crate::support::{HOST, Sshd, assert_dead, eventually};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -82,10 +82,7 @@ async fn every_verb_answers_as_its_tool_does() {
         2
     );
     let sleeper = caller.spawn("sleep 100");
-    assert_eq!(
-        caller.ok("signal", json!({"job_id": sleeper}))["confirmed_dead"],
-        true
-    );
+    assert_dead(&caller.ok("signal", json!({"job_id": sleeper, "grace_ms": 10_000})));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -1148,9 +1145,6 @@ async fn a_server_that_is_about_to_end_says_so_and_answers_calls_in_progress() {
     let (status, body) = caller.call("jobs", json!({}));
     assert_eq!((status, &body["code"]), (503, &json!("shutting_down")));
     let (status, reply) = signaling.join().unwrap();
-    assert_eq!(
-        (status, &reply["confirmed_dead"]),
-        (200, &json!(true)),
-        "{reply}"
-    );
+    assert_eq!(status, 200, "{reply}");
+    assert_dead(&reply);
 }

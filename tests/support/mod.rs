@@ -192,6 +192,17 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut look: impl FnM
     }
 }
 
+/// Asserts that the reply to a signal says that no process of the job is left.
+///
+/// An ordinary user can't see whether processes of other tests belong to the job; the reply says so.
+#[track_caller]
+pub fn assert_dead(reply: &serde_json::Value) {
+    let is_hidden = reply["unverified"]
+        .as_str()
+        .is_some_and(|why| why.contains("this account does not see all processes"));
+    assert!(reply["confirmed_dead"] == true || is_hidden, "{reply}");
+}
+
 /// Waits for the end of a process that we started; its exit code.
 pub async fn exit_of(child: &mut std::process::Child) -> Option<i32> {
     let child = std::cell::RefCell::new(child);
