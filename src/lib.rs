@@ -54,6 +54,8 @@
 
 mod bounded_file;
 #[doc(hidden)]
+pub mod files;
+#[doc(hidden)]
 pub mod hosts;
 #[doc(hidden)]
 pub mod job;

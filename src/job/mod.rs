@@ -56,6 +56,7 @@ pub use reading::{
 };
 pub use screen::{Drawn, JobScreen};
 pub use shell::{LoginShell, from_home, quote};
+pub(crate) use shell::{for_shell, inert_bytes};
 pub use signal::{Kill, Signal, UnknownSignal};
 pub use span::{LineRange, Span, SpanStart};
 pub use spec::{Draft, JobSpec, Pace, SpecError, StdinPlan, Terminal, check_word};

@@ -12,4 +12,5 @@ pub use control_script::{ControlLine, control_request, control_script};
 pub use exec_plan::{ExecPlan, PlanError, shell_probes};
 pub use prelude::from_home;
 pub use quoting::{LoginShell, quote};
+pub(crate) use quoting::{for_shell, inert_bytes};
 pub use signal_script::{KillReport, Left, ProcessGroup, Reach, kill_script};

@@ -43,8 +43,13 @@ pub(crate) fn inert_word(text: &str) -> String {
 /// Escapes `text` for printf's `%b`, in characters that mean the same to every shell. Quotes are
 /// not enough: within quotes `!` and newlines keep their meaning in csh, and backslashes in fish.
 pub(crate) fn inert(text: &str) -> String {
-    let mut inert = String::with_capacity(text.len() * 2);
-    for byte in text.bytes() {
+    inert_bytes(text.as_bytes())
+}
+
+/// Like [`inert`], for bytes that need not be UTF-8, such as file names.
+pub(crate) fn inert_bytes(bytes: &[u8]) -> String {
+    let mut inert = String::with_capacity(bytes.len() * 2);
+    for &byte in bytes {
         match byte {
             b'a'..=b'z'
             | b'A'..=b'Z'

@@ -115,13 +115,30 @@ impl Channel {
 
     /// Asks the server to run `command` (RFC 4254 §6.5). The reply arrives as an event.
     pub async fn exec(self, command: &str) -> Result<(ChannelReader, ChannelWriter), ChannelError> {
+        self.start(async |half| half.exec(true, command).await).await
+    }
+
+    /// Asks the server to start a subsystem, such as `sftp` (RFC 4254 §6.5). The reply arrives as
+    /// an event.
+    pub async fn subsystem(
+        self,
+        name: &str,
+    ) -> Result<(ChannelReader, ChannelWriter), ChannelError> {
+        self.start(async |half| half.request_subsystem(true, name).await).await
+    }
+
+    /// Sends the request that starts a program on the channel.
+    async fn start(
+        self,
+        request: impl AsyncFnOnce(&ChannelWriteHalf<Msg>) -> Result<(), russh::Error>,
+    ) -> Result<(ChannelReader, ChannelWriter), ChannelError> {
         let (reader, half) = self.channel.split();
         let writer = ChannelWriter {
             half,
             time_limit: self.time_limit,
             lost: self.lost,
         };
-        if let Err(error) = bounded(self.time_limit, writer.half.exec(true, command)).await {
+        if let Err(error) = bounded(self.time_limit, request(&writer.half)).await {
             // The events have no reader. A lost connection needs no closing.
             writer.close().await.ok();
             return Err(error);
@@ -195,6 +212,16 @@ impl ChannelWriter {
         tokio::select! {
             written = writer.write(piece) => written.map_err(|_| ChannelError::ConnectionLost),
             // A window of a lost connection never opens again, and russh does not report that.
+            () = self.lost.cancelled() => Err(ChannelError::ConnectionLost),
+        }
+    }
+
+    /// Sends all of `data`, without copying it. Waits while the window is closed. Cancelling may
+    /// leave a part sent.
+    pub async fn send(&self, data: Bytes) -> Result<(), ChannelError> {
+        tokio::select! {
+            sent = self.half.data_bytes(data) => sent.map_err(|_| ChannelError::ConnectionLost),
+            // As in `write`.
             () = self.lost.cancelled() => Err(ChannelError::ConnectionLost),
         }
     }

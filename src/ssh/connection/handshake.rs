@@ -26,6 +26,10 @@ const KEEPALIVES_LOST: u32 = 3;
 /// Time limit of a login in multiples of ConnectTimeout, not counting the time that a person takes.
 pub(super) const LOGIN_FACTOR: u32 = 3;
 
+/// Bytes that the server may send on a channel before we grant more (RFC 4254 §5.2). Limits a
+/// download to this amount per round trip.
+const WINDOW_BYTES: u32 = 8 << 20;
+
 /// Connects to a host, through the connection `via` if given, checks its key and logs in, once.
 ///
 /// Each step has the host's own time limit. Dropping the future closes everything.
@@ -145,6 +149,7 @@ fn client_config(host: &HostConfig, known: &KnownHosts, name: &HostName) -> clie
         // The stream below decides whether the connection is lost.
         keepalive_max: 0,
         nodelay: true,
+        window_size: WINDOW_BYTES,
         ..client::Config::default()
     }
 }

@@ -1,0 +1,184 @@
+//! Errors of files on hosts.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::path::{BadPath, RemotePath};
+use super::sftp::{SftpError, Status};
+use super::{Digest, EditError};
+use crate::hosts::PoolError;
+use crate::ssh::{ChannelError, ConnectError};
+
+/// Why a file was not read or written.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FilesError {
+    /// The host can't be reached.
+    #[error(transparent)]
+    Connect(#[from] Arc<ConnectError>),
+    /// Every connection allowed for the host is full.
+    #[error("{0}")]
+    ConnectionsFull(String),
+    /// No channel could be opened.
+    #[error("no channel for files can be opened")]
+    Channel(#[from] ChannelError),
+    /// The host refused an operation on a path, or the session failed during it.
+    #[error("can't {operation} {path}")]
+    Operation {
+        /// The operation, as a verb: `read`, `write`, `list`.
+        operation: &'static str,
+        /// The path.
+        path: RemotePath,
+        /// The cause.
+        source: SftpError,
+    },
+    /// The file system is full.
+    #[error("can't write {0}: the file system is full")]
+    DiskFull(RemotePath),
+    /// The path is not usable.
+    #[error(transparent)]
+    Path(#[from] BadPath),
+    /// The path is a directory, and the call needs a file.
+    #[error("{0} is a directory")]
+    IsDirectory(RemotePath),
+    /// The path is a device, a socket or a pipe.
+    #[error("{0} is neither a file nor a directory")]
+    NotAFile(RemotePath),
+    /// The file is too long for this call.
+    #[error("{path} has {size} bytes, and this call takes at most {most}")]
+    TooLong {
+        /// The path.
+        path: RemotePath,
+        /// Its size.
+        size: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// The file has other content than the caller expects.
+    #[error("{path} was changed meanwhile: {}", now_is(*found))]
+    ChangedMeanwhile {
+        /// The path.
+        path: RemotePath,
+        /// The digest of its content. `None` if there is no such file.
+        found: Option<Digest>,
+    },
+    /// Another process of sshjobs is changing the file.
+    #[error(
+        "{path} is being changed by another process; its lock {lock} is still there after {waited:?}"
+    )]
+    Locked {
+        /// The path.
+        path: RemotePath,
+        /// The lock file.
+        lock: RemotePath,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The file exists, and the caller wants a new one.
+    #[error("{0} exists")]
+    Exists(RemotePath),
+    /// An edit does not fit the file.
+    #[error("{path}: {source}")]
+    Edit {
+        /// The path.
+        path: RemotePath,
+        /// The cause.
+        source: EditError,
+    },
+    /// The content at the target differs from what was sent.
+    #[error("{path} was not transferred correctly: its SHA-256 is {found}, not {wanted}")]
+    Corrupt {
+        /// The path.
+        path: RemotePath,
+        /// The digest at the target.
+        found: Digest,
+        /// The digest at the source.
+        wanted: Digest,
+    },
+    /// The owner of a replaced file can't be kept.
+    #[error("can't keep the owner of {path}: it belongs to uid {uid}, gid {gid}")]
+    Owner {
+        /// The path.
+        path: RemotePath,
+        /// The owner.
+        uid: u32,
+        /// The group.
+        gid: u32,
+    },
+    /// The host needs a tool that it does not have.
+    #[error("the host can't compute the SHA-256 of {0}, which this call needs")]
+    NoDigest(RemotePath),
+    /// A file on this machine can't be read or written.
+    #[error("{path}: {source}")]
+    Local {
+        /// The path here.
+        path: String,
+        /// The cause.
+        source: Arc<io::Error>,
+    },
+    /// A pattern matches no file.
+    #[error("no file matches {0}")]
+    NoMatch(RemotePath),
+    /// The host reports names that lead out of their directory.
+    #[error("the host lists the name {name:?} in {directory}, which is no name of a file")]
+    HostileName {
+        /// The directory.
+        directory: RemotePath,
+        /// The name.
+        name: String,
+    },
+}
+
+fn now_is(found: Option<Digest>) -> String {
+    match found {
+        Some(digest) => format!("its SHA-256 is {digest}"),
+        None => "there is no such file".to_owned(),
+    }
+}
+
+impl FilesError {
+    /// Wraps the failure of an operation on a path.
+    pub(super) fn on(operation: &'static str, path: &RemotePath) -> impl FnOnce(SftpError) -> Self {
+        let path = path.clone();
+        move |source| Self::Operation {
+            operation,
+            path,
+            source,
+        }
+    }
+
+    /// Wraps the failure of an operation on a local file.
+    pub fn local(path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.display().to_string();
+        move |source| Self::Local {
+            path,
+            source: Arc::new(source),
+        }
+    }
+
+    /// Whether another attempt over a new connection may succeed.
+    pub fn is_lost_connection(&self) -> bool {
+        if let Self::Operation { source, .. } = self {
+            return matches!(
+                source,
+                SftpError::ConnectionLost | SftpError::Ended { .. } | SftpError::Silent(_)
+            );
+        }
+        matches!(self, Self::Channel(ChannelError::ConnectionLost))
+    }
+
+    /// Whether there is no such file.
+    pub fn is_no_such_file(&self) -> bool {
+        matches!(self, Self::Operation { source, .. } if source.is(Status::NoSuchFile))
+    }
+}
+
+impl From<PoolError<ConnectError>> for FilesError {
+    fn from(error: PoolError<ConnectError>) -> Self {
+        match error {
+            PoolError::Connect(error) => Self::Connect(error),
+            full @ PoolError::Full { .. } => Self::ConnectionsFull(full.to_string()),
+        }
+    }
+}

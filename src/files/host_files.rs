@@ -1,0 +1,279 @@
+//! The files of one host: a connection of their own, with an SFTP session on it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+
+use super::error::FilesError;
+use super::path::{RemotePath, is_safe_name, shown};
+use super::sftp::{Attributes, Entry, FileKind, Request, Session, SftpError, Status};
+use super::{Digest, Hasher, digest};
+use crate::hosts::{HostRef, Hosts, Lease, Link};
+use crate::ssh::ChannelError;
+
+/// The files of one host, over a connection that no job shares: a slow disk must not delay a job.
+/// Dropping it returns the connection.
+pub struct HostFiles {
+    pub(super) session: Arc<Session>,
+    lease: Lease<Arc<Link>>,
+}
+
+/// Attempts to get a connection. A pooled one may have died unnoticed.
+const MOST_ATTEMPTS: usize = 3;
+/// Maximum entries of a directory that is listed at once.
+pub(super) const MOST_ENTRIES: usize = 1_000_000;
+/// Maximum bytes that are read back where the host has no tool for digests.
+const MOST_READ_BACK: u64 = 64 << 20;
+
+impl HostFiles {
+    /// Opens a session with the host's SFTP server.
+    pub async fn open(hosts: &Hosts, host: &HostRef) -> Result<Self, FilesError> {
+        let mut last = ChannelError::ConnectionLost;
+        for _ in 0..MOST_ATTEMPTS {
+            let lease = hosts.pool().lease_alone(host).await?;
+            if !lease.connection().answers().await {
+                continue;
+            }
+            let opened = match lease.connection().open().await {
+                Ok(opened) => opened,
+                Err(error) => {
+                    last = error;
+                    continue;
+                }
+            };
+            // Three times the limit of a connection, as for a login.
+            let silence = lease.connection().connection.host().connect_timeout * 3;
+            let root = RemotePath::new("/").expect("a slash is a path");
+            let session = Session::start(opened.channel, silence).await;
+            let session = session.map_err(FilesError::on("open the files below", &root))?;
+            return Ok(Self {
+                session: Arc::new(session),
+                lease,
+            });
+        }
+        Err(last.into())
+    }
+
+    pub(super) fn link(&self) -> &Link {
+        self.lease.connection()
+    }
+
+    /// A path as the server takes it: `~` is the home directory, where relative paths begin.
+    pub async fn expand(&self, path: &RemotePath) -> Result<RemotePath, FilesError> {
+        let bytes = path.as_bytes();
+        match bytes.strip_prefix(b"~") {
+            None => Ok(path.clone()),
+            Some(b"" | b"/") => Ok(RemotePath::new(".")?),
+            Some(rest) if rest.starts_with(b"/") => {
+                let below = rest.iter().position(|byte| *byte != b'/').unwrap_or(rest.len());
+                Ok(RemotePath::new(rest[below..].to_vec())?)
+            }
+            Some(_) => {
+                let request = Request::ExpandPath(path.bytes());
+                let expanded = self.session.path(request).await;
+                Ok(RemotePath::new(
+                    expanded.map_err(FilesError::on("expand", path))?,
+                )?)
+            }
+        }
+    }
+
+    /// Attributes of a path, following symbolic links.
+    pub async fn stat(&self, path: &RemotePath) -> Result<Attributes, FilesError> {
+        let stat = self.session.attributes(Request::Stat(path.bytes())).await;
+        stat.map_err(FilesError::on("look at", path))
+    }
+
+    /// Like [`stat`](Self::stat). `None` if there is no such file.
+    pub async fn find(&self, path: &RemotePath) -> Result<Option<Attributes>, FilesError> {
+        match self.stat(path).await {
+            Err(error) if error.is_no_such_file() => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    /// Attributes of a path itself: a symbolic link at its end is not followed.
+    pub async fn lstat(&self, path: &RemotePath) -> Result<Attributes, FilesError> {
+        let stat = self.session.attributes(Request::Lstat(path.bytes())).await;
+        stat.map_err(FilesError::on("look at", path))
+    }
+
+    /// The absolute path of an existing file, with symbolic links resolved.
+    pub async fn real_path(&self, path: &RemotePath) -> Result<RemotePath, FilesError> {
+        let real = self.session.path(Request::Realpath(path.bytes())).await;
+        Ok(RemotePath::new(
+            real.map_err(FilesError::on("resolve", path))?,
+        )?)
+    }
+
+    /// The target of a symbolic link.
+    pub async fn read_link(&self, path: &RemotePath) -> Result<Bytes, FilesError> {
+        let target = self.session.path(Request::Readlink(path.bytes())).await;
+        target.map_err(FilesError::on("read the link", path))
+    }
+
+    /// The entries of a directory by name, without `.` and `..`.
+    ///
+    /// # Errors
+    /// [`FilesError::HostileName`] if a name leads out of the directory.
+    pub async fn list(&self, directory: &RemotePath) -> Result<Vec<Entry>, FilesError> {
+        let failed = |source| FilesError::on("list", directory)(source);
+        let handle = self.session.handle(Request::Opendir(directory.bytes())).await;
+        let handle = OpenHandle {
+            handle: handle.map_err(failed)?,
+            session: Arc::clone(&self.session),
+        };
+        let mut entries: Vec<Entry> = Vec::new();
+        let next = || self.session.names(Request::Readdir(handle.handle.clone()));
+        while let Some(some) = next().await.map_err(failed)? {
+            let some =
+                some.into_iter().filter(|entry| *entry.name != *b"." && *entry.name != *b"..");
+            entries.extend(some);
+            if entries.len() > MOST_ENTRIES {
+                return Err(failed(SftpError::Protocol(
+                    "a directory has more than a million entries",
+                )));
+            }
+        }
+        if let Some(hostile) = entries.iter().find(|entry| !is_safe_name(&entry.name)) {
+            return Err(FilesError::HostileName {
+                directory: directory.clone(),
+                name: shown(&hostile.name),
+            });
+        }
+        entries.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(entries)
+    }
+
+    /// Makes a directory and its missing parents.
+    pub async fn make_directories(&self, directory: &RemotePath) -> Result<(), FilesError> {
+        let mut missing = Vec::new();
+        let mut above = directory.clone();
+        loop {
+            match self.find(&above).await? {
+                Some(found) if found.kind() == FileKind::Directory => break,
+                Some(_) => {
+                    let source = SftpError::Refused {
+                        status: Status::Failure,
+                        message: format!("{above} is not a directory"),
+                    };
+                    return Err(FilesError::on("make the directory", directory)(source));
+                }
+                None => {
+                    let parent = above.parent();
+                    missing.push(std::mem::replace(&mut above, parent));
+                }
+            }
+        }
+        while let Some(path) = missing.pop() {
+            self.make_directory(&path).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes a directory, unless there is one.
+    pub async fn make_directory(&self, path: &RemotePath) -> Result<(), FilesError> {
+        let request = Request::Mkdir(path.bytes(), Attributes::default());
+        match self.session.status(request).await {
+            Ok(()) => Ok(()),
+            Err(error) => match self.find(path).await? {
+                Some(found) if found.kind() == FileKind::Directory => Ok(()),
+                _ => Err(FilesError::on("make the directory", path)(error)),
+            },
+        }
+    }
+
+    /// Removes a file.
+    pub async fn remove(&self, path: &RemotePath) -> Result<(), FilesError> {
+        let removed = self.session.status(Request::Remove(path.bytes())).await;
+        removed.map_err(FilesError::on("remove", path))
+    }
+
+    /// Puts a file in the place of another, at once if the server can.
+    pub(super) async fn replace(
+        &self,
+        from: &RemotePath,
+        to: &RemotePath,
+    ) -> Result<(), FilesError> {
+        let failed = |source| FilesError::on("replace", to)(source);
+        if self.session.has("posix-rename@openssh.com") {
+            let request = Request::PosixRename {
+                from: from.bytes(),
+                to: to.bytes(),
+            };
+            return self.session.status(request).await.map_err(failed);
+        }
+        let request = || Request::Rename {
+            from: from.bytes(),
+            to: to.bytes(),
+        };
+        // The protocol's own rename refuses a target that exists.
+        match self.session.status(request()).await {
+            Err(SftpError::Refused { .. }) => {
+                self.remove(to).await?;
+                self.session.status(request()).await.map_err(failed)
+            }
+            renamed => renamed.map_err(failed),
+        }
+    }
+
+    /// The digest of the first `length` bytes of a file, by a tool of the host. `None` if it has
+    /// none.
+    pub(super) async fn digest_on_host(&self, path: &RemotePath, length: u64) -> Option<Digest> {
+        digest::on_host(self.link(), path, length).await
+    }
+
+    /// The digest of the first `length` bytes of a file: by a tool of the host, or by reading them
+    /// if they are at most 64 MiB. `None` if there is neither.
+    pub(super) async fn digest(
+        &self,
+        path: &RemotePath,
+        length: u64,
+    ) -> Result<Option<Digest>, FilesError> {
+        if let Some(digest) = self.digest_on_host(path, length).await {
+            return Ok(Some(digest));
+        }
+        if length > MOST_READ_BACK {
+            return Ok(None);
+        }
+        let mut hasher = Hasher::default();
+        let file = self.open_file(path).await?;
+        let mut left = length;
+        let mut pieces = file.read(0, Some(length));
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(FilesError::on("read", path))?;
+            left -= u64::try_from(piece.len()).unwrap_or(left).min(left);
+            hasher.update(&piece);
+        }
+        // A file that has become shorter has no such prefix.
+        Ok((left == 0).then(|| hasher.digest()))
+    }
+
+    /// Whether the file system of a path has no room left.
+    pub(super) async fn is_full(&self, path: &RemotePath) -> bool {
+        use super::sftp::Reply;
+
+        let request = Request::Statvfs(path.parent().bytes());
+        // Fields of statvfs(3): block size, fragment size, blocks, free, and available blocks.
+        match self.session.call(request).await {
+            Ok(Reply::Extended(fields)) => {
+                let available = fields.get(32..40).map(|field| field.iter().all(|byte| *byte == 0));
+                available == Some(true)
+            }
+            Ok(_) | Err(_) => false,
+        }
+    }
+}
+
+/// An open file or directory, closed when it is dropped.
+pub(super) struct OpenHandle {
+    pub(super) handle: Bytes,
+    pub(super) session: Arc<Session>,
+}
+
+impl Drop for OpenHandle {
+    fn drop(&mut self) {
+        self.session.send_only(&Request::Close(self.handle.clone()));
+    }
+}

@@ -1,0 +1,99 @@
+//! A command of the host whose stdin and stdout are streams, such as tar.
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::host_files::HostFiles;
+use crate::job::{LoginShell, for_shell};
+use crate::ssh::{ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
+
+/// How a command ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ended {
+    /// Its exit status. `None` if it was killed, or was never started.
+    pub(super) status: Option<u32>,
+    /// The start of its stderr.
+    pub(super) stderr: String,
+}
+
+/// Maximum bytes kept of its stderr.
+const MOST_STDERR: usize = 2 << 10;
+/// Bytes sent at a time.
+const STEP: usize = 32 << 10;
+
+impl HostFiles {
+    /// Runs a script of `/bin/sh` on the host, with streams as its stdin and stdout. Dropping the
+    /// future closes the channel.
+    pub(super) async fn run_script(
+        &self,
+        script: String,
+        stdin: impl AsyncRead + Unpin,
+        stdout: &mut (impl AsyncWrite + Unpin),
+    ) -> Result<Ended, ChannelError> {
+        // Understood by every login shell.
+        let command = for_shell(script, LoginShell::Foreign);
+        let channel = self.link().open().await?.channel;
+        let (mut reader, writer) = channel.exec(&command).await?;
+        let mut ended = Ended::default();
+        let receiving = receive(&mut reader, stdout, &mut ended);
+        let sending = send(&writer, stdin);
+        let (received, sent) = tokio::join!(receiving, sending);
+        writer.close().await.ok();
+        received?;
+        // A command that has ended without reading everything says why itself.
+        if ended.status == Some(0) {
+            sent?;
+        }
+        Ok(ended)
+    }
+}
+
+async fn send(
+    writer: &ChannelWriter,
+    mut stdin: impl AsyncRead + Unpin,
+) -> Result<(), ChannelError> {
+    loop {
+        let mut piece = bytes::BytesMut::with_capacity(STEP);
+        let read = stdin.read_buf(&mut piece).await;
+        // The source has failed, and reports it to its own reader: the command must not take what
+        // came for the whole.
+        let Ok(read) = read else { return writer.close().await };
+        if read == 0 {
+            return writer.eof().await;
+        }
+        writer.send(Bytes::from(piece)).await?;
+    }
+}
+
+async fn receive(
+    reader: &mut ChannelReader,
+    stdout: &mut (impl AsyncWrite + Unpin),
+    ended: &mut Ended,
+) -> Result<(), ChannelError> {
+    loop {
+        match reader.next().await {
+            Some(ChannelEvent::Data(data)) => {
+                // A reader that has gone needs no more.
+                if stdout.write_all(&data).await.is_err() {
+                    return Ok(());
+                }
+            }
+            Some(ChannelEvent::ExtendedData(text)) => {
+                let room = MOST_STDERR.saturating_sub(ended.stderr.len());
+                let text = text.slice(..text.len().min(room));
+                ended.stderr.push_str(&String::from_utf8_lossy(&text));
+            }
+            Some(ChannelEvent::ExitStatus(status)) => ended.status = Some(status),
+            Some(ChannelEvent::Close) => break,
+            Some(
+                ChannelEvent::Eof
+                | ChannelEvent::ExitSignal(_)
+                | ChannelEvent::Success
+                | ChannelEvent::Failure,
+            ) => {}
+            None => return Err(ChannelError::ConnectionLost),
+        }
+    }
+    stdout.shutdown().await.ok();
+    Ok(())
+}

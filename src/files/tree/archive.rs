@@ -1,0 +1,134 @@
+//! Directories as tar streams, made and unpacked on this machine.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use super::local::{LocalEntry, LocalKind};
+use crate::files::progress::Progress;
+
+/// Writes entries below `root` as a tar stream.
+pub(super) fn pack(
+    root: &Path,
+    entries: &[LocalEntry],
+    progress: &Progress,
+    stream: impl Write,
+) -> io::Result<()> {
+    let mut archive = tar::Builder::new(stream);
+    archive.follow_symlinks(false);
+    archive.mode(tar::HeaderMode::Complete);
+    for entry in entries {
+        let path = root.join(&entry.below);
+        match entry.kind {
+            LocalKind::Directory => archive.append_dir(&entry.below, &path)?,
+            LocalKind::Symlink => archive.append_path_with_name(&path, &entry.below)?,
+            LocalKind::File => {
+                archive.append_file(&entry.below, &mut File::open(&path)?)?;
+                progress.add(entry.size);
+                progress.complete();
+            }
+            LocalKind::Other => {}
+        }
+    }
+    archive.into_inner()?.flush()
+}
+
+/// What a tar stream had.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unpacked {
+    pub(super) files: Vec<std::path::PathBuf>,
+    pub(super) bytes: u64,
+    /// Entries that are neither files nor directories nor links.
+    pub(super) skipped: Vec<String>,
+}
+
+/// Unpacks a tar stream of a host into a new directory.
+///
+/// The stream is not trusted: entries that lead out of the directory, by their name or through a
+/// link, are errors; devices are skipped; no file becomes setuid.
+pub(super) fn unpack(
+    stream: impl Read,
+    into: &Path,
+    preserve: bool,
+    progress: &Progress,
+) -> io::Result<Unpacked> {
+    let mut archive = tar::Archive::new(stream);
+    archive.set_preserve_permissions(false);
+    archive.set_preserve_mtime(preserve);
+    archive.set_unpack_xattrs(false);
+    archive.set_overwrite(false);
+    let mut unpacked = Unpacked::default();
+    // Their permissions are set last: one could forbid to write into it.
+    let mut directories = Vec::new();
+    for entry in archive.entries()? {
+        let mut entry = entry?;
+        let path = entry.path()?.into_owned();
+        let kind = entry.header().entry_type();
+        let is_directory = kind.is_dir();
+        let is_file = kind.is_file() || kind.is_gnu_sparse();
+        if !is_directory && !is_file && !kind.is_symlink() && !kind.is_hard_link() {
+            unpacked.skipped.push(path.display().to_string());
+            continue;
+        }
+        if is_directory {
+            let below = into.join(&path);
+            if !entry.unpack_in(into)? {
+                return Err(leads_out(&path));
+            }
+            directories.push((below, entry.header().mode()?));
+            continue;
+        }
+        let size = entry.size();
+        if !entry.unpack_in(into)? {
+            return Err(leads_out(&path));
+        }
+        if is_file {
+            unpacked.bytes += size;
+            progress.add(size);
+            progress.complete();
+            unpacked
+                .files
+                .push(path.components().filter(|part| part.as_os_str() != ".").collect());
+        }
+    }
+    if preserve {
+        set_modes(&directories)?;
+    }
+    Ok(unpacked)
+}
+
+fn leads_out(path: &Path) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("the host's archive has the entry {path:?}, which leads out of it"),
+    )
+}
+
+fn set_modes(directories: &[(std::path::PathBuf, u32)]) -> io::Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+
+    for (path, mode) in directories.iter().rev() {
+        // A link in its place would change a directory elsewhere.
+        if fs::symlink_metadata(path)?.is_dir() {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o777))?;
+        }
+    }
+    Ok(())
+}
+
+/// Moves all that is in `from` into the directory `to`. Existing files are replaced, one by one and
+/// each at once.
+pub(super) fn merge(from: &Path, to: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        let is_directory = entry.file_type()?.is_dir();
+        // A link to a directory stays, and what it leads to is filled, as by cp.
+        if is_directory && target.is_dir() {
+            merge(&entry.path(), &target)?;
+        } else {
+            fs::rename(entry.path(), target)?;
+        }
+    }
+    fs::remove_dir(from)
+}

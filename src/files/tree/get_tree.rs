@@ -1,0 +1,315 @@
+//! Copies a directory of a host to this machine.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::{FutureExt, StreamExt, stream};
+use tokio_util::io::SyncIoBridge;
+
+use super::archive::{Unpacked, merge, unpack};
+use super::put_tree::{AT_A_TIME, NO_TAR, local_digests};
+use super::{TreeOptions, TreeReport};
+use crate::files::download::{GetOptions, keep_attributes};
+use crate::files::host_files::HostFiles;
+use crate::files::progress::Progress;
+use crate::files::sftp::{Attributes, FileKind, SftpError, Status};
+use crate::files::{FilesError, Hasher, RemotePath};
+use crate::job::inert_bytes;
+
+/// Bytes between the channel and the thread that unpacks.
+const PIPE_BYTES: usize = 1 << 20;
+/// Maximum entries of a directory with all that is in it.
+const MOST_ENTRIES: usize = 1_000_000;
+
+impl HostFiles {
+    /// Copies a directory of the host, with all that is in it, to `local` on this machine. Links
+    /// are copied as links. Nothing that the host sends is written outside of `local`.
+    ///
+    /// Entries that fail are in the report, and the others are copied all the same.
+    pub async fn get_tree(
+        &self,
+        path: &RemotePath,
+        local: &Path,
+        options: TreeOptions,
+        progress: &Arc<Progress>,
+    ) -> Result<TreeReport, FilesError> {
+        let path = self.expand(path).await?;
+        let getting = GetTree {
+            files: self,
+            path: &path,
+            local,
+            options,
+            progress,
+        };
+        if !options.without_tar
+            && let Some(report) = getting.as_archive().await?
+        {
+            return Ok(report);
+        }
+        getting.file_by_file().await
+    }
+}
+
+/// One copy of a directory.
+struct GetTree<'a> {
+    files: &'a HostFiles,
+    path: &'a RemotePath,
+    local: &'a Path,
+    options: TreeOptions,
+    progress: &'a Arc<Progress>,
+}
+
+/// A directory that is removed when it is dropped, unless it was moved.
+struct PartDirectory(PathBuf);
+
+impl Drop for PartDirectory {
+    fn drop(&mut self) {
+        match fs::remove_dir_all(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::debug!(%error, path = ?self.0, "an unfinished directory stays");
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+}
+
+impl GetTree<'_> {
+    /// Unpacks one tar stream beside the target, and moves it there. `None` if the host has no tar.
+    async fn as_archive(&self) -> Result<Option<TreeReport>, FilesError> {
+        let here = FilesError::local;
+        let part = self.make_part().map_err(here(self.local))?;
+        let (near, mut far) = tokio::io::duplex(PIPE_BYTES);
+        let into = part.0.clone();
+        let preserve = self.options.preserve;
+        let progress = Arc::clone(self.progress);
+        let unpacking = tokio::task::spawn_blocking(move || {
+            let mut stream = SyncIoBridge::new(near);
+            let unpacked = unpack(&mut stream, &into, preserve, &progress)?;
+            // Reads the padding behind the archive's end, which would block the host's tar.
+            io::copy(&mut stream, &mut io::sink())?;
+            Ok::<_, io::Error>(unpacked)
+        });
+        let directory = inert_bytes(self.path.as_bytes());
+        let script = format!(
+            "command -v tar >/dev/null 2>&1 || exit {NO_TAR}; \
+             d=$(printf %b. '{directory}'); d=${{d%.}}; \
+             case $d in /*) ;; *) d=./$d ;; esac; \
+             cd \"$d\" && exec tar -cf - ."
+        );
+        let ended = self.files.run_script(script, tokio::io::empty(), &mut far).await?;
+        drop(far);
+        let unpacked = unpacking.await.map_err(io::Error::other).and_then(|unpacked| unpacked);
+        if ended.status == Some(NO_TAR) {
+            return Ok(None);
+        }
+        let refused = || {
+            let source = SftpError::Refused {
+                status: Status::Failure,
+                message: ended.stderr.trim().to_owned(),
+            };
+            FilesError::on("pack", self.path)(source)
+        };
+        let unpacked = match unpacked {
+            Ok(unpacked) => unpacked,
+            // The host's tar has failed at once, and says why.
+            Err(_) if ended.status != Some(0) && !ended.stderr.is_empty() => return Err(refused()),
+            Err(error) => return Err(here(self.local)(error)),
+        };
+        let mut report = self.verified(&part.0, unpacked).await?;
+        // GNU tar ends with 1 or 2 when it could not read some of the files.
+        if ended.status != Some(0) {
+            report.failed.push((self.path.to_string(), refused()));
+        }
+        self.move_into_place(&part.0).map_err(here(self.local))?;
+        Ok(Some(report))
+    }
+
+    /// Makes an empty directory beside the target.
+    fn make_part(&self) -> io::Result<PartDirectory> {
+        let mut hasher = Hasher::default();
+        hasher.update(self.path.as_bytes());
+        hasher.update(self.local.as_os_str().as_bytes());
+        let id: String = hasher.digest().to_string().chars().take(12).collect();
+        let mut name = std::ffi::OsString::from(".");
+        name.push(self.local.file_name().unwrap_or_default());
+        name.push(format!(".sshjobs-{id}.part"));
+        let part = self.local.with_file_name(name);
+        // An earlier attempt may have left one.
+        match fs::remove_dir_all(&part) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        fs::create_dir(&part)?;
+        Ok(PartDirectory(part))
+    }
+
+    async fn verified(&self, part: &Path, unpacked: Unpacked) -> Result<TreeReport, FilesError> {
+        let mut report = TreeReport {
+            written: unpacked.files.len() as u64,
+            bytes: unpacked.bytes,
+            skipped: unpacked.skipped,
+            ..TreeReport::default()
+        };
+        let Some(wanted) = self.files.digests_below(self.path, &unpacked.files).await else {
+            return Ok(report);
+        };
+        let found = local_digests(part, &unpacked.files).await?;
+        for (file, (wanted, found)) in unpacked.files.iter().zip(wanted.into_iter().zip(found)) {
+            if wanted == found {
+                report.verified += 1;
+                continue;
+            }
+            let path = self.path.join(file.as_os_str().as_bytes());
+            let error = FilesError::Corrupt {
+                path: path.clone(),
+                found,
+                wanted,
+            };
+            report.failed.push((path.to_string(), error));
+        }
+        Ok(report)
+    }
+
+    fn move_into_place(&self, part: &Path) -> io::Result<()> {
+        if self.local.is_dir() {
+            return merge(part, self.local);
+        }
+        fs::rename(part, self.local)
+    }
+
+    async fn file_by_file(&self) -> Result<TreeReport, FilesError> {
+        let mut report = TreeReport::default();
+        let entries = self.walk().await?;
+        let files = entries.iter().filter(|entry| entry.kind() == FileKind::File);
+        self.progress
+            .expect(files.map(|entry| entry.attributes.size.unwrap_or(0)).sum());
+        fs::create_dir_all(self.local).map_err(FilesError::local(self.local))?;
+        for entry in entries.iter().filter(|entry| entry.kind() == FileKind::Directory) {
+            let local = self.local.join(&entry.below);
+            if let Err(error) = make_directory(&local) {
+                report.failed.push((entry.shown(), FilesError::local(&local)(error)));
+            }
+        }
+        let gets: Vec<_> = entries
+            .iter()
+            .filter(|entry| entry.kind() == FileKind::File)
+            .map(|entry| async move { (entry, self.get_file(entry).await) }.boxed())
+            .collect();
+        let mut gets = stream::iter(gets).buffer_unordered(AT_A_TIME);
+        while let Some((entry, got)) = gets.next().await {
+            match got {
+                Ok(got) => {
+                    report.bytes += got.size;
+                    report.written += u64::from(!got.is_unchanged);
+                    report.unchanged += u64::from(got.is_unchanged);
+                    let is_verified = got.verified != crate::files::Verified::Not;
+                    report.verified += u64::from(is_verified);
+                }
+                Err(error) if error.is_lost_connection() => return Err(error),
+                Err(error) => report.failed.push((entry.shown(), error)),
+            }
+        }
+        self.finish(&entries, &mut report).await;
+        Ok(report)
+    }
+
+    /// Makes the links, and sets permissions and times of directories. Last, so that no file is
+    /// written through a link that the host has sent.
+    async fn finish(&self, entries: &[RemoteEntry], report: &mut TreeReport) {
+        for entry in entries.iter().rev() {
+            let local = self.local.join(&entry.below);
+            match entry.kind() {
+                FileKind::Symlink => {
+                    let made = match self.files.read_link(&entry.path).await {
+                        Ok(target) => make_link(&target, &local).map_err(FilesError::local(&local)),
+                        Err(error) => Err(error),
+                    };
+                    if let Err(error) = made {
+                        report.failed.push((entry.shown(), error));
+                    }
+                }
+                FileKind::Directory if self.options.preserve => {
+                    if let Err(error) = keep_attributes(&local, &entry.attributes) {
+                        report.failed.push((entry.shown(), FilesError::local(&local)(error)));
+                    }
+                }
+                FileKind::Other => report.skipped.push(entry.shown()),
+                FileKind::File | FileKind::Directory => {}
+            }
+        }
+    }
+
+    async fn get_file(&self, entry: &RemoteEntry) -> Result<crate::files::Got, FilesError> {
+        let options = GetOptions {
+            preserve: self.options.preserve,
+            ..GetOptions::default()
+        };
+        let local = self.local.join(&entry.below);
+        self.files.get(&entry.path, &local, options, self.progress).await
+    }
+
+    /// All entries, each directory before its entries.
+    async fn walk(&self) -> Result<Vec<RemoteEntry>, FilesError> {
+        let mut found: Vec<RemoteEntry> = Vec::new();
+        let mut directories = vec![(self.path.clone(), PathBuf::new())];
+        while let Some((directory, below)) = directories.pop() {
+            for entry in self.files.list(&directory).await? {
+                let entry = RemoteEntry {
+                    path: directory.join(&entry.name),
+                    below: below.join(OsStr::from_bytes(&entry.name)),
+                    attributes: entry.attributes,
+                };
+                if entry.kind() == FileKind::Directory {
+                    directories.push((entry.path.clone(), entry.below.clone()));
+                }
+                found.push(entry);
+            }
+            if found.len() > MOST_ENTRIES {
+                let source = SftpError::Protocol("there are more than a million entries");
+                return Err(FilesError::on("list", self.path)(source));
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// An entry below the directory.
+struct RemoteEntry {
+    path: RemotePath,
+    below: PathBuf,
+    attributes: Attributes,
+}
+
+impl RemoteEntry {
+    fn kind(&self) -> FileKind {
+        self.attributes.kind()
+    }
+
+    fn shown(&self) -> String {
+        self.path.to_string()
+    }
+}
+
+/// Makes a directory, unless there is one. A link to one counts only if it was here before.
+fn make_directory(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        made => made,
+    }
+}
+
+/// Makes a link, in the place of an existing link or file.
+fn make_link(target: &[u8], link: &Path) -> io::Result<()> {
+    let target = OsStr::from_bytes(target);
+    match std::os::unix::fs::symlink(target, link) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            fs::remove_file(link)?;
+            std::os::unix::fs::symlink(target, link)
+        }
+        made => made,
+    }
+}

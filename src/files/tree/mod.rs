@@ -1,0 +1,11 @@
+//! Directories with all that is in them: through one tar stream where the target is new and the host
+//! has tar, otherwise file by file, many at a time.
+
+mod archive;
+mod get_tree;
+mod local;
+mod put_tree;
+mod report;
+mod verify;
+
+pub use report::{TreeOptions, TreeReport};

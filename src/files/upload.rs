@@ -1,0 +1,609 @@
+//! Writes a file of a host: into a part file beside it, which takes its place when it is whole.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{Instant, sleep};
+
+use super::error::FilesError;
+use super::host_files::HostFiles;
+use super::path::RemotePath;
+use super::progress::Progress;
+use super::remote_file::{IN_FLIGHT, RemoteFile};
+use super::sftp::{Attributes, FileKind, Open, Request, Session, SftpError, Status, Times};
+use super::source::{Reading, Source};
+use super::{Digest, Hasher, Verified};
+
+/// How a file is written.
+#[derive(Clone, Debug, Default)]
+pub struct PutOptions {
+    /// Permissions. By default those of the replaced file; of a new one, `new_mode`.
+    pub mode: Option<u32>,
+    /// Permissions of a new file, of which the server removes those of its umask.
+    pub new_mode: Option<u32>,
+    /// Times of the file.
+    pub times: Option<Times>,
+    /// Makes missing directories.
+    pub parents: bool,
+    /// Keeps the replaced file beside it.
+    pub backup: bool,
+    /// The content that is replaced.
+    pub expected: Expected,
+    /// Does not compare the content with that of an existing file first.
+    pub skip_comparison: bool,
+    /// Neither verifies the content nor waits for the disk: for many files, which are verified
+    /// together.
+    pub skip_verification: bool,
+}
+
+/// The content that a write may replace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expected {
+    /// Any.
+    #[default]
+    Anything,
+    /// Only a content with this digest.
+    Digest(Digest),
+    /// None: the file must not exist.
+    NoFile,
+}
+
+/// Result of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Put {
+    /// The path that was written, with symbolic links resolved.
+    pub path: RemotePath,
+    /// Size of the content.
+    pub size: u64,
+    /// Its digest.
+    pub digest: Digest,
+    /// What the write did.
+    pub change: Change,
+    /// How the content was verified.
+    pub verified: Verified,
+    /// Bytes of an earlier, broken transfer that were not sent again.
+    pub resumed_from: u64,
+    /// Where the replaced file is kept.
+    pub backup: Option<RemotePath>,
+}
+
+/// What a write did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// There was no file.
+    Created,
+    /// The file had another content.
+    Changed,
+    /// The file had this content, and was not written.
+    Unchanged,
+}
+
+/// Permissions of a part file that replaces a file whose permissions are set later.
+const PRIVATE: u32 = 0o600;
+/// How long a lock of another process is waited for.
+const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// How often its end is checked.
+const LOCK_INTERVAL: Duration = Duration::from_millis(50);
+/// Hexadecimal digits of a part file's id.
+const ID_DIGITS: usize = 12;
+
+impl HostFiles {
+    /// Writes a file at once: readers see the old content or the new one. A symbolic link is
+    /// followed. If the transfer breaks, the old file stays, and the same transfer continues where
+    /// it broke.
+    ///
+    /// # Errors
+    /// [`FilesError::ChangedMeanwhile`] if the file is not the expected one. Nothing is changed.
+    pub async fn put(
+        &self,
+        path: &RemotePath,
+        source: Source,
+        options: &PutOptions,
+        progress: &Progress,
+    ) -> Result<Put, FilesError> {
+        let path = self.expand(path).await?;
+        let target = Target::look(self, &path, options.parents).await?;
+        let mut lock = None;
+        if options.expected != Expected::Anything {
+            lock = Some(Lock::take(self, &target.path).await?);
+            target.check(self, options.expected).await?;
+        }
+        let written = Writing {
+            files: self,
+            target: &target,
+            options,
+            progress,
+        };
+        let put = written.run(source).await;
+        if let Some(lock) = lock {
+            lock.release().await;
+        }
+        put
+    }
+}
+
+/// The file that is written, as it was before.
+struct Target {
+    path: RemotePath,
+    old: Option<Attributes>,
+}
+
+impl Target {
+    async fn look(files: &HostFiles, path: &RemotePath, parents: bool) -> Result<Self, FilesError> {
+        if path.is_marked_directory() {
+            return Err(FilesError::IsDirectory(path.clone()));
+        }
+        let Some(old) = files.find(path).await? else {
+            if parents {
+                files.make_directories(&path.parent()).await?;
+            }
+            return Ok(Self {
+                path: path.clone(),
+                old: None,
+            });
+        };
+        match old.kind() {
+            FileKind::Directory => Err(FilesError::IsDirectory(path.clone())),
+            FileKind::File => Ok(Self {
+                // The link stays, and the file behind it is replaced.
+                path: files.real_path(path).await?,
+                old: Some(old),
+            }),
+            FileKind::Symlink | FileKind::Other => Err(FilesError::NotAFile(path.clone())),
+        }
+    }
+
+    /// The digest of its content now. `None` if there is no file.
+    async fn digest(&self, files: &HostFiles) -> Result<Option<Digest>, FilesError> {
+        let Some(found) = files.find(&self.path).await? else { return Ok(None) };
+        let digest = files.digest(&self.path, found.size.unwrap_or(0)).await?;
+        digest.map(Some).ok_or_else(|| FilesError::NoDigest(self.path.clone()))
+    }
+
+    async fn check(&self, files: &HostFiles, expected: Expected) -> Result<(), FilesError> {
+        let wanted = match expected {
+            Expected::Anything => return Ok(()),
+            Expected::NoFile => {
+                return match files.find(&self.path).await? {
+                    None => Ok(()),
+                    Some(_) => Err(FilesError::Exists(self.path.clone())),
+                };
+            }
+            Expected::Digest(wanted) => wanted,
+        };
+        let found = self.digest(files).await?;
+        if found == Some(wanted) {
+            Ok(())
+        } else {
+            Err(FilesError::ChangedMeanwhile {
+                path: self.path.clone(),
+                found,
+            })
+        }
+    }
+}
+
+/// A lock file beside a file that is changed under a condition. All processes of sshjobs respect
+/// it, so that of two writers with the same expectation one is refused.
+struct Lock<'a> {
+    files: &'a HostFiles,
+    path: RemotePath,
+    /// Removes it if the write is cancelled.
+    removal: Option<Removal>,
+}
+
+impl<'a> Lock<'a> {
+    async fn take(files: &'a HostFiles, target: &RemotePath) -> Result<Self, FilesError> {
+        let path = target.beside(".", ".sshjobs-lock");
+        let began = Instant::now();
+        loop {
+            let made = files.open_as(&path, Open::CreateNew, Attributes::of_mode(PRIVATE)).await;
+            match made {
+                Ok(_) => {
+                    let removal = Some(Removal::new(files, &path));
+                    return Ok(Self {
+                        files,
+                        path,
+                        removal,
+                    });
+                }
+                Err(error @ SftpError::Refused { .. }) => {
+                    // Refused for another reason than the lock of another process.
+                    if files.lstat(&path).await.is_err() {
+                        return Err(FilesError::on("lock", target)(error));
+                    }
+                }
+                Err(error) => return Err(FilesError::on("lock", target)(error)),
+            }
+            if began.elapsed() >= LOCK_WAIT {
+                return Err(FilesError::Locked {
+                    path: target.clone(),
+                    lock: path,
+                    waited: LOCK_WAIT,
+                });
+            }
+            sleep(LOCK_INTERVAL).await;
+        }
+    }
+
+    async fn release(mut self) {
+        // Not twice: the second removal could hit the lock of another process.
+        if let Some(removal) = self.removal.take() {
+            removal.cancel();
+        }
+        if let Err(error) = self.files.remove(&self.path).await {
+            tracing::warn!(%error, lock = %self.path, "a lock file could not be removed");
+        }
+    }
+}
+
+/// One write.
+struct Writing<'a> {
+    files: &'a HostFiles,
+    target: &'a Target,
+    options: &'a PutOptions,
+    progress: &'a Progress,
+}
+
+/// A part file that is open, and how much of it is already right.
+struct Part {
+    path: RemotePath,
+    file: RemoteFile,
+    resumed_from: u64,
+    /// Removes it if the write is cancelled, because no other transfer can continue it.
+    removal: Option<Removal>,
+}
+
+/// Removes a file when it is dropped, unless it was cancelled.
+struct Removal {
+    session: Arc<Session>,
+    path: RemotePath,
+    is_cancelled: bool,
+}
+
+impl Removal {
+    fn new(files: &HostFiles, path: &RemotePath) -> Self {
+        Self {
+            session: Arc::clone(&files.session),
+            path: path.clone(),
+            is_cancelled: false,
+        }
+    }
+
+    fn cancel(mut self) {
+        self.is_cancelled = true;
+    }
+}
+
+impl Drop for Removal {
+    fn drop(&mut self) {
+        if !self.is_cancelled {
+            self.session.send_only(&Request::Remove(self.path.bytes()));
+        }
+    }
+}
+
+impl Writing<'_> {
+    async fn run(&self, source: Source) -> Result<Put, FilesError> {
+        if let Some(unchanged) = self.compare(source.again()).await? {
+            return Ok(unchanged);
+        }
+        let can_resume = source.again().is_some();
+        let id = self.id(&source);
+        let mut reading = Reading::new(source);
+        let mut part = self.open_part(&id, can_resume, &mut reading).await?;
+        if !can_resume {
+            part.removal = Some(Removal::new(self.files, &part.path));
+        }
+        let written = self.write_part(&part, &mut reading).await;
+        // A part file without a connection stays, and the next attempt continues it.
+        if let Err(error) = &written
+            && !error.is_lost_connection()
+        {
+            self.discard(&part.path).await;
+        }
+        written
+    }
+
+    /// Compares the content with that of an existing file of the same size. `Some` if both are
+    /// equal.
+    async fn compare(&self, content: Option<Source>) -> Result<Option<Put>, FilesError> {
+        let Some(old) = &self.target.old else { return Ok(None) };
+        let Some(content) = content else { return Ok(None) };
+        let size = old.size.unwrap_or(0);
+        if self.options.skip_comparison || content.size() != Some(size) {
+            return Ok(None);
+        }
+        let Some(digest) = self.files.digest_on_host(&self.target.path, size).await else {
+            return Ok(None);
+        };
+        let mut reading = Reading::new(content);
+        let is_whole = reading.skip_to(size).await.map_err(|error| self.local(error))?;
+        if !is_whole || reading.digest() != digest {
+            return Ok(None);
+        }
+        self.progress.add(size);
+        if self.options.mode.is_some() || self.options.times.is_some() {
+            let attributes = Attributes {
+                mode: self.options.mode,
+                times: self.options.times,
+                ..Attributes::default()
+            };
+            let request = Request::Setstat(self.target.path.bytes(), attributes);
+            let set = self.files.session.status(request).await;
+            set.map_err(FilesError::on("change the mode of", &self.target.path))?;
+        }
+        Ok(Some(Put {
+            path: self.target.path.clone(),
+            size,
+            digest,
+            change: Change::Unchanged,
+            verified: Verified::BySha256,
+            resumed_from: 0,
+            backup: None,
+        }))
+    }
+
+    /// The id in the part file's name: the same in each attempt to transfer this content.
+    fn id(&self, source: &Source) -> String {
+        let mut hasher = Hasher::default();
+        hasher.update(self.target.path.as_bytes());
+        match source {
+            Source::Memory(bytes) => hasher.update(bytes),
+            Source::File(file) => hasher.update(file.identity.as_bytes()),
+            Source::Stream(_) => hasher.update(&rand::random::<[u8; 16]>()),
+        }
+        hasher.digest().to_string().chars().take(ID_DIGITS).collect()
+    }
+
+    /// Opens the part file. One that an earlier attempt has left is continued if it has the first
+    /// bytes of this content.
+    async fn open_part(
+        &self,
+        id: &str,
+        can_resume: bool,
+        reading: &mut Reading,
+    ) -> Result<Part, FilesError> {
+        let path = self.target.path.beside(".", &format!(".sshjobs-{id}.part"));
+        let mode = match (&self.target.old, self.options.mode) {
+            (None, None) => self.options.new_mode.unwrap_or(0o666),
+            _ => PRIVATE,
+        };
+        let attributes = Attributes::of_mode(mode);
+        let failed = |source| FilesError::on("write", &self.target.path)(source);
+        let error = match self.files.open_as(&path, Open::CreateNew, attributes).await {
+            Ok(file) => {
+                return Ok(Part {
+                    path,
+                    file,
+                    resumed_from: 0,
+                    removal: None,
+                });
+            }
+            Err(error) => error,
+        };
+        // No such directory, no permission: there is no part file, either.
+        let Ok(found) = self.files.lstat(&path).await else {
+            return Err(failed(error));
+        };
+        if can_resume && self.is_ours(&found).await {
+            let file = self.files.open_as(&path, Open::Write, attributes).await.map_err(failed)?;
+            let size = found.size.unwrap_or(0);
+            if size > 0
+                && reading.skip_to(size).await.map_err(|error| self.local(error))?
+                && self.files.digest(&path, size).await? == Some(reading.digest())
+            {
+                self.progress.add(size);
+                return Ok(Part {
+                    path,
+                    file,
+                    resumed_from: size,
+                    removal: None,
+                });
+            }
+        }
+        // Removed instead of emptied: another process may still write to it.
+        self.files.remove(&path).await?;
+        let file = self.files.open_as(&path, Open::CreateNew, attributes).await.map_err(failed)?;
+        reading.restart();
+        Ok(Part {
+            path,
+            file,
+            resumed_from: 0,
+            removal: None,
+        })
+    }
+
+    /// Whether a part file may be continued: a regular file of our account. In a directory that
+    /// others can write to, it could be a trap.
+    async fn is_ours(&self, part: &Attributes) -> bool {
+        let home = RemotePath::new(".").expect("a point is a path");
+        let ours = self.files.stat(&home).await.ok().and_then(|home| home.owner);
+        let uid = part.owner.map(|owner| owner.uid);
+        part.kind() == FileKind::File && ours.map(|owner| owner.uid) == uid
+    }
+
+    /// Writes the rest of the content, verifies it, and puts the part file in the target's place.
+    async fn write_part(&self, part: &Part, reading: &mut Reading) -> Result<Put, FilesError> {
+        let sent = self.send(part, reading).await?;
+        self.finish_attributes(part, sent).await?;
+        let digest = reading.digest();
+        let verified = if self.options.skip_verification {
+            Verified::Not
+        } else {
+            self.verify(part, sent, digest).await?
+        };
+        // Last, so that little time passes between this and the replacement.
+        self.target.check(self.files, self.options.expected).await?;
+        let backup = self.back_up().await?;
+        self.files.replace(&part.path, &self.target.path).await?;
+        let change = if self.target.old.is_some() {
+            Change::Changed
+        } else {
+            Change::Created
+        };
+        Ok(Put {
+            path: self.target.path.clone(),
+            size: sent,
+            digest,
+            change,
+            verified,
+            resumed_from: part.resumed_from,
+            backup,
+        })
+    }
+
+    /// Sends the content from where the part file ends. Returns the size of the whole.
+    async fn send(&self, part: &Part, reading: &mut Reading) -> Result<u64, FilesError> {
+        let length = part.file.write_length();
+        let mut in_flight = FuturesUnordered::new();
+        let mut is_over = false;
+        while !is_over || !in_flight.is_empty() {
+            if is_over || in_flight.len() >= IN_FLIGHT {
+                let written: Option<Result<u64, SftpError>> = in_flight.next().await;
+                let Some(written) = written else { continue };
+                match written {
+                    Ok(bytes) => self.progress.add(bytes),
+                    Err(error) => return Err(self.write_failed(error).await),
+                }
+                continue;
+            }
+            let offset = reading.position;
+            let piece = reading.next(length).await.map_err(|error| self.local(error))?;
+            is_over = piece.is_empty();
+            let bytes = piece.len() as u64;
+            if is_zero(&piece) {
+                // A hole, as in a sparse file: bytes that are never written are zero.
+                self.progress.add(bytes);
+                continue;
+            }
+            in_flight.push(async move { part.file.write(offset, piece).await.map(|()| bytes) });
+        }
+        Ok(reading.position)
+    }
+
+    /// Sets size, owner, mode and times, and waits for the disk.
+    async fn finish_attributes(&self, part: &Part, size: u64) -> Result<(), FilesError> {
+        let failed = |source| FilesError::on("write", &self.target.path)(source);
+        // Ends a hole at the end, and cuts what an earlier attempt wrote beyond it.
+        let sized = Attributes {
+            size: Some(size),
+            ..Attributes::default()
+        };
+        if let Err(error) = part.file.set(sized).await {
+            return Err(self.write_failed(error).await);
+        }
+        self.keep_owner(part).await?;
+        let old_mode = self.target.old.as_ref().and_then(Attributes::permissions);
+        if let Some(mode) = self.options.mode.or(old_mode) {
+            // After the owner, because a change of it removes the setuid bit.
+            part.file.set(Attributes::of_mode(mode)).await.map_err(failed)?;
+        }
+        if let Some(times) = self.options.times {
+            let times = Attributes {
+                times: Some(times),
+                ..Attributes::default()
+            };
+            part.file.set(times).await.map_err(failed)?;
+        }
+        if self.options.skip_verification {
+            return Ok(());
+        }
+        match part.file.sync().await {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.write_failed(error).await),
+        }
+    }
+
+    /// Gives the part file the owner of the file that it replaces.
+    async fn keep_owner(&self, part: &Part) -> Result<(), FilesError> {
+        let Some(owner) = self.target.old.as_ref().and_then(|old| old.owner) else {
+            return Ok(());
+        };
+        let own = part.file.stat().await.map_err(FilesError::on("look at", &part.path))?;
+        if own.owner == Some(owner) {
+            return Ok(());
+        }
+        let wanted = Attributes {
+            owner: Some(owner),
+            ..Attributes::default()
+        };
+        match part.file.set(wanted).await {
+            Ok(()) => Ok(()),
+            Err(SftpError::Refused { .. }) => Err(FilesError::Owner {
+                path: self.target.path.clone(),
+                uid: owner.uid,
+                gid: owner.gid,
+            }),
+            Err(error) => Err(FilesError::on("write", &part.path)(error)),
+        }
+    }
+
+    async fn verify(&self, part: &Part, size: u64, wanted: Digest) -> Result<Verified, FilesError> {
+        let (found, how) = match self.files.digest_on_host(&part.path, size).await {
+            Some(found) => (found, Verified::BySha256),
+            None => match self.files.digest(&part.path, size).await? {
+                Some(found) => (found, Verified::ByReadingBack),
+                None => return Ok(Verified::Not),
+            },
+        };
+        if found == wanted {
+            return Ok(how);
+        }
+        Err(FilesError::Corrupt {
+            path: self.target.path.clone(),
+            found,
+            wanted,
+        })
+    }
+
+    /// Keeps the old file under another name, if asked. The target exists all the time.
+    async fn back_up(&self) -> Result<Option<RemotePath>, FilesError> {
+        let Some(old) = self.target.old.as_ref().filter(|_| self.options.backup) else {
+            return Ok(None);
+        };
+        let modified = old.times.map_or(0, |times| times.modified);
+        let backup = self.target.path.beside("", &format!(".{modified}.bak"));
+        let request = Request::Hardlink {
+            file: self.target.path.bytes(),
+            link: backup.bytes(),
+        };
+        match self.files.session.status(request).await {
+            Ok(()) => Ok(Some(backup)),
+            // The backup of this version exists already.
+            Err(SftpError::Refused { .. }) if self.files.lstat(&backup).await.is_ok() => {
+                Ok(Some(backup))
+            }
+            Err(error) => Err(FilesError::on("keep a backup of", &self.target.path)(error)),
+        }
+    }
+
+    /// Removes the part file of a write that failed.
+    async fn discard(&self, part: &RemotePath) {
+        if let Err(error) = self.files.remove(part).await {
+            tracing::debug!(%error, "a part file could not be removed");
+        }
+    }
+
+    async fn write_failed(&self, error: SftpError) -> FilesError {
+        // OpenSSH reports a full disk as a failure without a reason.
+        if error.is(Status::Failure) && self.files.is_full(&self.target.path).await {
+            return FilesError::DiskFull(self.target.path.clone());
+        }
+        FilesError::on("write", &self.target.path)(error)
+    }
+
+    fn local(&self, source: std::io::Error) -> FilesError {
+        FilesError::Local {
+            path: format!("the content for {}", self.target.path),
+            source: source.into(),
+        }
+    }
+}
+
+fn is_zero(piece: &Bytes) -> bool {
+    piece.iter().all(|byte| *byte == 0)
+}
