@@ -213,6 +213,26 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Hosts(args) => {
             cli::hosts(&api(config, args.host.as_ref(), Some(&args.ssh))?, args).await
         }
+        Verb::Put(_) | Verb::Get(_) | Verb::Edit(_) if server.is_some() => {
+            return Err(Error::invalid(
+                "put, get and edit don't work with --server",
+                "omit --server, or use the server's API: GET and PUT /v1/hosts/HOST/files/PATH",
+            ));
+        }
+        Verb::Put(args) => {
+            let host = args.paths.last().and_then(|word| host_of(word));
+            let config = with_options(config, host.as_ref(), &args.ssh);
+            cli::put(&for_a_person(config), args).await
+        }
+        Verb::Get(args) => {
+            let host = args.paths.first().and_then(|word| host_of(word));
+            let config = with_options(config, host.as_ref(), &args.ssh);
+            cli::get(&for_a_person(config), args).await
+        }
+        Verb::Edit(args) => {
+            let config = with_options(config, host_of(&args.file).as_ref(), &args.ssh);
+            cli::edit(&for_a_person(config), args).await
+        }
         Verb::Tail(args) => cli::tail(&api(config, None, None)?, args).await,
         Verb::Log(args) => cli::log(&api(config, None, None)?, args).await,
         Verb::Read(args) => cli::read(&api(config, None, None)?, args).await,
@@ -257,6 +277,11 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             cli::trust(for_a_person(config).library(), args).await
         }
     })
+}
+
+/// The host of HOST:PATH.
+fn host_of(word: &Path) -> Option<String> {
+    Some(word.to_str()?.split_once(':')?.0.to_owned())
 }
 
 fn not_with_server() -> Error {
@@ -385,6 +410,8 @@ async fn serve(config: Config, args: &ServeArgs) -> Exit {
         Arc::clone(&elicitor) as Arc<dyn Prompter>,
     );
     let service = service.of(Caller::local(), Rights::everywhere(most(args)));
+    // The client runs on this machine, as its user.
+    let service = service.offering_local_files();
     match mcp::serve_stdio(service, elicitor).await {
         Ok(()) => Exit::SUCCESS,
         Err(error) => {

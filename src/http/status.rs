@@ -56,7 +56,15 @@ pub(super) fn status_of(code: Code) -> StatusCode {
         Code::InvalidArgument => StatusCode::BAD_REQUEST,
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,
         Code::PolicyDenied => StatusCode::FORBIDDEN,
-        Code::UnknownJob | Code::UnknownHost | Code::NotFound => StatusCode::NOT_FOUND,
+        Code::UnknownJob | Code::UnknownHost | Code::NotFound | Code::NoSuchFile => {
+            StatusCode::NOT_FOUND
+        }
+        // The account on the host has no rights; the caller may have.
+        Code::PermissionDenied => StatusCode::FORBIDDEN,
+        Code::ChangedMeanwhile => StatusCode::PRECONDITION_FAILED,
+        Code::EditNotFound | Code::EditNotUnique | Code::FileExists => StatusCode::CONFLICT,
+        Code::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
+        Code::NotVerified => StatusCode::BAD_GATEWAY,
         Code::StdinClosed
         | Code::Backpressure
         | Code::NotOwner

@@ -31,6 +31,8 @@ pub struct Config {
     pub allow_proxy_command: bool,
     /// An ssh_config file that replaces the user's and the system's.
     pub ssh_config: Option<PathBuf>,
+    /// Directories of this machine whose files an agent may copy to hosts and from them.
+    pub transfer_roots: Vec<PathBuf>,
     /// Whether records and output of jobs are stored in the state directory.
     pub store: bool,
     /// A state directory that replaces the user's own.
@@ -118,6 +120,7 @@ impl Default for Config {
             allow_any_host: false,
             allow_proxy_command: false,
             ssh_config: None,
+            transfer_roots: Vec::new(),
             store: true,
             state_dir: None,
             ssh_arguments: Vec::new(),

@@ -56,15 +56,25 @@ pub(super) enum Act {
     Forget,
     Probe,
     Trust,
+    /// Reads files of a host.
+    Get,
+    /// Writes files of a host.
+    Put,
 }
 
 impl Act {
     /// Minimum role for the verb.
     fn needs(self) -> Role {
         match self {
-            Self::Spawn | Self::Write | Self::Signal | Self::Forget | Self::Probe | Self::Trust => {
-                Role::Run
-            }
+            // Files are read with the rights of the account on the host, as by a command.
+            Self::Spawn
+            | Self::Write
+            | Self::Signal
+            | Self::Forget
+            | Self::Probe
+            | Self::Trust
+            | Self::Get
+            | Self::Put => Role::Run,
         }
     }
 }
@@ -249,6 +259,11 @@ impl Door {
             .filter_map(async |name| name)
             .collect()
             .await
+    }
+
+    /// Notes why the last connection to a host failed, for the list of hosts. `None` if it did not.
+    pub(super) fn note_connection(&self, host: &HostRef, error: Option<&Error>) {
+        self.inside.last_errors.note(host, error);
     }
 
     /// The known hosts.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::rights::Role;
+use crate::files::FilesError;
 use crate::hosts::HostError;
 use crate::job::{Caller, JobId, Phase, SpecError, TooManyCursors, TooSlow};
 use crate::runner::{SignalError, SpawnError, Tombstone, WriteError};
@@ -90,6 +91,9 @@ pub enum Error {
         /// The cause.
         source: Arc<ConnectError>,
     },
+    /// A file of a host was not read or written.
+    #[error(transparent)]
+    Files(Arc<FilesError>),
     /// The host's key was not written to known_hosts.
     #[error(transparent)]
     Trust(Arc<TrustError>),
@@ -111,6 +115,12 @@ pub enum Error {
     /// The demo's SSH server can't start.
     #[error("the demo's SSH server can't start: {0}")]
     Demo(Arc<std::io::Error>),
+}
+
+impl From<FilesError> for Error {
+    fn from(error: FilesError) -> Self {
+        Self::Files(Arc::new(error))
+    }
 }
 
 /// The outcome of a job, in words.

@@ -41,6 +41,7 @@ mod demo;
 mod door;
 mod error;
 mod excluded;
+mod files;
 mod fleet;
 mod hosts;
 mod job;
@@ -55,6 +56,7 @@ pub use command::{Command, CommandOutput, ManyHosts};
 pub use config::{Config, ConfigFileError};
 pub use demo::Demo;
 pub use error::Error;
+pub use files::HostPath;
 pub use fleet::FleetSpec;
 pub use hosts::Host;
 pub use job::Job;
@@ -62,6 +64,11 @@ pub use jobs::{Freshness, Jobs};
 pub use reading::{Fleet, FleetLine, FleetLines, Follow, Lagged, Lines, Output, ScreenWait};
 pub use trust::HostKey;
 
+pub use crate::files::{
+    BadPath, Change, Digest, Edit, EditError, Entry, Expected, FileKind, FilesError, GetOptions,
+    Got, HostFiles, LocalFile, Matched, Progress, Put, PutOptions, RemotePath,
+    Source as FileSource, TreeOptions, TreeReport, Verified,
+};
 pub use crate::hosts::{Access, HostError};
 pub use crate::job::{
     Exit, FleetCounts, FleetSummary, LostWhy, Member, MemberGroup, MemberProgress, MemberResult,
@@ -82,6 +89,10 @@ pub use config::Defaults;
 #[doc(hidden)]
 pub use rights::{HostPatterns, Rights, Role};
 
+#[doc(hidden)]
+pub use crate::files::{
+    Attributes, Hasher, Owner, SftpError, Status as FileStatus, Times, apply, shown, unified_diff,
+};
 #[doc(hidden)]
 pub use crate::hosts::{Prompters, Usage};
 #[doc(hidden)]

@@ -85,7 +85,7 @@ impl ServerHandler for Server {
         _request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let mut listed = ListToolsResult::with_all_items(self.tool_router.list_all());
+        let mut listed = ListToolsResult::with_all_items(self.tools());
         if context
             .protocol_version()
             .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)

@@ -14,12 +14,14 @@ use rmcp::{RoleServer, tool, tool_router};
 use crate::jobs::{Role, nearest};
 use crate::mcp::ask::Elicitor;
 use crate::mcp::resources::Subscriptions;
-use crate::mcp::tools::{Call, Parked, Tasks, answer, answered, call, input, output, tasks};
+use crate::mcp::tools::{
+    Call, Parked, Tasks, answer, answered, call, input, input_without, output, tasks,
+};
 use crate::wire::{
-    ForgetReply, ForgetRequest, HostsReply, HostsRequest, JobsReply, JobsRequest, ReadReply,
-    ReadRequest, RunReply, RunRequest, SearchReply, SearchRequest, Service, SignalReply,
-    SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest, WaitReply, WaitRequest,
-    WriteReply, WriteRequest,
+    ForgetReply, ForgetRequest, GetReply, GetRequest, HostsReply, HostsRequest, JobsReply,
+    JobsRequest, PutReply, PutRequest, ReadReply, ReadRequest, RunReply, RunRequest, SearchReply,
+    SearchRequest, Service, SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply,
+    TailRequest, WaitReply, WaitRequest, WriteReply, WriteRequest,
 };
 
 /// The MCP server: a thin face over the service.
@@ -34,19 +36,40 @@ pub(super) struct Server {
     pub(super) parked: Arc<Parked<Call>>,
 }
 
+/// Arguments that ssh_run takes as ssh_spawn does, but does not show, because each costs every model
+/// tokens: those for roll-outs, repeated calls and special terminals.
+const RARE_FOR_RUN: [&str; 10] = [
+    "answer_queries",
+    "canary",
+    "cols",
+    "idempotency_key",
+    "label",
+    "max_parallel",
+    "retry",
+    "rows",
+    "stop_after_failures",
+    "term",
+];
+
+/// Whether a caller that may only read jobs may use a tool.
+fn is_for_readers(tool: &Tool) -> bool {
+    // Files are read with the rights of the account on the host, as by a command.
+    let reads_files = tool.name == "ssh_get";
+    // A tool without the hint may act.
+    let hints = tool.annotations.as_ref();
+    !reads_files && hints.is_some_and(|hints| hints.read_only_hint == Some(true))
+}
+
 #[tool_router]
 impl Server {
     pub(super) fn new(service: Arc<Service>, elicitor: Arc<Elicitor>) -> Self {
         let mut tool_router = Self::tool_router();
         if service.library().rights().role < Role::Run {
-            let tools = tool_router.list_all();
-            tools
-                .iter()
-                .filter(|tool: &&Tool| {
-                    // A tool without the hint may act, so it is removed, too.
-                    tool.annotations.as_ref().is_none_or(|hints| hints.read_only_hint != Some(true))
-                })
-                .for_each(|tool| tool_router.remove_route(&tool.name));
+            for tool in tool_router.list_all() {
+                if !is_for_readers(&tool) {
+                    tool_router.remove_route(&tool.name);
+                }
+            }
         }
         Self {
             service,
@@ -56,6 +79,28 @@ impl Server {
             elicitor,
             parked: Arc::default(),
         }
+    }
+
+    /// The tools, as this caller may use them.
+    pub(super) fn tools(&self) -> Vec<Tool> {
+        let mut tools = self.tool_router.list_all();
+        if self.service.offers_local_files() {
+            return tools;
+        }
+        for tool in &mut tools {
+            let local_path = match &*tool.name {
+                "ssh_get" => "to",
+                "ssh_put" => "from",
+                _ => continue,
+            };
+            let mut schema = (*tool.input_schema).clone();
+            let properties = schema.get_mut("properties").and_then(|all| all.as_object_mut());
+            if let Some(properties) = properties {
+                properties.remove(local_path);
+            }
+            tool.input_schema = Arc::new(schema);
+        }
+        tools
     }
 
     /// The same server for a new session.
@@ -177,7 +222,8 @@ impl Server {
     #[tool(
         name = "ssh_read",
         title = "Read a part of a job's output",
-        input_schema = input::<ReadRequest>(),
+        // `limit` is another name of `length`.
+        input_schema = input_without::<ReadRequest>(&["limit"]),
         output_schema = output::<ReadReply>(),
         annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
     )]
@@ -260,7 +306,7 @@ impl Server {
     #[tool(
         name = "ssh_run",
         title = "Run a remote command",
-        input_schema = input::<RunRequest>(),
+        input_schema = input_without::<RunRequest>(&RARE_FOR_RUN),
         output_schema = output::<RunReply>(),
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = true)
     )]
@@ -335,6 +381,46 @@ impl Server {
         .await
     }
 
+    /// Read a file of a host, or list a directory or pattern; use it to look before a change.
+    /// Example: {"host": "web1", "path": "/etc/nginx/nginx.conf"}
+    #[tool(
+        name = "ssh_get",
+        title = "Read a remote file",
+        input_schema = input::<GetRequest>(),
+        output_schema = output::<GetReply>(),
+        annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = true)
+    )]
+    async fn ssh_get(
+        &self,
+        arguments: JsonObject,
+        context: RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        answer(&self.service, arguments, context, async |request| {
+            self.service.get(request).await
+        })
+        .await
+    }
+
+    /// Write a file of a host at once, or replace parts of its text (edits). Example: {"host":
+    /// "web1", "path": "app.conf", "edits": [{"old": "port 80", "new": "port 8080"}]}
+    #[tool(
+        name = "ssh_put",
+        title = "Write a remote file",
+        input_schema = input::<PutRequest>(),
+        output_schema = output::<PutReply>(),
+        annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = true, open_world_hint = true)
+    )]
+    async fn ssh_put(
+        &self,
+        arguments: JsonObject,
+        context: RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        answer(&self.service, arguments, context, async |request| {
+            self.service.put(request).await
+        })
+        .await
+    }
+
     /// Delete a finished job, or only its output, to free memory. A running job is refused unless
     /// force kills it. Example: {"job_id": "web1-7f3k9q2m"}
     #[tool(
@@ -388,7 +474,7 @@ mod tests {
                 "ssh_wait"
             ]
         );
-        assert_eq!(names(Role::Run).len(), 11);
+        assert_eq!(names(Role::Run).len(), 13);
         assert_eq!(names(Role::Admin), names(Role::Run));
     }
 
@@ -402,7 +488,7 @@ mod tests {
     #[tokio::test]
     async fn every_tool_keeps_to_the_form_that_all_clients_take() {
         let tools = Server::tool_router().list_all();
-        assert_eq!(tools.len(), 11);
+        assert_eq!(tools.len(), 13);
         for tool in tools {
             let name = &tool.name;
             assert!(tool.title.is_some(), "{name} has no title");

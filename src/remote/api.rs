@@ -11,10 +11,11 @@ use super::client::{Client, Repeat};
 use super::running::Running;
 use super::session::Session;
 use crate::wire::{
-    Code, CommandRequest, Error, ForgetReply, ForgetRequest, Group, HostsReply, HostsRequest,
-    JobEntry, JobsReply, JobsRequest, LastLinesOf, ReadReply, ReadRequest, SearchReply,
-    SearchRequest, Service, SessionRequest, SignalReply, SignalRequest, SpawnReply, SpawnRequest,
-    TailReply, TailRequest, WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest,
+    Code, CommandRequest, Error, ForgetReply, ForgetRequest, GetReply, GetRequest, Group,
+    HostsReply, HostsRequest, JobEntry, JobsReply, JobsRequest, LastLinesOf, PutReply, PutRequest,
+    ReadReply, ReadRequest, SearchReply, SearchRequest, Service, SessionRequest, SignalReply,
+    SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest, WaitMode, WaitReply,
+    WaitRequest, WriteReply, WriteRequest,
 };
 
 /// The verbs, in this process or on a server.
@@ -59,6 +60,10 @@ verbs! {
     jobs: JobsRequest => JobsReply, Safe;
     /// Deletes a finished job.
     forget: ForgetRequest => ForgetReply, Never;
+    /// Reads a file of a host, or lists a directory.
+    get: GetRequest => GetReply, Safe;
+    /// Writes a file of a host.
+    put: PutRequest => PutReply, Never;
     /// Lists hosts, or tests one.
     hosts: HostsRequest => HostsReply, Safe;
 }

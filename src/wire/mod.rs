@@ -9,6 +9,7 @@ mod choices;
 mod clamp;
 mod error;
 mod explain;
+mod file_lines;
 mod fleet;
 mod leave_out;
 mod reached_at;
@@ -18,6 +19,7 @@ mod secret;
 mod service;
 mod session;
 mod state;
+mod transfer_roots;
 mod verbs;
 
 pub use choices::{Format, KeepArg, RenderArg, StreamArg};
@@ -31,10 +33,11 @@ pub use service::Service;
 pub use session::{SessionChannel, SessionEvent, SessionRequest};
 pub use state::{JobState, Standing};
 pub use verbs::{
-    Because, ChangedRow, CommandRequest, CursorAt, DeliveredVia, Encoding, ForgetReply,
-    ForgetRequest, ForgetWhat, HostEntry, HostsReply, HostsRequest, JobEntry, JobTail, JobsReply,
-    JobsRequest, LastLinesOf, MatchEntry, Partial, ReadReply, ReadRequest, Record, Reversed,
-    RunOptions, RunReply, RunRequest, Screen, SearchReply, SearchRequest, SettingEntry,
-    SignalReply, SignalRequest, Size, SpawnReply, SpawnRequest, StreamName, TailReply, TailRequest,
-    UnitArg, WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest, WriteUnit,
+    Because, ChangedRow, CommandRequest, CursorAt, DeliveredVia, EditArg, Encoding, FileEntry,
+    FileUnit, ForgetReply, ForgetRequest, ForgetWhat, GetReply, GetRequest, HostEntry, HostsReply,
+    HostsRequest, JobEntry, JobTail, JobsReply, JobsRequest, LastLinesOf, MatchEntry, Partial,
+    PutGroup, PutReply, PutRequest, ReadReply, ReadRequest, Record, Reversed, RunOptions, RunReply,
+    RunRequest, Screen, SearchReply, SearchRequest, SettingEntry, SignalReply, SignalRequest, Size,
+    SpawnReply, SpawnRequest, StreamName, TailReply, TailRequest, UnitArg, WaitMode, WaitReply,
+    WaitRequest, WriteReply, WriteRequest, WriteUnit,
 };

@@ -14,6 +14,8 @@ use crate::wire::error::Error;
 pub struct Service {
     pub(super) jobs: Jobs,
     closing: CancellationToken,
+    /// Whether callers may copy files of this machine, below the configured roots.
+    pub(super) offers_local_files: bool,
 }
 
 impl Service {
@@ -37,6 +39,7 @@ impl Service {
         Self {
             jobs,
             closing: CancellationToken::new(),
+            offers_local_files: false,
         }
     }
 
@@ -47,7 +50,23 @@ impl Service {
             jobs: self.jobs.of(caller, rights),
             // Clones share the token, so that `close` ends the waits of every caller.
             closing: self.closing.clone(),
+            offers_local_files: self.offers_local_files,
         }
+    }
+
+    /// The same service for a client on this machine, which may copy files below the configured
+    /// `transfer_roots`.
+    #[must_use]
+    pub fn offering_local_files(self) -> Self {
+        Self {
+            offers_local_files: true,
+            ..self
+        }
+    }
+
+    /// Whether callers may copy files of this machine.
+    pub fn offers_local_files(&self) -> bool {
+        self.offers_local_files && !self.jobs.config().transfer_roots.is_empty()
     }
 
     /// Ends the waits of all callers early, now and later: they return what is available. For a

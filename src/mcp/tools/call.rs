@@ -35,7 +35,14 @@ pub(crate) struct Call {
 }
 
 /// Tools that log in to hosts.
-const LOG_IN: [&str; 4] = ["ssh_hosts", "ssh_run", "ssh_signal", "ssh_spawn"];
+const LOG_IN: [&str; 6] = [
+    "ssh_get",
+    "ssh_hosts",
+    "ssh_put",
+    "ssh_run",
+    "ssh_signal",
+    "ssh_spawn",
+];
 
 /// Whether this call can pass a login's questions to its client.
 pub(crate) fn can_ask(tool: &str, context: &RequestContext<RoleServer>) -> bool {

@@ -12,4 +12,4 @@ pub(crate) use answered::answered;
 pub(crate) use call::Call;
 pub(crate) use parked::Parked;
 pub(crate) use tasks::Tasks;
-pub(crate) use tool_call::{answer, input, output};
+pub(crate) use tool_call::{answer, input, input_without, output};

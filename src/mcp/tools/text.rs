@@ -5,8 +5,8 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::wire::{
-    ForgetReply, HostsReply, JobTail, JobsReply, ReadReply, RunReply, Screen, SearchReply,
-    SignalReply, SpawnReply, TailReply, WaitReply, WriteReply,
+    ForgetReply, GetReply, HostsReply, JobTail, JobsReply, PutReply, ReadReply, RunReply, Screen,
+    SearchReply, SignalReply, SpawnReply, TailReply, WaitReply, WriteReply,
 };
 
 /// A reply as text, for clients that pass only text to models. It has the same information as the
@@ -87,6 +87,24 @@ impl Text for ReadReply {
             return head.with_screen(screen);
         }
         head.with_body(self.lines.iter().flatten().chain(&self.content).map(String::as_str))
+    }
+}
+
+/// The attributes, then the content, or one entry per line.
+impl Text for GetReply {
+    fn text(&self) -> String {
+        let head = Head::of(self, &["content", "entries"]);
+        let entries: Vec<String> = self.entries.iter().map(json).collect();
+        head.with_body(entries.iter().chain(&self.content).map(String::as_str))
+    }
+}
+
+/// The fields, then the difference, or one group of hosts per line.
+impl Text for PutReply {
+    fn text(&self) -> String {
+        let head = Head::of(self, &["diff", "groups"]);
+        let groups: Vec<String> = self.groups.iter().map(json).collect();
+        head.with_body(groups.iter().chain(&self.diff).map(String::as_str))
     }
 }
 

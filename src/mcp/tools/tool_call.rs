@@ -70,6 +70,15 @@ pub(crate) fn input<R: Request>() -> Arc<JsonObject> {
     Arc::new(R::schema())
 }
 
+/// The schema without some of the arguments, which are accepted but not shown.
+pub(crate) fn input_without<R: Request>(hidden: &[&str]) -> Arc<JsonObject> {
+    let mut schema = R::schema();
+    if let Some(properties) = schema.get_mut("properties").and_then(|all| all.as_object_mut()) {
+        properties.retain(|name, _| !hidden.contains(&name.as_str()));
+    }
+    Arc::new(schema)
+}
+
 /// The schema of a tool's structured content.
 pub(crate) fn output<Reply: JsonSchema>() -> Arc<JsonObject> {
     Arc::new(reply_schema::<Reply>())

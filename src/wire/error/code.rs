@@ -70,6 +70,22 @@ pub enum Code {
     ShuttingDown,
     /// The time limit was reached.
     Timeout,
+    /// The host has no such file.
+    NoSuchFile,
+    /// The account may not read or write the file.
+    PermissionDenied,
+    /// The file exists already.
+    FileExists,
+    /// The file has another content than expected.
+    ChangedMeanwhile,
+    /// The text of an edit does not occur in the file.
+    EditNotFound,
+    /// The text of an edit occurs several times.
+    EditNotUnique,
+    /// The host's file system is full.
+    DiskFull,
+    /// A transferred content differs from its source.
+    NotVerified,
     /// Reading or writing failed locally.
     Io,
 }
@@ -109,6 +125,14 @@ impl Code {
             Self::NotFound => "not_found",
             Self::ShuttingDown => "shutting_down",
             Self::Timeout => "timeout",
+            Self::NoSuchFile => "no_such_file",
+            Self::PermissionDenied => "permission_denied",
+            Self::FileExists => "file_exists",
+            Self::ChangedMeanwhile => "changed_meanwhile",
+            Self::EditNotFound => "edit_not_found",
+            Self::EditNotUnique => "edit_not_unique",
+            Self::DiskFull => "disk_full",
+            Self::NotVerified => "not_verified",
             Self::Io => "io",
         }
     }
@@ -120,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Code; 32] = [
+    const ALL: [Code; 40] = [
         Code::UnknownJob,
         Code::ExpiredJob,
         Code::InvalidArgument,
@@ -152,6 +176,14 @@ mod tests {
         Code::NotFound,
         Code::ShuttingDown,
         Code::Timeout,
+        Code::NoSuchFile,
+        Code::PermissionDenied,
+        Code::FileExists,
+        Code::ChangedMeanwhile,
+        Code::EditNotFound,
+        Code::EditNotUnique,
+        Code::DiskFull,
+        Code::NotVerified,
         Code::Io,
     ];
 

@@ -1,6 +1,6 @@
 //! Explains all other errors of the library.
 
-use super::{calls, connect, expired};
+use super::{calls, connect, expired, files};
 use crate::jobs::{self, HostError, SpecError, TrustError, chain};
 use crate::wire::error::{Code, Error, Hint};
 
@@ -32,6 +32,7 @@ impl From<jobs::Error> for Error {
             jobs::Error::Signal(error) => calls::signal(error),
             jobs::Error::Write(error) => calls::write(error),
             jobs::Error::TooSlow(error) => calls::too_slow(error),
+            jobs::Error::Files(error) => files::files(&error),
             jobs::Error::Trust(error) => trust(&error),
             jobs::Error::Denied { .. } => Self::new(
                 Code::PolicyDenied,

@@ -5,5 +5,6 @@ mod calls;
 mod connect;
 mod expired;
 mod explain;
+mod files;
 
 use expired::expired;

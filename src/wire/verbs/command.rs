@@ -18,7 +18,7 @@ pub struct CommandRequest {
     /// Host name from ssh_hosts.
     #[serde(default)]
     pub host: String,
-    /// Several hosts instead of one: names, globs, tag:NAME, !NAME. They become one job; its members are ID/HOST.
+    /// Several hosts instead of one (names, globs, tag:NAME, !NAME), as one job with members ID/HOST.
     #[serde(default)]
     pub hosts: Vec<String>,
     /// Maximum hosts at the same time. Default 64.
@@ -40,15 +40,15 @@ pub struct CommandRequest {
     /// Shell command line.
     #[schemars(length(min = 1), regex(pattern = r"\S"))]
     pub command: String,
-    /// Working directory. Default: home. The exit status is 125 if it does not exist.
+    /// Working directory. Default: home. Exit status 125 if missing.
     #[serde(default)]
     #[schemars(with = "String")]
     pub cwd: Option<String>,
-    /// Environment variables. Their values don't appear in the process list.
+    /// Environment variables, hidden from the process list.
     #[serde(default, serialize_with = "reveal_values")]
     #[schemars(with = "BTreeMap<String, String>")]
     pub env: BTreeMap<String, SecretString>,
-    /// Text for stdin, which is then closed. Without it stdin stays open with ssh_spawn, and is empty with ssh_run unless pty and until are used.
+    /// Text for stdin, then closed. Without it: open with ssh_spawn, empty with ssh_run unless pty and until are used.
     #[serde(default, serialize_with = "reveal")]
     #[schemars(with = "String")]
     pub stdin: Option<SecretString>,
@@ -67,10 +67,10 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub term: Option<String>,
-    /// With pty: answer the program's questions about its terminal (cursor position, attributes), for programs that wait for that.
+    /// With pty: answer the program's questions about its terminal, such as the cursor position.
     #[serde(default)]
     pub answer_queries: bool,
-    /// Keep the job running on its host if this server or the connection ends; the cursor stays valid.
+    /// Keep the job running on its host if this server or the connection ends.
     #[serde(default)]
     #[schemars(with = "bool")]
     pub durable: Option<bool>,

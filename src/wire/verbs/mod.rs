@@ -2,9 +2,11 @@
 
 mod command;
 mod forget;
+mod get;
 mod hosts;
 mod jobs;
 mod paste;
+mod put;
 mod read;
 mod requests;
 mod run;
@@ -18,8 +20,10 @@ mod write;
 
 pub use command::CommandRequest;
 pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
+pub use get::{FileEntry, FileUnit, GetReply, GetRequest};
 pub use hosts::{HostEntry, HostsReply, HostsRequest, SettingEntry};
 pub use jobs::{JobEntry, JobsReply, JobsRequest};
+pub use put::{EditArg, PutGroup, PutReply, PutRequest};
 pub use read::{Encoding, ReadReply, ReadRequest, UnitArg};
 pub use run::{RunOptions, RunReply, RunRequest};
 pub use screen::{ChangedRow, CursorAt, Reversed, Screen, Size};

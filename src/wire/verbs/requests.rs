@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::{
-    CommandRequest, ForgetRequest, HostsRequest, JobsRequest, ReadRequest, SearchRequest,
-    SignalRequest, TailRequest, WaitRequest, WriteRequest,
+    CommandRequest, ForgetRequest, GetRequest, HostsRequest, JobsRequest, PutRequest, ReadRequest,
+    SearchRequest, SignalRequest, TailRequest, WaitRequest, WriteRequest,
 };
 use crate::wire::error::Error;
 use crate::wire::request::{Request, parse};
@@ -34,5 +34,7 @@ plain_requests!(
     SignalRequest,
     JobsRequest,
     HostsRequest,
-    ForgetRequest
+    ForgetRequest,
+    GetRequest,
+    PutRequest
 );

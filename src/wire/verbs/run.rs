@@ -52,7 +52,7 @@ pub struct RunOptions {
     #[serde(default)]
     #[schemars(with = "i64")]
     pub wait_ms: Option<i64>,
-    /// Maximum bytes of output to return. Default: all up to 8192; of longer output the first and last lines and the last ones of stderr, 2560 in all.
+    /// Maximum bytes of output. Default: all up to 8192; of longer output 2560: first and last lines, last ones of stderr.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0))]
     pub max_bytes: Option<i64>,

@@ -60,7 +60,7 @@ pub struct WriteRequest {
     #[serde(default)]
     #[schemars(with = "i64")]
     pub quiet_ms: Option<i64>,
-    /// screen: return the terminal's screen after it has changed and no output has arrived for quiet_ms (default 200), or after wait_ms (default 2000).
+    /// screen: return the screen once it has changed and is quiet for quiet_ms (default 200), or after wait_ms (default 2000).
     #[serde(default)]
     pub unit: WriteUnit,
     /// As in ssh_tail.

@@ -1,0 +1,190 @@
+//! Files of hosts: reading, writing and copying, with another attempt after a lost connection.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::door::Act;
+use super::error::Error;
+use super::fleet::FleetSpec;
+use super::jobs::Jobs;
+use crate::files::{
+    FilesError, GetOptions, Got, HostFiles, Progress, Put, PutOptions, RemotePath, Source,
+    TreeOptions, TreeReport,
+};
+use crate::hosts::HostRef;
+
+/// Pauses before further attempts of a transfer that lost its connection.
+const PAUSES: [Duration; 4] = [
+    Duration::from_millis(200),
+    Duration::from_secs(1),
+    Duration::from_secs(3),
+    Duration::from_secs(8),
+];
+
+/// A path on a host.
+#[derive(Clone, Copy, Debug)]
+pub struct HostPath<'a> {
+    /// The host.
+    pub host: &'a str,
+    /// The path there.
+    pub path: &'a RemotePath,
+}
+
+impl Jobs {
+    /// The files of a host, over a connection of their own, to list and read them.
+    ///
+    /// # Errors
+    /// [`Error::Host`] and [`Error::DeniedHost`] if the host can't be used; [`Error::Files`] if it
+    /// can't be reached or has no SFTP server.
+    pub async fn files(&self, host: &str) -> Result<HostFiles, Error> {
+        self.open_files(Act::Get, host).await
+    }
+
+    /// Like [`files`](Self::files), for callers that also write.
+    pub(crate) async fn files_to_change(&self, host: &str) -> Result<HostFiles, Error> {
+        self.open_files(Act::Put, host).await
+    }
+
+    async fn open_files(&self, act: Act, host: &str) -> Result<HostFiles, Error> {
+        let (inside, reference) = self.door.act_on_host(act, host).await?;
+        let files = HostFiles::open(&inside.hosts, &reference).await;
+        self.noted(&reference, files)
+    }
+
+    /// Notes a failed connection for the list of hosts.
+    fn noted(
+        &self,
+        host: &HostRef,
+        opened: Result<HostFiles, FilesError>,
+    ) -> Result<HostFiles, Error> {
+        let opened = opened.map_err(|error| {
+            if let FilesError::Connect(source) = error {
+                let host = host.name.clone();
+                Error::Connect { host, source }
+            } else {
+                error.into()
+            }
+        });
+        self.door.note_connection(host, opened.as_ref().err());
+        opened
+    }
+
+    /// The hosts that words name, for files that are written on each: names, ranges, patterns, tags
+    /// and exclusions.
+    ///
+    /// # Errors
+    /// [`Error::Host`] and [`Error::DeniedHost`], before any host is asked.
+    pub async fn hosts_for_files(&self, words: &[String]) -> Result<Vec<String>, Error> {
+        let members = FleetSpec::of(words.iter().cloned()).plan(&self.door).await?.members;
+        self.door.act_on_hosts(Act::Put, &members).await?;
+        Ok(members)
+    }
+
+    /// Writes a file of a host at once: readers see the old content or the new one. After a lost
+    /// connection the transfer continues where it broke, at most four times; a stream can't.
+    ///
+    /// Dropping the future leaves the old file.
+    ///
+    /// # Errors
+    /// [`Error::Files`], for example [`FilesError::ChangedMeanwhile`].
+    pub async fn put_file(
+        &self,
+        HostPath { host, path }: HostPath<'_>,
+        source: Source,
+        options: &PutOptions,
+        progress: &Progress,
+    ) -> Result<Put, Error> {
+        let mut source = Some(source);
+        let mut pauses = PAUSES.iter();
+        while let Some(content) = source.take() {
+            source = content.again();
+            let files = self.files_to_change(host).await?;
+            match files.put(path, content, options, progress).await {
+                Err(error) if error.is_lost_connection() && source.is_some() => {
+                    pause(&mut pauses, error).await?;
+                }
+                put => return Ok(put?),
+            }
+        }
+        unreachable!("the last attempt returns")
+    }
+
+    /// Copies a file of a host to this machine, at once. After a lost connection the transfer
+    /// continues where it broke, at most four times.
+    ///
+    /// # Errors
+    /// [`Error::Files`].
+    pub async fn get_file(
+        &self,
+        HostPath { host, path }: HostPath<'_>,
+        local: &Path,
+        options: GetOptions,
+        progress: &Progress,
+    ) -> Result<Got, Error> {
+        let mut pauses = PAUSES.iter();
+        loop {
+            let files = self.files(host).await?;
+            match files.get(path, local, options, progress).await {
+                Err(error) if error.is_lost_connection() => pause(&mut pauses, error).await?,
+                got => return Ok(got?),
+            }
+        }
+    }
+
+    /// Copies a directory of this machine to a host, with all that is in it.
+    ///
+    /// # Errors
+    /// [`Error::Files`]. Entries that fail are in the report.
+    pub async fn put_tree(
+        &self,
+        local: &Path,
+        HostPath { host, path }: HostPath<'_>,
+        options: TreeOptions,
+        progress: &Arc<Progress>,
+    ) -> Result<TreeReport, Error> {
+        let mut pauses = PAUSES.iter();
+        loop {
+            let files = self.files_to_change(host).await?;
+            match files.put_tree(local, path, options, progress).await {
+                Err(error) if error.is_lost_connection() => pause(&mut pauses, error).await?,
+                put => return Ok(put?),
+            }
+        }
+    }
+
+    /// Copies a directory of a host to this machine, with all that is in it. Nothing is written
+    /// outside of `local`.
+    ///
+    /// # Errors
+    /// [`Error::Files`]. Entries that fail are in the report.
+    pub async fn get_tree(
+        &self,
+        HostPath { host, path }: HostPath<'_>,
+        local: &Path,
+        options: TreeOptions,
+        progress: &Arc<Progress>,
+    ) -> Result<TreeReport, Error> {
+        let mut pauses = PAUSES.iter();
+        loop {
+            let files = self.files(host).await?;
+            match files.get_tree(path, local, options, progress).await {
+                Err(error) if error.is_lost_connection() => pause(&mut pauses, error).await?,
+                got => return Ok(got?),
+            }
+        }
+    }
+}
+
+/// Waits before the next attempt. After the last one, returns why it failed.
+async fn pause(
+    pauses: &mut std::slice::Iter<'_, Duration>,
+    error: FilesError,
+) -> Result<(), Error> {
+    let Some(pause) = pauses.next() else { return Err(error.into()) };
+    tracing::info!(%error, ?pause, "a transfer lost its connection and continues");
+    sleep(*pause).await;
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! Explains why a file of a host was not read or written.
+
+use super::connect;
+use crate::jobs::{EditError, FileStatus, FilesError, SftpError, chain};
+use crate::wire::error::{Code, Error};
+
+pub(super) fn files(error: &FilesError) -> Error {
+    let message = chain(error);
+    match error {
+        FilesError::Connect(source) => connect::connect(source, message),
+        FilesError::ConnectionsFull(_) | FilesError::Channel(_) => Error::new(
+            Code::ChannelLimit,
+            message,
+            "the host is busy; try again, or raise MaxSessions in its sshd_config",
+        )
+        .retryable(),
+        FilesError::Operation { source, .. } => operation(source, message),
+        FilesError::DiskFull(_) => Error::new(
+            Code::DiskFull,
+            message,
+            "free some space there; the old file is unchanged",
+        ),
+        FilesError::Path(_) => Error::invalid(message, "give the path of a file on the host"),
+        FilesError::IsDirectory(_) => Error::invalid(
+            message,
+            "name a file in it; whole directories are copied by `sshjobs get -r` and `put -r`",
+        ),
+        FilesError::NotAFile(_) => Error::invalid(message, "only regular files can be copied"),
+        FilesError::TooLong { .. } => Error::invalid(
+            message,
+            "copy it with `sshjobs get`, or edit it with a command",
+        ),
+        FilesError::ChangedMeanwhile { .. } => Error::new(
+            Code::ChangedMeanwhile,
+            message,
+            "read the file again, and repeat the change with its new sha256",
+        ),
+        FilesError::Locked { .. } => Error::new(
+            Code::ChangedMeanwhile,
+            message,
+            "try again; if no process changes the file, remove the lock",
+        )
+        .retryable(),
+        FilesError::Exists(_) => Error::new(
+            Code::FileExists,
+            message,
+            "give another path, or replace it",
+        ),
+        FilesError::Edit { source, .. } => edit(source, message),
+        FilesError::Corrupt { .. } => Error::new(
+            Code::NotVerified,
+            message,
+            "it changed during the transfer, or the disk is damaged; try again",
+        )
+        .retryable(),
+        FilesError::Owner { .. } => Error::new(
+            Code::PermissionDenied,
+            message,
+            "write it as its owner or as root, or remove the file first",
+        ),
+        FilesError::NoDigest(_) => Error::new(
+            Code::Unsupported,
+            message,
+            "install sha256sum, shasum or openssl there, or omit the expected digest",
+        ),
+        FilesError::Local { .. } => Error::new(
+            Code::Io,
+            message,
+            "check the path on this machine, and its disk",
+        ),
+        FilesError::NoMatch(_) => Error::new(
+            Code::NoSuchFile,
+            message,
+            "list the directory to see its names",
+        ),
+        FilesError::HostileName { .. } => Error::new(
+            Code::Unsupported,
+            message,
+            "don't trust this host: its SFTP server is broken or hostile",
+        ),
+    }
+}
+
+fn operation(error: &SftpError, message: String) -> Error {
+    match error {
+        SftpError::Refused { status, .. } => match status {
+            FileStatus::NoSuchFile => Error::new(
+                Code::NoSuchFile,
+                message,
+                "check the path: list its directory; relative paths begin in the home directory",
+            ),
+            FileStatus::PermissionDenied => Error::new(
+                Code::PermissionDenied,
+                message,
+                "use an account that may do this; `ls -l` shows the permissions",
+            ),
+            FileStatus::Unsupported => Error::new(
+                Code::Unsupported,
+                message,
+                "the host's SFTP server lacks this; use a command instead",
+            ),
+            FileStatus::Ok | FileStatus::Eof | FileStatus::Failure | FileStatus::Other(_) => {
+                Error::new(
+                    Code::Io,
+                    message,
+                    "the host does not say more; try the same with a command there",
+                )
+            }
+        },
+        SftpError::ConnectionLost => Error::new(
+            Code::ConnectionLost,
+            message,
+            "try again: the transfer continues where it broke",
+        )
+        .retryable(),
+        SftpError::Silent(_) => Error::new(
+            Code::Timeout,
+            message,
+            "its disk may hang; try again, or raise ConnectTimeout",
+        )
+        .retryable(),
+        SftpError::NoSubsystem | SftpError::Ended { .. } => Error::new(
+            Code::Unsupported,
+            message,
+            "enable `Subsystem sftp internal-sftp` in the host's sshd_config, or copy by a command",
+        ),
+        SftpError::LongPacket { .. } => Error::new(
+            Code::Unsupported,
+            message,
+            "a startup file of the login shell may print text; let it print only on terminals",
+        ),
+        SftpError::Protocol(_) => Error::new(
+            Code::Unsupported,
+            message,
+            "its SFTP server is broken; use a command instead",
+        ),
+    }
+}
+
+fn edit(error: &EditError, message: String) -> Error {
+    match error {
+        EditError::NotFound { .. } => Error::new(
+            Code::EditNotFound,
+            message,
+            "read the file again, and copy the text exactly, with its spaces",
+        ),
+        EditError::NotUnique { .. } => Error::new(
+            Code::EditNotUnique,
+            message,
+            "add lines before or after the text until it occurs once",
+        ),
+        EditError::Empty { .. } => Error::invalid(message, "give the text that is replaced"),
+        EditError::NotText => Error::invalid(message, "edits need text; write the whole file"),
+    }
+}
