@@ -16,7 +16,7 @@ pub struct Exit(u8);
 impl Exit {
     /// All went well.
     pub const SUCCESS: Self = Self(0);
-    /// A person declined, or nothing was found.
+    /// A person declined, nothing was found, or a file was not copied.
     pub(super) const DECLINED: Self = Self(1);
     /// The command line or the configuration is invalid.
     pub const USAGE: Self = Self(2);
@@ -64,8 +64,21 @@ impl Exit {
             error.code,
             Code::InvalidArgument | Code::UnknownJob | Code::ExpiredJob
         );
+        let is_about_file = matches!(
+            error.code,
+            Code::NoSuchFile
+                | Code::PermissionDenied
+                | Code::FileExists
+                | Code::ChangedMeanwhile
+                | Code::EditNotFound
+                | Code::EditNotUnique
+                | Code::DiskFull
+                | Code::NotVerified
+        );
         if is_usage {
             Self::USAGE
+        } else if is_about_file {
+            Self::DECLINED
         } else {
             Self::CONNECTION
         }

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use clap_complete::engine::CompletionCandidate;
+use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use tokio::runtime::Builder;
 
 use super::values::{CONFIG_VARIABLE, STATE_DIR_VARIABLE};
@@ -29,6 +29,19 @@ pub(crate) fn many_hosts(current: &OsStr) -> Vec<CompletionCandidate> {
     tags.dedup();
     let all: Vec<String> = names.into_iter().map(|(name, _)| name).chain(tags).collect();
     continued(current, &all).into_iter().map(CompletionCandidate::new).collect()
+}
+
+/// Files of this machine, and hosts with a colon, as for scp.
+pub(crate) fn local_or_host(current: &OsStr) -> Vec<CompletionCandidate> {
+    let files = PathCompleter::any().complete(current);
+    let Some(current) = current.to_str() else { return files };
+    if current.contains(['/', ':']) {
+        return files;
+    }
+    let names = ask(async |jobs| jobs.host_names().await.unwrap_or_default());
+    let hosts = names.into_iter().map(|(name, _)| format!("{name}:"));
+    let hosts = hosts.filter(|host| host.starts_with(current)).map(CompletionCandidate::new);
+    hosts.chain(files).collect()
 }
 
 /// The list up to its last word, followed by each of the words that complete it.

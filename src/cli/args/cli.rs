@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
+use super::files::{EditArgs, GetArgs, PutArgs};
 use super::hosts::{HostsArgs, PingArgs, TrustArgs};
 use super::jobs::{
     AttachArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs,
@@ -34,6 +35,7 @@ Examples:
   sshjobs tail -f ID                    follow a job
   sshjobs hosts                         list the hosts of ssh_config and of the configuration
   sshjobs run 'web*' -- uptime          run it on many hosts
+  sshjobs put app.conf web1:/etc/app/   copy a file to a host; get copies from one
   sshjobs serve                         serve MCP on stdin and stdout, for an agent
   sshjobs help exit-codes               explain a topic: exit-codes, waiting, durable, fleets, ...
 
@@ -179,6 +181,12 @@ pub enum Verb {
     Top(TopArgs),
     /// Delete jobs that have ended, with their output.
     Forget(ForgetArgs),
+    /// Copy files to a host, or to many.
+    Put(PutArgs),
+    /// Copy files from a host, or from many.
+    Get(GetArgs),
+    /// Edit a file of a host with your editor.
+    Edit(EditArgs),
     /// List the hosts that jobs can run on, or test one.
     Hosts(HostsArgs),
     /// Connect to hosts and report time, server and login shell of each.
@@ -205,6 +213,12 @@ impl Verb {
         } else if let Self::Spawn(args) = self {
             Some(&args.ssh)
         } else if let Self::Hosts(args) = self {
+            Some(&args.ssh)
+        } else if let Self::Put(args) = self {
+            Some(&args.ssh)
+        } else if let Self::Get(args) = self {
+            Some(&args.ssh)
+        } else if let Self::Edit(args) = self {
             Some(&args.ssh)
         } else if let Self::Trust(args) = self {
             Some(&args.ssh)

@@ -2,6 +2,7 @@
 
 mod candidates;
 mod cli;
+mod files;
 mod filter;
 mod help;
 mod hosts;
@@ -16,6 +17,7 @@ mod values;
 pub(super) use help::{command_line, long_version, wrapped};
 
 pub use cli::{Cli, LogLevel, Verb, WhenColours};
+pub use files::{CopyArgs, EditArgs, GetArgs, PutArgs};
 pub use filter::FilterArgs;
 pub use hosts::{AddHostArgs, HostAddress, HostsArgs, HostsVerb, PingArgs, TrustArgs};
 pub use jobs::{

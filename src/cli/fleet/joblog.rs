@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use super::HostResult;
 use crate::bounded_file::read_text;
 use crate::jobs::printable;
 use crate::wire::{Error, JobEntry, JobState};
@@ -37,23 +38,80 @@ pub(super) fn read(file: &Path) -> Result<Vec<(String, bool)>, Error> {
 
 /// Writes a line for each member whose start was attempted. Appends to the file if `is_kept`.
 pub(super) fn write(file: &Path, members: &[JobEntry], is_kept: bool) -> Result<(), Error> {
+    let rows: Vec<Row<'_>> = members
+        .iter()
+        .filter(|member| member.started_at > 0)
+        .map(Row::of_member)
+        .collect();
+    write_rows(file, &rows, is_kept)
+}
+
+/// Writes a line for each host to which files were copied.
+pub(crate) fn write_joblog(file: &Path, results: &[HostResult]) -> Result<(), Error> {
+    let rows: Vec<Row<'_>> = results.iter().map(Row::of_copy).collect();
+    write_rows(file, &rows, false)
+}
+
+/// A line of a joblog. Times in milliseconds.
+struct Row<'a> {
+    host: &'a str,
+    started_at: u64,
+    took: u64,
+    sent: u64,
+    received: u64,
+    exit: i64,
+    signal: u8,
+    command: &'a str,
+}
+
+impl<'a> Row<'a> {
+    fn of_member(member: &'a JobEntry) -> Self {
+        let end = member.ended_at.unwrap_or(member.started_at);
+        let (exit, signal) = exit(member);
+        Self {
+            host: &member.host,
+            started_at: member.started_at,
+            took: end.saturating_sub(member.started_at),
+            sent: 0,
+            received: member.total_bytes,
+            exit,
+            signal,
+            command: &member.command,
+        }
+    }
+
+    fn of_copy(result: &'a HostResult) -> Self {
+        Self {
+            host: &result.host,
+            started_at: result.started_at,
+            took: u64::try_from(result.took.as_millis()).unwrap_or(u64::MAX),
+            sent: result.bytes,
+            received: 0,
+            exit: result.failure.is_some().into(),
+            signal: 0,
+            command: &result.command,
+        }
+    }
+}
+
+fn write_rows(file: &Path, rows: &[Row<'_>], is_kept: bool) -> Result<(), Error> {
     let mut text = String::new();
     let has_some = is_kept && file.metadata().is_ok_and(|known| known.len() > 0);
     if !has_some {
         text = format!("{HEADER}\n");
     }
-    for (index, member) in members.iter().filter(|member| member.started_at > 0).enumerate() {
-        let end = member.ended_at.unwrap_or(member.started_at);
-        let (exit, signal) = exit(member);
+    for (number, row) in (1..).zip(rows) {
         writeln!(
             text,
-            "{}\t{}\t{:.3}\t{:10.3}\t0\t{}\t{exit}\t{signal}\t{}",
-            index + 1,
-            printable(&member.host),
-            seconds(member.started_at),
-            seconds(end.saturating_sub(member.started_at)),
-            member.total_bytes,
-            printable(&member.command.replace(['\t', '\n'], " ")),
+            "{number}\t{}\t{:.3}\t{:10.3}\t{}\t{}\t{}\t{}\t{}",
+            printable(row.host),
+            seconds(row.started_at),
+            seconds(row.took),
+            row.sent,
+            row.received,
+            row.exit,
+            row.signal,
+            printable(&row.command.replace(['\t', '\n'], " ")),
         )
         .expect("a String takes all");
     }

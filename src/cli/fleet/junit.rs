@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
+use super::HostResult;
 use crate::wire::{Error, JobEntry, JobState};
 
 /// Writes a test case for each member that ran a command.
@@ -17,6 +18,29 @@ pub(super) fn write(file: &Path, command: &str, members: &[JobEntry]) -> Result<
         }
         suite.add_test_case(case);
     }
+    write_suite(file, suite)
+}
+
+/// Writes a test case for each host to which files were copied.
+pub(crate) fn write_junit(file: &Path, command: &str, results: &[HostResult]) -> Result<(), Error> {
+    let mut suite = TestSuite::new(command);
+    for result in results {
+        let status = match &result.failure {
+            None => TestCaseStatus::success(),
+            Some(failure) => {
+                let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+                status.set_message(failure.as_str());
+                status
+            }
+        };
+        let mut case = TestCase::new(result.host.as_str(), status);
+        case.set_classname("sshjobs").set_time(result.took);
+        suite.add_test_case(case);
+    }
+    write_suite(file, suite)
+}
+
+fn write_suite(file: &Path, suite: TestSuite) -> Result<(), Error> {
     let mut report = Report::new("sshjobs");
     report.add_test_suite(suite);
     let text = report.to_string().map_err(|error| {

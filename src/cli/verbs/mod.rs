@@ -3,6 +3,7 @@
 mod completions;
 mod config;
 mod demo;
+mod files;
 mod help;
 mod hosts;
 mod jobs;
@@ -14,6 +15,7 @@ mod token;
 pub use completions::{answer_shell, completions};
 pub use config::{Override, Overrides, add_host, config, init};
 pub use demo::demo;
+pub use files::{edit, get, put};
 pub use help::help;
 pub use hosts::{hosts, ping, trust};
 pub(crate) use jobs::{age, attach_to, duration_of, exit_text, in_largest_unit, page_log};

@@ -10,7 +10,7 @@ use crate::cli::args::cli::Cli;
 use crate::cli::args::values::GLOBAL;
 
 /// The verbs, in the groups of the program's help. A test checks that none is missing.
-pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
+pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
     ("Run commands", &["run", "spawn", "demo"]),
     (
         "Follow jobs",
@@ -19,6 +19,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("Manage jobs", &["jobs", "write", "signal", "forget"]),
+    ("Copy files", &["put", "get", "edit"]),
     ("Hosts", &["hosts", "ping", "trust"]),
     ("Server", &["serve", "token"]),
     ("Other", &["init", "config", "completions", "man", "help"]),

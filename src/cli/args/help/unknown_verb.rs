@@ -7,7 +7,7 @@ use crate::jobs::nearest;
 use crate::wire::Error;
 
 /// Verbs of docker, kubectl, ssh, pueue, systemctl and shells, with what does the same here.
-const FOREIGN: [(&str, &str); 44] = [
+const FOREIGN: [(&str, &str); 45] = [
     ("add", "`sshjobs spawn HOST -- COMMAND` starts a job"),
     ("apply", "`sshjobs run HOST -- COMMAND` runs a command"),
     ("cat", "`sshjobs log JOB` shows a job's output"),
@@ -34,7 +34,10 @@ const FOREIGN: [(&str, &str); 44] = [
     ("events", "`sshjobs top` watches jobs"),
     ("fg", "`sshjobs attach JOB` returns to a job's terminal"),
     ("follow", "`sshjobs tail -f JOB` follows a job"),
-    ("get", "`sshjobs jobs` lists jobs"),
+    (
+        "cp",
+        "`sshjobs put` copies files to hosts, `sshjobs get` from hosts",
+    ),
     ("grep", "`sshjobs search JOB REGEX` finds lines"),
     ("history", "`sshjobs jobs --all` lists all jobs"),
     ("info", "`sshjobs config` shows the configuration"),
@@ -75,6 +78,10 @@ const FOREIGN: [(&str, &str); 44] = [
         "`sshjobs attach JOB` returns to a job's terminal, `sshjobs signal JOB CONT` continues it",
     ),
     ("rm", "`sshjobs forget JOB` deletes a job that has ended"),
+    (
+        "scp",
+        "`sshjobs put` copies files to hosts, `sshjobs get` from hosts",
+    ),
     ("send", "`sshjobs write JOB TEXT` writes to a job's stdin"),
     ("server", "`sshjobs serve` serves MCP, or HTTP with --http"),
     ("setup", "`sshjobs init` writes a configuration"),

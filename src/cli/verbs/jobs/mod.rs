@@ -17,6 +17,7 @@ mod write;
 
 pub use attach::attach;
 pub(crate) use attach::attach_to;
+pub(super) use finish::finish;
 pub use forget::forget;
 pub use jobs::jobs;
 pub(crate) use jobs::{age, duration_of, exit_text, in_largest_unit};

@@ -1,0 +1,103 @@
+//! `sshjobs edit`: a file of a host in an editor of this machine.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use super::host_path::PathOnHosts;
+use super::put::jobs_error;
+use super::result::Copied;
+use crate::cli::args::EditArgs;
+use crate::cli::verbs::jobs::finish;
+use crate::cli::{Exit, note};
+use crate::jobs::{
+    Digest, Expected, FileSource, FilesError, HostPath, Progress, PutOptions, printable,
+};
+use crate::remote::Api;
+use crate::wire::{Code, Error, Service};
+
+/// Maximum bytes of a file that is edited.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Edits a file of a host.
+pub async fn edit(service: &Service, args: EditArgs) -> Exit {
+    let api = Api::Here(service.clone());
+    finish(&api, async {
+        let file = PathOnHosts::parse(&args.file)?;
+        let host = &file.hosts;
+        let files = service.library().files(host).await?;
+        let path = files.expand(&file.path).await.map_err(jobs_error)?;
+        let old = match files.read_whole(&path, MOST_BYTES).await {
+            Ok(old) => Some(old),
+            Err(error) if error.is_no_such_file() => None,
+            Err(error) => return Err(jobs_error(error)),
+        };
+        // An editor may run for hours, so no connection waits for it.
+        drop(files);
+
+        let directory = tempfile::tempdir().map_err(local(Path::new("a temporary directory")))?;
+        let copy = directory.path().join(OsStr::from_bytes(path.name()));
+        std::fs::write(&copy, old.as_deref().unwrap_or_default()).map_err(local(&copy))?;
+        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600))
+            .map_err(local(&copy))?;
+        run_editor(&copy)?;
+
+        let new = std::fs::read(&copy).map_err(local(&copy))?;
+        if old.as_deref().unwrap_or_default() == new {
+            note(&format!("{} is unchanged", printable(&file.shown(host))));
+            return Ok(Exit::SUCCESS);
+        }
+        let options = PutOptions {
+            expected: old
+                .as_deref()
+                .map_or(Expected::NoFile, |old| Expected::Digest(Digest::of(old))),
+            backup: args.backup,
+            ..PutOptions::default()
+        };
+        let content = FileSource::Memory(new.into());
+        let progress = Progress::default();
+        match service
+            .library()
+            .put_file(HostPath { host, path: &path }, content, &options, &progress)
+            .await
+        {
+            Ok(put) => Ok(Copied::of_put(host, &put).print(false)),
+            Err(error) => {
+                let kept = directory.keep().join(OsStr::from_bytes(path.name()));
+                let mut error = Error::from(error);
+                error.hint =
+                    format!("your text is kept in {}; {}", kept.display(), error.hint).into();
+                Err(error)
+            }
+        }
+    })
+    .await
+}
+
+fn local(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.to_owned();
+    move |error| jobs_error(FilesError::local(&path)(error))
+}
+
+/// Runs the editor, which may have arguments, as `code --wait`.
+fn run_editor(file: &Path) -> Result<(), Error> {
+    let named = |name| std::env::var(name).ok().filter(|editor| !editor.trim().is_empty());
+    let editor = named("VISUAL").or_else(|| named("EDITOR")).unwrap_or_else(|| "vi".to_owned());
+    // As git and sudoedit do: the shell splits the words, and the file is one word whatever its
+    // name.
+    let run = Command::new("/bin/sh")
+        .args(["-c", &format!("{editor} \"$1\""), "sh"])
+        .arg(file)
+        .status();
+    match run {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Error::new(
+            Code::ChangedMeanwhile,
+            format!("the editor {editor:?} has failed ({status}), so nothing was saved"),
+            "set VISUAL or EDITOR to an editor that waits until the file is closed",
+        )),
+        Err(error) => Err(local(Path::new("/bin/sh"))(error)),
+    }
+}

@@ -1,0 +1,190 @@
+//! `sshjobs get`: files of a host, or of many, to this machine.
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+
+use super::host_path::{PathOnHosts, is_stream};
+use super::many::{hosts_of, on_each};
+use super::progress::shown;
+use super::put::{interrupted, jobs_error};
+use super::result::Copied;
+use crate::cli::args::GetArgs;
+use crate::cli::exit::output_error;
+use crate::cli::verbs::jobs::finish;
+use crate::cli::{Exit, told_to_stop};
+use crate::jobs::{
+    FileKind, FilesError, GetOptions, HostPath, Jobs, Progress, RemotePath, TreeOptions,
+};
+use crate::remote::Api;
+use crate::wire::{Error, Service};
+
+/// Copies files from hosts.
+pub async fn get(service: &Service, mut args: GetArgs) -> Exit {
+    let api = Api::Here(service.clone());
+    finish(&api, async {
+        let local = args.paths.pop().unwrap_or_default();
+        let sources: Vec<PathOnHosts> = args
+            .paths
+            .iter()
+            .map(|word| PathOnHosts::parse(word))
+            .collect::<Result<_, _>>()?;
+        let progress = Arc::new(Progress::default());
+        let getting = Getting {
+            jobs: service.library(),
+            local: &local,
+            args: &args,
+            progress: &progress,
+            is_only: sources.len() == 1,
+        };
+        let stop = told_to_stop()?;
+        let copies = getting.all(&api, &sources);
+        tokio::select! {
+            exit = shown(&progress, copies) => exit,
+            () = stop => Err(interrupted()),
+        }
+    })
+    .await
+}
+
+/// The copies from each host.
+struct Getting<'a> {
+    jobs: &'a Jobs,
+    local: &'a Path,
+    args: &'a GetArgs,
+    progress: &'a Arc<Progress>,
+    /// Only one word names what is copied.
+    is_only: bool,
+}
+
+impl Getting<'_> {
+    async fn all(&self, api: &Api, sources: &[PathOnHosts]) -> Result<Exit, Error> {
+        let mut last = Exit::SUCCESS;
+        for source in sources {
+            let hosts = hosts_of(api, &source.hosts).await?;
+            let is_many = crate::cli::fleet::is_meant(&source.hosts);
+            if is_stream(self.local) {
+                return self.to_stdout(&hosts, source).await;
+            }
+            let command = format!("get {}", source.shown(&source.hosts));
+            let exit = on_each(&hosts, &self.args.copy, &command, async |host, copied| {
+                self.from(host, source, is_many, copied).await
+            });
+            let exit = exit.await?;
+            if exit != Exit::SUCCESS {
+                last = exit;
+            }
+        }
+        Ok(last)
+    }
+
+    /// Copies the matches of a word from a host.
+    async fn from(
+        &self,
+        host: &str,
+        source: &PathOnHosts,
+        is_many: bool,
+        copied: &mut Vec<Copied>,
+    ) -> Result<(), Error> {
+        let files = self.jobs.files(host).await?;
+        let matched = files.named(&source.path).await.map_err(jobs_error)?;
+        drop(files);
+        let is_one = matched.len() == 1 && self.is_only && !is_many;
+        for found in &matched {
+            self.progress.expect(found.attributes.size.unwrap_or(0));
+        }
+        for found in matched {
+            let target = self.target(host, &found.path, is_one, is_many)?;
+            let kind = found.attributes.kind();
+            copied.push(self.copy(host, &found.path, kind, &target).await?);
+        }
+        Ok(())
+    }
+
+    /// Where a file goes on this machine.
+    fn target(
+        &self,
+        host: &str,
+        path: &RemotePath,
+        is_one: bool,
+        is_many: bool,
+    ) -> Result<PathBuf, Error> {
+        let ends_with_slash = self.local.as_os_str().as_bytes().ends_with(b"/");
+        if is_one && !self.local.is_dir() && !ends_with_slash {
+            return Ok(self.local.to_owned());
+        }
+        let mut directory = self.local.to_owned();
+        if is_many {
+            // A host's name is a name of a directory: it must not lead elsewhere.
+            directory.push(host.replace('/', "_"));
+        }
+        std::fs::create_dir_all(&directory)
+            .map_err(|error| jobs_error(FilesError::local(&directory)(error)))?;
+        let name = match path.name() {
+            b"" | b"." | b".." => host.as_bytes(),
+            name => name,
+        };
+        Ok(directory.join(OsStr::from_bytes(name)))
+    }
+
+    async fn copy(
+        &self,
+        host: &str,
+        path: &RemotePath,
+        kind: FileKind,
+        target: &Path,
+    ) -> Result<Copied, Error> {
+        if kind == FileKind::Directory {
+            if !self.args.copy.recursive {
+                return Err(Error::invalid(
+                    format!("{host}:{path} is a directory"),
+                    "add -r to copy it with all that is in it",
+                ));
+            }
+            let options = TreeOptions {
+                preserve: self.args.copy.preserve,
+                ..TreeOptions::default()
+            };
+            let tree = self
+                .jobs
+                .get_tree(HostPath { host, path }, target, options, self.progress)
+                .await?;
+            return Ok(Copied::of_tree(host, target.display().to_string(), &tree));
+        }
+        let options = GetOptions {
+            preserve: self.args.copy.preserve,
+            ..GetOptions::default()
+        };
+        let got = self
+            .jobs
+            .get_file(HostPath { host, path }, target, options, self.progress)
+            .await?;
+        Ok(Copied::of_get(host, target, &got))
+    }
+
+    /// Writes the matches of a word to stdout, one after the other.
+    async fn to_stdout(&self, hosts: &[String], source: &PathOnHosts) -> Result<Exit, Error> {
+        for host in hosts {
+            let files = self.jobs.files(host).await?;
+            for found in files.named(&source.path).await.map_err(jobs_error)? {
+                let pieces = files.pieces(&found.path, 0, None).await;
+                let mut pieces = pieces.map_err(jobs_error)?;
+                while let Some(piece) = pieces.next().await {
+                    let piece = piece.map_err(jobs_error)?;
+                    match std::io::stdout().write_all(&piece) {
+                        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+                            return Ok(Exit::BROKEN_PIPE);
+                        }
+                        Err(error) => return Err(output_error(&error)),
+                        Ok(()) => {}
+                    }
+                }
+            }
+        }
+        Ok(crate::cli::exit::write_out(b""))
+    }
+}

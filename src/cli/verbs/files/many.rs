@@ -1,0 +1,141 @@
+//! Copies on several hosts at the same time, and their results for CI.
+
+use std::time::{Duration, SystemTime};
+
+use futures_util::{StreamExt, stream};
+use tokio::time::Instant;
+
+use super::result::Copied;
+use crate::cli::args::CopyArgs;
+use crate::cli::fleet::{HostResult, write_joblog, write_junit};
+use crate::cli::{Exit, note, report};
+use crate::jobs::{FleetSpec, fold, timestamp_of};
+use crate::remote::Api;
+use crate::wire::Error;
+
+/// Most hosts that an exit code counts.
+const MOST_COUNTED: u32 = 101;
+
+/// Copies for each host, at most `-j` at a time, prints what became of it, and writes the files for
+/// CI. `copy` returns what it copied, and the first error.
+pub(super) async fn on_each<'a>(
+    hosts: &'a [String],
+    args: &CopyArgs,
+    command: &str,
+    copy: impl AsyncFn(&'a str, &mut Vec<Copied>) -> Result<(), Error>,
+) -> Result<Exit, Error> {
+    let copies = hosts.iter().map(|host| {
+        let copy = &copy;
+        async move {
+            let started = SystemTime::now();
+            let began = Instant::now();
+            let mut copied = Vec::new();
+            let done = copy(host, &mut copied).await;
+            Done {
+                host,
+                started,
+                took: began.elapsed(),
+                copied,
+                error: done.err(),
+            }
+        }
+    });
+    let mut copies = stream::iter(copies).buffer_unordered(args.max_parallel.max(1));
+    let mut all = Vec::new();
+    let mut printed = Exit::SUCCESS;
+    while let Some(done) = copies.next().await {
+        for copied in &done.copied {
+            let exit = copied.print(args.json);
+            // A closed pipe ends the output, not the copies.
+            if exit != Exit::SUCCESS {
+                printed = exit;
+            }
+        }
+        if let Some(error) = &done.error {
+            if hosts.len() > 1 {
+                note(&format!("{}:", done.host));
+            }
+            report(error);
+        }
+        all.push(done);
+    }
+    let results: Vec<HostResult> = all.iter().map(|done| done.result(command)).collect();
+    if let Some(file) = &args.joblog {
+        write_joblog(file, &results)?;
+    }
+    if let Some(file) = &args.junit {
+        write_junit(file, command, &results)?;
+    }
+    let failed: Vec<&Done<'_>> = all.iter().filter(|done| done.has_failed()).collect();
+    if hosts.len() > 1 {
+        let names = fold(failed.iter().map(|done| done.host));
+        let ok = hosts.len() - failed.len();
+        let rest = if failed.is_empty() {
+            String::new()
+        } else {
+            format!(", {} failed: {names}", failed.len())
+        };
+        note(&format!("{} hosts: {ok} ok{rest}", hosts.len()));
+        if !failed.is_empty() {
+            let count = u32::try_from(failed.len()).unwrap_or(u32::MAX);
+            return Ok(Exit::of_status(count.min(MOST_COUNTED)));
+        }
+        return Ok(printed);
+    }
+    Ok(match failed.first() {
+        Some(Done {
+            error: Some(error), ..
+        }) => Exit::of_error(error),
+        Some(_) => Exit::DECLINED,
+        None => printed,
+    })
+}
+
+/// The copies on one host.
+struct Done<'a> {
+    host: &'a str,
+    started: SystemTime,
+    took: Duration,
+    copied: Vec<Copied>,
+    error: Option<Error>,
+}
+
+impl Done<'_> {
+    fn has_failed(&self) -> bool {
+        self.error.is_some() || self.copied.iter().any(|copied| copied.failed > 0)
+    }
+
+    fn result(&self, command: &str) -> HostResult {
+        let failed: usize = self.copied.iter().map(|copied| copied.failed).sum();
+        let failure = match &self.error {
+            Some(error) => Some(error.to_string()),
+            None if failed > 0 => Some(format!("{failed} entries failed")),
+            None => None,
+        };
+        HostResult {
+            host: self.host.to_owned(),
+            command: command.to_owned(),
+            started_at: timestamp_of(self.started),
+            took: self.took,
+            bytes: self.copied.iter().map(|copied| copied.bytes).sum(),
+            failure,
+        }
+    }
+}
+
+/// The hosts that a word stands for.
+pub(super) async fn hosts_of(api: &Api, word: &str) -> Result<Vec<String>, Error> {
+    if !crate::cli::fleet::is_meant(word) {
+        return Ok(vec![word.to_owned()]);
+    }
+    let words = crate::cli::fleet::split(word)?;
+    let hosts = crate::cli::fleet::named(api, &words).await?;
+    if hosts.is_empty() {
+        return Err(Error::invalid(
+            format!("{word:?} matches no host"),
+            "`sshjobs hosts` lists the hosts",
+        ));
+    }
+    FleetSpec::unfolded(&hosts)?;
+    Ok(hosts)
+}

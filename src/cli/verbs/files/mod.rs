@@ -1,0 +1,13 @@
+//! The verbs for files of hosts: `put`, `get` and `edit`.
+
+mod edit;
+mod get;
+mod host_path;
+mod many;
+mod progress;
+mod put;
+mod result;
+
+pub use edit::edit;
+pub use get::get;
+pub use put::put;

@@ -1,0 +1,236 @@
+//! `sshjobs put`: files of this machine to a host, or to many.
+
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::host_path::{PathOnHosts, is_stream};
+use super::many::{hosts_of, on_each};
+use super::progress::shown;
+use super::result::Copied;
+use crate::cli::args::{CopyArgs, PutArgs};
+use crate::cli::verbs::jobs::finish;
+use crate::cli::{Exit, told_to_stop};
+use crate::jobs::{
+    FileKind, FileSource, FilesError, HostPath, Jobs, LocalFile, Progress, PutOptions, RemotePath,
+    Times, TreeOptions,
+};
+use crate::remote::Api;
+use crate::wire::{Error, Service};
+
+/// One word of the command line.
+enum Source {
+    Stdin,
+    File { path: PathBuf, size: u64 },
+    Directory(PathBuf),
+}
+
+/// Copies files to hosts.
+pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
+    let api = Api::Here(service.clone());
+    finish(&api, async {
+        let last = args.paths.pop().unwrap_or_default();
+        let target = PathOnHosts::parse(&last)?;
+        let sources: Vec<Source> = args
+            .paths
+            .iter()
+            .map(|path| source(path, &args.copy))
+            .collect::<Result<_, _>>()?;
+        let hosts = hosts_of(&api, &target.hosts).await?;
+        let uses_stdin = sources.iter().any(|source| matches!(source, Source::Stdin));
+        if uses_stdin && (hosts.len() > 1 || sources.len() > 1) {
+            return Err(Error::invalid(
+                "stdin is read once, so it can only go to one file",
+                "write it to a file first, and put that",
+            ));
+        }
+        let progress = Arc::new(Progress::default());
+        for source in &sources {
+            if let Source::File { size, .. } = source {
+                progress.expect(size * hosts.len() as u64);
+            }
+        }
+        let putting = Putting {
+            jobs: service.library(),
+            sources: &sources,
+            target: &target,
+            args: &args,
+            progress: &progress,
+        };
+        let command = format!("put {}", target.shown(&target.hosts));
+        let stop = told_to_stop()?;
+        let copies = on_each(&hosts, &args.copy, &command, async |host, copied| {
+            putting.on(host, copied).await
+        });
+        tokio::select! {
+            exit = shown(&progress, copies) => exit,
+            () = stop => Err(interrupted()),
+        }
+    })
+    .await
+}
+
+/// The error after a signal. The next transfer continues what it interrupts.
+pub(super) fn interrupted() -> Error {
+    Error::new(
+        crate::wire::Code::ShuttingDown,
+        "interrupted; what was copied so far is kept in part files",
+        "run the same command again to continue",
+    )
+}
+
+fn source(path: &Path, copy: &CopyArgs) -> Result<Source, Error> {
+    if is_stream(path) {
+        return Ok(Source::Stdin);
+    }
+    let found = std::fs::metadata(path).map_err(|error| {
+        let message = format!("can't read {}: {error}", path.display());
+        Error::invalid(message, "check the path on this machine")
+    })?;
+    if !found.is_dir() {
+        return Ok(Source::File {
+            path: path.to_owned(),
+            size: found.len(),
+        });
+    }
+    if !copy.recursive {
+        return Err(Error::invalid(
+            format!("{} is a directory", path.display()),
+            "add -r to copy it with all that is in it",
+        ));
+    }
+    Ok(Source::Directory(path.to_owned()))
+}
+
+/// The copies to each host.
+struct Putting<'a> {
+    jobs: &'a Jobs,
+    sources: &'a [Source],
+    target: &'a PathOnHosts,
+    args: &'a PutArgs,
+    progress: &'a Arc<Progress>,
+}
+
+impl Putting<'_> {
+    /// Copies all sources to a host, up to the first that fails.
+    async fn on(&self, host: &str, copied: &mut Vec<Copied>) -> Result<(), Error> {
+        let into = self.directory_on(host).await?;
+        for source in self.sources {
+            copied.push(self.copy(host, source, into.as_ref()).await?);
+        }
+        Ok(())
+    }
+
+    /// The target on a host, if it is a directory.
+    async fn directory_on(&self, host: &str) -> Result<Option<RemotePath>, Error> {
+        let files = self.jobs.files(host).await?;
+        let path = files.expand(&self.target.path).await.map_err(jobs_error)?;
+        let found = files.find(&path).await.map_err(jobs_error)?;
+        let is_directory = found.is_some_and(|found| found.kind() == FileKind::Directory);
+        if is_directory {
+            return Ok(Some(path));
+        }
+        if path.is_marked_directory() || self.sources.len() > 1 {
+            if !self.args.parents {
+                return Err(Error::new(
+                    crate::wire::Code::NoSuchFile,
+                    format!("{} is not a directory", self.target.shown(host)),
+                    "make it first, or add --parents",
+                ));
+            }
+            files.make_directories(&path).await.map_err(jobs_error)?;
+            return Ok(Some(path));
+        }
+        Ok(None)
+    }
+
+    async fn copy(
+        &self,
+        host: &str,
+        source: &Source,
+        into: Option<&RemotePath>,
+    ) -> Result<Copied, Error> {
+        let path = match into {
+            Some(directory) => directory.join(name_of(source)?),
+            None => self.target.path.clone(),
+        };
+        if let Source::Directory(local) = source {
+            let options = TreeOptions {
+                preserve: self.args.copy.preserve,
+                ..TreeOptions::default()
+            };
+            let tree = self
+                .jobs
+                .put_tree(
+                    local,
+                    HostPath { host, path: &path },
+                    options,
+                    self.progress,
+                )
+                .await?;
+            return Ok(Copied::of_tree(host, format!("{host}:{path}"), &tree));
+        }
+        let (content, options) = self.content(source)?;
+        let put = self
+            .jobs
+            .put_file(
+                HostPath { host, path: &path },
+                content,
+                &options,
+                self.progress,
+            )
+            .await?;
+        Ok(Copied::of_put(host, &put))
+    }
+
+    /// The content of a file or of stdin, and how it is written.
+    fn content(&self, source: &Source) -> Result<(FileSource, PutOptions), Error> {
+        let mut options = PutOptions {
+            mode: self.args.mode,
+            parents: self.args.parents,
+            backup: self.args.backup,
+            ..PutOptions::default()
+        };
+        let Source::File { path, .. } = source else {
+            return Ok((FileSource::Stream(Box::pin(tokio::io::stdin())), options));
+        };
+        let failed = |error| jobs_error(FilesError::local(path)(error));
+        let file = File::open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        options.new_mode = Some(metadata.mode() & 0o777);
+        if self.args.copy.preserve {
+            options.mode = options.mode.or(options.new_mode);
+            let seconds = |time: i64| u32::try_from(time.max(0)).unwrap_or(u32::MAX);
+            options.times = Some(Times {
+                accessed: seconds(metadata.atime()),
+                modified: seconds(metadata.mtime()),
+            });
+        }
+        // A pipe, such as <(command), is read once.
+        if !metadata.is_file() {
+            let stream = tokio::fs::File::from_std(file);
+            return Ok((FileSource::Stream(Box::pin(stream)), options));
+        }
+        let local = LocalFile::open(path, file).map_err(failed)?;
+        Ok((FileSource::File(local), options))
+    }
+}
+
+fn name_of(source: &Source) -> Result<&[u8], Error> {
+    let path = match source {
+        Source::Stdin => None,
+        Source::File { path, .. } | Source::Directory(path) => path.file_name(),
+    };
+    path.map(|name| name.as_bytes()).ok_or_else(|| {
+        Error::invalid(
+            "the source has no name for a file in that directory",
+            "give the full path of the target, with its name",
+        )
+    })
+}
+
+pub(super) fn jobs_error(error: FilesError) -> Error {
+    crate::jobs::Error::from(error).into()
+}
