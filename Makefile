@@ -22,7 +22,7 @@ EACH_TEST = --no-fail-fast --config 'target."cfg(unix)".runner="fixtures/each-te
 ROOT_TESTS = $(shell [ "$$(id -u)" != 0 ] || echo --test disks --test machines)
 
 # Programs that the tests run, with their Debian packages. The second line is driven by its screens.
-PROGRAMS = sshd:openssh-server ssh:openssh-client curl:curl openssl:openssl nginx:nginx-light tmux:tmux \
+PROGRAMS = sshd:openssh-server ssh:openssh-client curl:curl rsync:rsync openssl:openssl nginx:nginx-light tmux:tmux \
 	script:util-linux ps:procps perl:perl tcsh:tcsh fish:fish \
 	vim:vim htop:htop less:less dialog:dialog mc:mc nano:nano python3:python3 vttest:vttest
 

@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use sshjobs::files::sftp::{Frames, Reply, Version};
 use sshjobs::jobs::{Access, Config};
 use sshjobs::output::{
     Content, LineNo, ReadQuery, Reading, Render, Ring, RingLimits, ScreenView, Selection, Stream,
@@ -356,6 +357,40 @@ fn known_hosts() {
                 assert!(
                     matches!(verdict, Verdict::Unknown | Verdict::Changed { .. }),
                     "{verdict:?}"
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn sftp() {
+    fuzz("sftp", |bytes| {
+        let packets = |piece: usize| {
+            let mut frames = Frames::default();
+            let mut packets = Vec::new();
+            for piece in bytes.chunks(piece) {
+                frames.push(piece);
+                loop {
+                    match frames.next_packet() {
+                        Ok(Some(packet)) => packets.push(packet),
+                        Ok(None) => break,
+                        // Nothing is read after a length that can't be.
+                        Err(_) => return packets,
+                    }
+                }
+            }
+            packets
+        };
+        let whole = packets(usize::MAX);
+        assert_eq!(whole, packets(1), "pieces make no difference");
+        for packet in whole {
+            let length = packet.len();
+            Version::decode(packet.clone()).ok();
+            if let Ok((_, Reply::Names(names))) = Reply::decode(packet) {
+                assert!(
+                    names.len() * 8 <= length,
+                    "a reply can't claim more names than it has"
                 );
             }
         }

@@ -595,6 +595,19 @@ async fn each_role_may_do_what_it_may_on_its_own_jobs_and_only_an_admin_on_those
             },
             "{role} sees {listed}"
         );
+        let file = sshd.path(&format!("file-of-{role}"));
+        for (verb, arguments) in [
+            ("put", json!({"host": HOST, "path": file, "text": "x"})),
+            ("get", json!({"host": HOST, "path": "/etc/passwd"})),
+        ] {
+            let (status, body) = caller.call(verb, arguments.clone());
+            let expected = if role == "read" { 403 } else { 200 };
+            assert_eq!(status, expected, "{role} {verb}: {body}");
+            let text = caller.tool(&format!("ssh_{verb}"), arguments);
+            let is_refused = text.contains("\"isError\":true") || text.contains("\"error\":");
+            assert_eq!(is_refused, role == "read", "{role} ssh_{verb}: {text}");
+        }
+        assert_eq!(file.exists(), role != "read");
         let started = caller.call("spawn", json!({"host": HOST, "command": "true"})).0;
         assert_eq!(started, if role == "read" { 403 } else { 200 }, "{role}");
         let probed = caller.call("hosts", json!({"host": HOST})).0;
@@ -624,6 +637,25 @@ async fn a_caller_uses_the_hosts_of_its_token_and_knows_no_others() {
         assert_eq!((status, &body["code"]), (403, &json!("policy_denied")));
     }
     assert_eq!(caller.call("hosts", json!({"host": "db1"})).0, 403);
+    for (verb, arguments) in [
+        ("get", json!({"host": "db1", "path": "/etc/passwd"})),
+        (
+            "put",
+            json!({"host": "db1", "path": sshd.path("x"), "text": "x"}),
+        ),
+        (
+            "put",
+            json!({"hosts": [HOST, "db1"], "path": sshd.path("x"), "text": "x"}),
+        ),
+    ] {
+        let (status, body) = caller.call(verb, arguments);
+        assert_eq!(
+            (status, &body["code"]),
+            (403, &json!("policy_denied")),
+            "{verb}"
+        );
+    }
+    assert!(!sshd.path("x").exists());
     let (_, misspelt) = caller.call("spawn", json!({"host": "wbe1", "command": "true"}));
     assert!(
         misspelt["hint"].as_str().unwrap().contains("did you mean \"web1\"?"),

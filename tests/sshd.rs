@@ -21,6 +21,8 @@ mod contract;
 mod docs;
 mod durable;
 mod faults;
+mod files;
+mod files_cli;
 mod fleets;
 mod fleets_cli;
 mod floor_plan;

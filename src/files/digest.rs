@@ -100,6 +100,17 @@ fn script(path: &RemotePath, length: u64) -> String {
     )
 }
 
+/// How a transferred content was verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verified {
+    /// The digests of both sides are equal.
+    BySha256,
+    /// It was read back: the host has no tool for digests.
+    ByReadingBack,
+    /// It was not: the host has no tool for digests, and the file is too long to read back.
+    Not,
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;

@@ -75,6 +75,9 @@ pub enum FilesError {
         /// How long was waited.
         waited: Duration,
     },
+    /// Another process sends the same content to the file, and has taken the part file.
+    #[error("another process sends the same content to {0} at this moment")]
+    Contested(RemotePath),
     /// The file exists, and the caller wants a new one.
     #[error("{0} exists")]
     Exists(RemotePath),

@@ -190,6 +190,15 @@ impl HostFiles {
         removed.map_err(FilesError::on("remove", path))
     }
 
+    /// Gives a file a name that does not exist.
+    pub(super) async fn rename(&self, from: &RemotePath, to: &RemotePath) -> Result<(), SftpError> {
+        let request = Request::Rename {
+            from: from.bytes(),
+            to: to.bytes(),
+        };
+        self.session.status(request).await
+    }
+
     /// Puts a file in the place of another, at once if the server can.
     pub(super) async fn replace(
         &self,
@@ -204,15 +213,11 @@ impl HostFiles {
             };
             return self.session.status(request).await.map_err(failed);
         }
-        let request = || Request::Rename {
-            from: from.bytes(),
-            to: to.bytes(),
-        };
         // The protocol's own rename refuses a target that exists.
-        match self.session.status(request()).await {
+        match self.rename(from, to).await {
             Err(SftpError::Refused { .. }) => {
                 self.remove(to).await?;
-                self.session.status(request()).await.map_err(failed)
+                self.rename(from, to).await.map_err(failed)
             }
             renamed => renamed.map_err(failed),
         }

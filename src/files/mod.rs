@@ -30,7 +30,7 @@ mod source;
 mod tree;
 mod upload;
 
-pub use digest::{Digest, Hasher, NotADigest};
+pub use digest::{Digest, Hasher, NotADigest, Verified};
 pub use download::{GetOptions, Got, Piece};
 pub use edit::{Edit, EditError, apply, unified_diff};
 pub use error::FilesError;
@@ -42,14 +42,3 @@ pub use sftp::{Attributes, Entry, FileKind, Owner, SftpError, Status, Times};
 pub use source::{LocalFile, Source};
 pub use tree::{TreeOptions, TreeReport};
 pub use upload::{Change, Expected, Put, PutOptions};
-
-/// How a transferred content was verified.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verified {
-    /// The digests of both sides are equal.
-    BySha256,
-    /// It was read back: the host has no tool for digests.
-    ByReadingBack,
-    /// It was not: the host has no tool for digests, and the file is too long to read back.
-    Not,
-}

@@ -106,21 +106,21 @@ impl HostFiles {
     ) -> Result<Put, FilesError> {
         let path = self.expand(path).await?;
         let target = Target::look(self, &path, options.parents).await?;
-        let mut lock = None;
-        if options.expected != Expected::Anything {
-            lock = Some(Lock::take(self, &target.path).await?);
-            target.check(self, options.expected).await?;
-        }
-        let written = Writing {
+        let writing = Writing {
             files: self,
             target: &target,
             options,
             progress,
         };
-        let put = written.run(source).await;
-        if let Some(lock) = lock {
-            lock.release().await;
+        if options.expected == Expected::Anything {
+            return writing.run(source).await;
         }
+        let lock = Lock::take(self, &target.path).await?;
+        let put = match target.check(self, options.expected).await {
+            Ok(()) => writing.run(source).await,
+            Err(error) => Err(error),
+        };
+        lock.release().await;
         put
     }
 }
@@ -291,17 +291,32 @@ impl Writing<'_> {
         if let Some(unchanged) = self.compare(source.again()).await? {
             return Ok(unchanged);
         }
-        let can_resume = source.again().is_some();
-        let id = self.id(&source);
+        let Some(again) = source.again() else {
+            // A stream: no later attempt could continue its part file.
+            return self.attempt(&PartName::unique(), source).await;
+        };
+        match self.attempt(&self.resumable_name(&source), source).await {
+            // Another process sends the same content to this file, and has taken the part file.
+            Err(FilesError::Contested(_) | FilesError::Corrupt { .. }) => {
+                self.attempt(&PartName::unique(), again).await
+            }
+            written => written,
+        }
+    }
+
+    /// Writes the content by a part file with this name.
+    async fn attempt(&self, name: &PartName, source: Source) -> Result<Put, FilesError> {
         let mut reading = Reading::new(source);
-        let mut part = self.open_part(&id, can_resume, &mut reading).await?;
-        if !can_resume {
+        let mut part = self.open_part(name, &mut reading).await?;
+        if !name.is_shared {
             part.removal = Some(Removal::new(self.files, &part.path));
         }
-        let written = self.write_part(&part, &mut reading).await;
-        // A part file without a connection stays, and the next attempt continues it.
+        let written = self.write_part(&mut part, name, &mut reading).await;
+        // A part file without a connection stays, and the next attempt continues it. A contested
+        // one is another's.
         if let Err(error) = &written
             && !error.is_lost_connection()
+            && !matches!(error, FilesError::Contested(_))
         {
             self.discard(&part.path).await;
         }
@@ -347,27 +362,25 @@ impl Writing<'_> {
         }))
     }
 
-    /// The id in the part file's name: the same in each attempt to transfer this content.
-    fn id(&self, source: &Source) -> String {
+    /// The part file's name that is the same in each attempt to transfer this content.
+    fn resumable_name(&self, source: &Source) -> PartName {
         let mut hasher = Hasher::default();
         hasher.update(self.target.path.as_bytes());
         match source {
             Source::Memory(bytes) => hasher.update(bytes),
             Source::File(file) => hasher.update(file.identity.as_bytes()),
-            Source::Stream(_) => hasher.update(&rand::random::<[u8; 16]>()),
+            Source::Stream(_) => return PartName::unique(),
         }
-        hasher.digest().to_string().chars().take(ID_DIGITS).collect()
+        PartName {
+            id: short(&hasher),
+            is_shared: true,
+        }
     }
 
     /// Opens the part file. One that an earlier attempt has left is continued if it has the first
     /// bytes of this content.
-    async fn open_part(
-        &self,
-        id: &str,
-        can_resume: bool,
-        reading: &mut Reading,
-    ) -> Result<Part, FilesError> {
-        let path = self.target.path.beside(".", &format!(".sshjobs-{id}.part"));
+    async fn open_part(&self, name: &PartName, reading: &mut Reading) -> Result<Part, FilesError> {
+        let path = self.part_path(&name.id);
         let mode = match (&self.target.old, self.options.mode) {
             (None, None) => self.options.new_mode.unwrap_or(0o666),
             _ => PRIVATE,
@@ -385,14 +398,18 @@ impl Writing<'_> {
             }
             Err(error) => error,
         };
-        // No such directory, no permission: there is no part file, either.
         let Ok(found) = self.files.lstat(&path).await else {
-            return Err(failed(error));
+            // There was a part file, which another process has taken meanwhile. Or there is another
+            // reason, such as a disk without room, which the attempt with a unique name tells.
+            if name.is_shared && error.is(Status::Failure) {
+                return Err(FilesError::Contested(self.target.path.clone()));
+            }
+            return Err(self.write_failed(error).await);
         };
-        if can_resume && self.is_ours(&found).await {
-            let file = self.files.open_as(&path, Open::Write, attributes).await.map_err(failed)?;
+        if name.is_shared && self.is_ours(&found).await {
             let size = found.size.unwrap_or(0);
-            if size > 0
+            if let Ok(file) = self.files.open_as(&path, Open::Write, attributes).await
+                && size > 0
                 && reading.skip_to(size).await.map_err(|error| self.local(error))?
                 && self.files.digest(&path, size).await? == Some(reading.digest())
             {
@@ -406,8 +423,17 @@ impl Writing<'_> {
             }
         }
         // Removed instead of emptied: another process may still write to it.
-        self.files.remove(&path).await?;
-        let file = self.files.open_as(&path, Open::CreateNew, attributes).await.map_err(failed)?;
+        match self.files.remove(&path).await {
+            Err(error) if !error.is_no_such_file() => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let file = match self.files.open_as(&path, Open::CreateNew, attributes).await {
+            Ok(file) => file,
+            Err(_) if self.files.lstat(&path).await.is_ok() => {
+                return Err(FilesError::Contested(self.target.path.clone()));
+            }
+            Err(error) => return Err(failed(error)),
+        };
         reading.restart();
         Ok(Part {
             path,
@@ -427,9 +453,17 @@ impl Writing<'_> {
     }
 
     /// Writes the rest of the content, verifies it, and puts the part file in the target's place.
-    async fn write_part(&self, part: &Part, reading: &mut Reading) -> Result<Put, FilesError> {
+    async fn write_part(
+        &self,
+        part: &mut Part,
+        name: &PartName,
+        reading: &mut Reading,
+    ) -> Result<Put, FilesError> {
         let sent = self.send(part, reading).await?;
         self.finish_attributes(part, sent).await?;
+        if name.is_shared {
+            self.take(part).await?;
+        }
         let digest = reading.digest();
         let verified = if self.options.skip_verification {
             Verified::Not
@@ -440,6 +474,9 @@ impl Writing<'_> {
         self.target.check(self.files, self.options.expected).await?;
         let backup = self.back_up().await?;
         self.files.replace(&part.path, &self.target.path).await?;
+        if let Some(removal) = part.removal.take() {
+            removal.cancel();
+        }
         let change = if self.target.old.is_some() {
             Change::Changed
         } else {
@@ -454,6 +491,28 @@ impl Writing<'_> {
             resumed_from: part.resumed_from,
             backup,
         })
+    }
+
+    /// Gives the part file a name that no other process uses. Until then another process that sends
+    /// the same content may continue it, or remove it and begin again; what is verified from now on
+    /// is what takes the target's place.
+    async fn take(&self, part: &mut Part) -> Result<(), FilesError> {
+        let own = self.part_path(&PartName::unique().id);
+        let renamed = self.files.rename(&part.path, &own).await;
+        match renamed {
+            Ok(()) => {}
+            Err(error) if error.is(Status::NoSuchFile) => {
+                return Err(FilesError::Contested(self.target.path.clone()));
+            }
+            Err(error) => return Err(FilesError::on("write", &self.target.path)(error)),
+        }
+        part.removal = Some(Removal::new(self.files, &own));
+        part.path = own;
+        Ok(())
+    }
+
+    fn part_path(&self, id: &str) -> RemotePath {
+        self.target.path.beside(".", &format!(".sshjobs-{id}.part"))
     }
 
     /// Sends the content from where the part file ends. Returns the size of the whole.
@@ -602,6 +661,28 @@ impl Writing<'_> {
             source: source.into(),
         }
     }
+}
+
+/// Names a part file.
+struct PartName {
+    id: String,
+    /// Whether other processes that send the same content use the same name.
+    is_shared: bool,
+}
+
+impl PartName {
+    fn unique() -> Self {
+        let mut hasher = Hasher::default();
+        hasher.update(&rand::random::<[u8; 16]>());
+        Self {
+            id: short(&hasher),
+            is_shared: false,
+        }
+    }
+}
+
+fn short(hasher: &Hasher) -> String {
+    hasher.digest().to_string().chars().take(ID_DIGITS).collect()
 }
 
 fn is_zero(piece: &Bytes) -> bool {

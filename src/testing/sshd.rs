@@ -232,9 +232,14 @@ fn kill(pid: u32, signal: Signal) {
 async fn launch(directory: &Path, port: u16, options: &str) -> Result<Option<Child>, SshdError> {
     let dir = directory.display();
     let sshd = program()?;
+    let sftp = if options.contains("Subsystem") {
+        ""
+    } else {
+        "Subsystem sftp internal-sftp"
+    };
     // With SHLVL set, bash does not read the startup files of the user who runs the tests.
     let config = format!(
-        "{options}\nListenAddress 127.0.0.1\nPort {port}\nHostKey {dir}/host\nPidFile none\nUsePAM no\nStrictModes no\n\
+        "{options}\n{sftp}\nListenAddress 127.0.0.1\nPort {port}\nHostKey {dir}/host\nPidFile none\nUsePAM no\nStrictModes no\n\
          PermitRootLogin yes\nAuthorizedKeysFile {dir}/authorized_keys\nPasswordAuthentication no\n\
          KbdInteractiveAuthentication no\nUseDNS no\nSetEnv SHLVL=1 XDG_STATE_HOME={dir}/on-the-host\n"
     );

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::local::{LocalEntry, LocalKind};
 use crate::files::progress::Progress;
@@ -117,18 +117,34 @@ fn set_modes(directories: &[(std::path::PathBuf, u32)]) -> io::Result<()> {
 }
 
 /// Moves all that is in `from` into the directory `to`. Existing files are replaced, one by one and
-/// each at once.
-pub(super) fn merge(from: &Path, to: &Path) -> io::Result<()> {
+/// each at once. Entries that can't be moved are returned.
+pub(super) fn merge(from: &Path, to: &Path) -> io::Result<Vec<NotMoved>> {
+    let mut not_moved = Vec::new();
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let target = to.join(entry.file_name());
         let is_directory = entry.file_type()?.is_dir();
-        // A link to a directory stays, and what it leads to is filled, as by cp.
-        if is_directory && target.is_dir() {
-            merge(&entry.path(), &target)?;
-        } else {
-            fs::rename(entry.path(), target)?;
+        if is_directory && is_real_directory(&target) {
+            not_moved.extend(merge(&entry.path(), &target)?);
+        } else if let Err(error) = fs::rename(entry.path(), &target) {
+            not_moved.push(NotMoved { target, error });
         }
     }
-    fs::remove_dir(from)
+    if not_moved.is_empty() {
+        fs::remove_dir(from)?;
+    }
+    Ok(not_moved)
+}
+
+/// An entry that could not be moved.
+#[derive(Debug)]
+pub(super) struct NotMoved {
+    pub(super) target: PathBuf,
+    pub(super) error: io::Error,
+}
+
+/// Whether a path is a directory, and not a link to one: an earlier copy may have brought the link,
+/// and it may lead anywhere.
+pub(super) fn is_real_directory(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
 }

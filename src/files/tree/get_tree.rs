@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::{FutureExt, StreamExt, stream};
 use tokio_util::io::SyncIoBridge;
 
-use super::archive::{Unpacked, merge, unpack};
+use super::archive::{Unpacked, is_real_directory, merge, unpack};
 use super::put_tree::{AT_A_TIME, NO_TAR, local_digests};
 use super::{TreeOptions, TreeReport};
 use crate::files::download::{GetOptions, keep_attributes};
@@ -124,7 +124,7 @@ impl GetTree<'_> {
         if ended.status != Some(0) {
             report.failed.push((self.path.to_string(), refused()));
         }
-        self.move_into_place(&part.0).map_err(here(self.local))?;
+        self.move_into_place(&part.0, &mut report).map_err(here(self.local))?;
         Ok(Some(report))
     }
 
@@ -174,11 +174,16 @@ impl GetTree<'_> {
         Ok(report)
     }
 
-    fn move_into_place(&self, part: &Path) -> io::Result<()> {
-        if self.local.is_dir() {
-            return merge(part, self.local);
+    fn move_into_place(&self, part: &Path, report: &mut TreeReport) -> io::Result<()> {
+        if !self.local.is_dir() {
+            return fs::rename(part, self.local);
         }
-        fs::rename(part, self.local)
+        for not_moved in merge(part, self.local)? {
+            let target = not_moved.target;
+            let error = FilesError::local(&target)(not_moved.error);
+            report.failed.push((target.display().to_string(), error));
+        }
+        Ok(())
     }
 
     async fn file_by_file(&self) -> Result<TreeReport, FilesError> {
@@ -188,12 +193,7 @@ impl GetTree<'_> {
         self.progress
             .expect(files.map(|entry| entry.attributes.size.unwrap_or(0)).sum());
         fs::create_dir_all(self.local).map_err(FilesError::local(self.local))?;
-        for entry in entries.iter().filter(|entry| entry.kind() == FileKind::Directory) {
-            let local = self.local.join(&entry.below);
-            if let Err(error) = make_directory(&local) {
-                report.failed.push((entry.shown(), FilesError::local(&local)(error)));
-            }
-        }
+        let entries = self.make_directories(entries, &mut report);
         let gets: Vec<_> = entries
             .iter()
             .filter(|entry| entry.kind() == FileKind::File)
@@ -215,6 +215,33 @@ impl GetTree<'_> {
         }
         self.finish(&entries, &mut report).await;
         Ok(report)
+    }
+
+    /// Makes the directories. Returns the entries that can be copied: not those below a directory
+    /// that can't be made.
+    fn make_directories(
+        &self,
+        entries: Vec<RemoteEntry>,
+        report: &mut TreeReport,
+    ) -> Vec<RemoteEntry> {
+        let mut missing: Vec<PathBuf> = Vec::new();
+        let mut possible = Vec::new();
+        // Each directory is before its entries.
+        for entry in entries {
+            if missing.iter().any(|directory| entry.below.starts_with(directory)) {
+                continue;
+            }
+            if entry.kind() == FileKind::Directory {
+                let local = self.local.join(&entry.below);
+                if let Err(error) = make_directory(&local) {
+                    report.failed.push((entry.shown(), FilesError::local(&local)(error)));
+                    missing.push(entry.below);
+                    continue;
+                }
+            }
+            possible.push(entry);
+        }
+        possible
     }
 
     /// Makes the links, and sets permissions and times of directories. Last, so that no file is
@@ -294,10 +321,12 @@ impl RemoteEntry {
     }
 }
 
-/// Makes a directory, unless there is one. A link to one counts only if it was here before.
+/// Makes a directory, unless there is one.
 fn make_directory(path: &Path) -> io::Result<()> {
     match fs::create_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_real_directory(path) => {
+            Ok(())
+        }
         made => made,
     }
 }

@@ -41,6 +41,9 @@ pub(super) fn files(error: &FilesError) -> Error {
             "try again; if no process changes the file, remove the lock",
         )
         .retryable(),
+        FilesError::Contested(_) => {
+            Error::new(Code::ChangedMeanwhile, message, "try again").retryable()
+        }
         FilesError::Exists(_) => Error::new(
             Code::FileExists,
             message,

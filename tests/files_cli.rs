@@ -1,0 +1,208 @@
+//! `sshjobs put`, `get` and `edit`, and the programs that read the same files.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::support::command::{command, sshjobs, told};
+use crate::support::{HOST, Sshd};
+use serde_json::Value;
+
+/// `web1:PATH`.
+fn there(path: &Path) -> String {
+    format!("{HOST}:{}", path.display())
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[tokio::test]
+async fn files_go_to_a_host_and_back_by_scps_words() {
+    let sshd = Sshd::start().await;
+    let (one, two, far) = (sshd.path("one"), sshd.path("two"), sshd.path("far"));
+    std::fs::write(&one, "1\n").unwrap();
+    std::fs::write(&two, "2\n").unwrap();
+    std::fs::create_dir(&far).unwrap();
+    let word = |path: &Path| path.display().to_string();
+
+    let output = told(&sshjobs(
+        &sshd,
+        &["put", &word(&one), &word(&two), &there(&far)],
+    ));
+    assert_eq!(output.lines().count(), 2, "one line per file: {output}");
+    assert_eq!(
+        (text(&far.join("one")), text(&far.join("two"))),
+        ("1\n".into(), "2\n".into())
+    );
+
+    let back = sshd.path("back/");
+    told(&sshjobs(
+        &sshd,
+        &["get", &there(&far.join("*")), &word(&back)],
+    ));
+    assert_eq!(text(&back.join("two")), "2\n");
+
+    let renamed = there(&far.join("renamed"));
+    let json = told(&sshjobs(&sshd, &["put", "--json", &word(&one), &renamed]));
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["change"], &json["size"]),
+        (&"created".into(), &2.into()),
+        "{json}"
+    );
+
+    let missing = sshjobs(&sshd, &["get", &there(&far.join("missing")), &word(&back)]);
+    assert_eq!(missing.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&missing.stderr);
+    assert!(said.contains("no such file"), "{said}");
+    let no_host = sshjobs(&sshd, &["put", &word(&one), &word(&two)]);
+    assert_eq!(no_host.status.code(), Some(2));
+}
+
+#[tokio::test]
+async fn stdin_and_stdout_are_files() {
+    let sshd = Sshd::start().await;
+    let far = sshd.path("far");
+    let mut put = command(&sshd, &["put", "-", &there(&far)])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    put.stdin.take().unwrap().write_all(b"piped\n").unwrap();
+    assert!(put.wait().unwrap().success());
+    assert_eq!(text(&far), "piped\n");
+    assert_eq!(
+        told(&sshjobs(&sshd, &["get", &there(&far), "-"])),
+        "piped\n"
+    );
+}
+
+#[tokio::test]
+async fn directories_need_a_word_and_are_read_back_by_other_programs() {
+    let sshd = Sshd::start().await;
+    let site = sshd.path("site");
+    std::fs::create_dir_all(site.join("css")).unwrap();
+    std::fs::write(site.join("index.html"), "<p>").unwrap();
+    std::fs::write(site.join("css/a b.css"), "p {}").unwrap();
+    let far = sshd.path("far");
+    let site_word = site.display().to_string();
+    assert_eq!(
+        sshjobs(&sshd, &["put", &site_word, &there(&far)]).status.code(),
+        Some(2)
+    );
+    told(&sshjobs(&sshd, &["put", "-r", &site_word, &there(&far)]));
+
+    let config = sshd.ssh_config().display().to_string();
+    let scp = sshd.path("by-scp");
+    let rsync = sshd.path("by-rsync");
+    let copy = |program: &str, arguments: &[&str], target: &Path| {
+        let output = Command::new(program).args(arguments).arg(target).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{program}: {said}");
+        assert_eq!(text(&target.join("css/a b.css")), "p {}", "{program}");
+    };
+    copy("scp", &["-qrF", &config, &there(&far)], &scp);
+    let far_slash = there(&far) + "/";
+    copy(
+        "rsync",
+        &["-re", &format!("ssh -F {config}"), &far_slash],
+        &rsync,
+    );
+
+    let batch = sshd.path("batch");
+    let fetched = sshd.path("by-sftp");
+    std::fs::write(
+        &batch,
+        format!("get {}/index.html {}\n", far.display(), fetched.display()),
+    )
+    .unwrap();
+    let sftp = Command::new("sftp").args(["-qF", &config, "-b"]).arg(&batch).arg(HOST).output();
+    assert!(sftp.unwrap().status.success());
+    assert_eq!(text(&fetched), "<p>");
+}
+
+#[tokio::test]
+async fn many_hosts_get_a_file_and_each_returns_its_own() {
+    let sshd = Sshd::start().await;
+    sshd.alias(["web2", "web3"]);
+    sshd.append("Host gone\n  HostName 127.0.0.1\n  Port 1\n");
+    let file = sshd.path("app.conf");
+    std::fs::write(&file, "all\n").unwrap();
+    let far = sshd.path("far");
+    let log = sshd.path("joblog");
+    let junit = sshd.path("junit.xml");
+    let target = format!("web[1-3],gone:{}", far.display());
+    let arguments = ["put", &file.display().to_string(), &target, "-j", "2"];
+    let logs = [
+        "--joblog",
+        &log.display().to_string(),
+        "--junit",
+        &junit.display().to_string(),
+    ];
+    let put = sshjobs(&sshd, &[&arguments[..], &logs[..]].concat());
+    assert_eq!(
+        put.status.code(),
+        Some(1),
+        "the number of hosts that failed"
+    );
+    let said = String::from_utf8_lossy(&put.stderr);
+    assert!(said.contains("4 hosts: 3 ok, 1 failed: gone"), "{said}");
+    assert_eq!(text(&log).lines().count(), 5, "a title and a line per host");
+    let report = text(&junit);
+    assert!(
+        report.contains("tests=\"4\"") && report.contains("failures=\"1\""),
+        "{report}"
+    );
+
+    let local = sshd.path("logs");
+    let source = format!("web*:{}", far.display());
+    told(&sshjobs(
+        &sshd,
+        &["get", &source, &local.display().to_string()],
+    ));
+    for host in ["web1", "web2", "web3"] {
+        assert_eq!(text(&local.join(host).join("far")), "all\n");
+    }
+}
+
+/// An editor that replaces `old` by `new`, and does `meanwhile` first.
+fn editor(sshd: &Sshd, meanwhile: &str) -> String {
+    let script = sshd.path("editor");
+    let text = format!("#!/bin/sh\n{meanwhile}\nsed -i s/old/new/ \"$1\"\n");
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    script.display().to_string()
+}
+
+#[tokio::test]
+async fn an_edited_file_is_written_back_unless_somebody_was_faster() {
+    let sshd = Sshd::start().await;
+    let file = sshd.path("conf");
+    std::fs::write(&file, "old\n").unwrap();
+    let edit = |meanwhile: &str| {
+        let output = command(&sshd, &["edit", &there(&file)])
+            .env("VISUAL", editor(&sshd, meanwhile))
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    assert_eq!(edit("").0, Some(0));
+    assert_eq!(text(&file), "new\n");
+
+    std::fs::write(&file, "old\n").unwrap();
+    let (code, said) = edit(&format!("echo theirs > {}", file.display()));
+    assert_eq!(
+        (code, text(&file).as_str()),
+        (Some(1), "theirs\n"),
+        "{said}"
+    );
+    assert!(said.contains("was changed meanwhile"), "{said}");
+    let (_, kept) = said.split_once("your text is kept in ").expect("it says where");
+    let (kept, _) = kept.split_once(';').unwrap();
+    assert_eq!(text(Path::new(kept)), "new\n", "{said}");
+}
