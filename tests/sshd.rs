@@ -23,6 +23,7 @@ mod durable;
 mod faults;
 mod files;
 mod files_cli;
+mod files_http;
 mod fleets;
 mod fleets_cli;
 mod floor_plan;

@@ -231,7 +231,7 @@ impl HostFiles {
 
     /// The digest of the first `length` bytes of a file: by a tool of the host, or by reading them
     /// if they are at most 64 MiB. `None` if there is neither.
-    pub(super) async fn digest(
+    pub async fn digest(
         &self,
         path: &RemotePath,
         length: u64,

@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::mount::Mount;
 use super::reject;
-use crate::http::api::{attach, calls, events, openapi, raw, screen};
+use crate::http::api::{attach, calls, events, files, openapi, raw, screen};
 use crate::http::guard::{Guard, check_names, guard, metrics};
 
 /// All routes of the address and the socket.
@@ -23,6 +23,10 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
         .route("/jobs/{id}/stream", get(events::stream))
         .route("/jobs/{id}/raw", get(raw::raw))
         .route("/jobs/{id}/screen", get(screen::screen))
+        .route(
+            "/hosts/{host}/files/{*path}",
+            get(files::get).put(files::put),
+        )
         .route(
             "/session",
             get(attach::session).with_state(Arc::new(sessions)),

@@ -32,6 +32,8 @@ pub use schema::{document_schema, reply_schema};
 pub use service::Service;
 pub use session::{SessionChannel, SessionEvent, SessionRequest};
 pub use state::{JobState, Standing};
+#[doc(hidden)]
+pub use verbs::parse_mode;
 pub use verbs::{
     Because, ChangedRow, CommandRequest, CursorAt, DeliveredVia, EditArg, Encoding, FileEntry,
     FileUnit, ForgetReply, ForgetRequest, ForgetWhat, GetReply, GetRequest, HostEntry, HostsReply,

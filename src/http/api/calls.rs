@@ -28,31 +28,40 @@ pub(crate) struct Described {
 
 /// Properties of a verb that the guard checks before the call.
 pub(crate) struct Verb {
-    /// HTTP method.
-    pub(crate) method: Method,
     /// Minimum role. Some arguments need more.
     pub(crate) needs: Role,
-    /// Whether its arguments are a JSON body.
-    pub(crate) takes_json: bool,
+    /// What its body is.
+    pub(crate) body: BodyKind,
+}
+
+/// What the body of a request is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyKind {
+    /// Ignored.
+    Nothing,
+    /// Arguments as JSON, read whole before the call.
+    Json,
+    /// A content of any length, which the call reads as it arrives.
+    Stream,
 }
 
 /// The verb at a path of the router, if it is one.
-pub(crate) fn verb_at(path: &str) -> Option<Verb> {
+pub(crate) fn verb_at(path: &str, method: &Method) -> Option<Verb> {
     let (_, name) = path.rsplit_once("/v1/")?;
-    match name {
+    let (needs, body) = match (name, method.as_str()) {
         // It runs a command, but over a WebSocket.
-        "session" => Some(Verb {
-            method: Method::GET,
-            needs: Role::Run,
-            takes_json: false,
-        }),
-        _ => needed_role(name).map(|needs| Verb {
-            method: Method::POST,
-            needs,
-            takes_json: true,
-        }),
-    }
+        ("session", "GET") => (Role::Run, BodyKind::Nothing),
+        (FILES, "GET" | "HEAD") => (Role::Run, BodyKind::Nothing),
+        (FILES, "PUT") => (Role::Run, BodyKind::Stream),
+        (name, "POST") => (needed_role(name)?, BodyKind::Json),
+        // The router answers with 405.
+        _ => return None,
+    };
+    Some(Verb { needs, body })
 }
+
+/// The route of files, below `/v1/`.
+const FILES: &str = "hosts/{host}/files/{*path}";
 
 macro_rules! verbs {
     ($($name:ident: $request:ty => $reply:ty, $needs:ident, $summary:literal;)*) => {

@@ -2,7 +2,10 @@
 
 pub(crate) mod attach;
 pub(crate) mod calls;
+mod conditions;
 pub(crate) mod events;
+pub(crate) mod files;
 pub(crate) mod openapi;
+mod range;
 pub(crate) mod raw;
 pub(crate) mod screen;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::calls::{Described, described};
 use crate::http::status::status_of;
-use crate::wire::{Code, Error, Screen, document_schema};
+use crate::wire::{Code, Error, PutReply, Screen, document_schema};
 
 /// The API document (OpenAPI 3.1), generated from the types of requests and replies.
 pub(crate) fn document() -> Value {
@@ -13,6 +13,10 @@ pub(crate) fn document() -> Value {
     paths.insert("/jobs/{id}/stream".to_owned(), json!({"get": stream()}));
     paths.insert("/jobs/{id}/raw".to_owned(), json!({"get": raw()}));
     paths.insert("/jobs/{id}/screen".to_owned(), json!({"get": screen()}));
+    paths.insert(
+        "/hosts/{host}/files/{path}".to_owned(),
+        json!({"get": get_file(), "put": put_file()}),
+    );
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -96,6 +100,8 @@ fn responses(ok: Value) -> Value {
         Code::UnknownJob,
         Code::JobEnded,
         Code::ExpiredJob,
+        Code::ChangedMeanwhile,
+        Code::DiskFull,
         Code::RateLimited,
         Code::Io,
         Code::Unsupported,
@@ -170,6 +176,73 @@ fn raw() -> Value {
             parameter("follow", "query", "Continue to the end of the job", &truth),
             parameter("Range", "header", "A part: bytes=FIRST-LAST", &json!({"type": "string"})),
         ],
+        "responses": responses,
+    })
+}
+
+/// Parameters of a file, with those of its conditions.
+fn file_parameters(more: &[Value]) -> Value {
+    let text = json!({"type": "string"});
+    let path = "Absolute, without the first slash, or ~/ and a path below the home directory";
+    let mut parameters = vec![
+        parameter("host", "path", "The host", &text),
+        parameter("path", "path", path, &text),
+        parameter(
+            "If-Match",
+            "header",
+            "Only if its ETag is one of these, or *",
+            &text,
+        ),
+        parameter(
+            "If-None-Match",
+            "header",
+            "Only if its ETag is none of these; *: only if there is no file",
+            &text,
+        ),
+    ];
+    parameters.extend_from_slice(more);
+    Value::Array(parameters)
+}
+
+fn get_file() -> Value {
+    let text = json!({"type": "string"});
+    let bytes = json!({"application/octet-stream": {}});
+    let mut responses = responses(json!({
+        "description": "The content; ETag is its SHA-256",
+        "content": bytes,
+    }));
+    responses["206"] = json!({"description": "The part that Range asks for", "content": bytes});
+    responses["304"] = json!({"description": "The content has an ETag of If-None-Match"});
+    responses["416"] = json!({"description": "The range is outside of the file"});
+    json!({
+        "operationId": "get_file",
+        "summary": "The exact content of a file of a host",
+        "parameters": file_parameters(&[
+            parameter("Range", "header", "A part: bytes=FIRST-LAST", &text),
+            parameter("If-Range", "header", "Range applies only to this ETag", &text),
+        ]),
+        "responses": responses,
+    })
+}
+
+fn put_file() -> Value {
+    let text = json!({"type": "string"});
+    let truth = json!({"type": "boolean"});
+    let reply = json!({"application/json": {"schema": document_schema::<PutReply>()}});
+    let mut responses = responses(json!({
+        "description": "The file was replaced, or has this content already",
+        "content": reply,
+    }));
+    responses["201"] = json!({"description": "The file was created", "content": reply});
+    json!({
+        "operationId": "put_file",
+        "summary": "Write a file of a host at once, of any size",
+        "parameters": file_parameters(&[
+            parameter("mode", "query", "Permissions in octal. Default: unchanged", &text),
+            parameter("parents", "query", "Make missing directories", &truth),
+            parameter("backup", "query", "Keep the old file beside the new one", &truth),
+        ]),
+        "requestBody": {"required": true, "content": {"application/octet-stream": {}}},
         "responses": responses,
     })
 }

@@ -6,10 +6,11 @@ use axum::body::{Body, Bytes};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use futures_util::stream::{Stream, unfold};
 use serde::Deserialize;
 
+use super::range::{Span, not_satisfiable, range_of, span};
 use crate::http::reject;
 use crate::http::status::Failure;
 use crate::jobs::{Job, ReadQuery, Render, Selection, Stream as Output, Unit};
@@ -31,13 +32,6 @@ enum OneStream {
     Stderr,
 }
 
-/// Start and, if known, end of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
-    start: u64,
-    end: Option<u64>,
-}
-
 /// `GET /jobs/ID/raw?stream=stdout`: the raw bytes of one stream, up to now or, with `follow=true`,
 /// to the end of the job. A Range (RFC 9110, section 14) selects a part.
 pub(crate) async fn raw(
@@ -55,17 +49,9 @@ pub(crate) async fn raw(
     let job = service.library().job(&id).await.map_err(Error::from)?;
     let (available_from, total) = extent(&job, stream).await;
     let follows = wanted.follow && !job.is_over();
-    let range = headers
-        .get(header::RANGE)
-        .and_then(|range| range.to_str().ok())
-        .and_then(parse_range);
+    let range = range_of(&headers);
     let Some((span, is_part)) = span(range, available_from, total, follows) else {
-        let sizes = format!("bytes */{total}");
-        return Ok((
-            StatusCode::RANGE_NOT_SATISFIABLE,
-            [(header::CONTENT_RANGE, sizes)],
-        )
-            .into_response());
+        return Ok(not_satisfiable(total));
     };
     let body = Body::from_stream(pieces(service, job, stream, span));
     let mut response = Response::new(body);
@@ -112,64 +98,6 @@ async fn extent(job: &Job, stream: Output) -> (u64, u64) {
     (reading.available_from, reading.total)
 }
 
-/// First and last position of a range of bytes, or a number of bytes from the end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Range {
-    From(u64, Option<u64>),
-    Last(u64),
-}
-
-/// Parses a Range header. One that is invalid or has several parts is ignored.
-fn parse_range(text: &str) -> Option<Range> {
-    let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
-    match (first.trim(), last.trim()) {
-        ("", last) => Some(Range::Last(last.parse().ok()?)),
-        (first, "") => Some(Range::From(first.parse().ok()?, None)),
-        (first, last) => {
-            let first = first.parse().ok()?;
-            let last = last.parse().ok()?;
-            (first <= last).then_some(Range::From(first, Some(last)))
-        }
-    }
-}
-
-/// The bytes to send, and whether they are a part. `None` if the range is outside of the kept
-/// bytes.
-fn span(range: Option<Range>, from: u64, total: u64, follows: bool) -> Option<(Span, bool)> {
-    match range {
-        // A range has an end, so the job is not followed.
-        Some(Range::Last(count)) if count > 0 && total > 0 => {
-            let start = total.saturating_sub(count);
-            // If some of the suffix is evicted, the rest is not the requested suffix.
-            (start >= from).then_some((
-                Span {
-                    start,
-                    end: Some(total),
-                },
-                true,
-            ))
-        }
-        Some(Range::From(start, last)) if start >= from && start < total => {
-            let end = last.map_or(total, |last| last.saturating_add(1).min(total));
-            Some((
-                Span {
-                    start,
-                    end: Some(end),
-                },
-                true,
-            ))
-        }
-        Some(Range::From(..) | Range::Last(_)) => None,
-        None => Some((
-            Span {
-                start: from,
-                end: (!follows).then_some(total),
-            },
-            false,
-        )),
-    }
-}
-
 /// Why a body ends early.
 #[derive(Debug, thiserror::Error)]
 enum BrokenOff {
@@ -214,71 +142,4 @@ fn pieces(
             (!bytes.is_empty()).then_some((Ok(bytes.into()), next))
         }
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_is_what_rfc_9110_says() {
-        assert_eq!(parse_range("bytes=0-99"), Some(Range::From(0, Some(99))));
-        assert_eq!(parse_range("bytes=100-"), Some(Range::From(100, None)));
-        assert_eq!(parse_range("bytes=-5"), Some(Range::Last(5)));
-        for text in [
-            "bytes=5-4",
-            "bytes=0-1,3-4",
-            "lines=0-1",
-            "bytes=",
-            "bytes=-",
-            "bytes=a-b",
-        ] {
-            assert_eq!(parse_range(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_range_is_cut_to_the_available_bytes_and_refused_if_none_are_kept() {
-        let part = |start, end| {
-            Some((
-                Span {
-                    start,
-                    end: Some(end),
-                },
-                true,
-            ))
-        };
-        assert_eq!(
-            span(Some(Range::From(10, Some(500))), 0, 100, false),
-            part(10, 100)
-        );
-        assert_eq!(
-            span(Some(Range::From(10, None)), 0, 100, true),
-            part(10, 100)
-        );
-        assert_eq!(span(Some(Range::Last(7)), 0, 100, false), part(93, 100));
-        assert_eq!(span(Some(Range::From(100, None)), 0, 100, false), None);
-        assert_eq!(span(Some(Range::From(10, None)), 20, 100, false), None);
-        assert_eq!(span(Some(Range::Last(90)), 20, 100, false), None);
-        assert_eq!(
-            span(None, 20, 100, false),
-            Some((
-                Span {
-                    start: 20,
-                    end: Some(100)
-                },
-                false
-            ))
-        );
-        assert_eq!(
-            span(None, 0, 100, true),
-            Some((
-                Span {
-                    start: 0,
-                    end: None
-                },
-                false
-            ))
-        );
-    }
 }

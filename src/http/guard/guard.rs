@@ -24,7 +24,7 @@ use super::failures::Failures;
 use super::in_flight::{InFlight, Ticket};
 use super::metrics::Metrics;
 use super::names::Names;
-use crate::http::api::calls;
+use crate::http::api::calls::{self, BodyKind, Verb};
 use crate::http::connections::{Peer, hold_until_sent};
 use crate::http::reject;
 use crate::http::status::Failure;
@@ -81,8 +81,7 @@ const TOKENS_TIME: Duration = Duration::from_secs(5);
 /// A request that passed the checks that need no body.
 struct Checked {
     caller: Caller,
-    /// Whether its body will be read. Streams have none.
-    has_body: bool,
+    body: BodyKind,
     /// Held until the call is answered. Streams are limited with their connections.
     ticket: Option<Ticket>,
 }
@@ -104,15 +103,17 @@ pub(crate) async fn guard(
     };
 
     // The body's budget is released when the call has been answered.
-    let (body, _budget) = if checked.has_body {
-        match guard.bodies.read(&checked.caller, body).await {
+    let (body, _budget) = match checked.body {
+        BodyKind::Json => match guard.bodies.read(&checked.caller, body).await {
             Ok((bytes, budget)) => (Body::from(bytes), Some(budget)),
             Err(failure) => return failure.into_response(),
+        },
+        // It is never held as a whole.
+        BodyKind::Stream => (body, None),
+        BodyKind::Nothing => {
+            drain(body, &guard.drains);
+            (Body::empty(), None)
         }
-    } else {
-        // Streams and unknown paths ignore a body.
-        drain(body, &guard.drains);
-        (Body::empty(), None)
     };
 
     // A call that panics is answered, too. Otherwise its client would see a broken connection
@@ -162,21 +163,27 @@ impl Guard {
         let service = self.service_of(&parts.headers, peer).await?;
         let caller = service.library().caller().clone();
         let path = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
-        check_verb(&service, parts, path.as_deref())?;
+        let verb = check_verb(&service, parts, path.as_deref())?;
         parts.extensions.insert(service);
         if let Some(reached_at) = reached_at {
             parts.extensions.insert(reached_at);
         }
 
-        let is_call = parts.method == Method::POST;
-        let ticket = if is_call {
+        // Not each POST is a verb: MCP has its own path.
+        let is_post = parts.method == Method::POST;
+        let body = match verb {
+            Some(verb) => verb.body,
+            None if is_post && path.is_some() => BodyKind::Json,
+            None => BodyKind::Nothing,
+        };
+        let ticket = if is_post || body == BodyKind::Stream {
             Some(self.in_flight.enter(&caller).ok_or_else(reject::too_many_calls)?)
         } else {
             None
         };
         Ok(Checked {
             caller,
-            has_body: is_call && path.is_some(),
+            body,
             ticket,
         })
     }
@@ -263,18 +270,20 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
-/// Checks the role that a verb needs, whatever the body contains.
-fn check_verb(service: &Service, parts: &Parts, path: Option<&str>) -> Result<(), Failure> {
-    let Some(verb) = path.and_then(calls::verb_at) else { return Ok(()) };
-    // The router answers with 405.
-    if verb.method != parts.method {
-        return Ok(());
-    }
+/// Checks the role that a verb needs, whatever the body contains. Returns the verb.
+fn check_verb(
+    service: &Service,
+    parts: &Parts,
+    path: Option<&str>,
+) -> Result<Option<Verb>, Failure> {
+    let Some(verb) = path.and_then(|path| calls::verb_at(path, &parts.method)) else {
+        return Ok(None);
+    };
     if service.library().rights().role < verb.needs {
         return Err(reject::role(service, verb.needs));
     }
-    if verb.takes_json && !calls::is_json(&parts.headers) {
+    if verb.body == BodyKind::Json && !calls::is_json(&parts.headers) {
         return Err(reject::not_json());
     }
-    Ok(())
+    Ok(Some(verb))
 }

@@ -66,16 +66,14 @@ pub(super) fn files(error: &FilesError) -> Error {
             message,
             "install sha256sum, shasum or openssl there, or omit the expected digest",
         ),
-        FilesError::Local { .. } => Error::new(
-            Code::Io,
-            message,
-            "check the path on this machine, and its disk",
-        ),
-        FilesError::NoMatch(_) => Error::new(
-            Code::NoSuchFile,
-            message,
-            "list the directory to see its names",
-        ),
+        FilesError::Local { .. } => {
+            let hint = "check the path on this machine, and its disk";
+            Error::new(Code::Io, message, hint)
+        }
+        FilesError::NoMatch(_) => {
+            let hint = "list the directory to see its names";
+            Error::new(Code::NoSuchFile, message, hint)
+        }
         FilesError::HostileName { .. } => Error::new(
             Code::Unsupported,
             message,

@@ -23,6 +23,8 @@ pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
 pub use get::{FileEntry, FileUnit, GetReply, GetRequest};
 pub use hosts::{HostEntry, HostsReply, HostsRequest, SettingEntry};
 pub use jobs::{JobEntry, JobsReply, JobsRequest};
+#[doc(hidden)]
+pub use put::parse_mode;
 pub use put::{EditArg, PutGroup, PutReply, PutRequest};
 pub use read::{Encoding, ReadReply, ReadRequest, UnitArg};
 pub use run::{RunOptions, RunReply, RunRequest};

@@ -277,19 +277,30 @@ impl Service {
             FileSource::Memory(bytes) => Some(bytes.clone()),
             FileSource::File(_) | FileSource::Stream(_) => None,
         };
-        let progress = Progress::default();
-        let put = self
-            .jobs
-            .put_file(HostPath { host, path: &path }, source, &options, &progress)
-            .await;
-        let put = put.map_err(|error| Error::from(error).about(host))?;
-        let diff = match (&old_text, new.as_deref().map(str::from_utf8)) {
-            (Some(old), Some(Ok(new))) if put.change == Change::Changed => {
-                Some(unified_diff(old, new))
-            }
+        let path = HostPath { host, path: &path };
+        let mut reply = self.put_content(path, source, &options).await?;
+        let is_changed = reply.change.as_deref() == Some(CHANGED);
+        reply.diff = match (&old_text, new.as_deref().map(str::from_utf8)) {
+            (Some(old), Some(Ok(new))) if is_changed => Some(unified_diff(old, new)),
             _ => None,
         };
-        Ok(reply_of(&put, diff))
+        Ok(reply)
+    }
+
+    /// Writes a content that arrives as it is written.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub(crate) async fn put_content(
+        &self,
+        path: HostPath<'_>,
+        content: FileSource,
+        options: &PutOptions,
+    ) -> Result<PutReply, Error> {
+        let progress = Progress::default();
+        let put = self.jobs.put_file(path, content, options, &progress).await;
+        let put = put.map_err(|error| Error::from(error).about(path.host))?;
+        Ok(reply_of(&put))
     }
 
     async fn put_on_many(&self, hosts: Vec<String>, plan: Plan) -> Result<PutReply, Error> {
@@ -380,10 +391,13 @@ async fn text_of(files: &HostFiles, path: &RemotePath) -> Option<String> {
     String::from_utf8(old.to_vec()).ok()
 }
 
-fn reply_of(put: &Put, diff: Option<String>) -> PutReply {
+/// The word for a file that had another content.
+const CHANGED: &str = "changed";
+
+fn reply_of(put: &Put) -> PutReply {
     let change = match put.change {
         Change::Created => "created",
-        Change::Changed => "changed",
+        Change::Changed => CHANGED,
         Change::Unchanged => "unchanged",
     };
     PutReply {
@@ -392,7 +406,6 @@ fn reply_of(put: &Put, diff: Option<String>) -> PutReply {
         size: put.size,
         sha256: Some(put.digest.to_string()),
         verified: Some(verified_word(put.verified).to_owned()),
-        diff,
         backup: put.backup.as_ref().map(ToString::to_string),
         resumed_bytes: put.resumed_from,
         ..PutReply::default()
@@ -400,7 +413,10 @@ fn reply_of(put: &Put, diff: Option<String>) -> PutReply {
 }
 
 /// Parses permissions in octal.
-pub(super) fn parse_mode(text: &str) -> Result<u32, Error> {
+///
+/// # Errors
+/// Code `invalid_argument`.
+pub fn parse_mode(text: &str) -> Result<u32, Error> {
     let digits = text.strip_prefix("0o").unwrap_or(text);
     match u32::from_str_radix(digits, 8) {
         Ok(mode) if mode <= 0o7777 => Ok(mode),

@@ -1,0 +1,292 @@
+//! `GET`, `HEAD` and `PUT /hosts/HOST/files/PATH`: the exact content of a file of a host, streamed
+//! in both directions.
+
+use std::io;
+use std::time::Duration;
+
+use axum::Extension;
+use axum::body::{Body, Bytes};
+use axum::extract::Query;
+use axum::extract::rejection::QueryRejection;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{BoxStream, Stream, StreamExt, try_unfold, unfold};
+use http_body_util::BodyExt;
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+use tokio::time::timeout;
+use tokio_util::io::StreamReader;
+
+use super::conditions::{Conditions, range_applies};
+use super::range::{not_satisfiable, range_of, span};
+use crate::http::reject;
+use crate::http::status::Failure;
+use crate::jobs::{
+    Attributes, Digest, Expected, FileKind, FileSource, FilesError, HostFiles, HostPath,
+    PutOptions, RemotePath,
+};
+use crate::wire::{Code, Error, Service, parse_mode};
+
+/// Time limit for the next piece of a body that is sent to us.
+const PIECE_TIME: Duration = Duration::from_secs(60);
+
+/// How a file is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Writing {
+    mode: Option<String>,
+    #[serde(default)]
+    parents: bool,
+    #[serde(default)]
+    backup: bool,
+}
+
+/// The content of a file, or of the part that a Range selects.
+pub(crate) async fn get(
+    Extension(service): Extension<Service>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
+    let address = Address::parse(&uri)?;
+    let host = address.host.as_str();
+    let files = service.library().files(host).await.map_err(Error::from)?;
+    let about = |error: FilesError| Error::from(crate::jobs::Error::from(error)).about(host);
+    let path = files.expand(&address.path).await.map_err(about)?;
+    let found = files.stat(&path).await.map_err(about)?;
+    match found.kind() {
+        FileKind::File => {}
+        FileKind::Directory => return Err(about(FilesError::IsDirectory(path)).into()),
+        FileKind::Symlink | FileKind::Other => {
+            return Err(about(FilesError::NotAFile(path)).into());
+        }
+    }
+    let total = found.size.unwrap_or(0);
+    let tag = tag_of(&files, &path, &found).await.map_err(about)?;
+    let conditions = Conditions::of(&headers);
+    if !conditions.allows(Some(&tag)) {
+        return Err(precondition_failed());
+    }
+    if conditions.excludes(Some(&tag)) {
+        return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response());
+    }
+    let range = range_of(&headers).filter(|_| range_applies(&headers, &tag));
+    let Some((span, is_part)) = span(range, 0, total, false) else {
+        return Ok(not_satisfiable(total));
+    };
+    let end = span.end.unwrap_or(total);
+    let length = end - span.start;
+    let pieces = files.pieces(&path, span.start, Some(length)).await.map_err(about)?;
+
+    let mut response = Response::new(Body::from_stream(held(files, pieces)));
+    if is_part {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+    }
+    let headers = response.headers_mut();
+    if is_part {
+        let range = format!("bytes {}-{}/{total}", span.start, end - 1);
+        headers.insert(header::CONTENT_RANGE, header_value(&range)?);
+    }
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(header::CONTENT_LENGTH, length.into());
+    headers.insert(header::ETAG, header_value(&tag)?);
+    if let Some(times) = found.times {
+        let modified = std::time::UNIX_EPOCH + Duration::from_secs(times.modified.into());
+        let modified = httpdate::fmt_http_date(modified);
+        headers.insert(header::LAST_MODIFIED, header_value(&modified)?);
+    }
+    Ok(response)
+}
+
+/// Writes a file at once: readers see the old content or the new one.
+pub(crate) async fn put(
+    Extension(service): Extension<Service>,
+    uri: Uri,
+    writing: Result<Query<Writing>, QueryRejection>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Failure> {
+    let address = Address::parse(&uri)?;
+    let Query(writing) = writing.map_err(|error| reject::bad_address(&error.body_text()))?;
+    for header in [header::CONTENT_RANGE, header::CONTENT_ENCODING] {
+        // RFC 9110, section 14.5: a part must not be stored as if it were the whole.
+        if headers.contains_key(&header) {
+            let message = format!("{header} is not supported");
+            return Err(Error::invalid(message, "send the whole file, as it is").into());
+        }
+    }
+    let options = PutOptions {
+        mode: writing.mode.as_deref().map(parse_mode).transpose()?,
+        parents: writing.parents,
+        backup: writing.backup,
+        expected: expected(&service, &address, &Conditions::of(&headers)).await?,
+        ..PutOptions::default()
+    };
+    let path = HostPath {
+        host: &address.host,
+        path: &address.path,
+    };
+    let put = service.put_content(path, content(body), &options).await;
+    let reply = put.map_err(|error| {
+        // 409 for the verb put, which has no If-None-Match.
+        if error.code == Code::FileExists {
+            return Failure::with(StatusCode::PRECONDITION_FAILED, error);
+        }
+        error.into()
+    })?;
+    let status = match reply.change.as_deref() {
+        Some("created") => StatusCode::CREATED,
+        _ => StatusCode::OK,
+    };
+    let tag = reply.sha256.as_deref().map(|digest| format!("\"{digest}\""));
+    let mut response = (status, axum::Json(reply)).into_response();
+    if let Some(tag) = tag {
+        response.headers_mut().insert(header::ETAG, header_value(&tag)?);
+    }
+    Ok(response)
+}
+
+/// Host and path of a request.
+struct Address {
+    host: String,
+    path: RemotePath,
+}
+
+impl Address {
+    /// Parses `/hosts/HOST/files/PATH`. PATH is absolute, without its first slash, or begins with
+    /// `~/`. Not by axum, which refuses names that are not UTF-8.
+    fn parse(uri: &Uri) -> Result<Self, Error> {
+        let parts = uri.path().strip_prefix("/hosts/").and_then(|rest| rest.split_once("/files/"));
+        let (host, path) = parts.ok_or_else(|| reject::bad_address("/hosts/HOST/files/PATH"))?;
+        let host = percent_decode_str(host).decode_utf8();
+        let host = host.map_err(|_| reject::bad_address("the host is not UTF-8"))?;
+        let path: Vec<u8> = percent_decode_str(path).collect();
+        let path = if path == b"~" || path.starts_with(b"~/") {
+            path
+        } else {
+            [b"/", path.as_slice()].concat()
+        };
+        let path =
+            RemotePath::new(path).map_err(|error| reject::bad_address(&error.to_string()))?;
+        Ok(Self {
+            host: host.into_owned(),
+            path,
+        })
+    }
+}
+
+/// The entity tag of a file: the digest of its content or, where the host has no tool for that, a
+/// weak one of its size and time.
+async fn tag_of(
+    files: &HostFiles,
+    path: &RemotePath,
+    found: &Attributes,
+) -> Result<String, FilesError> {
+    let size = found.size.unwrap_or(0);
+    Ok(match files.digest(path, size).await? {
+        Some(digest) => format!("\"{digest}\""),
+        None => {
+            let modified = found.times.map_or(0, |times| times.modified);
+            format!("W/\"{size}-{modified}\"")
+        }
+    })
+}
+
+/// The content that a write may replace, by its conditions.
+async fn expected(
+    service: &Service,
+    address: &Address,
+    conditions: &Conditions,
+) -> Result<Expected, Failure> {
+    if *conditions == Conditions::default() {
+        return Ok(Expected::Anything);
+    }
+    let host = address.host.as_str();
+    let files = service.library().files(host).await.map_err(Error::from)?;
+    let about = |error: FilesError| Error::from(crate::jobs::Error::from(error)).about(host);
+    let path = files.expand(&address.path).await.map_err(about)?;
+    let found = files.find(&path).await.map_err(about)?;
+    let tag = match &found {
+        Some(found) => Some(tag_of(&files, &path, found).await.map_err(about)?),
+        None => None,
+    };
+    if !conditions.allows(tag.as_deref()) || conditions.excludes(tag.as_deref()) {
+        return Err(precondition_failed());
+    }
+    // Checked again under a lock when the file is replaced.
+    let digest = tag.as_deref().map(|tag| tag.trim_matches('"').parse::<Digest>());
+    Ok(match digest {
+        None => Expected::NoFile,
+        Some(Ok(digest)) => Expected::Digest(digest),
+        // A weak tag, which only `*` allows.
+        Some(Err(_)) => Expected::Anything,
+    })
+}
+
+/// The body of a request as it arrives.
+fn content(body: Body) -> FileSource {
+    let pieces = try_unfold(body, async |mut body| {
+        loop {
+            let Ok(frame) = timeout(PIECE_TIME, body.frame()).await else {
+                return Err(io::Error::other(format!(
+                    "nothing has arrived for {PIECE_TIME:?}"
+                )));
+            };
+            let Some(frame) = frame else { return Ok(None) };
+            // Trailers are ignored.
+            if let Ok(data) = frame.map_err(io::Error::other)?.into_data() {
+                return Ok(Some((data, body)));
+            }
+        }
+    });
+    FileSource::Stream(Box::pin(StreamReader::new(Box::pin(pieces))))
+}
+
+/// The pieces of a file, with the connection that they come from.
+fn held(
+    files: HostFiles,
+    pieces: BoxStream<'static, Result<Bytes, FilesError>>,
+) -> impl Stream<Item = Result<Bytes, FilesError>> {
+    unfold((files, pieces), async |(files, mut pieces)| {
+        let piece = pieces.next().await?;
+        Some((piece, (files, pieces)))
+    })
+}
+
+fn precondition_failed() -> Failure {
+    let error = Error::new(
+        Code::ChangedMeanwhile,
+        "the file is not the one that the request expects",
+        "read it again: ETag is the SHA-256 of its content",
+    );
+    Failure::with(StatusCode::PRECONDITION_FAILED, error)
+}
+
+fn header_value(text: &str) -> Result<HeaderValue, Error> {
+    text.parse().map_err(|_| reject::bad_address(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_absolute_or_below_home_and_has_any_bytes() {
+        let parse = |text: &'static str| {
+            let address = Address::parse(&Uri::from_static(text)).ok().unwrap();
+            (address.host, address.path.as_bytes().to_vec())
+        };
+        assert_eq!(
+            parse("/hosts/web1/files/etc/hosts"),
+            ("web1".to_owned(), b"/etc/hosts".to_vec())
+        );
+        assert_eq!(parse("/hosts/web1/files/~/a%20b").1, b"~/a b");
+        assert_eq!(
+            parse("/hosts/web1/files/caf%E9/files/x").1,
+            b"/caf\xe9/files/x"
+        );
+    }
+}
