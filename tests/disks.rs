@@ -6,9 +6,8 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use serde_json::json;
 use sshjobs::jobs::Limits;
-use sshjobs::wire::{Code, ForgetRequest, JobState, Service, TailRequest};
+use sshjobs::wire::{Code, JobState, PutRequest, Service, TailRequest};
 use support::{HOST, Sshd, canonical_loop, durable, eventually, run, spawn, stored_service};
 
 /// A small disk of its own, for as long as the test runs. It takes root, as an sshd with many
@@ -211,4 +210,47 @@ async fn a_host_that_can_not_be_written_says_so_and_runs_attached_jobs() {
         ["attached"]
     );
     service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_full_or_read_only_disk_of_the_host_leaves_the_old_file() {
+    let sshd = Sshd::start().await;
+    let service = stored_service(sshd.ssh_config(), sshd.path("state"), Limits::default());
+    let disk = Disk::mount(sshd.path("disk"), "size=1m");
+    let file = disk.0.join("file");
+    std::fs::write(&file, "old").unwrap();
+    let put = |text: String| PutRequest {
+        host: Some(HOST.to_owned()),
+        path: file.display().to_string(),
+        text: Some(text),
+        ..PutRequest::default()
+    };
+    let error = service.put(put("x".repeat(3 << 20))).await.unwrap_err();
+    assert_eq!(error.code, Code::DiskFull, "{error}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
+    let names: Vec<_> = std::fs::read_dir(&disk.0).unwrap().collect();
+    assert_eq!(names.len(), 1, "no part file is left");
+
+    // The host frees the room of a removed file when it has closed it.
+    let attempts = std::sync::atomic::AtomicUsize::new(5000);
+    eventually("no new file fits", async || {
+        let ballast = disk.fill();
+        // Another content each time: the same would be found there already.
+        let length = attempts.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let put = service.put(put("y".repeat(length))).await;
+        std::fs::remove_file(ballast).unwrap();
+        put.is_err_and(|error| error.code == Code::DiskFull)
+    })
+    .await;
+    service.put(put("new".to_owned())).await.unwrap();
+
+    eventually("the disk can be made read-only", async || {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "remount,ro"]).arg(&disk.0).stderr(Stdio::null());
+        mount.status().unwrap().success()
+    })
+    .await;
+    let error = service.put(put("newer".to_owned())).await.unwrap_err();
+    assert!(error.to_string().contains("can't write"), "{error}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
 }

@@ -601,6 +601,49 @@ async fn a_server_that_lies_gets_no_file_past_us() {
     }
 }
 
+#[tokio::test]
+async fn a_host_without_the_subsystem_or_without_tools_is_served_too() {
+    // An sshd needs a subsystem in each of its lines; this is none that is asked for.
+    let sshd = Sshd::prepared(
+        "Subsystem other internal-sftp\nSetEnv PATH=DIR/few",
+        |directory| {
+            let few = directory.join("few");
+            std::fs::create_dir(&few).unwrap();
+            // Neither a tool for digests nor tar.
+            for program in ["sh", "cat", "printf"] {
+                symlink(Path::new("/bin").join(program), few.join(program)).unwrap();
+            }
+        },
+    )
+    .await;
+    let jobs = sshd.jobs();
+    let (here, there, back) = (sshd.path("here"), sshd.path("there"), sshd.path("back"));
+    make_tree(&here);
+    let options = TreeOptions {
+        preserve: true,
+        without_tar: false,
+    };
+    let progress = std::sync::Arc::new(Progress::default());
+    let path = remote(&there);
+    let place = HostPath {
+        host: HOST,
+        path: &path,
+    };
+    let put = jobs.put_tree(&here, place, options, &progress);
+    timeout(PATIENCE, put).await.unwrap().unwrap();
+    let got = jobs.get_tree(place, &back, options, &progress);
+    timeout(PATIENCE, got).await.unwrap().unwrap();
+    assert_eq!(picture(&back), picture(&here));
+
+    let file = sshd.path("file");
+    let written = put_text(&jobs, &file, "read back").await;
+    assert_eq!(written.verified, sshjobs::jobs::Verified::ByReadingBack);
+}
+
+async fn put_text(jobs: &Jobs, path: &Path, text: &'static str) -> Put {
+    put(jobs, path, FileSource::Memory(text.into())).await.unwrap()
+}
+
 /// An error with its causes.
 fn full_text(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());

@@ -1,16 +1,18 @@
 //! The files of one host: a connection of their own, with an SFTP session on it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 
 use super::error::FilesError;
 use super::path::{RemotePath, is_safe_name, shown};
-use super::sftp::{Attributes, Entry, FileKind, Request, Session, SftpError, Status};
+use super::sftp::{Attributes, Entry, FileKind, Request, Session, SftpError, SftpServer, Status};
 use super::{Digest, Hasher, digest};
 use crate::hosts::{HostRef, Hosts, Lease, Link};
-use crate::ssh::ChannelError;
+use crate::job::{LoginShell, for_shell};
+use crate::ssh::{Channel, ChannelError};
 
 /// The files of one host, over a connection that no job shares: a slow disk must not delay a job.
 /// Dropping it returns the connection.
@@ -45,7 +47,11 @@ impl HostFiles {
             // Three times the limit of a connection, as for a login.
             let silence = lease.connection().connection.host().connect_timeout * 3;
             let root = RemotePath::new("/").expect("a slash is a path");
-            let session = Session::start(opened.channel, silence).await;
+            let mut session = Session::start(opened.channel, SftpServer::Subsystem, silence).await;
+            if let Err(SftpError::NoSubsystem) = &session {
+                let channel = lease.connection().open().await?.channel;
+                session = without_subsystem(channel, silence).await;
+            }
             let session = session.map_err(FilesError::on("open the files below", &root))?;
             return Ok(Self {
                 session: Arc::new(session),
@@ -268,6 +274,20 @@ impl HostFiles {
             }
             Ok(_) | Err(_) => false,
         }
+    }
+}
+
+/// Where OpenSSH's SFTP server is on the usual systems.
+const SERVERS: &str = "/usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server \
+                       /usr/libexec/sftp-server /usr/lib/ssh/sftp-server /usr/lib/sftp-server";
+
+/// Starts an SFTP server by a command, where sshd is configured without the subsystem.
+async fn without_subsystem(channel: Channel, silence: Duration) -> Result<Session, SftpError> {
+    let script = format!("for s in {SERVERS}; do [ -x $s ] && exec $s; done; exit 127");
+    let command = for_shell(script, LoginShell::Foreign);
+    match Session::start(channel, SftpServer::Command(command), silence).await {
+        Err(SftpError::Ended { .. }) => Err(SftpError::NoSubsystem),
+        started => started,
     }
 }
 

@@ -60,7 +60,7 @@ pub enum SftpError {
     #[error("the server has not answered for {0:?}")]
     Silent(Duration),
     /// The server does not offer SFTP.
-    #[error("the server has no SFTP subsystem")]
+    #[error("the host has no SFTP server")]
     NoSubsystem,
     /// The stream has a packet of an impossible length: often text that a login shell prints.
     #[error(

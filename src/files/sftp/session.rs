@@ -71,36 +71,44 @@ const MOST_STDERR: usize = 512;
 /// Time limit for the server to close the channel.
 const CLOSE_TIME: Duration = Duration::from_secs(2);
 
+/// What serves SFTP on a host.
+#[derive(Clone, Debug)]
+pub enum SftpServer {
+    /// The subsystem of sshd.
+    Subsystem,
+    /// A command.
+    Command(String),
+}
+
 impl Session {
-    /// Starts the SFTP subsystem on a channel. A request fails when the server sends nothing for
+    /// Starts an SFTP server on a channel. A request fails when the server sends nothing for
     /// `silence`.
     ///
     /// # Errors
     /// [`SftpError::NoSubsystem`], or why the session can't be used.
-    pub async fn start(channel: Channel, silence: Duration) -> Result<Self, SftpError> {
-        timeout(silence, Self::begin(channel, silence))
+    pub async fn start(
+        channel: Channel,
+        server: SftpServer,
+        silence: Duration,
+    ) -> Result<Self, SftpError> {
+        timeout(silence, Self::begin(channel, server, silence))
             .await
             .unwrap_or(Err(SftpError::Silent(silence)))
     }
 
-    async fn begin(channel: Channel, silence: Duration) -> Result<Self, SftpError> {
-        let (mut reader, writer) = channel.subsystem("sftp").await.map_err(lost)?;
+    async fn begin(
+        channel: Channel,
+        server: SftpServer,
+        silence: Duration,
+    ) -> Result<Self, SftpError> {
+        let started = match server {
+            SftpServer::Subsystem => channel.subsystem("sftp").await,
+            SftpServer::Command(command) => channel.exec(&command).await,
+        };
+        let (mut reader, writer) = started.map_err(lost)?;
         let mut frames = Frames::default();
         let mut stderr = Vec::new();
-        writer.send(hello()).await.map_err(lost)?;
-        let first = loop {
-            if let Some(packet) = frames.next_packet()? {
-                break packet;
-            }
-            match reader.next().await {
-                Some(ChannelEvent::Data(data)) => frames.push(&data),
-                Some(ChannelEvent::Failure) => {
-                    close(&mut reader, &writer).await;
-                    return Err(SftpError::NoSubsystem);
-                }
-                event => note_event(event, &mut stderr)?,
-            }
-        };
+        let first = greet(&mut reader, &writer, &mut frames, &mut stderr).await?;
         let version = Version::decode(first)?;
         if version.version < 3 {
             return Err(SftpError::Protocol("the server's version is below 3"));
@@ -278,6 +286,40 @@ impl Session {
             return Err(SftpError::Protocol("a read has more bytes than requested"));
         }
         Ok(Some(data))
+    }
+}
+
+/// Sends our version. Returns the first packet of the server.
+async fn greet(
+    reader: &mut ChannelReader,
+    writer: &ChannelWriter,
+    frames: &mut Frames,
+    stderr: &mut Vec<u8>,
+) -> Result<Bytes, SftpError> {
+    // At the same time: a server that has no SFTP takes no bytes, and only says so.
+    let sending = writer.send(hello());
+    tokio::pin!(sending);
+    let mut is_sent = false;
+    loop {
+        if let Some(packet) = frames.next_packet()? {
+            return Ok(packet);
+        }
+        let event = tokio::select! {
+            sent = &mut sending, if !is_sent => {
+                sent.map_err(lost)?;
+                is_sent = true;
+                continue;
+            }
+            event = reader.next() => event,
+        };
+        match event {
+            Some(ChannelEvent::Data(data)) => frames.push(&data),
+            Some(ChannelEvent::Failure) => {
+                close(reader, writer).await;
+                return Err(SftpError::NoSubsystem);
+            }
+            event => note_event(event, stderr)?,
+        }
     }
 }
 
