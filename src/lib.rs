@@ -56,6 +56,8 @@ mod bounded_file;
 #[doc(hidden)]
 pub mod files;
 #[doc(hidden)]
+pub mod forward;
+#[doc(hidden)]
 pub mod hosts;
 #[doc(hidden)]
 pub mod job;

@@ -213,9 +213,9 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Hosts(args) => {
             cli::hosts(&api(config, args.host.as_ref(), Some(&args.ssh))?, args).await
         }
-        Verb::Put(_) | Verb::Get(_) | Verb::Edit(_) if server.is_some() => {
+        Verb::Put(_) | Verb::Get(_) | Verb::Edit(_) | Verb::Forward(_) if server.is_some() => {
             return Err(Error::invalid(
-                "put, get and edit don't work with --server",
+                "put, get, edit and forward don't work with --server",
                 "omit --server, or use the server's API: GET and PUT /v1/hosts/HOST/files/PATH",
             ));
         }
@@ -232,6 +232,10 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Edit(args) => {
             let config = with_options(config, host_of(&args.file).as_ref(), &args.ssh);
             cli::edit(&for_a_person(config), args).await
+        }
+        Verb::Forward(args) => {
+            let config = with_options(config, Some(&args.host), &args.ssh);
+            cli::forward(&for_a_person(config), args).await
         }
         Verb::Tail(args) => cli::tail(&api(config, None, None)?, args).await,
         Verb::Log(args) => cli::log(&api(config, None, None)?, args).await,

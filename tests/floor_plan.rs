@@ -7,7 +7,7 @@ use std::path::Path;
 use regex::Regex;
 
 /// Each folder, from the ground up, and the folders it may import.
-const PLAN: [(&str, &[&str]); 16] = [
+const PLAN: [(&str, &[&str]); 17] = [
     ("output", &[]),
     ("job", &["output"]),
     ("ssh", &["output"]),
@@ -15,6 +15,7 @@ const PLAN: [(&str, &[&str]); 16] = [
     ("hosts", &["job", "ssh", "output"]),
     ("store", &["job", "output"]),
     ("files", &["hosts", "job", "ssh"]),
+    ("forward", &["hosts", "job", "ssh"]),
     (
         "runner",
         &["hosts", "store", "spool", "job", "ssh", "output"],
@@ -22,7 +23,7 @@ const PLAN: [(&str, &[&str]); 16] = [
     (
         "jobs",
         &[
-            "runner", "files", "hosts", "store", "spool", "job", "ssh", "output",
+            "runner", "files", "forward", "hosts", "store", "spool", "job", "ssh", "output",
         ],
     ),
     ("wire", &["jobs"]),

@@ -27,6 +27,7 @@ mod files_http;
 mod fleets;
 mod fleets_cli;
 mod floor_plan;
+mod forwards;
 mod fuzz;
 mod host_keys;
 mod http;

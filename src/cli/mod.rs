@@ -16,19 +16,19 @@ mod version;
 
 pub use args::{
     AddHostArgs, AttachArgs, Cli, CompletedShell, CompletionsArgs, ConfigArgs, CopyArgs, DemoArgs,
-    EditArgs, FilterArgs, FleetArgs, ForgetArgs, GetArgs, HelpArgs, HostAddress, HostsArgs,
-    HostsVerb, InitArgs, JobsArgs, ListTokensArgs, LogArgs, LogLevel, ManArgs, NewTokenArgs,
-    PingArgs, PutArgs, ReadArgs, RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs,
-    ServeArgs, SignalArgs, SignalTarget, Since, SortBy, SpawnArgs, SshArgs, StreamChoice, TailArgs,
-    TokenArgs, TokenVerb, TopArgs, TrustArgs, UnitChoice, Verb, WaitArgs, WhenColours, WriteArgs,
-    parse,
+    EditArgs, FilterArgs, FleetArgs, ForgetArgs, ForwardArgs, GetArgs, HelpArgs, HostAddress,
+    HostsArgs, HostsVerb, InitArgs, JobsArgs, ListTokensArgs, LogArgs, LogLevel, ManArgs,
+    NewTokenArgs, PingArgs, PutArgs, ReadArgs, RoleChoice, RolloutArgs, RunArgs, ScreenArgs,
+    SearchArgs, ServeArgs, SignalArgs, SignalTarget, Since, SortBy, SpawnArgs, SshArgs,
+    StreamChoice, TailArgs, TokenArgs, TokenVerb, TopArgs, TrustArgs, UnitChoice, Verb, WaitArgs,
+    WhenColours, WriteArgs, parse,
 };
 pub use exit::{Exit, be_quiet, note, report};
 pub use terminal::{TerminalPrompter, told_to_stop};
 pub use top::top;
 pub use verbs::{
     Override, Overrides, add_host, answer_shell, attach, completions, config, demo, edit, forget,
-    get, help, hosts, init, jobs, log, man, ping, put, read, run, screen, search, signal, spawn,
-    tail, token, trust, wait, write,
+    forward, get, help, hosts, init, jobs, log, man, ping, put, read, run, screen, search, signal,
+    spawn, tail, token, trust, wait, write,
 };
 pub use version::answer_version;

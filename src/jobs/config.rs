@@ -33,6 +33,8 @@ pub struct Config {
     pub ssh_config: Option<PathBuf>,
     /// Directories of this machine whose files an agent may copy to hosts and from them.
     pub transfer_roots: Vec<PathBuf>,
+    /// Whether forwards may listen on addresses that other machines can reach.
+    pub forward_any_address: bool,
     /// Whether records and output of jobs are stored in the state directory.
     pub store: bool,
     /// A state directory that replaces the user's own.
@@ -121,6 +123,7 @@ impl Default for Config {
             allow_proxy_command: false,
             ssh_config: None,
             transfer_roots: Vec::new(),
+            forward_any_address: false,
             store: true,
             state_dir: None,
             ssh_arguments: Vec::new(),

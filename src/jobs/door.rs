@@ -11,6 +11,7 @@ use super::error::Error;
 use super::excluded::is_excluded_by_address;
 use super::last_errors::LastErrors;
 use super::rights::{Rights, Role};
+use crate::forward::Forwards;
 use crate::hosts::{HostBook, HostError, HostRef, Hosts};
 use crate::job::{self, Caller, JobId, Scope};
 use crate::nearest::nearest;
@@ -34,6 +35,7 @@ pub(super) struct Inside {
     pub(super) hosts: Arc<Hosts>,
     pub(super) config: Config,
     pub(super) last_errors: LastErrors,
+    pub(super) forwards: Forwards,
 }
 
 /// Read-only verbs, allowed for every role.
@@ -45,6 +47,7 @@ pub(super) enum ReadVerb {
     Wait,
     Jobs,
     Hosts,
+    Forwards,
 }
 
 /// Verbs that change something, here or on a host.
@@ -60,6 +63,8 @@ pub(super) enum Act {
     Get,
     /// Writes files of a host.
     Put,
+    /// Forwards a port through a host.
+    Forward,
 }
 
 impl Act {
@@ -74,7 +79,8 @@ impl Act {
             | Self::Probe
             | Self::Trust
             | Self::Get
-            | Self::Put => Role::Run,
+            | Self::Put
+            | Self::Forward => Role::Run,
         }
     }
 }
@@ -121,6 +127,11 @@ impl Door {
     /// Access for the shutdown of the process, which is not a caller's verb.
     pub(super) fn runner(&self) -> &Runner {
         &self.inside.runner
+    }
+
+    /// All forwards, for the shutdown of the process.
+    pub(super) fn forwards(&self) -> &Forwards {
+        &self.inside.forwards
     }
 
     /// Whether the caller has rights on a host.

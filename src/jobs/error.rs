@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::rights::Role;
 use crate::files::FilesError;
+use crate::forward::ForwardError;
 use crate::hosts::HostError;
 use crate::job::{Caller, JobId, Phase, SpecError, TooManyCursors, TooSlow};
 use crate::runner::{SignalError, SpawnError, Tombstone, WriteError};
@@ -94,6 +95,9 @@ pub enum Error {
     /// A file of a host was not read or written.
     #[error(transparent)]
     Files(Arc<FilesError>),
+    /// A port can't be forwarded.
+    #[error(transparent)]
+    Forward(Arc<ForwardError>),
     /// The host's key was not written to known_hosts.
     #[error(transparent)]
     Trust(Arc<TrustError>),

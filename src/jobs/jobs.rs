@@ -13,6 +13,7 @@ use super::fleet::FleetSpec;
 use super::job::Job;
 use super::last_errors::LastErrors;
 use super::rights::{HostPatterns, Rights, Role};
+use crate::forward::Forwards;
 use crate::hosts::{HostBook, Hosts, Prompters};
 use crate::job::{Caller, JobId, Scope};
 use crate::jobs::{Access, Filter, Summary};
@@ -116,6 +117,7 @@ impl Jobs {
             hosts,
             config,
             last_errors: LastErrors::default(),
+            forwards: Forwards::default(),
         };
         Self {
             door: Door::new(Caller::local(), Rights::everywhere(Role::Run), inside),
@@ -241,9 +243,10 @@ impl Jobs {
         self.door.runner().stats()
     }
 
-    /// Ends every caller's jobs that still run (TERM, a grace, KILL) and closes all connections.
-    /// Takes some seconds at most.
+    /// Ends every caller's jobs that still run (TERM, a grace, KILL) and closes all forwards and
+    /// connections. Takes some seconds at most.
     pub async fn shutdown(&self) {
+        self.door.forwards().shut_down().await;
         self.door.runner().shutdown().await;
     }
 }

@@ -43,6 +43,7 @@ mod error;
 mod excluded;
 mod files;
 mod fleet;
+mod forwards;
 mod hosts;
 mod job;
 mod jobs;
@@ -69,6 +70,9 @@ pub use crate::files::{
     Got, HostFiles, LocalFile, Matched, Progress, Put, PutOptions, RemotePath,
     Source as FileSource, TreeOptions, TreeReport, Verified,
 };
+pub use crate::forward::{
+    BadForward, ForwardError, ForwardId, ForwardOptions, ForwardSpec, ForwardState, ForwardStatus,
+};
 pub use crate::hosts::{Access, HostError};
 pub use crate::job::{
     Exit, FleetCounts, FleetSummary, LostWhy, Member, MemberGroup, MemberProgress, MemberResult,
@@ -79,7 +83,7 @@ pub use crate::output::{
     ScreenSpan, ScreenView, SearchQuery, Selection, Stream, TerminalSize,
 };
 pub use crate::runner::{Limits, SignalError, SignalReport, SpawnError, Summary, WriteError};
-pub use crate::ssh::{Answer, HostSettings, Prompter, Question, SecretSource};
+pub use crate::ssh::{Answer, DialError, Endpoint, HostSettings, Prompter, Question, SecretSource};
 pub use crate::store::Filter;
 
 #[doc(hidden)]

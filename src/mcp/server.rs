@@ -18,10 +18,10 @@ use crate::mcp::tools::{
     Call, Parked, Tasks, answer, answered, call, input, input_without, output, tasks,
 };
 use crate::wire::{
-    ForgetReply, ForgetRequest, GetReply, GetRequest, HostsReply, HostsRequest, JobsReply,
-    JobsRequest, PutReply, PutRequest, ReadReply, ReadRequest, RunReply, RunRequest, SearchReply,
-    SearchRequest, Service, SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply,
-    TailRequest, WaitReply, WaitRequest, WriteReply, WriteRequest,
+    ForgetReply, ForgetRequest, ForwardReply, ForwardRequest, GetReply, GetRequest, HostsReply,
+    HostsRequest, JobsReply, JobsRequest, PutReply, PutRequest, ReadReply, ReadRequest, RunReply,
+    RunRequest, SearchReply, SearchRequest, Service, SignalReply, SignalRequest, SpawnReply,
+    SpawnRequest, TailReply, TailRequest, WaitReply, WaitRequest, WriteReply, WriteRequest,
 };
 
 /// The MCP server: a thin face over the service.
@@ -50,6 +50,9 @@ const RARE_FOR_RUN: [&str; 10] = [
     "stop_after_failures",
     "term",
 ];
+
+/// Arguments that are accepted by ssh_spawn and not shown. The command line has them all.
+const RARE_FOR_SPAWN: [&str; 5] = ["cols", "retry", "rows", "stop_after_failures", "term"];
 
 /// Whether a caller that may only read jobs may use a tool.
 fn is_for_readers(tool: &Tool) -> bool {
@@ -179,7 +182,7 @@ impl Server {
     #[tool(
         name = "ssh_spawn",
         title = "Start a remote job",
-        input_schema = input::<SpawnRequest>(),
+        input_schema = input_without::<SpawnRequest>(&RARE_FOR_SPAWN),
         output_schema = output::<SpawnReply>(),
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = true)
     )]
@@ -223,7 +226,7 @@ impl Server {
         name = "ssh_read",
         title = "Read a part of a job's output",
         // `limit` is another name of `length`.
-        input_schema = input_without::<ReadRequest>(&["limit"]),
+        input_schema = input_without::<ReadRequest>(&["limit", "render"]),
         output_schema = output::<ReadReply>(),
         annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
     )]
@@ -285,7 +288,7 @@ impl Server {
     #[tool(
         name = "ssh_write",
         title = "Write to a job's stdin",
-        input_schema = input::<WriteRequest>(),
+        input_schema = input_without::<WriteRequest>(&["cols", "filter", "keep", "rows"]),
         output_schema = output::<WriteReply>(),
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = false, open_world_hint = true)
     )]
@@ -421,6 +424,26 @@ impl Server {
         .await
     }
 
+    /// Forward a port of this machine through a host to a target there, or list and close
+    /// forwards. Example: {"action": "open", "host": "web1", "target": "db:5432"}
+    #[tool(
+        name = "ssh_forward",
+        title = "Forward a port",
+        input_schema = input_without::<ForwardRequest>(&["idle_s"]),
+        output_schema = output::<ForwardReply>(),
+        annotations(read_only_hint = false, destructive_hint = false, idempotent_hint = false, open_world_hint = true)
+    )]
+    async fn ssh_forward(
+        &self,
+        arguments: JsonObject,
+        context: RequestContext<RoleServer>,
+    ) -> CallToolResult {
+        answer(&self.service, arguments, context, async |request| {
+            self.service.forward(request).await
+        })
+        .await
+    }
+
     /// Delete a finished job, or only its output, to free memory. A running job is refused unless
     /// force kills it. Example: {"job_id": "web1-7f3k9q2m"}
     #[tool(
@@ -474,7 +497,7 @@ mod tests {
                 "ssh_wait"
             ]
         );
-        assert_eq!(names(Role::Run).len(), 13);
+        assert_eq!(names(Role::Run).len(), 14);
         assert_eq!(names(Role::Admin), names(Role::Run));
     }
 
@@ -488,7 +511,7 @@ mod tests {
     #[tokio::test]
     async fn every_tool_keeps_to_the_form_that_all_clients_take() {
         let tools = Server::tool_router().list_all();
-        assert_eq!(tools.len(), 13);
+        assert_eq!(tools.len(), 14);
         for tool in tools {
             let name = &tool.name;
             assert!(tool.title.is_some(), "{name} has no title");

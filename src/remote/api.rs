@@ -11,11 +11,11 @@ use super::client::{Client, Repeat};
 use super::running::Running;
 use super::session::Session;
 use crate::wire::{
-    Code, CommandRequest, Error, ForgetReply, ForgetRequest, GetReply, GetRequest, Group,
-    HostsReply, HostsRequest, JobEntry, JobsReply, JobsRequest, LastLinesOf, PutReply, PutRequest,
-    ReadReply, ReadRequest, SearchReply, SearchRequest, Service, SessionRequest, SignalReply,
-    SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest, WaitMode, WaitReply,
-    WaitRequest, WriteReply, WriteRequest,
+    Code, CommandRequest, Error, ForgetReply, ForgetRequest, ForwardReply, ForwardRequest,
+    GetReply, GetRequest, Group, HostsReply, HostsRequest, JobEntry, JobsReply, JobsRequest,
+    LastLinesOf, PutReply, PutRequest, ReadReply, ReadRequest, SearchReply, SearchRequest, Service,
+    SessionRequest, SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest,
+    WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest,
 };
 
 /// The verbs, in this process or on a server.
@@ -64,6 +64,8 @@ verbs! {
     get: GetRequest => GetReply, Safe;
     /// Writes a file of a host.
     put: PutRequest => PutReply, Never;
+    /// Opens, lists or closes forwards.
+    forward: ForwardRequest => ForwardReply, Never;
     /// Lists hosts, or tests one.
     hosts: HostsRequest => HostsReply, Safe;
 }

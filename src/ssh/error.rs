@@ -128,3 +128,33 @@ pub enum ChannelError {
     #[error("the server did not answer within {0:?}")]
     TimedOut(Duration),
 }
+
+/// Why a target was not reached.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum DialError {
+    /// The host does not forward: `AllowTcpForwarding`, `PermitOpen` (RFC 4254, reason 1).
+    #[error("the host's sshd does not allow this forward")]
+    Prohibited,
+    /// The target does not accept the connection, or its name is unknown (reason 2).
+    #[error("the host can't connect to the target")]
+    ConnectFailed,
+    /// The server has no room, or does not know this kind of stream (reasons 3 and 4).
+    #[error("the host's sshd does not open the stream")]
+    NotOpened,
+    /// The connection was lost, or the target did not answer in time.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+}
+
+impl From<russh::ChannelOpenFailure> for DialError {
+    fn from(reason: russh::ChannelOpenFailure) -> Self {
+        use russh::ChannelOpenFailure as Reason;
+        match reason {
+            Reason::AdministrativelyProhibited => Self::Prohibited,
+            Reason::ConnectFailed => Self::ConnectFailed,
+            Reason::UnknownChannelType | Reason::ResourceShortage | Reason::Other { .. } => {
+                Self::NotOpened
+            }
+        }
+    }
+}

@@ -18,6 +18,7 @@ mod files;
 mod glob;
 mod loopback;
 mod trust;
+mod tunnel;
 
 pub use auth::{Answer, Askpass, Prompter, Question, Secrets};
 pub use config::{
@@ -27,7 +28,7 @@ pub use config::{
 pub use connection::{
     Channel, ChannelEvent, ChannelReader, ChannelWriter, Connection, connect, look_at_key,
 };
-pub use error::{ChannelError, ConnectError};
+pub use error::{ChannelError, ConnectError, DialError};
 pub use files::off_runtime;
 pub use glob::matches;
 pub use loopback::LoopbackServer;
@@ -35,3 +36,4 @@ pub use trust::{
     CertificateFault, CertificateRules, HostKeyError, HostName, KnownHosts, KnownHostsError,
     Negotiated, PresentedKey, TrustError, Verdict,
 };
+pub use tunnel::{BadEndpoint, Endpoint, Tunnel};

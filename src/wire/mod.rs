@@ -36,10 +36,11 @@ pub use state::{JobState, Standing};
 pub use verbs::parse_mode;
 pub use verbs::{
     Because, ChangedRow, CommandRequest, CursorAt, DeliveredVia, EditArg, Encoding, FileEntry,
-    FileUnit, ForgetReply, ForgetRequest, ForgetWhat, GetReply, GetRequest, HostEntry, HostsReply,
-    HostsRequest, JobEntry, JobTail, JobsReply, JobsRequest, LastLinesOf, MatchEntry, Partial,
-    PutGroup, PutReply, PutRequest, ReadReply, ReadRequest, Record, Reversed, RunOptions, RunReply,
-    RunRequest, Screen, SearchReply, SearchRequest, SettingEntry, SignalReply, SignalRequest, Size,
-    SpawnReply, SpawnRequest, StreamName, TailReply, TailRequest, UnitArg, WaitMode, WaitReply,
-    WaitRequest, WriteReply, WriteRequest, WriteUnit,
+    FileUnit, ForgetReply, ForgetRequest, ForgetWhat, ForwardAction, ForwardEntry, ForwardReply,
+    ForwardRequest, GetReply, GetRequest, HostEntry, HostsReply, HostsRequest, JobEntry, JobTail,
+    JobsReply, JobsRequest, LastLinesOf, MatchEntry, Partial, PutGroup, PutReply, PutRequest,
+    ReadReply, ReadRequest, Record, Reversed, RunOptions, RunReply, RunRequest, Screen,
+    SearchReply, SearchRequest, SettingEntry, SignalReply, SignalRequest, Size, SpawnReply,
+    SpawnRequest, StreamName, TailReply, TailRequest, UnitArg, WaitMode, WaitReply, WaitRequest,
+    WriteReply, WriteRequest, WriteUnit,
 };

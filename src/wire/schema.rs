@@ -45,7 +45,13 @@ pub fn reply_schema<Reply: JsonSchema>() -> Map<String, Value> {
     for property in properties(&mut schema) {
         // Items are described by their names and types, deeper values by their type.
         match property.get_mut("items") {
-            Some(items) => properties(items).for_each(only_type),
+            Some(items) => {
+                properties(items).for_each(only_type);
+                // A model sees which fields an item has.
+                if let Value::Object(fields) = items {
+                    fields.remove("required");
+                }
+            }
             None => only_type(property),
         }
     }

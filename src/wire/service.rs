@@ -69,6 +69,11 @@ impl Service {
         self.offers_local_files && !self.jobs.config().transfer_roots.is_empty()
     }
 
+    /// Whether its client is on this machine, and not somewhere behind HTTP.
+    pub(super) fn is_for_this_machine(&self) -> bool {
+        self.offers_local_files
+    }
+
     /// Ends the waits of all callers early, now and later: they return what is available. For a
     /// server that is shutting down.
     pub fn close(&self) {

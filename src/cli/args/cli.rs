@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use super::files::{EditArgs, GetArgs, PutArgs};
+use super::forward::ForwardArgs;
 use super::hosts::{HostsArgs, PingArgs, TrustArgs};
 use super::jobs::{
     AttachArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs,
@@ -187,6 +188,8 @@ pub enum Verb {
     Get(GetArgs),
     /// Edit a file of a host with your editor.
     Edit(EditArgs),
+    /// Forward ports and sockets through a host.
+    Forward(ForwardArgs),
     /// List the hosts that jobs can run on, or test one.
     Hosts(HostsArgs),
     /// Connect to hosts and report time, server and login shell of each.
@@ -219,6 +222,8 @@ impl Verb {
         } else if let Self::Get(args) = self {
             Some(&args.ssh)
         } else if let Self::Edit(args) = self {
+            Some(&args.ssh)
+        } else if let Self::Forward(args) = self {
             Some(&args.ssh)
         } else if let Self::Trust(args) = self {
             Some(&args.ssh)

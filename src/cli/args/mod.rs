@@ -4,6 +4,7 @@ mod candidates;
 mod cli;
 mod files;
 mod filter;
+mod forward;
 mod help;
 mod hosts;
 mod jobs;
@@ -19,6 +20,7 @@ pub(super) use help::{command_line, long_version, wrapped};
 pub use cli::{Cli, LogLevel, Verb, WhenColours};
 pub use files::{CopyArgs, EditArgs, GetArgs, PutArgs};
 pub use filter::FilterArgs;
+pub use forward::ForwardArgs;
 pub use hosts::{AddHostArgs, HostAddress, HostsArgs, HostsVerb, PingArgs, TrustArgs};
 pub use jobs::{
     AttachArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs,

@@ -12,10 +12,11 @@ use serde_json::{Map, Value};
 use crate::http::status::Failure;
 use crate::jobs::Role;
 use crate::wire::{
-    Error, ForgetReply, ForgetRequest, GetReply, GetRequest, HostsReply, HostsRequest, JobsReply,
-    JobsRequest, PutReply, PutRequest, ReadReply, ReadRequest, Request, RunReply, RunRequest,
-    SearchReply, SearchRequest, Service, SignalReply, SignalRequest, SpawnReply, SpawnRequest,
-    TailReply, TailRequest, WaitReply, WaitRequest, WriteReply, WriteRequest, document_schema,
+    Error, ForgetReply, ForgetRequest, ForwardReply, ForwardRequest, GetReply, GetRequest,
+    HostsReply, HostsRequest, JobsReply, JobsRequest, PutReply, PutRequest, ReadReply, ReadRequest,
+    Request, RunReply, RunRequest, SearchReply, SearchRequest, Service, SignalReply, SignalRequest,
+    SpawnReply, SpawnRequest, TailReply, TailRequest, WaitReply, WaitRequest, WriteReply,
+    WriteRequest, document_schema,
 };
 
 /// Description of a verb in the API document.
@@ -109,6 +110,7 @@ verbs! {
     forget: ForgetRequest => ForgetReply, Run, "Delete a finished job, or only its output";
     hosts: HostsRequest => HostsReply, Read, "List hosts, or try one";
     get: GetRequest => GetReply, Run, "Read a file of a host, or list a directory";
+    forward: ForwardRequest => ForwardReply, Run, "Forward ports through hosts";
     put: PutRequest => PutReply, Run, "Write a file of a host, or change parts of it";
 }
 

@@ -35,7 +35,8 @@ pub(crate) struct Call {
 }
 
 /// Tools that log in to hosts.
-const LOG_IN: [&str; 6] = [
+const LOG_IN: [&str; 7] = [
+    "ssh_forward",
     "ssh_get",
     "ssh_hosts",
     "ssh_put",

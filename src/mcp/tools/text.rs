@@ -5,8 +5,8 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::wire::{
-    ForgetReply, GetReply, HostsReply, JobTail, JobsReply, PutReply, ReadReply, RunReply, Screen,
-    SearchReply, SignalReply, SpawnReply, TailReply, WaitReply, WriteReply,
+    ForgetReply, ForwardReply, GetReply, HostsReply, JobTail, JobsReply, PutReply, ReadReply,
+    RunReply, Screen, SearchReply, SignalReply, SpawnReply, TailReply, WaitReply, WriteReply,
 };
 
 /// A reply as text, for clients that pass only text to models. It has the same information as the
@@ -105,6 +105,14 @@ impl Text for PutReply {
         let head = Head::of(self, &["diff", "groups"]);
         let groups: Vec<String> = self.groups.iter().map(json).collect();
         head.with_body(groups.iter().chain(&self.diff).map(String::as_str))
+    }
+}
+
+/// One forward per line.
+impl Text for ForwardReply {
+    fn text(&self) -> String {
+        let forwards: Vec<String> = self.forwards.iter().map(json).collect();
+        Head::of(self, &["forwards"]).with_body(forwards.iter().map(String::as_str))
     }
 }
 

@@ -12,6 +12,7 @@ use super::channel::{self, Channel};
 use super::errors::{timed_out, unreachable};
 use super::watched::Pulse;
 use crate::ssh::trust::HostKeyCheck;
+use crate::ssh::tunnel::Listener;
 use crate::ssh::{ChannelError, ConnectError, HostConfig, Negotiated};
 
 /// An authenticated SSH connection. Many channels share it.
@@ -20,6 +21,7 @@ pub struct Connection {
     pub(super) negotiated: Arc<OnceLock<Negotiated>>,
     pub(super) host: HostConfig,
     pub(super) pulse: Pulse,
+    pub(super) listener: Listener,
     /// The connection through which this one goes. It lives as long as this one.
     pub(super) _via: Option<Arc<Self>>,
 }

@@ -16,6 +16,7 @@ use crate::ssh::auth::Login;
 use crate::ssh::trust::{
     HandshakeError, HostKeyCheck, KeyLook, check_agreed, copy, host_keys_to_offer,
 };
+use crate::ssh::tunnel::Listener;
 use crate::ssh::{
     ConnectError, HostConfig, HostKeyError, HostName, KnownHosts, PresentedKey, Secrets,
 };
@@ -65,12 +66,14 @@ async fn over(
     let config = client_config(host, &known, &name);
     let negotiated = Arc::new(OnceLock::new());
     let agreed = Arc::new(OnceLock::new());
+    let listener = Listener::default();
     let check = HostKeyCheck {
         host: host.clone(),
         known,
         negotiated: Arc::clone(&negotiated),
         agreed: Arc::clone(&agreed),
         fingerprint: None,
+        listener: listener.clone(),
     };
     let pulse = Pulse::new();
     // One interval passes before the first keepalive, so three without an answer take four.
@@ -107,6 +110,7 @@ async fn over(
                 negotiated,
                 host: host.clone(),
                 pulse,
+                listener,
                 _via: via,
             })
         }

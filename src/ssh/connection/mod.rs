@@ -7,6 +7,7 @@
 mod channel;
 mod ciphers;
 mod connection;
+mod dial;
 mod errors;
 mod handshake;
 mod proxy;

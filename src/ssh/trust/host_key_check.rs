@@ -10,6 +10,7 @@ use super::key::{copy, fingerprint, short_rsa};
 use super::{HostKeyError, HostName, KnownHosts, PresentedKey, TrustError, Verdict};
 use crate::output::printable;
 use crate::ssh::HostConfig;
+use crate::ssh::tunnel::Listener;
 
 /// Longest server identification that is kept (RFC 4253 §4.2).
 const LONGEST_ID: usize = 255;
@@ -38,6 +39,8 @@ pub(crate) struct HostKeyCheck {
     /// The negotiated signature algorithm for the host key.
     pub(crate) agreed: Arc<OnceLock<Algorithm>>,
     pub(crate) fingerprint: Option<String>,
+    /// What the host may open streams for.
+    pub(crate) listener: Listener,
 }
 
 /// Why a handshake failed, from inside russh.
@@ -117,9 +120,8 @@ impl client::Handler for HostKeyCheck {
         Ok(())
     }
 
-    // A server opens channels only for forwards requested by the client, and this client requests
-    // none (RFC 4254, sections 6.3.2 and 7.2). russh's defaults accept such channels; dropping the
-    // handle unused refuses them.
+    // A server opens channels only for forwards that the client has requested (RFC 4254, sections
+    // 6.3.2 and 7.2). russh's defaults accept all of them; dropping the handle unused refuses one.
 
     async fn server_channel_open_session(
         &mut self,
@@ -180,26 +182,32 @@ impl client::Handler for HostKeyCheck {
 
     async fn server_channel_open_forwarded_tcpip(
         &mut self,
-        _channel: Channel<Msg>,
+        channel: Channel<Msg>,
         _connected_address: &str,
-        _connected_port: u32,
+        connected_port: u32,
         _originator_address: &str,
         _originator_port: u32,
         reply: ChannelOpenHandle,
         _session: &mut Session,
     ) -> Result<(), HandshakeError> {
-        drop(reply);
+        if let Some(place) = self.listener.place_for_port(connected_port) {
+            reply.accept().await;
+            place.fill(channel);
+        }
         Ok(())
     }
 
     async fn server_channel_open_forwarded_streamlocal(
         &mut self,
-        _channel: Channel<Msg>,
-        _socket_path: &str,
+        channel: Channel<Msg>,
+        socket_path: &str,
         reply: ChannelOpenHandle,
         _session: &mut Session,
     ) -> Result<(), HandshakeError> {
-        drop(reply);
+        if let Some(place) = self.listener.place_for_socket(socket_path) {
+            reply.accept().await;
+            place.fill(channel);
+        }
         Ok(())
     }
 }

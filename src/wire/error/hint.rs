@@ -47,9 +47,9 @@ impl Hint {
 }
 
 /// The verbs that are also tools.
-const VERBS: [&str; 13] = [
-    "get", "put", "spawn", "run", "tail", "read", "search", "write", "signal", "wait", "jobs",
-    "hosts", "forget",
+const VERBS: [&str; 14] = [
+    "forward", "get", "put", "spawn", "run", "tail", "read", "search", "write", "signal", "wait",
+    "jobs", "hosts", "forget",
 ];
 
 /// A text for agents, with `` `sshjobs jobs` `` in place of `ssh_jobs`.

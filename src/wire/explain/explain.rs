@@ -1,6 +1,6 @@
 //! Explains all other errors of the library.
 
-use super::{calls, connect, expired, files};
+use super::{calls, connect, expired, files, forwards};
 use crate::jobs::{self, HostError, SpecError, TrustError, chain};
 use crate::wire::error::{Code, Error, Hint};
 
@@ -33,6 +33,7 @@ impl From<jobs::Error> for Error {
             jobs::Error::Write(error) => calls::write(error),
             jobs::Error::TooSlow(error) => calls::too_slow(error),
             jobs::Error::Files(error) => files::files(&error),
+            jobs::Error::Forward(error) => forwards::forward(&error),
             jobs::Error::Trust(error) => trust(&error),
             jobs::Error::Denied { .. } => Self::new(
                 Code::PolicyDenied,

@@ -6,5 +6,6 @@ mod connect;
 mod expired;
 mod explain;
 mod files;
+mod forwards;
 
 use expired::expired;

@@ -2,6 +2,7 @@
 
 mod command;
 mod forget;
+mod forward;
 mod get;
 mod hosts;
 mod jobs;
@@ -20,6 +21,7 @@ mod write;
 
 pub use command::CommandRequest;
 pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
+pub use forward::{ForwardAction, ForwardEntry, ForwardReply, ForwardRequest};
 pub use get::{FileEntry, FileUnit, GetReply, GetRequest};
 pub use hosts::{HostEntry, HostsReply, HostsRequest, SettingEntry};
 pub use jobs::{JobEntry, JobsReply, JobsRequest};

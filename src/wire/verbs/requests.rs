@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::{
-    CommandRequest, ForgetRequest, GetRequest, HostsRequest, JobsRequest, PutRequest, ReadRequest,
-    SearchRequest, SignalRequest, TailRequest, WaitRequest, WriteRequest,
+    CommandRequest, ForgetRequest, ForwardRequest, GetRequest, HostsRequest, JobsRequest,
+    PutRequest, ReadRequest, SearchRequest, SignalRequest, TailRequest, WaitRequest, WriteRequest,
 };
 use crate::wire::error::Error;
 use crate::wire::request::{Request, parse};
@@ -35,6 +35,7 @@ plain_requests!(
     JobsRequest,
     HostsRequest,
     ForgetRequest,
+    ForwardRequest,
     GetRequest,
     PutRequest
 );

@@ -19,7 +19,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
         ],
     ),
     ("Manage jobs", &["jobs", "write", "signal", "forget"]),
-    ("Copy files", &["put", "get", "edit"]),
+    ("Files and ports", &["put", "get", "edit", "forward"]),
     ("Hosts", &["hosts", "ping", "trust"]),
     ("Server", &["serve", "token"]),
     ("Other", &["init", "config", "completions", "man", "help"]),

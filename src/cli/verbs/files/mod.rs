@@ -10,4 +10,5 @@ mod result;
 
 pub use edit::edit;
 pub use get::get;
+
 pub use put::put;

@@ -1,0 +1,98 @@
+//! `sshjobs forward`: ports and sockets forwarded through a host, until it is interrupted.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use super::jobs::finish;
+use crate::cli::args::ForwardArgs;
+use crate::cli::exit::print;
+use crate::cli::json::json;
+use crate::cli::{Exit, note, told_to_stop};
+use crate::jobs::{BadForward, ForwardOptions, ForwardSpec, ForwardState, ForwardStatus};
+use crate::remote::Api;
+use crate::wire::{Error, ForwardEntry, Service};
+
+/// How often the states of forwards are looked at, to tell people.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Opens forwards and keeps them open.
+pub async fn forward(service: &Service, args: ForwardArgs) -> Exit {
+    let api = Api::Here(service.clone());
+    finish(&api, async {
+        let options = ForwardOptions {
+            idle: args.idle.map(Duration::from_secs),
+        };
+        let jobs = service.library();
+        let stop = told_to_stop()?;
+        let opening = async {
+            let mut opened = Vec::new();
+            for spec in specs(&args)? {
+                opened
+                    .push(jobs.open_forward(&args.host, spec, options).await.map_err(Error::from)?);
+            }
+            Ok::<_, Error>(opened)
+        };
+        tokio::pin!(stop);
+        let opened = tokio::select! {
+            opened = opening => opened?,
+            () = &mut stop => return Ok(Exit::of_status(130)),
+        };
+        for status in &opened {
+            let line = if args.json {
+                json(&ForwardEntry::from(status))
+            } else {
+                status.spec.to_string()
+            };
+            match print(&(line + "\n")) {
+                Exit::SUCCESS => {}
+                exit => return Ok(exit),
+            }
+        }
+        let all_closed = join_all(opened.iter().map(|status| jobs.forward_closed(&status.id)));
+        tokio::select! {
+            _ = all_closed => {
+                note("closed: no connection came any more");
+                Ok(Exit::SUCCESS)
+            }
+            () = tell_states(service, &opened) => Ok(Exit::SUCCESS),
+            () = stop => Ok(Exit::of_status(130)),
+        }
+    })
+    .await
+}
+
+/// The forwards of the command line.
+fn specs(args: &ForwardArgs) -> Result<Vec<ForwardSpec>, Error> {
+    let local = args.local.iter().map(|text| ForwardSpec::local(text));
+    let remote = args.remote.iter().map(|text| ForwardSpec::remote(text));
+    let dynamic = args.dynamic.iter().map(|text| ForwardSpec::dynamic(text));
+    let all: Result<_, BadForward> = local.chain(remote).chain(dynamic).collect();
+    all.map_err(|error| {
+        let hint = "write 8080:localhost:80 for -L and -R, 1080 for -D; `sshjobs forward --help`";
+        Error::invalid(error.to_string(), hint)
+    })
+}
+
+/// Notes when a forward loses its connection, and when it has one again.
+async fn tell_states(service: &Service, opened: &[ForwardStatus]) {
+    let mut told = vec![ForwardState::Open; opened.len()];
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let now = service.library().forwards();
+        for (status, told) in opened.iter().zip(&mut told) {
+            let Some(found) = now.iter().find(|found| found.id == status.id) else {
+                continue;
+            };
+            if found.state == *told {
+                continue;
+            }
+            *told = found.state;
+            let event = match found.state {
+                ForwardState::Open => "connected again",
+                ForwardState::Reconnecting => "the connection was lost; connecting again",
+            };
+            note(&format!("{}: {event}", found.spec));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! All forwards of the process.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::task::JoinSet;
+
+use super::error::ForwardError;
+use super::forward::{Forward, ForwardOptions};
+use super::spec::ForwardSpec;
+use super::status::{ForwardId, ForwardStatus};
+use crate::hosts::{HostRef, Hosts};
+use crate::job::Caller;
+use crate::lock::lock;
+
+/// All forwards of the process. Dropping it closes them.
+#[derive(Default)]
+pub struct Forwards {
+    open: Mutex<Vec<Arc<Forward>>>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// Maximum forwards of a caller.
+const MOST_OF_CALLER: usize = 32;
+
+impl Forwards {
+    /// Connects to the host, listens, and forwards until it is closed.
+    ///
+    /// Cancelling opens nothing.
+    ///
+    /// # Errors
+    /// [`ForwardError`].
+    pub async fn open(
+        &self,
+        hosts: &Arc<Hosts>,
+        host: HostRef,
+        spec: ForwardSpec,
+        options: ForwardOptions,
+    ) -> Result<ForwardStatus, ForwardError> {
+        self.check_room(&host.caller)?;
+        let id = ForwardId::random();
+        let opened = Forward::open(id, Arc::clone(hosts), host, spec, options).await?;
+        let forward = Arc::clone(&opened.forward);
+        // Again: another call may have taken the last room meanwhile.
+        self.check_room(&forward.host().caller)?;
+        lock(&self.open).push(Arc::clone(&forward));
+        let mut tasks = lock(&self.tasks);
+        while tasks.try_join_next().is_some() {}
+        let ending = Arc::clone(&forward);
+        tasks.spawn(async move {
+            opened.run().await;
+            ending.closing.cancel();
+        });
+        Ok(forward.status())
+    }
+
+    /// The forwards of a caller, or of all. Closed ones are not listed.
+    pub fn list(&self, caller: Option<&Caller>) -> Vec<ForwardStatus> {
+        let mut open = lock(&self.open);
+        open.retain(|forward| !forward.closing.is_cancelled());
+        let is_seen =
+            |forward: &&Arc<Forward>| caller.is_none_or(|caller| forward.host().caller == *caller);
+        let seen = open.iter().filter(is_seen);
+        seen.map(|forward| forward.status()).collect()
+    }
+
+    /// Closes a forward with its streams. Returns its last status.
+    ///
+    /// # Errors
+    /// [`ForwardError::Unknown`].
+    pub fn close(&self, id: &str) -> Result<ForwardStatus, ForwardError> {
+        let mut open = lock(&self.open);
+        open.retain(|forward| !forward.closing.is_cancelled());
+        let found = open.iter().position(|forward| forward.id().as_str() == id);
+        let found = found.ok_or_else(|| ForwardError::Unknown(id.to_owned()))?;
+        let forward = open.remove(found);
+        forward.closing.cancel();
+        Ok(forward.status())
+    }
+
+    /// Waits until a forward is closed.
+    pub async fn closed(&self, id: &ForwardId) {
+        let found = lock(&self.open).iter().find(|forward| forward.id() == id).cloned();
+        if let Some(forward) = found {
+            forward.closing.cancelled().await;
+        }
+    }
+
+    /// Closes all forwards.
+    pub async fn shut_down(&self) {
+        for forward in lock(&self.open).drain(..) {
+            forward.closing.cancel();
+        }
+        let mut tasks = std::mem::take(&mut *lock(&self.tasks));
+        while tasks.join_next().await.is_some() {}
+    }
+
+    fn check_room(&self, caller: &Caller) -> Result<(), ForwardError> {
+        if self.list(Some(caller)).len() >= MOST_OF_CALLER {
+            return Err(ForwardError::TooMany {
+                most: MOST_OF_CALLER,
+            });
+        }
+        Ok(())
+    }
+}

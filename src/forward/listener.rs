@@ -1,0 +1,115 @@
+//! Listeners and targets on this machine.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::time::timeout;
+
+use super::error::ForwardError;
+use crate::ssh::Endpoint;
+
+/// A stream of this machine.
+pub(super) trait Socket: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Socket for S {}
+
+/// A listener of this machine.
+pub(super) enum Listener {
+    Tcp(TcpListener),
+    Unix {
+        listener: UnixListener,
+        path: PathBuf,
+    },
+}
+
+/// Time limit for a target on this machine to accept a stream.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+
+impl Listener {
+    /// Listens on an endpoint. A socket is for its owner alone.
+    pub(super) async fn bind(at: &Endpoint) -> Result<Self, ForwardError> {
+        let bound = match at {
+            Endpoint::Tcp { host, port } => {
+                // As for ssh, an empty name and a star stand for all addresses.
+                let host = if host.is_empty() || host == "*" {
+                    "0.0.0.0"
+                } else {
+                    host
+                };
+                TcpListener::bind((host, *port)).await.map(Self::Tcp)
+            }
+            Endpoint::Unix(path) => bind_socket(path),
+        };
+        bound.map_err(|source| ForwardError::Listen {
+            at: at.clone(),
+            source: Arc::new(source),
+        })
+    }
+
+    /// Where it listens; for port 0, with the port that was chosen.
+    pub(super) fn endpoint(&self, requested: &Endpoint) -> Endpoint {
+        match (self, requested) {
+            (Self::Tcp(listener), Endpoint::Tcp { host, port }) => {
+                let chosen = listener.local_addr().map_or(*port, |address| address.port());
+                Endpoint::tcp(host, chosen)
+            }
+            _ => requested.clone(),
+        }
+    }
+
+    pub(super) async fn accept(&self) -> io::Result<Box<dyn Socket>> {
+        match self {
+            Self::Tcp(listener) => {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                Ok(Box::new(stream))
+            }
+            Self::Unix { listener, .. } => {
+                let (stream, _) = listener.accept().await?;
+                Ok(Box::new(stream))
+            }
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix { path, .. } = self {
+            // Without a listener it would only be in the way.
+            std::fs::remove_file(path).ok();
+        }
+    }
+}
+
+fn bind_socket(path: &str) -> io::Result<Listener> {
+    let listener = UnixListener::bind(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(Listener::Unix {
+        listener,
+        path: PathBuf::from(path),
+    })
+}
+
+/// Connects to a target of this machine, or one that it reaches.
+pub(super) async fn connect(target: &Endpoint) -> io::Result<Box<dyn Socket>> {
+    let connecting = async {
+        match target {
+            Endpoint::Tcp { host, port } => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                stream.set_nodelay(true)?;
+                Ok(Box::new(stream) as Box<dyn Socket>)
+            }
+            Endpoint::Unix(path) => {
+                Ok(Box::new(UnixStream::connect(path).await?) as Box<dyn Socket>)
+            }
+        }
+    };
+    timeout(CONNECT_TIME, connecting)
+        .await
+        .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}

@@ -1,0 +1,99 @@
+//! Addresses of streams.
+
+use std::fmt;
+
+/// An end of a stream: a TCP port or a unix socket.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// A port of a host. As a listener, the host is the address to bind.
+    Tcp {
+        /// Name or address, without brackets.
+        host: String,
+        /// Port; 0 lets the listening side choose one.
+        port: u16,
+    },
+    /// A unix socket, by its absolute path.
+    Unix(String),
+}
+
+/// A text that is not an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is neither HOST:PORT nor an absolute path of a socket")]
+pub struct BadEndpoint(pub String);
+
+impl Endpoint {
+    /// A TCP port.
+    pub fn tcp(host: impl Into<String>, port: u16) -> Self {
+        Self::Tcp {
+            host: host.into(),
+            port,
+        }
+    }
+
+    /// Parses `HOST:PORT`, `[ADDRESS]:PORT`, `PORT` or `/PATH`. A port alone is on `default_host`.
+    ///
+    /// # Errors
+    /// [`BadEndpoint`].
+    pub fn parse(text: &str, default_host: &str) -> Result<Self, BadEndpoint> {
+        let bad = || BadEndpoint(text.to_owned());
+        if text.starts_with('/') {
+            return Ok(Self::Unix(text.to_owned()));
+        }
+        let (host, port) = text.rsplit_once(':').unwrap_or((default_host, text));
+        let port = port.parse().map_err(|_| bad())?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        // Colons of an address need brackets: in `::1:22` nobody knows where the port begins.
+        if bare.is_none() && host.contains(':') {
+            return Err(bad());
+        }
+        Ok(Self::tcp(bare.unwrap_or(host), port))
+    }
+
+    /// Whether only processes of the same machine can connect to it, if it listens there.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Unix(_) => true,
+            Self::Tcp { host, .. } => {
+                let address = host.parse::<std::net::IpAddr>();
+                host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "{host}:{port}"),
+            Self::Unix(path) => write!(f, "{path}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_shown_as_they_are_parsed() {
+        for text in ["web1:80", "[::1]:8080", "/run/app.sock", "127.0.0.1:0"] {
+            assert_eq!(Endpoint::parse(text, "x").unwrap().to_string(), text);
+        }
+        assert_eq!(
+            Endpoint::parse("80", "localhost"),
+            Ok(Endpoint::tcp("localhost", 80))
+        );
+        for text in ["::1:80", "web1:http", "web1:70000", "", "relative/socket"] {
+            assert!(Endpoint::parse(text, "localhost").is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn loopback_addresses_are_local() {
+        assert!(Endpoint::tcp("127.0.0.9", 1).is_local());
+        assert!(Endpoint::tcp("::1", 1).is_local());
+        assert!(!Endpoint::tcp("0.0.0.0", 1).is_local());
+        assert!(!Endpoint::tcp("", 1).is_local());
+    }
+}

@@ -1,0 +1,15 @@
+//! Streams through a connection (RFC 4254, section 7), for TCP and unix sockets.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `endpoint.rs` | addresses |
+//! | `stream.rs` | a stream |
+//! | `listener.rs` | the listener on the host that a connection has, for forwards from there |
+
+mod endpoint;
+mod listener;
+mod stream;
+
+pub use endpoint::{BadEndpoint, Endpoint};
+pub(crate) use listener::Listener;
+pub use stream::Tunnel;

@@ -1,0 +1,204 @@
+//! The verb forward: ports and sockets that are forwarded through hosts.
+
+use std::time::{Duration, SystemTime};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::jobs::{BadForward, Endpoint, ForwardOptions, ForwardSpec, ForwardState, ForwardStatus};
+use crate::wire::Service;
+use crate::wire::error::{Code, Error};
+use crate::wire::leave_out::is_zero;
+
+/// Forward ports through hosts.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForwardRequest {
+    /// What to do.
+    #[serde(default)]
+    pub action: ForwardAction,
+    /// Host from ssh_hosts.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub host: Option<String>,
+    /// PORT, ADDRESS:PORT or /SOCKET. Default: a free port of 127.0.0.1.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub listen: Option<String>,
+    /// HOST:PORT or /SOCKET on the other side. Without one: a SOCKS5 proxy.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub target: Option<String>,
+    /// Listen on the host, and connect from here.
+    #[serde(default)]
+    pub reverse: bool,
+    /// Close it after so many seconds without a connection.
+    #[serde(default)]
+    #[schemars(with = "u64", range(min = 1))]
+    pub idle_s: Option<u64>,
+    /// Forward to close.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub id: Option<String>,
+}
+
+/// What to do with forwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub enum ForwardAction {
+    /// Open a forward.
+    Open,
+    /// List the open forwards.
+    #[default]
+    List,
+    /// Close a forward.
+    Close,
+}
+
+/// The forward that was opened or closed, or all.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ForwardReply {
+    /// The forwards.
+    pub forwards: Vec<ForwardEntry>,
+}
+
+/// A forward.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct ForwardEntry {
+    /// Id, to close it.
+    pub id: String,
+    /// The host.
+    pub host: String,
+    /// Where it listens, with the port that was chosen.
+    pub listen: String,
+    /// Where connections lead. Absent for a SOCKS5 proxy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub target: Option<String>,
+    /// Whether it listens on the host.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reverse: bool,
+    /// open, reconnecting or closed.
+    pub state: String,
+    /// Since when (ISO 8601, UTC).
+    pub since: String,
+    /// Connections that are open now.
+    pub open: usize,
+    /// All connections so far.
+    pub connections: u64,
+    /// Bytes to the target.
+    pub bytes_out: u64,
+    /// Bytes from the target.
+    pub bytes_in: u64,
+    /// Failed connections.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub errors: u64,
+    /// The last failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub last_error: Option<String>,
+}
+
+/// Seconds without a connection after which a forward of a caller over HTTP is closed, if the
+/// caller names none: nobody else would close it.
+const IDLE_OVER_HTTP: u64 = 3600;
+
+impl Service {
+    /// Opens, lists or closes forwards. Cancelling opens nothing.
+    pub async fn forward(&self, request: ForwardRequest) -> Result<ForwardReply, Error> {
+        let forwards = match request.action {
+            ForwardAction::List => self.jobs.forwards().iter().map(ForwardEntry::from).collect(),
+            ForwardAction::Close => {
+                let id = request.id.as_deref().ok_or_else(|| missing("id"))?;
+                let mut closed = ForwardEntry::from(&self.jobs.close_forward(id)?);
+                "closed".clone_into(&mut closed.state);
+                vec![closed]
+            }
+            ForwardAction::Open => {
+                let host = request.host.as_deref().ok_or_else(|| missing("host"))?;
+                let spec = self.forward_spec(&request)?;
+                let idle_s = match request.idle_s {
+                    Some(0) => return Err(Error::invalid("idle_s must be at least 1", "omit it")),
+                    None if !self.is_for_this_machine() => Some(IDLE_OVER_HTTP),
+                    idle_s => idle_s,
+                };
+                let options = ForwardOptions {
+                    idle: idle_s.map(Duration::from_secs),
+                };
+                let opened = self.jobs.open_forward(host, spec, options).await;
+                let opened = opened.map_err(|error| Error::from(error).about(host))?;
+                vec![ForwardEntry::from(&opened)]
+            }
+        };
+        Ok(ForwardReply { forwards })
+    }
+
+    fn forward_spec(&self, request: &ForwardRequest) -> Result<ForwardSpec, Error> {
+        let default_host = if request.reverse {
+            "localhost"
+        } else {
+            "127.0.0.1"
+        };
+        let listen = request.listen.as_deref().unwrap_or("0");
+        let listen = endpoint(listen, default_host)?;
+        let target = request.target.as_deref();
+        let target = target.map(|target| endpoint(target, "127.0.0.1")).transpose()?;
+        let is_socket_here = !request.reverse && matches!(listen, Endpoint::Unix(_));
+        if !self.is_for_this_machine() && (request.reverse || is_socket_here) {
+            return Err(Error::new(
+                Code::PolicyDenied,
+                "over HTTP, a forward listens on a port of the server and leads to the host",
+                "use `sshjobs forward` on the machine that the host is to reach",
+            ));
+        }
+        match target {
+            Some(target) if request.reverse => Ok(ForwardSpec::Remote { listen, target }),
+            Some(target) => Ok(ForwardSpec::Local { listen, target }),
+            None if request.reverse => Err(missing("target")),
+            None => Ok(ForwardSpec::Dynamic { listen }),
+        }
+    }
+}
+
+fn endpoint(text: &str, default_host: &str) -> Result<Endpoint, Error> {
+    Endpoint::parse(text, default_host).map_err(|error| {
+        let hint = "write web1:80, [::1]:80 or /run/app.sock; a port alone is on this loopback";
+        Error::invalid(BadForward::from(error).to_string(), hint)
+    })
+}
+
+fn missing(argument: &str) -> Error {
+    Error::invalid(
+        format!("{argument} is missing"),
+        "open needs host and usually target, close needs id",
+    )
+}
+
+impl From<&ForwardStatus> for ForwardEntry {
+    fn from(status: &ForwardStatus) -> Self {
+        Self {
+            id: status.id.to_string(),
+            host: status.host.clone(),
+            listen: status.spec.listen().to_string(),
+            target: status.spec.target().map(ToString::to_string),
+            reverse: matches!(status.spec, ForwardSpec::Remote { .. }),
+            state: match status.state {
+                ForwardState::Open => "open".to_owned(),
+                ForwardState::Reconnecting => "reconnecting".to_owned(),
+            },
+            since: time_text(status.since),
+            open: status.open_streams,
+            connections: status.streams,
+            bytes_out: status.bytes_to_target,
+            bytes_in: status.bytes_from_target,
+            errors: status.errors,
+            last_error: status.last_error.clone(),
+        }
+    }
+}
+
+fn time_text(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(time).to_string()
+}
