@@ -64,3 +64,4 @@ bench:  ## Measure: the ring and its pages, then sshjobs beside ssh
 	cargo bench --bench stored
 	cargo bench --bench server
 	cargo bench --bench fleet
+	cargo bench --bench files

@@ -7,7 +7,7 @@ use crate::jobs::nearest;
 use crate::wire::Error;
 
 /// Verbs of docker, kubectl, ssh, pueue, systemctl and shells, with what does the same here.
-const FOREIGN: [(&str, &str); 45] = [
+const FOREIGN: [(&str, &str); 46] = [
     ("add", "`sshjobs spawn HOST -- COMMAND` starts a job"),
     ("apply", "`sshjobs run HOST -- COMMAND` runs a command"),
     ("cat", "`sshjobs log JOB` shows a job's output"),
@@ -92,6 +92,10 @@ const FOREIGN: [(&str, &str); 45] = [
     ("stop", "`sshjobs signal JOB` ends a job (TERM)"),
     ("submit", "`sshjobs spawn HOST -- COMMAND` starts a job"),
     ("terminate", "`sshjobs signal JOB` ends a job (TERM)"),
+    (
+        "tunnel",
+        "`sshjobs forward HOST -L 8080:localhost:80` forwards a port",
+    ),
     ("version", "`sshjobs --version` prints it"),
     (
         "watch",
