@@ -313,7 +313,7 @@ async fn writers_of_the_same_content_do_not_disturb_each_other() {
     for round in 0..3 {
         let puts = (0..8).map(|_| put(&jobs, &target, FileSource::Memory(content.clone().into())));
         for put in futures_util::future::join_all(puts).await {
-            put.unwrap_or_else(|error| panic!("round {round}: {error}"));
+            put.unwrap_or_else(|error| panic!("round {round}: {}", full_text(&error)));
         }
         assert!(std::fs::read(&target).unwrap() == content);
         assert_eq!(names(&far), ["file"], "round {round}");

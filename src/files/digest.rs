@@ -87,7 +87,8 @@ pub(super) async fn on_host(link: &Link, path: &RemotePath, length: u64) -> Opti
 
 /// A script that prints the digest of a part of a file.
 fn script(path: &RemotePath, length: u64) -> String {
-    // A point follows the name, because the shell removes newlines at the end.
+    // A point follows the name, because the shell removes newlines at the end. A whole file is read
+    // without a pipe, which takes half the time.
     let name = inert_bytes(path.as_bytes());
     format!(
         "f=$(printf %b. '{name}'); f=${{f%.}}; \
@@ -96,7 +97,9 @@ fn script(path: &RemotePath, length: u64) -> String {
          elif command -v shasum >/dev/null 2>&1; then s='shasum -a 256'; \
          elif command -v openssl >/dev/null 2>&1; then s='openssl dgst -sha256'; \
          else exit 0; fi; \
-         head -c {length} <\"$f\" | $s"
+         exec 3<\"$f\" || exit 0; \
+         if [ -n \"$(find -L \"$f\" -prune -size {length}c 2>/dev/null)\" ]; \
+         then $s <&3; else head -c {length} <&3 | $s; fi"
     )
 }
 

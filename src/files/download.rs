@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use futures_util::future::try_join;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
 
@@ -191,7 +192,13 @@ impl Copying<'_> {
     /// Compares the file here with that of the host. `Some` if both are equal.
     async fn compare(&self) -> Result<Option<Got>, FilesError> {
         let size = self.attributes.size.unwrap_or(0);
-        let Ok(existing) = fs::metadata(self.local) else { return Ok(None) };
+        // A link is replaced, and not compared: an earlier copy may have brought it.
+        let Ok(existing) = fs::symlink_metadata(self.local) else { return Ok(None) };
+        let kind = existing.file_type();
+        if !kind.is_file() && !kind.is_symlink() {
+            let error = io::Error::other("there is something else than a file");
+            return Err(FilesError::local(self.local)(error));
+        }
         if self.options.skip_comparison
             || !existing.is_file()
             || existing.len() != size
@@ -240,8 +247,11 @@ impl Copying<'_> {
     /// Opens the part file. One that an earlier attempt has left is continued if it has the first
     /// bytes of the host's file.
     async fn open_part(&self) -> Result<LocalPart, FilesError> {
-        let path = self.part_path();
-        if let Some(part) = self.continued(&path).await? {
+        let mut path = self.part_path();
+        if is_locked(&path) {
+            // Another process receives the same file.
+            path.as_mut_os_string().push(format!(".{:08x}", rand::random::<u32>()));
+        } else if let Some(part) = self.continued(&path).await? {
             return Ok(part);
         }
         match fs::remove_file(&path) {
@@ -263,6 +273,8 @@ impl Copying<'_> {
             })
             .open(&path)
             .map_err(FilesError::local(self.local))?;
+        // So that other processes leave it alone. Not every file system has locks.
+        file.try_lock().ok();
         Ok(LocalPart {
             path,
             file: Arc::new(file),
@@ -278,8 +290,9 @@ impl Copying<'_> {
         if !is_ours || size == 0 || size > self.attributes.size.unwrap_or(0) {
             return Ok(None);
         }
-        let file = OpenOptions::new().read(true).write(true).open(path);
-        let file = Arc::new(file.map_err(FilesError::local(path))?);
+        let file = open_without_links(path).map_err(FilesError::local(path))?;
+        file.try_lock().ok();
+        let file = Arc::new(file);
         let reading = Arc::clone(&file);
         let hasher = blocking(path, move || hash(&reading, size)).await?;
         let prefix = self.files.digest(self.path, size).await?;
@@ -296,6 +309,30 @@ impl Copying<'_> {
     }
 
     async fn write_part(&self, part: &mut LocalPart) -> Result<Got, FilesError> {
+        let size = self.attributes.size.unwrap_or(0);
+        // The host computes its digest meanwhile.
+        let digest = async { Ok(self.files.digest_on_host(self.path, size).await) };
+        let (position, on_host) = try_join(self.receive(part), digest).await?;
+        let digest = part.hasher.digest();
+        // A file that has become longer or shorter meanwhile has another digest.
+        let on_host = if position == size {
+            on_host
+        } else {
+            self.files.digest_on_host(self.path, position).await
+        };
+        let verified = self.verify(on_host, digest)?;
+        self.put_into_place(part, position).await?;
+        Ok(Got {
+            size: position,
+            digest,
+            verified,
+            resumed_from: part.resumed_from,
+            is_unchanged: false,
+        })
+    }
+
+    /// Receives the content from where the part file ends. Returns the size of the whole.
+    async fn receive(&self, part: &mut LocalPart) -> Result<u64, FilesError> {
         let mut position = part.resumed_from;
         let mut pieces = self.file.read(position, None);
         while let Some(piece) = pieces.next().await {
@@ -315,29 +352,31 @@ impl Copying<'_> {
             position += bytes;
             self.progress.add(bytes);
         }
-        let digest = part.hasher.digest();
-        let verified = self.verify(position, digest).await?;
+        Ok(position)
+    }
+
+    /// Waits for the disk, then gives the part file its name.
+    async fn put_into_place(&self, part: &LocalPart, size: u64) -> Result<(), FilesError> {
         let file = Arc::clone(&part.file);
         let skip_sync = self.options.skip_sync;
         blocking(self.local, move || {
             // Ends a hole at the end, and cuts what an earlier attempt wrote beyond it.
-            file.set_len(position)?;
+            file.set_len(size)?;
             if skip_sync { Ok(()) } else { file.sync_all() }
         })
         .await?;
+        // Not the part file of another process, which may have taken its place.
+        let here = FilesError::local(self.local);
+        let is_own = same_file(&part.file, &part.path).map_err(here)?;
+        if !is_own {
+            return Err(FilesError::Contested(self.path.clone()));
+        }
         self.keep_attributes(&part.path).map_err(FilesError::local(self.local))?;
-        fs::rename(&part.path, self.local).map_err(FilesError::local(self.local))?;
-        Ok(Got {
-            size: position,
-            digest,
-            verified,
-            resumed_from: part.resumed_from,
-            is_unchanged: false,
-        })
+        fs::rename(&part.path, self.local).map_err(FilesError::local(self.local))
     }
 
-    async fn verify(&self, size: u64, found: Digest) -> Result<Verified, FilesError> {
-        match self.files.digest_on_host(self.path, size).await {
+    fn verify(&self, on_host: Option<Digest>, found: Digest) -> Result<Verified, FilesError> {
+        match on_host {
             Some(wanted) if wanted == found => Ok(Verified::BySha256),
             Some(wanted) => Err(FilesError::Corrupt {
                 path: self.path.clone(),
@@ -354,6 +393,24 @@ impl Copying<'_> {
         }
         keep_attributes(path, &self.attributes)
     }
+}
+
+/// Whether another process has locked a part file.
+fn is_locked(part: &Path) -> bool {
+    let opened = open_without_links(part);
+    opened.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
+}
+
+/// Opens a file to read and write it, unless it is a link: it could lead anywhere.
+fn open_without_links(path: &Path) -> io::Result<File> {
+    let no_links = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+    OpenOptions::new().read(true).write(true).custom_flags(no_links).open(path)
+}
+
+/// Whether a path leads to an open file.
+fn same_file(file: &File, path: &Path) -> io::Result<bool> {
+    let (open, named) = (file.metadata()?, fs::symlink_metadata(path)?);
+    Ok((open.dev(), open.ino()) == (named.dev(), named.ino()))
 }
 
 /// Gives a local file the permissions and times that a file of a host has.

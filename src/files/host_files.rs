@@ -73,6 +73,9 @@ impl HostFiles {
             Some(b"" | b"/") => Ok(RemotePath::new(".")?),
             Some(rest) if rest.starts_with(b"/") => {
                 let below = rest.iter().position(|byte| *byte != b'/').unwrap_or(rest.len());
+                if below == rest.len() {
+                    return Ok(RemotePath::new(".")?);
+                }
                 Ok(RemotePath::new(rest[below..].to_vec())?)
             }
             Some(_) => {
@@ -133,20 +136,26 @@ impl HostFiles {
         let mut entries: Vec<Entry> = Vec::new();
         let next = || self.session.names(Request::Readdir(handle.handle.clone()));
         while let Some(some) = next().await.map_err(failed)? {
+            if some.is_empty() {
+                return Err(failed(SftpError::Protocol("a reply has no names")));
+            }
             let some =
                 some.into_iter().filter(|entry| *entry.name != *b"." && *entry.name != *b"..");
-            entries.extend(some);
+            for entry in some {
+                // At once, so that no long name is kept.
+                if !is_safe_name(&entry.name) {
+                    return Err(FilesError::HostileName {
+                        directory: directory.clone(),
+                        name: shown(&entry.name),
+                    });
+                }
+                entries.push(entry);
+            }
             if entries.len() > MOST_ENTRIES {
                 return Err(failed(SftpError::Protocol(
                     "a directory has more than a million entries",
                 )));
             }
-        }
-        if let Some(hostile) = entries.iter().find(|entry| !is_safe_name(&entry.name)) {
-            return Err(FilesError::HostileName {
-                directory: directory.clone(),
-                name: shown(&hostile.name),
-            });
         }
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         Ok(entries)
@@ -168,6 +177,10 @@ impl HostFiles {
                 }
                 None => {
                     let parent = above.parent();
+                    if parent == above {
+                        let source = SftpError::Protocol("the root directory is missing");
+                        return Err(FilesError::on("make the directory", directory)(source));
+                    }
                     missing.push(std::mem::replace(&mut above, parent));
                 }
             }
@@ -221,7 +234,9 @@ impl HostFiles {
         }
         // The protocol's own rename refuses a target that exists.
         match self.rename(from, to).await {
-            Err(SftpError::Refused { .. }) => {
+            Err(SftpError::Refused { .. })
+                if self.lstat(from).await.is_ok() && self.lstat(to).await.is_ok() =>
+            {
                 self.remove(to).await?;
                 self.rename(from, to).await.map_err(failed)
             }

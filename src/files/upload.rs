@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use futures_util::future::try_join;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep};
 
@@ -83,8 +84,10 @@ pub enum Change {
 
 /// Permissions of a part file that replaces a file whose permissions are set later.
 const PRIVATE: u32 = 0o600;
-/// How long a lock of another process is waited for.
-const LOCK_WAIT: Duration = Duration::from_secs(10);
+/// How long locks of other processes are waited for.
+const LOCK_WAIT: Duration = Duration::from_secs(45);
+/// Time after which a lock is abandoned: it is held for a check and a rename.
+const LOCK_LIFE: Duration = Duration::from_secs(30);
 /// How often its end is checked.
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 /// Hexadecimal digits of a part file's id.
@@ -112,16 +115,8 @@ impl HostFiles {
             options,
             progress,
         };
-        if options.expected == Expected::Anything {
-            return writing.run(source).await;
-        }
-        let lock = Lock::take(self, &target.path).await?;
-        let put = match target.check(self, options.expected).await {
-            Ok(()) => writing.run(source).await,
-            Err(error) => Err(error),
-        };
-        lock.release().await;
-        put
+        target.check(self, options.expected).await?;
+        writing.run(source).await
     }
 }
 
@@ -198,7 +193,9 @@ struct Lock<'a> {
 impl<'a> Lock<'a> {
     async fn take(files: &'a HostFiles, target: &RemotePath) -> Result<Self, FilesError> {
         let path = target.beside(".", ".sshjobs-lock");
-        let began = Instant::now();
+        let started = Instant::now();
+        let mut began = started;
+        let mut seen: Option<Attributes> = None;
         loop {
             let made = files.open_as(&path, Open::CreateNew, Attributes::of_mode(PRIVATE)).await;
             match made {
@@ -210,15 +207,26 @@ impl<'a> Lock<'a> {
                         removal,
                     });
                 }
-                Err(error @ SftpError::Refused { .. }) => {
-                    // Refused for another reason than the lock of another process.
-                    if files.lstat(&path).await.is_err() {
-                        return Err(FilesError::on("lock", target)(error));
+                Err(error @ SftpError::Refused { .. }) => match files.lstat(&path).await {
+                    // The lock of another process, for the first time.
+                    Ok(found) if seen.as_ref() != Some(&found) => {
+                        seen = Some(found);
+                        began = Instant::now();
                     }
-                }
+                    // It has been there all the time, and a lock is held for a moment only: its
+                    // process has died, or has lost its connection.
+                    Ok(_) if began.elapsed() >= LOCK_LIFE => {
+                        tracing::warn!(lock = %path, "an abandoned lock is removed");
+                        files.remove(&path).await.ok();
+                    }
+                    Ok(_) => {}
+                    // Released meanwhile. If not, it was refused for another reason.
+                    Err(gone) if gone.is_no_such_file() && error.is(Status::Failure) => {}
+                    Err(_) => return Err(FilesError::on("lock", target)(error)),
+                },
                 Err(error) => return Err(FilesError::on("lock", target)(error)),
             }
-            if began.elapsed() >= LOCK_WAIT {
+            if started.elapsed() >= LOCK_WAIT {
                 return Err(FilesError::Locked {
                     path: target.clone(),
                     lock: path,
@@ -400,7 +408,7 @@ impl Writing<'_> {
         };
         let Ok(found) = self.files.lstat(&path).await else {
             // There was a part file, which another process has taken meanwhile. Or there is another
-            // reason, such as a disk without room, which the attempt with a unique name tells.
+            // reason, such as a disk without room, which the attempt with a unique name will report.
             if name.is_shared && error.is(Status::Failure) {
                 return Err(FilesError::Contested(self.target.path.clone()));
             }
@@ -411,7 +419,7 @@ impl Writing<'_> {
             if let Ok(file) = self.files.open_as(&path, Open::Write, attributes).await
                 && size > 0
                 && reading.skip_to(size).await.map_err(|error| self.local(error))?
-                && self.files.digest(&path, size).await? == Some(reading.digest())
+                && self.prefix_digest(&path, size).await? == Some(reading.digest())
             {
                 self.progress.add(size);
                 return Ok(Part {
@@ -429,7 +437,8 @@ impl Writing<'_> {
         }
         let file = match self.files.open_as(&path, Open::CreateNew, attributes).await {
             Ok(file) => file,
-            Err(_) if self.files.lstat(&path).await.is_ok() => {
+            // Another process was faster.
+            Err(error) if name.is_shared && error.is(Status::Failure) => {
                 return Err(FilesError::Contested(self.target.path.clone()));
             }
             Err(error) => return Err(failed(error)),
@@ -441,6 +450,18 @@ impl Writing<'_> {
             resumed_from: 0,
             removal: None,
         })
+    }
+
+    /// The digest of a part file. `None` if another process has taken it meanwhile.
+    async fn prefix_digest(
+        &self,
+        part: &RemotePath,
+        size: u64,
+    ) -> Result<Option<Digest>, FilesError> {
+        match self.files.digest(part, size).await {
+            Err(error) if error.is_no_such_file() => Ok(None),
+            digest => digest,
+        }
     }
 
     /// Whether a part file may be continued: a regular file of our account. In a directory that
@@ -461,19 +482,24 @@ impl Writing<'_> {
     ) -> Result<Put, FilesError> {
         let sent = self.send(part, reading).await?;
         self.finish_attributes(part, sent).await?;
-        if name.is_shared {
-            self.take(part).await?;
-        }
         let digest = reading.digest();
         let verified = if self.options.skip_verification {
             Verified::Not
         } else {
-            self.verify(part, sent, digest).await?
+            let verifying = self.verify(part, sent, digest);
+            let (verified, ()) = try_join(verifying, self.synchronize(part)).await?;
+            verified
         };
-        // Last, so that little time passes between this and the replacement.
-        self.target.check(self.files, self.options.expected).await?;
-        let backup = self.back_up().await?;
-        self.files.replace(&part.path, &self.target.path).await?;
+        self.set_mode(part).await?;
+        let backup = if self.options.expected == Expected::Anything {
+            self.replace(part, name, sent).await?
+        } else {
+            // Only for this moment: a slow transfer must not keep other writers waiting.
+            let lock = Lock::take(self.files, &self.target.path).await?;
+            let replaced = self.replace_expected(part, name, sent).await;
+            lock.release().await;
+            replaced?
+        };
         if let Some(removal) = part.removal.take() {
             removal.cancel();
         }
@@ -493,21 +519,64 @@ impl Writing<'_> {
         })
     }
 
-    /// Gives the part file a name that no other process uses. Until then another process that sends
-    /// the same content may continue it, or remove it and begin again; what is verified from now on
-    /// is what takes the target's place.
-    async fn take(&self, part: &mut Part) -> Result<(), FilesError> {
+    /// Replaces the target, if it has the expected content.
+    async fn replace_expected(
+        &self,
+        part: &mut Part,
+        name: &PartName,
+        size: u64,
+    ) -> Result<Option<RemotePath>, FilesError> {
+        self.target.check(self.files, self.options.expected).await?;
+        if self.options.expected == Expected::NoFile {
+            self.take(part, name, size).await?;
+            // Not the rename that replaces: a program that knows no lock may have made the file.
+            let renamed = self.files.rename(&part.path, &self.target.path).await;
+            return match renamed {
+                Ok(()) => Ok(None),
+                Err(SftpError::Refused { .. })
+                    if self.files.lstat(&self.target.path).await.is_ok() =>
+                {
+                    Err(FilesError::Exists(self.target.path.clone()))
+                }
+                Err(error) => Err(FilesError::on("write", &self.target.path)(error)),
+            };
+        }
+        self.replace(part, name, size).await
+    }
+
+    /// Replaces the target. Returns where the old file is kept.
+    async fn replace(
+        &self,
+        part: &mut Part,
+        name: &PartName,
+        size: u64,
+    ) -> Result<Option<RemotePath>, FilesError> {
+        let backup = self.back_up().await?;
+        self.take(part, name, size).await?;
+        self.files.replace(&part.path, &self.target.path).await?;
+        Ok(backup)
+    }
+
+    /// Gives the part file a name that no other process uses, just before it takes the target's
+    /// place. Until then another process that sends the same content may continue it, or remove it
+    /// and begin again; such a file is shorter, and is not taken.
+    async fn take(&self, part: &mut Part, name: &PartName, size: u64) -> Result<(), FilesError> {
+        if !name.is_shared {
+            return Ok(());
+        }
+        let contested = || FilesError::Contested(self.target.path.clone());
         let own = self.part_path(&PartName::unique().id);
-        let renamed = self.files.rename(&part.path, &own).await;
-        match renamed {
+        match self.files.rename(&part.path, &own).await {
             Ok(()) => {}
-            Err(error) if error.is(Status::NoSuchFile) => {
-                return Err(FilesError::Contested(self.target.path.clone()));
-            }
+            Err(error) if error.is(Status::NoSuchFile) => return Err(contested()),
             Err(error) => return Err(FilesError::on("write", &self.target.path)(error)),
         }
         part.removal = Some(Removal::new(self.files, &own));
         part.path = own;
+        let taken = self.files.lstat(&part.path).await?;
+        if taken.size.is_some_and(|found| found != size) {
+            return Err(contested());
+        }
         Ok(())
     }
 
@@ -544,7 +613,7 @@ impl Writing<'_> {
         Ok(reading.position)
     }
 
-    /// Sets size, owner, mode and times, and waits for the disk.
+    /// Sets size, owner and times.
     async fn finish_attributes(&self, part: &Part, size: u64) -> Result<(), FilesError> {
         let failed = |source| FilesError::on("write", &self.target.path)(source);
         // Ends a hole at the end, and cuts what an earlier attempt wrote beyond it.
@@ -556,11 +625,6 @@ impl Writing<'_> {
             return Err(self.write_failed(error).await);
         }
         self.keep_owner(part).await?;
-        let old_mode = self.target.old.as_ref().and_then(Attributes::permissions);
-        if let Some(mode) = self.options.mode.or(old_mode) {
-            // After the owner, because a change of it removes the setuid bit.
-            part.file.set(Attributes::of_mode(mode)).await.map_err(failed)?;
-        }
         if let Some(times) = self.options.times {
             let times = Attributes {
                 times: Some(times),
@@ -568,9 +632,20 @@ impl Writing<'_> {
             };
             part.file.set(times).await.map_err(failed)?;
         }
-        if self.options.skip_verification {
-            return Ok(());
-        }
+        Ok(())
+    }
+
+    /// Sets the final permissions: after the owner, because a change of it removes the setuid bit,
+    /// and after the verification, because they may forbid to read the file.
+    async fn set_mode(&self, part: &Part) -> Result<(), FilesError> {
+        let old_mode = self.target.old.as_ref().and_then(Attributes::permissions);
+        let Some(mode) = self.options.mode.or(old_mode) else { return Ok(()) };
+        let set = part.file.set(Attributes::of_mode(mode)).await;
+        set.map_err(FilesError::on("write", &self.target.path))
+    }
+
+    /// Waits for the disk.
+    async fn synchronize(&self, part: &Part) -> Result<(), FilesError> {
         match part.file.sync().await {
             Ok(()) => Ok(()),
             Err(error) => Err(self.write_failed(error).await),
@@ -604,9 +679,13 @@ impl Writing<'_> {
     async fn verify(&self, part: &Part, size: u64, wanted: Digest) -> Result<Verified, FilesError> {
         let (found, how) = match self.files.digest_on_host(&part.path, size).await {
             Some(found) => (found, Verified::BySha256),
-            None => match self.files.digest(&part.path, size).await? {
-                Some(found) => (found, Verified::ByReadingBack),
-                None => return Ok(Verified::Not),
+            None => match self.files.digest(&part.path, size).await {
+                Ok(Some(found)) => (found, Verified::ByReadingBack),
+                Ok(None) => return Ok(Verified::Not),
+                Err(error) if error.is_no_such_file() => {
+                    return Err(FilesError::Contested(self.target.path.clone()));
+                }
+                Err(error) => return Err(error),
             },
         };
         if found == wanted {

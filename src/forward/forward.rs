@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::counters::Counters;
 use super::error::ForwardError;
-use super::lane::Lane;
+use super::lane::{FreeLane, Lane, MoreLanes};
 use super::listener::{Listener, Socket, connect};
 use super::socks::{Answer, read_request, write_answer};
 use super::spec::ForwardSpec;
@@ -43,8 +43,6 @@ const PAUSES: [Duration; 5] = [
     Duration::from_secs(8),
     Duration::from_secs(15),
 ];
-/// Maximum further connections of a forward.
-const MOST_MORE_LANES: usize = 7;
 /// Bytes copied at a time.
 const STEP: usize = 64 << 10;
 /// Pause after a failed accept, for example while there are no descriptors.
@@ -60,8 +58,8 @@ pub(super) struct Forward {
     counters: Counters,
     /// The connection, while there is one.
     lane: watch::Sender<Option<Arc<Lane>>>,
-    /// More connections, for streams that would wait for a client that does not read.
-    more_lanes: tokio::sync::Mutex<Vec<Arc<Lane>>>,
+    /// Extra connections, used while a slow client blocks the first one.
+    more_lanes: Mutex<MoreLanes>,
     since: Mutex<SystemTime>,
     pub(super) closing: CancellationToken,
 }
@@ -121,7 +119,7 @@ impl Forward {
             options,
             counters: Counters::new(),
             lane: watch::Sender::new(Some(Arc::new(Lane::new(link)))),
-            more_lanes: tokio::sync::Mutex::default(),
+            more_lanes: Mutex::default(),
             since: Mutex::new(SystemTime::now()),
             closing: CancellationToken::new(),
         });
@@ -169,25 +167,24 @@ impl Forward {
         if !first.is_blocked() {
             return Some(first);
         }
-        let mut more = self.more_lanes.lock().await;
-        // Those that are lost, or that no stream uses.
-        more.retain(|lane| !lane.link.connection.is_closed() && Arc::strong_count(lane) > 1);
-        if let Some(free) = more.iter().find(|lane| !lane.is_blocked()) {
-            return Some(Arc::clone(free));
+        let found = lock(&self.more_lanes).free();
+        match found {
+            FreeLane::Found(lane) => return Some(lane),
+            FreeLane::None => return Some(first),
+            FreeLane::MayConnect => {}
         }
-        if more.len() >= MOST_MORE_LANES {
-            return Some(first);
-        }
-        match self.hosts.pool().lease_new(&self.host).await {
-            Ok(lease) => {
+        // Not under the lock: a login that hangs must not keep other streams waiting.
+        match timeout(PATIENCE, self.hosts.pool().lease_new(&self.host)).await {
+            Ok(Ok(lease)) => {
                 let lane = Arc::new(Lane::leased(lease));
-                more.push(Arc::clone(&lane));
+                lock(&self.more_lanes).add(&lane);
                 Some(lane)
             }
-            Err(error) => {
+            Ok(Err(error)) => {
                 self.counters.note_error(error.to_string());
                 Some(first)
             }
+            Err(_) => Some(first),
         }
     }
 
@@ -294,7 +291,13 @@ impl Forward {
         let _open = self.counters.open_stream();
         let Some(target) = self.spec.target() else { return };
         match connect(target).await {
-            Ok(socket) => self.relay(tunnel, socket).await,
+            Ok(socket) => {
+                let lane = self.lane.borrow().clone();
+                match lane {
+                    Some(lane) => self.relay(tunnel, lane.watched(socket)).await,
+                    None => self.relay(tunnel, socket).await,
+                }
+            }
             Err(error) => self.counters.note_error(format!("{target}: {error}")),
         }
     }

@@ -15,7 +15,7 @@ use crate::lock::lock;
 /// All forwards of the process. Dropping it closes them.
 #[derive(Default)]
 pub struct Forwards {
-    open: Mutex<Vec<Arc<Forward>>>,
+    open: Arc<Mutex<Vec<Arc<Forward>>>>,
     tasks: Mutex<JoinSet<()>>,
 }
 
@@ -37,7 +37,7 @@ impl Forwards {
         options: ForwardOptions,
     ) -> Result<ForwardStatus, ForwardError> {
         self.check_room(&host.caller)?;
-        let id = ForwardId::random();
+        let id = self.unused_id();
         let opened = Forward::open(id, Arc::clone(hosts), host, spec, options).await?;
         let forward = Arc::clone(&opened.forward);
         // Again: another call may have taken the last room meanwhile.
@@ -46,9 +46,12 @@ impl Forwards {
         let mut tasks = lock(&self.tasks);
         while tasks.try_join_next().is_some() {}
         let ending = Arc::clone(&forward);
+        let open = Arc::clone(&self.open);
         tasks.spawn(async move {
+            // Also if it panics.
+            let _closing = ending.closing.clone().drop_guard();
             opened.run().await;
-            ending.closing.cancel();
+            lock(&open).retain(|forward| forward.id() != ending.id());
         });
         Ok(forward.status())
     }
@@ -92,6 +95,13 @@ impl Forwards {
         }
         let mut tasks = std::mem::take(&mut *lock(&self.tasks));
         while tasks.join_next().await.is_some() {}
+    }
+
+    fn unused_id(&self) -> ForwardId {
+        let open = lock(&self.open);
+        let mut ids = std::iter::repeat_with(ForwardId::random);
+        let unused = ids.find(|id| open.iter().all(|forward| forward.id() != id));
+        unused.expect("the ids don't end")
     }
 
     fn check_room(&self, caller: &Caller) -> Result<(), ForwardError> {

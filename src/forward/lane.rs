@@ -1,7 +1,7 @@
 //! A connection of a forward, and whether it is blocked.
 //!
-//! russh reads the channels of a connection through one queue, and grants room for more data when it
-//! has received some, not when it was taken. So a client that does not read makes all streams of its
+//! russh reads the channels of a connection through one queue, and extends a channel's window when
+//! data arrives, not when the application reads it. So a client that does not read makes all streams of its
 //! connection wait. New streams go over another connection then.
 
 use std::io;
@@ -66,6 +66,39 @@ impl Lane {
         clients.retain(|client| client.strong_count() > 0);
         clients.push(Arc::downgrade(&client));
         Watched { stream, client }
+    }
+}
+
+/// Extra connections of a forward. Each is returned when its last stream has ended.
+#[derive(Default)]
+pub(super) struct MoreLanes(Vec<Weak<Lane>>);
+
+/// Result of a search for a connection that is not blocked.
+pub(super) enum FreeLane {
+    Found(Arc<Lane>),
+    /// All are blocked, and there is room for another.
+    MayConnect,
+    /// All are blocked.
+    None,
+}
+
+/// Maximum extra connections of a forward.
+const MOST_MORE: usize = 7;
+
+impl MoreLanes {
+    pub(super) fn free(&mut self) -> FreeLane {
+        self.0.retain(|lane| lane.strong_count() > 0);
+        let mut open = self.0.iter().filter_map(Weak::upgrade);
+        let free = open.find(|lane| !lane.link.connection.is_closed() && !lane.is_blocked());
+        match free {
+            Some(lane) => FreeLane::Found(lane),
+            None if self.0.len() < MOST_MORE => FreeLane::MayConnect,
+            None => FreeLane::None,
+        }
+    }
+
+    pub(super) fn add(&mut self, lane: &Arc<Lane>) {
+        self.0.push(Arc::downgrade(lane));
     }
 }
 

@@ -66,7 +66,8 @@ impl Listener {
         match self {
             Self::Tcp(listener) => {
                 let (stream, _) = listener.accept().await?;
-                stream.set_nodelay(true)?;
+                // A client that has gone already is noticed when it is served.
+                stream.set_nodelay(true).ok();
                 Ok(Box::new(stream))
             }
             Self::Unix { listener, .. } => {

@@ -44,7 +44,10 @@ impl Jobs {
     }
 
     /// Like [`files`](Self::files), for callers that also write.
-    pub(crate) async fn files_to_change(&self, host: &str) -> Result<HostFiles, Error> {
+    ///
+    /// # Errors
+    /// As [`files`](Self::files).
+    pub async fn files_to_change(&self, host: &str) -> Result<HostFiles, Error> {
         self.open_files(Act::Put, host).await
     }
 

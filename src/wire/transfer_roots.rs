@@ -36,6 +36,14 @@ impl Service {
     /// Opens a file below a root, to read it.
     pub(super) fn transfer_source(&self, path: &Path) -> Result<File, Error> {
         let (root, below) = self.root_of("from", path)?;
+        // Opening a pipe that nobody writes to would take forever.
+        let found = root.metadata(&below).map_err(|error| not_usable(path, &error))?;
+        if !found.is_file() {
+            return Err(Error::invalid(
+                format!("from: {} is not a file", path.display()),
+                "name a regular file",
+            ));
+        }
         let file = root.open(below).map_err(|error| not_usable(path, &error))?;
         Ok(file.into_std())
     }

@@ -26,7 +26,7 @@ Examples:
 #[command(mut_arg("port", |port| port.short('P')))]
 pub struct PutArgs {
     /// Files of this machine, or - for stdin; then HOST:PATH. Several hosts as in run.
-    #[arg(required = true, num_args = 2.., value_names = ["LOCAL", "HOST:PATH"], add = ArgValueCompleter::new(candidates::local_or_host))]
+    #[arg(required = true, num_args = 1.., value_names = ["LOCAL", "HOST:PATH"], add = ArgValueCompleter::new(candidates::local_or_host))]
     pub paths: Vec<PathBuf>,
     /// Permissions of the files, such as 0644.
     #[arg(long, value_name = "OCTAL", value_parser = mode)]
@@ -63,7 +63,7 @@ Examples:
 pub struct GetArgs {
     /// HOST:PATH, one or more, also patterns; then a file or directory of this machine, or - for
     /// stdout.
-    #[arg(required = true, num_args = 2.., value_names = ["HOST:PATH", "LOCAL"], add = ArgValueCompleter::new(candidates::local_or_host))]
+    #[arg(required = true, num_args = 1.., value_names = ["HOST:PATH", "LOCAL"], add = ArgValueCompleter::new(candidates::local_or_host))]
     pub paths: Vec<PathBuf>,
     /// How files are copied.
     #[command(flatten)]

@@ -44,7 +44,7 @@ pub async fn forward(service: &Service, args: ForwardArgs) -> Exit {
             } else {
                 status.spec.to_string()
             };
-            match print(&(line + "\n")) {
+            match print(&line) {
                 Exit::SUCCESS => {}
                 exit => return Ok(exit),
             }
@@ -52,7 +52,7 @@ pub async fn forward(service: &Service, args: ForwardArgs) -> Exit {
         let all_closed = join_all(opened.iter().map(|status| jobs.forward_closed(&status.id)));
         tokio::select! {
             _ = all_closed => {
-                note("closed: no connection came any more");
+                note("all forwards are closed");
                 Ok(Exit::SUCCESS)
             }
             () = tell_states(service, &opened) => Ok(Exit::SUCCESS),

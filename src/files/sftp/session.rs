@@ -207,6 +207,8 @@ impl Session {
         loop {
             let active = (*lock(&self.shared.active)).max(began);
             tokio::select! {
+                // First: a caller that was slow to look finds its reply, not the silence.
+                biased;
                 done = &mut waiting => return Ok(done),
                 () = sleep_until(active + self.silence) => {}
             }

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use super::local::{LocalEntry, LocalKind};
 use crate::files::progress::Progress;
@@ -38,6 +38,8 @@ pub(super) fn pack(
 pub(super) struct Unpacked {
     pub(super) files: Vec<std::path::PathBuf>,
     pub(super) bytes: u64,
+    /// All entries, of any kind.
+    pub(super) entries: u64,
     /// Entries that are neither files nor directories nor links.
     pub(super) skipped: Vec<String>,
 }
@@ -62,7 +64,9 @@ pub(super) fn unpack(
     let mut directories = Vec::new();
     for entry in archive.entries()? {
         let mut entry = entry?;
+        unpacked.entries += 1;
         let path = entry.path()?.into_owned();
+        let Some(relative) = relative(&path) else { return Err(leads_out(&path)) };
         let kind = entry.header().entry_type();
         let is_directory = kind.is_dir();
         let is_file = kind.is_file() || kind.is_gnu_sparse();
@@ -71,11 +75,10 @@ pub(super) fn unpack(
             continue;
         }
         if is_directory {
-            let below = into.join(&path);
             if !entry.unpack_in(into)? {
                 return Err(leads_out(&path));
             }
-            directories.push((below, entry.header().mode()?));
+            directories.push((into.join(&relative), entry.header().mode()?));
             continue;
         }
         let size = entry.size();
@@ -86,15 +89,26 @@ pub(super) fn unpack(
             unpacked.bytes += size;
             progress.add(size);
             progress.complete();
-            unpacked
-                .files
-                .push(path.components().filter(|part| part.as_os_str() != ".").collect());
+            unpacked.files.push(relative);
         }
     }
     if preserve {
         set_modes(&directories)?;
     }
     Ok(unpacked)
+}
+
+/// The path of an entry below the archive's root. `None` if it is absolute or leads out.
+fn relative(path: &Path) -> Option<PathBuf> {
+    let mut relative = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => relative.push(name),
+            Component::CurDir => {}
+            Component::RootDir | Component::ParentDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(relative)
 }
 
 fn leads_out(path: &Path) -> io::Error {

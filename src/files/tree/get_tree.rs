@@ -116,9 +116,17 @@ impl GetTree<'_> {
         let unpacked = match unpacked {
             Ok(unpacked) => unpacked,
             // The host's tar has failed at once, and says why.
-            Err(_) if ended.status != Some(0) && !ended.stderr.is_empty() => return Err(refused()),
+            Err(_)
+                if ended.status.is_some_and(|status| status != 0) && !ended.stderr.is_empty() =>
+            {
+                return Err(refused());
+            }
             Err(error) => return Err(here(self.local)(error)),
         };
+        // Not even the directory itself.
+        if ended.status != Some(0) && unpacked.entries == 0 {
+            return Err(refused());
+        }
         let mut report = self.verified(&part.0, unpacked).await?;
         // GNU tar ends with 1 or 2 when it could not read some of the files.
         if ended.status != Some(0) {
@@ -285,8 +293,11 @@ impl GetTree<'_> {
         let mut directories = vec![(self.path.clone(), PathBuf::new())];
         while let Some((directory, below)) = directories.pop() {
             for entry in self.files.list(&directory).await? {
+                let path = directory.join(&entry.name);
+                // A server could list directories in directories without end.
+                RemotePath::new(path.bytes())?;
                 let entry = RemoteEntry {
-                    path: directory.join(&entry.name),
+                    path,
                     below: below.join(OsStr::from_bytes(&entry.name)),
                     attributes: entry.attributes,
                 };

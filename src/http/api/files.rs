@@ -221,7 +221,7 @@ async fn expected(
     Ok(match digest {
         None => Expected::NoFile,
         Some(Ok(digest)) => Expected::Digest(digest),
-        // A weak tag, which only `*` allows.
+        // A weak tag tells too little to compare it again.
         Some(Err(_)) => Expected::Anything,
     })
 }

@@ -38,13 +38,16 @@ impl Connection {
                 }
             };
             let mut opening = Box::pin(opening);
+            let mut has_timed_out = false;
             let opened = match timeout(DIAL_TIME, &mut opening).await {
                 Ok(Ok(channel)) => Ok(channel),
                 Ok(Err(russh::Error::ChannelOpenFailure(reason))) => Err(reason.into()),
                 Ok(Err(_)) => Err(ChannelError::ConnectionLost.into()),
-                Err(_) => Err(ChannelError::TimedOut(DIAL_TIME).into()),
+                Err(_) => {
+                    has_timed_out = true;
+                    Err(ChannelError::TimedOut(DIAL_TIME).into())
+                }
             };
-            let has_timed_out = opened.is_err();
             // russh does not close a channel on the server when it is dropped.
             if let Err(Ok(unwanted)) = sender.send(opened) {
                 unwanted.close().await.ok();

@@ -86,7 +86,7 @@ impl fmt::Debug for PutRequest {
 }
 
 /// Result of a write.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct PutReply {
     /// Path of the file, with symbolic links resolved.
     pub path: String,
@@ -124,6 +124,17 @@ pub struct PutReply {
     pub failed: bool,
 }
 
+/// Without the difference, which has contents.
+impl fmt::Debug for PutReply {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PutReply")
+            .field("path", &self.path)
+            .field("change", &self.change)
+            .field("groups", &self.groups)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Hosts with the same result.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
@@ -136,8 +147,9 @@ pub struct PutGroup {
     pub result: String,
 }
 
-/// Maximum bytes of a file that is edited, and of one whose difference is shown.
+/// Maximum bytes of a file that is edited.
 const MOST_EDITED: u64 = 4 << 20;
+/// Maximum bytes of a file whose difference is shown.
 const MOST_COMPARED: u64 = 256 << 10;
 /// Hosts written at the same time.
 const AT_A_TIME: usize = 16;
@@ -321,10 +333,11 @@ impl Service {
             })
             .collect();
         let done: Vec<_> = stream::iter(puts).buffered(AT_A_TIME).collect().await;
+        let failed = done.iter().any(|(_, result)| result.is_err());
         let groups = grouped(done);
         Ok(PutReply {
             path,
-            failed: groups.iter().any(|group| group.result.contains(": ")),
+            failed,
             groups,
             ..PutReply::default()
         })

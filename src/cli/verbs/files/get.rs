@@ -11,7 +11,7 @@ use futures_util::StreamExt;
 use super::host_path::{PathOnHosts, is_stream};
 use super::many::{hosts_of, on_each};
 use super::progress::shown;
-use super::put::{interrupted, jobs_error};
+use super::put::{at_least_two, interrupted, jobs_error};
 use super::result::Copied;
 use crate::cli::args::GetArgs;
 use crate::cli::exit::output_error;
@@ -27,6 +27,7 @@ use crate::wire::{Error, Service};
 pub async fn get(service: &Service, mut args: GetArgs) -> Exit {
     let api = Api::Here(service.clone());
     finish(&api, async {
+        at_least_two(&args.paths, "get HOST:PATH… LOCAL")?;
         let local = args.paths.pop().unwrap_or_default();
         let sources: Vec<PathOnHosts> = args
             .paths
@@ -68,7 +69,10 @@ impl Getting<'_> {
             let hosts = hosts_of(api, &source.hosts).await?;
             let is_many = crate::cli::fleet::is_meant(&source.hosts);
             if is_stream(self.local) {
-                return self.to_stdout(&hosts, source).await;
+                match self.to_stdout(&hosts, source).await? {
+                    Exit::SUCCESS => continue,
+                    exit => return Ok(exit),
+                }
             }
             let command = format!("get {}", source.shown(&source.hosts));
             let exit = on_each(&hosts, &self.args.copy, &command, async |host, copied| {

@@ -7,11 +7,13 @@ use tokio::time::Instant;
 
 use super::result::Copied;
 use crate::cli::args::CopyArgs;
+use crate::cli::exit::print;
 use crate::cli::fleet::{HostResult, write_joblog, write_junit};
+use crate::cli::json::json;
 use crate::cli::{Exit, note, report};
 use crate::jobs::{FleetSpec, fold, timestamp_of};
 use crate::remote::Api;
-use crate::wire::Error;
+use crate::wire::{Code, Error};
 
 /// Most hosts that an exit code counts.
 const MOST_COUNTED: u32 = 101;
@@ -56,6 +58,11 @@ pub(super) async fn on_each<'a>(
                 note(&format!("{}:", done.host));
             }
             report(error);
+            if args.json {
+                let host = done.host;
+                let failed = serde_json::json!({"host": host, "change": "failed", "code": error.code, "error": error.message});
+                print(&json(&failed));
+            }
         }
         all.push(done);
     }
@@ -85,10 +92,19 @@ pub(super) async fn on_each<'a>(
     Ok(match failed.first() {
         Some(Done {
             error: Some(error), ..
-        }) => Exit::of_error(error),
+        }) => exit_of(error),
         Some(_) => Exit::DECLINED,
         None => printed,
     })
+}
+
+/// The exit code of a copy that failed. The command line was valid, and an error of a file is none
+/// of the connection.
+fn exit_of(error: &Error) -> Exit {
+    if matches!(error.code, Code::InvalidArgument | Code::Io) {
+        return Exit::DECLINED;
+    }
+    Exit::of_error(error)
 }
 
 /// The copies on one host.

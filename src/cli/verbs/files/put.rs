@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,6 +32,7 @@ enum Source {
 pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
     let api = Api::Here(service.clone());
     finish(&api, async {
+        at_least_two(&args.paths, "put LOCAL… HOST:PATH")?;
         let last = args.paths.pop().unwrap_or_default();
         let target = PathOnHosts::parse(&last)?;
         let sources: Vec<Source> = args
@@ -72,6 +74,15 @@ pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
     .await
 }
 
+/// Refuses a command line with one path: what would be copied, or where to?
+pub(super) fn at_least_two(paths: &[std::path::PathBuf], usage: &str) -> Result<(), Error> {
+    if paths.len() >= 2 {
+        return Ok(());
+    }
+    let hint = format!("the command is `sshjobs {usage}`");
+    Err(Error::invalid("a source or the target is missing", hint))
+}
+
 /// The error after a signal. The next transfer continues what it interrupts.
 pub(super) fn interrupted() -> Error {
     Error::new(
@@ -87,8 +98,19 @@ fn source(path: &Path, copy: &CopyArgs) -> Result<Source, Error> {
     }
     let found = std::fs::metadata(path).map_err(|error| {
         let message = format!("can't read {}: {error}", path.display());
-        Error::invalid(message, "check the path on this machine")
+        Error::new(
+            crate::wire::Code::NoSuchFile,
+            message,
+            "check the path on this machine",
+        )
     })?;
+    // Opening a pipe that nobody writes to would take forever. Those of a shell are open already.
+    if found.file_type().is_fifo() && !path.starts_with("/dev/fd") {
+        return Err(Error::invalid(
+            format!("{} is a pipe", path.display()),
+            "pass its content on stdin: `sshjobs put - HOST:PATH < PIPE`",
+        ));
+    }
     if !found.is_dir() {
         return Ok(Source::File {
             path: path.to_owned(),
@@ -125,7 +147,7 @@ impl Putting<'_> {
 
     /// The target on a host, if it is a directory.
     async fn directory_on(&self, host: &str) -> Result<Option<RemotePath>, Error> {
-        let files = self.jobs.files(host).await?;
+        let files = self.jobs.files_to_change(host).await?;
         let path = files.expand(&self.target.path).await.map_err(jobs_error)?;
         let found = files.find(&path).await.map_err(jobs_error)?;
         let is_directory = found.is_some_and(|found| found.kind() == FileKind::Directory);
