@@ -108,6 +108,10 @@ const IDLE_OVER_HTTP: u64 = 3600;
 impl Service {
     /// Opens, lists or closes forwards. Cancelling opens nothing.
     pub async fn forward(&self, request: ForwardRequest) -> Result<ForwardReply, Error> {
+        if request.idle_s == Some(0) {
+            let hint = "omit it to keep the forward open";
+            return Err(Error::invalid("idle_s must be at least 1", hint));
+        }
         let forwards = match request.action {
             ForwardAction::List => self.jobs.forwards().iter().map(ForwardEntry::from).collect(),
             ForwardAction::Close => {
@@ -120,7 +124,6 @@ impl Service {
                 let host = request.host.as_deref().ok_or_else(|| missing("host"))?;
                 let spec = self.forward_spec(&request)?;
                 let idle_s = match request.idle_s {
-                    Some(0) => return Err(Error::invalid("idle_s must be at least 1", "omit it")),
                     None if !self.is_for_this_machine() => Some(IDLE_OVER_HTTP),
                     idle_s => idle_s,
                 };
