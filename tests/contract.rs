@@ -117,7 +117,7 @@ async fn a_noisy_job_does_not_stop_a_quick_one() {
         );
     }
     let reply = signal(&target, &noisy, "KILL", None).await;
-    assert!(reply.confirmed_dead);
+    assert!(crate::support::is_dead(&reply));
 }
 
 #[tokio::test]
@@ -278,7 +278,7 @@ async fn a_signal_reaches_the_whole_tree_and_its_death_is_verified() {
     let first = target.service.tail(TailRequest::new(&job, 0, 5000)).await.unwrap();
     let stray = &first.lines.unwrap()[0];
     let reply = signal(&target, &job, "SIGTERM", Some(500)).await;
-    assert!(reply.confirmed_dead, "{reply:?}");
+    assert!(crate::support::is_dead(&reply), "{reply:?}");
     assert_eq!(reply.standing.state, JobState::Signaled);
     let alive = format!("case $(cut -d' ' -f3 /proc/{stray}/stat) in Z|'') exit 1;; esac");
     let reply = run(&target.service, &alive).await.unwrap();
@@ -593,7 +593,7 @@ async fn what_a_finished_job_left_in_the_background_can_still_be_ended() {
     .job_id;
     let reply = signal(&target, &job, "KILL", None).await;
     assert!(
-        reply.confirmed_dead && reply.standing.state == JobState::Exited,
+        crate::support::is_dead(&reply) && reply.standing.state == JobState::Exited,
         "{reply:?}"
     );
 }

@@ -220,7 +220,7 @@ async fn another_process_reads_a_running_job_within_moments_and_may_signal_it_an
         async || {
             let mut signal = sshjobs::wire::SignalRequest::new(&job);
             signal.signal = Some("KILL".into());
-            other.signal(signal).await.is_ok_and(|reply| reply.confirmed_dead)
+            other.signal(signal).await.is_ok_and(|reply| crate::support::is_dead(&reply))
         },
     )
     .await;

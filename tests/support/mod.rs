@@ -192,15 +192,20 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut look: impl FnM
     }
 }
 
-/// Asserts that the reply to a signal says that no process of the job is left.
-///
-/// An ordinary user can't see whether processes of other tests belong to the job; the reply says so.
+/// What an ordinary user can't verify: whether hidden processes of other tests belong to the job.
+const HIDDEN: &str = "this account does not see all processes";
+
+/// Asserts that the reply to a signal says that no visible process of the job is left.
 #[track_caller]
 pub fn assert_dead(reply: &serde_json::Value) {
-    let is_hidden = reply["unverified"]
-        .as_str()
-        .is_some_and(|why| why.contains("this account does not see all processes"));
+    let is_hidden = reply["unverified"].as_str().is_some_and(|why| why.contains(HIDDEN));
     assert!(reply["confirmed_dead"] == true || is_hidden, "{reply}");
+}
+
+/// Whether the reply to a signal says that no visible process of the job is left.
+pub fn is_dead(reply: &sshjobs::wire::SignalReply) -> bool {
+    let is_hidden = reply.unverified.as_deref().is_some_and(|why| why.contains(HIDDEN));
+    reply.confirmed_dead || is_hidden
 }
 
 /// Waits for the end of a process that we started; its exit code.
