@@ -209,7 +209,7 @@ impl HostFiles {
         removed.map_err(FilesError::on("remove", path))
     }
 
-    /// Gives a file a name that does not exist.
+    /// Renames a file. Fails if the new name is taken.
     pub(super) async fn rename(&self, from: &RemotePath, to: &RemotePath) -> Result<(), SftpError> {
         let request = Request::Rename {
             from: from.bytes(),

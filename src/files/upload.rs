@@ -1,4 +1,4 @@
-//! Writes a file of a host: into a part file beside it, which takes its place when it is whole.
+//! Writes a file of a host: to a part file beside it, which replaces the target when it is complete.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,7 +88,7 @@ const PRIVATE: u32 = 0o600;
 const LOCK_WAIT: Duration = Duration::from_secs(45);
 /// Time after which a lock is abandoned: it is held for a check and a rename.
 const LOCK_LIFE: Duration = Duration::from_secs(30);
-/// How often its end is checked.
+/// Interval between attempts to take the lock.
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 /// Hexadecimal digits of a part file's id.
 const ID_DIGITS: usize = 12;
@@ -181,7 +181,7 @@ impl Target {
     }
 }
 
-/// A lock file beside a file that is changed under a condition. All processes of sshjobs respect
+/// A lock file beside a file that is changed under a condition. Conditional writes of sshjobs respect
 /// it, so that of two writers with the same expectation one is refused.
 struct Lock<'a> {
     files: &'a HostFiles,
@@ -321,7 +321,7 @@ impl Writing<'_> {
         }
         let written = self.write_part(&mut part, name, &mut reading).await;
         // A part file without a connection stays, and the next attempt continues it. A contested
-        // one is another's.
+        // part file belongs to another process.
         if let Err(error) = &written
             && !error.is_lost_connection()
             && !matches!(error, FilesError::Contested(_))

@@ -188,7 +188,7 @@ impl Forward {
         }
     }
 
-    /// Notes that the connection is there, or that it was lost.
+    /// Stores the new connection, or `None` when it was lost.
     fn note_link(&self, link: Option<Arc<Link>>) {
         *lock(&self.since) = SystemTime::now();
         self.lane.send_replace(link.map(|link| Arc::new(Lane::new(link))));

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// What became of one host's part of a copy, for the files for CI.
+/// Result of a copy on one host, for the files for CI.
 #[derive(Clone, Debug)]
 pub(crate) struct HostResult {
     pub(crate) host: String,

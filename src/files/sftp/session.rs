@@ -298,7 +298,7 @@ async fn greet(
     frames: &mut Frames,
     stderr: &mut Vec<u8>,
 ) -> Result<Bytes, SftpError> {
-    // At the same time: a server that has no SFTP takes no bytes, and only says so.
+    // A server without SFTP may not read; its refusal must be read meanwhile.
     let sending = writer.send(hello());
     tokio::pin!(sending);
     let mut is_sent = false;

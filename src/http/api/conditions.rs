@@ -63,7 +63,7 @@ pub(super) fn range_applies(headers: &HeaderMap, found: &str) -> bool {
 fn tags(headers: &HeaderMap, name: &HeaderName) -> Option<Tags> {
     let mut listed = Vec::new();
     for value in headers.get_all(name) {
-        // A tag that is no text is one that no file has.
+        // A tag that is not ASCII matches no file.
         let value = value.to_str().unwrap_or("?");
         if value.trim() == "*" {
             return Some(Tags::Any);

@@ -27,7 +27,7 @@ use crate::jobs::{
 };
 use crate::wire::{Code, Error, Service, parse_mode};
 
-/// Time limit for the next piece of a body that is sent to us.
+/// Time limit for the next piece of a request body.
 const PIECE_TIME: Duration = Duration::from_secs(60);
 
 /// How a file is written.
@@ -69,7 +69,11 @@ pub(crate) async fn get(
     if conditions.excludes(Some(&tag)) {
         return Ok((StatusCode::NOT_MODIFIED, [(header::ETAG, tag)]).into_response());
     }
-    let range = range_of(&headers).filter(|_| range_applies(&headers, &tag));
+    let range = if range_applies(&headers, &tag) {
+        range_of(&headers)
+    } else {
+        None
+    };
     let Some((span, is_part)) = span(range, 0, total, false) else {
         return Ok(not_satisfiable(total));
     };

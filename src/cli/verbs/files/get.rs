@@ -58,7 +58,7 @@ struct Getting<'a> {
     local: &'a Path,
     args: &'a GetArgs,
     progress: &'a Arc<Progress>,
-    /// Only one word names what is copied.
+    /// There is exactly one source argument.
     is_only: bool,
 }
 

@@ -7,7 +7,7 @@ use crate::cli::{Exit, report};
 use crate::jobs::{Change, Got, Put, TreeReport, Verified, printable};
 use crate::wire::Error;
 
-/// What became of one word of the command line on one host.
+/// Result of one source argument on one host.
 #[derive(Clone, Debug)]
 pub(super) struct Copied {
     /// The file or directory, for people.
