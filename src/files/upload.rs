@@ -700,9 +700,10 @@ impl Writing<'_> {
 
     /// Keeps the old file under another name, if asked. The target exists all the time.
     async fn back_up(&self) -> Result<Option<RemotePath>, FilesError> {
-        let Some(old) = self.target.old.as_ref().filter(|_| self.options.backup) else {
+        if !self.options.backup {
             return Ok(None);
-        };
+        }
+        let Some(old) = &self.target.old else { return Ok(None) };
         let modified = old.times.map_or(0, |times| times.modified);
         let backup = self.target.path.beside("", &format!(".{modified}.bak"));
         let request = Request::Hardlink {

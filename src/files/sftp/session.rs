@@ -259,9 +259,10 @@ impl Session {
     /// Sends a request whose reply is one path.
     pub async fn path(&self, request: Request) -> Result<Bytes, SftpError> {
         let mut names = self.names(request).await?.unwrap_or_default();
-        let only = names.pop().filter(|_| names.is_empty());
-        let entry = only.ok_or(SftpError::Protocol("a path is not exactly one name"))?;
-        Ok(entry.name)
+        if names.len() != 1 {
+            return Err(SftpError::Protocol("a path is not exactly one name"));
+        }
+        Ok(names.remove(0).name)
     }
 
     /// Reads at most `length` bytes of a file. `None` at its end.

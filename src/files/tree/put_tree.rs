@@ -313,8 +313,16 @@ impl PutTree<'_> {
         let (source, attributes) = open_local(&local).map_err(FilesError::local(&local))?;
         let options = PutOptions {
             new_mode: attributes.permissions(),
-            mode: attributes.permissions().filter(|_| self.options.preserve),
-            times: attributes.times.filter(|_| self.options.preserve),
+            mode: if self.options.preserve {
+                attributes.permissions()
+            } else {
+                None
+            },
+            times: if self.options.preserve {
+                attributes.times
+            } else {
+                None
+            },
             skip_comparison: entry.size < COMPARED_FROM,
             // All files together, at the end.
             skip_verification: true,

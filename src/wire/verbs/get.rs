@@ -259,11 +259,20 @@ fn modified_text(attributes: &Attributes) -> Option<String> {
     Some(humantime::format_rfc3339_seconds(time).to_string())
 }
 
+/// The size of a regular file.
+fn size_of_file(attributes: &Attributes) -> Option<u64> {
+    if attributes.kind() == FileKind::File {
+        attributes.size
+    } else {
+        None
+    }
+}
+
 /// The attributes of a path, without content.
 fn described(attributes: &Attributes) -> GetReply {
     GetReply {
         kind: kind_word(attributes.kind()).to_owned(),
-        size: attributes.size.filter(|_| attributes.kind() == FileKind::File),
+        size: size_of_file(attributes),
         mode: mode_text(attributes),
         owner: attributes.owner.map(|owner| format!("{}:{}", owner.uid, owner.gid)),
         modified: modified_text(attributes),
@@ -276,7 +285,7 @@ fn entry(name: String, attributes: &Attributes) -> FileEntry {
     FileEntry {
         name,
         kind: kind_word(kind).to_owned(),
-        size: attributes.size.filter(|_| kind == FileKind::File),
+        size: size_of_file(attributes),
         mode: mode_text(attributes),
         modified: modified_text(attributes),
     }
