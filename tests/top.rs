@@ -180,7 +180,8 @@ async fn a_terminal_job_is_seen_by_its_screen_and_joined() {
     tmux.press(&["Enter"]);
     tmux.shows(&["back from the job's terminal", "sshjobs top"]).await;
     tmux.press(&["l"]);
-    tmux.shows(&["you said hello"]).await;
+    // The prompt of less: the list shows the output, too.
+    tmux.shows(&["you said hello", "(END)"]).await;
     tmux.press(&["q"]);
     tmux.shows(&["sshjobs top", &job]).await;
     tmux.press(&["q"]);
