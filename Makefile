@@ -19,12 +19,12 @@ check:  ## Format, lints and docs, warnings as errors
 # One process and a time limit for each test, all binaries before the report; see the script.
 EACH_TEST = --no-fail-fast --config 'target."cfg(unix)".runner="fixtures/each-test"'
 # Tests that mount disks and make namespaces: only root can.
-ROOT_TESTS = $(shell [ "$$(id -u)" != 0 ] || echo --test disks --test machines)
+ROOT_TESTS = $(shell [ "$$(id -u)" != 0 ] || echo --test disks --test machines --test become)
 
 # Programs that the tests run, with their Debian packages. The second line is driven by its screens.
 PROGRAMS = sshd:openssh-server ssh:openssh-client curl:curl rsync:rsync openssl:openssl nginx:nginx-light tmux:tmux \
 	script:util-linux ps:procps perl:perl tcsh:tcsh fish:fish \
-	vim:vim htop:htop less:less dialog:dialog mc:mc nano:nano python3:python3 vttest:vttest
+	sudo:sudo doas:opendoas vim:vim htop:htop less:less dialog:dialog mc:mc nano:nano python3:python3 vttest:vttest
 
 test:  ## Install OpenSSH if it is missing, then run all tests but those that need containers or foreign clients
 	@fixtures/need $(PROGRAMS)

@@ -56,7 +56,7 @@ impl Host {
 }
 
 fn order(job: &str, command: &str) -> String {
-    format!("{job} - closed 0 30 0 none 20\nmark-of-a-test\n\n{command}\n\n\n.\n")
+    format!("{job} - closed 0 30 0 none 20 -\nmark-of-a-test\n\n{command}\n\n\n\n.\n")
 }
 
 async fn ended(spool: &Path) -> String {

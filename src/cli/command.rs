@@ -9,7 +9,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use crate::bounded_file::read_text;
-use crate::cli::args::RunArgs;
+use crate::cli::args::{BecomeArgs, RunArgs};
 use crate::cli::terminal::keyboard;
 use crate::wire::{CommandRequest, Error};
 
@@ -24,6 +24,7 @@ pub(super) struct Words {
     /// On a terminal with our type and size.
     pub(super) pty: bool,
     pub(super) durable: bool,
+    pub(super) becomes: BecomeArgs,
 }
 
 /// The request for `run`.
@@ -43,6 +44,7 @@ pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
         timeout: args.timeout,
         pty: args.pty || args.tty > 0,
         durable: args.durable,
+        becomes: args.becomes,
     };
     words.into_request()
 }
@@ -58,6 +60,8 @@ impl Words {
             env,
             timeout_s: self.timeout.map(|limit| limit.as_secs_f64()),
             durable: Some(self.durable),
+            becomes: self.becomes.user(),
+            become_method: self.becomes.become_method.map(|method| method.as_str().to_owned()),
             ..CommandRequest::new(self.host, self.command)
         };
         if self.pty {

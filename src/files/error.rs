@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::path::{BadPath, RemotePath};
 use super::sftp::{SftpError, Status};
 use super::{Digest, EditError};
-use crate::hosts::PoolError;
+use crate::hosts::{BecomeError, ExecAsError, PoolError};
 use crate::ssh::{ChannelError, ConnectError};
 
 /// Why a file was not read or written.
@@ -23,6 +23,9 @@ pub enum FilesError {
     /// No channel could be opened.
     #[error("no channel for files can be opened")]
     Channel(#[from] ChannelError),
+    /// The host did not change the user.
+    #[error(transparent)]
+    Become(#[from] Box<BecomeError>),
     /// The host refused an operation on a path, or the session failed during it.
     #[error("can't {operation} {path}")]
     Operation {
@@ -137,6 +140,15 @@ fn now_is(found: Option<Digest>) -> String {
     match found {
         Some(digest) => format!("its SHA-256 is {digest}"),
         None => "there is no such file".to_owned(),
+    }
+}
+
+impl From<ExecAsError> for FilesError {
+    fn from(error: ExecAsError) -> Self {
+        match error {
+            ExecAsError::Channel(error) => error.into(),
+            ExecAsError::Become(error) => error.into(),
+        }
     }
 }
 

@@ -1,24 +1,33 @@
 //! The files of one host: a connection of their own, with an SFTP session on it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
+use tokio::time::timeout;
 
 use super::error::FilesError;
 use super::path::{RemotePath, is_safe_name, shown};
-use super::sftp::{Attributes, Entry, FileKind, Request, Session, SftpError, SftpServer, Status};
+use super::sftp::{Attributes, Entry, FileKind, Request, Session, SftpError, Status};
 use super::{Digest, Hasher, digest};
-use crate::hosts::{HostRef, Hosts, Lease, Link};
-use crate::job::{LoginShell, for_shell};
-use crate::ssh::{Channel, ChannelError};
+use crate::hosts::{HostRef, Hosts, Lease, Link, Script};
+use crate::job::{Become, LoginShell, for_shell};
+use crate::ssh::{Channel, ChannelError, ChannelReader, ChannelWriter};
 
 /// The files of one host, over a connection that no job shares: a slow disk must not delay a job.
 /// Dropping it returns the connection.
 pub struct HostFiles {
     pub(super) session: Arc<Session>,
     lease: Lease<Arc<Link>>,
+    pub(super) account: Account,
+}
+
+/// The account of a host whose files are used.
+pub(super) struct Account {
+    pub(super) hosts: Arc<Hosts>,
+    pub(super) host: HostRef,
+    /// Another user than the one that logs in.
+    pub(super) becomes: Option<Become>,
 }
 
 /// Attempts to get a connection. A pooled one may have died unnoticed.
@@ -29,34 +38,34 @@ pub(super) const MOST_ENTRIES: usize = 1_000_000;
 const MOST_READ_BACK: u64 = 64 << 20;
 
 impl HostFiles {
-    /// Opens a session with the host's SFTP server.
-    pub async fn open(hosts: &Hosts, host: &HostRef) -> Result<Self, FilesError> {
+    /// Opens a session with the host's SFTP server, as another user if one is given.
+    pub async fn open(
+        hosts: &Arc<Hosts>,
+        host: &HostRef,
+        becomes: Option<&Become>,
+    ) -> Result<Self, FilesError> {
+        let account = Account {
+            hosts: Arc::clone(hosts),
+            host: host.clone(),
+            becomes: becomes.cloned(),
+        };
         let mut last = ChannelError::ConnectionLost;
         for _ in 0..MOST_ATTEMPTS {
             let lease = hosts.pool().lease_alone(host).await?;
             if !lease.connection().answers().await {
                 continue;
             }
-            let opened = match lease.connection().open().await {
-                Ok(opened) => opened,
-                Err(error) => {
-                    last = error;
-                    continue;
+            match account.start_server(lease.connection()).await {
+                Ok(session) => {
+                    return Ok(Self {
+                        session: Arc::new(session),
+                        lease,
+                        account,
+                    });
                 }
-            };
-            // Three times the limit of a connection, as for a login.
-            let silence = lease.connection().connection.host().connect_timeout * 3;
-            let root = RemotePath::new("/").expect("a slash is a path");
-            let mut session = Session::start(opened.channel, SftpServer::Subsystem, silence).await;
-            if let Err(SftpError::NoSubsystem) = &session {
-                let channel = lease.connection().open().await?.channel;
-                session = without_subsystem(channel, silence).await;
+                Err(FilesError::Channel(error)) => last = error,
+                Err(error) => return Err(error),
             }
-            let session = session.map_err(FilesError::on("open the files below", &root))?;
-            return Ok(Self {
-                session: Arc::new(session),
-                lease,
-            });
         }
         Err(last.into())
     }
@@ -247,7 +256,20 @@ impl HostFiles {
     /// The digest of the first `length` bytes of a file, by a tool of the host. `None` if it has
     /// none.
     pub(super) async fn digest_on_host(&self, path: &RemotePath, length: u64) -> Option<Digest> {
-        digest::on_host(self.link(), path, length).await
+        let script = digest::script(path, length);
+        let printed = if self.account.becomes.is_some() {
+            let mut printed = Vec::new();
+            let running = self.run_script(script, tokio::io::empty(), &mut printed);
+            timeout(digest::time_for(length), running).await.ok()?.ok()?;
+            String::from_utf8(printed).ok()?
+        } else {
+            // Cheaper than a channel of its own.
+            let script = Script::without_input(script);
+            self.link().run_script(script, digest::time_for(length)).await.ok()??
+        };
+        // No answer is like no tool: the caller verifies in another way, or reports that it did
+        // not.
+        printed.split_whitespace().find_map(|word| word.parse().ok())
     }
 
     /// The digest of the first `length` bytes of a file: by a tool of the host, or by reading them
@@ -296,13 +318,45 @@ impl HostFiles {
 const SERVERS: &str = "/usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server \
                        /usr/libexec/sftp-server /usr/lib/ssh/sftp-server /usr/lib/sftp-server";
 
-/// Starts an SFTP server by a command, where sshd is configured without the subsystem.
-async fn without_subsystem(channel: Channel, silence: Duration) -> Result<Session, SftpError> {
-    let script = format!("for s in {SERVERS}; do [ -x $s ] && exec $s; done; exit 127");
-    let command = for_shell(script, LoginShell::Foreign);
-    match Session::start(channel, SftpServer::Command(command), silence).await {
-        Err(SftpError::Ended { .. }) => Err(SftpError::NoSubsystem),
-        started => started,
+impl Account {
+    /// Starts an SFTP server: the subsystem of sshd, or a command where there is none, or where it
+    /// has to run as another user.
+    async fn start_server(&self, link: &Link) -> Result<Session, FilesError> {
+        // Three times the limit of a connection, as for a login.
+        let silence = link.connection.host().connect_timeout * 3;
+        let root = RemotePath::new("/").expect("a slash is a path");
+        let failed = FilesError::on("open the files below", &root);
+
+        let mut channel = link.open().await?.channel;
+        if self.becomes.is_none() {
+            let (reader, writer) = channel.subsystem("sftp").await?;
+            match Session::start(reader, writer, silence).await {
+                Err(SftpError::NoSubsystem) => channel = link.open().await?.channel,
+                started => return started.map_err(failed),
+            }
+        }
+        let script = format!("for s in {SERVERS}; do [ -x $s ] && exec $s; done; exit 127");
+        let (reader, writer) = self.exec(channel, script).await?;
+        match Session::start(reader, writer, silence).await {
+            Err(SftpError::Ended { .. }) => Err(failed(SftpError::NoSubsystem)),
+            started => started.map_err(failed),
+        }
+    }
+
+    /// Runs a script of `/bin/sh` as the account's user.
+    pub(super) async fn exec(
+        &self,
+        channel: Channel,
+        script: String,
+    ) -> Result<(ChannelReader, ChannelWriter), FilesError> {
+        match &self.becomes {
+            Some(becomes) => {
+                let started = self.hosts.exec_as(&self.host, becomes, channel, &script);
+                Ok(started.await?)
+            }
+            // Understood by every login shell.
+            None => Ok(channel.exec(&for_shell(script, LoginShell::Foreign)).await?),
+        }
     }
 }
 

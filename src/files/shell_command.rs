@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use super::error::FilesError;
 use super::host_files::HostFiles;
-use crate::job::{LoginShell, for_shell};
 use crate::ssh::{ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
 
 /// How a command ended.
@@ -22,18 +22,16 @@ const MOST_STDERR: usize = 2 << 10;
 const STEP: usize = 32 << 10;
 
 impl HostFiles {
-    /// Runs a script of `/bin/sh` on the host, with streams as its stdin and stdout. Dropping the
+    /// Runs a script of `/bin/sh` on the host as the user of these files, with streams as its stdin and stdout. Dropping the
     /// future closes the channel.
     pub(super) async fn run_script(
         &self,
         script: String,
         stdin: impl AsyncRead + Unpin,
         stdout: &mut (impl AsyncWrite + Unpin),
-    ) -> Result<Ended, ChannelError> {
-        // Understood by every login shell.
-        let command = for_shell(script, LoginShell::Foreign);
+    ) -> Result<Ended, FilesError> {
         let channel = self.link().open().await?.channel;
-        let (mut reader, writer) = channel.exec(&command).await?;
+        let (mut reader, writer) = self.account.exec(channel, script).await?;
         let mut ended = Ended::default();
         let receiving = receive(&mut reader, stdout, &mut ended);
         let sending = send(&writer, stdin);

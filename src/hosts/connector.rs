@@ -61,7 +61,8 @@ impl Connector {
         }
     }
 
-    fn secrets(&self, caller: &Caller) -> Arc<Secrets> {
+    /// The secrets of a caller's logins.
+    pub(super) fn secrets(&self, caller: &Caller) -> Arc<Secrets> {
         let mut secrets = lock(&self.secrets);
         Arc::clone(
             secrets

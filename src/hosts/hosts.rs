@@ -6,7 +6,8 @@ use tokio::time::timeout;
 
 use super::connector::{Connector, Prompters};
 use super::{HostBook, HostRef, Lease, Link, Linker, Pool, PoolError, PoolLimits, Pooled};
-use crate::ssh::{ConnectError, PresentedKey};
+use crate::job::Caller;
+use crate::ssh::{ConnectError, PresentedKey, Secrets};
 
 /// Hosts and the connections to them, for jobs, `trust` and probing.
 pub struct Hosts {
@@ -36,6 +37,11 @@ impl Hosts {
     /// The connections.
     pub fn pool(&self) -> &Pool<Linker> {
         &self.pool
+    }
+
+    /// The secrets of a caller's logins.
+    pub(super) fn secrets(&self, caller: &Caller) -> Arc<Secrets> {
+        self.pool.connect().connector.secrets(caller)
     }
 
     /// A connection to `host` for probing. Connects if no existing connection answers.

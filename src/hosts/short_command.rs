@@ -87,6 +87,17 @@ pub async fn run_fed(
     }
 }
 
+/// The output of a command that was started on a channel, with input for its stdin. Dropping the
+/// future leaves the channel open until the connection ends.
+pub async fn feed_started(
+    reader: ChannelReader,
+    writer: ChannelWriter,
+    input: SecretSlice<u8>,
+    limit: Duration,
+) -> Result<Printed, ChannelError> {
+    feed_to_the_end(reader, writer, input, limit, |_| {}).await
+}
+
 async fn feed_to_the_end(
     mut reader: ChannelReader,
     writer: ChannelWriter,

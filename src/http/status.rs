@@ -86,6 +86,7 @@ pub(super) fn status_of(code: Code) -> StatusCode {
         | Code::JumpHostKeyChanged
         | Code::Unreachable
         | Code::AuthFailed
+        | Code::BecomeFailed
         | Code::ConnectionLost
         | Code::ExecRefused => StatusCode::BAD_GATEWAY,
         Code::ChannelLimit | Code::Capacity | Code::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,

@@ -7,6 +7,7 @@
 
 mod announced;
 mod archive;
+mod becomes;
 mod caller;
 mod cursors;
 mod fleet;
@@ -26,8 +27,12 @@ mod spec;
 mod storage;
 mod stored_output;
 
-pub use announced::{Announcements, Greeted, Greeting, MachineId, repeats_our_command};
+pub use announced::{
+    Announcements, BecomeRefusal, Gate, GateStep, Greeted, Greeting, MachineId, ProgramEnd,
+    repeats_our_command,
+};
 pub use archive::{Archive, Coverage, Skimmed};
+pub use becomes::{BadBecome, Become, BecomeMethod};
 pub use caller::{Caller, Scope};
 pub use cursors::{CursorMove, CursorName, Cursors, Moved, TooManyCursors, may_move};
 pub use fleet::{
@@ -46,7 +51,8 @@ pub use outcome::{Exit, LostWhy, Outcome};
 pub use reading::{Matching, TooSlow};
 pub use shell::{
     AwaitsStdin, ControlLine, ExecPlan, KillReport, Left, PlanError, ProcessGroup, Reach,
-    awaits_stdin_script, control_request, control_script, kill_script, shell_probes,
+    awaits_stdin_script, become_command, control_request, control_script, kill_script,
+    shell_probes,
 };
 
 pub use log::{Change, End, Recorded, Recorder};
@@ -55,7 +61,7 @@ pub use reading::{
     Chunk, Found, PARTIAL_SHOWN, Piece, Positions, ReturnedBecause, Tail, Wait, shown_end,
 };
 pub use screen::{Drawn, JobScreen};
-pub use shell::{LoginShell, from_home, quote};
+pub use shell::{LoginShell, from_home, quote, whole_script};
 pub(crate) use shell::{for_shell, inert_bytes};
 pub use signal::{Kill, Signal, UnknownSignal};
 pub use span::{LineRange, Span, SpanStart};

@@ -11,6 +11,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
+use super::becomes::{BadBecome, Become};
 use super::id::JobId;
 use crate::job::fleet::FleetPlan;
 use crate::output::TerminalSize;
@@ -36,6 +37,8 @@ pub struct Draft {
     pub terminal: Option<Terminal>,
     /// How fast its output is taken.
     pub pace: Pace,
+    /// Another user as whom it runs, if not the account that logs in.
+    pub becomes: Option<Become>,
     /// Whether the job outlives this process: under a supervisor on its host, which keeps its
     /// output in files.
     pub durable: bool,
@@ -117,6 +120,12 @@ pub enum SpecError {
     /// found and ended.
     #[error("SSHJOBS_JOB marks the job's processes and can't be set")]
     Mark,
+    /// The other user can't be named so.
+    #[error(transparent)]
+    Become(#[from] BadBecome),
+    /// A durable job can't run as another user on a terminal.
+    #[error("a durable job can't run on a terminal as another user")]
+    DurableBecomeTerminal,
     /// A fleet can't have a terminal.
     #[error("a command that runs on many hosts can't run on a terminal")]
     FleetTerminal,
@@ -154,6 +163,7 @@ impl Draft {
             timeout: None,
             terminal: None,
             pace: Pace::Free,
+            becomes: None,
             durable: false,
             fleet: None,
             member_of: None,
@@ -180,6 +190,9 @@ impl TryFrom<Draft> for JobSpec {
             return Err(SpecError::Timeout(timeout));
         }
         check_word("label", draft.label.as_deref())?;
+        if draft.durable && draft.becomes.is_some() && draft.terminal.is_some() {
+            return Err(SpecError::DurableBecomeTerminal);
+        }
         if let Some(terminal) = &draft.terminal {
             terminal.check()?;
         }
@@ -315,6 +328,7 @@ impl JobSpec {
             timeout,
             terminal,
             pace,
+            becomes,
             durable,
             fleet,
             member_of,
@@ -333,6 +347,7 @@ impl JobSpec {
             && *timeout == other.timeout
             && *terminal == other.terminal
             && *pace == other.pace
+            && *becomes == other.becomes
             && *durable == other.durable
             && *fleet == other.fleet
             && *member_of == other.member_of
@@ -352,6 +367,7 @@ impl JobSpec {
             timeout,
             terminal,
             pace,
+            becomes,
             durable,
             fleet,
             member_of,
@@ -366,7 +382,11 @@ impl JobSpec {
         let plain = format!(
             "{host:?}{command:?}{cwd:?}{label:?}{timeout:?}{terminal:?}{pace:?}{durable}{kind}"
         );
-        // Jobs stored before fleets existed keep their fingerprint.
+        // Jobs stored before these fields existed keep their fingerprint.
+        let plain = match becomes {
+            None => plain,
+            Some(becomes) => format!("{plain}{becomes:?}"),
+        };
         let plain = match (fleet, member_of) {
             (None, None) => plain,
             (fleet, member_of) => format!("{plain}{fleet:?}{member_of:?}"),

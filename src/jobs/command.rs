@@ -11,7 +11,7 @@ use super::error::Error;
 use super::fleet;
 use super::fleet::FleetSpec;
 use super::job::Job;
-use crate::job::{Draft, JobSpec, check_word, quote};
+use crate::job::{Become, Draft, JobSpec, check_word, quote};
 use crate::jobs::reading::{Fleet, Follow};
 use crate::jobs::{Outcome, Pace, Stdin, Terminal};
 use crate::runner::Order;
@@ -55,21 +55,23 @@ pub struct CommandOutput {
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Command<OneHost> {
-    pub(super) fn on_host(door: Door, host: String, command: String) -> Self {
-        Self::new(door, host, command, None)
+    pub(super) fn on_host(door: Door, draft: Draft) -> Self {
+        Self::new(door, draft, None)
     }
 }
 
 impl Command<ManyHosts> {
-    pub(super) fn on_hosts(door: Door, fleet: FleetSpec, command: String) -> Self {
-        Self::new(door, String::new(), command, Some(fleet))
+    pub(super) fn on_hosts(door: Door, draft: Draft, fleet: FleetSpec) -> Self {
+        Self::new(door, draft, Some(fleet))
     }
 }
 
 impl<T> Command<T> {
-    fn new(door: Door, host: String, command: String, fleet: Option<FleetSpec>) -> Self {
-        let mut draft = Draft::new(host, command);
-        draft.stdin = Stdin::Closed;
+    fn new(door: Door, draft: Draft, fleet: Option<FleetSpec>) -> Self {
+        let draft = Draft {
+            stdin: Stdin::Closed,
+            ..draft
+        };
         Self {
             door,
             draft,
@@ -122,6 +124,13 @@ impl<T> Command<T> {
     /// Runs it on a pseudo-terminal. All output is then stdout.
     pub fn terminal(mut self, terminal: Terminal) -> Self {
         self.draft.terminal = Some(terminal);
+        self
+    }
+
+    /// Runs it as another user of the host, in that user's `/bin/sh`. The working directory stays
+    /// relative to the account's home directory.
+    pub fn becomes(mut self, user: Become) -> Self {
+        self.draft.becomes = Some(user);
         self
     }
 

@@ -53,7 +53,7 @@ impl Jobs {
 
     async fn open_files(&self, act: Act, host: &str) -> Result<HostFiles, Error> {
         let (inside, reference) = self.door.act_on_host(act, host).await?;
-        let files = HostFiles::open(&inside.hosts, &reference).await;
+        let files = HostFiles::open(&inside.hosts, &reference, self.becomes.as_ref()).await;
         self.noted(&reference, files)
     }
 

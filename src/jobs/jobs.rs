@@ -15,7 +15,7 @@ use super::last_errors::LastErrors;
 use super::rights::{HostPatterns, Rights, Role};
 use crate::forward::Forwards;
 use crate::hosts::{HostBook, Hosts, Prompters};
-use crate::job::{Caller, JobId, Scope};
+use crate::job::{Become, Caller, Draft, JobId, Scope};
 use crate::jobs::{Access, Filter, Summary};
 use crate::runner::{Runner, Stats};
 use crate::ssh::{HostConfig, Prompter, Resolver};
@@ -44,6 +44,8 @@ const MOST_LISTED: usize = 100_000;
 #[derive(Clone)]
 pub struct Jobs {
     pub(super) door: Door,
+    /// The user as whom commands run and files are used, if not the account that logs in.
+    pub(super) becomes: Option<Become>,
 }
 
 impl Jobs {
@@ -121,6 +123,7 @@ impl Jobs {
         };
         Self {
             door: Door::new(Caller::local(), Rights::everywhere(Role::Run), inside),
+            becomes: None,
         }
     }
 
@@ -130,6 +133,16 @@ impl Jobs {
     pub fn of(&self, caller: Caller, rights: Rights) -> Self {
         Self {
             door: self.door.of(caller, rights),
+            becomes: None,
+        }
+    }
+
+    /// The same, with commands and files used as another user of the host.
+    #[must_use]
+    pub fn becoming(&self, becomes: Option<Become>) -> Self {
+        Self {
+            door: self.door.clone(),
+            becomes,
         }
     }
 
@@ -146,12 +159,20 @@ impl Jobs {
     /// Prepares a command for `host`, run by its login shell as `ssh HOST COMMAND` would. Starts
     /// nothing yet.
     pub fn command(&self, host: impl Into<String>, command: impl Into<String>) -> Command {
-        Command::on_host(self.door.clone(), host.into(), command.into())
+        Command::on_host(self.door.clone(), self.draft(host.into(), command.into()))
     }
 
     /// Prepares a command for many hosts as one fleet. Starts nothing yet.
     pub fn fleet(&self, hosts: FleetSpec, command: impl Into<String>) -> Command<ManyHosts> {
-        Command::on_hosts(self.door.clone(), hosts, command.into())
+        let draft = self.draft(String::new(), command.into());
+        Command::on_hosts(self.door.clone(), draft, hosts)
+    }
+
+    fn draft(&self, host: String, command: String) -> Draft {
+        Draft {
+            becomes: self.becomes.clone(),
+            ..Draft::new(host, command)
+        }
     }
 
     /// A job by its id. A member of a fleet has the fleet's id, a slash and the member's host.

@@ -73,10 +73,11 @@ pub use crate::files::{
 pub use crate::forward::{
     BadForward, ForwardError, ForwardId, ForwardOptions, ForwardSpec, ForwardState, ForwardStatus,
 };
-pub use crate::hosts::{Access, HostError};
+pub use crate::hosts::{Access, BecomeError, HostError};
 pub use crate::job::{
-    Exit, FleetCounts, FleetSummary, LostWhy, Member, MemberGroup, MemberProgress, MemberResult,
-    Outcome, Phase, Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, Terminal, Wait,
+    BadBecome, Become, BecomeMethod, BecomeRefusal, Exit, FleetCounts, FleetSummary, LostWhy,
+    Member, MemberGroup, MemberProgress, MemberResult, Outcome, Phase, Signal, SpecError, Status,
+    StdinPlan as Stdin, StopAfter, Tail, Terminal, Wait,
 };
 pub use crate::output::{
     Cursor, LineNo, MemberNo, PageLine as Line, PageQuery, ReadQuery, Reading, Render, ScreenRow,

@@ -38,8 +38,9 @@ pub(super) struct Server {
 
 /// Arguments that ssh_run takes as ssh_spawn does, but does not show, because each costs every model
 /// tokens: those for roll-outs, repeated calls and special terminals.
-const RARE_FOR_RUN: [&str; 10] = [
+const RARE_FOR_RUN: [&str; 11] = [
     "answer_queries",
+    "become_method",
     "canary",
     "cols",
     "idempotency_key",
@@ -52,7 +53,16 @@ const RARE_FOR_RUN: [&str; 10] = [
 ];
 
 /// Arguments that are accepted by ssh_spawn and not shown. The command line has them all.
-const RARE_FOR_SPAWN: [&str; 5] = ["cols", "retry", "rows", "stop_after_failures", "term"];
+const RARE_FOR_SPAWN: [&str; 8] = [
+    "answer_queries",
+    "become_method",
+    "cols",
+    "max_parallel",
+    "retry",
+    "rows",
+    "stop_after_failures",
+    "term",
+];
 
 /// Whether a caller that may only read jobs may use a tool.
 fn is_for_readers(tool: &Tool) -> bool {
@@ -389,7 +399,7 @@ impl Server {
     #[tool(
         name = "ssh_get",
         title = "Read a remote file",
-        input_schema = input::<GetRequest>(),
+        input_schema = input_without::<GetRequest>(&["become_method"]),
         output_schema = output::<GetReply>(),
         annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = true)
     )]
@@ -409,7 +419,7 @@ impl Server {
     #[tool(
         name = "ssh_put",
         title = "Write a remote file",
-        input_schema = input::<PutRequest>(),
+        input_schema = input_without::<PutRequest>(&["become_method"]),
         output_schema = output::<PutReply>(),
         annotations(read_only_hint = false, destructive_hint = true, idempotent_hint = true, open_world_hint = true)
     )]

@@ -166,6 +166,8 @@ pub enum Answer {
     Busy,
     /// Stdin is closed.
     Closed,
+    /// The user was not changed: why, the exit status, and the program's words.
+    NotBecome(String),
     /// The host does not support it.
     Unsupported(String),
     /// It failed.
@@ -187,6 +189,7 @@ impl Answer {
             "moved" => Self::Moved(rest.trim().parse().ok()?),
             "busy" => Self::Busy,
             "closed" => Self::Closed,
+            "become" => Self::NotBecome(rest.to_owned()),
             "unsupported" => Self::Unsupported(rest.to_owned()),
             "logout" => Self::Unsupported(
                 "logind ends all processes at logout there (KillUserProcesses=yes)".to_owned(),

@@ -16,4 +16,4 @@ pub use commands::{
     sweep, write,
 };
 pub use frames::{Frames, SpoolEnd, SpoolFrame};
-pub use order::{Order, StartError, Stdin};
+pub use order::{BecomeOrder, Order, StartError, Stdin};

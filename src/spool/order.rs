@@ -29,6 +29,24 @@ pub struct Order {
     pub terminal: Option<(String, u32, u32)>,
     /// Time after the command's end in which its background processes may still print.
     pub drain: Duration,
+    /// Another user as whom the command runs.
+    pub becomes: Option<BecomeOrder>,
+}
+
+/// How a durable job changes its user.
+#[derive(Debug)]
+pub struct BecomeOrder {
+    /// The program: sudo, doas or su.
+    pub program: &'static str,
+    /// The user.
+    pub user: String,
+    /// A new word that marks the steps in the output.
+    pub gate: String,
+    /// A script with the directory, the variables and the command, which replaces these: the
+    /// program passes on neither variables nor descriptors.
+    pub script: SecretString,
+    /// The password, if it is known. It is sent if the program asks for it.
+    pub password: Option<SecretString>,
 }
 
 /// Stdin of a durable job.
@@ -85,8 +103,22 @@ impl Order {
         );
         let grace = tenths(self.grace);
         let drain = tenths(self.drain);
+        let becomes = self.becomes.as_ref();
+        let becomes = becomes.map_or_else(
+            || "-".to_owned(),
+            |BecomeOrder {
+                 program,
+                 user,
+                 gate,
+                 script,
+                 ..
+             }| {
+                let length = script.expose_secret().len();
+                format!("{program}:{gate}:{length}:{user}")
+            },
+        );
         format!(
-            "{stdin} {timeout} {grace} {} {terminal} {drain}",
+            "{stdin} {timeout} {grace} {} {terminal} {drain} {becomes}",
             self.quota
         )
     }
@@ -94,14 +126,20 @@ impl Order {
     /// Input of the script to start a job. `follower` is the session to which the job is added, if
     /// it runs.
     pub fn lines(&self, job: &str, follower: &str) -> SecretString {
+        let (cwd, command, env) = if let Some(becomes) = &self.becomes {
+            ("", becomes.script.expose_secret(), [].as_slice())
+        } else {
+            let cwd = self.cwd.as_deref().unwrap_or_default();
+            (cwd, self.command.as_str(), self.env.as_slice())
+        };
         let mut lines = format!(
             "{job} {follower} {}\n{}\n{}\n{}\n",
             self.words(),
             self.mark,
-            encode(self.cwd.as_deref().unwrap_or_default()),
-            encode(&self.command)
+            encode(cwd),
+            encode(command)
         );
-        for (name, value) in &self.env {
+        for (name, value) in env {
             writeln!(lines, "{name}={}", encode(value.expose_secret()))
                 .expect("a string takes all");
         }
@@ -110,8 +148,10 @@ impl Order {
         } else {
             String::new()
         };
+        let password = self.becomes.as_ref().and_then(|becomes| becomes.password.as_ref());
+        let password = password.map_or("", |password| password.expose_secret());
         // The empty line ends the variables. The dot shows that nothing was cut off.
-        writeln!(lines, "\n{text}\n.").expect("a string takes all");
+        writeln!(lines, "\n{text}\n{password}\n.").expect("a string takes all");
         lines.into()
     }
 }

@@ -64,33 +64,98 @@ else
   session() { say error this host has neither setsid nor perl nor python3; exit 1; }
 fi
 
+as_user() { # Runs the script $2 as the user of job $1, if it has one and the host asks for no password.
+  { read -r m u <"$sj_S/$1/as"; } 2>/dev/null || return 0
+  case $m in
+  sudo|doas) "$m" -n -u "$u" -- /bin/sh -c "$2" </dev/null >/dev/null 2>&1 ;;
+  *) return 1 ;;
+  esac || echo "sshjobs: its processes belong to $u and could not be signalled without a password" >>"$sj_S/$1/err"
+}
+signal_marked() { # A script that sends signal $1 to all processes that carry $mark.
+  echo "for e in \$(grep -slF SSHJOBS_JOB=$mark /proc/[0-9]*/environ 2>/dev/null); do e=\${e#/proc/}; kill -$1 \"\${e%/environ}\" 2>/dev/null; done; :"
+}
 end_tree() { # Ends the processes of job $1: TERM, then KILL after $2 tenths of a second, also to those that left its group.
   { read -r p t0 <"$sj_S/$1/pid"; } 2>/dev/null || return
   { read -r mark <"$sj_S/$1/mark"; } 2>/dev/null
   [ -n "$mark" ] || return
   # Without its leader the group's number may have been reused; the job's processes are found by their mark.
-  is_alive "$p" "$t0" || { end_marked; return; }
+  is_alive "$p" "$t0" || { end_marked; as_user "$1" "$(signal_marked KILL)"; return; }
   kill -s TERM -- "-$p" 2>/dev/null || kill -TERM "-$p" 2>/dev/null
+  as_user "$1" "$(signal_marked TERM)"
   i=0
   while [ $i -lt "$2" ] && kill -0 "-$p" 2>/dev/null && is_alive "$p" "$t0"; do pause; i=$((i + 1)); done
   kill -s KILL -- "-$p" 2>/dev/null || kill -KILL "-$p" 2>/dev/null
   end_marked
+  ! is_alive "$p" "$t0" || as_user "$1" "$(signal_marked KILL)"
 }
-end_marked() { # Kills all processes that carry $mark.
-  for e in $(grep -slF "SSHJOBS_JOB=$mark" /proc/[0-9]*/environ 2>/dev/null); do
-    e=${e#/proc/}
-    kill -KILL "${e%/environ}" 2>/dev/null
-  done
+end_marked() { # Kills all processes of this account that carry $mark.
+  eval "$(signal_marked KILL)"
 }
 
 end_writer() { # Ends a writer that waits for job $1 to read.
   { read -r w t0 c <"$sj_S/$1/in.lock/pid"; } 2>/dev/null && is_alive "$w" "$t0" && kill "$w" "$c" 2>/dev/null
   rm -rf "$sj_S/$1/in.lock"
 }
+is_prompt() { # Whether the program that changes the user of job $1 asks for a password: its last line ends with a colon.
+  last=$(tail -c 300 "$sj_S/$1/err"; printf .)
+  last=${last%.}
+  case ${last##*"$sj_nl"} in
+  *"$gate-password:") ;;
+  *:|*': '|*：|*'： ') [ "$method" != sudo ] ;;
+  *) false ;;
+  esac
+}
+pass_gate() { # Starts the command of job $1, whose user the program changes: sends the password, the command and the text for stdin
+  # to descriptor 3. What was printed until then is not the command's.
+  answered=
+  while [ ! -f "$sj_J/gate" ]; do
+    if grep -qs "$gate-passed" "$sj_J/err" && grep -qs "$gate-passed" "$sj_J/out"; then
+      # The other user's shell waits for the command, so that nothing is printed between these lines.
+      : >"$sj_J/out"
+      : >"$sj_J/err"
+      printf '%b' "$sj_cmd" >&3
+      # From here on others may write to stdin.
+      [ "$2" != open ] || echo 0 >"$sj_J/in.n"
+      echo passed >"$sj_J/gate.new"
+      mv "$sj_J/gate.new" "$sj_J/gate"
+      [ "$2" != text ] || cat "$sj_J/in.text" >&3
+      rm -f "$sj_J/in.text"
+      return
+    fi
+    if is_prompt "$1"; then
+      why=wrong
+      [ -n "$sj_pw" ] || why=password
+      if [ -n "$answered" ] || [ -z "$sj_pw" ]; then
+        echo "$why" >"$sj_J/gate.why"
+        # The program reads the end of its stdin, and ends.
+        [ -z "$keeper" ] || kill "$keeper" 2>/dev/null
+        return
+      fi
+      : >"$sj_J/err"
+      answered=y
+      echo answered >"$sj_J/gate.why"
+      printf '%s\n' "$sj_pw" >&3
+    fi
+    sleep 0.03 2>/dev/null || sleep 1
+  done
+}
+tell_gate() { # Waits until the user of job $1 is changed, and answers if it is not.
+  i=0
+  while [ ! -f "$sj_J/gate" ]; do
+    sleep 0.03 2>/dev/null || sleep 1
+    i=$((i + 1))
+    [ $i -lt 1000 ] || { say become timeout; return 1; }
+  done
+  read -r g <"$sj_J/gate"
+  [ "$g" != passed ] || return 0
+  say become "$g"
+  rm -rf "$sj_J"
+  return 1
+}
 lay_down() { # Writes the first files of a job, exit.r last. Arguments: those of start.
   printf '%s\n' "$mark" "$sj_cwd" "$sj_cmd" "$env" >"$sj_J/order" && printf '%s\n' "$mark" >"$sj_J/mark" &&
     printf '' >"$sj_J/out" && printf '' >"$sj_J/err" && { [ "$3" != text ] || printf '%b' "$text" >"$sj_J/in.text"; } &&
-    printf '%-200s\n' pending >"$sj_J/exit.r"
+    printf '%-200s\n' pending >"$sj_J/exit.r" && { [ "$9" = - ] || printf '%s\n' "${9%%:*} ${9##*:}" >"$sj_J/as"; }
 }
 guard() { # Ensures that one warden enforces the quotas of all jobs of the host.
   { read -r p t0 <"$sj_S/warden"; } 2>/dev/null && is_alive "$p" "$t0" && return
@@ -101,7 +166,8 @@ guard() { # Ensures that one warden enforces the quotas of all jobs of the host.
 }
 
 case $sj_V in
-start) # Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN; mark; cwd; command; NAME=VALUE ...; nothing; stdin; "."
+start) # Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN BECOME; mark; cwd; command; NAME=VALUE ...; nothing; stdin; password;
+  # ".". BECOME is "-", or PROGRAM:GATE:LENGTH:USER; the command is then a script of this length, with directory and variables.
   # The order may arrive later than this shell starts, or never.
   read -r sj_line || exit 0
   set -- $sj_line
@@ -110,6 +176,7 @@ start) # Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN; mark; cwd; com
   env=
   while IFS= read -r sj_line && [ -n "$sj_line" ]; do env=$env$sj_line$sj_nl; done
   IFS= read -r text
+  IFS= read -r sj_pw
   IFS= read -r dot
   [ "$dot" = . ] || exit 1
   # The directory may have been removed in the meantime.
@@ -135,6 +202,12 @@ start) # Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN; mark; cwd; com
     exit 1
   fi
   # A follower that has ended, perhaps because its spool was removed, can't be notified.
+  if [ "$9" != - ]; then
+    # The password is in no file and in no command line.
+    [ -z "$new" ] || printf '%s\n' "$sj_pw" | (exec >/dev/null 2>&1; session /bin/sh "$sj_F" "$sj_D" supervise "$@")
+    new=
+    tell_gate "$1" || exit 0
+  fi
   told=
   [ ! -f "$sj_S/f/$2" ] || { echo "$1 0 0" >>"$sj_S/f/$2" && told=' told'; }
   say "ok$told"
@@ -145,6 +218,8 @@ start) # Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN; mark; cwd; com
 supervise)
   sj_J=$sj_S/$1
   trap : HUP INT TERM PIPE
+  mark=
+  [ "$9" = - ] || { IFS= read -r sj_pw; exec </dev/null; }
   # At most one supervisor a job.
   set -C
   printf '' 2>/dev/null >"$sj_J/claim" || exit 0
@@ -154,23 +229,36 @@ supervise)
   printf '%s %s %s\n' $$ "$sj_t" "$b" >"$sj_J/sup"
   exec 6<"$sj_J/order"
   rm -f "$sj_J/order"
-  keeper=
-  case $3 in
-  open)
-    mkfifo "$sj_J/in" "$sj_J/in.ctl"
-    exec 3<>"$sj_J/in" 8<>"$sj_J/in.ctl"
-    # Holds stdin open until the end of input is requested. Both pipes are open before a writer can use them.
-    (exec 6<&-; read -r _ <&8) &
-    keeper=$!
+  keeper= gatekeeper=
+  if [ "$3" = open ] || [ "$9" != - ]; then
+    mkfifo "$sj_J/in"
+    exec 3<>"$sj_J/in"
+    if [ "$3" = open ]; then
+      mkfifo "$sj_J/in.ctl"
+      exec 8<>"$sj_J/in.ctl"
+      # Holds stdin open until the end of input is requested. Both pipes are open before a writer can use them.
+      (exec 6<&-; read -r _ <&8) &
+      keeper=$!
+    fi
+    if [ "$9" != - ]; then
+      IFS= read -r mark <&6
+      IFS= read -r _ <&6
+      IFS= read -r sj_cmd <&6
+      gate=${9#*:} method=${9%%:*}
+      gate=${gate%%:*}
+      # Holds stdin open until the command has its text.
+      (exec 6<&- 8<&-; pass_gate "$1" "$3") &
+      gatekeeper=$!
+    else
+      echo 0 >"$sj_J/in.n"
+    fi
     exec 5<"$sj_J/in" 3>&- 8>&-
-    echo 0 >"$sj_J/in.n"
-    ;;
-  text)
+  elif [ "$3" = text ]; then
     exec 5<"$sj_J/in.text"
     rm -f "$sj_J/in.text"
-    ;;
-  *) exec 5</dev/null ;;
-  esac
+  else
+    exec 5</dev/null
+  fi
   timer=
   [ "$4" = 0 ] || {
     (
@@ -192,10 +280,19 @@ supervise)
     guard
   }
   # In a subshell, so that this shell's message about its end is discarded. A Korn shell passes on only named descriptors.
-  (led /bin/sh "$sj_F" "$sj_D" job "$1" "$7") <&5 6<&6 >>"$sj_J/out" 2>>"$sj_J/err"
+  (led /bin/sh "$sj_F" "$sj_D" job "$1" "$7" "$9" "$mark") <&5 6<&6 >>"$sj_J/out" 2>>"$sj_J/err"
   rc=$?
   exec 5<&- 6<&-
   [ ! -s "$sj_J/rc" ] || read -r rc <"$sj_J/rc"
+  if [ -n "$gatekeeper" ]; then
+    kill $gatekeeper 2>/dev/null
+    [ -f "$sj_J/gate" ] || {
+      why=ended
+      { read -r why <"$sj_J/gate.why"; } 2>/dev/null
+      echo "$why $rc $(tail -n 3 "$sj_J/err" | tr '\n' ' ' | cut -c 1-400)" >"$sj_J/gate.new"
+      mv "$sj_J/gate.new" "$sj_J/gate"
+    }
+  fi
   # Background processes of the command may still print.
   { read -r p _ <"$sj_J/pid"; } 2>/dev/null
   i=0
@@ -269,10 +366,23 @@ warden)
     sleep $((n < 1 ? 1 : n))
   done
   ;;
-job) # JOB PTY. The order is on file descriptor 6.
+job) # JOB PTY BECOME MARK. The order is on file descriptor 6. With BECOME its script comes on stdin, once the user is changed.
   sj_J=$sj_S/$1
   start_time $$
   printf '%s %s\n' $$ "$sj_t" >"$sj_J/pid"
+  if [ "$3" != - ]; then
+    exec 6<&- 5<&-
+    gate=${3#*:} user=${3##*:}
+    length=${gate#*:}
+    length=${length%%:*} gate=${gate%%:*}
+    # The mark shows in the command line that these processes belong to the job.
+    script="SSHJOBS_JOB=$4; export SSHJOBS_JOB; echo $gate-passed >&2; echo $gate-passed; eval \"\$(dd bs=1 count=$length 2>/dev/null)\""
+    case $3 in
+    sudo:*) exec sudo -S -H -p "$gate-password:" -u "$user" -- /bin/sh -c "$script" ;;
+    doas:*) exec doas -u "$user" -- /bin/sh -c "$script" ;;
+    su:*) exec su -s /bin/sh -c "$script" -- "$user" ;;
+    esac
+  fi
   IFS= read -r SSHJOBS_JOB <&6
   export SSHJOBS_JOB
   IFS= read -r sj_cwd <&6

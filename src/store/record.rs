@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::job::{
-    Caller, Draft, FleetPlan, Identity, Job, JobId, JobSpec, MachineId, Member, Nonce, Outcome,
-    Past, Phase, SpecError, Status, StdinPlan, Terminal, wall_now,
+    Become, Caller, Draft, FleetPlan, Identity, Job, JobId, JobSpec, MachineId, Member, Nonce,
+    Outcome, Past, Phase, SpecError, Status, StdinPlan, Terminal, wall_now,
 };
 use crate::output::{Resize, TerminalModes, Timestamp, timestamp_of};
 
@@ -41,6 +41,9 @@ pub struct Record {
     pub timeout: Option<Duration>,
     /// Its terminal.
     pub terminal: Option<Terminal>,
+    /// The user as whom it runs, if not the account.
+    #[serde(default)]
+    pub becomes: Option<Become>,
     /// Whether it outlives its process.
     pub durable: bool,
     /// Its idempotency key.
@@ -108,6 +111,7 @@ impl Record {
             stdin,
             timeout,
             terminal,
+            becomes,
             durable,
             fleet,
             member_of,
@@ -126,6 +130,7 @@ impl Record {
             had_secrets: !env.is_empty() || matches!(stdin, StdinPlan::Text(_)),
             timeout: *timeout,
             terminal: terminal.clone(),
+            becomes: becomes.clone(),
             durable: *durable,
             key: key.map(str::to_owned),
             fingerprint,
@@ -213,6 +218,7 @@ impl Record {
             cwd: self.cwd.clone(),
             env,
             label: self.label.clone(),
+            becomes: self.becomes.clone(),
             stdin: if self.has_stdin {
                 StdinPlan::Open
             } else {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::jobs::{
-    Access, Caller, Config, Defaults, Job, Jobs, Limits, Prompter, Prompters, Rights,
+    Access, Become, Caller, Config, Defaults, Job, Jobs, Limits, Prompter, Prompters, Rights,
 };
 use crate::wire::error::Error;
 
@@ -61,6 +61,14 @@ impl Service {
         Self {
             offers_local_files: true,
             ..self
+        }
+    }
+
+    /// The same service, with commands and files used as another user of the host.
+    pub(super) fn becoming(&self, becomes: Option<Become>) -> Self {
+        Self {
+            jobs: self.jobs.becoming(becomes),
+            ..self.clone()
         }
     }
 

@@ -6,7 +6,7 @@ use clap::Args;
 use clap_complete::engine::ArgValueCompleter;
 
 use super::candidates;
-use super::values::SshArgs;
+use super::values::{BecomeArgs, SshArgs};
 
 /// Arguments of `put`.
 #[derive(Debug, Args)]
@@ -100,6 +100,9 @@ pub struct CopyArgs {
     /// Write the results as JUnit XML for CI, with one test case per host.
     #[arg(long, value_name = "FILE", help_heading = "Many hosts")]
     pub junit: Option<PathBuf>,
+    /// Another user.
+    #[command(flatten)]
+    pub becomes: BecomeArgs,
 }
 
 /// Arguments of `edit`.
@@ -119,6 +122,9 @@ pub struct EditArgs {
     /// Keep the replaced file beside the new one.
     #[arg(long)]
     pub backup: bool,
+    /// Another user.
+    #[command(flatten)]
+    pub becomes: BecomeArgs,
     /// Options as in ssh.
     #[command(flatten)]
     pub ssh: SshArgs,

@@ -4,6 +4,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 
+use crate::jobs::{Become, BecomeMethod, SpecError};
+use crate::wire::Error;
+
 /// Heading of the options that all verbs have.
 pub(crate) const GLOBAL: &str = "Global options";
 /// Variables for the options `--config` and `--state-dir`.
@@ -140,5 +143,41 @@ mod tests {
         }
         assert_eq!(since("100years"), Ok(Since::Time(0)));
         assert!(since("2999-01-01").is_err());
+    }
+}
+
+/// Another user of the host, as whom a command runs or files are used.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Another user")]
+#[group(id = "becomes", multiple = true)]
+pub struct BecomeArgs {
+    /// Become root, as with --become root.
+    #[arg(short = 'b', conflicts_with = "user")]
+    pub root: bool,
+    /// Become this user there. A password that is asked for comes from become_password in
+    /// [hosts.NAME], or from you.
+    #[arg(long = "become", id = "user", value_name = "USER")]
+    pub user: Option<String>,
+    /// How: sudo, doas or su (which asks for the other user's password).
+    #[arg(long, value_name = "PROGRAM", requires = "becomes")]
+    pub become_method: Option<BecomeMethod>,
+}
+
+impl BecomeArgs {
+    /// The user's name, if one was given.
+    pub fn user(&self) -> Option<String> {
+        if self.root {
+            return Some("root".to_owned());
+        }
+        self.user.clone()
+    }
+
+    /// The user, if one was given.
+    pub fn becomes(&self) -> Result<Option<Become>, Error> {
+        let Some(user) = self.user() else { return Ok(None) };
+        let becomes = Become::new(user, self.become_method.unwrap_or_default());
+        Ok(Some(becomes.map_err(|error| {
+            crate::jobs::Error::from(SpecError::from(error))
+        })?))
     }
 }

@@ -131,6 +131,7 @@ fn request(args: SpawnArgs) -> Result<CommandRequest, Error> {
         timeout: args.timeout,
         pty: args.pty,
         durable: !args.attached,
+        becomes: args.becomes,
     };
     let request = words.into_request()?;
     let request = fleet::on_hosts(request, &rollout)?;

@@ -17,4 +17,4 @@ pub use error::{SftpError, Status};
 pub use frames::Frames;
 pub use reply::{Entry, Reply, Version};
 pub use request::{Open, Request};
-pub use session::{Session, SftpServer};
+pub use session::Session;

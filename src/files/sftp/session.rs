@@ -23,7 +23,7 @@ use super::packet::PacketReader;
 use super::request::{Outgoing, hello};
 use super::{Attributes, Entry, Frames, Reply, Request, SftpError, Status, Version};
 use crate::lock::lock;
-use crate::ssh::{Channel, ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
+use crate::ssh::{ChannelError, ChannelEvent, ChannelReader, ChannelWriter};
 
 /// An SFTP session. Dropping it closes its channel.
 pub struct Session {
@@ -71,41 +71,27 @@ const MOST_STDERR: usize = 512;
 /// Time limit for the server to close the channel.
 const CLOSE_TIME: Duration = Duration::from_secs(2);
 
-/// What serves SFTP on a host.
-#[derive(Clone, Debug)]
-pub enum SftpServer {
-    /// The subsystem of sshd.
-    Subsystem,
-    /// A command.
-    Command(String),
-}
-
 impl Session {
-    /// Starts an SFTP server on a channel. A request fails when the server sends nothing for
-    /// `silence`.
+    /// Begins a session with an SFTP server that was started on a channel. A request fails when the
+    /// server sends nothing for `silence`.
     ///
     /// # Errors
     /// [`SftpError::NoSubsystem`], or why the session can't be used.
     pub async fn start(
-        channel: Channel,
-        server: SftpServer,
+        reader: ChannelReader,
+        writer: ChannelWriter,
         silence: Duration,
     ) -> Result<Self, SftpError> {
-        timeout(silence, Self::begin(channel, server, silence))
+        timeout(silence, Self::begin(reader, writer, silence))
             .await
             .unwrap_or(Err(SftpError::Silent(silence)))
     }
 
     async fn begin(
-        channel: Channel,
-        server: SftpServer,
+        mut reader: ChannelReader,
+        writer: ChannelWriter,
         silence: Duration,
     ) -> Result<Self, SftpError> {
-        let started = match server {
-            SftpServer::Subsystem => channel.subsystem("sftp").await,
-            SftpServer::Command(command) => channel.exec(&command).await,
-        };
-        let (mut reader, writer) = started.map_err(lost)?;
         let mut frames = Frames::default();
         let mut stderr = Vec::new();
         let first = greet(&mut reader, &writer, &mut frames, &mut stderr).await?;

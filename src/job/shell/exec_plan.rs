@@ -2,9 +2,10 @@
 
 use secrecy::SecretString;
 
-use super::prelude::{Announce, env_header, prelude};
+use super::become_command::command_behind;
+use super::prelude::{Announce, Prelude, env_header};
 use super::quoting::{LoginShell, for_shell, inert, quote};
-use crate::job::announced::TELL_MACHINE;
+use crate::job::announced::{Gate, TELL_MACHINE};
 use crate::job::{JobSpec, Nonce};
 
 /// Why a host can't run a job.
@@ -38,6 +39,8 @@ pub struct ExecPlan {
     /// Whether to wait for a [`Greeting`](crate::job::announced::Greeting) before the command
     /// counts as started.
     pub expects_greeting: bool,
+    /// The steps to another user, which come before the announcements.
+    pub gate: Option<Gate>,
 }
 
 /// Longest exec string: Linux's MAX_ARG_STRLEN without the final NUL.
@@ -55,18 +58,16 @@ impl ExecPlan {
     /// prelude announces the process group and has a line of its own, so that a syntax error in the
     /// command does not prevent it.
     pub fn new(spec: &JobSpec, shell: LoginShell, nonce: Nonce) -> Result<Self, PlanError> {
-        let command = &spec.command;
         if shell == LoginShell::Bare {
             return Self::bare(spec);
         }
-        let header = env_header(spec);
-        let prelude = prelude(spec, &nonce, Announce::ProcessGroup, header.as_ref());
+        let parts = Parts::new(spec, &nonce, Announce::ProcessGroup);
         let command = match shell {
-            LoginShell::Posix => format!("{prelude}\n{command}"),
-            LoginShell::Foreign => foreign(&prelude, command),
+            LoginShell::Posix => parts.as_script(),
+            LoginShell::Foreign => parts.for_foreign_shell(),
             LoginShell::Bare => unreachable!("planned above"),
         };
-        Self::with_prelude(spec, command, header, shell)
+        parts.plan(spec, command, shell)
     }
 
     /// Plans `spec` for a host whose login shell is not known yet. Assumes `likely`: POSIX by
@@ -77,46 +78,22 @@ impl ExecPlan {
     /// redirect. The command is one word for `eval`, because csh would otherwise run its later
     /// lines.
     pub fn untried(spec: &JobSpec, likely: LoginShell, nonce: Nonce) -> Result<Self, PlanError> {
-        let header = env_header(spec);
-        let prelude = prelude(spec, &nonce, Announce::Machine, header.as_ref());
+        let parts = Parts::new(spec, &nonce, Announce::Machine);
         let command = match likely {
-            LoginShell::Foreign => foreign(&prelude, &spec.command),
+            LoginShell::Foreign => parts.for_foreign_shell(),
             LoginShell::Posix | LoginShell::Bare => {
                 let nonce = nonce.as_str();
-                let prelude = eval(&prelude);
-                let command = eval_unless_plain(&spec.command);
+                let prelude = eval(&parts.prelude);
+                let command = eval_unless_plain(&parts.command);
                 format!(
                     "SSHJOBS_JOB={nonce} && export SSHJOBS_JOB && echo >/dev/null && {prelude} && {command}"
                 )
             }
         };
-        let plan = Self::with_prelude(spec, command, header, likely)?;
+        let plan = parts.plan(spec, command, likely)?;
         Ok(Self {
             expects_greeting: true,
             ..plan
-        })
-    }
-
-    fn with_prelude(
-        spec: &JobSpec,
-        command: String,
-        header: Option<SecretString>,
-        shell: LoginShell,
-    ) -> Result<Self, PlanError> {
-        if command.len() > LONGEST_COMMAND {
-            return Err(PlanError::TooLong(command.len()));
-        }
-        let announcements = if header.is_some() && spec.terminal.is_some() {
-            2
-        } else {
-            1
-        };
-        Ok(Self {
-            command,
-            stdin_header: header,
-            announcements,
-            repeats_noise: shell == LoginShell::Foreign,
-            expects_greeting: false,
         })
     }
 
@@ -127,20 +104,113 @@ impl ExecPlan {
         if !spec.env.is_empty() {
             return Err(PlanError::BareHost("environment variables"));
         }
+        if spec.becomes.is_some() {
+            return Err(PlanError::BareHost("another user"));
+        }
         Ok(Self {
             command: spec.command.clone(),
             stdin_header: None,
             announcements: 0,
             repeats_noise: false,
             expects_greeting: false,
+            gate: None,
         })
     }
 }
 
-/// The prelude runs in `/bin/sh`, then the command in the login shell.
-fn foreign(prelude: &str, command: &str) -> String {
-    let script = format!("{prelude}\nexec \"$SHELL\" -c {}", quote(command));
-    for_shell(script, LoginShell::Foreign)
+/// The parts of an exec string, before they are put together for a login shell.
+struct Parts {
+    /// The line before the command.
+    prelude: String,
+    command: String,
+    header: Option<SecretString>,
+    gate: Option<Gate>,
+}
+
+impl Parts {
+    fn new(spec: &JobSpec, nonce: &Nonce, announce: Announce) -> Self {
+        let header = env_header(spec);
+        let own = Prelude {
+            mark: nonce,
+            announce,
+            cwd: spec.cwd.as_deref(),
+            header: header.as_ref(),
+            on_terminal: spec.terminal.is_some(),
+        };
+        let Some(becomes) = spec.becomes.clone() else {
+            return Self {
+                prelude: own.line(),
+                command: spec.command.clone(),
+                header,
+                gate: None,
+            };
+        };
+
+        // The other user's shell has the prelude of the command. That of the login shell only
+        // marks its processes, and proves which shell it is.
+        let inner = Prelude {
+            announce: Announce::ProcessGroup,
+            ..own
+        };
+        let script = format!("{}\n{}", inner.line(), spec.command);
+        let outer = Prelude {
+            cwd: None,
+            header: None,
+            ..own
+        };
+        // A word of its own: the job's mark is in both preludes.
+        let gate = Gate::new(becomes, &Nonce::new(), own.on_terminal);
+        Self {
+            prelude: outer.line(),
+            command: command_behind(&gate, &script),
+            header,
+            gate: Some(gate),
+        }
+    }
+
+    /// For a POSIX shell.
+    fn as_script(&self) -> String {
+        format!("{}\n{}", self.prelude, self.command)
+    }
+
+    /// The prelude runs in `/bin/sh`, then the command in the login shell, or in that of the other
+    /// user.
+    fn for_foreign_shell(&self) -> String {
+        let script = if self.gate.is_some() {
+            self.as_script()
+        } else {
+            format!(
+                "{}\nexec \"$SHELL\" -c {}",
+                self.prelude,
+                quote(&self.command)
+            )
+        };
+        for_shell(script, LoginShell::Foreign)
+    }
+
+    fn plan(
+        self,
+        spec: &JobSpec,
+        command: String,
+        shell: LoginShell,
+    ) -> Result<ExecPlan, PlanError> {
+        if command.len() > LONGEST_COMMAND {
+            return Err(PlanError::TooLong(command.len()));
+        }
+        let announcements = if self.header.is_some() && spec.terminal.is_some() {
+            2
+        } else {
+            1
+        };
+        Ok(ExecPlan {
+            command,
+            stdin_header: self.header,
+            announcements,
+            repeats_noise: shell == LoginShell::Foreign && self.gate.is_none(),
+            expects_greeting: false,
+            gate: self.gate,
+        })
+    }
 }
 
 /// `script` as a command of one line, quoted so that every shell finds the same closing quote.

@@ -1,6 +1,7 @@
 //! Shell text that runs on hosts. User input is inert in all of it.
 
 mod awaits_stdin;
+mod become_command;
 mod control_script;
 mod exec_plan;
 mod prelude;
@@ -8,9 +9,10 @@ mod quoting;
 mod signal_script;
 
 pub use awaits_stdin::{AwaitsStdin, awaits_stdin_script};
+pub use become_command::become_command;
 pub use control_script::{ControlLine, control_request, control_script};
 pub use exec_plan::{ExecPlan, PlanError, shell_probes};
-pub use prelude::from_home;
+pub use prelude::{from_home, whole_script};
 pub use quoting::{LoginShell, quote};
 pub(crate) use quoting::{for_shell, inert_bytes};
 pub use signal_script::{KillReport, Left, ProcessGroup, Reach, kill_script};

@@ -18,50 +18,76 @@ pub(crate) enum Announce {
     Machine,
 }
 
-/// One line: announce the process group, mark the environment, go to the directory, read the
-/// variables.
-pub(crate) fn prelude(
-    spec: &JobSpec,
-    nonce: &Nonce,
-    announce: Announce,
-    header: Option<&SecretString>,
-) -> String {
-    let word = nonce.as_str();
-    let mut line = format!("SSHJOBS_JOB={word}; export SSHJOBS_JOB");
-    // A terminal would echo the values, and interpret some of their characters as keys.
-    let quiet_terminal = header.is_some() && spec.terminal.is_some();
-    if quiet_terminal {
-        // Before the announcement: the client sends the values when it sees that.
-        line.push_str("; sshjobs_tty=$(stty -g) && stty raw -echo || exit 125");
+/// The line before a command.
+#[derive(Clone, Copy)]
+pub(crate) struct Prelude<'a> {
+    /// Marks the job's processes.
+    pub(crate) mark: &'a Nonce,
+    pub(crate) announce: Announce,
+    /// The working directory.
+    pub(crate) cwd: Option<&'a str>,
+    /// The [values](env_header) of the variables.
+    pub(crate) header: Option<&'a SecretString>,
+    pub(crate) on_terminal: bool,
+}
+
+impl Prelude<'_> {
+    /// One line: announce the process group, mark the environment, go to the directory, read the
+    /// variables.
+    pub(crate) fn line(&self) -> String {
+        let word = self.mark.as_str();
+        let mut line = format!("SSHJOBS_JOB={word}; export SSHJOBS_JOB");
+        // A terminal would echo the values, and interpret some of their characters as keys.
+        let quiet_terminal = self.header.is_some() && self.on_terminal;
+        if quiet_terminal {
+            // Before the announcement: the client sends the values when it sees that.
+            line.push_str("; sshjobs_tty=$(stty -g) && stty raw -echo || exit 125");
+        }
+        // Before the next steps, which may fail: the process group is reported in any case.
+        write!(line, "; echo {word} $$").expect("a string takes all");
+        if self.announce == Announce::Machine {
+            // A shell whose channel was closed must not run the command.
+            write!(line, " \"$({TELL_MACHINE})\" || exit 125").expect("a string takes all");
+        }
+        if let Some(directory) = self.cwd.map(from_home) {
+            // `CDPATH=` keeps cd silent and literal.
+            write!(line, "; CDPATH= cd -- {} || exit 125", quote(directory))
+                .expect("a string takes all");
+        }
+        if let Some(header) = self.header {
+            // `dd bs=1` stops after the header. A buffered read would take the command's own input.
+            let count = header.expose_secret().len();
+            write!(
+                line,
+                "; sshjobs_env=$(dd bs=1 count={count} 2>/dev/null) && eval \"$sshjobs_env\" || exit 125; unset sshjobs_env"
+            )
+            .expect("a string takes all");
+        }
+        if quiet_terminal {
+            write!(
+                line,
+                "; stty \"$sshjobs_tty\"; unset sshjobs_tty; echo {word} $$"
+            )
+            .expect("a string takes all");
+        }
+        line
     }
-    // Before the next steps, which may fail: the process group is reported in any case.
-    write!(line, "; echo {word} $$").expect("a string takes all");
-    if announce == Announce::Machine {
-        // A shell whose channel was closed must not run the command.
-        write!(line, " \"$({TELL_MACHINE})\" || exit 125").expect("a string takes all");
-    }
-    if let Some(directory) = spec.cwd.as_deref().map(from_home) {
-        // `CDPATH=` keeps cd silent and literal.
-        write!(line, "; CDPATH= cd -- {} || exit 125", quote(directory))
+}
+
+/// A script for `/bin/sh` that sets the directory and the variables of a job and then runs its
+/// command. It has the values of the variables, and must not become a part of a command line.
+pub fn whole_script(spec: &JobSpec) -> SecretString {
+    let mut script = String::new();
+    for (name, value) in &spec.env {
+        writeln!(script, "export {name}={}", quote(value.expose_secret()))
             .expect("a string takes all");
     }
-    if let Some(header) = header {
-        // `dd bs=1` stops after the header. A buffered read would take the command's own input.
-        let count = header.expose_secret().len();
-        write!(
-            line,
-            "; sshjobs_env=$(dd bs=1 count={count} 2>/dev/null) && eval \"$sshjobs_env\" || exit 125; unset sshjobs_env"
-        )
-        .expect("a string takes all");
+    if let Some(directory) = spec.cwd.as_deref().map(from_home) {
+        writeln!(script, "CDPATH= cd -- {} || exit 125", quote(directory))
+            .expect("a string takes all");
     }
-    if quiet_terminal {
-        write!(
-            line,
-            "; stty \"$sshjobs_tty\"; unset sshjobs_tty; echo {word} $$"
-        )
-        .expect("a string takes all");
-    }
-    line
+    writeln!(script, "exec /bin/sh -c {}", quote(&spec.command)).expect("a string takes all");
+    script.into()
 }
 
 /// A directory as seen from the home directory, where commands start: without a leading `~`.

@@ -18,7 +18,7 @@ use crate::job::{
 use crate::lock::lock;
 use crate::runner::foreign::end_leftovers_at_last;
 use crate::runner::signal::{
-    BRIEF, PGID_TIMEOUT, SignalReport, process_group_told, run_on_machine,
+    BRIEF, PGID_TIMEOUT, SignalReport, kill, process_group_told, run_on_machine,
 };
 use crate::runner::state::Shared;
 use crate::runner::storing::FLUSH_TO_END;
@@ -141,9 +141,27 @@ async fn end_all(shared: Arc<Shared>, link: Arc<Link>, mut jobs: Vec<Arc<Job>>) 
     }
     // Some may have ended in the meantime.
     jobs.retain(|job| !job.has_ended());
-    let (mut told, mute): (Vec<_>, Vec<_>) =
-        jobs.iter().partition(|job| job.process_group().is_some());
+    let (told, mute): (Vec<_>, Vec<_>) = jobs.iter().partition(|job| job.process_group().is_some());
+    // Each of these needs a script that its own user runs.
+    let (of_others, mut told): (Vec<_>, Vec<_>) =
+        told.into_iter().partition(|job| job.spec.becomes.is_some());
     let grace = shared.limits.kill_grace;
+    for job in of_others {
+        match kill(
+            &shared,
+            job,
+            Reach::Tree,
+            Kill::new(Signal::TERM, Some(grace)),
+        )
+        .await
+        {
+            Ok(report) if report.confirmed_dead => {}
+            Ok(report) => warn_unverified(job, report),
+            Err(error) => {
+                tracing::warn!(host = job.spec.host, %error, "a job could not be ended")
+            }
+        }
+    }
     while !told.is_empty() {
         let part = told.split_off(told.len().saturating_sub(GROUPS_IN_A_SCRIPT));
         let groups: Vec<ProcessGroup> = part.iter().filter_map(|job| job.process_group()).collect();

@@ -8,11 +8,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::follow_host::follower_of;
 use super::spool_calls::{self, note_refusal};
-use crate::hosts::{HostRef, Lease, Link};
-use crate::job::{Job, MachineId, StdinPlan, from_home};
+use crate::hosts::{BecomeError, HostRef, Lease, Link};
+use crate::job::{
+    Become, BecomeRefusal, Job, MachineId, Nonce, ProgramEnd, StdinPlan, from_home, whole_script,
+};
+use crate::output::printable;
 use crate::runner::state::{Follower, Shared, SpawnError};
-use crate::spool::{self, Answer, Order};
+use crate::spool::{self, Answer, BecomeOrder, Order};
 
+/// Time limit of the script on the host for a change of the user, in seconds.
+const GATE_SECONDS: u64 = 30;
 /// Maximum attempts to start a job.
 const MOST_ATTEMPTS: u32 = 4;
 
@@ -40,13 +45,18 @@ pub(crate) async fn start_on_host(
     job: &Job,
     abandoned: &CancellationToken,
 ) -> Result<StartedOnHost, SpawnError> {
-    let order = order(shared, job);
+    let mut order = order(shared, job);
     order.check()?;
 
     let host = HostRef::of(job);
+    if let (Some(becomes), Some(of_host)) = (&job.spec.becomes, &mut order.becomes) {
+        of_host.password = shared.hosts.known_become_password(&host, becomes).await?;
+    }
     // Held until the job is followed, so that the follower is not retired meanwhile.
     let follower = follower_of(shared, &host);
     let mut attempts = 0;
+    // A password that a person gave.
+    let mut asked = None;
     loop {
         // Read before each attempt, because the session may have ended since the last one.
         let session = follower.session_name();
@@ -58,11 +68,26 @@ pub(crate) async fn start_on_host(
         };
         match send_order(lease, job, &order, session).await {
             Ok(confirmed) => {
+                if let (Some(becomes), Some(password)) = (&job.spec.becomes, asked) {
+                    shared.hosts.keep_become_password(&host, becomes, password).await;
+                }
                 return Ok(StartedOnHost {
                     follower,
                     link: confirmed.link,
                     session: confirmed.session,
                 });
+            }
+            // Nothing runs. A person is asked only now, because most hosts ask for no password.
+            Err(SpawnError::Become(error))
+                if matches!(error.refusal, BecomeRefusal::NoPassword(_)) && asked.is_none() =>
+            {
+                let password = shared.hosts.become_password(&host, &error.becomes).await;
+                let password =
+                    password.map_err(|refusal| Box::new(BecomeError { refusal, ..*error }))?;
+                asked = Some(password.clone());
+                if let Some(becomes) = &mut order.becomes {
+                    becomes.password = Some(password);
+                }
             }
             // The pool knows of the failure, so the next lease may be on another connection.
             Err(SpawnError::Channel { .. }) if attempts < MOST_ATTEMPTS => {}
@@ -109,16 +134,44 @@ async fn send_order(
             session: None,
         }),
         Answer::Unsupported(why) => Err(SpawnError::NotDurable { host, why }),
+        Answer::NotBecome(why) if let Some(becomes) = &job.spec.becomes => {
+            Err(Box::new(BecomeError {
+                host,
+                becomes: becomes.clone(),
+                refusal: refusal(becomes, &why),
+            })
+            .into())
+        }
         Answer::Failed(why) => Err(SpawnError::Spool { host, why }),
         other @ (Answer::Send
         | Answer::Missing
         | Answer::At(_)
         | Answer::Moved(_)
         | Answer::Busy
+        | Answer::NotBecome(_)
         | Answer::Closed) => Err(SpawnError::Spool {
             host,
             why: format!("it answered {other:?}"),
         }),
+    }
+}
+
+/// The reason in the words of the script on the host: `wrong`, `password`, `timeout`, or the exit
+/// status and last words of the program.
+fn refusal(becomes: &Become, why: &str) -> BecomeRefusal {
+    let (reason, rest) = why.split_once(' ').unwrap_or((why, ""));
+    let (status, words) = rest.split_once(' ').unwrap_or((rest, ""));
+    match reason {
+        "wrong" => BecomeRefusal::WrongPassword,
+        "password" => BecomeRefusal::NoPassword("none is configured".to_owned()),
+        "timeout" => BecomeRefusal::TimedOut(GATE_SECONDS),
+        _ => ProgramEnd {
+            status: status.parse().ok(),
+            words: printable(words.trim()),
+            is_answered: reason == "answered",
+            on_terminal: false,
+        }
+        .explain(becomes.method()),
     }
 }
 
@@ -143,5 +196,12 @@ fn order(shared: &Shared, job: &Job) -> Order {
             .as_ref()
             .map(|terminal| (terminal.term.clone(), terminal.cols, terminal.rows)),
         drain: shared.limits.drain,
+        becomes: spec.becomes.as_ref().map(|becomes| BecomeOrder {
+            program: becomes.method().as_str(),
+            user: becomes.user().to_owned(),
+            gate: Nonce::new().as_str().to_owned(),
+            script: whole_script(spec),
+            password: None,
+        }),
     }
 }

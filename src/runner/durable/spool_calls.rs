@@ -24,14 +24,24 @@ pub(crate) async fn run_on(
     command: &str,
     input: &[u8],
 ) -> Result<Answer, ChannelError> {
-    let answer = run(link, command, input.to_vec().into()).await?;
+    run_within(link, command, input, ANSWER).await
+}
+
+/// Like [`run_on`], with a time limit for the answer.
+async fn run_within(
+    link: &Link,
+    command: &str,
+    input: &[u8],
+    limit: Duration,
+) -> Result<Answer, ChannelError> {
+    let answer = run(link, command, input.to_vec().into(), limit).await?;
     if answer != Answer::Missing {
         return Ok(answer);
     }
     // A missing script has run nothing, so the command can be sent again.
     let installed = install(link).await?;
     if installed == Answer::Done {
-        run(link, command, input.to_vec().into()).await
+        run(link, command, input.to_vec().into(), limit).await
     } else {
         Ok(installed)
     }
@@ -39,7 +49,15 @@ pub(crate) async fn run_on(
 
 /// Starts a durable job. Starting it twice runs it once.
 pub(crate) async fn start(link: &Link, order: &SecretString) -> Result<Answer, ChannelError> {
-    run_on(link, &spool::start(), order.expose_secret().as_bytes()).await
+    // The host waits up to 30 s for a change of the user.
+    let limit = ANSWER + Duration::from_secs(30);
+    run_within(
+        link,
+        &spool::start(),
+        order.expose_secret().as_bytes(),
+        limit,
+    )
+    .await
 }
 
 /// Notes in the pool that a connection has no room for another channel, so that the next attempt
@@ -57,14 +75,20 @@ pub(crate) async fn install(link: &Link) -> Result<Answer, ChannelError> {
         link,
         &spool::install(),
         spool::scripts().into_bytes().into(),
+        ANSWER,
     )
     .await
 }
 
-async fn run(link: &Link, command: &str, input: SecretSlice<u8>) -> Result<Answer, ChannelError> {
+async fn run(
+    link: &Link,
+    command: &str,
+    input: SecretSlice<u8>,
+    limit: Duration,
+) -> Result<Answer, ChannelError> {
     let mut wait = SlotWait::new();
     loop {
-        let answer = run_once(link, command, &input).await;
+        let answer = run_once(link, command, &input, limit).await;
         if !is_refused(&answer) || !wait.pause().await {
             return answer;
         }
@@ -75,6 +99,7 @@ async fn run_once(
     link: &Link,
     command: &str,
     input: &SecretSlice<u8>,
+    limit: Duration,
 ) -> Result<Answer, ChannelError> {
     // Input that is long, or not UTF-8, needs a channel of its own.
     let text = std::str::from_utf8(input.expose_secret())
@@ -85,14 +110,14 @@ async fn run_once(
             text: command.to_owned(),
             input: text.to_owned().into(),
         };
-        let printed = link.run_script(script, ANSWER).await?;
+        let printed = link.run_script(script, limit).await?;
         return Ok(printed
             .and_then(|printed| Answer::parse(&printed))
             .unwrap_or_else(|| Answer::Unsupported(NO_SHELL.to_owned())));
     }
     let channel = link.open().await?.channel;
     let input = input.expose_secret().to_vec().into();
-    let printed = run_fed(channel, command, input, ANSWER, has_answered).await?;
+    let printed = run_fed(channel, command, input, limit, has_answered).await?;
     Ok(Answer::parse(&printed.stdout).unwrap_or_else(|| Answer::Unsupported(silence(&printed))))
 }
 

@@ -10,6 +10,9 @@
 //! `on_machine.rs` finds the connection: the job's own, or another that is shown to lead to the same
 //! machine in the same boot, because a name may stand for several machines. The script runs in the
 //! control shell of that connection.
+//!
+//! The processes of a job that [became](crate::job::Become) another user are signalled by that user,
+//! on a channel of its own; those that it left to the account, by the account.
 
 mod on_machine;
 mod signal_job;

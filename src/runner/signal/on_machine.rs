@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::hosts::{HostRef, Link, PoolError, Script};
-use crate::job::{Job, MachineId};
+use crate::hosts::{ExecAsError, HostRef, Link, PoolError, Script, feed_started};
+use crate::job::{Become, Job, MachineId};
 use crate::runner::state::{Shared, SignalError, SpawnError};
 use crate::ssh::{ChannelError, ConnectError};
 
@@ -26,6 +26,40 @@ pub(crate) async fn run_on_machine(
     script: Script,
     limit: Duration,
 ) -> Result<String, SignalError> {
+    let errand = Errand {
+        script,
+        becomes: None,
+        limit,
+    };
+    run_errand(shared, job, &errand).await
+}
+
+/// Like [`run_on_machine`], as another user of the host. The script takes no input.
+pub(crate) async fn run_on_machine_as(
+    shared: &Shared,
+    job: &Job,
+    becomes: &Become,
+    script: String,
+    limit: Duration,
+) -> Result<String, SignalError> {
+    let errand = Errand {
+        script: Script::without_input(script),
+        becomes: Some(becomes.clone()),
+        limit,
+    };
+    run_errand(shared, job, &errand).await
+}
+
+/// A script to run on a machine.
+struct Errand {
+    script: Script,
+    /// Another user than the account.
+    becomes: Option<Become>,
+    /// Time limit.
+    limit: Duration,
+}
+
+async fn run_errand(shared: &Shared, job: &Job, errand: &Errand) -> Result<String, SignalError> {
     let host = &HostRef::of(job);
     let place = shared.registry().place(&job.id);
     let place = place
@@ -34,13 +68,14 @@ pub(crate) async fn run_on_machine(
     if let Some(link) = place.link.upgrade()
         && link.answers_after(BRIEF).await
     {
-        match run_over(&link, script.clone(), limit).await {
+        match run_over(shared, host, &link, errand).await {
             // The connection has no room for another channel, or has just died.
-            Err(ChannelError::OpenRefused | ChannelError::ConnectionLost) => {}
+            Err(ExecAsError::Channel(ChannelError::OpenRefused | ChannelError::ConnectionLost)) => {
+            }
             asked => return asked.map_err(|source| failed(host, source)),
         }
     }
-    let answer = elsewhere(shared, host, place.machine.as_ref(), &script, limit).await;
+    let answer = elsewhere(shared, host, place.machine.as_ref(), errand).await;
     if answer.is_err()
         && let Some(own) = place.link.upgrade()
         && own.connection.is_held()
@@ -48,7 +83,8 @@ pub(crate) async fn run_on_machine(
         // Losing output is better than being unable to end the job.
         job.stop_pacing();
         own.connection.hold(false);
-        return run_over(&own, script, limit).await.map_err(|source| failed(host, source));
+        let asked = run_over(shared, host, &own, errand).await;
+        return asked.map_err(|source| failed(host, source));
     }
     answer
 }
@@ -57,8 +93,7 @@ async fn elsewhere(
     shared: &Shared,
     host: &HostRef,
     machine: Option<&MachineId>,
-    script: &Script,
-    limit: Duration,
+    errand: &Errand,
 ) -> Result<String, SignalError> {
     let machine =
         machine.ok_or_else(|| other_machine(host, "it does not report which machine it is"))?;
@@ -79,8 +114,9 @@ async fn elsewhere(
         {
             continue;
         }
-        match run_over(link, script.clone(), limit).await {
-            Err(ChannelError::OpenRefused | ChannelError::ConnectionLost) => {}
+        match run_over(shared, host, link, errand).await {
+            Err(ExecAsError::Channel(ChannelError::OpenRefused | ChannelError::ConnectionLost)) => {
+            }
             asked => return asked.map_err(|source| failed(host, source)),
         }
     }
@@ -98,21 +134,47 @@ fn other_machine(host: &HostRef, why: &'static str) -> SignalError {
 }
 
 /// The output of the script. Empty if the host has no shell to run it.
-async fn run_over(link: &Link, script: Script, limit: Duration) -> Result<String, ChannelError> {
-    Ok(link.run_script(script, limit).await?.unwrap_or_default())
+async fn run_over(
+    shared: &Shared,
+    host: &HostRef,
+    link: &Link,
+    errand: &Errand,
+) -> Result<String, ExecAsError> {
+    if let Some(becomes) = &errand.becomes {
+        return run_as(shared, host, link, errand, becomes).await;
+    }
+    let printed = link.run_script(errand.script.clone(), errand.limit).await?;
+    Ok(printed.unwrap_or_default())
 }
 
-fn failed(host: &HostRef, source: ChannelError) -> SignalError {
-    match source {
-        ChannelError::TimedOut(limit) => SignalError::TimedOut(limit),
-        source @ (ChannelError::OpenRefused
-        | ChannelError::PtyRefused
-        | ChannelError::ConnectionLost) => {
-            SignalError::Unreachable(Arc::new(SpawnError::Channel {
-                host: host.name.clone(),
-                source,
-            }))
-        }
+/// The output of a script that another user runs, on a channel of its own.
+async fn run_as(
+    shared: &Shared,
+    host: &HostRef,
+    link: &Link,
+    errand: &Errand,
+    becomes: &Become,
+) -> Result<String, ExecAsError> {
+    let script = &errand.script.text;
+    let channel = link.open().await?.channel;
+    let (reader, writer) = shared.hosts.exec_as(host, becomes, channel, script).await?;
+    // Closes the channel when the limit has passed.
+    let printed = feed_started(reader, writer, Vec::new().into(), errand.limit).await?;
+    Ok(printed.stdout)
+}
+
+fn failed(host: &HostRef, error: ExecAsError) -> SignalError {
+    match error {
+        ExecAsError::Become(error) => SignalError::Become(error),
+        ExecAsError::Channel(ChannelError::TimedOut(limit)) => SignalError::TimedOut(limit),
+        ExecAsError::Channel(
+            source @ (ChannelError::OpenRefused
+            | ChannelError::PtyRefused
+            | ChannelError::ConnectionLost),
+        ) => SignalError::Unreachable(Arc::new(SpawnError::Channel {
+            host: host.name.clone(),
+            source,
+        })),
     }
 }
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::on_machine::run_on_machine;
+use super::on_machine::{run_on_machine, run_on_machine_as};
 use crate::hosts::Script;
 use crate::job::{Controls, Job, Kill, KillReport, Left, Reach, Signal, kill_script};
-use crate::runner::state::{Shared, SignalError};
+use crate::runner::state::{Shared, SignalError, chain};
 
 /// How a signal was delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +49,12 @@ pub enum Unverified {
     /// The host does not list its processes.
     #[error("the host does not show its processes (it has no /proc, or no awk)")]
     Unseen,
+    /// The host did not let the account signal the processes of the user as whom the job runs.
+    #[error(
+        "the job runs as another user, and the host did not change to that user to signal its \
+         processes"
+    )]
+    OtherUser,
     /// The host's answer was not that of the script.
     #[error("the host did not run the script that looks at its processes")]
     NoReport,
@@ -85,6 +91,15 @@ impl SignalReport {
         }
     }
 
+    /// The host did not change to the user as whom the job runs.
+    fn of_other_user() -> Self {
+        Self {
+            delivered_via: DeliveredVia::Nothing,
+            confirmed_dead: false,
+            unverified: Some(Unverified::OtherUser),
+        }
+    }
+
     /// The owner of the job has the signal, but its report is late.
     pub(crate) fn of_late_owner() -> Self {
         Self {
@@ -113,7 +128,11 @@ pub(crate) async fn end_tree(
         let report = kill(shared, job, Reach::Tree, order).await?;
         // Otherwise the script found nothing to signal although something may run: the host can't
         // identify the job's processes.
-        if report.delivered_via != DeliveredVia::Nothing || report.confirmed_dead {
+        // Nor does a server signal another user's processes by a request on the channel.
+        if report.delivered_via != DeliveredVia::Nothing
+            || report.confirmed_dead
+            || report.unverified == Some(Unverified::OtherUser)
+        {
             return Ok(report);
         }
     }
@@ -148,10 +167,29 @@ pub(crate) async fn kill(
         // With `Marked` the script ignores the group, so the mark alone is enough.
         .or_else(|| (reach == Reach::Marked).then(|| job.marked()))
         .ok_or(SignalError::JobEnded)?;
-    let script = Script::without_input(kill_script(std::slice::from_ref(&group), reach, order));
+    let script = kill_script(std::slice::from_ref(&group), reach, order);
     let limit = order.grace.unwrap_or_default() + REPORT_TIMEOUT;
-    let answer = run_on_machine(shared, job, script, limit).await?;
-    Ok(SignalReport::new(KillReport::parse(&answer)))
+    let Some(becomes) = &job.spec.becomes else {
+        let answer = run_on_machine(shared, job, Script::without_input(script), limit).await?;
+        return Ok(SignalReport::new(KillReport::parse(&answer)));
+    };
+
+    let by_user = run_on_machine_as(shared, job, becomes, script.clone(), limit).await;
+    let by_user = match by_user {
+        Ok(answer) => SignalReport::new(KillReport::parse(&answer)),
+        Err(SignalError::Become(error)) => {
+            tracing::warn!(job = %job.id, error = %chain(&*error), "its processes could not be signalled");
+            SignalReport::of_other_user()
+        }
+        Err(error) => return Err(error),
+    };
+    if by_user.confirmed_dead && becomes.is_root() {
+        return Ok(by_user);
+    }
+    // The login shell belongs to the account, and another user than root can't signal it.
+    let answer = run_on_machine(shared, job, Script::without_input(script), limit).await?;
+    let by_account = SignalReport::new(KillReport::parse(&answer));
+    merged(vec![Ok(by_user), Ok(by_account)])
 }
 
 /// Waits until a job has announced its process group or has ended, at most for `patience`.

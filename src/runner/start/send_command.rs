@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::first_output::{FirstEvents, FirstWords};
 use super::open_channel::{ChannelAttempts, OpenChannel};
-use crate::hosts::{Lease, Link};
+use crate::hosts::{HostRef, Lease, Link};
 use crate::job::{ExecPlan, Job, PlanError};
 use crate::runner::state::{Shared, SpawnError};
 use crate::ssh::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
@@ -56,7 +56,7 @@ pub(super) async fn send_command(
         };
 
         match send_on(open, job, abandoned).await? {
-            Sent::Command(sent) => return Ok(*sent),
+            Sent::Command(sent) => return change_user(shared, job, *sent, abandoned).await,
             Sent::ChannelLost => attempts.note_lost(),
             Sent::OtherShell(lease) => {
                 // Once the shell is known, the next attempt fits it.
@@ -126,6 +126,32 @@ async fn send_on(
         sent.first_events.extend(first);
     }
     Ok(Sent::Command(Box::new(sent)))
+}
+
+/// Waits until a command that runs as another user has become that user.
+async fn change_user(
+    shared: &Shared,
+    job: &Job,
+    mut sent: SentCommand,
+    abandoned: &CancellationToken,
+) -> Result<SentCommand, SpawnError> {
+    let Some(gate) = sent.plan.gate.take() else { return Ok(sent) };
+    // Read again: the login shell's greeting, and what came with it.
+    sent.reader.put_back(std::mem::take(&mut sent.first_events));
+
+    let host = HostRef::of(job);
+    let passing = shared.hosts.pass_gate(&host, gate, &mut sent.reader, &sent.writer);
+    let ended = tokio::select! {
+        passed = passing => {
+            passed?;
+            return Ok(sent);
+        }
+        () = abandoned.cancelled() => SpawnError::Abandoned,
+        () = shared.stopping.cancelled() => SpawnError::ShuttingDown,
+    };
+    // The program reads the end of its stdin instead of a password, and fails.
+    sent.writer.close().await.ok();
+    Err(ended)
 }
 
 /// Reads up to the greeting of the login shell, which proves that the shell understood the command.

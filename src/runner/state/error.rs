@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::lookup::Tombstone;
-use crate::hosts::PoolError;
+use crate::hosts::{BecomeError, PoolError};
 use crate::job::{FarEndError, Job, PlanError};
 use crate::spool::StartError;
 use crate::ssh::{ChannelError, ConnectError};
@@ -56,6 +56,9 @@ pub enum SpawnError {
     /// The job's specification can't be run.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The host did not run the command as another user.
+    #[error(transparent)]
+    Become(#[from] Box<BecomeError>),
     /// The host can't run durable jobs.
     #[error("{host} can't run durable jobs: {why}")]
     NotDurable {
@@ -109,6 +112,10 @@ pub enum SignalError {
     /// The host can't be reached to send it.
     #[error(transparent)]
     Unreachable(Arc<SpawnError>),
+    /// The job's processes belong to another user, and the host did not change to that user to
+    /// signal them.
+    #[error(transparent)]
+    Become(Box<BecomeError>),
     /// The job's connection was lost, and no other is known to lead to the same machine.
     #[error("the job's connection is gone, and {host} {why}")]
     OtherMachine {

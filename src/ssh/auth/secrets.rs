@@ -19,6 +19,9 @@ pub struct Secrets {
     keys: Mutex<HashMap<PathBuf, Arc<PrivateKey>>>,
     // By all settings, so that a changed address or account never gets an old password.
     passwords: Mutex<HashMap<HostConfig, SecretString>>,
+    /// Passwords with which the host's sudo, doas or su changed the user, by the account that they
+    /// are of: `None` for the one that logs in.
+    become_passwords: Mutex<HashMap<(HostConfig, Option<String>), SecretString>>,
     /// Allows one question at a time.
     asking: tokio::sync::Mutex<()>,
 }
@@ -45,6 +48,56 @@ impl Secrets {
         };
         // Includes the wait for earlier questions: the server's LoginGraceTime runs meanwhile.
         timeout(PERSON_TIMEOUT, asked).await.ok()?
+    }
+
+    /// The password for a program that changes the user, such as `sudo`: the configured one, one
+    /// that was accepted earlier, or the answer of a person. `account` is the account whose
+    /// password it is, if not the one that logs in. The error says why there is none.
+    pub(crate) async fn become_password(
+        &self,
+        host: &HostConfig,
+        account: Option<&str>,
+        program: &str,
+    ) -> Result<SecretString, String> {
+        if let Some(password) = self.known_become_password(host, account).await? {
+            return Ok(password);
+        }
+        let account = account.unwrap_or(&host.user);
+        let question = Question {
+            host: host.name.clone(),
+            text: format!("password of {account} for {program}: "),
+            echo: false,
+        };
+        self.ask(&question)
+            .await
+            .ok_or_else(|| "none is configured and no person gave one".to_owned())
+    }
+
+    /// Like [`become_password`](Self::become_password), without asking a person.
+    pub(crate) async fn known_become_password(
+        &self,
+        host: &HostConfig,
+        account: Option<&str>,
+    ) -> Result<Option<SecretString>, String> {
+        if let Some(source) = &host.become_password {
+            let password = source.read().await;
+            return password
+                .map(Some)
+                .map_err(|error| format!("become_password can't be read: {error}"));
+        }
+        let key = (host.clone(), account.map(str::to_owned));
+        Ok(lock(&self.become_passwords).get(&key).cloned())
+    }
+
+    /// Keeps a password that a program accepted.
+    pub(crate) fn keep_become_password(
+        &self,
+        host: &HostConfig,
+        account: Option<&str>,
+        password: SecretString,
+    ) {
+        let key = (host.clone(), account.map(str::to_owned));
+        lock(&self.become_passwords).insert(key, password);
     }
 
     pub(super) fn key(&self, file: &Path) -> Option<Arc<PrivateKey>> {

@@ -29,6 +29,8 @@ pub struct HostConfig {
     pub passphrase: Option<SecretSource>,
     /// Source of the password. Without it a person is asked.
     pub password: Option<SecretSource>,
+    /// Source of the password for sudo, doas or su. Without it a person is asked.
+    pub become_password: Option<SecretSource>,
     /// Allowed login methods.
     pub methods: Methods,
     /// Whether the agent's keys are offered only if they are among the identity files
@@ -101,6 +103,7 @@ impl HostConfig {
             certificate_files: Vec::new(),
             passphrase: None,
             password: None,
+            become_password: None,
             methods: Methods::default(),
             identities_only: false,
             agent: None,

@@ -86,6 +86,7 @@ impl Options {
             proxy_command: proxy_command.map(|command| expander.tokens(&command)).transpose()?,
             passphrase: settings.passphrase.clone(),
             password: settings.password.clone(),
+            become_password: settings.become_password.clone(),
             methods: self.methods(),
             shortest_rsa: bits.map_or(SHORTEST_RSA, |bits: u32| bits.max(SHORTEST_RSA)),
             host_key_algorithms: own("hostkeyalgorithms"),

@@ -23,6 +23,8 @@ pub struct HostSettings {
     pub passphrase: Option<SecretSource>,
     /// Source of the password.
     pub password: Option<SecretSource>,
+    /// Source of the password for sudo, doas or su.
+    pub become_password: Option<SecretSource>,
     /// Tags by which callers select the host.
     pub tags: Vec<String>,
 }
@@ -42,6 +44,10 @@ impl HostSettings {
                 self.passphrase.as_ref().map(ToString::to_string),
             ),
             ("password", self.password.as_ref().map(ToString::to_string)),
+            (
+                "become_password",
+                self.become_password.as_ref().map(ToString::to_string),
+            ),
         ];
         all.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
     }

@@ -1,5 +1,6 @@
 //! Session channels: requests, data and events, each call bounded in time.
 
+use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -48,7 +49,11 @@ pub struct Channel {
 
 /// The receiving half of a channel.
 #[derive(Debug)]
-pub struct ChannelReader(ChannelReadHalf);
+pub struct ChannelReader {
+    half: ChannelReadHalf,
+    /// Events that were read and put back, oldest first.
+    put_back: VecDeque<ChannelEvent>,
+}
 
 /// The sending half of a channel. Each call except [`write`](Self::write) is bounded by the
 /// connection's time limit.
@@ -143,7 +148,11 @@ impl Channel {
             writer.close().await.ok();
             return Err(error);
         }
-        Ok((ChannelReader(reader), writer))
+        let reader = ChannelReader {
+            half: reader,
+            put_back: VecDeque::new(),
+        };
+        Ok((reader, writer))
     }
 }
 
@@ -154,11 +163,20 @@ impl ChannelReader {
     /// Must be called without delay: unread events block every channel of the connection. Cancel
     /// safe.
     pub async fn next(&mut self) -> Option<ChannelEvent> {
+        if let Some(event) = self.put_back.pop_front() {
+            return Some(event);
+        }
         loop {
-            if let Some(event) = translate(self.0.wait().await?) {
+            if let Some(event) = translate(self.half.wait().await?) {
                 return Some(event);
             }
         }
+    }
+
+    /// Puts events back, so that the next reader gets them first.
+    pub fn put_back(&mut self, mut events: VecDeque<ChannelEvent>) {
+        events.append(&mut self.put_back);
+        self.put_back = events;
     }
 }
 

@@ -38,6 +38,8 @@ pub enum Code {
     Unreachable,
     /// The host rejected the login.
     AuthFailed,
+    /// The host did not run the command as another user.
+    BecomeFailed,
     /// The connection was lost.
     ConnectionLost,
     /// The host refused to run the command.
@@ -109,6 +111,7 @@ impl Code {
             Self::JumpHostKeyChanged => "jump_host_key_changed",
             Self::Unreachable => "unreachable",
             Self::AuthFailed => "auth_failed",
+            Self::BecomeFailed => "become_failed",
             Self::ConnectionLost => "connection_lost",
             Self::ExecRefused => "exec_refused",
             Self::ChannelLimit => "channel_limit",
@@ -144,7 +147,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Code; 40] = [
+    const ALL: [Code; 41] = [
         Code::UnknownJob,
         Code::ExpiredJob,
         Code::InvalidArgument,
@@ -160,6 +163,7 @@ mod tests {
         Code::JumpHostKeyChanged,
         Code::Unreachable,
         Code::AuthFailed,
+        Code::BecomeFailed,
         Code::ConnectionLost,
         Code::ExecRefused,
         Code::ChannelLimit,

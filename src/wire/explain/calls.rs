@@ -3,7 +3,8 @@
 use super::connect::connect;
 use super::expired;
 use crate::jobs::{
-    ChannelError, FarEndError, PlanError, SignalError, SpawnError, TooSlow, WriteError, chain,
+    BecomeRefusal, ChannelError, FarEndError, PlanError, SignalError, SpawnError, TooSlow,
+    WriteError, chain,
 };
 use crate::wire::error::{Code, Error, Hint};
 
@@ -37,10 +38,11 @@ pub(super) fn spawn(error: SpawnError) -> Error {
             Code::Unsupported,
             message,
             either(
-                "omit cwd and env for this host",
-                "omit --cwd and --env for this host",
+                "omit cwd, env and become for this host",
+                "omit --cwd, --env and --become for this host",
             ),
         ),
+        SpawnError::Become(error) => becoming(&error.refusal, message),
         SpawnError::NotDurable { .. } => not_durable(Code::Unsupported, message),
         SpawnError::Unstored(_) => Error::new(
             Code::Io,
@@ -142,6 +144,7 @@ pub(super) fn signal(error: SignalError) -> Error {
                 "nothing is left to signal",
             ),
         ),
+        SignalError::Become(error) => becoming(&error.refusal, message),
         SignalError::OtherMachine { .. } => Error::new(
             Code::ConnectionLost,
             message,
@@ -234,4 +237,27 @@ pub(super) fn write(error: WriteError) -> Error {
         WriteError::FarEnd(FarEndError::ConnectionLost) => lost(message),
         WriteError::FarEnd(_) => late(message),
     }
+}
+
+/// Explains why a host did not run a command as another user.
+pub(super) fn becoming(refusal: &BecomeRefusal, message: String) -> Error {
+    let hint = match refusal {
+        BecomeRefusal::WrongPassword | BecomeRefusal::NoPassword(_) => Hint::from(
+            "set become_password in [hosts.NAME] to the right password, allow NOPASSWD in \
+             sudoers, or run it at a terminal with `sshjobs run --become`, which asks",
+        ),
+        BecomeRefusal::Missing => either(
+            "use another become_method (sudo, doas, su), or install the program",
+            "use another --become-method (sudo, doas, su), or install the program",
+        ),
+        BecomeRefusal::NeedsTerminal(_) => either(
+            "run it with pty=true, or allow it without a password or a terminal there",
+            "run it with -t, or allow it without a password or a terminal there",
+        ),
+        BecomeRefusal::Refused(_) => {
+            Hint::from("see what the account may do there with `sudo -l`, or its log")
+        }
+        BecomeRefusal::TimedOut(_) => Hint::from("see the log of the host's sudo and PAM"),
+    };
+    Error::new(Code::BecomeFailed, message, hint)
 }

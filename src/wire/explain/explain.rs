@@ -156,6 +156,8 @@ fn spec(error: &SpecError) -> Error {
         }
         SpecError::Mark => "omit it",
         SpecError::Nul(_) => "take the NUL out",
+        SpecError::Become(_) => "use a user name of the host, such as root; the default is sudo",
+        SpecError::DurableBecomeTerminal => "omit one of durable, pty and become",
         SpecError::FleetTerminal => "omit pty, or run it on one host at a time",
         SpecError::Members(_) => "name the hosts to run it on; !NAME only excludes one of them",
         SpecError::Rollout => "correct the number",

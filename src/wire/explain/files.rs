@@ -1,8 +1,12 @@
 //! Explains why a file of a host was not read or written.
 
+use super::calls::becoming;
 use super::connect;
 use crate::jobs::{EditError, FileStatus, FilesError, SftpError, chain};
 use crate::wire::error::{Code, Error};
+
+/// Hint for a file of this machine.
+const LOCAL_HINT: &str = "check the path on this machine, and its disk";
 
 pub(super) fn files(error: &FilesError) -> Error {
     let message = chain(error);
@@ -14,6 +18,7 @@ pub(super) fn files(error: &FilesError) -> Error {
             "the host is busy; try again, or raise MaxSessions in its sshd_config",
         )
         .retryable(),
+        FilesError::Become(error) => becoming(&error.refusal, message),
         FilesError::Operation { source, .. } => operation(source, message),
         FilesError::DiskFull(_) => Error::new(
             Code::DiskFull,
@@ -59,17 +64,14 @@ pub(super) fn files(error: &FilesError) -> Error {
         FilesError::Owner { .. } => Error::new(
             Code::PermissionDenied,
             message,
-            "write it as its owner or as root, or remove the file first",
+            "write it with become=root (--become root), or remove the file first",
         ),
         FilesError::NoDigest(_) => Error::new(
             Code::Unsupported,
             message,
             "install sha256sum, shasum or openssl there, or omit the expected digest",
         ),
-        FilesError::Local { .. } => {
-            let hint = "check the path on this machine, and its disk";
-            Error::new(Code::Io, message, hint)
-        }
+        FilesError::Local { .. } => Error::new(Code::Io, message, LOCAL_HINT),
         FilesError::NoMatch(_) => {
             let hint = "list the directory to see its names";
             Error::new(Code::NoSuchFile, message, hint)
@@ -93,7 +95,8 @@ fn operation(error: &SftpError, message: String) -> Error {
             FileStatus::PermissionDenied => Error::new(
                 Code::PermissionDenied,
                 message,
-                "use an account that may do this; `ls -l` shows the permissions",
+                "use an account that may do this, or another user (become, --become); `ls -l` shows the \
+                 permissions",
             ),
             FileStatus::Unsupported => Error::new(
                 Code::Unsupported,

@@ -7,7 +7,9 @@ use schemars::JsonSchema;
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::{Command, FleetSpec, Jobs, SpecError, Stdin, StopAfter, Terminal};
+use crate::jobs::{
+    Become, BecomeMethod, Command, FleetSpec, Jobs, SpecError, Stdin, StopAfter, Terminal,
+};
 use crate::wire::error::Error;
 use crate::wire::secret::{reveal, reveal_values};
 
@@ -18,14 +20,14 @@ pub struct CommandRequest {
     /// Host name from ssh_hosts.
     #[serde(default)]
     pub host: String,
-    /// Several hosts instead of one (names, globs, tag:NAME, !NAME), as one job with members ID/HOST.
+    /// Several hosts (names, globs, tag:NAME, !NAME), as one job with members ID/HOST.
     #[serde(default)]
     pub hosts: Vec<String>,
     /// Maximum hosts at the same time. Default 64.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 1))]
     pub max_parallel: Option<usize>,
-    /// Start this many hosts first; start the others once all of these succeeded.
+    /// Start this many hosts first, the others once all of these succeeded.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0))]
     pub canary: usize,
@@ -48,7 +50,15 @@ pub struct CommandRequest {
     #[serde(default, serialize_with = "reveal_values")]
     #[schemars(with = "BTreeMap<String, String>")]
     pub env: BTreeMap<String, SecretString>,
-    /// Text for stdin, then closed. Without it: open with ssh_spawn, empty with ssh_run unless pty and until are used.
+    /// Run it as this user, such as root.
+    #[serde(default, rename = "become")]
+    #[schemars(with = "String")]
+    pub becomes: Option<String>,
+    /// Program that changes the user: sudo, doas or su. Default sudo.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub become_method: Option<String>,
+    /// Text for stdin, then closed. Default: open with ssh_spawn, empty with ssh_run unless pty and until are used.
     #[serde(default, serialize_with = "reveal")]
     #[schemars(with = "String")]
     pub stdin: Option<SecretString>,
@@ -70,11 +80,11 @@ pub struct CommandRequest {
     /// With pty: answer the program's questions about its terminal, such as the cursor position.
     #[serde(default)]
     pub answer_queries: bool,
-    /// Keep the job running on its host if this server or the connection ends.
+    /// Keep running on the host if this server or the connection ends.
     #[serde(default)]
     #[schemars(with = "bool")]
     pub durable: Option<bool>,
-    /// Label to find the job in ssh_jobs.
+    /// Label for ssh_jobs.
     #[serde(default)]
     #[schemars(with = "String", length(max = 200))]
     pub label: Option<String>,
@@ -104,6 +114,10 @@ impl CommandRequest {
             return Err(crate::jobs::Error::from(SpecError::NoCommand).into());
         }
         let terminal = self.terminal()?;
+        let jobs = &jobs.becoming(becoming(
+            self.becomes.as_deref(),
+            self.become_method.as_deref(),
+        )?);
         let mut command = match self.fleet()? {
             Some(fleet) => jobs.fleet(fleet, self.command).as_job(),
             None => jobs.command(self.host, self.command),
@@ -184,6 +198,24 @@ impl CommandRequest {
             terminal
         }))
     }
+}
+
+/// The other user of a request, if it names one.
+pub(super) fn becoming(user: Option<&str>, method: Option<&str>) -> Result<Option<Become>, Error> {
+    let method = method.map(str::parse::<BecomeMethod>).transpose();
+    let invalid = |error| crate::jobs::Error::from(SpecError::from(error));
+    let method = method.map_err(invalid)?;
+    let Some(user) = user else {
+        return match method {
+            Some(_) => Err(Error::invalid(
+                "become_method needs a user",
+                "set become, for example to root",
+            )),
+            None => Ok(None),
+        };
+    };
+    let becomes = Become::new(user, method.unwrap_or_default());
+    Ok(Some(becomes.map_err(invalid)?))
 }
 
 fn time_limit(seconds: f64) -> Result<Duration, Error> {

@@ -9,6 +9,7 @@ use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::command::becoming;
 use super::read::Encoding;
 use crate::jobs::{
     Attributes, Digest, FileKind, FilesError, GetOptions, HostFiles, HostPath, Progress,
@@ -44,6 +45,14 @@ pub struct GetRequest {
     /// base64: the exact bytes.
     #[serde(default)]
     pub encoding: Encoding,
+    /// As this user, such as root.
+    #[serde(default, rename = "become")]
+    #[schemars(with = "String")]
+    pub becomes: Option<String>,
+    /// sudo, doas or su. Default sudo.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub become_method: Option<String>,
     /// Copy it to this path of the server's machine.
     #[serde(default)]
     #[schemars(with = "String")]
@@ -153,8 +162,10 @@ impl Service {
     /// this machine.
     pub async fn get(&self, request: GetRequest) -> Result<GetReply, Error> {
         let path = remote_path(request.path.as_bytes())?;
+        let becomes = becoming(request.becomes.as_deref(), request.become_method.as_deref())?;
+        let service = self.becoming(becomes);
         if let Some(to) = &request.to {
-            return self.get_to(&request, &path, to).await;
+            return service.get_to(&request, &path, to).await;
         }
         let max_bytes = request.max_bytes.unwrap_or_else(|| self.defaults().max_bytes.into());
         if !(1..=MOST_BYTES).contains(&max_bytes) {
@@ -170,7 +181,7 @@ impl Service {
             max_bytes,
         };
 
-        let files = self.jobs.files(&request.host).await?;
+        let files = service.jobs.files(&request.host).await?;
         let path = files.expand(&path).await.map_err(about(&request.host))?;
         let found = files.find(&path).await.map_err(about(&request.host))?;
         let reply = match found {

@@ -10,6 +10,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::command::becoming;
 use super::get::{about, remote_path, verified_word};
 use crate::jobs::{
     Change, Digest, Edit, EditError, Expected, FileSource, FilesError, HostFiles, HostPath,
@@ -51,6 +52,14 @@ pub struct PutRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub if_sha256: Option<String>,
+    /// As this user, such as root.
+    #[serde(default, rename = "become")]
+    #[schemars(with = "String")]
+    pub becomes: Option<String>,
+    /// sudo, doas or su. Default sudo.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub become_method: Option<String>,
     /// Permissions, such as 0644. Default: unchanged.
     #[serde(default)]
     #[schemars(with = "String")]
@@ -177,9 +186,11 @@ impl Service {
     /// are not done.
     pub async fn put(&self, request: PutRequest) -> Result<PutReply, Error> {
         let plan = self.plan(&request)?;
+        let becomes = becoming(request.becomes.as_deref(), request.become_method.as_deref())?;
+        let service = self.becoming(becomes);
         match (&request.host, request.hosts.is_empty()) {
-            (Some(host), true) => self.put_on(host, plan).await,
-            (None, false) => self.put_on_many(request.hosts, plan).await,
+            (Some(host), true) => service.put_on(host, plan).await,
+            (None, false) => service.put_on_many(request.hosts, plan).await,
             _ => Err(Error::invalid(
                 "give one of host and hosts",
                 "host is one name, hosts is a list",

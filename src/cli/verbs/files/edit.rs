@@ -26,8 +26,9 @@ pub async fn edit(service: &Service, args: EditArgs) -> Exit {
     let api = Api::Here(service.clone());
     finish(&api, async {
         let file = PathOnHosts::parse(&args.file)?;
+        let jobs = service.library().becoming(args.becomes.becomes()?);
         let host = &file.hosts;
-        let files = service.library().files(host).await?;
+        let files = jobs.files(host).await?;
         let path = files.expand(&file.path).await.map_err(jobs_error)?;
         let old = match files.read_whole(&path, MOST_BYTES).await {
             Ok(old) => Some(old),
@@ -58,8 +59,7 @@ pub async fn edit(service: &Service, args: EditArgs) -> Exit {
         };
         let content = FileSource::Memory(new.into());
         let progress = Progress::default();
-        match service
-            .library()
+        match jobs
             .put_file(HostPath { host, path: &path }, content, &options, &progress)
             .await
         {

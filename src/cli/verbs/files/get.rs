@@ -34,9 +34,10 @@ pub async fn get(service: &Service, mut args: GetArgs) -> Exit {
             .iter()
             .map(|word| PathOnHosts::parse(word))
             .collect::<Result<_, _>>()?;
+        let jobs = service.library().becoming(args.copy.becomes.becomes()?);
         let progress = Arc::new(Progress::default());
         let getting = Getting {
-            jobs: service.library(),
+            jobs: &jobs,
             local: &local,
             args: &args,
             progress: &progress,

@@ -48,6 +48,7 @@ pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
                 "write it to a file first, and put that",
             ));
         }
+        let jobs = service.library().becoming(args.copy.becomes.becomes()?);
         let progress = Arc::new(Progress::default());
         for source in &sources {
             if let Source::File { size, .. } = source {
@@ -55,7 +56,7 @@ pub async fn put(service: &Service, mut args: PutArgs) -> Exit {
             }
         }
         let putting = Putting {
-            jobs: service.library(),
+            jobs: &jobs,
             sources: &sources,
             target: &target,
             args: &args,

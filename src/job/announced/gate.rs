@@ -1,0 +1,434 @@
+//! The gate before a command that runs as another user: finds the prompt for the password, and the
+//! line by which the command shows that it runs as that user.
+//!
+//! Output before that line is not the command's: a lecture, the prompt, the error message. It never
+//! reaches the job's output.
+
+use bytes::Bytes;
+use memchr::memmem;
+
+use crate::job::{Become, BecomeMethod, Nonce};
+use crate::output::printable;
+
+/// Words that mark the steps in the output. They contain a nonce of their own, so that nothing else
+/// prints them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct GateWords {
+    begun: String,
+    prompt: String,
+    passed: String,
+}
+
+impl GateWords {
+    /// Words with this nonce.
+    pub(crate) fn new(nonce: &Nonce) -> Self {
+        let nonce = nonce.as_str();
+        Self {
+            begun: format!("{nonce}-begun"),
+            prompt: format!("{nonce}-password:"),
+            passed: format!("{nonce}-passed"),
+        }
+    }
+
+    /// The program that changes the user is about to start.
+    pub(crate) fn begun(&self) -> &str {
+        &self.begun
+    }
+
+    /// The prompt of a program that takes a prompt.
+    pub(crate) fn prompt(&self) -> &str {
+        &self.prompt
+    }
+
+    /// The command runs as the other user.
+    pub(crate) fn passed(&self) -> &str {
+        &self.passed
+    }
+}
+
+/// The steps from the login shell to a command that runs as another user, as seen in the output.
+#[derive(Debug)]
+pub struct Gate {
+    words: GateWords,
+    becomes: Become,
+    on_terminal: bool,
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+    /// The password was sent.
+    is_answered: bool,
+}
+
+/// The next step at a [`Gate`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GateStep {
+    /// More output is needed.
+    Wait,
+    /// The program asks for the password. Send it, then call [`Gate::note_answered`].
+    SendPassword,
+    /// The command runs. These bytes are its first output.
+    Passed {
+        /// Of stdout.
+        stdout: Bytes,
+        /// Of stderr.
+        stderr: Bytes,
+    },
+    /// The user was not changed.
+    Refused(BecomeRefusal),
+}
+
+/// Why a host did not run a command as another user.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BecomeRefusal {
+    /// The password is wrong.
+    #[error("the password was not accepted")]
+    WrongPassword,
+    /// A password is asked for, and there is none.
+    #[error("it asks for a password, and {0}")]
+    NoPassword(String),
+    /// The program is not installed, or not in PATH.
+    #[error("it is not installed there, or not in PATH")]
+    Missing,
+    /// The program works only on a terminal.
+    #[error("it needs a terminal there: {0}")]
+    NeedsTerminal(String),
+    /// The program refused for another reason, in its own words.
+    #[error("{0}")]
+    Refused(String),
+    /// Nothing happened within the time limit.
+    #[error("it did not run the command within {0} s")]
+    TimedOut(u64),
+}
+
+/// The end of a program that did not change the user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramEnd {
+    /// Its exit status, if there is one.
+    pub status: Option<u32>,
+    /// Its last words, printable.
+    pub words: String,
+    /// The password was sent.
+    pub is_answered: bool,
+    /// It ran on a terminal.
+    pub on_terminal: bool,
+}
+
+impl ProgramEnd {
+    /// The reason for the end.
+    pub fn explain(self, method: BecomeMethod) -> BecomeRefusal {
+        let wants_terminal = [
+            "must have a tty",
+            "a tty is required",
+            "a terminal is required",
+        ];
+        if self.status == Some(NOT_FOUND) {
+            return BecomeRefusal::Missing;
+        }
+        if wants_terminal.iter().any(|text| self.words.contains(text)) {
+            return BecomeRefusal::NeedsTerminal(self.words);
+        }
+        match method {
+            // Without a terminal doas fails before it prompts, and says only this.
+            BecomeMethod::Doas
+                if !self.on_terminal && self.words.contains("Authentication failed") =>
+            {
+                BecomeRefusal::NeedsTerminal("doas reads passwords from a terminal only".to_owned())
+            }
+            BecomeMethod::Doas | BecomeMethod::Su if self.is_answered => {
+                BecomeRefusal::WrongPassword
+            }
+            BecomeMethod::Sudo | BecomeMethod::Doas | BecomeMethod::Su => {
+                BecomeRefusal::Refused(self.words)
+            }
+        }
+    }
+}
+
+/// Maximum bytes before the command runs.
+const MOST_BYTES: usize = 64 << 10;
+/// Maximum characters of the program's own words in an error.
+const MOST_WORDS: usize = 300;
+/// The colon of Chinese and Japanese prompts.
+const WIDE_COLON: &str = "：";
+/// Exit status of a shell that did not find a program.
+const NOT_FOUND: u32 = 127;
+
+impl Gate {
+    /// A gate to this user. `nonce` is the one that [the command](crate::job::ExecPlan) has.
+    pub(crate) fn new(becomes: Become, nonce: &Nonce, on_terminal: bool) -> Self {
+        Self {
+            words: GateWords::new(nonce),
+            becomes,
+            on_terminal,
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            is_answered: false,
+        }
+    }
+
+    /// The words that mark the steps.
+    pub(crate) fn words(&self) -> &GateWords {
+        &self.words
+    }
+
+    /// Whether the command runs on a terminal.
+    pub(crate) fn is_on_terminal(&self) -> bool {
+        self.on_terminal
+    }
+
+    /// The user to become.
+    pub fn becomes(&self) -> &Become {
+        &self.becomes
+    }
+
+    /// Whether a password was sent.
+    pub fn is_answered(&self) -> bool {
+        self.is_answered
+    }
+
+    /// Reads the next bytes of stdout.
+    pub fn read_stdout(&mut self, bytes: &[u8]) -> GateStep {
+        self.stdout.extend_from_slice(bytes);
+        self.step()
+    }
+
+    /// Reads the next bytes of stderr.
+    pub fn read_stderr(&mut self, bytes: &[u8]) -> GateStep {
+        self.stderr.extend_from_slice(bytes);
+        self.step()
+    }
+
+    /// Notes that the password was sent.
+    pub fn note_answered(&mut self) {
+        self.is_answered = true;
+        // The next prompt, if there is one, says that it was wrong.
+        let told = self.told();
+        let begun = memmem::find(told, self.words.begun.as_bytes());
+        let kept = begun.and_then(|start| end_of_line(told, start)).unwrap_or_default();
+        self.told_mut().truncate(kept);
+    }
+
+    /// The reason for an end without a command. `status` is the exit status, if there is one.
+    pub fn explain_end(&self, status: Option<u32>) -> BecomeRefusal {
+        let end = ProgramEnd {
+            status,
+            words: self.own_words(),
+            is_answered: self.is_answered,
+            on_terminal: self.on_terminal,
+        };
+        end.explain(self.becomes.method())
+    }
+
+    fn step(&mut self) -> GateStep {
+        if let Some(stdout) = after_line(&self.stdout, &self.words.passed) {
+            if self.on_terminal {
+                return GateStep::Passed {
+                    stdout,
+                    stderr: Bytes::new(),
+                };
+            }
+            // stderr has its line already, or gets it in a moment: it was printed first.
+            if let Some(stderr) = after_line(&self.stderr, &self.words.passed) {
+                return GateStep::Passed { stdout, stderr };
+            }
+            return GateStep::Wait;
+        }
+        if self.stdout.len() + self.stderr.len() > MOST_BYTES {
+            let why = "it printed 64 KiB, and did not run the command";
+            return GateStep::Refused(BecomeRefusal::Refused(why.to_owned()));
+        }
+        if !self.is_prompted() {
+            return GateStep::Wait;
+        }
+        if self.is_answered {
+            return GateStep::Refused(BecomeRefusal::WrongPassword);
+        }
+        GateStep::SendPassword
+    }
+
+    /// Whether the program asks for a password and waits.
+    fn is_prompted(&self) -> bool {
+        let Some(told) = self.told_by_program() else { return false };
+        match self.becomes.method() {
+            BecomeMethod::Sudo => memmem::find(told, self.words.prompt.as_bytes()).is_some(),
+            // They take no prompt of ours. A prompt is the last, unfinished line, with a colon at
+            // its end, in every language.
+            BecomeMethod::Doas | BecomeMethod::Su => {
+                let line = told.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
+                let line = line.trim_ascii_end();
+                line.ends_with(b":") || line.ends_with(WIDE_COLON.as_bytes())
+            }
+        }
+    }
+
+    /// The stream that has the program's messages.
+    fn told(&self) -> &[u8] {
+        if self.on_terminal {
+            &self.stdout
+        } else {
+            &self.stderr
+        }
+    }
+
+    fn told_mut(&mut self) -> &mut Vec<u8> {
+        if self.on_terminal {
+            &mut self.stdout
+        } else {
+            &mut self.stderr
+        }
+    }
+
+    /// What the program itself has printed: not the startup files before it. `None` before it
+    /// starts.
+    fn told_by_program(&self) -> Option<&[u8]> {
+        let told = self.told();
+        let start = memmem::find(told, self.words.begun.as_bytes())?;
+        Some(&told[end_of_line(told, start)?..])
+    }
+
+    /// The program's message, in one line, without the prompts.
+    fn own_words(&self) -> String {
+        let told = self.told_by_program().unwrap_or_else(|| self.told());
+        let text = String::from_utf8_lossy(told).replace(&self.words.prompt, "\n");
+        let lines: Vec<&str> =
+            text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        // The last lines: the first may be a lecture.
+        let last = lines.len().saturating_sub(2);
+        // A host's words: they must not reach a terminal as they are.
+        let words = printable(&lines[last..].join("; "));
+        let words: String = words.chars().take(MOST_WORDS).collect();
+        if words.is_empty() {
+            "it ended without a message".to_owned()
+        } else {
+            words
+        }
+    }
+}
+
+/// The bytes after the line that has this word.
+fn after_line(bytes: &[u8], word: &str) -> Option<Bytes> {
+    let start = memmem::find(bytes, word.as_bytes())?;
+    let end = end_of_line(bytes, start)?;
+    Some(Bytes::copy_from_slice(&bytes[end..]))
+}
+
+/// The position after the next newline.
+fn end_of_line(bytes: &[u8], from: usize) -> Option<usize> {
+    Some(from + memchr::memchr(b'\n', &bytes[from..])? + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A gate, and the nonce in its words.
+    fn gate(method: BecomeMethod, on_terminal: bool) -> (Gate, String) {
+        let nonce = Nonce::new();
+        let becomes = Become::new("root", method).unwrap();
+        (
+            Gate::new(becomes, &nonce, on_terminal),
+            nonce.as_str().to_owned(),
+        )
+    }
+
+    fn passed(stdout: &'static str, stderr: &'static str) -> GateStep {
+        GateStep::Passed {
+            stdout: stdout.into(),
+            stderr: stderr.into(),
+        }
+    }
+
+    #[test]
+    fn the_password_is_sent_to_our_prompt_only_and_once() {
+        let (mut gate, nonce) = gate(BecomeMethod::Sudo, false);
+        let startup = format!("stty: no terminal:\n{nonce}-begun\n");
+        assert_eq!(gate.read_stderr(startup.as_bytes()), GateStep::Wait);
+        assert_eq!(gate.read_stderr(b"lecture\nPassword: "), GateStep::Wait);
+        let prompt = format!("\n{nonce}-password:");
+        let (first, rest) = prompt.as_bytes().split_at(20);
+        assert_eq!(gate.read_stderr(first), GateStep::Wait);
+        assert_eq!(gate.read_stderr(rest), GateStep::SendPassword);
+
+        gate.note_answered();
+        assert_eq!(gate.read_stderr(b"Sorry, try again.\n"), GateStep::Wait);
+        assert_eq!(
+            gate.read_stderr(prompt.as_bytes()),
+            GateStep::Refused(BecomeRefusal::WrongPassword)
+        );
+    }
+
+    #[test]
+    fn output_after_the_gate_is_the_commands_in_any_division() {
+        for terminal in [false, true] {
+            let (_, nonce) = gate(BecomeMethod::Su, terminal);
+            let all = format!("motd\r\n{nonce}-begun\r\nPassword: \r\n{nonce}-passed\r\nout\n");
+            for cut in 0..all.len() {
+                let becomes = Become::new("root", BecomeMethod::Su).unwrap();
+                let mut gate = Gate {
+                    words: GateWords {
+                        begun: format!("{nonce}-begun"),
+                        prompt: format!("{nonce}-password:"),
+                        passed: format!("{nonce}-passed"),
+                    },
+                    ..Gate::new(becomes, &Nonce::new(), terminal)
+                };
+                let (first, rest) = all.as_bytes().split_at(cut);
+                if !terminal {
+                    let step = gate.read_stderr(format!("{nonce}-passed\nerr\n").as_bytes());
+                    assert_eq!(step, GateStep::Wait);
+                }
+                let mut output = Vec::new();
+                let mut is_passed = false;
+                for piece in [first, rest] {
+                    if is_passed {
+                        output.extend_from_slice(piece);
+                    } else if let GateStep::Passed { stdout, .. } = gate.read_stdout(piece) {
+                        output.extend_from_slice(&stdout);
+                        is_passed = true;
+                    }
+                }
+                assert_eq!(output, b"out\n", "cut at {cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn both_streams_begin_after_their_own_line() {
+        let (mut gate, nonce) = gate(BecomeMethod::Sudo, false);
+        let line = format!("{nonce}-passed\n");
+        assert_eq!(
+            gate.read_stdout(format!("{line}out").as_bytes()),
+            GateStep::Wait
+        );
+        assert_eq!(
+            gate.read_stderr(format!("{nonce}-begun\nlecture\n{line}err").as_bytes()),
+            passed("out", "err")
+        );
+    }
+
+    #[test]
+    fn a_prompt_of_su_is_an_unfinished_line_with_a_colon_in_any_language() {
+        for prompt in ["Password: ", "Passwort:", "Mot de passe : ", "口令："] {
+            let (mut gate, nonce) = gate(BecomeMethod::Su, false);
+            // Not a prompt of su, which has not started.
+            assert_eq!(gate.read_stderr(prompt.as_bytes()), GateStep::Wait);
+            let begun = format!("\n{nonce}-begun\nnote:\n");
+            assert_eq!(gate.read_stderr(begun.as_bytes()), GateStep::Wait);
+            let step = gate.read_stderr(prompt.as_bytes());
+            assert_eq!(step, GateStep::SendPassword, "{prompt}");
+        }
+    }
+
+    #[test]
+    fn the_end_is_explained_by_the_programs_last_words_without_controls() {
+        let (mut gate, nonce) = gate(BecomeMethod::Sudo, false);
+        let lecture = "We trust you\n\nsudo: \x1b[31munknown user x\n";
+        gate.read_stderr(format!("{nonce}-begun\n{lecture}").as_bytes());
+        let BecomeRefusal::Refused(words) = gate.explain_end(Some(1)) else { panic!() };
+        assert!(
+            words.ends_with("unknown user x") && !words.contains('\x1b'),
+            "{words:?}"
+        );
+        assert_eq!(gate.explain_end(Some(127)), BecomeRefusal::Missing);
+    }
+}

@@ -1,0 +1,591 @@
+//! Commands and files as another user: sudo, doas and su on a host with accounts of its own. It has
+//! its own /etc and its own processes, which takes root.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use sshjobs::jobs::{
+    Access, Become, BecomeMethod, Config, Follow, HostPath, HostSettings, Job, Jobs, Outcome,
+    Progress, PutOptions, RemotePath, SecretSource, Signal, SignalReport, Stdin, Terminal,
+};
+use sshjobs::wire::{Code, Error};
+use support::{HOST, Sshd, eventually};
+
+/// The account that logs in. Its password is `ACCOUNT_PASSWORD`.
+const ACCOUNT_PASSWORD: &str = "correct-horse";
+const ROOT_PASSWORD: &str = "battery-staple";
+
+/// Time limit for a job to take its input.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Makes an /etc with the accounts `worker`, which logs in, and `other`.
+const SETUP: &str = r#"
+cp -a /etc "$1/etc"
+hash() { openssl passwd -6 -in "$1"; }
+sed -i "s|^root:[^:]*:|root:$(hash "$1/root-password"):|" "$1/etc/shadow"
+echo "worker:$(hash "$1/account-password"):20000:0:99999:7:::" >>"$1/etc/shadow"
+echo "other:*:20000:0:99999:7:::" >>"$1/etc/shadow"
+echo "worker:x:61001:61001::$1/home:/bin/bash" >>"$1/etc/passwd"
+echo "other:x:61002:61002::$1/home:/bin/sh" >>"$1/etc/passwd"
+printf 'worker:x:61001:\nother:x:61002:\n' >>"$1/etc/group"
+cat "$1/sudoers" >"$1/etc/sudoers"
+rm -rf "$1/etc/sudoers.d"
+cat "$1/doas.conf" >"$1/etc/doas.conf"
+chmod 0440 "$1/etc/sudoers" "$1/etc/doas.conf"
+mkdir -p "$1/home" "$1/bin"
+chown 61001:61001 "$1/home"
+for program in /usr/bin/*; do
+  case ${program##*/} in sudo|doas) ;; *) ln -s "$program" "$1/bin/" ;; esac
+done
+mount --bind "$1/etc" /etc || exit
+exec /usr/sbin/sshd -D -e -p "$2" -f "$3" -o "ListenAddress=127.0.0.1:$2" \
+  -o "AuthorizedKeysFile=$1/authorized_keys" -o "SetEnv=SHLVL=1 XDG_STATE_HOME=$1/home/state $4"
+"#;
+
+/// A host on which `worker` logs in.
+struct Host {
+    sshd: Sshd,
+    child: Child,
+    directory: tempfile::TempDir,
+}
+
+/// How a host changes users.
+#[derive(Default)]
+struct Rules {
+    sudoers: &'static str,
+    doas: &'static str,
+    /// Neither sudo nor doas is in PATH.
+    without_programs: bool,
+}
+
+const WITH_PASSWORD: Rules = Rules {
+    sudoers: "Defaults lecture=always\nworker ALL=(ALL) ALL",
+    doas: "permit worker",
+    without_programs: false,
+};
+const WITHOUT_PASSWORD: Rules = Rules {
+    sudoers: "worker ALL=(ALL) NOPASSWD: ALL",
+    doas: "permit nopass worker",
+    without_programs: false,
+};
+
+impl Host {
+    async fn start(rules: Rules) -> Self {
+        let sshd = Sshd::start().await;
+        let directory = tempfile::Builder::new().prefix("sshjobs-become").tempdir().unwrap();
+        let path = |file: &str| directory.path().join(file);
+        std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::copy(sshd.path("id.pub"), path("authorized_keys")).unwrap();
+        let sudoers = format!(
+            "Defaults env_reset\nroot ALL=(ALL) ALL\n{}\n",
+            rules.sudoers
+        );
+        std::fs::write(path("sudoers"), sudoers).unwrap();
+        std::fs::write(path("doas.conf"), format!("{}\n", rules.doas)).unwrap();
+        // Not as arguments: a test looks for them in the list of processes.
+        std::fs::write(path("account-password"), ACCOUNT_PASSWORD).unwrap();
+        std::fs::write(path("root-password"), ROOT_PASSWORD).unwrap();
+        let port = std::net::TcpListener::bind(("127.0.0.1", 0))
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+
+        let log = path("log");
+        let variables = if rules.without_programs {
+            format!("PATH={}", path("bin").display())
+        } else {
+            String::new()
+        };
+        let child = Command::new("unshare")
+            .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
+            .args(["sh", "-c", SETUP, "sh"])
+            .arg(directory.path())
+            .arg(port.to_string())
+            .arg(sshd.path("sshd_config"))
+            .arg(&variables)
+            .stdin(Stdio::null())
+            .stderr(std::fs::File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        eventually("the host is up", async || {
+            std::fs::read_to_string(&log)
+                .unwrap_or_default()
+                .contains(&format!("port {port}."))
+        })
+        .await;
+
+        let text = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+        let own = format!("Port {}", sshd.port());
+        let config = text.replace(&own, &format!("Port {port}\n  User worker"));
+        std::fs::write(sshd.ssh_config(), config).unwrap();
+        let known = std::fs::read_to_string(sshd.path("host.pub")).unwrap();
+        sshd.write_known_hosts(&format!("[127.0.0.1]:{port} {known}"));
+        Self {
+            sshd,
+            child,
+            directory,
+        }
+    }
+
+    /// A configuration in which this is the password for becoming another user.
+    fn config(&self, password: Option<&str>) -> Config {
+        let become_password = password.map(|password| {
+            let file = self.sshd.path("become-password");
+            std::fs::write(&file, format!("{password}\n")).unwrap();
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+            SecretSource::File(file)
+        });
+        let settings = HostSettings {
+            become_password,
+            ..HostSettings::default()
+        };
+        Config {
+            hosts: BTreeMap::from([(HOST.to_owned(), settings)]),
+            state_dir: Some(self.sshd.path("state")),
+            store: true,
+            ..self.sshd.config()
+        }
+    }
+
+    fn jobs(&self, password: Option<&str>) -> Jobs {
+        Jobs::new(self.config(password), Access::Listed)
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.directory.path().join(file)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // Its processes end with it: it is the first of their namespace.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+fn becoming(user: &str, method: BecomeMethod) -> Become {
+    Become::new(user, method).unwrap()
+}
+
+fn root() -> Become {
+    becoming("root", BecomeMethod::Sudo)
+}
+
+/// What a command prints, as another user.
+async fn output(jobs: &Jobs, becomes: Become, command: &str) -> (String, String, Outcome) {
+    let command = jobs.command(HOST, command).becomes(becomes);
+    let output = command.output().await.unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr), output.outcome)
+}
+
+/// Why a command can't be run as another user.
+async fn refusal(jobs: &Jobs, becomes: Become) -> Error {
+    let refused = jobs.command(HOST, "touch /tmp/never").becomes(becomes).spawn().await;
+    Error::from(refused.err().unwrap())
+}
+
+/// Everything that a job prints, and its end.
+async fn collect(mut following: Follow) -> (String, String, Outcome) {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    loop {
+        let piece = following.next().await;
+        stdout.extend_from_slice(&piece.stdout);
+        stderr.extend_from_slice(&piece.stderr);
+        if let Some(outcome) = piece.outcome {
+            let text = |bytes| String::from_utf8(bytes).unwrap();
+            return (text(stdout), text(stderr), outcome);
+        }
+    }
+}
+
+fn is_alive(mark: &str) -> bool {
+    let processes = Command::new("ps").args(["-eo", "args"]).output().unwrap();
+    String::from_utf8_lossy(&processes.stdout)
+        .lines()
+        .any(|line| line.starts_with(mark))
+}
+
+#[tokio::test]
+async fn a_command_runs_as_root_and_nothing_else_gets_into_its_streams() {
+    let host = Host::start(WITH_PASSWORD).await;
+    let jobs = host.jobs(Some(ACCOUNT_PASSWORD));
+
+    let command = jobs
+        .command(
+            HOST,
+            "id -un; pwd; echo $SSHJOBS_TEST; cat; echo error >&2; exit 3",
+        )
+        .becomes(root())
+        .env("SSHJOBS_TEST", "it's a 'value'")
+        .stdin(Stdin::Text("for the command\n".into()));
+    let output = command.output().await.unwrap();
+
+    let home = host.path("home");
+    let expected = format!(
+        "root\n{}\nit's a 'value'\nfor the command\n",
+        home.display()
+    );
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), expected);
+    assert_eq!(output.stderr, b"error\n", "no lecture and no prompt");
+    assert_eq!(output.outcome.exit_status(), Some(3));
+}
+
+#[tokio::test]
+async fn every_program_and_every_first_command_changes_the_user() {
+    for (rules, password) in [
+        (WITH_PASSWORD, Some(ACCOUNT_PASSWORD)),
+        (WITHOUT_PASSWORD, None),
+        // A password that nothing asks for must not become input of the command.
+        (WITHOUT_PASSWORD, Some(ACCOUNT_PASSWORD)),
+    ] {
+        let without_password = password.is_none();
+        let host = Host::start(rules).await;
+        let jobs = host.jobs(password);
+        for attempt in ["login shell unknown", "login shell known"] {
+            for user in ["root", "other"] {
+                let told = output(&jobs, becoming(user, BecomeMethod::Sudo), "id -un; cat").await;
+                assert_eq!(told.0, format!("{user}\n"), "{attempt}: {}", told.1);
+            }
+        }
+        if without_password {
+            let told = output(&jobs, becoming("other", BecomeMethod::Doas), "id -un").await;
+            assert_eq!(told, ("other\n".into(), String::new(), told.2.clone()));
+        }
+    }
+    let host = Host::start(WITH_PASSWORD).await;
+    let jobs = host.jobs(Some(ROOT_PASSWORD));
+    let told = output(
+        &jobs,
+        becoming("root", BecomeMethod::Su),
+        "id -un; cat; echo $HOME",
+    )
+    .await;
+    assert_eq!(
+        told,
+        ("root\n/root\n".into(), String::new(), told.2.clone())
+    );
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_tried_once_and_is_become_failed() {
+    let host = Host::start(WITH_PASSWORD).await;
+    let jobs = host.jobs(Some("wrong"));
+    for (method, what) in [(BecomeMethod::Sudo, "sudo"), (BecomeMethod::Su, "su")] {
+        let error = refusal(&jobs, becoming("root", method)).await;
+        assert_eq!(error.code, Code::BecomeFailed, "{error:?}");
+        assert!(
+            error.message.contains("password was not accepted"),
+            "{what}: {error:?}"
+        );
+        assert!(!format!("{error:?}").contains("wrong\n"), "{error:?}");
+    }
+    let durable = jobs.command(HOST, "true").becomes(root()).durable(true).spawn().await;
+    let error = Error::from(durable.err().unwrap());
+    assert_eq!(error.code, Code::BecomeFailed, "{error:?}");
+    assert!(
+        error.message.contains("password was not accepted"),
+        "{error:?}"
+    );
+
+    let unasked = refusal(&host.jobs(None), root()).await;
+    assert_eq!(unasked.code, Code::BecomeFailed);
+    assert!(unasked.hint.contains("become_password"), "{unasked:?}");
+    assert!(!host.path("etc/never").exists());
+}
+
+#[tokio::test]
+async fn a_program_that_is_missing_or_needs_a_terminal_says_what_to_do() {
+    let host = Host::start(Rules {
+        without_programs: true,
+        ..WITH_PASSWORD
+    })
+    .await;
+    for method in [BecomeMethod::Sudo, BecomeMethod::Doas] {
+        let error = refusal(&host.jobs(Some(ACCOUNT_PASSWORD)), becoming("root", method)).await;
+        assert_eq!(error.code, Code::BecomeFailed, "{error:?}");
+        assert!(error.message.contains("is not installed"), "{error:?}");
+    }
+    drop(host);
+
+    let host = Host::start(Rules {
+        sudoers: "Defaults requiretty\nworker ALL=(ALL) ALL",
+        ..WITH_PASSWORD
+    })
+    .await;
+    let jobs = host.jobs(Some(ACCOUNT_PASSWORD));
+    for method in [BecomeMethod::Sudo, BecomeMethod::Doas] {
+        let error = refusal(&jobs, becoming("root", method)).await;
+        assert!(error.hint.contains("pty=true"), "{error:?}");
+
+        let on_terminal = jobs
+            .command(HOST, "id -un; echo $SECRET")
+            .becomes(becoming("root", method))
+            .env("SECRET", "value")
+            .terminal(Terminal::new("xterm", 80, 24).unwrap());
+        let output = on_terminal.output().await.unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text, "root\r\nvalue\r\n", "{method:?}");
+    }
+    let nobody = refusal(&jobs, becoming("no-such-user", BecomeMethod::Sudo)).await;
+    assert_eq!(nobody.code, Code::BecomeFailed);
+}
+
+#[tokio::test]
+async fn no_password_is_in_a_process_list_or_an_environment() {
+    let host = Host::start(WITH_PASSWORD).await;
+    let jobs = host.jobs(Some(ACCOUNT_PASSWORD));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let seen = std::thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || {
+            let mut looks = 0;
+            while !is_over.load(Relaxed) {
+                for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+                    for file in ["cmdline", "environ"] {
+                        let bytes = std::fs::read(entry.path().join(file)).unwrap_or_default();
+                        let text = String::from_utf8_lossy(&bytes);
+                        assert!(!text.contains(ACCOUNT_PASSWORD), "{text}");
+                        looks += usize::from(text.contains("sudo"));
+                    }
+                }
+            }
+            looks
+        }
+    });
+    for durable in [false, false, false, true, true] {
+        let command = jobs.command(HOST, "sleep 0.3").becomes(root()).durable(durable);
+        let status = command.status().await.unwrap();
+        assert_eq!(status.exit_status(), Some(0));
+    }
+    is_over.store(true, Relaxed);
+    assert!(seen.join().unwrap() > 0, "sudo was seen");
+}
+
+#[tokio::test]
+async fn a_signal_reaches_processes_of_the_other_user() {
+    for (rules, password) in [
+        (WITH_PASSWORD, Some(ACCOUNT_PASSWORD)),
+        (WITHOUT_PASSWORD, None),
+    ] {
+        let host = Host::start(rules).await;
+        let jobs = host.jobs(password);
+        for (user, durable) in [("root", false), ("other", false), ("root", true)] {
+            let mark = format!("sleep 61{}", rand_digits());
+            // One of them leaves the group.
+            let command = format!("setsid {mark} & {mark}7 & wait");
+            let job = jobs
+                .command(HOST, command)
+                .becomes(becoming(user, BecomeMethod::Sudo))
+                .durable(durable)
+                .spawn()
+                .await
+                .unwrap();
+            eventually("it runs", async || is_alive(&mark)).await;
+            let report = kill(&job).await;
+            assert!(
+                report.confirmed_dead,
+                "{user}, durable {durable}: {report:?}"
+            );
+            assert!(!is_alive(&mark), "{user}, durable {durable}");
+            job.wait().await;
+        }
+    }
+}
+
+async fn kill(job: &Job) -> SignalReport {
+    job.signal(Signal::TERM, Some(Duration::from_secs(2))).await.unwrap()
+}
+
+fn rand_digits() -> u32 {
+    use std::time::SystemTime;
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos() / 1000
+}
+
+#[tokio::test]
+async fn a_signal_that_can_not_cross_the_boundary_says_so() {
+    let host = Host::start(WITH_PASSWORD).await;
+    let jobs = host.jobs(Some(ACCOUNT_PASSWORD));
+    let mark = format!("sleep 62{}", rand_digits());
+    let job = jobs.command(HOST, &mark).becomes(root()).spawn().await.unwrap();
+    eventually("it runs", async || is_alive(&mark)).await;
+    std::fs::remove_file(host.sshd.path("become-password")).unwrap();
+
+    let report = kill(&job).await;
+
+    assert!(!report.confirmed_dead, "{report:?}");
+    assert!(
+        report.unverified.unwrap().to_string().contains("another user"),
+        "{report:?}"
+    );
+    assert!(is_alive(&mark));
+    // With the password it can be ended.
+    host.config(Some(ACCOUNT_PASSWORD));
+    assert!(kill(&job).await.confirmed_dead);
+    assert!(!is_alive(&mark));
+}
+
+#[tokio::test]
+async fn a_durable_job_runs_as_root_with_its_stdin_and_without_the_dialogue() {
+    for (rules, password) in [
+        (WITH_PASSWORD, Some(ACCOUNT_PASSWORD)),
+        (WITHOUT_PASSWORD, None),
+    ] {
+        let host = Host::start(rules).await;
+        let jobs = host.jobs(password);
+        let script = "id -un; echo \"$NAME\"; pwd; cat; echo error >&2; exit 4";
+        for stdin in [Stdin::Open, Stdin::Closed, Stdin::Text("typed\n".into())] {
+            let is_open = matches!(stdin, Stdin::Open);
+            let typed = if matches!(stdin, Stdin::Closed) {
+                ""
+            } else {
+                "typed\n"
+            };
+            let job = jobs
+                .command(HOST, script)
+                .becomes(root())
+                .durable(true)
+                .env("NAME", "a 'quoted' value")
+                .cwd("/var")
+                .stdin(stdin)
+                .spawn()
+                .await
+                .unwrap();
+            if is_open {
+                job.write(b"typed\n", PATIENCE).await.unwrap();
+                job.close_stdin(PATIENCE).await.unwrap();
+            }
+            let (stdout, stderr, outcome) = collect(job.follow()).await;
+            assert_eq!(stdout, format!("root\na 'quoted' value\n/var\n{typed}"));
+            assert_eq!(stderr, "error\n");
+            assert_eq!(outcome.exit_status(), Some(4));
+        }
+        let leftovers = Command::new("grep")
+            .args(["-rlE", ACCOUNT_PASSWORD])
+            .arg(host.path("home"))
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&leftovers.stdout), "");
+    }
+}
+
+#[tokio::test]
+async fn files_of_root_are_read_written_and_copied() {
+    let host = Host::start(WITH_PASSWORD).await;
+    let jobs = host.jobs(Some(ACCOUNT_PASSWORD));
+    let directory = host.path("of-root");
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::set_permissions(&directory, PermissionsExt::from_mode(0o700)).unwrap();
+    let path = RemotePath::new(format!("{}/file", directory.display())).unwrap();
+    let place = HostPath {
+        host: HOST,
+        path: &path,
+    };
+    let content = || sshjobs::jobs::FileSource::Memory("only root may read it\n".into());
+    let options = PutOptions::default();
+
+    let denied = jobs.put_file(place, content(), &options, &Progress::default()).await;
+    assert_eq!(
+        Error::from(denied.unwrap_err()).code,
+        Code::PermissionDenied
+    );
+    let as_root = jobs.becoming(Some(root()));
+    as_root
+        .put_file(place, content(), &options, &Progress::default())
+        .await
+        .unwrap();
+
+    let written = std::fs::metadata(directory.join("file")).unwrap();
+    assert_eq!((written.uid(), written.gid()), (0, 0));
+    let files = as_root.files(HOST).await.unwrap();
+    assert_eq!(
+        files.read_whole(&path, 1000).await.unwrap(),
+        "only root may read it\n"
+    );
+    assert!(files.digest(&path, written.len()).await.unwrap().is_some());
+
+    let local = host.sshd.path("tree");
+    let all = RemotePath::new(directory.display().to_string()).unwrap();
+    let from = HostPath {
+        host: HOST,
+        path: &all,
+    };
+    let progress = Arc::new(Progress::default());
+    let report = as_root.get_tree(from, &local, Default::default(), &progress).await.unwrap();
+    assert_eq!(report.written, 1, "{report:?}");
+    assert_eq!(
+        std::fs::read_to_string(local.join("file")).unwrap(),
+        "only root may read it\n"
+    );
+}
+
+#[tokio::test]
+async fn a_killed_process_leaves_no_root_process_behind() {
+    let host = Host::start(WITH_PASSWORD).await;
+    let mark = format!("sleep 63{}", rand_digits());
+    let config = host.path("config.toml");
+    host.config(Some(ACCOUNT_PASSWORD));
+    let password = host.sshd.path("become-password");
+    std::fs::write(
+        &config,
+        format!(
+            "[hosts.{HOST}]\nbecome_password = {{ file = \"{}\" }}\n",
+            password.display()
+        ),
+    )
+    .unwrap();
+    let sshjobs = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
+        command
+            .arg("--config")
+            .arg(&config)
+            .arg("--ssh-config")
+            .arg(host.sshd.ssh_config())
+            .arg("--state-dir")
+            .arg(host.sshd.path("state"))
+            .args(arguments)
+            .stdin(Stdio::null());
+        command
+    };
+    let trap = format!("trap '' HUP PIPE; {mark}; {mark}");
+    let mut killed = sshjobs(&["run", "-b", HOST, "--", &trap]).spawn().unwrap();
+    eventually("it runs", async || is_alive(&mark)).await;
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+
+    let told = sshjobs(&["run", "-b", HOST, "--", "id -un; exit 7"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&told.stdout), "root\n");
+    assert_eq!(
+        told.status.code(),
+        Some(7),
+        "{}",
+        String::from_utf8_lossy(&told.stderr)
+    );
+    eventually("the next process has ended it", async || {
+        if !is_alive(&mark) {
+            return true;
+        }
+        sshjobs(&["run", HOST, "--", "true"]).output().unwrap();
+        false
+    })
+    .await;
+
+    std::fs::write(&password, "wrong\n").unwrap();
+    let told = sshjobs(&["run", "--become", "root", HOST, "--", "true"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&told.stderr);
+    assert_eq!(told.status.code(), Some(255), "{stderr}");
+    assert!(
+        stderr.contains("become_failed") && !stderr.contains("wrong"),
+        "{stderr}"
+    );
+}
