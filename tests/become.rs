@@ -6,8 +6,8 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use sshjobs::jobs::{
     Progress, PutOptions, RemotePath, SecretSource, Signal, SignalReport, Stdin, Terminal,
 };
 use sshjobs::wire::{Code, Error};
-use support::{HOST, Sshd, eventually};
+use support::{HOST, Namespace, Sshd, eventually};
 
 /// The account that logs in. Its password is `ACCOUNT_PASSWORD`.
 const ACCOUNT_PASSWORD: &str = "correct-horse";
@@ -28,32 +28,32 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Makes an /etc with the accounts `worker`, which logs in, and `other`.
 const SETUP: &str = r#"
-cp -a /etc "$1/etc"
+cp -a /etc "$3/etc"
 hash() { openssl passwd -6 -in "$1"; }
-sed -i "s|^root:[^:]*:|root:$(hash "$1/root-password"):|" "$1/etc/shadow"
-echo "worker:$(hash "$1/account-password"):20000:0:99999:7:::" >>"$1/etc/shadow"
-echo "other:*:20000:0:99999:7:::" >>"$1/etc/shadow"
-echo "worker:x:61001:61001::$1/home:/bin/bash" >>"$1/etc/passwd"
-echo "other:x:61002:61002::$1/home:/bin/sh" >>"$1/etc/passwd"
-printf 'worker:x:61001:\nother:x:61002:\n' >>"$1/etc/group"
-cat "$1/sudoers" >"$1/etc/sudoers"
-rm -rf "$1/etc/sudoers.d"
-cat "$1/doas.conf" >"$1/etc/doas.conf"
-chmod 0440 "$1/etc/sudoers" "$1/etc/doas.conf"
-mkdir -p "$1/home" "$1/bin"
-chown 61001:61001 "$1/home"
+sed -i "s|^root:[^:]*:|root:$(hash "$3/root-password"):|" "$3/etc/shadow"
+echo "worker:$(hash "$3/account-password"):20000:0:99999:7:::" >>"$3/etc/shadow"
+echo "other:*:20000:0:99999:7:::" >>"$3/etc/shadow"
+echo "worker:x:61001:61001::$3/home:/bin/bash" >>"$3/etc/passwd"
+echo "other:x:61002:61002::$3/home:/bin/sh" >>"$3/etc/passwd"
+printf 'worker:x:61001:\nother:x:61002:\n' >>"$3/etc/group"
+cat "$3/sudoers" >"$3/etc/sudoers"
+rm -rf "$3/etc/sudoers.d"
+cat "$3/doas.conf" >"$3/etc/doas.conf"
+chmod 0440 "$3/etc/sudoers" "$3/etc/doas.conf"
+mkdir -p "$3/home" "$3/bin"
+chown 61001:61001 "$3/home"
 for program in /usr/bin/*; do
-  case ${program##*/} in sudo|doas) ;; *) ln -s "$program" "$1/bin/" ;; esac
+  case ${program##*/} in sudo|doas) ;; *) ln -s "$program" "$3/bin/" ;; esac
 done
-mount --bind "$1/etc" /etc || exit
-exec /usr/sbin/sshd -D -e -p "$2" -f "$3" -o "ListenAddress=127.0.0.1:$2" \
-  -o "AuthorizedKeysFile=$1/authorized_keys" -o "SetEnv=SHLVL=1 XDG_STATE_HOME=$1/home/state $4"
+mount --bind "$3/etc" /etc || exit
+exec /usr/sbin/sshd -D -e -p "$1" -f "$2" -o "ListenAddress=127.0.0.1:$1" \
+  -o "AuthorizedKeysFile=$3/authorized_keys" -o "SetEnv=SHLVL=1 XDG_STATE_HOME=$3/home/state $4"
 "#;
 
 /// A host on which `worker` logs in.
 struct Host {
+    _namespace: Namespace,
     sshd: Sshd,
-    child: Child,
     directory: tempfile::TempDir,
 }
 
@@ -93,45 +93,17 @@ impl Host {
         // Not as arguments: a test looks for them in the list of processes.
         std::fs::write(path("account-password"), ACCOUNT_PASSWORD).unwrap();
         std::fs::write(path("root-password"), ROOT_PASSWORD).unwrap();
-        let port = std::net::TcpListener::bind(("127.0.0.1", 0))
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-
-        let log = path("log");
         let variables = if rules.without_programs {
             format!("PATH={}", path("bin").display())
         } else {
             String::new()
         };
-        let child = Command::new("unshare")
-            .args(["--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
-            .args(["sh", "-c", SETUP, "sh"])
-            .arg(directory.path())
-            .arg(port.to_string())
-            .arg(sshd.path("sshd_config"))
-            .arg(&variables)
-            .stdin(Stdio::null())
-            .stderr(std::fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
-        eventually("the host is up", async || {
-            std::fs::read_to_string(&log)
-                .unwrap_or_default()
-                .contains(&format!("port {port}."))
-        })
-        .await;
-
-        let text = std::fs::read_to_string(sshd.ssh_config()).unwrap();
-        let own = format!("Port {}", sshd.port());
-        let config = text.replace(&own, &format!("Port {port}\n  User worker"));
-        std::fs::write(sshd.ssh_config(), config).unwrap();
-        let known = std::fs::read_to_string(sshd.path("host.pub")).unwrap();
-        sshd.write_known_hosts(&format!("[127.0.0.1]:{port} {known}"));
+        let arguments = [directory.path(), Path::new(&variables)];
+        let namespace = Namespace::start(&sshd, SETUP, &arguments).await;
+        sshd.append("  User worker\n");
         Self {
+            _namespace: namespace,
             sshd,
-            child,
             directory,
         }
     }
@@ -162,14 +134,6 @@ impl Host {
 
     fn path(&self, file: &str) -> PathBuf {
         self.directory.path().join(file)
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        // Its processes end with it: it is the first of their namespace.
-        self.child.kill().ok();
-        self.child.wait().ok();
     }
 }
 

@@ -3,12 +3,18 @@
 
 mod support;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use sshjobs::jobs::Limits;
-use sshjobs::wire::{Code, JobState, PutRequest, Service, TailRequest};
-use support::{HOST, Sshd, canonical_loop, durable, eventually, run, spawn, stored_service};
+use sshjobs::jobs::{
+    Change, FileSource, HostPath, Limits, LocalFile, Progress, PutOptions, RemotePath, TreeOptions,
+    Verified,
+};
+use sshjobs::wire::{Code, EditArg, JobState, PutRequest, Service, TailRequest};
+use support::{
+    HOST, Namespace, Sshd, canonical_loop, durable, eventually, run, spawn, stored_service,
+};
 
 /// A small disk of its own, for as long as the test runs. It takes root, as an sshd with many
 /// accounts does.
@@ -132,73 +138,19 @@ async fn a_job_that_fills_its_hosts_disk_still_tells_how_it_ended() {
     service.shutdown().await;
 }
 
-/// An sshd on a machine on which nothing can be written, neither at home nor in /var/tmp.
-struct ReadOnly {
-    child: Child,
-    sshd: Sshd,
-}
-
-impl ReadOnly {
-    async fn start() -> Self {
-        let sshd = Sshd::start().await;
-        let port = std::net::TcpListener::bind(("127.0.0.1", 0))
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let (home, log) = (sshd.path("on-the-host"), sshd.path("read-only-log"));
-        std::fs::create_dir_all(&home).unwrap();
-        let script = "for d in \"$1\" /var/tmp; do mount -t tmpfs -o ro none \"$d\" || exit 1; done; \
-                      exec /usr/sbin/sshd -D -e -p \"$2\" -f \"$3\" -o \"ListenAddress=127.0.0.1:$2\"";
-        let child = Command::new("unshare")
-            .args([
-                "--mount",
-                "--pid",
-                "--fork",
-                "--kill-child",
-                "--mount-proc",
-                "sh",
-                "-c",
-                script,
-                "sh",
-            ])
-            .arg(&home)
-            .arg(port.to_string())
-            .arg(sshd.path("sshd_config"))
-            .stdin(Stdio::null())
-            .stderr(std::fs::File::create(&log).unwrap())
-            .spawn()
-            .unwrap();
-        eventually("it is up", async || {
-            std::fs::read_to_string(&log)
-                .unwrap_or_default()
-                .contains(&format!("port {port}."))
-        })
-        .await;
-        let text = std::fs::read_to_string(sshd.ssh_config()).unwrap();
-        let own = format!("Port {}", sshd.port());
-        std::fs::write(
-            sshd.ssh_config(),
-            text.replace(&own, &format!("Port {port}")),
-        )
-        .unwrap();
-        let known = std::fs::read_to_string(sshd.path("host.pub")).unwrap();
-        sshd.write_known_hosts(&format!("[127.0.0.1]:{port} {known}"));
-        Self { child, sshd }
-    }
-}
-
-impl Drop for ReadOnly {
-    fn drop(&mut self) {
-        self.child.kill().ok();
-        self.child.wait().ok();
-    }
-}
+/// A host on which nothing can be written, neither at home ("$3") nor in /var/tmp.
+const READ_ONLY: &str = r#"
+for d in "$3" /var/tmp; do mount -t tmpfs -o ro none "$d" || exit; done
+exec /usr/sbin/sshd -D -e -p "$1" -f "$2" -o "ListenAddress=127.0.0.1:$1"
+"#;
 
 #[tokio::test]
 async fn a_host_that_can_not_be_written_says_so_and_runs_attached_jobs() {
-    let machine = ReadOnly::start().await;
-    let service = service(&machine.sshd, &machine.sshd.path("state"));
+    let sshd = Sshd::start().await;
+    let home = sshd.path("on-the-host");
+    std::fs::create_dir_all(&home).unwrap();
+    let _host = Namespace::start(&sshd, READ_ONLY, &[&home]).await;
+    let service = service(&sshd, &sshd.path("state"));
     let error = service.spawn(durable("true")).await.unwrap_err();
     assert!(
         matches!(error.code, Code::Io | Code::Unsupported),
@@ -253,4 +205,105 @@ async fn a_full_or_read_only_disk_of_the_host_leaves_the_old_file() {
     let error = service.put(put("newer".to_owned())).await.unwrap_err();
     assert!(error.to_string().contains("can't write"), "{error}");
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "new");
+}
+
+/// A host without an SFTP server.
+const WITHOUT_SFTP: &str = r#"
+for server in /usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server /usr/lib/sftp-server; do
+  [ ! -e "$server" ] || mount --bind /dev/null "$server" || exit
+done
+exec /usr/sbin/sshd -D -e -p "$1" -f "$2" -o "ListenAddress=127.0.0.1:$1"
+"#;
+
+#[tokio::test]
+async fn files_are_copied_and_edited_on_a_host_without_an_sftp_server() {
+    let sshd = Sshd::with("Subsystem other /bin/false").await;
+    let _host = Namespace::start(&sshd, WITHOUT_SFTP, &[]).await;
+    let service = service(&sshd, &sshd.path("state"));
+    let jobs = service.library();
+    let far = |name: &str| {
+        RemotePath::new(sshd.path(name).to_str().unwrap().as_bytes().to_vec()).unwrap()
+    };
+    let content: Vec<u8> = (0..1_000_003_u32).map(|n| (n * 7 / 3) as u8).collect();
+    let local = sshd.path("local");
+    std::fs::write(&local, &content).unwrap();
+    let source = || {
+        let opened = std::fs::File::open(&local).unwrap();
+        FileSource::File(LocalFile::open(&local, opened).unwrap())
+    };
+    let (path, progress) = (far("new\nline"), Progress::default());
+    let place = HostPath {
+        host: HOST,
+        path: &path,
+    };
+    let options = PutOptions {
+        mode: Some(0o640),
+        ..PutOptions::default()
+    };
+
+    let put = jobs.put_file(place, source(), &options, &progress).await.unwrap();
+    assert_eq!(
+        (put.change, put.verified),
+        (Change::Created, Verified::BySha256)
+    );
+    let written = std::fs::metadata(sshd.path("new\nline")).unwrap();
+    assert_eq!(written.permissions().mode() & 0o777, 0o640);
+    assert_eq!(std::fs::read(sshd.path("new\nline")).unwrap(), content);
+    let again = jobs.put_file(place, source(), &options, &progress).await.unwrap();
+    assert_eq!(again.change, Change::Unchanged);
+
+    let back = sshd.path("back");
+    let got = jobs.get_file(place, &back, Default::default(), &progress).await.unwrap();
+    assert_eq!(got.verified, Verified::BySha256);
+    assert_eq!(std::fs::read(&back).unwrap(), content);
+
+    let text = sshd.path("text");
+    std::fs::write(&text, "one\ntwo\n").unwrap();
+    let edit = |old: &str, if_sha256| PutRequest {
+        host: Some(HOST.to_owned()),
+        path: text.display().to_string(),
+        edits: vec![EditArg {
+            old: old.to_owned(),
+            new: "three".to_owned(),
+        }],
+        if_sha256,
+        ..PutRequest::default()
+    };
+    service.put(edit("two", None)).await.unwrap();
+    assert_eq!(std::fs::read_to_string(&text).unwrap(), "one\nthree\n");
+    let refused = service.put(edit("one", Some("0".repeat(64)))).await.unwrap_err();
+    assert_eq!(refused.code, Code::ChangedMeanwhile);
+
+    let tree = sshd.path("tree");
+    std::fs::create_dir_all(tree.join("a/empty")).unwrap();
+    for number in 0..60 {
+        std::fs::write(tree.join(format!("a/{number}")), number.to_string()).unwrap();
+    }
+    std::os::unix::fs::symlink("a/1", tree.join("link")).unwrap();
+    let options = TreeOptions {
+        without_tar: true,
+        ..TreeOptions::default()
+    };
+    let (there, progress) = (far("there"), std::sync::Arc::new(progress));
+    let place = HostPath {
+        host: HOST,
+        path: &there,
+    };
+    let report = jobs.put_tree(&tree, place, options, &progress).await.unwrap();
+    assert_eq!((report.written, report.failed.len()), (60, 0), "{report:?}");
+    let copy = sshd.path("copy");
+    let report = jobs.get_tree(place, &copy, options, &progress).await.unwrap();
+    assert_eq!((report.written, report.failed.len()), (60, 0), "{report:?}");
+    let same = Command::new("diff").arg("-r").arg(&tree).arg(&copy).status().unwrap();
+    assert!(same.success());
+    assert_eq!(
+        std::fs::read_link(copy.join("link")).unwrap(),
+        Path::new("a/1")
+    );
+    let leftovers = std::fs::read_dir(sshd.path("")).unwrap().flatten();
+    for entry in leftovers {
+        let name = entry.file_name();
+        assert!(!name.to_string_lossy().contains(".sshjobs-"), "{name:?}");
+    }
+    service.shutdown().await;
 }

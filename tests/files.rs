@@ -761,3 +761,36 @@ async fn many_hosts_are_written_at_once_with_one_summary() {
     assert_eq!(reply["failed"], true);
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "all\n");
 }
+
+#[test]
+fn sftp_itself_can_use_the_server_in_shell() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let content: Vec<u8> = (0..200_003_u32).map(|n| (n % 251) as u8).collect();
+    std::fs::write(path("local"), &content).unwrap();
+    let batch = "mkdir d\nput local \"d/a 'name'\"\nchmod 600 \"d/a 'name'\"\nsymlink a d/link\n\
+                 rename \"d/a 'name'\" d/b\nget d/b back\nln d/b d/c\nrm d/c\nls -a d\n";
+    std::fs::write(path("batch"), batch).unwrap();
+    let server = concat!(env!("CARGO_MANIFEST_DIR"), "/src/files/sftp_server.sh");
+    for shell in ["sh", "bash"] {
+        std::fs::remove_dir_all(path("d")).ok();
+        let ran = std::process::Command::new("sftp")
+            .args(["-D", &format!("{shell} {server}"), "-b", "batch"])
+            .current_dir(directory.path())
+            .output()
+            .unwrap();
+        let stdout = String::from_utf8_lossy(&ran.stdout);
+        assert!(
+            ran.status.success(),
+            "{shell}: {stdout}{}",
+            String::from_utf8_lossy(&ran.stderr)
+        );
+        assert_eq!(std::fs::read(path("back")).unwrap(), content, "{shell}");
+        let mode = std::fs::metadata(path("d/b")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{shell}");
+        for name in ["b", "link"] {
+            assert!(stdout.contains(&format!("d/{name}")), "{shell}: {stdout}");
+        }
+        assert!(!path("d/c").exists());
+    }
+}

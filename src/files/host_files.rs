@@ -318,9 +318,12 @@ impl HostFiles {
 const SERVERS: &str = "/usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server \
                        /usr/libexec/sftp-server /usr/lib/ssh/sftp-server /usr/lib/sftp-server";
 
+/// An SFTP server in shell, for hosts that have none: about 2 MB/s.
+const OWN_SERVER: &str = include_str!("sftp_server.sh");
+
 impl Account {
     /// Starts an SFTP server: the subsystem of sshd, or a command where there is none, or where it
-    /// has to run as another user.
+    /// has to run as another user. The command is OpenSSH's server or, without that, our own.
     async fn start_server(&self, link: &Link) -> Result<Session, FilesError> {
         // Three times the limit of a connection, as for a login.
         let silence = link.connection.host().connect_timeout * 3;
@@ -335,7 +338,7 @@ impl Account {
                 started => return started.map_err(failed),
             }
         }
-        let script = format!("for s in {SERVERS}; do [ -x $s ] && exec $s; done; exit 127");
+        let script = format!("for s in {SERVERS}; do [ -x $s ] && exec $s; done\n{OWN_SERVER}");
         let (reader, writer) = self.exec(channel, script).await?;
         match Session::start(reader, writer, silence).await {
             Err(SftpError::Ended { .. }) => Err(failed(SftpError::NoSubsystem)),

@@ -38,6 +38,8 @@ pub struct PutOptions {
     /// Neither verifies the content nor waits for the disk: for many files, which are verified
     /// together.
     pub skip_verification: bool,
+    /// An earlier attempt has lost its connection, perhaps after it had replaced the file.
+    pub is_repeated: bool,
 }
 
 /// The content that a write may replace.
@@ -115,6 +117,17 @@ impl HostFiles {
             options,
             progress,
         };
+        if options.is_repeated
+            && options.expected != Expected::Anything
+            && let Some(put) = writing.compare(source.again()).await?
+        {
+            // Only the reply was lost: the file has the new content, and not the expected one.
+            let change = match options.expected {
+                Expected::NoFile => Change::Created,
+                Expected::Anything | Expected::Digest(_) => Change::Changed,
+            };
+            return Ok(Put { change, ..put });
+        }
         target.check(self, options.expected).await?;
         writing.run(source).await
     }

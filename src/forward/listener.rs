@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,12 +88,21 @@ impl Drop for Listener {
 }
 
 fn bind_socket(path: &str) -> io::Result<Listener> {
-    let listener = UnixListener::bind(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    Ok(Listener::Unix {
-        listener,
-        path: PathBuf::from(path),
-    })
+    let path = PathBuf::from(path);
+    // bind(2) refuses a path that exists, and so do we: rename would replace it.
+    if path.symlink_metadata().is_ok() {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    // Between bind and chmod others could connect, so that it is made in a directory of our own.
+    let beside = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let private = tempfile::Builder::new()
+        .prefix(".sshjobs-")
+        .tempdir_in(beside.unwrap_or(Path::new(".")))?;
+    let made = private.path().join("s");
+    let listener = UnixListener::bind(&made)?;
+    std::fs::set_permissions(&made, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::rename(&made, &path)?;
+    Ok(Listener::Unix { listener, path })
 }
 
 /// Connects to a target of this machine, or one that it reaches.

@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
 use super::door::Act;
@@ -15,6 +17,7 @@ use crate::files::{
     TreeOptions, TreeReport,
 };
 use crate::hosts::HostRef;
+use crate::ssh::ConnectError;
 
 /// Pauses before further attempts of a transfer that lost its connection.
 const PAUSES: [Duration; 4] = [
@@ -100,19 +103,22 @@ impl Jobs {
         options: &PutOptions,
         progress: &Progress,
     ) -> Result<Put, Error> {
-        let mut source = Some(source);
-        let mut pauses = PAUSES.iter();
-        while let Some(content) = source.take() {
-            source = content.again();
+        let Some(first) = source.again() else {
             let files = self.files_to_change(host).await?;
-            match files.put(path, content, options, progress).await {
-                Err(error) if error.is_lost_connection() && source.is_some() => {
-                    pause(&mut pauses, error).await?;
-                }
-                put => return Ok(put?),
-            }
-        }
-        unreachable!("the last attempt returns")
+            return Ok(files.put(path, source, options, progress).await?);
+        };
+        let mut attempt = Some((first, options.clone()));
+        self.repeat(Act::Put, host, |files| {
+            let (content, options) = attempt.take().expect("the last attempt prepares the next");
+            // The connection may have been lost after the file had been replaced.
+            let next = PutOptions {
+                is_repeated: true,
+                ..options.clone()
+            };
+            attempt = content.again().map(|content| (content, next));
+            async move { files.put(path, content, &options, progress).await }.boxed()
+        })
+        .await
     }
 
     /// Copies a file of a host to this machine, at once. After a lost connection the transfer
@@ -127,14 +133,10 @@ impl Jobs {
         options: GetOptions,
         progress: &Progress,
     ) -> Result<Got, Error> {
-        let mut pauses = PAUSES.iter();
-        loop {
-            let files = self.files(host).await?;
-            match files.get(path, local, options, progress).await {
-                Err(error) if error.is_lost_connection() => pause(&mut pauses, error).await?,
-                got => return Ok(got?),
-            }
-        }
+        let get = |files: HostFiles| {
+            async move { files.get(path, local, options, progress).await }.boxed()
+        };
+        self.repeat(Act::Get, host, get).await
     }
 
     /// Copies a directory of this machine to a host, with all that is in it.
@@ -148,14 +150,10 @@ impl Jobs {
         options: TreeOptions,
         progress: &Arc<Progress>,
     ) -> Result<TreeReport, Error> {
-        let mut pauses = PAUSES.iter();
-        loop {
-            let files = self.files_to_change(host).await?;
-            match files.put_tree(local, path, options, progress).await {
-                Err(error) if error.is_lost_connection() => pause(&mut pauses, error).await?,
-                put => return Ok(put?),
-            }
-        }
+        let put = |files: HostFiles| {
+            async move { files.put_tree(local, path, options, progress).await }.boxed()
+        };
+        self.repeat(Act::Put, host, put).await
     }
 
     /// Copies a directory of a host to this machine, with all that is in it. Nothing is written
@@ -170,24 +168,47 @@ impl Jobs {
         options: TreeOptions,
         progress: &Arc<Progress>,
     ) -> Result<TreeReport, Error> {
-        let mut pauses = PAUSES.iter();
-        loop {
-            let files = self.files(host).await?;
-            match files.get_tree(path, local, options, progress).await {
-                Err(error) if error.is_lost_connection() => pause(&mut pauses, error).await?,
-                got => return Ok(got?),
+        let get = |files: HostFiles| {
+            async move { files.get_tree(path, local, options, progress).await }.boxed()
+        };
+        self.repeat(Act::Get, host, get).await
+    }
+
+    /// Attempts a transfer again, on a new connection, after it has lost its own. A host that can't
+    /// be reached at first is not tried again.
+    async fn repeat<'a, T>(
+        &self,
+        act: Act,
+        host: &str,
+        mut transfer: impl FnMut(HostFiles) -> BoxFuture<'a, Result<T, FilesError>>,
+    ) -> Result<T, Error> {
+        let mut files = Some(self.open_files(act, host).await?);
+        for pause in PAUSES {
+            let files = match files.take() {
+                Some(files) => Ok(files),
+                None => self.open_files(act, host).await,
+            };
+            let done = match files {
+                Ok(files) => transfer(files).await.map_err(Error::from),
+                Err(error) => Err(error),
+            };
+            match done {
+                Err(error) if is_broken(&error) => {
+                    tracing::info!(%error, ?pause, "a transfer lost its connection and continues");
+                    sleep(pause).await;
+                }
+                done => return done,
             }
         }
+        let files = self.open_files(act, host).await?;
+        Ok(transfer(files).await?)
     }
 }
 
-/// Waits before the next attempt. After the last one, returns why it failed.
-async fn pause(
-    pauses: &mut std::slice::Iter<'_, Duration>,
-    error: FilesError,
-) -> Result<(), Error> {
-    let Some(pause) = pauses.next() else { return Err(error.into()) };
-    tracing::info!(%error, ?pause, "a transfer lost its connection and continues");
-    sleep(*pause).await;
-    Ok(())
+/// Whether the connection was lost, or could not be made again.
+fn is_broken(error: &Error) -> bool {
+    if let Error::Connect { source, .. } = error {
+        return source.is_unreachable() || matches!(**source, ConnectError::TimedOut { .. });
+    }
+    matches!(error, Error::Files(error) if error.is_lost_connection())
 }

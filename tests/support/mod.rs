@@ -12,11 +12,13 @@
 pub mod command;
 pub mod login_shell;
 mod mcp_client;
+mod namespace;
 pub mod server;
 mod sshd;
 pub mod tmux;
 
 pub use mcp_client::McpClient;
+pub use namespace::Namespace;
 pub use sshd::{Sshd, keygen, ssh_keygen};
 
 use std::path::PathBuf;

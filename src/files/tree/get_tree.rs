@@ -19,6 +19,7 @@ use crate::files::progress::Progress;
 use crate::files::sftp::{Attributes, FileKind, SftpError, Status};
 use crate::files::{FilesError, Hasher, RemotePath};
 use crate::job::inert_bytes;
+use crate::output::printable;
 
 /// Bytes between the channel and the thread that unpacks.
 const PIPE_BYTES: usize = 1 << 20;
@@ -109,7 +110,7 @@ impl GetTree<'_> {
         let refused = || {
             let source = SftpError::Refused {
                 status: Status::Failure,
-                message: ended.stderr.trim().to_owned(),
+                message: printable(ended.stderr.trim()),
             };
             FilesError::on("pack", self.path)(source)
         };
@@ -196,7 +197,7 @@ impl GetTree<'_> {
 
     async fn file_by_file(&self) -> Result<TreeReport, FilesError> {
         let mut report = TreeReport::default();
-        let entries = self.walk().await?;
+        let entries = self.walk(&mut report).await?;
         let files = entries.iter().filter(|entry| entry.kind() == FileKind::File);
         self.progress
             .expect(files.map(|entry| entry.attributes.size.unwrap_or(0)).sum());
@@ -287,12 +288,23 @@ impl GetTree<'_> {
         self.files.get(&entry.path, &local, options, self.progress).await
     }
 
-    /// All entries, each directory before its entries.
-    async fn walk(&self) -> Result<Vec<RemoteEntry>, FilesError> {
+    /// All entries, each directory before its entries. Directories that can't be listed are
+    /// reported.
+    async fn walk(&self, report: &mut TreeReport) -> Result<Vec<RemoteEntry>, FilesError> {
         let mut found: Vec<RemoteEntry> = Vec::new();
         let mut directories = vec![(self.path.clone(), PathBuf::new())];
         while let Some((directory, below)) = directories.pop() {
-            for entry in self.files.list(&directory).await? {
+            let entries = match self.files.list(&directory).await {
+                Ok(entries) => entries,
+                Err(error) if directory == *self.path || error.is_lost_connection() => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    report.failed.push((directory.to_string(), error));
+                    continue;
+                }
+            };
+            for entry in entries {
                 let path = directory.join(&entry.name);
                 // A server could list directories in directories without end.
                 RemotePath::new(path.bytes())?;

@@ -43,9 +43,17 @@ pub async fn edit(service: &Service, args: EditArgs) -> Exit {
         std::fs::write(&copy, old.as_deref().unwrap_or_default()).map_err(local(&copy))?;
         std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600))
             .map_err(local(&copy))?;
-        run_editor(&copy)?;
-
+        // No runtime task waits for a person.
+        let edited = tokio::task::block_in_place(|| run_editor(&copy));
         let new = std::fs::read(&copy).map_err(local(&copy))?;
+        if let Err(error) = edited {
+            let is_lost = new != old.as_deref().unwrap_or_default();
+            return Err(if is_lost {
+                keep(directory, &copy, error)
+            } else {
+                error
+            });
+        }
         if old.as_deref().unwrap_or_default() == new {
             note(&format!("{} is unchanged", printable(&file.shown(host))));
             return Ok(Exit::SUCCESS);
@@ -64,16 +72,19 @@ pub async fn edit(service: &Service, args: EditArgs) -> Exit {
             .await
         {
             Ok(put) => Ok(Copied::of_put(host, &put).print(false)),
-            Err(error) => {
-                let kept = directory.keep().join(OsStr::from_bytes(path.name()));
-                let mut error = Error::from(error);
-                error.hint =
-                    format!("your text is kept in {}; {}", kept.display(), error.hint).into();
-                Err(error)
-            }
+            Err(error) => Err(keep(directory, &copy, error.into())),
         }
     })
     .await
+}
+
+/// Keeps the edited text, and says where.
+fn keep(directory: tempfile::TempDir, copy: &Path, error: Error) -> Error {
+    let kept = directory.keep().join(copy.file_name().unwrap_or_default());
+    Error {
+        hint: format!("your text is kept in {}; {}", kept.display(), error.hint).into(),
+        ..error
+    }
 }
 
 fn local(path: &Path) -> impl FnOnce(std::io::Error) -> Error {
