@@ -11,17 +11,25 @@
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+#[path = "distance/mod.rs"]
+mod distance;
+
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use std::io::{Read, Write};
+
+use sshjobs::jobs::{Become, BecomeMethod};
 use support::Sshd;
 
 const ROUNDS: usize = 3;
 /// Bytes of the large file.
 const LARGE: usize = 1 << 30;
+/// Bytes of the file for the host that is far away.
+const FAR: usize = 128 << 20;
 /// Bytes through a forward.
 const FLOOD: usize = 512 << 20;
 
@@ -32,9 +40,200 @@ async fn main() {
         return;
     }
     let sshd = Sshd::start().await;
-    one_file(&sshd);
-    many_files(&sshd);
-    forwards(&sshd);
+    // With a word, only the part of that name: `cargo bench --bench files -- become`.
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let is_wanted = |part: &str| wanted.is_empty() || wanted.iter().any(|word| word == part);
+    if is_wanted("one") {
+        one_file(&sshd);
+    }
+    if is_wanted("far") {
+        far_away(&sshd).await;
+    }
+    if is_wanted("many") {
+        many_files(&sshd);
+    }
+    if is_wanted("hosts") {
+        many_hosts().await;
+    }
+    if is_wanted("forward") {
+        forwards(&sshd);
+    }
+    if is_wanted("become") {
+        becoming(&sshd).await;
+    }
+}
+
+/// What another user costs, beside sudo by itself in the same shell. As root, which sudo asks for no
+/// password.
+async fn becoming(sshd: &Sshd) {
+    let jobs = sshd.jobs();
+    let root = Become::new("root", BecomeMethod::Sudo).unwrap();
+    let becoming = jobs.becoming(Some(root));
+    let mut fastest = [f64::MAX; 3];
+    for round in 0..60 {
+        let runs = [
+            (&jobs, "true"),
+            (&jobs, "sudo -n true"),
+            (&becoming, "true"),
+        ];
+        for (index, (jobs, command)) in runs.into_iter().enumerate() {
+            let began = Instant::now();
+            jobs.command(support::HOST, command).status().await.unwrap();
+            let seconds = began.elapsed().as_secs_f64();
+            // The first ones connect.
+            if round > 4 {
+                fastest[index] = fastest[index].min(seconds);
+            }
+        }
+    }
+    let [plain, sudo, ours] = fastest.map(|seconds| seconds * 1000.0);
+    println!(
+        "\nAnother user (fastest of 55)\n\n| command | ms | added | added / sudo -n |\n|---|---|---|---|\n\
+         | true | {plain:.2} | | |\n| sudo -n true | {sudo:.2} | {:.2} | 1.00 |\n| become root, true | {ours:.2} | {:.2} | {:.2} |",
+        sudo - plain,
+        ours - plain,
+        (ours - plain) / (sudo - plain)
+    );
+}
+
+/// One file over a link with 50 ms of round trip, beside sftp over the same link.
+async fn far_away(sshd: &Sshd) {
+    let port = distance::far_away(sshd.port()).await;
+    let config = sshd.path("far-config");
+    let text = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    let own = format!("Port {}", sshd.port());
+    let text = text.replace(&own, &format!("Port {port}"));
+    std::fs::write(&config, text).unwrap();
+    let known = std::fs::read_to_string(sshd.path("known_hosts")).unwrap();
+    let other = known.replace(&sshd.port().to_string(), &port.to_string());
+    std::fs::write(sshd.path("known_hosts"), format!("{known}{other}")).unwrap();
+
+    let (local, far, back) = (
+        sshd.path("far-local"),
+        sshd.path("far-far"),
+        sshd.path("far-back"),
+    );
+    std::fs::write(&local, noise(FAR)).unwrap();
+    let ours = format!(
+        "{} --ssh-config {} --state-dir {}",
+        env!("CARGO_BIN_EXE_sshjobs"),
+        config.display(),
+        sshd.path("state").display()
+    );
+    let sftp = format!("sftp -q -F {} -b - web1", config.display());
+    let (local_word, far_word, back_word) = (local.display(), far.display(), back.display());
+    table(
+        "128 MiB to a host 50 ms away",
+        &[
+            Peer {
+                name: "sshjobs put",
+                line: format!("{ours} put {local_word} web1:{far_word}"),
+                target: &far,
+            },
+            Peer {
+                name: "sftp",
+                line: format!("echo put {local_word} {far_word} | {sftp}"),
+                target: &far,
+            },
+        ],
+    );
+    table(
+        "128 MiB from a host 50 ms away",
+        &[
+            Peer {
+                name: "sshjobs get",
+                line: format!("{ours} get web1:{far_word} {back_word}"),
+                target: &back,
+            },
+            Peer {
+                name: "sftp",
+                line: format!("echo get {far_word} {back_word} | {sftp}"),
+                target: &back,
+            },
+        ],
+    );
+}
+
+/// A host with a hundred accounts, each with a home of its own, that take the place of a hundred
+/// hosts.
+const ACCOUNTS: &str = r#"
+cp -a /etc "$3/etc"
+for i in $(seq 100); do
+  echo "u$i:x:$((62000 + i)):62000::$3/home/u$i:/bin/sh" >>"$3/etc/passwd"
+  echo "u$i:*:20000:0:99999:7:::" >>"$3/etc/shadow"
+  mkdir -p "$3/home/u$i"
+  chown "$((62000 + i)):62000" "$3/home/u$i"
+done
+mount --bind "$3/etc" /etc || exit
+exec /usr/sbin/sshd -D -e -p "$1" -f "$2" -o "ListenAddress=127.0.0.1:$1" \
+  -o "AuthorizedKeysFile=$3/authorized_keys" -o MaxStartups=200
+"#;
+
+/// 5 MB to a hundred hosts, beside parallel-scp and ansible where they are installed. The accounts
+/// take root.
+async fn many_hosts() {
+    let sshd = Sshd::start().await;
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::copy(sshd.path("id.pub"), path("authorized_keys")).unwrap();
+    let _host = support::Namespace::start(&sshd, ACCOUNTS, &[directory.path()]).await;
+
+    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    let settings = config.split_once('\n').unwrap().1;
+    let hosts: String = (1..=100)
+        .map(|number| format!("Host host{number}\n{settings}  User u{number}\n"))
+        .collect();
+    std::fs::write(sshd.ssh_config(), hosts).unwrap();
+    let (local, list, inventory) = (path("five"), path("hosts.txt"), path("inventory"));
+    std::fs::write(&local, noise(5_000_000)).unwrap();
+    let names: String = (1..=100).map(|number| format!("host{number}\n")).collect();
+    std::fs::write(&list, &names).unwrap();
+    let options = format!("-F {}", sshd.ssh_config().display());
+    let for_ansible = names.lines().fold(String::new(), |text, name| {
+        text + &format!("{name} ansible_ssh_common_args='{options}'\n")
+    });
+    std::fs::write(&inventory, for_ansible).unwrap();
+
+    let (local, list, inventory) = (local.display(), list.display(), inventory.display());
+    // Each round begins without the files.
+    let clean = format!("rm -f {}/home/*/five", directory.path().display());
+    let mut peers = vec![Peer {
+        name: "sshjobs put",
+        line: format!("{clean}; {} put {local} 'host*':five", ours(&sshd)),
+        target: Path::new(""),
+    }];
+    if is_installed("parallel-scp") {
+        peers.push(Peer {
+            name: "parallel-scp",
+            line: format!("{clean}; parallel-scp -p 16 -x '{options}' -h {list} {local} five"),
+            target: Path::new(""),
+        });
+    }
+    if is_installed("ansible") {
+        peers.push(Peer {
+            name: "ansible -m copy",
+            line: format!(
+                "{clean}; ansible -f 16 -i {inventory} all -m copy -a 'src={local} dest=five'"
+            ),
+            target: Path::new(""),
+        });
+    }
+    table("5 MB to 100 hosts, 16 at a time", &peers);
+}
+
+fn is_installed(program: &str) -> bool {
+    Command::new("sh")
+        .args(["-c", &format!("command -v {program}")])
+        .stdout(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// Bytes that don't compress.
+fn noise(bytes: usize) -> Vec<u8> {
+    let words = (0..u32::try_from(bytes / 4 + 1).unwrap()).map(|n| n.wrapping_mul(0x9e37_79b9));
+    words.flat_map(u32::to_le_bytes).take(bytes).collect()
 }
 
 /// A command line, and what must be removed before each round.
@@ -47,7 +246,9 @@ struct Peer<'a> {
 /// The fastest of some rounds: seconds, and processor seconds of the client.
 fn best(peer: &Peer<'_>) -> (f64, f64) {
     let rounds = (0..ROUNDS).map(|_| {
-        if peer.target.is_dir() {
+        if peer.target.as_os_str().is_empty() {
+            // Nothing to remove.
+        } else if peer.target.is_dir() {
             std::fs::remove_dir_all(peer.target).unwrap();
         } else {
             std::fs::remove_file(peer.target).ok();

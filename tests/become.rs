@@ -13,8 +13,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use sshjobs::jobs::{
-    Access, Become, BecomeMethod, Config, Follow, HostPath, HostSettings, Job, Jobs, Outcome,
-    Progress, PutOptions, RemotePath, SecretSource, Signal, SignalReport, Stdin, Terminal,
+    Access, Become, BecomeMethod, Caller, Config, Follow, HostPath, HostPatterns, HostSettings,
+    Job, Jobs, Outcome, Progress, PutOptions, RemotePath, Rights, Role, SecretSource, Signal,
+    SignalReport, Stdin, Terminal,
 };
 use sshjobs::wire::{Code, Error};
 use support::{HOST, Namespace, Sshd, eventually};
@@ -552,4 +553,68 @@ async fn a_killed_process_leaves_no_root_process_behind() {
         stderr.contains("become_failed") && !stderr.contains("wrong"),
         "{stderr}"
     );
+}
+
+#[tokio::test]
+async fn a_durable_job_that_ends_at_once_has_run() {
+    for rules in [WITH_PASSWORD, WITHOUT_PASSWORD] {
+        let host = Host::start(rules).await;
+        let jobs = host.jobs(Some(ACCOUNT_PASSWORD));
+        for number in 0..12 {
+            let command = jobs.command(HOST, format!("echo {number}; exit 4"));
+            let job = command.becomes(root()).durable(true).spawn().await.unwrap();
+            let (stdout, _, outcome) = collect(job.follow()).await;
+            assert_eq!(
+                (stdout, outcome.exit_status()),
+                (format!("{number}\n"), Some(4))
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_time_limit_ends_a_durable_job_or_says_that_it_can_not() {
+    for (rules, password) in [
+        (WITHOUT_PASSWORD, None),
+        (WITH_PASSWORD, Some(ACCOUNT_PASSWORD)),
+    ] {
+        let host = Host::start(rules).await;
+        let jobs = host.jobs(password);
+        let mark = format!("sleep 64{}", rand_digits());
+        let command = jobs.command(HOST, &mark).becomes(root()).durable(true);
+        let job = command.timeout(Duration::from_secs(1)).spawn().await.unwrap();
+        eventually("it runs", async || is_alive(&mark)).await;
+        if password.is_none() {
+            assert!(job.wait_within(Duration::from_secs(60)).await);
+            eventually("it has ended", async || !is_alive(&mark)).await;
+            continue;
+        }
+        let mut lines = job.lines();
+        let note = lines.next().await.unwrap().unwrap().text;
+        assert!(note.contains("asks for a password"), "{note}");
+        assert!(is_alive(&mark) && !job.wait_within(Duration::ZERO).await);
+        assert!(kill(&job).await.confirmed_dead);
+        assert!(!is_alive(&mark));
+    }
+}
+
+#[tokio::test]
+async fn a_caller_with_host_patterns_becomes_only_users_that_they_name() {
+    let host = Host::start(WITHOUT_PASSWORD).await;
+    let jobs = host.jobs(None);
+    let caller = |patterns: &str| {
+        let hosts = HostPatterns::from(patterns.to_owned());
+        let rights = Rights {
+            hosts,
+            ..Rights::everywhere(Role::Run)
+        };
+        jobs.of(Caller::new("ci"), rights)
+    };
+    let limited = caller(HOST);
+    let error = refusal(&limited, root()).await;
+    assert_eq!(error.code, Code::PolicyDenied, "{error:?}");
+    let files = limited.becoming(Some(root())).files(HOST).await;
+    assert_eq!(Error::from(files.err().unwrap()).code, Code::PolicyDenied);
+    let told = output(&caller(&format!("{HOST},root@{HOST}")), root(), "id -un").await;
+    assert_eq!(told.0, "root\n", "{}", told.1);
 }

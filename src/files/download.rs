@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::future::try_join;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, TryStreamExt};
+use tokio::task::JoinSet;
 
 use super::error::FilesError;
 use super::host_files::HostFiles;
@@ -19,6 +20,9 @@ use super::progress::Progress;
 use super::remote_file::RemoteFile;
 use super::sftp::{Attributes, FileKind};
 use super::{Digest, Hasher, Verified};
+
+/// Bytes after which the disk is told to write what it has.
+const FLUSHED_AT_ONCE: u64 = 64 << 20;
 
 /// A part of a file, in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -334,6 +338,8 @@ impl Copying<'_> {
     /// Receives the content from where the part file ends. Returns the size of the whole.
     async fn receive(&self, part: &mut LocalPart) -> Result<u64, FilesError> {
         let mut position = part.resumed_from;
+        let mut flushed = position;
+        let mut flushing = JoinSet::new();
         let mut pieces = self.file.read(position, None);
         while let Some(piece) = pieces.next().await {
             let piece = piece.map_err(FilesError::on("read", self.path))?;
@@ -351,6 +357,15 @@ impl Copying<'_> {
             .await?;
             position += bytes;
             self.progress.add(bytes);
+
+            // Beside the transfer, so that the wait for the disk at the end is short. An error shows
+            // there, too.
+            let is_flushed = flushing.try_join_next().is_some() || flushing.is_empty();
+            if is_flushed && !self.options.skip_sync && position - flushed >= FLUSHED_AT_ONCE {
+                flushed = position;
+                let file = Arc::clone(&part.file);
+                flushing.spawn_blocking(move || file.sync_data().ok());
+            }
         }
         Ok(position)
     }

@@ -133,7 +133,10 @@ fn ends(text: &str, default_host: &str) -> Result<(Endpoint, Endpoint), BadForwa
     }
     let listen = Endpoint::parse(&listen.join(":"), default_host)?;
     let target = Endpoint::parse(&target.join(":"), default_host)?;
-    Ok((listen, target))
+    match &target {
+        Endpoint::Tcp { host, .. } if host.is_empty() => Err(bad()),
+        Endpoint::Tcp { .. } | Endpoint::Unix(_) => Ok((listen, target)),
+    }
 }
 
 /// Parts between colons, but not those within the brackets of an address.

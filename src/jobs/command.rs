@@ -180,6 +180,9 @@ impl<T> Command<T> {
             let spec: JobSpec = draft.try_into()?;
             let members = spec.fleet.as_ref().map(|plan| plan.members.clone()).unwrap_or_default();
             let inside = door.act_on_hosts(Act::Spawn, &members).await?;
+            for member in &members {
+                door.check_user(member, spec.becomes.as_ref())?;
+            }
             let job = inside
                 .runner
                 .spawn(Order::new(door.caller(), spec.clone(), key), patience)
@@ -196,8 +199,9 @@ impl<T> Command<T> {
                 });
         }
         let host = draft.host.clone();
-        let spec = draft.try_into()?;
+        let spec: JobSpec = draft.try_into()?;
         let (inside, host) = door.act_on_host(Act::Spawn, &host).await?;
+        door.check_user(&host.name, spec.becomes.as_ref())?;
         let spawned = inside.runner.spawn(Order::new(door.caller(), spec, key), patience).await;
         let spawned = match spawned {
             Ok(job) => Ok(job),

@@ -13,7 +13,7 @@ use super::last_errors::LastErrors;
 use super::rights::{Rights, Role};
 use crate::forward::Forwards;
 use crate::hosts::{HostBook, HostError, HostRef, Hosts};
-use crate::job::{self, Caller, JobId, Scope};
+use crate::job::{self, Become, Caller, JobId, Scope};
 use crate::nearest::nearest;
 use crate::runner::{Lookup, Runner};
 
@@ -174,6 +174,25 @@ impl Door {
             });
         }
         Ok(())
+    }
+
+    /// Refuses another user of a host unless the caller might also log in as that user.
+    ///
+    /// # Errors
+    /// [`Error::DeniedHost`].
+    pub(super) fn check_user(&self, host: &str, becomes: Option<&Become>) -> Result<(), Error> {
+        let Some(becomes) = becomes else { return Ok(()) };
+        let place = host.rsplit_once('@').map_or(host, |(_, place)| place);
+        let login = format!("{}@{place}", becomes.user());
+        if self.has_host(&login) {
+            tracing::info!(caller = %self.caller, host, becomes = %becomes, "as another user");
+            return Ok(());
+        }
+        Err(Error::DeniedHost {
+            caller: self.caller.clone(),
+            host: login,
+            nearest: None,
+        })
     }
 
     /// Access for a verb on a fleet: needs rights on all of its hosts.

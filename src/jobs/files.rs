@@ -56,6 +56,7 @@ impl Jobs {
 
     async fn open_files(&self, act: Act, host: &str) -> Result<HostFiles, Error> {
         let (inside, reference) = self.door.act_on_host(act, host).await?;
+        self.door.check_user(host, self.becomes.as_ref())?;
         let files = HostFiles::open(&inside.hosts, &reference, self.becomes.as_ref()).await;
         self.noted(&reference, files)
     }
@@ -86,6 +87,9 @@ impl Jobs {
     pub async fn hosts_for_files(&self, words: &[String]) -> Result<Vec<String>, Error> {
         let members = FleetSpec::of(words.iter().cloned()).plan(&self.door).await?.members;
         self.door.act_on_hosts(Act::Put, &members).await?;
+        for member in &members {
+            self.door.check_user(member, self.becomes.as_ref())?;
+        }
         Ok(members)
     }
 

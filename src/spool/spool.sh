@@ -64,29 +64,39 @@ else
   session() { say error this host has neither setsid nor perl nor python3; exit 1; }
 fi
 
-as_user() { # Runs the script $2 as the user of job $1, if it has one and the host asks for no password.
-  { read -r m u <"$sj_S/$1/as"; } 2>/dev/null || return 0
+as_user() { # Runs the script $2 as the user of job $1, if the host asks for no password.
+  { read -r m u <"$sj_S/$1/as"; } 2>/dev/null || return
   case $m in
   sudo|doas) "$m" -n -u "$u" -- /bin/sh -c "$2" </dev/null >/dev/null 2>&1 ;;
   *) return 1 ;;
-  esac || echo "sshjobs: its processes belong to $u and could not be signalled without a password" >>"$sj_S/$1/err"
+  esac
 }
 signal_marked() { # A script that sends signal $1 to all processes that carry $mark.
   echo "for e in \$(grep -slF SSHJOBS_JOB=$mark /proc/[0-9]*/environ 2>/dev/null); do e=\${e#/proc/}; kill -$1 \"\${e%/environ}\" 2>/dev/null; done; :"
+}
+end_tree_of_user() { # Like end_tree, for job $1 of another user. The account must not end the program that changed the user:
+  # its death would leave that user's processes without anybody who knows them.
+  as_user "$1" "$(signal_marked TERM)" || {
+    rm -f "$sj_S/$1/why"
+    echo "sshjobs: this job should end now, but its processes belong to ${u:-another user}, and $m asks for a password: end it with \`sshjobs signal\`" >>"$sj_S/$1/err"
+    return
+  }
+  i=0
+  while [ $i -lt "$2" ] && is_alive "$p" "$t0"; do pause; i=$((i + 1)); done
+  as_user "$1" "$(signal_marked KILL)"
 }
 end_tree() { # Ends the processes of job $1: TERM, then KILL after $2 tenths of a second, also to those that left its group.
   { read -r p t0 <"$sj_S/$1/pid"; } 2>/dev/null || return
   { read -r mark <"$sj_S/$1/mark"; } 2>/dev/null
   [ -n "$mark" ] || return
+  [ ! -f "$sj_S/$1/as" ] || { end_tree_of_user "$@"; return; }
   # Without its leader the group's number may have been reused; the job's processes are found by their mark.
-  is_alive "$p" "$t0" || { end_marked; as_user "$1" "$(signal_marked KILL)"; return; }
+  is_alive "$p" "$t0" || { end_marked; return; }
   kill -s TERM -- "-$p" 2>/dev/null || kill -TERM "-$p" 2>/dev/null
-  as_user "$1" "$(signal_marked TERM)"
   i=0
   while [ $i -lt "$2" ] && kill -0 "-$p" 2>/dev/null && is_alive "$p" "$t0"; do pause; i=$((i + 1)); done
   kill -s KILL -- "-$p" 2>/dev/null || kill -KILL "-$p" 2>/dev/null
   end_marked
-  ! is_alive "$p" "$t0" || as_user "$1" "$(signal_marked KILL)"
 }
 end_marked() { # Kills all processes of this account that carry $mark.
   eval "$(signal_marked KILL)"
@@ -113,11 +123,12 @@ pass_gate() { # Starts the command of job $1, whose user the program changes: se
       # The other user's shell waits for the command, so that nothing is printed between these lines.
       : >"$sj_J/out"
       : >"$sj_J/err"
+      # Before the command, which may end at once: without this line it would count as not started.
+      echo passed >"$sj_J/gate.new"
+      mv "$sj_J/gate.new" "$sj_J/gate"
       printf '%b' "$sj_cmd" >&3
       # From here on others may write to stdin.
       [ "$2" != open ] || echo 0 >"$sj_J/in.n"
-      echo passed >"$sj_J/gate.new"
-      mv "$sj_J/gate.new" "$sj_J/gate"
       [ "$2" != text ] || cat "$sj_J/in.text" >&3
       rm -f "$sj_J/in.text"
       return
@@ -483,7 +494,7 @@ forget) # JOB ...
     if [ ! -f "$sj_S/$j/exit" ]; then
       { read -r p t0 _ <"$sj_S/$j/sup"; } 2>/dev/null && is_alive "$p" "$t0" && continue
       # Its supervisor was killed, so no other process would end it.
-      { read -r mark <"$sj_S/$j/mark"; } 2>/dev/null && [ -n "$mark" ] && end_marked
+      { read -r mark <"$sj_S/$j/mark"; } 2>/dev/null && [ -n "$mark" ] && { end_marked; as_user "$j" "$(signal_marked KILL)"; }
     fi
     end_writer "$j"
     rm -rf "${sj_S:?}/$j" "$sj_S/q/$j"

@@ -65,7 +65,7 @@ impl Service {
     }
 
     /// The same service, with commands and files used as another user of the host.
-    pub(super) fn becoming(&self, becomes: Option<Become>) -> Self {
+    pub(crate) fn becoming(&self, becomes: Option<Become>) -> Self {
         Self {
             jobs: self.jobs.becoming(becomes),
             ..self.clone()

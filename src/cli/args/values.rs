@@ -149,17 +149,21 @@ mod tests {
 /// Another user of the host, as whom a command runs or files are used.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Another user")]
-#[group(id = "becomes", multiple = true)]
 pub struct BecomeArgs {
     /// Become root, as with --become root.
-    #[arg(short = 'b', conflicts_with = "user")]
+    #[arg(short = 'b', group = "another_user")]
     pub root: bool,
     /// Become this user there. A password that is asked for comes from become_password in
     /// [hosts.NAME], or from you.
-    #[arg(long = "become", id = "user", value_name = "USER")]
+    #[arg(
+        long = "become",
+        id = "user",
+        value_name = "USER",
+        group = "another_user"
+    )]
     pub user: Option<String>,
     /// How: sudo, doas or su (which asks for the other user's password).
-    #[arg(long, value_name = "PROGRAM", requires = "becomes")]
+    #[arg(long, value_name = "PROGRAM", requires = "another_user")]
     pub become_method: Option<BecomeMethod>,
 }
 

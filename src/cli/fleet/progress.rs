@@ -1,8 +1,8 @@
 use std::io::IsTerminal;
-use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::cli::terminal::is_asking;
 use crate::wire::Members;
 
 /// A line at the bottom of the terminal with the progress of a fleet. Not shown if stderr is not a
@@ -20,7 +20,6 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(None, target);
         let style = ProgressStyle::with_template("{msg}");
         bar.set_style(style.expect("the template is constant"));
-        bar.enable_steady_tick(Duration::from_millis(500));
         Self(bar)
     }
 
@@ -30,6 +29,9 @@ impl Progress {
     }
 
     pub(super) fn show(&self, members: &Members) {
+        if is_asking() {
+            return;
+        }
         let Members {
             ok,
             failed,

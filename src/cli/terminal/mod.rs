@@ -18,3 +18,4 @@ pub(crate) use signals::Signals;
 pub use signals::told_to_stop;
 pub(crate) use stdin::{KeyboardRole, KeysEnded};
 pub use tty_prompter::TerminalPrompter;
+pub(crate) use tty_prompter::is_asking;

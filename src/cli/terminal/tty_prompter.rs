@@ -15,6 +15,14 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::jobs::{Answer, Prompter, Question, printable};
 
+/// A question is on the terminal, and must not be overwritten.
+static IS_ASKING: AtomicBool = AtomicBool::new(false);
+
+/// Whether a person is being asked. Progress is not drawn meanwhile.
+pub(crate) fn is_asking() -> bool {
+    IS_ASKING.load(Relaxed)
+}
+
 /// Asks the person at the terminal (`/dev/tty`, even if stdin is redirected), as ssh does.
 #[derive(Debug)]
 pub struct TerminalPrompter(());
@@ -76,6 +84,7 @@ impl Quiet {
         quiet.local_modes -= LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG;
         // Flush: keys typed before the question are not an answer to it.
         tcsetattr(&terminal, OptionalActions::Flush, &quiet)?;
+        IS_ASKING.store(true, Relaxed);
         Ok(Self {
             terminal,
             before,
@@ -106,6 +115,7 @@ impl Quiet {
 impl Drop for Quiet {
     fn drop(&mut self) {
         self.is_over.store(true, Relaxed);
+        IS_ASKING.store(false, Relaxed);
         // A closed terminal needs no restoring. Enter was not echoed.
         tcsetattr(&self.terminal, OptionalActions::Now, &self.before).ok();
         (&*self.terminal).write_all(b"\r\n").ok();

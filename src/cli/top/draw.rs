@@ -474,7 +474,8 @@ fn columns_within(width: u16, jobs: &[JobEntry]) -> Vec<(&'static Column, u16)> 
 
 fn command(entry: &JobEntry) -> String {
     let label = entry.label.as_ref().map(|label| format!("[{label}] ")).unwrap_or_default();
-    printable(&format!("{label}{}", entry.command)).replace('\n', " ")
+    let user = entry.becomes.as_ref().map(|user| format!("as {user}: ")).unwrap_or_default();
+    printable(&format!("{label}{user}{}", entry.command)).replace('\n', " ")
 }
 
 fn standing(entry: &JobEntry) -> String {

@@ -8,7 +8,8 @@ use super::jobs::finish;
 use crate::cli::args::ForwardArgs;
 use crate::cli::exit::print;
 use crate::cli::json::json;
-use crate::cli::{Exit, note, told_to_stop};
+use crate::cli::terminal::Signals;
+use crate::cli::{Exit, note};
 use crate::jobs::{BadForward, ForwardOptions, ForwardSpec, ForwardState, ForwardStatus};
 use crate::remote::Api;
 use crate::wire::{Error, ForwardEntry, Service};
@@ -24,7 +25,8 @@ pub async fn forward(service: &Service, args: ForwardArgs) -> Exit {
             idle: args.idle.map(Duration::from_secs),
         };
         let jobs = service.library();
-        let stop = told_to_stop()?;
+        let mut signals = Signals::catch()?;
+        let stop = signals.next();
         let opening = async {
             let mut opened = Vec::new();
             for spec in specs(&args)? {
@@ -36,7 +38,7 @@ pub async fn forward(service: &Service, args: ForwardArgs) -> Exit {
         tokio::pin!(stop);
         let opened = tokio::select! {
             opened = opening => opened?,
-            () = &mut stop => return Ok(Exit::of_status(130)),
+            signal = &mut stop => return Ok(Exit::signaled(signal)),
         };
         for status in &opened {
             let line = if args.json {
@@ -56,7 +58,7 @@ pub async fn forward(service: &Service, args: ForwardArgs) -> Exit {
                 Ok(Exit::SUCCESS)
             }
             () = tell_states(service, &opened) => Ok(Exit::SUCCESS),
-            () = stop => Ok(Exit::of_status(130)),
+            signal = stop => Ok(Exit::signaled(signal)),
         }
     })
     .await
@@ -74,9 +76,19 @@ fn specs(args: &ForwardArgs) -> Result<Vec<ForwardSpec>, Error> {
     })
 }
 
-/// Notes when a forward loses its connection, and when it has one again.
+/// What was told of a forward.
+struct Told {
+    state: ForwardState,
+    errors: u64,
+}
+
+/// Notes when a forward loses its connection, when it has one again, and why streams fail.
 async fn tell_states(service: &Service, opened: &[ForwardStatus]) {
-    let mut told = vec![ForwardState::Open; opened.len()];
+    let start = |_: &ForwardStatus| Told {
+        state: ForwardState::Open,
+        errors: 0,
+    };
+    let mut told: Vec<Told> = opened.iter().map(start).collect();
     loop {
         tokio::time::sleep(INTERVAL).await;
         let now = service.library().forwards();
@@ -84,15 +96,25 @@ async fn tell_states(service: &Service, opened: &[ForwardStatus]) {
             let Some(found) = now.iter().find(|found| found.id == status.id) else {
                 continue;
             };
-            if found.state == *told {
-                continue;
+            if found.state != told.state {
+                told.state = found.state;
+                let event = match found.state {
+                    ForwardState::Open => "connected again",
+                    ForwardState::Reconnecting => "the connection was lost; connecting again",
+                };
+                note(&format!("{}: {event}", found.spec));
             }
-            *told = found.state;
-            let event = match found.state {
-                ForwardState::Open => "connected again",
-                ForwardState::Reconnecting => "the connection was lost; connecting again",
-            };
-            note(&format!("{}: {event}", found.spec));
+            if found.errors > told.errors {
+                let failed = found.errors - told.errors;
+                told.errors = found.errors;
+                let why = found.last_error.as_deref().unwrap_or_default();
+                let times = if failed == 1 {
+                    String::new()
+                } else {
+                    format!(" ({failed} streams)")
+                };
+                note(&format!("{}: {why}{times}", found.spec));
+            }
         }
     }
 }

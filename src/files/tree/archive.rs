@@ -78,7 +78,13 @@ pub(super) fn unpack(
             if !entry.unpack_in(into)? {
                 return Err(leads_out(&path));
             }
-            directories.push((into.join(&relative), entry.header().mode()?));
+            let mode = entry.header().mode()?;
+            if preserve {
+                directories.push((into.join(&relative), mode));
+            } else if relative.as_os_str().is_empty() {
+                // It was there before, with permissions of its own: not more than the host's.
+                directories.push((into.to_owned(), mode & 0o755));
+            }
             continue;
         }
         let size = entry.size();
@@ -92,9 +98,7 @@ pub(super) fn unpack(
             unpacked.files.push(relative);
         }
     }
-    if preserve {
-        set_modes(&directories)?;
-    }
+    set_modes(&directories)?;
     Ok(unpacked)
 }
 

@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
+
 /// An entry below a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LocalEntry {
@@ -22,13 +24,28 @@ pub(super) enum LocalKind {
     Other,
 }
 
-/// All entries below `root`, each directory before its entries. Symbolic links are not followed.
-pub(super) fn walk(root: &Path) -> io::Result<Vec<LocalEntry>> {
-    let mut found = Vec::new();
+/// What a directory has.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    /// Each directory before its entries.
+    pub(super) entries: Vec<LocalEntry>,
+    /// Entries that can't be read.
+    pub(super) unreadable: Vec<(PathBuf, io::Error)>,
+}
+
+/// All entries below `root`. Symbolic links are not followed.
+pub(super) fn walk(root: &Path) -> io::Result<Walked> {
+    let mut walked = Walked::default();
     let mut directories = vec![PathBuf::new()];
     while let Some(directory) = directories.pop() {
-        let mut entries: Vec<_> =
-            fs::read_dir(root.join(&directory))?.collect::<io::Result<_>>()?;
+        let mut entries: Vec<_> = match fs::read_dir(root.join(&directory)) {
+            Ok(entries) => entries.collect::<io::Result<_>>()?,
+            Err(error) if directory.as_os_str().is_empty() => return Err(error),
+            Err(error) => {
+                walked.unreadable.push((directory, error));
+                continue;
+            }
+        };
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let metadata = entry.metadata()?;
@@ -37,18 +54,23 @@ pub(super) fn walk(root: &Path) -> io::Result<Vec<LocalEntry>> {
                 directories.push(below.clone());
                 LocalKind::Directory
             } else if metadata.is_file() {
+                // Before anything is sent: within an archive it would end all.
+                if let Err(error) = access(entry.path(), Access::READ_OK) {
+                    walked.unreadable.push((below, error.into()));
+                    continue;
+                }
                 LocalKind::File
             } else if metadata.is_symlink() {
                 LocalKind::Symlink
             } else {
                 LocalKind::Other
             };
-            found.push(LocalEntry {
+            walked.entries.push(LocalEntry {
                 below,
                 kind,
                 size: metadata.len(),
             });
         }
     }
-    Ok(found)
+    Ok(walked)
 }

@@ -11,7 +11,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use tokio_util::io::SyncIoBridge;
 
 use super::archive::pack;
-use super::local::{LocalEntry, LocalKind, walk};
+use super::local::{LocalEntry, LocalKind, Walked, walk};
 use super::{TreeOptions, TreeReport};
 use crate::files::host_files::HostFiles;
 use crate::files::progress::Progress;
@@ -46,8 +46,11 @@ impl HostFiles {
     ) -> Result<TreeReport, FilesError> {
         let root = local.to_owned();
         let walked = tokio::task::spawn_blocking(move || walk(&root)).await;
-        let entries = walked.map_err(io::Error::other).and_then(|walked| walked);
-        let entries = entries.map_err(FilesError::local(local))?;
+        let walked = walked.map_err(io::Error::other).and_then(|walked| walked);
+        let Walked {
+            entries,
+            unreadable,
+        } = walked.map_err(FilesError::local(local))?;
         progress.expect(entries.iter().filter(|e| e.kind == LocalKind::File).map(|e| e.size).sum());
 
         let target = self.expand(target).await?;
@@ -59,20 +62,13 @@ impl HostFiles {
             options,
             progress,
         };
-        match self.find(&target).await? {
-            Some(found) if found.kind() != FileKind::Directory => {
-                let source = SftpError::Refused {
-                    status: Status::Failure,
-                    message: "it exists and is not a directory".to_owned(),
-                };
-                Err(FilesError::on("make the directory", &target)(source))
-            }
-            None if !options.without_tar => match putting.as_archive().await? {
-                Some(report) => Ok(report),
-                None => putting.file_by_file().await,
-            },
-            Some(_) | None => putting.file_by_file().await,
+        let mut report = putting.run().await?;
+        for (below, error) in unreadable {
+            let path = local.join(below);
+            let error = FilesError::local(&path)(error);
+            report.failed.push((path.display().to_string(), error));
         }
+        Ok(report)
     }
 }
 
@@ -87,6 +83,23 @@ struct PutTree<'a> {
 }
 
 impl PutTree<'_> {
+    async fn run(&self) -> Result<TreeReport, FilesError> {
+        match self.files.find(self.target).await? {
+            Some(found) if found.kind() != FileKind::Directory => {
+                let source = SftpError::Refused {
+                    status: Status::Failure,
+                    message: "it exists and is not a directory".to_owned(),
+                };
+                Err(FilesError::on("make the directory", self.target)(source))
+            }
+            None if !self.options.without_tar => match self.as_archive().await? {
+                Some(report) => Ok(report),
+                None => self.file_by_file().await,
+            },
+            Some(_) | None => self.file_by_file().await,
+        }
+    }
+
     fn of_kind(&self, kind: LocalKind) -> impl Iterator<Item = &LocalEntry> {
         self.entries.iter().filter(move |entry| entry.kind == kind)
     }
@@ -186,12 +199,13 @@ impl PutTree<'_> {
             }
             report.verified = report.written;
         }
-        if self.options.preserve {
-            let attributes = attributes_of(self.local).map_err(FilesError::local(self.local))?;
-            let request = Request::Setstat(part.bytes(), attributes);
-            let set = self.files.session.status(request).await;
-            set.map_err(FilesError::on("change the mode of", part))?;
+        // tar has set those of all directories below it.
+        let mut attributes = attributes_of(self.local).map_err(FilesError::local(self.local))?;
+        if !self.options.preserve {
+            attributes = Attributes::of_mode(attributes.permissions().unwrap_or(0o755) & 0o755);
         }
+        let set = self.files.session.status(Request::Setstat(part.bytes(), attributes)).await;
+        set.map_err(FilesError::on("change the mode of", part))?;
         let request = Request::Rename {
             from: part.bytes(),
             to: self.target.bytes(),

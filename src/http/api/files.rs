@@ -25,15 +25,27 @@ use crate::jobs::{
     Attributes, Digest, Expected, FileKind, FileSource, FilesError, HostFiles, HostPath,
     PutOptions, RemotePath,
 };
-use crate::wire::{Code, Error, Service, parse_mode};
+use crate::wire::{Code, Error, Service, becoming, parse_mode};
 
 /// Time limit for the next piece of a request body.
 const PIECE_TIME: Duration = Duration::from_secs(60);
+
+/// As whom a file is read.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Reading {
+    #[serde(rename = "become")]
+    becomes: Option<String>,
+    become_method: Option<String>,
+}
 
 /// How a file is written.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Writing {
+    #[serde(rename = "become")]
+    becomes: Option<String>,
+    become_method: Option<String>,
     mode: Option<String>,
     #[serde(default)]
     parents: bool,
@@ -45,9 +57,13 @@ pub(crate) struct Writing {
 pub(crate) async fn get(
     Extension(service): Extension<Service>,
     uri: Uri,
+    reading: Result<Query<Reading>, QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let address = Address::parse(&uri)?;
+    let Query(reading) = reading.map_err(|error| reject::bad_address(&error.body_text()))?;
+    let becomes = becoming(reading.becomes.as_deref(), reading.become_method.as_deref())?;
+    let service = service.becoming(becomes);
     let host = address.host.as_str();
     let files = service.library().files(host).await.map_err(Error::from)?;
     let about = |error: FilesError| Error::from(crate::jobs::Error::from(error)).about(host);
@@ -115,6 +131,8 @@ pub(crate) async fn put(
 ) -> Result<Response, Failure> {
     let address = Address::parse(&uri)?;
     let Query(writing) = writing.map_err(|error| reject::bad_address(&error.body_text()))?;
+    let becomes = becoming(writing.becomes.as_deref(), writing.become_method.as_deref())?;
+    let service = service.becoming(becomes);
     for header in [header::CONTENT_RANGE, header::CONTENT_ENCODING] {
         // RFC 9110, section 14.5: a part must not be stored as if it were the whole.
         if headers.contains_key(&header) {

@@ -241,6 +241,8 @@ fn put_file() -> Value {
             parameter("mode", "query", "Permissions in octal. Default: unchanged", &text),
             parameter("parents", "query", "Make missing directories", &truth),
             parameter("backup", "query", "Keep the old file beside the new one", &truth),
+            parameter("become", "query", "User of the host to become", &text),
+            parameter("become_method", "query", "sudo, doas or su", &text),
         ]),
         "requestBody": {"required": true, "content": {"application/octet-stream": {}}},
         "responses": responses,

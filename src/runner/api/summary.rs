@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::job::{Caller, Fleet, FleetCounts, Job, JobId, Phase, Status, wall_now};
+use crate::job::{Become, Caller, Fleet, FleetCounts, Job, JobId, Phase, Status, wall_now};
 use crate::output::{LineNo, time_of};
 use crate::store::{Filter, Record};
 
@@ -21,6 +21,8 @@ pub struct Summary {
     pub command: String,
     /// The caller's label.
     pub label: Option<String>,
+    /// The user as whom it runs, if not the account.
+    pub becomes: Option<Become>,
     /// Whether the job outlives its process and the connection.
     pub durable: bool,
     /// Whether it runs on a terminal.
@@ -58,6 +60,7 @@ impl Summary {
                 .unwrap_or_default(),
             command: job.spec.command.clone(),
             label: job.spec.label.clone(),
+            becomes: job.spec.becomes.clone(),
             durable: job.spec.durable,
             has_terminal: job.spec.terminal.is_some(),
             status: job.status(),
@@ -95,6 +98,7 @@ impl Summary {
             fleet_hosts: record.fleet.map(|plan| plan.members).unwrap_or_default(),
             command: record.command,
             label: record.label,
+            becomes: record.becomes,
             durable: record.durable,
             has_terminal: record.terminal.is_some(),
             status,

@@ -179,7 +179,9 @@ pub(crate) async fn kill(
         Ok(answer) => SignalReport::new(KillReport::parse(&answer)),
         Err(SignalError::Become(error)) => {
             tracing::warn!(job = %job.id, error = %chain(&*error), "its processes could not be signalled");
-            SignalReport::of_other_user()
+            // Nor must the account end the program that changed the user: the job would look
+            // ended, and its processes would run on.
+            return Ok(SignalReport::of_other_user());
         }
         Err(error) => return Err(error),
     };

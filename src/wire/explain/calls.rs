@@ -3,8 +3,8 @@
 use super::connect::connect;
 use super::expired;
 use crate::jobs::{
-    BecomeRefusal, ChannelError, FarEndError, PlanError, SignalError, SpawnError, TooSlow,
-    WriteError, chain,
+    BecomeError, BecomeMethod, BecomeRefusal, ChannelError, FarEndError, PlanError, SignalError,
+    SpawnError, TooSlow, WriteError, chain,
 };
 use crate::wire::error::{Code, Error, Hint};
 
@@ -42,7 +42,7 @@ pub(super) fn spawn(error: SpawnError) -> Error {
                 "omit --cwd, --env and --become for this host",
             ),
         ),
-        SpawnError::Become(error) => becoming(&error.refusal, message),
+        SpawnError::Become(error) => becoming(&error, message),
         SpawnError::NotDurable { .. } => not_durable(Code::Unsupported, message),
         SpawnError::Unstored(_) => Error::new(
             Code::Io,
@@ -144,7 +144,7 @@ pub(super) fn signal(error: SignalError) -> Error {
                 "nothing is left to signal",
             ),
         ),
-        SignalError::Become(error) => becoming(&error.refusal, message),
+        SignalError::Become(error) => becoming(&error, message),
         SignalError::OtherMachine { .. } => Error::new(
             Code::ConnectionLost,
             message,
@@ -240,12 +240,25 @@ pub(super) fn write(error: WriteError) -> Error {
 }
 
 /// Explains why a host did not run a command as another user.
-pub(super) fn becoming(refusal: &BecomeRefusal, message: String) -> Error {
-    let hint = match refusal {
-        BecomeRefusal::WrongPassword | BecomeRefusal::NoPassword(_) => Hint::from(
-            "set become_password in [hosts.NAME] to the right password, allow NOPASSWD in \
-             sudoers, or run it at a terminal with `sshjobs run --become`, which asks",
-        ),
+pub(super) fn becoming(error: &BecomeError, message: String) -> Error {
+    let becomes = &error.becomes;
+    let without_password = match becomes.method() {
+        BecomeMethod::Sudo => "or allow NOPASSWD in sudoers there",
+        BecomeMethod::Doas => "or permit nopass in doas.conf there",
+        BecomeMethod::Su => "or use sudo",
+    };
+    let whose = becomes.asked_user().unwrap_or("the account");
+    let hint = match &error.refusal {
+        BecomeRefusal::WrongPassword => Hint::from(format!(
+            "give the password of {whose}, by become_password in [hosts.{}] or at the prompt; \
+             {without_password}",
+            error.host
+        )),
+        BecomeRefusal::NoPassword(_) => Hint::from(format!(
+            "set become_password in [hosts.{}] to the source of the password of {whose}, \
+             {without_password}; at a terminal, `sshjobs run` asks for it",
+            error.host
+        )),
         BecomeRefusal::Missing => either(
             "use another become_method (sudo, doas, su), or install the program",
             "use another --become-method (sudo, doas, su), or install the program",
@@ -254,9 +267,15 @@ pub(super) fn becoming(refusal: &BecomeRefusal, message: String) -> Error {
             "run it with pty=true, or allow it without a password or a terminal there",
             "run it with -t, or allow it without a password or a terminal there",
         ),
-        BecomeRefusal::Refused(_) => {
-            Hint::from("see what the account may do there with `sudo -l`, or its log")
-        }
+        BecomeRefusal::Refused(_) => match becomes.method() {
+            BecomeMethod::Sudo => {
+                Hint::from("check the user's name; `sudo -l` there lists what the account may do")
+            }
+            BecomeMethod::Doas => {
+                Hint::from("check the user's name, and what doas.conf there permits")
+            }
+            BecomeMethod::Su => Hint::from("check the user's name, and the host's log"),
+        },
         BecomeRefusal::TimedOut(_) => Hint::from("see the log of the host's sudo and PAM"),
     };
     Error::new(Code::BecomeFailed, message, hint)

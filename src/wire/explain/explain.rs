@@ -1,7 +1,7 @@
 //! Explains all other errors of the library.
 
 use super::{calls, connect, expired, files, forwards};
-use crate::jobs::{self, HostError, SpecError, TrustError, chain};
+use crate::jobs::{self, BadBecome, HostError, SpecError, TrustError, chain};
 use crate::wire::error::{Code, Error, Hint};
 
 impl From<jobs::Error> for Error {
@@ -156,7 +156,8 @@ fn spec(error: &SpecError) -> Error {
         }
         SpecError::Mark => "omit it",
         SpecError::Nul(_) => "take the NUL out",
-        SpecError::Become(_) => "use a user name of the host, such as root; the default is sudo",
+        SpecError::Become(BadBecome::Method(_)) => "omit it for sudo",
+        SpecError::Become(_) => "use the name of a user of the host, such as root",
         SpecError::DurableBecomeTerminal => "omit one of durable, pty and become",
         SpecError::FleetTerminal => "omit pty, or run it on one host at a time",
         SpecError::Members(_) => "name the hosts to run it on; !NAME only excludes one of them",

@@ -3,7 +3,7 @@
 use super::calls::becoming;
 use super::connect;
 use crate::jobs::{EditError, FileStatus, FilesError, SftpError, chain};
-use crate::wire::error::{Code, Error};
+use crate::wire::error::{Code, Error, Hint};
 
 /// Hint for a file of this machine.
 const LOCAL_HINT: &str = "check the path on this machine, and its disk";
@@ -18,7 +18,7 @@ pub(super) fn files(error: &FilesError) -> Error {
             "the host is busy; try again, or raise MaxSessions in its sshd_config",
         )
         .retryable(),
-        FilesError::Become(error) => becoming(&error.refusal, message),
+        FilesError::Become(error) => becoming(error, message),
         FilesError::Operation { source, .. } => operation(source, message),
         FilesError::DiskFull(_) => Error::new(
             Code::DiskFull,
@@ -38,7 +38,8 @@ pub(super) fn files(error: &FilesError) -> Error {
         FilesError::ChangedMeanwhile { .. } => Error::new(
             Code::ChangedMeanwhile,
             message,
-            "read the file again, and repeat the change with its new sha256",
+            Hint::from("read the file again, and repeat the change with its new sha256")
+                .or_for_a_person("read the file again, and repeat the change"),
         ),
         FilesError::Locked { .. } => Error::new(
             Code::ChangedMeanwhile,

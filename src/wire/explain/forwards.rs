@@ -41,8 +41,8 @@ fn remote_listen(source: &DialError, message: String) -> Error {
         DialError::Prohibited | DialError::ConnectFailed | DialError::NotOpened => Error::new(
             Code::Unsupported,
             message,
-            "the port may be taken there, or sshd does not allow it: AllowTcpForwarding, \
-             PermitListen; try port 0",
+            "the port may be taken there, a socket may be left there from before, or sshd does not \
+             allow it: AllowTcpForwarding, PermitListen; try port 0, or remove the socket",
         ),
     }
 }

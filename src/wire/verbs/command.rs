@@ -201,7 +201,7 @@ impl CommandRequest {
 }
 
 /// The other user of a request, if it names one.
-pub(super) fn becoming(user: Option<&str>, method: Option<&str>) -> Result<Option<Become>, Error> {
+pub(crate) fn becoming(user: Option<&str>, method: Option<&str>) -> Result<Option<Become>, Error> {
     let method = method.map(str::parse::<BecomeMethod>).transpose();
     let invalid = |error| crate::jobs::Error::from(SpecError::from(error));
     let method = method.map_err(invalid)?;

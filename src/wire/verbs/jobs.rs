@@ -76,6 +76,10 @@ pub struct JobEntry {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub label: Option<String>,
+    /// The user as whom it runs, if not the account.
+    #[serde(default, rename = "become", skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub becomes: Option<String>,
     /// State, exit_status and exit_signal.
     #[serde(flatten)]
     pub standing: Standing,
@@ -248,6 +252,7 @@ impl JobEntry {
             host: member.name.clone(),
             command: shortened(fleet.command(), SHOWN_OF_COMMAND),
             label: None,
+            becomes: None,
             standing: Standing::of_phase(&phase),
             owner: None,
             durable: fleet.is_durable(),
@@ -276,6 +281,7 @@ impl JobEntry {
             host,
             command,
             label,
+            becomes,
             durable,
             has_terminal,
             status,
@@ -291,6 +297,7 @@ impl JobEntry {
             host,
             command: shortened(&command, SHOWN_OF_COMMAND),
             label,
+            becomes: becomes.map(|becomes| becomes.user().to_owned()),
             standing: Standing::of(&status),
             owner,
             durable,

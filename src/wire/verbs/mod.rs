@@ -20,12 +20,13 @@ mod wait;
 mod write;
 
 pub use command::CommandRequest;
+#[doc(hidden)]
+pub(crate) use command::becoming;
 pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
 pub use forward::{ForwardAction, ForwardEntry, ForwardReply, ForwardRequest};
 pub use get::{FileEntry, FileUnit, GetReply, GetRequest};
 pub use hosts::{HostEntry, HostsReply, HostsRequest, SettingEntry};
 pub use jobs::{JobEntry, JobsReply, JobsRequest};
-#[doc(hidden)]
 pub use put::parse_mode;
 pub use put::{EditArg, PutGroup, PutReply, PutRequest};
 pub use read::{Encoding, ReadReply, ReadRequest, UnitArg};

@@ -105,7 +105,7 @@ fn run_editor(file: &Path) -> Result<(), Error> {
     match run {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(Error::new(
-            Code::ChangedMeanwhile,
+            Code::Io,
             format!("the editor {editor:?} has failed ({status}), so nothing was saved"),
             "set VISUAL or EDITOR to an editor that waits until the file is closed",
         )),

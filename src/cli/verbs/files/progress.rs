@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use crate::cli::terminal::is_asking;
 use crate::jobs::Progress;
 
 /// How often the bar is drawn.
@@ -29,6 +30,9 @@ pub(super) async fn shown<T>(progress: &Arc<Progress>, work: impl Future<Output 
                 return done;
             }
             () = tokio::time::sleep(INTERVAL) => {
+                if is_asking() {
+                    continue;
+                }
                 // A stream has no known total.
                 bar.set_length(progress.total().max(progress.bytes()));
                 bar.set_position(progress.bytes());

@@ -148,6 +148,7 @@ fn row(entry: &JobEntry) -> [String; 9] {
     let one_line = entry.command.replace('\n', " ");
     let shown: String = one_line.chars().take(SHOWN).collect();
     let label = entry.label.as_ref().map(|label| format!("[{label}] ")).unwrap_or_default();
+    let user = entry.becomes.as_ref().map(|user| format!("as {user}: ")).unwrap_or_default();
     [
         printable(&entry.job_id),
         printable(&entry.host),
@@ -157,7 +158,7 @@ fn row(entry: &JobEntry) -> [String; 9] {
         in_largest_unit(duration_of(entry)),
         entry.total_lines.to_string(),
         who(entry),
-        printable(&format!("{label}{shown}").replace('\n', " ")),
+        printable(&format!("{label}{user}{shown}").replace('\n', " ")),
     ]
 }
 
