@@ -19,7 +19,6 @@ use crate::files::progress::Progress;
 use crate::files::sftp::{Attributes, FileKind, SftpError, Status};
 use crate::files::{FilesError, Hasher, RemotePath};
 use crate::job::inert_bytes;
-use crate::output::printable;
 
 /// Bytes between the channel and the thread that unpacks.
 const PIPE_BYTES: usize = 1 << 20;
@@ -110,7 +109,7 @@ impl GetTree<'_> {
         let refused = || {
             let source = SftpError::Refused {
                 status: Status::Failure,
-                message: printable(ended.stderr.trim()),
+                message: ended.stderr.trim().to_owned(),
             };
             FilesError::on("pack", self.path)(source)
         };

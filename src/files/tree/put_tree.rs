@@ -19,7 +19,6 @@ use crate::files::sftp::{Attributes, FileKind, Request, SftpError, Status, Times
 use crate::files::upload::{Change, PutOptions};
 use crate::files::{Digest, FilesError, Hasher, LocalFile, RemotePath, Source};
 use crate::job::inert_bytes;
-use crate::output::printable;
 
 /// Files that are transferred at the same time.
 pub(super) const AT_A_TIME: usize = 32;
@@ -171,7 +170,7 @@ impl PutTree<'_> {
             FilesError::on("unpack", self.target)(source)
         };
         if ended.status != Some(0) {
-            return Err(failed(printable(ended.stderr.trim())));
+            return Err(failed(ended.stderr.trim().to_owned()));
         }
         let packed = packing.await.map_err(io::Error::other).and_then(|packed| packed);
         packed.map_err(FilesError::local(self.local))?;

@@ -50,7 +50,7 @@ pub struct CommandRequest {
     #[serde(default, serialize_with = "reveal_values")]
     #[schemars(with = "BTreeMap<String, String>")]
     pub env: BTreeMap<String, SecretString>,
-    /// Run it as this user, such as root.
+    /// As this user, such as root.
     #[serde(default, rename = "become")]
     #[schemars(with = "String")]
     pub becomes: Option<String>,
