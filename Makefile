@@ -18,6 +18,8 @@ check:  ## Format, lints and docs, warnings as errors
 
 # One process and a time limit for each test, all binaries before the report; see the script.
 EACH_TEST = --no-fail-fast --config 'target."cfg(unix)".runner="fixtures/each-test"'
+# By name: with `--tests`, cargo leaves out the targets below, which it does not test by default.
+OWN_TESTS = --lib --bins --test sshd
 # Tests that mount disks and make namespaces: only root can.
 ROOT_TESTS = $(shell [ "$$(id -u)" != 0 ] || echo --test disks --test machines --test become)
 
@@ -29,14 +31,14 @@ PROGRAMS = sshd:openssh-server ssh:openssh-client curl:curl rsync:rsync openssl:
 test:  ## Install OpenSSH if it is missing, then run all tests but those that need containers or foreign clients
 	@fixtures/need $(PROGRAMS)
 	cargo build --locked --examples
-	cargo test --locked $(EACH_TEST) --tests $(ROOT_TESTS); tests=$$?; \
+	cargo test --locked $(EACH_TEST) $(OWN_TESTS) $(ROOT_TESTS); tests=$$?; \
 		cargo test --locked --doc && exit $$tests
 
 test-as-user:  ## As root: run the tests as an ordinary user, "sshjobs-test", which is made if it is missing
 	@fixtures/need $(PROGRAMS) setpriv:util-linux useradd:passwd
 	@id sshjobs-test >/dev/null 2>&1 || useradd --create-home --gid tty --shell /bin/bash sshjobs-test
 	cargo build --locked --examples
-	TEST_USER=sshjobs-test cargo test --locked $(EACH_TEST) --tests
+	TEST_USER=sshjobs-test cargo test --locked $(EACH_TEST) $(OWN_TESTS)
 
 test-clients:  ## Let MCP's own SDKs and Inspector call every tool, and a hostile SSH server try its luck
 	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3
