@@ -23,6 +23,7 @@ use support::{HOST, Namespace, Sshd, eventually};
 /// The account that logs in. Its password is `ACCOUNT_PASSWORD`.
 const ACCOUNT_PASSWORD: &str = "correct-horse";
 const ROOT_PASSWORD: &str = "battery-staple";
+const WRONG_PASSWORD: &str = "hunter2-hunter2";
 
 /// Time limit for a job to take its input.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -63,19 +64,29 @@ struct Host {
 struct Rules {
     sudoers: &'static str,
     doas: &'static str,
-    /// Neither sudo nor doas is in PATH.
-    without_programs: bool,
+    programs: Programs,
+}
+
+/// The programs in PATH.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Programs {
+    #[default]
+    AsUsual,
+    /// Neither sudo nor doas.
+    Missing,
+    /// A sudo that takes two seconds.
+    Slow,
 }
 
 const WITH_PASSWORD: Rules = Rules {
     sudoers: "Defaults lecture=always\nworker ALL=(ALL) ALL",
     doas: "permit worker",
-    without_programs: false,
+    programs: Programs::AsUsual,
 };
 const WITHOUT_PASSWORD: Rules = Rules {
     sudoers: "worker ALL=(ALL) NOPASSWD: ALL",
     doas: "permit nopass worker",
-    without_programs: false,
+    programs: Programs::AsUsual,
 };
 
 impl Host {
@@ -94,10 +105,16 @@ impl Host {
         // Not as arguments: a test looks for them in the list of processes.
         std::fs::write(path("account-password"), ACCOUNT_PASSWORD).unwrap();
         std::fs::write(path("root-password"), ROOT_PASSWORD).unwrap();
-        let variables = if rules.without_programs {
-            format!("PATH={}", path("bin").display())
-        } else {
-            String::new()
+        let variables = match rules.programs {
+            Programs::AsUsual => String::new(),
+            Programs::Missing => format!("PATH={}", path("bin").display()),
+            Programs::Slow => {
+                std::fs::create_dir(path("slow")).unwrap();
+                let sudo = path("slow/sudo");
+                std::fs::write(&sudo, "#!/bin/sh\nsleep 2; exec /usr/bin/sudo \"$@\"\n").unwrap();
+                std::fs::set_permissions(&sudo, PermissionsExt::from_mode(0o755)).unwrap();
+                format!("PATH={}:/usr/bin:/bin", path("slow").display())
+            }
         };
         let arguments = [directory.path(), Path::new(&variables)];
         let namespace = Namespace::start(&sshd, SETUP, &arguments).await;
@@ -156,7 +173,7 @@ async fn output(jobs: &Jobs, becomes: Become, command: &str) -> (String, String,
 
 /// Why a command can't be run as another user.
 async fn refusal(jobs: &Jobs, becomes: Become) -> Error {
-    let refused = jobs.command(HOST, "touch /tmp/never").becomes(becomes).spawn().await;
+    let refused = jobs.command(HOST, "touch /var/never").becomes(becomes).spawn().await;
     Error::from(refused.err().unwrap())
 }
 
@@ -225,7 +242,7 @@ async fn every_program_and_every_first_command_changes_the_user() {
         }
         if without_password {
             let told = output(&jobs, becoming("other", BecomeMethod::Doas), "id -un").await;
-            assert_eq!(told, ("other\n".into(), String::new(), told.2.clone()));
+            assert_eq!((&*told.0, &*told.1), ("other\n", ""));
         }
     }
     let host = Host::start(WITH_PASSWORD).await;
@@ -245,7 +262,7 @@ async fn every_program_and_every_first_command_changes_the_user() {
 #[tokio::test]
 async fn a_wrong_password_is_tried_once_and_is_become_failed() {
     let host = Host::start(WITH_PASSWORD).await;
-    let jobs = host.jobs(Some("wrong"));
+    let jobs = host.jobs(Some(WRONG_PASSWORD));
     for (method, what) in [(BecomeMethod::Sudo, "sudo"), (BecomeMethod::Su, "su")] {
         let error = refusal(&jobs, becoming("root", method)).await;
         assert_eq!(error.code, Code::BecomeFailed, "{error:?}");
@@ -253,7 +270,7 @@ async fn a_wrong_password_is_tried_once_and_is_become_failed() {
             error.message.contains("password was not accepted"),
             "{what}: {error:?}"
         );
-        assert!(!format!("{error:?}").contains("wrong\n"), "{error:?}");
+        assert!(!format!("{error:?}").contains(WRONG_PASSWORD), "{error:?}");
     }
     let durable = jobs.command(HOST, "true").becomes(root()).durable(true).spawn().await;
     let error = Error::from(durable.err().unwrap());
@@ -266,13 +283,13 @@ async fn a_wrong_password_is_tried_once_and_is_become_failed() {
     let unasked = refusal(&host.jobs(None), root()).await;
     assert_eq!(unasked.code, Code::BecomeFailed);
     assert!(unasked.hint.contains("become_password"), "{unasked:?}");
-    assert!(!host.path("etc/never").exists());
+    assert!(!Path::new("/var/never").exists(), "nothing has run");
 }
 
 #[tokio::test]
 async fn a_program_that_is_missing_or_needs_a_terminal_says_what_to_do() {
     let host = Host::start(Rules {
-        without_programs: true,
+        programs: Programs::Missing,
         ..WITH_PASSWORD
     })
     .await;
@@ -408,7 +425,7 @@ async fn a_durable_job_runs_as_root_with_its_stdin_and_without_the_dialogue() {
     ] {
         let host = Host::start(rules).await;
         let jobs = host.jobs(password);
-        let script = "id -un; echo \"$NAME\"; pwd; cat; echo error >&2; exit 4";
+        let script = "id -un; echo \"$NAME\"; pwd; umask; cat; echo error >&2; exit 4";
         for stdin in [Stdin::Open, Stdin::Closed, Stdin::Text("typed\n".into())] {
             let is_open = matches!(stdin, Stdin::Open);
             let typed = if matches!(stdin, Stdin::Closed) {
@@ -431,7 +448,10 @@ async fn a_durable_job_runs_as_root_with_its_stdin_and_without_the_dialogue() {
                 job.close_stdin(PATIENCE).await.unwrap();
             }
             let (stdout, stderr, outcome) = collect(job.follow()).await;
-            assert_eq!(stdout, format!("root\na 'quoted' value\n/var\n{typed}"));
+            assert_eq!(
+                stdout,
+                format!("root\na 'quoted' value\n/var\n0022\n{typed}")
+            );
             assert_eq!(stderr, "error\n");
             assert_eq!(outcome.exit_status(), Some(4));
         }
@@ -545,12 +565,12 @@ async fn a_killed_process_leaves_no_root_process_behind() {
     })
     .await;
 
-    std::fs::write(&password, "wrong\n").unwrap();
+    std::fs::write(&password, WRONG_PASSWORD).unwrap();
     let told = sshjobs(&["run", "--become", "root", HOST, "--", "true"]).output().unwrap();
     let stderr = String::from_utf8_lossy(&told.stderr);
     assert_eq!(told.status.code(), Some(255), "{stderr}");
     assert!(
-        stderr.contains("become_failed") && !stderr.contains("wrong"),
+        stderr.contains("become_failed") && !stderr.contains(WRONG_PASSWORD),
         "{stderr}"
     );
 }
@@ -617,4 +637,29 @@ async fn a_caller_with_host_patterns_becomes_only_users_that_they_name() {
     assert_eq!(Error::from(files.err().unwrap()).code, Code::PolicyDenied);
     let told = output(&caller(&format!("{HOST},root@{HOST}")), root(), "id -un").await;
     assert_eq!(told.0, "root\n", "{}", told.1);
+}
+
+#[tokio::test]
+async fn a_start_that_is_given_up_runs_nothing_however_late_sudo_is() {
+    let host = Host::start(Rules {
+        programs: Programs::Slow,
+        ..WITHOUT_PASSWORD
+    })
+    .await;
+    let jobs = host.jobs(None);
+    let touch = |file: &str| {
+        let command = jobs.command(HOST, format!("touch {file}")).becomes(root());
+        command.start_within(Duration::from_millis(500))
+    };
+    let given_up = touch("given-up").spawn().await.unwrap();
+    kill(&given_up).await;
+    given_up.wait().await;
+    drop(tokio::time::timeout(Duration::from_millis(500), touch("dropped").status()).await);
+
+    // Slower than both would have been.
+    let done = touch("done").status().await.unwrap();
+    assert_eq!(done.exit_status(), Some(0));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!host.path("home/given-up").exists());
+    assert!(host.path("home/done").exists());
 }

@@ -83,6 +83,11 @@ async fn a_full_local_disk_stops_no_job_and_storing_resumes_when_there_is_space(
         tail(0, 0).await.total_lines == 20_001
     })
     .await;
+    // A busy machine stores later than it shows.
+    eventually("it is noticed", async || {
+        tail(20_000, 0).await.standing.unstored.is_some()
+    })
+    .await;
     let told = tail(20_000, 0).await.standing.unstored.unwrap();
     assert!(told.contains("No space left"), "{told}");
     std::fs::remove_file(ballast).unwrap();

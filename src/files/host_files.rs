@@ -10,7 +10,7 @@ use super::error::FilesError;
 use super::path::{RemotePath, is_safe_name, shown};
 use super::sftp::{Attributes, Entry, FileKind, Request, Session, SftpError, Status};
 use super::{Digest, Hasher, digest};
-use crate::hosts::{HostRef, Hosts, Lease, Link, Script};
+use crate::hosts::{Asking, HostRef, Hosts, Lease, Link, Login, Script};
 use crate::job::{Become, LoginShell, for_shell};
 use crate::ssh::{Channel, ChannelError, ChannelReader, ChannelWriter};
 
@@ -19,11 +19,11 @@ use crate::ssh::{Channel, ChannelError, ChannelReader, ChannelWriter};
 pub struct HostFiles {
     pub(super) session: Arc<Session>,
     lease: Lease<Arc<Link>>,
-    pub(super) account: Account,
+    pub(super) user: FilesUser,
 }
 
-/// The account of a host whose files are used.
-pub(super) struct Account {
+/// The user of a host whose files are used.
+pub(super) struct FilesUser {
     pub(super) hosts: Arc<Hosts>,
     pub(super) host: HostRef,
     /// Another user than the one that logs in.
@@ -44,7 +44,7 @@ impl HostFiles {
         host: &HostRef,
         becomes: Option<&Become>,
     ) -> Result<Self, FilesError> {
-        let account = Account {
+        let user = FilesUser {
             hosts: Arc::clone(hosts),
             host: host.clone(),
             becomes: becomes.cloned(),
@@ -55,12 +55,12 @@ impl HostFiles {
             if !lease.connection().answers().await {
                 continue;
             }
-            match account.start_server(lease.connection()).await {
+            match user.start_server(lease.connection()).await {
                 Ok(session) => {
                     return Ok(Self {
                         session: Arc::new(session),
                         lease,
-                        account,
+                        user,
                     });
                 }
                 Err(FilesError::Channel(error)) => last = error,
@@ -257,7 +257,7 @@ impl HostFiles {
     /// none.
     pub(super) async fn digest_on_host(&self, path: &RemotePath, length: u64) -> Option<Digest> {
         let script = digest::script(path, length);
-        let printed = if self.account.becomes.is_some() {
+        let printed = if self.user.becomes.is_some() {
             let mut printed = Vec::new();
             let running = self.run_script(script, tokio::io::empty(), &mut printed);
             timeout(digest::time_for(length), running).await.ok()?.ok()?;
@@ -321,7 +321,7 @@ const SERVERS: &str = "/usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-se
 /// An SFTP server in shell, for hosts that have none: about 2 MB/s.
 const OWN_SERVER: &str = include_str!("sftp_server.sh");
 
-impl Account {
+impl FilesUser {
     /// Starts an SFTP server: the subsystem of sshd, or a command where there is none, or where it
     /// has to run as another user. The command is OpenSSH's server or, without that, our own.
     async fn start_server(&self, link: &Link) -> Result<Session, FilesError> {
@@ -339,7 +339,7 @@ impl Account {
             }
         }
         let script = format!("for s in {SERVERS}; do [ -x $s ] && exec $s; done\n{OWN_SERVER}");
-        let (reader, writer) = self.exec(channel, script).await?;
+        let (reader, writer) = self.exec(link, channel, script).await?;
         match Session::start(reader, writer, silence).await {
             Err(SftpError::Ended { .. }) => Err(failed(SftpError::NoSubsystem)),
             started => started.map_err(failed),
@@ -349,13 +349,18 @@ impl Account {
     /// Runs a script of `/bin/sh` as the account's user.
     pub(super) async fn exec(
         &self,
+        link: &Link,
         channel: Channel,
         script: String,
     ) -> Result<(ChannelReader, ChannelWriter), FilesError> {
         match &self.becomes {
             Some(becomes) => {
-                let started = self.hosts.exec_as(&self.host, becomes, channel, &script);
-                Ok(started.await?)
+                let login = Login {
+                    host: &self.host,
+                    link,
+                    asking: Asking::Person,
+                };
+                Ok(self.hosts.exec_as(login, becomes, channel, &script).await?)
             }
             // Understood by every login shell.
             None => Ok(channel.exec(&for_shell(script, LoginShell::Foreign)).await?),

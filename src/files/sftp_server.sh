@@ -3,12 +3,14 @@
 LC_ALL=C
 export LC_ALL
 umask 022
+# Sizes have 64 bits, and so must the shell's numbers.
+[ $((1 << 40)) = 1099511627776 ] 2>/dev/null || exit 1
 full=
 [ "$(printf abc | dd bs=3 count=1 iflag=fullblock 2>/dev/null)" = abc ] && full=y
 stat -c %s . >/dev/null 2>&1 && gnu=y || gnu=
 handles=0
 
-# Input. Sums wrap nowhere: shells have at least 32 bits, and sizes are read as two halves.
+# Input. Results: $v a number, $s a text, $p a path, $h a handle, $m a message, $d described attributes, $left the rest of the request.
 take() { # The next $1 bytes.
   if [ "$full" ] && [ "$1" -gt 0 ]; then
     dd bs="$1" count=1 iflag=fullblock 2>/dev/null
@@ -111,20 +113,20 @@ open() { # FLAGS PATH: 1 read, 2 write, 8 create, 16 truncate, 32 new.
   f=$1 file=$2
   if [ -d "$file" ]; then status 4; return; fi
   if [ $((f & 40)) = 40 ]; then
-    m=$( (set -C; : >"$file") 2>&1 ) || { answer 1 "$m"; return; }
+    # Private first: others must not open it before its mode is set.
+    m=$( (set -C; [ -z "$mode" ] || umask 077; : >"$file") 2>&1 ) || { answer 1 "$m"; return; }
     [ -z "$mode" ] || chmod "$(printf %o $((mode & ~18)))" "$file"
   elif [ ! -e "$file" ] && [ $((f & 8)) = 0 ]; then
     status 2
     return
   elif [ $((f & 2)) != 0 ]; then
-    [ -e "$file" ] || new=y
     if [ $((f & 16)) != 0 ]; then m=$( (: >"$file") 2>&1 ); else m=$( (: >>"$file") 2>&1 ); fi || { answer 1 "$m"; return; }
   fi
   [ $((f & 1)) = 0 ] || [ -r "$file" ] || { status 3; return; }
   handle "$file"
 }
 read_file() { # PATH OFFSET LENGTH
-  total=$(wc -c <"$1" 2>/dev/null) || { status 4; return; }
+  if [ "$gnu" ]; then total=$(stat -L -c %s "$1" 2>/dev/null); else total=$(stat -L -f %z "$1" 2>/dev/null); fi || { status 4; return; }
   n=$((total - $2))
   [ "$n" -gt 0 ] || { status 1; return; }
   [ "$n" -le "$3" ] || n=$3
@@ -137,7 +139,8 @@ read_file() { # PATH OFFSET LENGTH
 write_file() { # PATH OFFSET LENGTH
   block=32768
   while [ $(($2 % block)) != 0 ]; do block=$((block / 2)); done
-  m=$(take "$3" | dd obs="$block" seek=$(($2 / block)) conv=notrunc of="$1" 2>&1)
+  # All is read even if the disk is full: the next request follows.
+  m=$(take "$3" | { dd obs="$block" seek=$(($2 / block)) conv=notrunc of="$1" 2>&1; r=$?; cat >/dev/null; exit $r; })
   answer $? "$m"
 }
 list() { # HANDLE DIRECTORY: the next entries.
@@ -182,7 +185,10 @@ rename() { # FROM TO: fails if TO exists.
   fi
 }
 replace() { # FROM TO
-  if [ -d "$2" ] && [ ! -L "$2" ]; then status 4; else try mv -f "$1" "$2"; fi
+  if [ -d "$2" ] && [ ! -L "$2" ]; then status 4; return; fi
+  # mv would move it into the directory behind a link.
+  [ ! -L "$2" ] || [ ! -d "$2" ] || rm -f "$2"
+  try mv -f "$1" "$2"
 }
 extended() {
   text
@@ -205,29 +211,65 @@ while :; do
     extension() { string "$(printf %s "$1" | octal)"; string '\0061'; }
     send 2 "$(extension posix-rename@openssh.com)$(extension hardlink@openssh.com)$(extension fsync@openssh.com)"
     ;;
-  3) path; file=$p; number; f=$v; attributes; open "$f" "$file" ;;
-  4) of_handle; eval "unset path_$h seen_$h"; status 0 ;;
-  5) of_handle; long; offset=$v; number; read_file "$p" "$offset" "$v" ;;
-  6) of_handle; long; offset=$v; number; left=$((left - v)); write_file "$p" "$offset" "$v" ;;
-  7) path; look '' "$p" ;;
-  8) of_handle; look -L "$p" ;;
-  9) path; file=$p; attributes; set_attributes "$file"; answer $? "$m" ;;
-  10) of_handle; file=$p; attributes; set_attributes "$file"; answer $? "$m" ;;
-  11) path; if [ -d "$p" ] && [ -r "$p" ]; then handle "$p"; elif [ -e "$p" ]; then status 3; else status 2; fi ;;
-  12) of_handle; list "$h" "$p" ;;
-  13) path; try rm "$p" ;;
-  14) path; file=$p; attributes; try mkdir "$file" ;;
-  15) path; try rmdir "$p" ;;
-  16) path; real "$p" ;;
-  17) path; look -L "$p" ;;
-  18) path; from=$p; path; rename "$from" "$p" ;;
-  19)
+  3) # OPEN
+    path; file=$p; number; f=$v; attributes; open "$f" "$file"
+    ;;
+  4) # CLOSE
+    of_handle; eval "unset path_$h seen_$h"; status 0
+    ;;
+  5) # READ
+    of_handle; long; offset=$v; number; read_file "$p" "$offset" "$v"
+    ;;
+  6) # WRITE
+    of_handle; long; offset=$v; number; left=$((left - v)); write_file "$p" "$offset" "$v"
+    ;;
+  7) # LSTAT
+    path; look '' "$p"
+    ;;
+  8) # FSTAT
+    of_handle; look -L "$p"
+    ;;
+  9) # SETSTAT
+    path; file=$p; attributes; set_attributes "$file"; answer $? "$m"
+    ;;
+  10) # FSETSTAT
+    of_handle; file=$p; attributes; set_attributes "$file"; answer $? "$m"
+    ;;
+  11) # OPENDIR
+    path; if [ -d "$p" ] && [ -r "$p" ]; then handle "$p"; elif [ -e "$p" ]; then status 3; else status 2; fi
+    ;;
+  12) # READDIR
+    of_handle; list "$h" "$p"
+    ;;
+  13) # REMOVE
+    path; try rm "$p"
+    ;;
+  14) # MKDIR
+    path; file=$p; attributes; try mkdir "$file"
+    ;;
+  15) # RMDIR
+    path; try rmdir "$p"
+    ;;
+  16) # REALPATH
+    path; real "$p"
+    ;;
+  17) # STAT
+    path; look -L "$p"
+    ;;
+  18) # RENAME
+    path; from=$p; path; rename "$from" "$p"
+    ;;
+  19) # READLINK
     path
     if m=$(readlink "$p" 2>&1 && echo .); then m=${m%.}; name "${m%"$nl"}"; else answer 1 "$m"; fi
     ;;
   # OpenSSH sends the target first.
-  20) text; target=$s; path; try ln -s -- "$target" "$p" ;;
-  200) extended ;;
+  20) # SYMLINK
+    text; target=$s; path; if [ -e "$p" ] || [ -L "$p" ]; then status 4; else try ln -s -- "$target" "$p"; fi
+    ;;
+  200) # EXTENDED
+    extended
+    ;;
   *) status 8 ;;
   esac
   skip $left

@@ -22,8 +22,8 @@ const MOST_STDERR: usize = 2 << 10;
 const STEP: usize = 32 << 10;
 
 impl HostFiles {
-    /// Runs a script of `/bin/sh` on the host as the user of these files, with streams as its stdin and stdout. Dropping the
-    /// future closes the channel.
+    /// Runs a script of `/bin/sh` on the host as the user of these files, with streams as its stdin
+    /// and stdout. The channel is open until the script or the connection ends.
     pub(super) async fn run_script(
         &self,
         script: String,
@@ -31,7 +31,7 @@ impl HostFiles {
         stdout: &mut (impl AsyncWrite + Unpin),
     ) -> Result<Ended, FilesError> {
         let channel = self.link().open().await?.channel;
-        let (mut reader, writer) = self.account.exec(channel, script).await?;
+        let (mut reader, writer) = self.user.exec(self.link(), channel, script).await?;
         let mut ended = Ended::default();
         let receiving = receive(&mut reader, stdout, &mut ended);
         let sending = send(&writer, stdin);

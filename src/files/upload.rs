@@ -480,6 +480,10 @@ impl Writing<'_> {
     /// Whether a part file may be continued: a regular file of our account. In a directory that
     /// others can write to, it could be a trap.
     async fn is_ours(&self, part: &Attributes) -> bool {
+        // The home directory is the account's. What the account left must not be trusted by root.
+        if self.files.user.becomes.is_some() {
+            return false;
+        }
         let home = RemotePath::new(".").expect("a point is a path");
         let ours = self.files.stat(&home).await.ok().and_then(|home| home.owner);
         let uid = part.owner.map(|owner| owner.uid);

@@ -89,19 +89,23 @@ impl Drop for Listener {
 
 fn bind_socket(path: &str) -> io::Result<Listener> {
     let path = PathBuf::from(path);
-    // bind(2) refuses a path that exists, and so do we: rename would replace it.
-    if path.symlink_metadata().is_ok() {
-        return Err(io::ErrorKind::AddrInUse.into());
-    }
-    // Between bind and chmod others could connect, so that it is made in a directory of our own.
+    // Between bind and chmod others could connect, so the socket is made in a private directory and
+    // then gets its name. A link, because rename would replace what has the name.
     let beside = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let private = tempfile::Builder::new()
-        .prefix(".sshjobs-")
+        .prefix(".sj")
+        .rand_bytes(4)
         .tempdir_in(beside.unwrap_or(Path::new(".")))?;
     let made = private.path().join("s");
     let listener = UnixListener::bind(&made)?;
     std::fs::set_permissions(&made, std::fs::Permissions::from_mode(0o600))?;
-    std::fs::rename(&made, &path)?;
+    std::fs::hard_link(&made, &path).map_err(|error| {
+        if error.kind() == io::ErrorKind::AlreadyExists {
+            io::ErrorKind::AddrInUse.into()
+        } else {
+            error
+        }
+    })?;
     Ok(Listener::Unix { listener, path })
 }
 

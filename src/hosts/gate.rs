@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
-use super::{HostRef, Hosts};
+use super::{HostRef, Hosts, Link};
 use crate::job::{Become, BecomeRefusal, Gate, GateStep, LoginShell, become_command, for_shell};
 use crate::ssh::{Channel, ChannelError, ChannelEvent, ChannelReader, ChannelWriter, HostConfig};
 
@@ -24,6 +24,32 @@ pub struct BecomeError {
     pub refusal: BecomeRefusal,
 }
 
+/// The login on which the user is changed.
+#[derive(Clone, Copy)]
+pub struct Login<'a> {
+    /// The host, as its caller reaches it.
+    pub host: &'a HostRef,
+    /// The connection. The password is the one of its settings: a name may lead elsewhere by now.
+    pub link: &'a Link,
+    /// Whether a person may be asked.
+    pub asking: Asking,
+}
+
+/// Who is asked for a password that is not configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// The person behind the caller, who waits for the result.
+    Person,
+    /// Nobody: the work is done in the background.
+    Nobody,
+}
+
+impl<'a> Login<'a> {
+    fn config(&self) -> &'a HostConfig {
+        self.link.connection.host()
+    }
+}
+
 /// A script was not started as another user.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ExecAsError {
@@ -37,13 +63,15 @@ pub enum ExecAsError {
 
 /// Time limit for the program to ask, to check a password and to start the command: LDAP and PAM's
 /// delay after a wrong password take seconds. A person who is asked may take longer.
-const STEP_TIME: Duration = Duration::from_secs(30);
+const GATE_TIME: Duration = Duration::from_secs(30);
+/// Silence after which an unfinished line with a colon is a prompt.
+const SILENCE: Duration = Duration::from_millis(200);
 
 impl Hosts {
     /// Runs a script of `/bin/sh` as another user on a channel.
     pub async fn exec_as(
         &self,
-        host: &HostRef,
+        login: Login<'_>,
         becomes: &Become,
         channel: Channel,
         script: &str,
@@ -52,7 +80,7 @@ impl Hosts {
         // Understood by every login shell.
         let command = for_shell(command, LoginShell::Foreign);
         let (mut reader, writer) = channel.exec(&command).await?;
-        self.pass_gate(host, gate, &mut reader, &writer).await?;
+        self.pass_gate(login, gate, &mut reader, &writer).await?;
         Ok((reader, writer))
     }
 
@@ -67,22 +95,25 @@ impl Hosts {
     /// If the host does not run the command as that user. The channel is then closed.
     pub async fn pass_gate(
         &self,
-        host: &HostRef,
+        login: Login<'_>,
         mut gate: Gate,
         reader: &mut ChannelReader,
         writer: &ChannelWriter,
     ) -> Result<(), Box<BecomeError>> {
-        let passed = self.pass(host, &mut gate, reader, writer).await;
+        let passed = self.pass(login, &mut gate, reader, writer).await;
         match passed {
             Ok(events) => {
                 reader.put_back(events);
                 Ok(())
             }
             Err(refusal) => {
+                if refusal == BecomeRefusal::WrongPassword {
+                    self.forget_become_password(login, gate.becomes());
+                }
                 // The program may still wait for another password.
                 writer.close().await.ok();
                 Err(Box::new(BecomeError {
-                    host: host.name.clone(),
+                    host: login.host.name.clone(),
                     becomes: gate.becomes().clone(),
                     refusal,
                 }))
@@ -93,53 +124,68 @@ impl Hosts {
     /// Returns the events that the next reader must see.
     async fn pass(
         &self,
-        host: &HostRef,
+        login: Login<'_>,
         gate: &mut Gate,
         reader: &mut ChannelReader,
         writer: &ChannelWriter,
     ) -> Result<VecDeque<ChannelEvent>, BecomeRefusal> {
         let mut kept = VecDeque::new();
-        let mut status = None;
         let mut sent = None;
+        let mut is_maybe_prompt = false;
+        let mut deadline = Instant::now() + GATE_TIME;
         loop {
-            let event = timeout(STEP_TIME, reader.next())
-                .await
-                .map_err(|_| BecomeRefusal::TimedOut(STEP_TIME.as_secs()))?;
+            let limit = if is_maybe_prompt {
+                Instant::now() + SILENCE
+            } else {
+                deadline
+            };
+            let event = timeout_at(limit, reader.next()).await;
+            let event = match event {
+                Ok(event) => event,
+                Err(_) if !is_maybe_prompt => {
+                    return Err(BecomeRefusal::TimedOut(GATE_TIME.as_secs()));
+                }
+                Err(_) => {
+                    is_maybe_prompt = false;
+                    if let GateStep::Refused(refusal) = gate.note_silence() {
+                        return Err(refusal);
+                    }
+                    sent = Some(self.answer(login, gate, writer).await?);
+                    // A person may have taken longer.
+                    deadline = Instant::now() + GATE_TIME;
+                    continue;
+                }
+            };
+            is_maybe_prompt = false;
             let step = match event {
                 Some(ChannelEvent::Data(bytes)) => gate.read_stdout(&bytes),
                 Some(ChannelEvent::ExtendedData(bytes)) => gate.read_stderr(&bytes),
-                Some(ChannelEvent::Close) => return Err(gate.explain_end(status)),
-                Some(ChannelEvent::ExitStatus(told)) => {
-                    status = Some(told);
-                    GateStep::Wait
-                }
+                Some(ChannelEvent::Close) => return Err(gate.explain_end(status_in(&kept))),
+                None => return Ok(kept),
                 Some(ChannelEvent::Failure) => {
                     kept.push_back(ChannelEvent::Failure);
                     return Ok(kept);
                 }
-                Some(
-                    event @ (ChannelEvent::Success
-                    | ChannelEvent::Eof
-                    | ChannelEvent::ExitSignal(_)),
-                ) => {
+                Some(event) => {
                     kept.push_back(event);
                     GateStep::Wait
                 }
-                None => return Ok(kept),
             };
             match step {
                 GateStep::Wait => {}
+                GateStep::MaybePrompt => is_maybe_prompt = true,
                 GateStep::SendPassword => {
-                    let password = self.become_password(host, gate.becomes()).await?;
-                    // A lost connection shows in the next event.
-                    send_line(writer, &password).await.ok();
-                    gate.note_answered();
-                    sent = Some(password);
+                    sent = Some(self.answer(login, gate, writer).await?);
+                    deadline = Instant::now() + GATE_TIME;
                 }
                 GateStep::Refused(refusal) => return Err(refusal),
                 GateStep::Passed { stdout, stderr } => {
                     if let Some(password) = sent {
-                        self.keep_become_password(host, gate.becomes(), password).await;
+                        self.keep_become_password(login, gate.becomes(), password);
+                    }
+                    if !gate.is_on_terminal() {
+                        // A lost connection shows in the next event.
+                        send_line(writer, &gate.go().into()).await.ok();
                     }
                     // Empty data would be an event without a meaning.
                     if !stderr.is_empty() {
@@ -154,68 +200,81 @@ impl Hosts {
         }
     }
 
-    /// The password, if no person has to be asked for it.
-    ///
-    /// # Errors
-    /// If the configured one can't be read.
-    pub async fn known_become_password(
+    /// Sends the password.
+    async fn answer(
         &self,
-        host: &HostRef,
-        becomes: &Become,
-    ) -> Result<Option<SecretString>, Box<BecomeError>> {
-        let known = async {
-            let config = self.account(host).await?;
-            self.secrets(&host.caller)
-                .known_become_password(&config, becomes.asked_user())
-                .await
-                .map_err(BecomeRefusal::NoPassword)
-        };
-        known.await.map_err(|refusal| {
-            Box::new(BecomeError {
-                host: host.name.clone(),
-                becomes: becomes.clone(),
-                refusal,
-            })
-        })
+        login: Login<'_>,
+        gate: &mut Gate,
+        writer: &ChannelWriter,
+    ) -> Result<SecretString, BecomeRefusal> {
+        let password = self.become_password(login, gate.becomes()).await?;
+        // A lost connection shows in the next event.
+        send_line(writer, &password).await.ok();
+        gate.note_answered();
+        Ok(password)
     }
 
     /// The password with which a program changes to another user: the configured one, one that was
     /// accepted earlier, or the answer of a person.
     pub async fn become_password(
         &self,
-        host: &HostRef,
+        login: Login<'_>,
         becomes: &Become,
     ) -> Result<SecretString, BecomeRefusal> {
-        let config = self.account(host).await?;
-        self.secrets(&host.caller)
-            .become_password(&config, becomes.asked_user(), becomes.method().as_str())
+        let known = self.known_become_password(login, becomes).await?;
+        if let Some(password) = known {
+            return Ok(password);
+        }
+        if login.asking == Asking::Nobody {
+            return Err(BecomeRefusal::NoPassword("none is configured".to_owned()));
+        }
+        self.secrets(&login.host.caller)
+            .ask_become_password(
+                login.config(),
+                becomes.asked_user(),
+                becomes.method().as_str(),
+            )
+            .await
+            .map_err(BecomeRefusal::NoPassword)
+    }
+
+    /// The password, if no person has to be asked for it.
+    ///
+    /// # Errors
+    /// If the configured one can't be read.
+    pub async fn known_become_password(
+        &self,
+        login: Login<'_>,
+        becomes: &Become,
+    ) -> Result<Option<SecretString>, BecomeRefusal> {
+        self.secrets(&login.host.caller)
+            .known_become_password(login.config(), becomes.asked_user())
             .await
             .map_err(BecomeRefusal::NoPassword)
     }
 
     /// Keeps a password that was accepted, so that a person is asked once.
-    pub async fn keep_become_password(
-        &self,
-        host: &HostRef,
-        becomes: &Become,
-        password: SecretString,
-    ) {
-        // Its settings were resolved a moment ago.
-        if let Ok(config) = self.account(host).await {
-            self.secrets(&host.caller).keep_become_password(
-                &config,
-                becomes.asked_user(),
-                password,
-            );
-        }
+    pub fn keep_become_password(&self, login: Login<'_>, becomes: &Become, password: SecretString) {
+        let secrets = self.secrets(&login.host.caller);
+        secrets.keep_become_password(login.config(), becomes.asked_user(), Some(password));
     }
 
-    async fn account(&self, host: &HostRef) -> Result<HostConfig, BecomeRefusal> {
-        self.book()
-            .resolve(&host.name)
-            .await
-            .map_err(|error| BecomeRefusal::NoPassword(error.to_string()))
+    /// Forgets a password that was refused, so that a person is asked again.
+    pub fn forget_become_password(&self, login: Login<'_>, becomes: &Become) {
+        let secrets = self.secrets(&login.host.caller);
+        secrets.keep_become_password(login.config(), becomes.asked_user(), None);
     }
+}
+
+/// The exit status, if the server has reported it.
+fn status_in(events: &VecDeque<ChannelEvent>) -> Option<u32> {
+    events.iter().find_map(|event| {
+        if let ChannelEvent::ExitStatus(status) = event {
+            Some(*status)
+        } else {
+            None
+        }
+    })
 }
 
 async fn send_line(writer: &ChannelWriter, line: &SecretString) -> Result<(), ChannelError> {

@@ -25,7 +25,7 @@ pub use book::{Access, HostBook};
 pub use connector::Prompters;
 pub use control_shell::Script;
 pub use error::HostError;
-pub use gate::{BecomeError, ExecAsError};
+pub use gate::{Asking, BecomeError, ExecAsError, Login};
 pub use host_ref::HostRef;
 pub use hosts::Hosts;
 pub use link::Link;

@@ -25,7 +25,7 @@ pub enum BecomeMethod {
     Su,
 }
 
-/// A text names no user, or no program that changes the user.
+/// An invalid user name, or an unknown program.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadBecome {
@@ -63,7 +63,7 @@ impl Become {
         self.method
     }
 
-    /// Whether the user is root, which can signal all processes of the host.
+    /// Whether the user's name is root.
     pub fn is_root(&self) -> bool {
         self.user == "root"
     }

@@ -42,11 +42,9 @@ pub struct BecomeOrder {
     pub user: String,
     /// A new word that marks the steps in the output.
     pub gate: String,
-    /// A script with the directory, the variables and the command, which replaces these: the
-    /// program passes on neither variables nor descriptors.
+    /// A script with the directory, the variables and the command. The host runs it in place of
+    /// these: the program passes on neither variables nor descriptors.
     pub script: SecretString,
-    /// The password, if it is known. It is sent if the program asks for it.
-    pub password: Option<SecretString>,
 }
 
 /// Stdin of a durable job.
@@ -125,7 +123,14 @@ impl Order {
 
     /// Input of the script to start a job. `follower` is the session to which the job is added, if
     /// it runs.
-    pub fn lines(&self, job: &str, follower: &str) -> SecretString {
+    ///
+    /// The password is for the program that changes the user, if it asks for one.
+    pub fn lines(
+        &self,
+        job: &str,
+        follower: &str,
+        password: Option<&SecretString>,
+    ) -> SecretString {
         let (cwd, command, env) = if let Some(becomes) = &self.becomes {
             ("", becomes.script.expose_secret(), [].as_slice())
         } else {
@@ -148,7 +153,6 @@ impl Order {
         } else {
             String::new()
         };
-        let password = self.becomes.as_ref().and_then(|becomes| becomes.password.as_ref());
         let password = password.map_or("", |password| password.expose_secret());
         // The empty line ends the variables. The dot shows that nothing was cut off.
         writeln!(lines, "\n{text}\n{password}\n.").expect("a string takes all");

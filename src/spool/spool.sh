@@ -50,7 +50,9 @@ if command -v setsid >/dev/null 2>&1; then
     sj_r=
     ! env --default-signal=INT,QUIT true 2>/dev/null || sj_r='env --default-signal=INT,QUIT'
     setsid -f $sj_r "$@" 2>/dev/null && exit 0
-    setsid $sj_r "$@" &
+    # A background command has no stdin, unless its descriptor was kept.
+    exec 9<&0
+    setsid $sj_r "$@" <&9 9<&- &
     exit 0
   }
   led() { exec setsid "$@" 6<&6; }
@@ -106,56 +108,71 @@ end_writer() { # Ends a writer that waits for job $1 to read.
   { read -r w t0 c <"$sj_S/$1/in.lock/pid"; } 2>/dev/null && is_alive "$w" "$t0" && kill "$w" "$c" 2>/dev/null
   rm -rf "$sj_S/$1/in.lock"
 }
-is_prompt() { # Whether the program that changes the user of job $1 asks for a password: its last line ends with a colon.
-  last=$(tail -c 300 "$sj_S/$1/err"; printf .)
+# Another user, by sudo, doas or su. The file gate.why has the last step: "answered" (the password was sent), "wrong" or "password" (one
+# is needed); the file gate has the result: "passed", "timeout", or the reason, the exit status and the last words of the program.
+gate_seconds=30
+is_prompt() { # Whether the program asks for a password: its last line is unfinished and has a colon at its end.
+  last=$(tail -c 300 "$sj_J/err"; printf .)
   last=${last%.}
   case ${last##*"$sj_nl"} in
   *"$gate-password:") ;;
-  *:|*': '|*：|*'： ') [ "$method" != sudo ] ;;
+  *:|*': '|*：|*'： ')
+    # It may be the start of a message.
+    [ "$method" = su ] || return 1
+    sleep 0.2 2>/dev/null || sleep 1
+    now=$(tail -c 300 "$sj_J/err"; printf .)
+    [ "$now" = "$last." ]
+    ;;
   *) false ;;
   esac
 }
-pass_gate() { # Starts the command of job $1, whose user the program changes: sends the password, the command and the text for stdin
-  # to descriptor 3. What was printed until then is not the command's.
+decide_gate() { # Notes the result, unless there is one.
+  (set -C; printf '%s\n' "$1" >"$sj_J/gate") 2>/dev/null
+}
+pass_gate() { # Watches the program that changes the user: answers its prompt once and, when the user is changed, sends the script and
+  # the text for stdin to descriptor 3. What was printed until then is not the command's. Argument: the kind of stdin.
+  end=$(($(date +%s) + gate_seconds + 10))
   answered=
   while [ ! -f "$sj_J/gate" ]; do
     if grep -qs "$gate-passed" "$sj_J/err" && grep -qs "$gate-passed" "$sj_J/out"; then
-      # The other user's shell waits for the command, so that nothing is printed between these lines.
+      # The other user's shell waits for the script, so that nothing is printed between these lines.
       : >"$sj_J/out"
       : >"$sj_J/err"
       # Before the command, which may end at once: without this line it would count as not started.
-      echo passed >"$sj_J/gate.new"
-      mv "$sj_J/gate.new" "$sj_J/gate"
+      decide_gate passed || break
       printf '%b' "$sj_cmd" >&3
       # From here on others may write to stdin.
-      [ "$2" != open ] || echo 0 >"$sj_J/in.n"
-      [ "$2" != text ] || cat "$sj_J/in.text" >&3
+      [ "$1" != open ] || echo 0 >"$sj_J/in.n"
+      [ "$1" = text ] || return
+      exec 4<"$sj_J/in.text"
       rm -f "$sj_J/in.text"
-      return
+      exec cat <&4 >&3
     fi
-    if is_prompt "$1"; then
+    if is_prompt; then
       why=wrong
       [ -n "$sj_pw" ] || why=password
       if [ -n "$answered" ] || [ -z "$sj_pw" ]; then
         echo "$why" >"$sj_J/gate.why"
-        # The program reads the end of its stdin, and ends.
-        [ -z "$keeper" ] || kill "$keeper" 2>/dev/null
-        return
+        break
       fi
       : >"$sj_J/err"
       answered=y
       echo answered >"$sj_J/gate.why"
       printf '%s\n' "$sj_pw" >&3
     fi
+    [ "$(date +%s)" -lt "$end" ] || { decide_gate timeout; break; }
     sleep 0.03 2>/dev/null || sleep 1
   done
+  # The program, or the other user's shell, reads the end of its stdin, and ends.
+  [ -z "$keeper" ] || kill "$keeper" 2>/dev/null
 }
-tell_gate() { # Waits until the user of job $1 is changed, and answers if it is not.
-  i=0
+tell_gate() { # Waits until the user is changed, and answers if it is not.
+  end=$(($(date +%s) + gate_seconds))
   while [ ! -f "$sj_J/gate" ]; do
+    [ -d "$sj_J" ] || { say become ended; return 1; }
     sleep 0.03 2>/dev/null || sleep 1
-    i=$((i + 1))
-    [ $i -lt 1000 ] || { say become timeout; return 1; }
+    # After this no command is started, however late the host's PAM answers.
+    [ "$(date +%s)" -lt "$end" ] || decide_gate timeout
   done
   read -r g <"$sj_J/gate"
   [ "$g" != passed ] || return 0
@@ -164,9 +181,10 @@ tell_gate() { # Waits until the user of job $1 is changed, and answers if it is 
   return 1
 }
 lay_down() { # Writes the first files of a job, exit.r last. Arguments: those of start.
+  { [ "$9" = - ] || printf '%s\n' "${9%%:*} ${9##*:}" >"$sj_J/as"; } &&
   printf '%s\n' "$mark" "$sj_cwd" "$sj_cmd" "$env" >"$sj_J/order" && printf '%s\n' "$mark" >"$sj_J/mark" &&
     printf '' >"$sj_J/out" && printf '' >"$sj_J/err" && { [ "$3" != text ] || printf '%b' "$text" >"$sj_J/in.text"; } &&
-    printf '%-200s\n' pending >"$sj_J/exit.r" && { [ "$9" = - ] || printf '%s\n' "${9%%:*} ${9##*:}" >"$sj_J/as"; }
+    printf '%-200s\n' pending >"$sj_J/exit.r"
 }
 guard() { # Ensures that one warden enforces the quotas of all jobs of the host.
   { read -r p t0 <"$sj_S/warden"; } 2>/dev/null && is_alive "$p" "$t0" && return
@@ -192,6 +210,11 @@ start) # Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN BECOME; mark; c
   [ "$dot" = . ] || exit 1
   # The directory may have been removed in the meantime.
   [ -f "$sj_F" ] || { say missing; exit 1; }
+  if [ "$9" != - ] && case $(command -v printf) in /*) ;; *) false ;; esac; then
+    # The password would be an argument of another program.
+    say unsupported "its /bin/sh has no printf of its own, by which passwords are passed on"
+    exit 1
+  fi
   case $7 in
   none) ;;
   *) command -v script >/dev/null 2>&1 || { say unsupported "script(1) is not installed there, which a terminal needs"; exit 1; } ;;
@@ -213,16 +236,17 @@ start) # Lines: JOB FOLLOWER STDIN TIMEOUT GRACE QUOTA PTY DRAIN BECOME; mark; c
     exit 1
   fi
   # A follower that has ended, perhaps because its spool was removed, can't be notified.
+  started=
   if [ "$9" != - ]; then
     # The password is in no file and in no command line.
     [ -z "$new" ] || printf '%s\n' "$sj_pw" | (exec >/dev/null 2>&1; session /bin/sh "$sj_F" "$sj_D" supervise "$@")
-    new=
-    tell_gate "$1" || exit 0
+    started=y
+    tell_gate || exit 0
   fi
   told=
   [ ! -f "$sj_S/f/$2" ] || { echo "$1 0 0" >>"$sj_S/f/$2" && told=' told'; }
   say "ok$told"
-  [ -n "$new" ] || exit 0
+  [ -n "$new" ] && [ -z "$started" ] || exit 0
   exec </dev/null >/dev/null 2>&1
   session /bin/sh "$sj_F" "$sj_D" supervise "$@"
   ;;
@@ -253,13 +277,15 @@ supervise)
     fi
     if [ "$9" != - ]; then
       IFS= read -r mark <&6
+      # The directory, which is in the script.
       IFS= read -r _ <&6
       IFS= read -r sj_cmd <&6
       gate=${9#*:} method=${9%%:*}
       gate=${gate%%:*}
       # Holds stdin open until the command has its text.
-      (exec 6<&- 8<&-; pass_gate "$1" "$3") &
+      (exec 6<&- 8<&-; pass_gate "$3") &
       gatekeeper=$!
+      start_time $gatekeeper && gatekeeper="$gatekeeper $sj_t"
     else
       echo 0 >"$sj_J/in.n"
     fi
@@ -296,13 +322,11 @@ supervise)
   exec 5<&- 6<&-
   [ ! -s "$sj_J/rc" ] || read -r rc <"$sj_J/rc"
   if [ -n "$gatekeeper" ]; then
-    kill $gatekeeper 2>/dev/null
-    [ -f "$sj_J/gate" ] || {
-      why=ended
-      { read -r why <"$sj_J/gate.why"; } 2>/dev/null
-      echo "$why $rc $(tail -n 3 "$sj_J/err" | tr '\n' ' ' | cut -c 1-400)" >"$sj_J/gate.new"
-      mv "$sj_J/gate.new" "$sj_J/gate"
-    }
+    why=ended
+    { read -r why <"$sj_J/gate.why"; } 2>/dev/null
+    decide_gate "$why $rc $(tail -n 3 "$sj_J/err" | tr '\n' ' ' | cut -c 1-400)"
+    # It may still have text that the command has not read.
+    is_alive $gatekeeper && kill "${gatekeeper% *}" 2>/dev/null
   fi
   # Background processes of the command may still print.
   { read -r p _ <"$sj_J/pid"; } 2>/dev/null
@@ -387,7 +411,7 @@ job) # JOB PTY BECOME MARK. The order is on file descriptor 6. With BECOME its s
     length=${gate#*:}
     length=${length%%:*} gate=${gate%%:*}
     # The mark shows in the command line that these processes belong to the job.
-    script="SSHJOBS_JOB=$4; export SSHJOBS_JOB; echo $gate-passed >&2; echo $gate-passed; eval \"\$(dd bs=1 count=$length 2>/dev/null)\""
+    script="umask $sj_M; SSHJOBS_JOB=$4; export SSHJOBS_JOB; echo $gate-passed >&2; echo $gate-passed; eval \"\$(dd bs=1 count=$length 2>/dev/null)\""
     case $3 in
     sudo:*) exec sudo -S -H -p "$gate-password:" -u "$user" -- /bin/sh -c "$script" ;;
     doas:*) exec doas -u "$user" -- /bin/sh -c "$script" ;;

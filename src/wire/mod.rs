@@ -33,7 +33,7 @@ pub use service::Service;
 pub use session::{SessionChannel, SessionEvent, SessionRequest};
 pub use state::{JobState, Standing};
 #[doc(hidden)]
-pub(crate) use verbs::becoming;
+pub(crate) use verbs::parse_become;
 pub use verbs::parse_mode;
 pub use verbs::{
     Because, ChangedRow, CommandRequest, CursorAt, DeliveredVia, EditArg, Encoding, FileEntry,

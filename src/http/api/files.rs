@@ -25,7 +25,7 @@ use crate::jobs::{
     Attributes, Digest, Expected, FileKind, FileSource, FilesError, HostFiles, HostPath,
     PutOptions, RemotePath,
 };
-use crate::wire::{Code, Error, Service, becoming, parse_mode};
+use crate::wire::{Code, Error, Service, parse_become, parse_mode};
 
 /// Time limit for the next piece of a request body.
 const PIECE_TIME: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ pub(crate) async fn get(
 ) -> Result<Response, Failure> {
     let address = Address::parse(&uri)?;
     let Query(reading) = reading.map_err(|error| reject::bad_address(&error.body_text()))?;
-    let becomes = becoming(reading.becomes.as_deref(), reading.become_method.as_deref())?;
+    let becomes = parse_become(reading.becomes.as_deref(), reading.become_method.as_deref())?;
     let service = service.becoming(becomes);
     let host = address.host.as_str();
     let files = service.library().files(host).await.map_err(Error::from)?;
@@ -131,7 +131,7 @@ pub(crate) async fn put(
 ) -> Result<Response, Failure> {
     let address = Address::parse(&uri)?;
     let Query(writing) = writing.map_err(|error| reject::bad_address(&error.body_text()))?;
-    let becomes = becoming(writing.becomes.as_deref(), writing.become_method.as_deref())?;
+    let becomes = parse_become(writing.becomes.as_deref(), writing.become_method.as_deref())?;
     let service = service.becoming(becomes);
     for header in [header::CONTENT_RANGE, header::CONTENT_ENCODING] {
         // RFC 9110, section 14.5: a part must not be stored as if it were the whole.

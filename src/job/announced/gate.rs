@@ -13,13 +13,14 @@ use crate::output::printable;
 /// Words that mark the steps in the output. They contain a nonce of their own, so that nothing else
 /// prints them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GateWords {
+pub(crate) struct Markers {
     begun: String,
     prompt: String,
     passed: String,
+    go: String,
 }
 
-impl GateWords {
+impl Markers {
     /// Words with this nonce.
     pub(crate) fn new(nonce: &Nonce) -> Self {
         let nonce = nonce.as_str();
@@ -27,6 +28,7 @@ impl GateWords {
             begun: format!("{nonce}-begun"),
             prompt: format!("{nonce}-password:"),
             passed: format!("{nonce}-passed"),
+            go: format!("{nonce}-go"),
         }
     }
 
@@ -46,10 +48,18 @@ impl GateWords {
     }
 }
 
+impl Markers {
+    /// Line on stdin after which the command starts. Until then the other user's shell waits, so
+    /// that a channel which is closed in the meantime starts nothing.
+    pub(crate) fn go(&self) -> &str {
+        &self.go
+    }
+}
+
 /// The steps from the login shell to a command that runs as another user, as seen in the output.
 #[derive(Debug)]
 pub struct Gate {
-    words: GateWords,
+    markers: Markers,
     becomes: Become,
     on_terminal: bool,
     stdout: Vec<u8>,
@@ -65,6 +75,9 @@ pub enum GateStep {
     Wait,
     /// The program asks for the password. Send it, then call [`Gate::note_answered`].
     SendPassword,
+    /// The last line may be a prompt, or the start of a message. It is a prompt if nothing follows
+    /// it for a moment.
+    MaybePrompt,
     /// The command runs. These bytes are its first output.
     Passed {
         /// Of stdout.
@@ -105,8 +118,8 @@ pub enum BecomeRefusal {
 pub struct ProgramEnd {
     /// Its exit status, if there is one.
     pub status: Option<u32>,
-    /// Its last words, printable.
-    pub words: String,
+    /// Its last message, printable.
+    pub message: String,
     /// The password was sent.
     pub is_answered: bool,
     /// It ran on a terminal.
@@ -121,26 +134,25 @@ impl ProgramEnd {
             "a tty is required",
             "a terminal is required",
         ];
+        let is_doas = method == BecomeMethod::Doas;
+        let is_sudo = method == BecomeMethod::Sudo;
+
         if self.status == Some(NOT_FOUND) {
             return BecomeRefusal::Missing;
         }
-        if wants_terminal.iter().any(|text| self.words.contains(text)) {
-            return BecomeRefusal::NeedsTerminal(self.words);
+        if wants_terminal.iter().any(|text| self.message.contains(text)) {
+            return BecomeRefusal::NeedsTerminal(self.message);
         }
-        match method {
-            // Without a terminal doas fails before it prompts, and says only this.
-            BecomeMethod::Doas
-                if !self.on_terminal && self.words.contains("Authentication failed") =>
-            {
-                BecomeRefusal::NeedsTerminal("doas reads passwords from a terminal only".to_owned())
-            }
-            BecomeMethod::Doas | BecomeMethod::Su if self.is_answered => {
-                BecomeRefusal::WrongPassword
-            }
-            BecomeMethod::Sudo | BecomeMethod::Doas | BecomeMethod::Su => {
-                BecomeRefusal::Refused(self.words)
-            }
+        // Without a terminal doas fails before it prompts, and says only this.
+        if is_doas && !self.on_terminal && self.message.contains("Authentication failed") {
+            let why = "doas reads passwords from a terminal only";
+            return BecomeRefusal::NeedsTerminal(why.to_owned());
         }
+        // sudo asks again, so that its end has another reason.
+        if self.is_answered && !is_sudo {
+            return BecomeRefusal::WrongPassword;
+        }
+        BecomeRefusal::Refused(self.message)
     }
 }
 
@@ -157,7 +169,7 @@ impl Gate {
     /// A gate to this user. `nonce` is the one that [the command](crate::job::ExecPlan) has.
     pub(crate) fn new(becomes: Become, nonce: &Nonce, on_terminal: bool) -> Self {
         Self {
-            words: GateWords::new(nonce),
+            markers: Markers::new(nonce),
             becomes,
             on_terminal,
             stdout: Vec::new(),
@@ -166,9 +178,14 @@ impl Gate {
         }
     }
 
-    /// The words that mark the steps.
-    pub(crate) fn words(&self) -> &GateWords {
-        &self.words
+    /// The words that mark the steps in the output.
+    pub(crate) fn markers(&self) -> &Markers {
+        &self.markers
+    }
+
+    /// Line on stdin after which the command starts, unless it runs on a terminal.
+    pub fn go(&self) -> &str {
+        self.markers.go()
     }
 
     /// Whether the command runs on a terminal.
@@ -202,17 +219,17 @@ impl Gate {
     pub fn note_answered(&mut self) {
         self.is_answered = true;
         // The next prompt, if there is one, says that it was wrong.
-        let told = self.told();
-        let begun = memmem::find(told, self.words.begun.as_bytes());
+        let told = self.messages();
+        let begun = memmem::find(told, self.markers.begun.as_bytes());
         let kept = begun.and_then(|start| end_of_line(told, start)).unwrap_or_default();
-        self.told_mut().truncate(kept);
+        self.messages_mut().truncate(kept);
     }
 
     /// The reason for an end without a command. `status` is the exit status, if there is one.
     pub fn explain_end(&self, status: Option<u32>) -> BecomeRefusal {
         let end = ProgramEnd {
             status,
-            words: self.own_words(),
+            message: self.last_message(),
             is_answered: self.is_answered,
             on_terminal: self.on_terminal,
         };
@@ -220,7 +237,7 @@ impl Gate {
     }
 
     fn step(&mut self) -> GateStep {
-        if let Some(stdout) = after_line(&self.stdout, &self.words.passed) {
+        if let Some(stdout) = after_line(&self.stdout, &self.markers.passed) {
             if self.on_terminal {
                 return GateStep::Passed {
                     stdout,
@@ -228,7 +245,7 @@ impl Gate {
                 };
             }
             // stderr has its line already, or gets it in a moment: it was printed first.
-            if let Some(stderr) = after_line(&self.stderr, &self.words.passed) {
+            if let Some(stderr) = after_line(&self.stderr, &self.markers.passed) {
                 return GateStep::Passed { stdout, stderr };
             }
             return GateStep::Wait;
@@ -237,32 +254,35 @@ impl Gate {
             let why = "it printed 64 KiB, and did not run the command";
             return GateStep::Refused(BecomeRefusal::Refused(why.to_owned()));
         }
-        if !self.is_prompted() {
-            return GateStep::Wait;
+        let Some(told) = self.program_output() else { return GateStep::Wait };
+        match self.becomes.method() {
+            // At the end: a shell that traces its commands prints the prompt as an argument.
+            BecomeMethod::Sudo if told.ends_with(self.markers.prompt.as_bytes()) => self.prompted(),
+            // Without a terminal it asks for nothing.
+            BecomeMethod::Doas if !self.on_terminal => GateStep::Wait,
+            BecomeMethod::Doas | BecomeMethod::Su if ends_like_prompt(told) => {
+                GateStep::MaybePrompt
+            }
+            BecomeMethod::Sudo | BecomeMethod::Doas | BecomeMethod::Su => GateStep::Wait,
         }
-        if self.is_answered {
-            return GateStep::Refused(BecomeRefusal::WrongPassword);
-        }
-        GateStep::SendPassword
     }
 
-    /// Whether the program asks for a password and waits.
-    fn is_prompted(&self) -> bool {
-        let Some(told) = self.told_by_program() else { return false };
-        match self.becomes.method() {
-            BecomeMethod::Sudo => memmem::find(told, self.words.prompt.as_bytes()).is_some(),
-            // They take no prompt of ours. A prompt is the last, unfinished line, with a colon at
-            // its end, in every language.
-            BecomeMethod::Doas | BecomeMethod::Su => {
-                let line = told.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
-                let line = line.trim_ascii_end();
-                line.ends_with(b":") || line.ends_with(WIDE_COLON.as_bytes())
-            }
+    /// The step when nothing has followed a line that may be a prompt.
+    pub fn note_silence(&self) -> GateStep {
+        self.prompted()
+    }
+
+    /// The program asks for a password and waits.
+    fn prompted(&self) -> GateStep {
+        if self.is_answered {
+            GateStep::Refused(BecomeRefusal::WrongPassword)
+        } else {
+            GateStep::SendPassword
         }
     }
 
     /// The stream that has the program's messages.
-    fn told(&self) -> &[u8] {
+    fn messages(&self) -> &[u8] {
         if self.on_terminal {
             &self.stdout
         } else {
@@ -270,7 +290,7 @@ impl Gate {
         }
     }
 
-    fn told_mut(&mut self) -> &mut Vec<u8> {
+    fn messages_mut(&mut self) -> &mut Vec<u8> {
         if self.on_terminal {
             &mut self.stdout
         } else {
@@ -280,18 +300,22 @@ impl Gate {
 
     /// What the program itself has printed: not the startup files before it. `None` before it
     /// starts.
-    fn told_by_program(&self) -> Option<&[u8]> {
-        let told = self.told();
-        let start = memmem::find(told, self.words.begun.as_bytes())?;
+    fn program_output(&self) -> Option<&[u8]> {
+        let told = self.messages();
+        let start = memmem::find(told, self.markers.begun.as_bytes())?;
         Some(&told[end_of_line(told, start)?..])
     }
 
     /// The program's message, in one line, without the prompts.
-    fn own_words(&self) -> String {
-        let told = self.told_by_program().unwrap_or_else(|| self.told());
-        let text = String::from_utf8_lossy(told).replace(&self.words.prompt, "\n");
+    fn last_message(&self) -> String {
+        let told = self.program_output().unwrap_or_else(|| self.messages());
+        let text = String::from_utf8_lossy(told).replace(&self.markers.prompt, "\n");
         let lines: Vec<&str> =
             text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        // sudo quotes the command, which is our whole script.
+        if lines.iter().any(|line| line.starts_with("Sorry, user ")) {
+            return "sudoers does not let the account do this".to_owned();
+        }
         // The last lines: the first may be a lecture.
         let last = lines.len().saturating_sub(2);
         // A host's words: they must not reach a terminal as they are.
@@ -303,6 +327,14 @@ impl Gate {
             words
         }
     }
+}
+
+/// Whether the last line is unfinished and has a colon at its end, as prompts have in every
+/// language.
+fn ends_like_prompt(told: &[u8]) -> bool {
+    let line = told.rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
+    let line = line.trim_ascii_end();
+    line.ends_with(b":") || line.ends_with(WIDE_COLON.as_bytes())
 }
 
 /// The bytes after the line that has this word.
@@ -347,6 +379,10 @@ mod tests {
         let prompt = format!("\n{nonce}-password:");
         let (first, rest) = prompt.as_bytes().split_at(20);
         assert_eq!(gate.read_stderr(first), GateStep::Wait);
+        // As a shell prints it that traces its commands.
+        let traced = format!("+ exec sudo -p {nonce}-password: -u root\n");
+        assert_eq!(gate.read_stderr(traced.as_bytes()), GateStep::Wait);
+        assert_eq!(gate.read_stderr(first), GateStep::Wait);
         assert_eq!(gate.read_stderr(rest), GateStep::SendPassword);
 
         gate.note_answered();
@@ -365,10 +401,11 @@ mod tests {
             for cut in 0..all.len() {
                 let becomes = Become::new("root", BecomeMethod::Su).unwrap();
                 let mut gate = Gate {
-                    words: GateWords {
+                    markers: Markers {
                         begun: format!("{nonce}-begun"),
                         prompt: format!("{nonce}-password:"),
                         passed: format!("{nonce}-passed"),
+                        go: format!("{nonce}-go"),
                     },
                     ..Gate::new(becomes, &Nonce::new(), terminal)
                 };
@@ -415,7 +452,8 @@ mod tests {
             let begun = format!("\n{nonce}-begun\nnote:\n");
             assert_eq!(gate.read_stderr(begun.as_bytes()), GateStep::Wait);
             let step = gate.read_stderr(prompt.as_bytes());
-            assert_eq!(step, GateStep::SendPassword, "{prompt}");
+            assert_eq!(step, GateStep::MaybePrompt, "{prompt}");
+            assert_eq!(gate.note_silence(), GateStep::SendPassword, "{prompt}");
         }
     }
 

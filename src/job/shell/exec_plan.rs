@@ -2,7 +2,7 @@
 
 use secrecy::SecretString;
 
-use super::become_command::command_behind;
+use super::become_command::change_user_command;
 use super::prelude::{Announce, Prelude, env_header};
 use super::quoting::{LoginShell, for_shell, inert, quote};
 use crate::job::announced::{Gate, TELL_MACHINE};
@@ -130,7 +130,7 @@ struct Parts {
 impl Parts {
     fn new(spec: &JobSpec, nonce: &Nonce, announce: Announce) -> Self {
         let header = env_header(spec);
-        let own = Prelude {
+        let full = Prelude {
             mark: nonce,
             announce,
             cwd: spec.cwd.as_deref(),
@@ -139,30 +139,31 @@ impl Parts {
         };
         let Some(becomes) = spec.becomes.clone() else {
             return Self {
-                prelude: own.line(),
+                prelude: full.line(),
                 command: spec.command.clone(),
                 header,
                 gate: None,
             };
         };
 
-        // The other user's shell has the prelude of the command. That of the login shell only
-        // marks its processes, and proves which shell it is.
-        let inner = Prelude {
-            announce: Announce::ProcessGroup,
-            ..own
+        // login shell: `at_login`, then sudo, doas or su
+        //   └ the other user's /bin/sh: `as_user`, then the command
+        let as_user = Prelude {
+            announce: Announce::GroupOfAnother,
+            ..full
         };
-        let script = format!("{}\n{}", inner.line(), spec.command);
-        let outer = Prelude {
+        let script = format!("{}\n{}", as_user.line(), spec.command);
+        // Marks the login shell, and greets, which proves that it understood the command.
+        let at_login = Prelude {
             cwd: None,
             header: None,
-            ..own
+            ..full
         };
         // A word of its own: the job's mark is in both preludes.
-        let gate = Gate::new(becomes, &Nonce::new(), own.on_terminal);
+        let gate = Gate::new(becomes, &Nonce::new(), full.on_terminal);
         Self {
-            prelude: outer.line(),
-            command: command_behind(&gate, &script),
+            prelude: at_login.line(),
+            command: change_user_command(&gate, &script),
             header,
             gate: Some(gate),
         }

@@ -16,6 +16,8 @@ pub(crate) enum Announce {
     ProcessGroup,
     /// With its process group and its machine. This starts one more process.
     Machine,
+    /// With the process group in which it is, which another process leads: sudo's, most often.
+    GroupOfAnother,
 }
 
 /// The line before a command.
@@ -44,7 +46,16 @@ impl Prelude<'_> {
             line.push_str("; sshjobs_tty=$(stty -g) && stty raw -echo || exit 125");
         }
         // Before the next steps, which may fail: the process group is reported in any case.
-        write!(line, "; echo {word} $$").expect("a string takes all");
+        let group = if self.announce == Announce::GroupOfAnother {
+            // The fifth field of stat(5): this shell's name has no space.
+            line.push_str(
+                "; { read -r _ _ _ _ sshjobs_group _ </proc/$$/stat; } 2>/dev/null || sshjobs_group=$$",
+            );
+            "$sshjobs_group"
+        } else {
+            "$$"
+        };
+        write!(line, "; echo {word} {group}").expect("a string takes all");
         if self.announce == Announce::Machine {
             // A shell whose channel was closed must not run the command.
             write!(line, " \"$({TELL_MACHINE})\" || exit 125").expect("a string takes all");
@@ -66,7 +77,7 @@ impl Prelude<'_> {
         if quiet_terminal {
             write!(
                 line,
-                "; stty \"$sshjobs_tty\"; unset sshjobs_tty; echo {word} $$"
+                "; stty \"$sshjobs_tty\"; unset sshjobs_tty; echo {word} {group}"
             )
             .expect("a string takes all");
         }

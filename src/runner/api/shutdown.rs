@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::runner::Runner;
-use crate::hosts::{Link, Script};
+use crate::hosts::{Asking, Link, Script};
 use crate::job::{
     Caller, Job, Kill, KillReport, LostWhy, MachineId, Outcome, Phase, ProcessGroup, Reach, Signal,
     kill_script,
@@ -146,15 +146,20 @@ async fn end_all(shared: Arc<Shared>, link: Arc<Link>, mut jobs: Vec<Arc<Job>>) 
     let (of_others, mut told): (Vec<_>, Vec<_>) =
         told.into_iter().partition(|job| job.spec.becomes.is_some());
     let grace = shared.limits.kill_grace;
-    for job in of_others {
-        match kill(
-            &shared,
-            job,
-            Reach::Tree,
-            Kill::new(Signal::TERM, Some(grace)),
-        )
-        .await
-        {
+    let order = Kill::new(Signal::TERM, Some(grace));
+    let ending = of_others.into_iter().map(|job| {
+        let shared = &shared;
+        async move {
+            (
+                job,
+                kill(shared, job, Reach::Tree, order, Asking::Nobody).await,
+            )
+        }
+    });
+    // The change of the user may take longer than the script itself.
+    let ended = timeout(grace + 2 * LAST_REPORT, join_all(ending)).await;
+    for (job, ended) in ended.unwrap_or_default() {
+        match ended {
             Ok(report) if report.confirmed_dead => {}
             Ok(report) => warn_unverified(job, report),
             Err(error) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::runner::Runner;
-use crate::hosts::Script;
+use crate::hosts::{Asking, Script};
 use crate::job::{Job, Kill, Outcome, Phase, Reach, Signal};
 use crate::runner::foreign::look_at_record;
 use crate::runner::owner::{Call, Reply};
@@ -68,6 +68,7 @@ impl Runner {
                 job,
                 Kill::new(signal, grace),
                 stdin.controls(),
+                Asking::Person,
             )
             .await?;
             if report.confirmed_dead {
@@ -99,7 +100,14 @@ impl Runner {
         }
         // If another process's job still runs, all of its processes are signalled.
         let reach = if is_over { Reach::Marked } else { Reach::Tree };
-        let report = kill(&self.shared, job, reach, Kill::new(signal, grace)).await?;
+        let report = kill(
+            &self.shared,
+            job,
+            reach,
+            Kill::new(signal, grace),
+            Asking::Person,
+        )
+        .await?;
         if report.delivered_via == DeliveredVia::Nothing && report.confirmed_dead {
             return Err(SignalError::JobEnded);
         }

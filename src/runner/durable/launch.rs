@@ -4,17 +4,19 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
 use super::follow_host::follower_of;
-use super::spool_calls::{self, note_refusal};
-use crate::hosts::{BecomeError, HostRef, Lease, Link};
+use super::spool_calls;
+use crate::hosts::{Asking, BecomeError, HostRef, Hosts, Lease, Link, Login};
 use crate::job::{
     Become, BecomeRefusal, Job, MachineId, Nonce, ProgramEnd, StdinPlan, from_home, whole_script,
 };
 use crate::output::printable;
 use crate::runner::state::{Follower, Shared, SpawnError};
 use crate::spool::{self, Answer, BecomeOrder, Order};
+use crate::ssh::ChannelError;
 
 /// Time limit of the script on the host for a change of the user, in seconds.
 const GATE_SECONDS: u64 = 30;
@@ -45,18 +47,13 @@ pub(crate) async fn start_on_host(
     job: &Job,
     abandoned: &CancellationToken,
 ) -> Result<StartedOnHost, SpawnError> {
-    let mut order = order(shared, job);
+    let order = order(shared, job);
     order.check()?;
 
     let host = HostRef::of(job);
-    if let (Some(becomes), Some(of_host)) = (&job.spec.becomes, &mut order.becomes) {
-        of_host.password = shared.hosts.known_become_password(&host, becomes).await?;
-    }
     // Held until the job is followed, so that the follower is not retired meanwhile.
     let follower = follower_of(shared, &host);
     let mut attempts = 0;
-    // A password that a person gave.
-    let mut asked = None;
     loop {
         // Read before each attempt, because the session may have ended since the last one.
         let session = follower.session_name();
@@ -66,28 +63,19 @@ pub(crate) async fn start_on_host(
             () = abandoned.cancelled() => return Err(SpawnError::Abandoned),
             () = shared.stopping.cancelled() => return Err(SpawnError::ShuttingDown),
         };
-        match send_order(lease, job, &order, session).await {
+        let sending = Sending {
+            hosts: &shared.hosts,
+            job,
+            order: &order,
+            asking: Asking::Person,
+        };
+        match sending.send(lease, session).await {
             Ok(confirmed) => {
-                if let (Some(becomes), Some(password)) = (&job.spec.becomes, asked) {
-                    shared.hosts.keep_become_password(&host, becomes, password).await;
-                }
                 return Ok(StartedOnHost {
                     follower,
                     link: confirmed.link,
                     session: confirmed.session,
                 });
-            }
-            // Nothing runs. A person is asked only now, because most hosts ask for no password.
-            Err(SpawnError::Become(error))
-                if matches!(error.refusal, BecomeRefusal::NoPassword(_)) && asked.is_none() =>
-            {
-                let password = shared.hosts.become_password(&host, &error.becomes).await;
-                let password =
-                    password.map_err(|refusal| Box::new(BecomeError { refusal, ..*error }))?;
-                asked = Some(password.clone());
-                if let Some(becomes) = &mut order.becomes {
-                    becomes.password = Some(password);
-                }
             }
             // The pool knows of the failure, so the next lease may be on another connection.
             Err(SpawnError::Channel { .. }) if attempts < MOST_ATTEMPTS => {}
@@ -102,7 +90,13 @@ pub(crate) async fn repeat_start(shared: &Arc<Shared>, job: &Job) -> Result<(), 
     let order = order(shared, job);
     order.check()?;
     let lease = shared.hosts.pool().lease(&HostRef::of(job)).await?;
-    send_order(lease, job, &order, None).await.map(drop)
+    let sending = Sending {
+        hosts: &shared.hosts,
+        job,
+        order: &order,
+        asking: Asking::Nobody,
+    };
+    sending.send(lease, None).await.map(drop)
 }
 
 /// A host's confirmation that a job has started.
@@ -112,47 +106,118 @@ struct Confirmed {
     session: Option<String>,
 }
 
-async fn send_order(
-    lease: Lease<Arc<Link>>,
-    job: &Job,
-    order: &Order,
-    session: Option<String>,
-) -> Result<Confirmed, SpawnError> {
-    let host = job.spec.host.clone();
-    let link = Arc::clone(lease.connection());
+/// The start order of a job.
+struct Sending<'a> {
+    hosts: &'a Hosts,
+    job: &'a Job,
+    order: &'a Order,
+    /// Who is asked for the password of another user.
+    asking: Asking,
+}
 
-    // No session is called "-", so the host notifies none.
-    let lines = order.lines(job.id.as_str(), session.as_deref().unwrap_or("-"));
-    let answer = spool_calls::start(&link, &lines)
-        .await
-        .map_err(|error| SpawnError::channel(job, note_refusal(lease, error)))?;
-
-    match answer {
-        Answer::Told => Ok(Confirmed { link, session }),
-        Answer::Done => Ok(Confirmed {
-            link,
-            session: None,
-        }),
-        Answer::Unsupported(why) => Err(SpawnError::NotDurable { host, why }),
-        Answer::NotBecome(why) if let Some(becomes) = &job.spec.becomes => {
-            Err(Box::new(BecomeError {
-                host,
-                becomes: becomes.clone(),
-                refusal: refusal(becomes, &why),
-            })
-            .into())
+impl Sending<'_> {
+    async fn send(
+        &self,
+        lease: Lease<Arc<Link>>,
+        session: Option<String>,
+    ) -> Result<Confirmed, SpawnError> {
+        let sent = self.send_with_password(lease.connection(), session).await;
+        if let Err(SpawnError::Channel { source, .. }) = &sent
+            && matches!(source, ChannelError::OpenRefused)
+        {
+            lease.note_refusal();
         }
-        Answer::Failed(why) => Err(SpawnError::Spool { host, why }),
-        other @ (Answer::Send
-        | Answer::Missing
-        | Answer::At(_)
-        | Answer::Moved(_)
-        | Answer::Busy
-        | Answer::NotBecome(_)
-        | Answer::Closed) => Err(SpawnError::Spool {
-            host,
-            why: format!("it answered {other:?}"),
-        }),
+        sent
+    }
+
+    /// Sends the order with the password of another user, if the job has one.
+    async fn send_with_password(
+        &self,
+        link: &Arc<Link>,
+        session: Option<String>,
+    ) -> Result<Confirmed, SpawnError> {
+        let Self { hosts, job, .. } = *self;
+        let host = HostRef::of(job);
+        let login = Login {
+            host: &host,
+            link,
+            asking: self.asking,
+        };
+        let Some(becomes) = &job.spec.becomes else {
+            return self.send_once(link, session, None).await;
+        };
+
+        let failed = |refusal| {
+            SpawnError::from(Box::new(BecomeError {
+                host: job.spec.host.clone(),
+                becomes: becomes.clone(),
+                refusal,
+            }))
+        };
+        let known = hosts.known_become_password(login, becomes).await.map_err(failed)?;
+        let sent = self.send_once(link, session.clone(), known.as_ref()).await;
+        let refusal = match sent {
+            Err(SpawnError::Become(error)) => error.refusal,
+            sent => return sent,
+        };
+        if refusal == BecomeRefusal::WrongPassword {
+            hosts.forget_become_password(login, becomes);
+        }
+        let is_asked = known.is_none() && matches!(refusal, BecomeRefusal::NoPassword(_));
+        if !is_asked {
+            return Err(failed(refusal));
+        }
+        // Nothing runs. A person is asked only now, because most hosts ask for no password.
+        let given = hosts.become_password(login, becomes).await.map_err(failed)?;
+        let confirmed = self.send_once(link, session, Some(&given)).await?;
+        hosts.keep_become_password(login, becomes, given);
+        Ok(confirmed)
+    }
+
+    async fn send_once(
+        &self,
+        link: &Arc<Link>,
+        session: Option<String>,
+        password: Option<&SecretString>,
+    ) -> Result<Confirmed, SpawnError> {
+        let job = self.job;
+        let host = job.spec.host.clone();
+
+        // No session is called "-", so the host notifies none.
+        let follower = session.as_deref().unwrap_or("-");
+        let lines = self.order.lines(job.id.as_str(), follower, password);
+        let answer = spool_calls::start(link, &lines)
+            .await
+            .map_err(|error| SpawnError::channel(job, error))?;
+        let link = Arc::clone(link);
+
+        match answer {
+            Answer::Told => Ok(Confirmed { link, session }),
+            Answer::Done => Ok(Confirmed {
+                link,
+                session: None,
+            }),
+            Answer::Unsupported(why) => Err(SpawnError::NotDurable { host, why }),
+            Answer::NotBecome(why) if let Some(becomes) = &job.spec.becomes => {
+                Err(Box::new(BecomeError {
+                    host,
+                    becomes: becomes.clone(),
+                    refusal: refusal(becomes, &why),
+                })
+                .into())
+            }
+            Answer::Failed(why) => Err(SpawnError::Spool { host, why }),
+            other @ (Answer::Send
+            | Answer::Missing
+            | Answer::At(_)
+            | Answer::Moved(_)
+            | Answer::Busy
+            | Answer::NotBecome(_)
+            | Answer::Closed) => Err(SpawnError::Spool {
+                host,
+                why: format!("it answered {other:?}"),
+            }),
+        }
     }
 }
 
@@ -160,14 +225,14 @@ async fn send_order(
 /// status and last words of the program.
 fn refusal(becomes: &Become, why: &str) -> BecomeRefusal {
     let (reason, rest) = why.split_once(' ').unwrap_or((why, ""));
-    let (status, words) = rest.split_once(' ').unwrap_or((rest, ""));
+    let (status, message) = rest.split_once(' ').unwrap_or((rest, ""));
     match reason {
         "wrong" => BecomeRefusal::WrongPassword,
         "password" => BecomeRefusal::NoPassword("none is configured".to_owned()),
         "timeout" => BecomeRefusal::TimedOut(GATE_SECONDS),
         _ => ProgramEnd {
             status: status.parse().ok(),
-            words: printable(words.trim()),
+            message: printable(message.trim()),
             is_answered: reason == "answered",
             on_terminal: false,
         }
@@ -201,7 +266,6 @@ fn order(shared: &Shared, job: &Job) -> Order {
             user: becomes.user().to_owned(),
             gate: Nonce::new().as_str().to_owned(),
             script: whole_script(spec),
-            password: None,
         }),
     }
 }

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::controls::FleetControls;
+use crate::hosts::Asking;
 use crate::job::{
     Draft, Exit, FarEvent, Fleet, Job, JobSpec, Kill, Member, MemberEnd, Outcome, Pace, Phase,
     Printed, Rollout, Scope, StdinPlan, Wait, split_old_line,
@@ -361,7 +362,7 @@ impl MemberTask {
             member.wait_for(PATIENCE, |log| *log.phase() != Phase::Starting).await;
             let stdin = shared.registry().stdin(&member.id);
             if let Some(stdin) = stdin
-                && let Err(error) = end_tree(&shared, &member, Kill::new(signal, None), stdin.controls()).await
+                && let Err(error) = end_tree(&shared, &member, Kill::new(signal, None), stdin.controls(), Asking::Nobody).await
             {
                 tracing::warn!(job = %member.id, %error, "a member that was starting could not be signalled");
             }

@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 use super::open::{Opened, open};
+use crate::hosts::Asking;
 use crate::job::{JobId, Kill, Pace, Reach, Signal};
 use crate::runner::signal::{SignalReport, kill};
 use crate::runner::state::Shared;
@@ -119,7 +120,15 @@ async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) -> bool {
     // Registered as foreign, because `run_on_machine` looks up the job's machine there.
     let (job, _) = shared.foreign_jobs.take_in(job, record);
     let grace = Some(shared.limits.kill_grace);
-    match kill(shared, &job, Reach::Marked, Kill::new(Signal::TERM, grace)).await {
+    match kill(
+        shared,
+        &job,
+        Reach::Marked,
+        Kill::new(Signal::TERM, grace),
+        Asking::Nobody,
+    )
+    .await
+    {
         Ok(SignalReport {
             confirmed_dead: true,
             ..

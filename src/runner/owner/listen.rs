@@ -16,6 +16,7 @@ use tokio::time::{sleep, timeout};
 
 use super::message::{Call, Reply, Request, receive, receive_data, send};
 use super::short_path::ShortPath;
+use crate::hosts::Asking;
 use crate::job::{FarEndError, Fleet, Kill, Phase, Signal};
 use crate::output::TerminalSize;
 use crate::runner::signal::{MEMBERS_AT_A_TIME, SignalReport, end_tree, merged};
@@ -151,7 +152,14 @@ async fn try_to_perform(
                 let report = report.map_err(|_| WriteError::FarEnd(FarEndError::ConnectionLost))?;
                 return Ok(Reply::Signalled(report));
             }
-            let report = end_tree(shared, &job, Kill::new(signal, *grace), stdin.controls()).await;
+            let report = end_tree(
+                shared,
+                &job,
+                Kill::new(signal, *grace),
+                stdin.controls(),
+                Asking::Nobody,
+            )
+            .await;
             // On this error the caller uses its own connection.
             let report = report.map_err(|_| WriteError::FarEnd(FarEndError::ConnectionLost))?;
             if report.confirmed_dead {
@@ -179,7 +187,7 @@ async fn signal_members(
     };
     let mut signalled = Vec::new();
     for (job, stdin) in &running {
-        signalled.push(end_tree(shared, job, kill, stdin.controls()).boxed());
+        signalled.push(end_tree(shared, job, kill, stdin.controls(), Asking::Nobody).boxed());
     }
     let reports = stream::iter(signalled).buffer_unordered(MEMBERS_AT_A_TIME);
     merged(reports.collect().await)

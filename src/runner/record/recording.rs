@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::hosts::{Lease, Link};
+use crate::hosts::{Asking, Lease, Link};
 use crate::job::{End, FarEnd, FarEvent, Job, Kill, Outcome, Recorded, Recorder, Signal};
 use crate::runner::signal::{SignalReport, end_tree};
 use crate::runner::state::{Shared, Stdin};
@@ -209,7 +209,7 @@ async fn record_within_limit<F: FarEnd>(
     let grace = shared.limits.kill_grace;
     let ending = async {
         let kill = Kill::new(Signal::TERM, Some(grace));
-        match end_tree(shared, &job, kill, stdin.controls()).await {
+        match end_tree(shared, &job, kill, stdin.controls(), Asking::Nobody).await {
             // Only output in flight can still arrive, and there is room for that.
             Ok(SignalReport {
                 confirmed_dead: true,

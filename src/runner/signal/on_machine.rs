@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::hosts::{ExecAsError, HostRef, Link, PoolError, Script, feed_started};
+use crate::hosts::{Asking, ExecAsError, HostRef, Link, Login, PoolError, Script, feed_started};
 use crate::job::{Become, Job, MachineId};
 use crate::runner::state::{Shared, SignalError, SpawnError};
 use crate::ssh::{ChannelError, ConnectError};
@@ -28,7 +28,7 @@ pub(crate) async fn run_on_machine(
 ) -> Result<String, SignalError> {
     let errand = Errand {
         script,
-        becomes: None,
+        user: None,
         limit,
     };
     run_errand(shared, job, &errand).await
@@ -38,28 +38,39 @@ pub(crate) async fn run_on_machine(
 pub(crate) async fn run_on_machine_as(
     shared: &Shared,
     job: &Job,
-    becomes: &Become,
+    user: OtherUser<'_>,
     script: String,
     limit: Duration,
 ) -> Result<String, SignalError> {
     let errand = Errand {
         script: Script::without_input(script),
-        becomes: Some(becomes.clone()),
+        user: Some(user),
         limit,
     };
     run_errand(shared, job, &errand).await
 }
 
+/// Another user who runs a script.
+#[derive(Clone, Copy)]
+pub(crate) struct OtherUser<'a> {
+    pub(crate) becomes: &'a Become,
+    pub(crate) asking: Asking,
+}
+
 /// A script to run on a machine.
-struct Errand {
+struct Errand<'a> {
     script: Script,
     /// Another user than the account.
-    becomes: Option<Become>,
+    user: Option<OtherUser<'a>>,
     /// Time limit.
     limit: Duration,
 }
 
-async fn run_errand(shared: &Shared, job: &Job, errand: &Errand) -> Result<String, SignalError> {
+async fn run_errand(
+    shared: &Shared,
+    job: &Job,
+    errand: &Errand<'_>,
+) -> Result<String, SignalError> {
     let host = &HostRef::of(job);
     let place = shared.registry().place(&job.id);
     let place = place
@@ -93,7 +104,7 @@ async fn elsewhere(
     shared: &Shared,
     host: &HostRef,
     machine: Option<&MachineId>,
-    errand: &Errand,
+    errand: &Errand<'_>,
 ) -> Result<String, SignalError> {
     let machine =
         machine.ok_or_else(|| other_machine(host, "it does not report which machine it is"))?;
@@ -138,10 +149,15 @@ async fn run_over(
     shared: &Shared,
     host: &HostRef,
     link: &Link,
-    errand: &Errand,
+    errand: &Errand<'_>,
 ) -> Result<String, ExecAsError> {
-    if let Some(becomes) = &errand.becomes {
-        return run_as(shared, host, link, errand, becomes).await;
+    if let Some(user) = errand.user {
+        let login = Login {
+            host,
+            link,
+            asking: user.asking,
+        };
+        return run_as(shared, login, user.becomes, errand).await;
     }
     let printed = link.run_script(errand.script.clone(), errand.limit).await?;
     Ok(printed.unwrap_or_default())
@@ -150,14 +166,13 @@ async fn run_over(
 /// The output of a script that another user runs, on a channel of its own.
 async fn run_as(
     shared: &Shared,
-    host: &HostRef,
-    link: &Link,
-    errand: &Errand,
+    login: Login<'_>,
     becomes: &Become,
+    errand: &Errand<'_>,
 ) -> Result<String, ExecAsError> {
     let script = &errand.script.text;
-    let channel = link.open().await?.channel;
-    let (reader, writer) = shared.hosts.exec_as(host, becomes, channel, script).await?;
+    let channel = login.link.open().await?.channel;
+    let (reader, writer) = shared.hosts.exec_as(login, becomes, channel, script).await?;
     // Closes the channel when the limit has passed.
     let printed = feed_started(reader, writer, Vec::new().into(), errand.limit).await?;
     Ok(printed.stdout)

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::on_machine::{run_on_machine, run_on_machine_as};
-use crate::hosts::Script;
+use super::on_machine::{OtherUser, run_on_machine, run_on_machine_as};
+use crate::hosts::{Asking, Script};
 use crate::job::{Controls, Job, Kill, KillReport, Left, Reach, Signal, kill_script};
 use crate::runner::state::{Shared, SignalError, chain};
 
@@ -122,13 +122,14 @@ pub(crate) async fn end_tree(
     job: &Job,
     order: Kill,
     controls: &dyn Controls,
+    asking: Asking,
 ) -> Result<SignalReport, SignalError> {
     process_group_told(job, PGID_TIMEOUT).await;
     if job.process_group().is_some() {
-        let report = kill(shared, job, Reach::Tree, order).await?;
-        // Otherwise the script found nothing to signal although something may run: the host can't
-        // identify the job's processes.
-        // Nor does a server signal another user's processes by a request on the channel.
+        let report = kill(shared, job, Reach::Tree, order, asking).await?;
+        // Nothing was signalled although something may run, because the host can't identify the
+        // job's processes: the channel is tried. Not for another user, whose processes no server
+        // signals.
         if report.delivered_via != DeliveredVia::Nothing
             || report.confirmed_dead
             || report.unverified == Some(Unverified::OtherUser)
@@ -138,7 +139,7 @@ pub(crate) async fn end_tree(
     }
     if controls.outlives_us() {
         // A durable job has no channel to fall back on, so an unreachable host is an error.
-        return kill(shared, job, Reach::Marked, order).await;
+        return kill(shared, job, Reach::Marked, order, asking).await;
     }
 
     // Servers need not answer or obey. The job's end will show it.
@@ -161,6 +162,7 @@ pub(crate) async fn kill(
     job: &Job,
     reach: Reach,
     order: Kill,
+    asking: Asking,
 ) -> Result<SignalReport, SignalError> {
     let group = job
         .process_group()
@@ -174,7 +176,8 @@ pub(crate) async fn kill(
         return Ok(SignalReport::new(KillReport::parse(&answer)));
     };
 
-    let by_user = run_on_machine_as(shared, job, becomes, script.clone(), limit).await;
+    let user = OtherUser { becomes, asking };
+    let by_user = run_on_machine_as(shared, job, user, script.clone(), limit).await;
     let by_user = match by_user {
         Ok(answer) => SignalReport::new(KillReport::parse(&answer)),
         Err(SignalError::Become(error)) => {
@@ -188,7 +191,8 @@ pub(crate) async fn kill(
     if by_user.confirmed_dead && becomes.is_root() {
         return Ok(by_user);
     }
-    // The login shell belongs to the account, and another user than root can't signal it.
+    // The login shell belongs to the account, and another user than root can't signal it, so the
+    // account's own script looks for it.
     let answer = run_on_machine(shared, job, Script::without_input(script), limit).await?;
     let by_account = SignalReport::new(KillReport::parse(&answer));
     merged(vec![Ok(by_user), Ok(by_account)])

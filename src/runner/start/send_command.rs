@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::first_output::{FirstEvents, FirstWords};
 use super::open_channel::{ChannelAttempts, OpenChannel};
-use crate::hosts::{HostRef, Lease, Link};
+use crate::hosts::{Asking, HostRef, Lease, Link, Login};
 use crate::job::{ExecPlan, Job, PlanError};
 use crate::runner::state::{Shared, SpawnError};
 use crate::ssh::{Channel, ChannelEvent, ChannelReader, ChannelWriter};
@@ -140,7 +140,12 @@ async fn change_user(
     sent.reader.put_back(std::mem::take(&mut sent.first_events));
 
     let host = HostRef::of(job);
-    let passing = shared.hosts.pass_gate(&host, gate, &mut sent.reader, &sent.writer);
+    let login = Login {
+        host: &host,
+        link: sent.lease.connection(),
+        asking: Asking::Person,
+    };
+    let passing = shared.hosts.pass_gate(login, gate, &mut sent.reader, &sent.writer);
     let ended = tokio::select! {
         passed = passing => {
             passed?;
@@ -149,7 +154,8 @@ async fn change_user(
         () = abandoned.cancelled() => SpawnError::Abandoned,
         () = shared.stopping.cancelled() => SpawnError::ShuttingDown,
     };
-    // The program reads the end of its stdin instead of a password, and fails.
+    // The program reads the end of its stdin instead of a password, or the other user's shell reads
+    // it instead of the line on which the command starts.
     sent.writer.close().await.ok();
     Err(ended)
 }

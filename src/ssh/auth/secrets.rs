@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use russh::keys::PrivateKey;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use tokio::time::timeout;
 
 use super::prompter::PERSON_TIMEOUT;
@@ -19,8 +19,8 @@ pub struct Secrets {
     keys: Mutex<HashMap<PathBuf, Arc<PrivateKey>>>,
     // By all settings, so that a changed address or account never gets an old password.
     passwords: Mutex<HashMap<HostConfig, SecretString>>,
-    /// Passwords with which the host's sudo, doas or su changed the user, by the account that they
-    /// are of: `None` for the one that logs in.
+    /// Passwords that a host's sudo, doas or su accepted. Key: the account whose password it is;
+    /// `None` for the one that logs in.
     become_passwords: Mutex<HashMap<(HostConfig, Option<String>), SecretString>>,
     /// Allows one question at a time.
     asking: tokio::sync::Mutex<()>,
@@ -50,18 +50,33 @@ impl Secrets {
         timeout(PERSON_TIMEOUT, asked).await.ok()?
     }
 
-    /// The password for a program that changes the user, such as `sudo`: the configured one, one
-    /// that was accepted earlier, or the answer of a person. `account` is the account whose
-    /// password it is, if not the one that logs in. The error says why there is none.
-    pub(crate) async fn become_password(
+    /// The password for a program that changes the user, such as `sudo`: the configured one, or one
+    /// that was accepted earlier. `account` is the account whose password it is, if not the one that
+    /// logs in. The error says why the configured one can't be read.
+    pub(crate) async fn known_become_password(
+        &self,
+        host: &HostConfig,
+        account: Option<&str>,
+    ) -> Result<Option<SecretString>, String> {
+        if let Some(source) = &host.become_password {
+            let password = source.read().await;
+            let password =
+                password.map_err(|error| format!("become_password can't be read: {error}"))?;
+            // A second line would be read by the command.
+            let line = password.expose_secret().lines().next().unwrap_or_default();
+            return Ok(Some(line.into()));
+        }
+        let key = (host.clone(), account.map(str::to_owned));
+        Ok(lock(&self.become_passwords).get(&key).cloned())
+    }
+
+    /// Asks a person for the password. The error says why there is none.
+    pub(crate) async fn ask_become_password(
         &self,
         host: &HostConfig,
         account: Option<&str>,
         program: &str,
     ) -> Result<SecretString, String> {
-        if let Some(password) = self.known_become_password(host, account).await? {
-            return Ok(password);
-        }
         let account = account.unwrap_or(&host.user);
         let question = Question {
             host: host.name.clone(),
@@ -73,31 +88,18 @@ impl Secrets {
             .ok_or_else(|| "none is configured and no person gave one".to_owned())
     }
 
-    /// Like [`become_password`](Self::become_password), without asking a person.
-    pub(crate) async fn known_become_password(
-        &self,
-        host: &HostConfig,
-        account: Option<&str>,
-    ) -> Result<Option<SecretString>, String> {
-        if let Some(source) = &host.become_password {
-            let password = source.read().await;
-            return password
-                .map(Some)
-                .map_err(|error| format!("become_password can't be read: {error}"));
-        }
-        let key = (host.clone(), account.map(str::to_owned));
-        Ok(lock(&self.become_passwords).get(&key).cloned())
-    }
-
-    /// Keeps a password that a program accepted.
+    /// Keeps a password that a program accepted, or forgets one that it refused.
     pub(crate) fn keep_become_password(
         &self,
         host: &HostConfig,
         account: Option<&str>,
-        password: SecretString,
+        password: Option<SecretString>,
     ) {
         let key = (host.clone(), account.map(str::to_owned));
-        lock(&self.become_passwords).insert(key, password);
+        match password {
+            Some(password) => lock(&self.become_passwords).insert(key, password),
+            None => lock(&self.become_passwords).remove(&key),
+        };
     }
 
     pub(super) fn key(&self, file: &Path) -> Option<Arc<PrivateKey>> {

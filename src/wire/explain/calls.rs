@@ -42,7 +42,7 @@ pub(super) fn spawn(error: SpawnError) -> Error {
                 "omit --cwd, --env and --become for this host",
             ),
         ),
-        SpawnError::Become(error) => becoming(&error, message),
+        SpawnError::Become(error) => explain_refusal(&error, message),
         SpawnError::NotDurable { .. } => not_durable(Code::Unsupported, message),
         SpawnError::Unstored(_) => Error::new(
             Code::Io,
@@ -144,7 +144,7 @@ pub(super) fn signal(error: SignalError) -> Error {
                 "nothing is left to signal",
             ),
         ),
-        SignalError::Become(error) => becoming(&error, message),
+        SignalError::Become(error) => explain_refusal(&error, message),
         SignalError::OtherMachine { .. } => Error::new(
             Code::ConnectionLost,
             message,
@@ -240,7 +240,7 @@ pub(super) fn write(error: WriteError) -> Error {
 }
 
 /// Explains why a host did not run a command as another user.
-pub(super) fn becoming(error: &BecomeError, message: String) -> Error {
+pub(super) fn explain_refusal(error: &BecomeError, message: String) -> Error {
     let becomes = &error.becomes;
     let without_password = match becomes.method() {
         BecomeMethod::Sudo => "or allow NOPASSWD in sudoers there",

@@ -1,6 +1,6 @@
 //! Explains why a file of a host was not read or written.
 
-use super::calls::becoming;
+use super::calls::explain_refusal;
 use super::connect;
 use crate::jobs::{EditError, FileStatus, FilesError, SftpError, chain};
 use crate::wire::error::{Code, Error, Hint};
@@ -18,7 +18,7 @@ pub(super) fn files(error: &FilesError) -> Error {
             "the host is busy; try again, or raise MaxSessions in its sshd_config",
         )
         .retryable(),
-        FilesError::Become(error) => becoming(error, message),
+        FilesError::Become(error) => explain_refusal(error, message),
         FilesError::Operation { source, .. } => operation(source, message),
         FilesError::DiskFull(_) => Error::new(
             Code::DiskFull,

@@ -114,7 +114,7 @@ impl CommandRequest {
             return Err(crate::jobs::Error::from(SpecError::NoCommand).into());
         }
         let terminal = self.terminal()?;
-        let jobs = &jobs.becoming(becoming(
+        let jobs = &jobs.becoming(parse_become(
             self.becomes.as_deref(),
             self.become_method.as_deref(),
         )?);
@@ -201,7 +201,10 @@ impl CommandRequest {
 }
 
 /// The other user of a request, if it names one.
-pub(crate) fn becoming(user: Option<&str>, method: Option<&str>) -> Result<Option<Become>, Error> {
+pub(crate) fn parse_become(
+    user: Option<&str>,
+    method: Option<&str>,
+) -> Result<Option<Become>, Error> {
     let method = method.map(str::parse::<BecomeMethod>).transpose();
     let invalid = |error| crate::jobs::Error::from(SpecError::from(error));
     let method = method.map_err(invalid)?;

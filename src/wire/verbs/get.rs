@@ -9,7 +9,7 @@ use futures_util::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::command::becoming;
+use super::command::parse_become;
 use super::read::Encoding;
 use crate::jobs::{
     Attributes, Digest, FileKind, FilesError, GetOptions, HostFiles, HostPath, Progress,
@@ -162,7 +162,7 @@ impl Service {
     /// this machine.
     pub async fn get(&self, request: GetRequest) -> Result<GetReply, Error> {
         let path = remote_path(request.path.as_bytes())?;
-        let becomes = becoming(request.becomes.as_deref(), request.become_method.as_deref())?;
+        let becomes = parse_become(request.becomes.as_deref(), request.become_method.as_deref())?;
         let service = self.becoming(becomes);
         if let Some(to) = &request.to {
             return service.get_to(&request, &path, to).await;

@@ -21,7 +21,7 @@ mod write;
 
 pub use command::CommandRequest;
 #[doc(hidden)]
-pub(crate) use command::becoming;
+pub(crate) use command::parse_become;
 pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
 pub use forward::{ForwardAction, ForwardEntry, ForwardReply, ForwardRequest};
 pub use get::{FileEntry, FileUnit, GetReply, GetRequest};

@@ -10,7 +10,7 @@ use futures_util::{FutureExt, StreamExt, stream};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::command::becoming;
+use super::command::parse_become;
 use super::get::{about, remote_path, verified_word};
 use crate::jobs::{
     Change, Digest, Edit, EditError, Expected, FileSource, FilesError, HostFiles, HostPath,
@@ -186,7 +186,7 @@ impl Service {
     /// are not done.
     pub async fn put(&self, request: PutRequest) -> Result<PutReply, Error> {
         let plan = self.plan(&request)?;
-        let becomes = becoming(request.becomes.as_deref(), request.become_method.as_deref())?;
+        let becomes = parse_become(request.becomes.as_deref(), request.become_method.as_deref())?;
         let service = self.becoming(becomes);
         match (&request.host, request.hosts.is_empty()) {
             (Some(host), true) => service.put_on(host, plan).await,
