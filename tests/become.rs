@@ -163,7 +163,7 @@ fn root() -> Become {
     becoming("root", BecomeMethod::Sudo)
 }
 
-/// What a command prints, as another user.
+/// Output of a command that runs as another user.
 async fn output(jobs: &Jobs, becomes: Become, command: &str) -> (String, String, Outcome) {
     let command = jobs.command(HOST, command).becomes(becomes);
     let output = command.output().await.unwrap();
@@ -580,6 +580,10 @@ async fn a_durable_job_that_ends_at_once_has_run() {
     for rules in [WITH_PASSWORD, WITHOUT_PASSWORD] {
         let host = Host::start(rules).await;
         let jobs = host.jobs(Some(ACCOUNT_PASSWORD));
+        // Late output of a background process belongs to the job.
+        let late = jobs.command(HOST, "(sleep 0.3; echo late) & echo early");
+        let job = late.becomes(root()).durable(true).spawn().await.unwrap();
+        assert_eq!(collect(job.follow()).await.0, "early\nlate\n");
         for number in 0..12 {
             let command = jobs.command(HOST, format!("echo {number}; exit 4"));
             let job = command.becomes(root()).durable(true).spawn().await.unwrap();

@@ -21,7 +21,7 @@ use super::remote_file::RemoteFile;
 use super::sftp::{Attributes, FileKind};
 use super::{Digest, Hasher, Verified};
 
-/// Bytes after which the disk is told to write what it has.
+/// Received bytes after which the file is synchronized in the background.
 const FLUSHED_AT_ONCE: u64 = 64 << 20;
 
 /// A part of a file, in memory.

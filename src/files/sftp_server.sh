@@ -1,5 +1,5 @@
 # sshjobs: an SFTP server (protocol version 3, draft-ietf-secsh-filexfer-02) in POSIX sh, for hosts that have none.
-# One request after the other; paths, not descriptors, stand behind its handles.
+# Serves one request after the other. A handle is the number of a path, not of a descriptor.
 LC_ALL=C
 export LC_ALL
 umask 022
@@ -38,7 +38,7 @@ text() { # Sets $s to the next string. A NUL ends every path.
   s=$(printf '%b.' "$(take "$v" | octal)")
   s=${s%.}
 }
-path() { # Sets $p to the next string as a path that is no option.
+path() { # Sets $p to the next string as a path that no command takes for an option.
   text
   case $s in
   /*) p=$s ;;
@@ -132,7 +132,7 @@ read_file() { # PATH OFFSET LENGTH
   [ "$n" -le "$3" ] || n=$3
   rest=$(($2 % 32768))
   printf '%b' "$(n4 $((n + 9)))\\0147$(n4 "$id")$(n4 "$n")"
-  # Zeros in place of what a file has lost meanwhile: the length was sent.
+  # Zeros, if the file has become shorter meanwhile: the length was sent.
   { dd if="$1" bs=32768 skip=$(($2 / 32768)) count=$(((n + rest + 32767) / 32768)) 2>/dev/null |
     if [ "$rest" = 0 ]; then cat; else tail -c "+$((rest + 1))"; fi; head -c "$n" /dev/zero; } | head -c "$n" || exit 0
 }

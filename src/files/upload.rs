@@ -480,7 +480,7 @@ impl Writing<'_> {
     /// Whether a part file may be continued: a regular file of our account. In a directory that
     /// others can write to, it could be a trap.
     async fn is_ours(&self, part: &Attributes) -> bool {
-        // The home directory is the account's. What the account left must not be trusted by root.
+        // The home directory is the account's, and root must not trust a part file of the account.
         if self.files.user.becomes.is_some() {
             return false;
         }

@@ -90,7 +90,7 @@ impl Drop for Listener {
 fn bind_socket(path: &str) -> io::Result<Listener> {
     let path = PathBuf::from(path);
     // Between bind and chmod others could connect, so the socket is made in a private directory and
-    // then gets its name. A link, because rename would replace what has the name.
+    // then gets its name. By a link, because rename would replace an existing file.
     let beside = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let private = tempfile::Builder::new()
         .prefix(".sj")

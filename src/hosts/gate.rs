@@ -40,7 +40,7 @@ pub struct Login<'a> {
 pub enum Asking {
     /// The person behind the caller, who waits for the result.
     Person,
-    /// Nobody: the work is done in the background.
+    /// No person: the work is done in the background.
     Nobody,
 }
 
@@ -187,7 +187,7 @@ impl Hosts {
                         // A lost connection shows in the next event.
                         send_line(writer, &gate.go().into()).await.ok();
                     }
-                    // Empty data would be an event without a meaning.
+                    // The recorder takes empty data for output.
                     if !stderr.is_empty() {
                         kept.push_back(ChannelEvent::ExtendedData(stderr));
                     }

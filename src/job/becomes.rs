@@ -33,7 +33,7 @@ pub enum BadBecome {
     #[error("{0:?} is not the name of a user")]
     User(String),
     /// No program of this name changes the user.
-    #[error("{0:?} is no program that changes the user: use sudo, doas or su")]
+    #[error("{0:?} does not change the user: use sudo, doas or su")]
     Method(String),
 }
 

@@ -37,6 +37,10 @@ boot() { # Sets $b to an id of this boot of this machine or container.
 is_alive() { # Whether process $1, started at $2, is alive.
   [ -n "$1" ] && start_time "$1" && [ "$sj_t" = "$2" ]
 }
+group_lives() { # Whether group $p has a process, perhaps of another user.
+  m=$(LC_ALL=C; kill -0 "-$p" 2>&1) && return
+  case $m in *ermitted*) ;; *) return 1 ;; esac
+}
 decode() { # Sets $sj_d to the text that $1 encodes, including newlines at its end.
   sj_d=$(printf '%b.' "$1")
   sj_d=${sj_d%.}
@@ -77,7 +81,7 @@ signal_marked() { # A script that sends signal $1 to all processes that carry $m
   echo "for e in \$(grep -slF SSHJOBS_JOB=$mark /proc/[0-9]*/environ 2>/dev/null); do e=\${e#/proc/}; kill -$1 \"\${e%/environ}\" 2>/dev/null; done; :"
 }
 end_tree_of_user() { # Like end_tree, for job $1 of another user. The account must not end the program that changed the user:
-  # its death would leave that user's processes without anybody who knows them.
+  # its death would orphan that user's processes.
   as_user "$1" "$(signal_marked TERM)" || {
     rm -f "$sj_S/$1/why"
     echo "sshjobs: this job should end now, but its processes belong to ${u:-another user}, and $m asks for a password: end it with \`sshjobs signal\`" >>"$sj_S/$1/err"
@@ -130,7 +134,7 @@ decide_gate() { # Notes the result, unless there is one.
   (set -C; printf '%s\n' "$1" >"$sj_J/gate") 2>/dev/null
 }
 pass_gate() { # Watches the program that changes the user: answers its prompt once and, when the user is changed, sends the script and
-  # the text for stdin to descriptor 3. What was printed until then is not the command's. Argument: the kind of stdin.
+  # the text for stdin to descriptor 3. Output until then is not the command's. Argument: the kind of stdin.
   end=$(($(date +%s) + gate_seconds + 10))
   answered=
   while [ ! -f "$sj_J/gate" ]; do
@@ -331,7 +335,7 @@ supervise)
   # Background processes of the command may still print.
   { read -r p _ <"$sj_J/pid"; } 2>/dev/null
   i=0
-  while [ $i -lt "$8" ] && kill -0 "-$p" 2>/dev/null; do pause; i=$((i + 1)); done
+  while [ $i -lt "$8" ] && group_lives; do pause; i=$((i + 1)); done
   [ -z "$timer$keeper" ] || kill $timer $keeper 2>/dev/null
   # A write that the command has read is noted in a moment. A write without a reader would wait for ever.
   i=0

@@ -57,7 +57,7 @@ pub async fn forward(service: &Service, args: ForwardArgs) -> Exit {
                 note("all forwards are closed");
                 Ok(Exit::SUCCESS)
             }
-            () = tell_states(service, &opened) => Ok(Exit::SUCCESS),
+            () = report_states(service, &opened) => Ok(Exit::SUCCESS),
             signal = stop => Ok(Exit::signaled(signal)),
         }
     })
@@ -76,37 +76,37 @@ fn specs(args: &ForwardArgs) -> Result<Vec<ForwardSpec>, Error> {
     })
 }
 
-/// What was told of a forward.
-struct Told {
+/// State and errors of a forward, as last reported.
+struct Reported {
     state: ForwardState,
     errors: u64,
 }
 
 /// Notes when a forward loses its connection, when it has one again, and why streams fail.
-async fn tell_states(service: &Service, opened: &[ForwardStatus]) {
-    let start = |_: &ForwardStatus| Told {
+async fn report_states(service: &Service, opened: &[ForwardStatus]) {
+    let start = |_: &ForwardStatus| Reported {
         state: ForwardState::Open,
         errors: 0,
     };
-    let mut told: Vec<Told> = opened.iter().map(start).collect();
+    let mut reported: Vec<Reported> = opened.iter().map(start).collect();
     loop {
         tokio::time::sleep(INTERVAL).await;
         let now = service.library().forwards();
-        for (status, told) in opened.iter().zip(&mut told) {
+        for (status, reported) in opened.iter().zip(&mut reported) {
             let Some(found) = now.iter().find(|found| found.id == status.id) else {
                 continue;
             };
-            if found.state != told.state {
-                told.state = found.state;
+            if found.state != reported.state {
+                reported.state = found.state;
                 let event = match found.state {
                     ForwardState::Open => "connected again",
                     ForwardState::Reconnecting => "the connection was lost; connecting again",
                 };
                 note(&format!("{}: {event}", found.spec));
             }
-            if found.errors > told.errors {
-                let failed = found.errors - told.errors;
-                told.errors = found.errors;
+            if found.errors > reported.errors {
+                let failed = found.errors - reported.errors;
+                reported.errors = found.errors;
                 let why = found.last_error.as_deref().unwrap_or_default();
                 let times = if failed == 1 {
                     String::new()

@@ -24,7 +24,7 @@ pub(super) enum LocalKind {
     Other,
 }
 
-/// What a directory has.
+/// Entries of a directory, and those that can't be read.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
     /// Each directory before its entries.

@@ -298,7 +298,7 @@ impl Gate {
         }
     }
 
-    /// What the program itself has printed: not the startup files before it. `None` before it
+    /// Output of the program itself, without that of the startup files before it. `None` before it
     /// starts.
     fn program_output(&self) -> Option<&[u8]> {
         let told = self.messages();

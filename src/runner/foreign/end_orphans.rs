@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use super::open::{Opened, open};
 use crate::hosts::Asking;
 use crate::job::{JobId, Kill, Pace, Reach, Signal};
-use crate::runner::signal::{SignalReport, kill};
+use crate::runner::signal::{SignalReport, Unverified, kill};
 use crate::runner::state::Shared;
 use crate::runner::storing::Storing;
 use crate::store::{Filter, Record, StoreError};
@@ -22,6 +22,8 @@ const LAST_SEARCH: Duration = Duration::from_secs(5);
 /// Pause after the first failed attempt to end the processes of a job.
 const FIRST_PAUSE: Duration = Duration::from_secs(4);
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+/// Longer than any process runs.
+const NEVER: Duration = Duration::from_secs(1_000_000_000);
 /// Maximum lost jobs examined in one round.
 const MOST: usize = 1000;
 
@@ -59,10 +61,10 @@ async fn end_reached(shared: &Arc<Shared>, storing: &Storing, failures: &mut Fai
             continue;
         }
         let id = record.id.clone();
-        if end(shared, storing, record).await {
-            failures.forget(&id);
-        } else {
-            failures.note(id);
+        match end(shared, storing, record).await {
+            Attempt::Ended => failures.forget(&id),
+            Attempt::Failed => failures.note(id),
+            Attempt::Refused => failures.note_refusal(id),
         }
     }
 }
@@ -89,6 +91,19 @@ impl Failures {
         self.0.insert(id, Failure { pause, next_at });
     }
 
+    /// The host did not change to the job's user. Its PAM may count each attempt with a wrong
+    /// password, so that this process makes no other.
+    fn note_refusal(&mut self, id: JobId) {
+        let next_at = Instant::now() + NEVER;
+        self.0.insert(
+            id,
+            Failure {
+                pause: NEVER,
+                next_at,
+            },
+        );
+    }
+
     fn forget(&mut self, id: &JobId) {
         self.0.remove(id);
     }
@@ -110,13 +125,25 @@ async fn lost(storing: &Storing) -> Vec<Record> {
     records.into_iter().filter(|record| record.has_leftovers).collect()
 }
 
-/// Ends the remaining processes of a lost job. Returns whether they are confirmed dead.
-async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) -> bool {
+/// Result of an attempt to end the remaining processes of a lost job.
+enum Attempt {
+    /// They are confirmed dead.
+    Ended,
+    /// The next attempt may succeed.
+    Failed,
+    /// The host did not change to the user as whom the job runs.
+    Refused,
+}
+
+/// Ends the remaining processes of a lost job.
+async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) -> Attempt {
     let id = record.id.clone();
     let ring = shared.limits.ring(Pace::Free);
     let log = shared.limits.log();
     let opened = storing.blocking(move |store| open(store, &id, ring, log)).await;
-    let Some(Ok(Some(Opened { job, record, .. }))) = opened else { return false };
+    let Some(Ok(Some(Opened { job, record, .. }))) = opened else {
+        return Attempt::Failed;
+    };
     // Registered as foreign, because `run_on_machine` looks up the job's machine there.
     let (job, _) = shared.foreign_jobs.take_in(job, record);
     let grace = Some(shared.limits.kill_grace);
@@ -135,18 +162,19 @@ async fn end(shared: &Arc<Shared>, storing: &Storing, record: Record) -> bool {
         }) => {
             tracing::info!(job = %job.id, "ended the remaining processes of a lost job");
             settle(storing, &job.id).await;
-            true
+            Attempt::Ended
         }
+        Ok(report) if report.unverified == Some(Unverified::OtherUser) => Attempt::Refused,
         Ok(report) => {
             tracing::debug!(job = %job.id, ?report, "could not confirm that the remaining \
                 processes of a lost job are dead");
-            false
+            Attempt::Failed
         }
         // Another machine, or the same after a reboot: no process of the job can exist there.
         Err(error) => {
             tracing::debug!(job = %job.id, %error, "could not end the remaining \
                 processes of a lost job");
-            false
+            Attempt::Failed
         }
     }
 }

@@ -136,7 +136,7 @@ async fn change_user(
     abandoned: &CancellationToken,
 ) -> Result<SentCommand, SpawnError> {
     let Some(gate) = sent.plan.gate.take() else { return Ok(sent) };
-    // Read again: the login shell's greeting, and what came with it.
+    // The greeting was read with events that follow it.
     sent.reader.put_back(std::mem::take(&mut sent.first_events));
 
     let host = HostRef::of(job);

@@ -269,7 +269,7 @@ pub(super) fn explain_refusal(error: &BecomeError, message: String) -> Error {
         ),
         BecomeRefusal::Refused(_) => match becomes.method() {
             BecomeMethod::Sudo => {
-                Hint::from("check the user's name; `sudo -l` there lists what the account may do")
+                Hint::from("check the user's name; `sudo -l` there lists the account's rights")
             }
             BecomeMethod::Doas => {
                 Hint::from("check the user's name, and what doas.conf there permits")
