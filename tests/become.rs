@@ -18,6 +18,7 @@ use sshjobs::jobs::{
     SignalReport, Stdin, Terminal,
 };
 use sshjobs::wire::{Code, Error};
+use support::tmux::Tmux;
 use support::{HOST, Namespace, Sshd, eventually};
 
 /// The account that logs in. Its password is `ACCOUNT_PASSWORD`.
@@ -666,4 +667,56 @@ async fn a_start_that_is_given_up_runs_nothing_however_late_sudo_is() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!host.path("home/given-up").exists());
     assert!(host.path("home/done").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_at_the_terminal_is_asked_once_for_each_attempt() {
+    let host = Host::start(WITH_PASSWORD).await;
+    let run = |verb: &str| {
+        format!(
+            "{} --ssh-config {} --state-dir {} {verb}",
+            env!("CARGO_BIN_EXE_sshjobs"),
+            host.sshd.ssh_config().display(),
+            host.sshd.path("state").display()
+        )
+    };
+    let prompt = "password of worker for sudo:";
+
+    let right = Tmux::start(
+        &run("run -b web1 -- 'id -un; echo and $((6 * 7))'"),
+        (90, 20),
+    );
+    right.shows(&[prompt]).await;
+    right.text(ACCOUNT_PASSWORD);
+    right.press(&["Enter"]);
+    right.shows(&["root", "and 42", "ended with 0"]).await;
+    assert!(!right.screen().contains(ACCOUNT_PASSWORD));
+
+    let wrong = Tmux::start(&run("run -b web1 -- id -un"), (90, 20));
+    wrong.shows(&[prompt]).await;
+    wrong.text(WRONG_PASSWORD);
+    wrong.press(&["Enter"]);
+    wrong.shows(&["become_failed", "ended with 255"]).await;
+    assert!(!wrong.screen().contains(WRONG_PASSWORD));
+
+    let file = host.path("from-here");
+    std::fs::write(&file, "of root\n").unwrap();
+    let target = host.path("home/of-root");
+    let put = run(&format!(
+        "put -b {} web1:{}",
+        file.display(),
+        target.display()
+    ));
+    let put = Tmux::start(&put, (90, 20));
+    put.shows(&[prompt]).await;
+    put.text(ACCOUNT_PASSWORD);
+    put.press(&["Enter"]);
+    put.shows(&["created", "ended with 0"]).await;
+    assert_eq!(std::fs::metadata(&target).unwrap().uid(), 0);
+
+    let spawn = Tmux::start(&run("spawn -b web1 -- 'id -un; sleep 1'"), (90, 20));
+    spawn.shows(&[prompt]).await;
+    spawn.text(ACCOUNT_PASSWORD);
+    spawn.press(&["Enter"]);
+    spawn.shows(&["ended with 0"]).await;
 }
