@@ -794,3 +794,76 @@ fn sftp_itself_can_use_the_server_in_shell() {
         assert!(!path("d/c").exists());
     }
 }
+
+#[tokio::test]
+async fn a_link_to_no_file_stays_and_its_target_is_made() {
+    let sshd = Sshd::start().await;
+    let jobs = sshd.jobs();
+    symlink("between", sshd.path("link")).unwrap();
+    symlink(sshd.path("real"), sshd.path("between")).unwrap();
+
+    let put = put_text(&jobs, &sshd.path("link"), "content").await;
+
+    assert_eq!(put.change, sshjobs::jobs::Change::Created);
+    assert_eq!(
+        std::fs::read_link(sshd.path("link")).unwrap(),
+        Path::new("between")
+    );
+    assert_eq!(
+        std::fs::read_to_string(sshd.path("real")).unwrap(),
+        "content"
+    );
+}
+
+#[tokio::test]
+async fn backups_of_one_second_are_all_kept() {
+    let sshd = Sshd::start().await;
+    let jobs = sshd.jobs();
+    let file = sshd.path("backed-up");
+    std::fs::write(&file, "one").unwrap();
+    let options = PutOptions {
+        backup: true,
+        ..PutOptions::default()
+    };
+    let mut kept = Vec::new();
+    for text in ["two", "three", "four"] {
+        // As if all were written in the same second.
+        let time = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        std::fs::File::open(&file).unwrap().set_modified(time).unwrap();
+        let path = remote(&file);
+        let place = HostPath {
+            host: HOST,
+            path: &path,
+        };
+        let content = FileSource::Memory(text.into());
+        let put = jobs.put_file(place, content, &options, &Progress::default()).await.unwrap();
+        let backup = put.backup.unwrap().to_string();
+        kept.push(std::fs::read_to_string(backup).unwrap());
+    }
+    assert_eq!(kept, ["one", "two", "three"]);
+}
+
+#[tokio::test]
+async fn a_slow_stream_is_sent_as_it_comes() {
+    let sshd = Sshd::start().await;
+    let jobs = sshd.jobs();
+    let (mut near, far) = tokio::io::duplex(1 << 20);
+    let target = sshd.path("streamed");
+    let putting = tokio::spawn({
+        let target = target.clone();
+        async move { put(&jobs, &target, FileSource::Stream(Box::pin(far))).await }
+    });
+
+    tokio::io::AsyncWriteExt::write_all(&mut near, &noise(700_000)).await.unwrap();
+
+    crate::support::eventually("the first bytes are there", async || {
+        let parts = std::fs::read_dir(sshd.path("")).unwrap().flatten();
+        parts
+            .filter(|entry| entry.file_name().to_string_lossy().contains(".sshjobs-"))
+            .any(|entry| entry.metadata().is_ok_and(|metadata| metadata.len() > 0))
+    })
+    .await;
+    drop(near);
+    assert_eq!(putting.await.unwrap().unwrap().size, 700_000);
+    assert_eq!(std::fs::read(&target).unwrap(), noise(700_000));
+}

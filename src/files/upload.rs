@@ -1,5 +1,6 @@
 //! Writes a file of a host: to a part file beside it, which replaces the target when it is complete.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,6 +93,10 @@ const LOCK_WAIT: Duration = Duration::from_secs(45);
 const LOCK_LIFE: Duration = Duration::from_secs(30);
 /// Interval between attempts to take the lock.
 const LOCK_INTERVAL: Duration = Duration::from_millis(50);
+/// Maximum backups of versions that were changed in the same second.
+const MOST_BACKUPS: u32 = 1000;
+/// Maximum symbolic links that lead to a file which does not exist.
+const MOST_LINKS: usize = 16;
 /// Hexadecimal digits of a part file's id.
 const ID_DIGITS: usize = 12;
 
@@ -145,6 +150,7 @@ impl Target {
             return Err(FilesError::IsDirectory(path.clone()));
         }
         let Some(old) = files.find(path).await? else {
+            let path = &Self::behind_links(files, path).await?;
             if parents {
                 files.make_directories(&path.parent()).await?;
             }
@@ -162,6 +168,25 @@ impl Target {
             }),
             FileKind::Symlink | FileKind::Other => Err(FilesError::NotAFile(path.clone())),
         }
+    }
+
+    /// The path to which symbolic links lead that lead to no file: the links stay.
+    async fn behind_links(files: &HostFiles, path: &RemotePath) -> Result<RemotePath, FilesError> {
+        let mut path = path.clone();
+        for _ in 0..MOST_LINKS {
+            match files.lstat(&path).await {
+                Ok(found) if found.kind() == FileKind::Symlink => {
+                    let target = RemotePath::new(files.read_link(&path).await?)?;
+                    path = if target.as_bytes().starts_with(b"/") {
+                        target
+                    } else {
+                        path.parent().join(target.as_bytes())
+                    };
+                }
+                Ok(_) | Err(_) => break,
+            }
+        }
+        Ok(path)
     }
 
     /// The digest of its content now. `None` if there is no file.
@@ -605,20 +630,22 @@ impl Writing<'_> {
     async fn send(&self, part: &Part, reading: &mut Reading) -> Result<u64, FilesError> {
         let length = part.file.write_length();
         let mut in_flight = FuturesUnordered::new();
-        let mut is_over = false;
-        while !is_over || !in_flight.is_empty() {
-            if is_over || in_flight.len() >= IN_FLIGHT {
-                let written: Option<Result<u64, SftpError>> = in_flight.next().await;
-                let Some(written) = written else { continue };
-                match written {
-                    Ok(bytes) => self.progress.add(bytes),
-                    Err(error) => return Err(self.write_failed(error).await),
-                }
-                continue;
-            }
+        loop {
             let offset = reading.position;
-            let piece = reading.next(length).await.map_err(|error| self.local(error))?;
-            is_over = piece.is_empty();
+            let piece = {
+                let mut next = pin!(reading.next(length));
+                loop {
+                    // A slow source must not delay the writes before it.
+                    tokio::select! {
+                        piece = &mut next => break piece,
+                        Some(written) = in_flight.next() => self.note_written(written).await?,
+                    }
+                }
+            };
+            let piece = piece.map_err(|error| self.local(error))?;
+            if piece.is_empty() {
+                break;
+            }
             let bytes = piece.len() as u64;
             if is_zero(&piece) {
                 // A hole, as in a sparse file: bytes that are never written are zero.
@@ -626,8 +653,26 @@ impl Writing<'_> {
                 continue;
             }
             in_flight.push(async move { part.file.write(offset, piece).await.map(|()| bytes) });
+            if in_flight.len() >= IN_FLIGHT
+                && let Some(written) = in_flight.next().await
+            {
+                self.note_written(written).await?;
+            }
+        }
+        while let Some(written) = in_flight.next().await {
+            self.note_written(written).await?;
         }
         Ok(reading.position)
+    }
+
+    async fn note_written(&self, written: Result<u64, SftpError>) -> Result<(), FilesError> {
+        match written {
+            Ok(bytes) => {
+                self.progress.add(bytes);
+                Ok(())
+            }
+            Err(error) => Err(self.write_failed(error).await),
+        }
     }
 
     /// Sets size, owner and times.
@@ -722,18 +767,30 @@ impl Writing<'_> {
         }
         let Some(old) = &self.target.old else { return Ok(None) };
         let modified = old.times.map_or(0, |times| times.modified);
-        let backup = self.target.path.beside("", &format!(".{modified}.bak"));
-        let request = Request::Hardlink {
-            file: self.target.path.bytes(),
-            link: backup.bytes(),
-        };
-        match self.files.session.status(request).await {
-            Ok(()) => Ok(Some(backup)),
-            // The backup of this version exists already.
-            Err(SftpError::Refused { .. }) if self.files.lstat(&backup).await.is_ok() => {
-                Ok(Some(backup))
+        let mut number = 1;
+        loop {
+            let end = if number == 1 {
+                format!(".{modified}.bak")
+            } else {
+                format!(".{modified}-{number}.bak")
+            };
+            let backup = self.target.path.beside("", &end);
+            let request = Request::Hardlink {
+                file: self.target.path.bytes(),
+                link: backup.bytes(),
+            };
+            match self.files.session.status(request).await {
+                Ok(()) => return Ok(Some(backup)),
+                // Of another version of the same second.
+                Err(SftpError::Refused { .. })
+                    if number < MOST_BACKUPS && self.files.lstat(&backup).await.is_ok() =>
+                {
+                    number += 1;
+                }
+                Err(error) => {
+                    return Err(FilesError::on("keep a backup of", &self.target.path)(error));
+                }
             }
-            Err(error) => Err(FilesError::on("keep a backup of", &self.target.path)(error)),
         }
     }
 

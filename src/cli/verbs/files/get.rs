@@ -125,7 +125,10 @@ impl Getting<'_> {
         let mut directory = self.local.to_owned();
         if is_many {
             // A host's name is a name of a directory: it must not lead elsewhere.
-            directory.push(host.replace('/', "_"));
+            directory.push(match host {
+                "." | ".." => "_".to_owned(),
+                host => host.replace('/', "_"),
+            });
         }
         std::fs::create_dir_all(&directory)
             .map_err(|error| jobs_error(FilesError::local(&directory)(error)))?;
