@@ -127,10 +127,11 @@ async fn all_durable_jobs_start_by_one_login_shell_and_are_followed_by_another()
     first.shutdown().await;
 
     let second = crate::support::stored_service(sshd.ssh_config(), state, Default::default());
-    // After its output, a follower runs, and later jobs are added to it.
-    let first = second.spawn(durable("echo runs; sleep 3")).await.unwrap().job_id;
+    // After its output, a follower runs, and later jobs are added to it. It runs as long as a job:
+    // however busy the machine is, this one must last longer than the others.
+    let first = second.spawn(durable("echo runs; sleep 600")).await.unwrap().job_id;
     second.tail(TailRequest::new(&first, 0, 30_000)).await.unwrap();
-    let mut jobs = vec![first];
+    let mut jobs = Vec::new();
     for _ in 0..5 {
         jobs.push(second.spawn(durable("true")).await.unwrap().job_id);
     }
@@ -138,6 +139,8 @@ async fn all_durable_jobs_start_by_one_login_shell_and_are_followed_by_another()
         canonical_loop(&second, &job).await;
     }
     assert_eq!(starts(&sshd), 2, "the control shell and the follower");
+    second.signal(SignalRequest::new(&first)).await.unwrap();
+    canonical_loop(&second, &first).await;
     second.shutdown().await;
 }
 
