@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use serde_json::json;
 use sshjobs::jobs::{
     Access, Become, BecomeMethod, Caller, Config, Follow, HostPath, HostPatterns, HostSettings,
     Job, Jobs, Outcome, Progress, PutOptions, RemotePath, Rights, Role, SecretSource, Signal,
@@ -19,7 +20,7 @@ use sshjobs::jobs::{
 };
 use sshjobs::wire::{Code, Error};
 use support::tmux::Tmux;
-use support::{HOST, Namespace, Sshd, eventually};
+use support::{HOST, McpClient, Namespace, Sshd, eventually};
 
 /// The account that logs in. Its password is `ACCOUNT_PASSWORD`.
 const ACCOUNT_PASSWORD: &str = "correct-horse";
@@ -719,4 +720,39 @@ async fn a_person_at_the_terminal_is_asked_once_for_each_attempt() {
     spawn.text(ACCOUNT_PASSWORD);
     spawn.press(&["Enter"]);
     spawn.shows(&["ended with 0"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_person_behind_an_agent_is_asked_on_a_page() {
+    let host = Host::start(WITH_PASSWORD).await;
+    let can_open = json!({"elicitation": {"url": {}}});
+    let mut client = McpClient::capable(&host.sshd.ssh_config(), can_open);
+    let arguments = json!({"host": HOST, "command": "id -un", "become": "root"});
+    let call = client.begin(
+        "tools/call",
+        json!({"name": "ssh_run", "arguments": arguments}),
+    );
+
+    let asked = client.asked("elicitation/create");
+    let url = asked["params"]["url"].as_str().unwrap();
+    let page = ureq::get(url).call().unwrap().into_body().read_to_string().unwrap();
+    assert!(page.contains("password of worker for sudo"), "{page}");
+    client.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": {"action": "accept"}}));
+    let form = page.split_once("name=form value=").unwrap().1.split('>').next().unwrap();
+    ureq::post(url)
+        .send_form([("form", form), ("answer", ACCOUNT_PASSWORD)])
+        .unwrap();
+
+    let reply = client.response(call);
+    let result = &reply["result"]["structuredContent"];
+    assert_eq!(result["head"], json!(["root"]), "{reply}");
+    assert!(!reply.to_string().contains(ACCOUNT_PASSWORD));
+    let again = client.ok("ssh_run", arguments);
+    assert_eq!(
+        again["head"],
+        json!(["root"]),
+        "the accepted password is kept"
+    );
+    let listed = client.ok("ssh_jobs", json!({}));
+    assert_eq!(listed["jobs"][0]["become"], "root", "{listed}");
 }
