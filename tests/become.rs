@@ -19,6 +19,7 @@ use sshjobs::jobs::{
     SignalReport, Stdin, Terminal,
 };
 use sshjobs::wire::{Code, Error};
+use support::server::Server;
 use support::tmux::Tmux;
 use support::{HOST, McpClient, Namespace, Sshd, eventually};
 
@@ -755,4 +756,36 @@ async fn the_person_behind_an_agent_is_asked_on_a_page() {
     );
     let listed = client.ok("ssh_jobs", json!({}));
     assert_eq!(listed["jobs"][0]["become"], "root", "{listed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn over_http_a_file_is_read_and_written_as_root() {
+    let host = Host::start(WITHOUT_PASSWORD).await;
+    let server = Server::start(&host.sshd);
+    let caller = server.caller(&host.sshd, "ci", &[]);
+    let file = host.path("home/of-root");
+    std::fs::write(&file, "root's\n").unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    let address = format!("{}/v1/hosts/{HOST}/files{}", caller.url, file.display());
+    let bearer = format!("Authorization: Bearer {}", caller.token);
+    let curl = |arguments: &[&str], query: &str| {
+        let told = Command::new("curl")
+            .args(["-sS", "-w", " %{http_code}", "-H", &bearer])
+            .args(arguments)
+            .arg(format!("{address}{query}"))
+            .output()
+            .unwrap();
+        String::from_utf8(told.stdout).unwrap()
+    };
+
+    assert!(curl(&[], "").ends_with(" 403"));
+    assert_eq!(curl(&[], "?become=root"), "root's\n 200");
+    assert!(curl(&[], "?colour=red").ends_with(" 400"));
+    let new = host.path("new");
+    std::fs::write(&new, "changed\n").unwrap();
+    let upload = ["-T", new.to_str().unwrap()];
+    assert!(curl(&upload, "").ends_with(" 403"));
+    assert!(curl(&upload, "?become=root").ends_with(" 200"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "changed\n");
+    assert_eq!(std::fs::metadata(&file).unwrap().uid(), 0);
 }
