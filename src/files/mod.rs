@@ -11,6 +11,7 @@
 //! | `host_files.rs` | opening, listing, attributes |
 //! | `remote_file.rs` | reads and writes with many requests in flight |
 //! | `upload.rs`, `download.rs` | one file, whole and verified |
+//! | `lock.rs`, `part_name.rs` | writers of the same file at the same time |
 //! | `tree/` | directories |
 //! | `edit.rs` | edits of a text, and differences; pure |
 
@@ -19,6 +20,8 @@ mod download;
 mod edit;
 mod error;
 mod host_files;
+mod lock;
+mod part_name;
 mod path;
 mod pattern;
 mod progress;

@@ -1,21 +1,20 @@
 //! Writes a file of a host: to a part file beside it, which replaces the target when it is complete.
 
 use std::pin::pin;
-use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::future::try_join;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{Instant, sleep};
 
 use super::error::FilesError;
 use super::host_files::HostFiles;
+use super::lock::{Lock, Removal};
+use super::part_name::PartName;
 use super::path::RemotePath;
 use super::progress::Progress;
 use super::remote_file::{IN_FLIGHT, RemoteFile};
-use super::sftp::{Attributes, FileKind, Open, Request, Session, SftpError, Status, Times};
+use super::sftp::{Attributes, FileKind, Open, Request, SftpError, Status, Times};
 use super::source::{Reading, Source};
 use super::{Digest, Hasher, Verified};
 
@@ -87,18 +86,10 @@ pub enum Change {
 
 /// Permissions of a part file that replaces a file whose permissions are set later.
 const PRIVATE: u32 = 0o600;
-/// How long locks of other processes are waited for.
-const LOCK_WAIT: Duration = Duration::from_secs(45);
-/// Time after which a lock is abandoned: it is held for a check and a rename.
-const LOCK_LIFE: Duration = Duration::from_secs(30);
-/// Interval between attempts to take the lock.
-const LOCK_INTERVAL: Duration = Duration::from_millis(50);
 /// Maximum backups of versions that were changed in the same second.
 const MOST_BACKUPS: u32 = 1000;
 /// Maximum symbolic links that lead to a file which does not exist.
 const MOST_LINKS: usize = 16;
-/// Hexadecimal digits of a part file's id.
-const ID_DIGITS: usize = 12;
 
 impl HostFiles {
     /// Writes a file at once: readers see the old content or the new one. A symbolic link is
@@ -219,73 +210,6 @@ impl Target {
     }
 }
 
-/// A lock file beside a file that is changed under a condition. Conditional writes of sshjobs respect
-/// it, so that of two writers with the same expectation one is refused.
-struct Lock<'a> {
-    files: &'a HostFiles,
-    path: RemotePath,
-    /// Removes it if the write is cancelled.
-    removal: Option<Removal>,
-}
-
-impl<'a> Lock<'a> {
-    async fn take(files: &'a HostFiles, target: &RemotePath) -> Result<Self, FilesError> {
-        let path = target.beside(".", ".sshjobs-lock");
-        let started = Instant::now();
-        let mut began = started;
-        let mut seen: Option<Attributes> = None;
-        loop {
-            let made = files.open_as(&path, Open::CreateNew, Attributes::of_mode(PRIVATE)).await;
-            match made {
-                Ok(_) => {
-                    let removal = Some(Removal::new(files, &path));
-                    return Ok(Self {
-                        files,
-                        path,
-                        removal,
-                    });
-                }
-                Err(error @ SftpError::Refused { .. }) => match files.lstat(&path).await {
-                    // The lock of another process, for the first time.
-                    Ok(found) if seen.as_ref() != Some(&found) => {
-                        seen = Some(found);
-                        began = Instant::now();
-                    }
-                    // It has been there all the time, and a lock is held for a moment only: its
-                    // process has died, or has lost its connection.
-                    Ok(_) if began.elapsed() >= LOCK_LIFE => {
-                        tracing::warn!(lock = %path, "an abandoned lock is removed");
-                        files.remove(&path).await.ok();
-                    }
-                    Ok(_) => {}
-                    // Released meanwhile. If not, it was refused for another reason.
-                    Err(gone) if gone.is_no_such_file() && error.is(Status::Failure) => {}
-                    Err(_) => return Err(FilesError::on("lock", target)(error)),
-                },
-                Err(error) => return Err(FilesError::on("lock", target)(error)),
-            }
-            if started.elapsed() >= LOCK_WAIT {
-                return Err(FilesError::Locked {
-                    path: target.clone(),
-                    lock: path,
-                    waited: LOCK_WAIT,
-                });
-            }
-            sleep(LOCK_INTERVAL).await;
-        }
-    }
-
-    async fn release(mut self) {
-        // Not twice: the second removal could hit the lock of another process.
-        if let Some(removal) = self.removal.take() {
-            removal.cancel();
-        }
-        if let Err(error) = self.files.remove(&self.path).await {
-            tracing::warn!(%error, lock = %self.path, "a lock file could not be removed");
-        }
-    }
-}
-
 /// One write.
 struct Writing<'a> {
     files: &'a HostFiles,
@@ -301,35 +225,6 @@ struct Part {
     resumed_from: u64,
     /// Removes it if the write is cancelled, because no other transfer can continue it.
     removal: Option<Removal>,
-}
-
-/// Removes a file when it is dropped, unless it was cancelled.
-struct Removal {
-    session: Arc<Session>,
-    path: RemotePath,
-    is_cancelled: bool,
-}
-
-impl Removal {
-    fn new(files: &HostFiles, path: &RemotePath) -> Self {
-        Self {
-            session: Arc::clone(&files.session),
-            path: path.clone(),
-            is_cancelled: false,
-        }
-    }
-
-    fn cancel(mut self) {
-        self.is_cancelled = true;
-    }
-}
-
-impl Drop for Removal {
-    fn drop(&mut self) {
-        if !self.is_cancelled {
-            self.session.send_only(&Request::Remove(self.path.bytes()));
-        }
-    }
 }
 
 impl Writing<'_> {
@@ -417,10 +312,7 @@ impl Writing<'_> {
             Source::File(file) => hasher.update(file.identity.as_bytes()),
             Source::Stream(_) => return PartName::unique(),
         }
-        PartName {
-            id: short(&hasher),
-            is_shared: true,
-        }
+        PartName::shared(&hasher)
     }
 
     /// Opens the part file. One that an earlier attempt has left is continued if it has the first
@@ -815,28 +707,6 @@ impl Writing<'_> {
             source: source.into(),
         }
     }
-}
-
-/// Names a part file.
-struct PartName {
-    id: String,
-    /// Whether other processes that send the same content use the same name.
-    is_shared: bool,
-}
-
-impl PartName {
-    fn unique() -> Self {
-        let mut hasher = Hasher::default();
-        hasher.update(&rand::random::<[u8; 16]>());
-        Self {
-            id: short(&hasher),
-            is_shared: false,
-        }
-    }
-}
-
-fn short(hasher: &Hasher) -> String {
-    hasher.digest().to_string().chars().take(ID_DIGITS).collect()
 }
 
 fn is_zero(piece: &Bytes) -> bool {
