@@ -29,7 +29,7 @@ const ROUNDS: usize = 3;
 /// Bytes of the large file.
 const LARGE: usize = 1 << 30;
 /// Bytes of the file for the host that is far away.
-const FAR: usize = 128 << 20;
+const FAR: usize = 512 << 20;
 /// Bytes through a forward.
 const FLOOD: usize = 512 << 20;
 
@@ -123,7 +123,7 @@ async fn far_away(sshd: &Sshd) {
     let sftp = format!("sftp -q -F {} -b - web1", config.display());
     let (local_word, far_word, back_word) = (local.display(), far.display(), back.display());
     table(
-        "128 MiB to a host 50 ms away",
+        "512 MiB to a host 50 ms away",
         &[
             Peer {
                 name: "sshjobs put",
@@ -138,7 +138,7 @@ async fn far_away(sshd: &Sshd) {
         ],
     );
     table(
-        "128 MiB from a host 50 ms away",
+        "512 MiB from a host 50 ms away",
         &[
             Peer {
                 name: "sshjobs get",
