@@ -12,6 +12,7 @@ demo:  ## Run a real job on an SSH server inside the process
 check:  ## Format, lints and docs, warnings as errors
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
+	cargo clippy --locked --test become --test clients --test disks --test machines -- -D warnings
 	cargo clippy --lib --no-default-features --locked -- -D warnings
 	cargo check --lib --no-default-features --features cli --locked
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items

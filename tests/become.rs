@@ -394,7 +394,10 @@ async fn kill(job: &Job) -> SignalReport {
 
 fn rand_digits() -> u32 {
     use std::time::SystemTime;
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().subsec_nanos() / 1000
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap()
+        .subsec_micros()
 }
 
 #[tokio::test]

@@ -229,7 +229,7 @@ async fn files_are_copied_and_edited_on_a_host_without_an_sftp_server() {
     let far = |name: &str| {
         RemotePath::new(sshd.path(name).to_str().unwrap().as_bytes().to_vec()).unwrap()
     };
-    let content: Vec<u8> = (0..1_000_003_u32).map(|n| (n * 7 / 3) as u8).collect();
+    let content: Vec<u8> = (0..=u8::MAX).cycle().take(1_000_003).collect();
     let local = sshd.path("local");
     std::fs::write(&local, &content).unwrap();
     let source = || {
@@ -279,6 +279,18 @@ async fn files_are_copied_and_edited_on_a_host_without_an_sftp_server() {
     let refused = service.put(edit("one", Some("0".repeat(64)))).await.unwrap_err();
     assert_eq!(refused.code, Code::ChangedMeanwhile);
 
+    service.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_directory_is_copied_to_a_host_without_an_sftp_server_and_back() {
+    let sshd = Sshd::with("Subsystem other /bin/false").await;
+    let _host = Namespace::start(&sshd, WITHOUT_SFTP, &[]).await;
+    let service = service(&sshd, &sshd.path("state"));
+    let jobs = service.library();
+    let there = sshd.path("there").to_str().unwrap().as_bytes().to_vec();
+    let there = RemotePath::new(there).unwrap();
+    let progress = std::sync::Arc::new(Progress::default());
     let tree = sshd.path("tree");
     std::fs::create_dir_all(tree.join("a/empty")).unwrap();
     for number in 0..60 {
@@ -289,7 +301,6 @@ async fn files_are_copied_and_edited_on_a_host_without_an_sftp_server() {
         without_tar: true,
         ..TreeOptions::default()
     };
-    let (there, progress) = (far("there"), std::sync::Arc::new(progress));
     let place = HostPath {
         host: HOST,
         path: &there,

@@ -15,9 +15,9 @@ use std::time::Duration;
 
 use sshjobs::jobs::Limits;
 use sshjobs::wire::{
-    Code, DeliveredVia, JobState, Service, SignalReply, SignalRequest, SpawnRequest, TailRequest,
+    Code, DeliveredVia, JobState, Service, SignalReply, SignalRequest, TailRequest,
 };
-use support::{HOST, Sshd, canonical_loop, eventually, service, spawn};
+use support::{Sshd, canonical_loop, eventually, service, spawn};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
