@@ -1,3 +1,5 @@
+//! [`Hosts`]: the names of hosts, and the connections to them.
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,3 +1,5 @@
+//! [`Service`]: the verbs as one caller uses them, whatever the face.
+
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;

@@ -36,7 +36,7 @@ impl Service {
     /// Opens a file below a root, to read it.
     pub(super) fn transfer_source(&self, path: &Path) -> Result<File, Error> {
         let (root, below) = self.root_of("from", path)?;
-        // Opening a pipe that nobody writes to would take forever.
+        // Opening a pipe without a writer would take forever.
         let found = root.metadata(&below).map_err(|error| not_usable(path, &error))?;
         if !found.is_file() {
             return Err(Error::invalid(

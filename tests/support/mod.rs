@@ -194,7 +194,8 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut look: impl FnM
     }
 }
 
-/// What an ordinary user can't verify: whether hidden processes of other tests belong to the job.
+/// Part of the reason in a reply for an ordinary user, who can't see whose job a hidden process
+/// belongs to.
 const HIDDEN: &str = "this account does not see all processes";
 
 /// Asserts that the reply to a signal says that no visible process of the job is left.

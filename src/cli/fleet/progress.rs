@@ -1,3 +1,5 @@
+//! The progress line of a fleet, at the bottom of the terminal.
+
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

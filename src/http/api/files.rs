@@ -243,7 +243,7 @@ async fn expected(
     Ok(match digest {
         None => Expected::NoFile,
         Some(Ok(digest)) => Expected::Digest(digest),
-        // A weak tag tells too little to compare it again.
+        // A weak tag does not identify the content.
         Some(Err(_)) => Expected::Anything,
     })
 }

@@ -1,3 +1,6 @@
+//! Keys and passwords that a caller's logins have used, and the prompter for others. They stay in
+//! memory until the program ends.
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};

@@ -105,7 +105,7 @@ fn source(path: &Path, copy: &CopyArgs) -> Result<Source, Error> {
             "check the path on this machine",
         )
     })?;
-    // Opening a pipe that nobody writes to would take forever. Those of a shell are open already.
+    // Opening a pipe without a writer would take forever. Those of a shell are open already.
     if found.file_type().is_fifo() && !path.starts_with("/dev/fd") {
         return Err(Error::invalid(
             format!("{} is a pipe", path.display()),
