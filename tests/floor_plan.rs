@@ -40,12 +40,13 @@ const PLAN: [(&str, &[&str]); 17] = [
 const EVERYBODY: [&str; 3] = ["bounded_file", "lock", "nearest"];
 
 /// Foreign crates that have one home.
-const HOMES: [(&str, &str); 9] = [
+const HOMES: [(&str, &str); 10] = [
     ("russh", "ssh"),
     ("rmcp", "mcp"),
     ("clap", "cli"),
     ("ratatui", "cli"),
     ("rusqlite", "store"),
+    ("async_nats", "store"),
     ("axum", "http"),
     ("tar", "files"),
     ("similar", "files"),
@@ -336,6 +337,7 @@ fn every_folder_describes_itself_and_its_mod_file_has_no_code() {
                     "mod ",
                     "pub mod ",
                     "#[doc(hidden)]",
+                    "#[cfg(feature",
                     "pub use ",
                     "pub(super) use ",
                     "pub(crate) use ",

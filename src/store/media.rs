@@ -3,6 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
 use crate::job::JobId;
 
 /// Storage of output: segments of each job, each with an index.
@@ -18,6 +21,48 @@ pub(super) trait Media: Send + Sync + 'static {
 
     /// Deletes everything of a job.
     fn remove_all(&self, job: &JobId) -> io::Result<()>;
+
+    /// Tells when another process has appended output.
+    fn news(&self) -> News {
+        News::default()
+    }
+}
+
+/// Tells when a job's output has grown, if its storage can tell.
+#[derive(Default)]
+pub struct News(Option<Told>);
+
+struct Told {
+    /// Changes with every append.
+    grown: watch::Receiver<u64>,
+    /// The task that listens for appends. It ends with this value.
+    _listening: JoinSet<()>,
+}
+
+impl News {
+    /// News that a task sends.
+    #[cfg(feature = "cluster")]
+    pub(super) fn new(grown: watch::Receiver<u64>, listening: JoinSet<()>) -> Self {
+        Self(Some(Told {
+            grown,
+            _listening: listening,
+        }))
+    }
+
+    /// Whether the storage tells at all. If not, a reader has to look.
+    pub fn are_told(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Waits for the next append. For ever if the storage does not tell. Cancel safe.
+    pub async fn next(&mut self) {
+        if let Some(told) = &mut self.0
+            && told.grown.changed().await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
 }
 
 /// A part of a job's stored output.

@@ -11,25 +11,38 @@
 //! ended, another process may claim its jobs.
 
 mod buffers;
+mod error;
 mod files;
 mod frame;
 mod log_writer;
 mod mark;
 mod media;
 mod memory;
+#[cfg(feature = "cluster")]
+mod nats;
 mod owners;
+mod peers;
 mod record;
 mod replay;
+mod shared_text;
 mod skim;
 mod sqlite;
 mod state_dir;
 mod store;
 mod stored_log;
 
+pub use error::StoreError;
 pub use frame::{Body, Frame, Parsed, Seal, parse};
 pub use log_writer::{LogLimits, LogWriter, Unsynced};
+pub use media::News;
 pub use memory::Memory;
+#[cfg(feature = "cluster")]
+pub use nats::{
+    NATS_LEASE, NATS_PREFIX, Nats, NatsLogin, NatsOptions, NatsStore, NatsText, NatsTls,
+};
+pub use peers::{HostPlace, PeerStream, Peers};
 pub use record::Record;
+pub use shared_text::{SharedText, Versioned};
 pub use state_dir::StateDir;
-pub use store::{Bounds, Filter, Store, StoreError};
+pub use store::{Bounds, Filter, Store, StoreEvent};
 pub use stored_log::{StoredEnd, StoredLog};

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{LogLimits, LogWriter, Record, StoredEnd, StoredLog};
+use tokio::sync::mpsc;
+
+use super::{LogLimits, LogWriter, Peers, Record, StoreError, StoredEnd, StoredLog};
 use crate::job::{Caller, CursorMove, CursorName, JobId, Moved};
 use crate::output::{LineNo, Timestamp};
 
@@ -46,6 +48,26 @@ pub trait Store: Send + Sync + 'static {
     /// processes.
     fn socket(&self, owner: &str) -> Option<PathBuf>;
 
+    /// Number of jobs whose output is written at the same time.
+    fn writers(&self) -> usize {
+        1
+    }
+
+    /// Maximum outputs that are open for writing at the same time.
+    fn most_open(&self) -> usize {
+        512
+    }
+
+    /// What other machines do from now on. `None` if there are none.
+    fn events(&self) -> Option<mpsc::Receiver<StoreEvent>> {
+        None
+    }
+
+    /// The other replicas, if the store is that of a cluster.
+    fn peers(&self) -> Option<Arc<dyn Peers>> {
+        None
+    }
+
     /// Name of this process as an owner.
     fn own_name(&self) -> &str;
 
@@ -76,6 +98,16 @@ pub trait Store: Send + Sync + 'static {
 
     /// Deletes jobs that exceed a limit. The output of the oldest finished jobs is deleted first.
     fn sweep(&self, bounds: &Bounds, now: Timestamp) -> Result<(), StoreError>;
+}
+
+/// What another machine has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreEvent {
+    /// A machine, perhaps this one, has removed a job.
+    JobRemoved(JobId),
+    /// Another machine has taken over a host with all of its jobs, because this one did not renew
+    /// its lease in time.
+    HostLost(String),
 }
 
 /// Selects records for a list.
@@ -116,37 +148,6 @@ pub struct Bounds {
     pub bytes: u64,
     /// Milliseconds for which a finished job is kept.
     pub age: u64,
-}
-
-/// Why the store can't be used.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StoreError {
-    /// The state directory can't be created, read or written.
-    #[error("{path} can't be used: {source}")]
-    Io {
-        /// The path.
-        path: String,
-        /// The cause.
-        source: Arc<std::io::Error>,
-    },
-    /// A newer sshjobs has written it.
-    #[error("{path} was written by a newer sshjobs (schema {found}; this one knows {known})")]
-    Newer {
-        /// The path.
-        path: String,
-        /// Its schema.
-        found: i64,
-        /// The newest schema that this version knows.
-        known: i64,
-    },
-    /// The records can't be read or written.
-    #[error("the records can't be used: {0}")]
-    Records(String),
-    /// The state directory was removed or replaced while in use: no process would find data written
-    /// now.
-    #[error("{0} was removed or replaced while this process used it; restart the process")]
-    Replaced(String),
 }
 
 #[cfg(test)]

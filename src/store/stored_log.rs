@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::frame::{Body, Frame};
 use super::mark::{Mark, Marks};
-use super::media::{Access, Media, Part, read_all};
+use super::media::{Access, Media, News, Part, read_all};
 use super::replay::Replay;
 use crate::job::{
     Archive, Coverage, JobId, LineRange, LogEvent, Outcome, Skimmed, Span, SpanStart,
@@ -63,6 +63,11 @@ impl StoredLog {
             state: Mutex::default(),
             deleting: Mutex::default(),
         }
+    }
+
+    /// Tells when another process has appended output.
+    pub fn news(&self) -> News {
+        self.media.news()
     }
 
     /// Opens a log: reads its index, and its last part into a ring within `limits`. Ignores a torn

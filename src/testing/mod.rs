@@ -4,7 +4,7 @@
 //! [`Sshd`] is a private OpenSSH server on loopback, with keys, known_hosts and an ssh_config of
 //! its own, in a temporary directory. It can fail as networks do: [`cut`](Sshd::cut) breaks every
 //! connection, [`freeze`](Sshd::freeze) lets them hang. [`Demo`] is a server inside the process for
-//! machines without sshd: it runs commands and no more.
+//! machines without sshd: it runs commands and no more. [`NatsServer`] is a private NATS server.
 //!
 //! ```
 //! use sshjobs::testing::Sshd;
@@ -25,9 +25,11 @@
 //! Our own tests use it, too.
 
 mod keys;
+mod nats;
 mod processes;
 mod sshd;
 
 pub use crate::jobs::Demo;
 pub use keys::{keygen, ssh_keygen};
+pub use nats::{NatsServer, NatsServerError};
 pub use sshd::{Sshd, SshdError};

@@ -15,7 +15,7 @@ use crate::job::{AwaitsStdin, Job, JobId, JobScreen, Phase, Scope, awaits_stdin_
 use crate::output::TerminalSize;
 use crate::runner::durable::{ask, stdin_on_host};
 use crate::runner::fleet::run_fleets;
-use crate::runner::foreign::{adopt, end_leftovers, lookup};
+use crate::runner::foreign::{adopt, end_leftovers, handle_store_events, lookup};
 use crate::runner::owner;
 use crate::runner::owner::{Call, Owner, Reply};
 use crate::runner::start::spawn;
@@ -25,7 +25,7 @@ use crate::runner::state::{
 };
 use crate::runner::storing::{FLUSH_TO_END, Storing};
 use crate::spool;
-use crate::store::{Store, StoreError};
+use crate::store::{Peers, Store, StoreError};
 
 /// Runs jobs. Dropping it without [`shutdown`](Self::shutdown) stops its tasks and leaves remote
 /// processes alone.
@@ -97,6 +97,7 @@ impl Runner {
         shared.spawn_task(run_fleets(Arc::clone(&shared), to_run));
         shared.spawn_task(adopt(Arc::clone(&shared)));
         shared.spawn_task(end_leftovers(Arc::clone(&shared)));
+        shared.spawn_task(handle_store_events(Arc::clone(&shared)));
         shared.spawn_task(owner::listen(Arc::clone(&shared)));
         Self { shared, tasks }
     }
@@ -232,6 +233,23 @@ impl Runner {
             name: self.owner(job)?,
             socket,
         })
+    }
+
+    /// The other replicas of the cluster, if there is one.
+    pub fn peers(&self) -> Option<Arc<dyn Peers>> {
+        self.shared.storing.as_ref()?.store.peers()
+    }
+
+    /// The replica of the cluster that runs a job, if it is another one that is alive.
+    pub async fn replica_of(&self, id: &JobId) -> Option<String> {
+        let storing = self.shared.storing.as_ref()?;
+        let peers = storing.store.peers()?;
+        if self.shared.registry().jobs.contains_key(id) {
+            return None;
+        }
+        let id = id.clone();
+        let record = storing.blocking(move |store| store.get(&id)).await?.ok()??;
+        (record.outcome.is_none() && peers.is_other(&record.owner)).then_some(record.owner)
     }
 
     /// Whether a job waits for input on its stdin. Asks the host over the job's own connection.

@@ -19,6 +19,8 @@ use crate::runner::state::Shared;
 const QUEUE: usize = 64;
 /// Longest time for which output stays on its host while the store is behind.
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
+/// The same if other machines share the store: what is not stored is lost with this process.
+const SHARED_STORE_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// Follows and records a durable job that was just started.
 pub(crate) fn record_started(shared: &Arc<Shared>, job: &Arc<Job>, started: StartedOnHost) {
@@ -57,9 +59,15 @@ fn record_in_task(
     if has_answering_terminal(job) {
         shared.spawn_task(answer_queries(shared, Arc::clone(job), stdin));
     }
+    let is_shared = shared.storing.as_ref().is_some_and(|storing| storing.is_shared);
+    let patience = if is_shared {
+        SHARED_STORE_PATIENCE
+    } else {
+        STORE_PATIENCE
+    };
     record_queued_in_task(
         shared,
         job,
-        QueuedFarEnd::new(events, Arc::clone(job), STORE_PATIENCE),
+        QueuedFarEnd::new(events, Arc::clone(job), patience),
     );
 }

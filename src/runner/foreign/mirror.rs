@@ -4,15 +4,17 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::open::note_record;
 use crate::job::{Change, Job, Log, Outcome, Phase};
 use crate::output::RingLimits;
 use crate::store::{Record, Store, StoredEnd, StoredLog};
 
-/// Interval at which the output of another process's job is read.
+/// Interval at which the output of another process's job is read, if no news of it are told.
 const GLANCE: Duration = Duration::from_millis(20);
+/// The same if they are told, for news that were lost.
+const GLANCE_WITH_NEWS: Duration = Duration::from_millis(500);
 /// Interval at which its record is read.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval, and maximum number, of checks for the record of a job whose log has ended.
@@ -32,28 +34,38 @@ pub(crate) async fn mirror(
     // The record was read when the job was opened.
     let mut looked = Instant::now();
     let mut has_failed = false;
+    // Before the first round: output that is appended after it is told.
+    let mut news = log.news();
+    let glance = if news.are_told() {
+        GLANCE_WITH_NEWS
+    } else {
+        GLANCE
+    };
     loop {
         let Some(job) = job.upgrade() else { return };
-        let mut frames = 0;
-        let mut pause = GLANCE;
-        while frames < TURN {
-            match log.follow(&mut end, limits, |event, at| job.mirror(event, at)) {
-                Ok(true) => frames += 1,
-                Ok(false) => break,
-                Err(error) => {
-                    if !std::mem::replace(&mut has_failed, true) {
-                        tracing::warn!(job = %job.id, %error, "stored output can't be followed");
-                    }
-                    pause = CHECK_INTERVAL;
-                    break;
-                }
+        let copying = {
+            let log = Arc::clone(&log);
+            let job = Arc::clone(&job);
+            // The store may wait for a disk or a network.
+            spawn_blocking(move || (copy_some(&log, &mut end, limits, &job), end))
+        };
+        // Fails only if the runtime shuts down.
+        let Ok((copied, same_end)) = copying.await else { return };
+        end = same_end;
+        let pause = match copied {
+            Ok(Copied::Some) => Duration::ZERO,
+            Ok(Copied::All) => {
+                // `Job::reached` needs rounds that copied everything.
+                job.note_mirror_round();
+                glance
             }
-        }
-        // `Job::reached` needs rounds that copied everything, so a failed one does not count.
-        let has_copied_all = frames < TURN && pause == GLANCE;
-        if has_copied_all {
-            job.note_mirror_round();
-        }
+            Err(error) => {
+                if !std::mem::replace(&mut has_failed, true) {
+                    tracing::warn!(job = %job.id, %error, "stored output can't be followed");
+                }
+                CHECK_INTERVAL
+            }
+        };
         if job.is_over() {
             look_at_last_record(&job, &store).await;
             return;
@@ -64,13 +76,32 @@ pub(crate) async fn mirror(
         }
         // Not held during the pause: `ForeignJobs` keeps a job that anything else holds.
         drop(job);
-        let pause = if frames == TURN {
-            Duration::ZERO
-        } else {
-            pause
-        };
-        sleep(pause).await;
+        // Resolves early if there is news, which is no error.
+        timeout(pause, news.next()).await.ok();
     }
+}
+
+/// Result of copying.
+enum Copied {
+    /// Everything that is stored.
+    All,
+    /// More may be stored.
+    Some,
+}
+
+/// Copies frames from the store, until the end or until other tasks must get their turn.
+fn copy_some(
+    log: &StoredLog,
+    end: &mut StoredEnd,
+    limits: RingLimits,
+    job: &Job,
+) -> std::io::Result<Copied> {
+    for _ in 0..TURN {
+        if !log.follow(end, limits, |event, at| job.mirror(event, at))? {
+            return Ok(Copied::All);
+        }
+    }
+    Ok(Copied::Some)
 }
 
 /// Copies the record of a job whose log has ended. A fleet's members are only in its record, which

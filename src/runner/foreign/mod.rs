@@ -18,14 +18,19 @@
 //! on the record: of two processes one wins, and the other reads. `open.rs` closes attached orphans:
 //! nothing can continue them. Processes that they left on a host are ended by `end_orphans.rs` when
 //! a connection to the host exists.
+//!
+//! In a cluster, `lose.rs` gives up the jobs of a host that another machine has taken over while
+//! this one was paused or could not reach NATS.
 
 mod adopt;
 mod end_orphans;
 mod find;
+mod lose;
 mod mirror;
 mod open;
 
 pub(crate) use adopt::adopt;
 pub(crate) use end_orphans::{end_leftovers, end_leftovers_at_last};
 pub(crate) use find::lookup;
+pub(crate) use lose::handle_store_events;
 pub(crate) use mirror::look_at_record;

@@ -60,6 +60,14 @@ impl Followers {
         )
     }
 
+    /// Stops following a job.
+    pub(crate) fn unfollow(&self, host: &HostRef, job: &JobId) {
+        let follower = lock(&self.0).get(host).cloned();
+        if let Some(follower) = follower {
+            follower.followed().remove(job);
+        }
+    }
+
     /// Removes a follower without jobs. Returns false if it has a job again, or may get one: a start
     /// that is in progress holds it, and follows the job once the host has started it.
     pub(crate) fn retire(&self, host: &HostRef) -> bool {

@@ -316,6 +316,13 @@ impl Registry {
         is_stored
     }
 
+    /// Drops a job that another machine has taken over.
+    pub(crate) fn give_up(&mut self, id: &JobId) -> Option<Arc<Job>> {
+        let job = self.jobs.get(id).map(|entry| Arc::clone(&entry.job));
+        self.remove(id);
+        job
+    }
+
     /// Notes that a job continues without a recorder in this process.
     pub(crate) fn detach(&mut self, id: &JobId) {
         if let Some(entry) = self.jobs.get_mut(id) {

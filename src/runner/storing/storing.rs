@@ -1,7 +1,8 @@
-//! The four threads that store output and records, and the queue between jobs and threads. A
+//! The threads that store output and records, and the queue between jobs and threads. A
 //! line is shown once it is stored; a hung disk delays it by at most three seconds.
 
 use std::collections::{HashMap, HashSet};
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
@@ -10,16 +11,16 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::job::{Job, JobId, MachineId, OutputStore, Storage, wall_now};
+use crate::job::{Batch, Job, JobId, MachineId, OutputStore, Storage, wall_now};
 use crate::lock::lock;
 use crate::store::{Bounds, LogLimits, LogWriter, Record, Store, StoreError, StoredLog};
 
-/// Stores the output of this process's jobs and keeps their records up to date. It has four
-/// threads: one writes output, one syncs it to disk, one writes records, and one shows output that
-/// takes too long to store.
+/// Stores the output of this process's jobs and keeps their records up to date. Some threads write
+/// output, as many as the store serves at once; one syncs it to disk, one writes records, and one
+/// shows output that takes too long to store.
 pub(crate) struct Storing {
     pub(crate) store: Arc<dyn Store>,
     limits: LogLimits,
@@ -36,6 +37,11 @@ pub(crate) struct Storing {
     progress: Mutex<Instant>,
     /// The state directory was removed or replaced, so further writes would be lost.
     is_gone: AtomicBool,
+    /// Whether other machines share the store.
+    pub(crate) is_shared: bool,
+    /// Jobs whose output the store has refused, because another machine has taken them over.
+    taken_over: mpsc::Sender<JobId>,
+    taken_over_receiver: Mutex<Option<mpsc::Receiver<JobId>>>,
     /// Closed when this value is dropped.
     _is_here: [Sender<()>; 2],
 }
@@ -91,10 +97,12 @@ const ROUND: Duration = Duration::from_secs(1);
 /// Interval at which stored jobs that exceed a limit are deleted.
 const SWEEP: Duration = Duration::from_secs(30);
 const FIRST_SWEEP: Duration = Duration::from_secs(2);
+/// Maximum jobs that wait to be given up.
+const TAKEN_OVER: usize = 4096;
+/// Pause before output that must be stored is stored again.
+const STORE_AGAIN: Duration = Duration::from_millis(500);
 /// Maximum requests handled together by the records thread.
 const MOST_TASKS: usize = 256;
-/// Maximum open files.
-const MOST_OPEN: usize = 512;
 
 impl Storing {
     /// Calls the store on a blocking thread. `None` if the call panics or the runtime shuts down.
@@ -116,7 +124,11 @@ impl Storing {
         let (sync_on, synced_out) = channel();
         let (watch_on, watched_out) = channel();
         let waiting = AtomicIsize::new(0);
+        let (taken_over, receiver) = mpsc::channel(TAKEN_OVER);
         let storing = Arc::new(Self {
+            is_shared: store.peers().is_some(),
+            taken_over,
+            taken_over_receiver: Mutex::new(Some(receiver)),
             store,
             limits,
             bounds,
@@ -129,11 +141,15 @@ impl Storing {
             is_gone: AtomicBool::new(false),
             _is_here: [sync_on, watch_on],
         });
-        let [for_output, for_disk, for_records, for_readers] =
-            [(); 4].map(|()| Arc::downgrade(&storing));
-        thread::Builder::new()
-            .name("sshjobs-output".into())
-            .spawn(move || write_output(&for_output, &called))?;
+        let [for_disk, for_records, for_readers] = [(); 3].map(|()| Arc::downgrade(&storing));
+        let called = Arc::new(Mutex::new(called));
+        for _ in 0..storing.store.writers() {
+            let for_output = Arc::downgrade(&storing);
+            let called = Arc::clone(&called);
+            thread::Builder::new()
+                .name("sshjobs-output".into())
+                .spawn(move || write_output(&for_output, &called))?;
+        }
         thread::Builder::new()
             .name("sshjobs-sync".into())
             .spawn(move || sync_output(&for_disk, &synced_out))?;
@@ -233,6 +249,23 @@ impl Storing {
         self.tasks.send(task).ok();
     }
 
+    /// Jobs that another machine has taken over. The first caller gets the receiver.
+    pub(crate) fn taken_over(&self) -> Option<mpsc::Receiver<JobId>> {
+        lock(&self.taken_over_receiver).take()
+    }
+
+    /// Stops storing a job that another machine stores now.
+    pub(crate) fn give_up(&self, id: &JobId) {
+        lock(&self.kept).remove(id);
+        lock(&self.changed).remove(id);
+    }
+
+    /// Whether output of a job is shown only once it is stored, however long that takes: it waits on
+    /// its host meanwhile.
+    fn must_be_stored(&self, job: &Job) -> bool {
+        self.is_shared && job.spec.durable && job.fleet.is_none()
+    }
+
     /// Stops storing.
     pub(crate) fn stop(&self) {
         // The kept jobs refer to this value through their storage: the cycle would keep the
@@ -277,10 +310,15 @@ impl Storing {
             let stored = if self.is_gone.load(Relaxed) {
                 Err(gone())
             } else {
-                writer.append(&batch)
+                self.append(&kept, &mut writer, &batch)
             };
             if let Err(error) = &stored {
                 tracing::debug!(job = %job.id, %error, "output can't be stored");
+                if self.is_shared && error.kind() == ErrorKind::PermissionDenied {
+                    // Not shown: the machine that has taken the job over numbers its lines.
+                    self.taken_over.try_send(id.clone()).ok();
+                    return;
+                }
                 job.note_trouble(Some(format!("its output can't be stored: {error}")));
             }
             *lock(&self.progress) = Instant::now();
@@ -297,6 +335,21 @@ impl Storing {
         self.calls.send(id.clone()).ok();
     }
 
+    /// Stores a batch. Tries again and again if it must be stored.
+    fn append(&self, kept: &Kept, writer: &mut LogWriter, batch: &Batch) -> std::io::Result<()> {
+        loop {
+            let stored = writer.append(batch);
+            let Err(error) = &stored else { return stored };
+            let is_final = error.kind() == ErrorKind::PermissionDenied;
+            let is_kept = lock(&self.kept).contains_key(&kept.job.id);
+            if is_final || !is_kept || !self.must_be_stored(&kept.job) {
+                return stored;
+            }
+            kept.job.note_trouble(Some(format!("its output waits to be stored: {error}")));
+            thread::park_timeout(STORE_AGAIN);
+        }
+    }
+
     /// Marks each job as unstored if the state directory was moved or deleted.
     fn look_whether_gone(&self, kept: &[Arc<Kept>]) {
         let Err(error @ StoreError::Replaced(_)) = self.store.check() else { return };
@@ -310,7 +363,7 @@ impl Storing {
 
     fn rest_some(&self) {
         let kept: Vec<_> = lock(&self.kept).values().cloned().collect();
-        if kept.len() > MOST_OPEN {
+        if kept.len() > self.store.most_open() {
             kept.iter().for_each(|kept| lock(&kept.writer).close_file());
         }
     }
@@ -438,10 +491,11 @@ impl OutputStore for Storing {
     }
 }
 
-fn write_output(storing: &Weak<Storing>, called: &Receiver<JobId>) {
+fn write_output(storing: &Weak<Storing>, called: &Mutex<Receiver<JobId>>) {
     let mut rested = Instant::now();
     loop {
-        let call = called.recv_timeout(ROUND);
+        // Locked while this thread waits: the others wait for the lock, and get the next calls.
+        let call = lock(called).recv_timeout(ROUND);
         let Some(storing) = storing.upgrade() else { return };
         match call {
             Ok(id) => storing.store_output(&id),
@@ -481,7 +535,7 @@ fn show_overdue(storing: &Weak<Storing>, gone: &Receiver<()>) {
         }
         let kept: Vec<_> = lock(&storing.kept).values().cloned().collect();
         for kept in kept {
-            if kept.job.show_overdue(OVERDUE) {
+            if !storing.must_be_stored(&kept.job) && kept.job.show_overdue(OVERDUE) {
                 kept.job.note_trouble(Some(format!("nothing could be stored for {OVERDUE:?}")));
             }
         }

@@ -1,0 +1,77 @@
+//! Gives up jobs that another machine has removed or taken over.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use crate::hosts::HostRef;
+use crate::job::{Job, JobId};
+use crate::runner::state::Shared;
+use crate::store::StoreEvent;
+
+/// Handles what other machines do, if the store is shared with any.
+pub(crate) async fn handle_store_events(shared: Arc<Shared>) {
+    let Some(storing) = &shared.storing else { return };
+    let Some(mut events) = storing.store.events() else { return };
+    let mut taken_over = storing.taken_over();
+    loop {
+        tokio::select! {
+            event = events.recv() => match event {
+                Some(StoreEvent::JobRemoved(id)) => forget(&shared, &id),
+                Some(StoreEvent::HostLost(host)) => give_up_host(&shared, &host),
+                None => return,
+            },
+            Some(id) = next(&mut taken_over) => give_up_job(&shared, &id),
+        }
+    }
+}
+
+/// The next job whose output was refused. `None` only if the runner ends.
+async fn next(taken_over: &mut Option<mpsc::Receiver<JobId>>) -> Option<JobId> {
+    match taken_over {
+        Some(taken_over) => taken_over.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Forgets a finished job. A later lookup reports it as expired.
+fn forget(shared: &Shared, id: &JobId) {
+    let is_over = shared.registry().jobs.get(id).is_some_and(|entry| entry.job.is_over());
+    if is_over {
+        shared.registry().bury(id);
+    }
+    shared.foreign_jobs.forget(id);
+}
+
+fn give_up_host(shared: &Arc<Shared>, host: &str) {
+    let jobs: Vec<JobId> = {
+        let registry = shared.registry();
+        let of_host = registry.running().filter(|job: &&Arc<Job>| job.spec.host == host);
+        of_host.map(|job| job.id.clone()).collect()
+    };
+    jobs.iter().for_each(|id| give_up_job(shared, id));
+}
+
+/// Stops recording a job that another machine records now. From here on readers get what that
+/// machine stores.
+fn give_up_job(shared: &Arc<Shared>, id: &JobId) {
+    let (job, stdin) = {
+        let mut registry = shared.registry();
+        let stdin = registry.stdin(id);
+        let Some(job) = registry.give_up(id) else { return };
+        (job, stdin)
+    };
+    tracing::warn!(job = %id, "another machine has taken this job over");
+    if let Some(storing) = &shared.storing {
+        storing.give_up(id);
+    }
+    if job.spec.durable && job.fleet.is_none() {
+        // Its recorder ends when nothing can send it events any more.
+        shared.followers.unfollow(&HostRef::of(&job), id);
+        return;
+    }
+    // The new owner has recorded the job as lost, and ends its processes.
+    if let Some(stdin) = stdin {
+        shared.spawn_task(async move { drop(stdin.controls().close().await) });
+    }
+}

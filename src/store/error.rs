@@ -1,0 +1,43 @@
+use std::sync::Arc;
+
+/// Why the store can't be used.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The state directory can't be created, read or written.
+    #[error("{path} can't be used: {source}")]
+    Io {
+        /// The path.
+        path: String,
+        /// The cause.
+        source: Arc<std::io::Error>,
+    },
+    /// A newer sshjobs has written it.
+    #[error("{path} was written by a newer sshjobs (schema {found}; this one knows {known})")]
+    Newer {
+        /// The path.
+        path: String,
+        /// Its schema.
+        found: i64,
+        /// The newest schema that this version knows.
+        known: i64,
+    },
+    /// The records can't be read or written.
+    #[error("the records can't be used: {0}")]
+    Records(String),
+    /// The state directory was removed or replaced while in use: no process would find data written
+    /// now.
+    #[error("{0} was removed or replaced while this process used it; restart the process")]
+    Replaced(String),
+    /// NATS can't be used.
+    #[error("NATS can't be used: {0}")]
+    Nats(String),
+    /// Another replica holds the job's host.
+    #[error("{holder} holds the host {host}")]
+    HeldElsewhere {
+        /// The host.
+        host: String,
+        /// Name of the replica.
+        holder: String,
+    },
+}

@@ -1,0 +1,196 @@
+//! The connection to NATS, and calls to it from threads that may block.
+
+use std::io;
+use std::time::Duration;
+
+use async_nats::jetstream::{self, kv, stream};
+use async_nats::{Client, ConnectOptions};
+use secrecy::ExposeSecret;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+use super::options::{NatsLogin, NatsOptions};
+use crate::store::StoreError;
+
+/// A connection to NATS. It reconnects by itself.
+///
+/// It has a thread of its own, so that leases are renewed however busy the process is.
+pub(super) struct Connection {
+    /// `None` once this value is being dropped.
+    runtime: Option<Runtime>,
+    pub(super) client: Client,
+    pub(super) jetstream: jetstream::Context,
+    pub(super) prefix: String,
+    /// Lifetime of a lease.
+    pub(super) lease: Duration,
+    /// Number of NATS servers that keep a copy of everything.
+    copies: usize,
+}
+
+/// Time limit for the first connection.
+const CONNECT: Duration = Duration::from_secs(10);
+/// Time limit for NATS to answer a call.
+const ANSWER: Duration = Duration::from_secs(5);
+/// Longest pause between two attempts to connect again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Number of copies in a NATS cluster: one server may fail.
+const COPIES: usize = 3;
+
+impl Connection {
+    /// Connects. Blocks the thread.
+    pub(super) fn open(options: &NatsOptions) -> Result<Self, StoreError> {
+        check_prefix(&options.prefix)?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("sshjobs-nats")
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        let entered = runtime.enter();
+        let client = futures_executor::block_on(connect(options))?;
+        let is_clustered = client.server_info().cluster.is_some();
+        let copies = options.copies.unwrap_or(if is_clustered { COPIES } else { 1 });
+        let jetstream =
+            jetstream::context::ContextBuilder::new().timeout(ANSWER).build(client.clone());
+        drop(entered);
+        Ok(Self {
+            runtime: Some(runtime),
+            client,
+            jetstream,
+            prefix: options.prefix.clone(),
+            lease: options.lease,
+            copies,
+        })
+    }
+
+    /// Waits for a call to NATS. Blocks the thread, whichever thread that is.
+    pub(super) fn wait<T>(&self, call: impl Future<Output = T>) -> T {
+        // For the timers of the call. `Handle::block_on` would panic in a task.
+        let _entered = self.handle().enter();
+        // If the thread runs a task, the call must not use up that task's budget: it would then
+        // wait for the task to yield, for ever.
+        futures_executor::block_on(tokio::task::unconstrained(call))
+    }
+
+    /// The connection's own runtime.
+    pub(super) fn handle(&self) -> &Handle {
+        self.runtime.as_ref().expect("it is there until it is dropped").handle()
+    }
+
+    /// Opens a bucket of keys and values. Creates a missing one. Values older than `max_age` are
+    /// deleted, unless it is zero.
+    pub(super) async fn bucket(
+        &self,
+        name: &str,
+        max_age: Duration,
+    ) -> Result<kv::Store, StoreError> {
+        let config = kv::Config {
+            bucket: format!("{}_{name}", self.prefix),
+            history: 1,
+            max_age,
+            num_replicas: self.copies,
+            ..kv::Config::default()
+        };
+        match self.jetstream.create_key_value(config.clone()).await {
+            Ok(bucket) => Ok(bucket),
+            // It exists with other settings, such as another number of copies: those stay.
+            Err(created) => {
+                self.jetstream.get_key_value(config.bucket).await.map_err(|_| failed(created))
+            }
+        }
+    }
+
+    /// The bucket of values that all replicas share.
+    pub(super) async fn settings(&self) -> Result<kv::Store, StoreError> {
+        self.bucket("settings", Duration::ZERO).await
+    }
+
+    /// Opens a stream. Creates a missing one.
+    pub(super) async fn stream(
+        &self,
+        name: String,
+        subjects: String,
+    ) -> Result<stream::Stream, StoreError> {
+        let config = stream::Config {
+            name: name.clone(),
+            subjects: vec![subjects],
+            // A full NATS must refuse new output instead of deleting older output unnoticed.
+            discard: stream::DiscardPolicy::New,
+            num_replicas: self.copies,
+            allow_direct: true,
+            ..stream::Config::default()
+        };
+        match self.jetstream.create_stream(config).await {
+            Ok(stream) => Ok(stream),
+            Err(created) => self.jetstream.get_stream(name).await.map_err(|_| failed(created)),
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // What the tasks drop may use the runtime.
+            let handle = runtime.handle().clone();
+            let _entered = handle.enter();
+            // A task may drop this value, and must not wait.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+async fn connect(options: &NatsOptions) -> Result<Client, StoreError> {
+    let connecting = login(options).await?.connect(&options.servers);
+    match tokio::time::timeout(CONNECT, connecting).await {
+        Ok(connected) => connected.map_err(failed),
+        Err(_) => Err(failed(format!("no connection within {CONNECT:?}"))),
+    }
+}
+
+async fn login(options: &NatsOptions) -> Result<ConnectOptions, StoreError> {
+    let mut connect = match &options.login {
+        NatsLogin::None => ConnectOptions::new(),
+        NatsLogin::Credentials(file) => ConnectOptions::with_credentials_file(file)
+            .await
+            .map_err(|error| failed(format!("{}: {error}", file.display())))?,
+        NatsLogin::Password { user, password } => ConnectOptions::with_user_and_password(
+            user.clone(),
+            password.expose_secret().to_owned(),
+        ),
+        NatsLogin::Token(token) => ConnectOptions::with_token(token.expose_secret().to_owned()),
+    };
+    if let Some(file) = &options.tls.authorities {
+        connect = connect.add_root_certificates(file.clone());
+    }
+    if let Some((certificate, key)) = &options.tls.certificate {
+        connect = connect.add_client_certificate(certificate.clone(), key.clone());
+    }
+    Ok(connect
+        .require_tls(options.tls.is_required)
+        .name("sshjobs")
+        .request_timeout(Some(ANSWER))
+        .max_reconnects(None)
+        .reconnect_delay_callback(|attempt| {
+            let pause = Duration::from_millis(50).saturating_mul(1 << attempt.min(5));
+            pause.min(LONGEST_PAUSE)
+        }))
+}
+
+fn check_prefix(prefix: &str) -> Result<(), StoreError> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !prefix.is_empty() && prefix.chars().all(is_name) {
+        return Ok(());
+    }
+    Err(failed(format!(
+        "the prefix {prefix:?} has other characters than letters, digits, `_` and `-`"
+    )))
+}
+
+/// A failed call to NATS.
+pub(super) fn failed(error: impl ToString) -> StoreError {
+    StoreError::Nats(error.to_string())
+}
+
+/// The same as an error of input and output.
+pub(super) fn io_failed(error: impl ToString) -> io::Error {
+    io::Error::other(format!("NATS: {}", error.to_string()))
+}

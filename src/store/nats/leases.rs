@@ -1,0 +1,345 @@
+//! Which replicas are alive, and which replica holds which host.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_nats::jetstream::kv;
+use futures_util::TryStreamExt;
+use serde::{Deserialize, Serialize};
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::connection::{Connection, failed};
+use super::events::Events;
+use super::options::{subject_token, token_text};
+use crate::lock::lock;
+use crate::store::{StoreError, StoreEvent};
+
+/// The lease of this replica, what it knows of other replicas, and the hosts that it holds.
+///
+/// Each replica has an entry in a bucket that deletes entries at the end of their lifetime, and
+/// renews it at a third of that time. A host's entry names the replica that holds it. It stays
+/// until another replica takes the host, which it may do when the holder has left or was not
+/// seen. So a thousand hosts cost no more renewals than one.
+///
+/// The revision of a host's entry is the *fencing token*: each take-over has a higher one.
+pub(super) struct Leases {
+    replicas: kv::Store,
+    hosts: kv::Store,
+    name: String,
+    about: String,
+    lifetime: Duration,
+    state: Mutex<State>,
+    /// Receives hosts that were lost.
+    events: Events,
+}
+
+struct State {
+    /// Revision of the own entry. `None` before the first renewal, and after a failed one.
+    revision: Option<u64>,
+    /// Time at which the last successful renewal was sent. No clock of another machine matters.
+    renewed_at: Option<Instant>,
+    /// Replicas that were there at the last look.
+    replicas: BTreeMap<String, Replica>,
+    /// Replicas that were not there, and since when.
+    missing: HashMap<String, Instant>,
+    /// Until then a missing replica counts as alive: NATS was out of reach, so that no replica
+    /// could renew its lease.
+    trusted_until: Option<Instant>,
+    /// Hosts that this replica holds, with their fencing tokens.
+    held: HashMap<String, u64>,
+    /// Number of renewals after which the held hosts must still be compared with NATS. Not 0 after
+    /// the lease had run out: another replica may have taken some of them, or may just be about to.
+    checks: u32,
+}
+
+/// Entry of a replica.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Replica {
+    /// Description for people.
+    pub(super) about: String,
+    /// It has handed over everything and will end.
+    pub(super) has_left: bool,
+}
+
+/// The holder of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// This replica, with the fencing token.
+    Here(u64),
+    /// Another one.
+    Other(String),
+}
+
+/// Renewals after which held hosts are compared with NATS, once the lease had run out.
+const CHECKS: u32 = 3;
+
+impl Leases {
+    /// Opens the buckets and enters this replica. Start [`keep`](Self::keep) next.
+    pub(super) async fn open(
+        connection: &Arc<Connection>,
+        name: String,
+        about: String,
+        events: Events,
+    ) -> Result<Self, StoreError> {
+        let lifetime = connection.lease;
+        let leases = Self {
+            replicas: connection.bucket("replicas", lifetime).await?,
+            hosts: connection.bucket("hosts", Duration::ZERO).await?,
+            name,
+            about,
+            lifetime,
+            state: Mutex::new(State {
+                revision: None,
+                renewed_at: None,
+                replicas: BTreeMap::new(),
+                missing: HashMap::new(),
+                trusted_until: None,
+                held: HashMap::new(),
+                checks: 0,
+            }),
+            events,
+        };
+        leases.renew().await?;
+        leases.look().await?;
+        Ok(leases)
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Renews the lease and looks at the other replicas until it is dropped.
+    pub(super) async fn keep(self: Arc<Self>) {
+        let mut tick = interval(self.lifetime / 3);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tick.tick().await;
+            if let Err(error) = self.renew().await {
+                tracing::warn!(%error, "the lease of this replica can't be renewed");
+            }
+            if let Err(error) = self.look().await {
+                tracing::debug!(%error, "the other replicas can't be seen");
+            }
+        }
+    }
+
+    /// Renews the lease, or enters again if it has run out.
+    async fn renew(&self) -> Result<(), StoreError> {
+        let sent_at = Instant::now();
+        let revision = lock(&self.state).revision;
+        let renewed = self.write_own_entry(revision, false).await;
+        {
+            let mut state = lock(&self.state);
+            match renewed {
+                Ok(revision) => {
+                    state.revision = Some(revision);
+                    let before = state.renewed_at.replace(sent_at);
+                    if before.is_some_and(|before| before.elapsed() >= self.lifetime) {
+                        state.checks = CHECKS;
+                    }
+                }
+                Err(error) => {
+                    // Perhaps NATS has stored it: the next renewal replaces it whatever it is.
+                    state.revision = None;
+                    return Err(error);
+                }
+            }
+        }
+        self.check_hosts().await
+    }
+
+    /// After the lease had run out: finds held hosts that another replica has taken.
+    async fn check_hosts(&self) -> Result<(), StoreError> {
+        let held = {
+            let state = lock(&self.state);
+            if state.checks == 0 {
+                return Ok(());
+            }
+            state.held.clone()
+        };
+        for (host, token) in held {
+            let entry = self.hosts.entry(subject_token(&host)).await.map_err(failed)?;
+            let is_ours = entry.is_some_and(|entry| {
+                entry.value == self.name.as_bytes() && entry.revision == token
+            });
+            if !is_ours {
+                tracing::warn!(host, "another replica has taken this host over");
+                lock(&self.state).held.remove(&host);
+                self.events.send(StoreEvent::HostLost(host));
+            }
+        }
+        lock(&self.state).checks -= 1;
+        Ok(())
+    }
+
+    async fn write_own_entry(
+        &self,
+        revision: Option<u64>,
+        has_left: bool,
+    ) -> Result<u64, StoreError> {
+        let entry = Replica {
+            about: self.about.clone(),
+            has_left,
+        };
+        let value = serde_json::to_vec(&entry).map_err(failed)?;
+        let key = subject_token(&self.name);
+        if let Some(revision) = revision
+            && let Ok(renewed) = self.replicas.update(&key, value.clone().into(), revision).await
+        {
+            return Ok(renewed);
+        }
+        // The entry has run out, or its revision is unknown. No other replica has this name.
+        self.replicas.put(&key, value.into()).await.map_err(failed)
+    }
+
+    /// Looks which replicas are there.
+    pub(super) async fn look(&self) -> Result<(), StoreError> {
+        let looked = self.read_replicas().await;
+        let now = Instant::now();
+        let mut state = lock(&self.state);
+        let replicas = match looked {
+            Ok(replicas) => replicas,
+            Err(error) => {
+                state.missing.clear();
+                state.trusted_until = Some(now + self.lifetime);
+                return Err(error);
+            }
+        };
+        let before = std::mem::replace(&mut state.replicas, replicas);
+        let State {
+            replicas, missing, ..
+        } = &mut *state;
+        missing.retain(|name, _| !replicas.contains_key(name));
+        for name in before.into_keys().filter(|name| !replicas.contains_key(name)) {
+            missing.insert(name, now);
+        }
+        Ok(())
+    }
+
+    async fn read_replicas(&self) -> Result<BTreeMap<String, Replica>, StoreError> {
+        let mut replicas = BTreeMap::new();
+        let all = format!("{}>", self.replicas.prefix);
+        let mut subjects = self.replicas.stream.info_with_subjects(all).await.map_err(failed)?;
+        while let Some((subject, _)) = subjects.try_next().await.map_err(failed)? {
+            let Some(key) = subject.strip_prefix(&self.replicas.prefix) else { continue };
+            let Some(name) = token_text(key) else { continue };
+            // It may have run out since.
+            let Some(value) = self.replicas.get(key).await.map_err(failed)? else {
+                continue;
+            };
+            if let Ok(replica) = serde_json::from_slice(&value) {
+                replicas.insert(name, replica);
+            }
+        }
+        Ok(replicas)
+    }
+
+    /// Whether this replica may still act for its hosts. False when its lease was not renewed for
+    /// two thirds of the lifetime, so that it stops before another one starts.
+    pub(super) fn is_valid(&self) -> bool {
+        let renewed_at = lock(&self.state).renewed_at;
+        renewed_at.is_some_and(|at| at.elapsed() < self.lifetime * 2 / 3)
+    }
+
+    /// Description of a replica. `None` if it has left or died.
+    pub(super) fn alive(&self, name: &str) -> Option<String> {
+        let mut state = lock(&self.state);
+        if let Some(replica) = state.replicas.get(name) {
+            return (!replica.has_left).then(|| replica.about.clone());
+        }
+        let now = Instant::now();
+        if state.trusted_until.is_some_and(|until| now < until) {
+            return Some(format!("replica {name}"));
+        }
+        // A lease that is renewed late shows up at the next look.
+        let missing_since = *state.missing.entry(name.to_owned()).or_insert(now);
+        let is_gone = now.duration_since(missing_since) >= self.lifetime / 3;
+        (!is_gone).then(|| format!("replica {name}"))
+    }
+
+    /// Names of the replicas that are alive.
+    pub(super) fn all_alive(&self) -> Vec<String> {
+        let state = lock(&self.state);
+        let here = state.replicas.iter().filter(|(_, replica)| !replica.has_left);
+        here.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The fencing token of a host that this replica holds.
+    pub(super) fn held(&self, host: &str) -> Option<u64> {
+        lock(&self.state).held.get(host).copied()
+    }
+
+    /// Takes a host for this replica, unless a replica that is alive holds it.
+    pub(super) async fn take(&self, host: &str) -> Result<Holder, StoreError> {
+        if let Some(token) = self.held(host) {
+            return Ok(Holder::Here(token));
+        }
+        let key = subject_token(host);
+        let own: bytes::Bytes = self.name.clone().into();
+        loop {
+            let taken = match self.hosts.entry(&key).await.map_err(failed)? {
+                Some(entry) if entry.operation == kv::Operation::Put => {
+                    let holder = String::from_utf8_lossy(&entry.value).into_owned();
+                    if holder != self.name && self.alive(&holder).is_some() {
+                        return Ok(Holder::Other(holder));
+                    }
+                    self.hosts.update(&key, own.clone(), entry.revision).await.map_err(|error| {
+                        (
+                            error.kind() == kv::UpdateErrorKind::WrongLastRevision,
+                            failed(error),
+                        )
+                    })
+                }
+                Some(_) | None => self.hosts.create(&key, own.clone()).await.map_err(|error| {
+                    (
+                        error.kind() == kv::CreateErrorKind::AlreadyExists,
+                        failed(error),
+                    )
+                }),
+            };
+            match taken {
+                Ok(token) => {
+                    lock(&self.state).held.insert(host.to_owned(), token);
+                    return Ok(Holder::Here(token));
+                }
+                // Another replica was faster.
+                Err((true, _)) => {}
+                Err((false, error)) => return Err(error),
+            }
+        }
+    }
+
+    /// The holder of a host, if one is alive.
+    pub(super) async fn holder(&self, host: &str) -> Result<Option<Holder>, StoreError> {
+        if let Some(token) = self.held(host) {
+            return Ok(Some(Holder::Here(token)));
+        }
+        let entry = self.hosts.get(subject_token(host)).await.map_err(failed)?;
+        let holder = entry.map(|name| String::from_utf8_lossy(&name).into_owned());
+        Ok(holder.filter(|name| self.alive(name).is_some()).map(Holder::Other))
+    }
+
+    /// The replica that should hold a host that no replica holds: the same one for every replica
+    /// that asks, and each replica for its share of the hosts (rendezvous hashing).
+    pub(super) fn preferred(&self, host: &str) -> String {
+        let weight = |replica: &String| {
+            let mut sum = crc32fast::Hasher::new();
+            sum.update(host.as_bytes());
+            sum.update(&[0]);
+            sum.update(replica.as_bytes());
+            // The low bits of a CRC of similar texts are similar.
+            u64::from(sum.finalize()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        };
+        let all = self.all_alive();
+        all.into_iter().max_by_key(weight).unwrap_or_else(|| self.name.clone())
+    }
+
+    /// Says that this replica has ended, so that others need not wait for its lease to run out.
+    pub(super) async fn leave(&self) {
+        let revision = lock(&self.state).revision;
+        if let Err(error) = self.write_own_entry(revision, true).await {
+            tracing::debug!(%error, "others see only later that this replica has ended");
+        }
+    }
+}

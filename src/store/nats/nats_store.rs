@@ -1,0 +1,349 @@
+//! The store of a cluster.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::RngExt;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::chunks::Place;
+use super::connection::{Connection, failed};
+use super::cursors::Cursors;
+use super::events::Events;
+use super::job_output::JobOutput;
+use super::leases::{Holder, Leases};
+use super::nats::Nats;
+use super::output_streams::{Answer, NewChunk, OutputStreams, Stored};
+use super::records::Records;
+use super::replicas::Replicas;
+use crate::job::{CursorMove, CursorName, JobId, Moved};
+use crate::output::{LineNo, Timestamp};
+use crate::store::media::Media;
+use crate::store::{
+    Bounds, Filter, LogLimits, LogWriter, Peers, Record, Store, StoreError, StoreEvent, StoredEnd,
+    StoredLog,
+};
+
+/// Records and output in NATS JetStream, shared by all replicas of a cluster.
+pub struct NatsStore {
+    connection: Arc<Connection>,
+    leases: Arc<Leases>,
+    replicas: Arc<Replicas>,
+    records: Arc<Records>,
+    events: Events,
+    cursors: Cursors,
+    output: Arc<OutputStreams>,
+    secret: [u8; 32],
+    /// Renewals, and the index of records. They end with this value.
+    tasks: JoinSet<()>,
+}
+
+/// Time limit for the records to be read when the store is opened.
+const READ_RECORDS: Duration = Duration::from_secs(60);
+/// Time for which the marker of a removed record is kept, so that all replicas see it.
+const MARKER_MS: u64 = 600_000;
+/// Number of jobs whose output is sent to NATS at the same time. Each waits for its answer.
+const WRITERS: usize = 16;
+/// Time limit for the last message of a replica that ends.
+const LEAVE: Duration = Duration::from_secs(1);
+
+impl NatsStore {
+    /// Creates what is missing in NATS, and enters the cluster. `process` is shown to other replicas.
+    /// Blocks the thread.
+    ///
+    /// # Errors
+    /// If NATS can't be reached or has no JetStream.
+    pub fn open(nats: &Nats, process: &str) -> Result<Self, StoreError> {
+        nats.0.wait(Self::enter(&nats.0, process))
+    }
+
+    async fn enter(connection: &Arc<Connection>, process: &str) -> Result<Self, StoreError> {
+        let name = format!("{}-{:08x}", std::process::id(), rand::rng().random::<u32>());
+        let about = format!("replica {name} ({process})");
+        let events = Events::default();
+        let leases = Leases::open(connection, name, about, events.clone()).await?;
+        let leases = Arc::new(leases);
+        let records = Arc::new(Records::open(connection, events.clone()).await?);
+        let mut tasks = JoinSet::new();
+        tasks.spawn_on(Arc::clone(&leases).keep(), connection.handle());
+        tasks.spawn_on(Arc::clone(&records).follow(), connection.handle());
+        if timeout(READ_RECORDS, records.complete()).await.is_err() {
+            return Err(failed(format!(
+                "the records were not read within {READ_RECORDS:?}"
+            )));
+        }
+        Ok(Self {
+            connection: Arc::clone(connection),
+            replicas: Arc::new(Replicas::new(Arc::clone(connection), Arc::clone(&leases))),
+            leases,
+            records,
+            events,
+            cursors: Cursors::open(connection).await?,
+            output: Arc::new(OutputStreams::open(Arc::clone(connection)).await?),
+            secret: shared_secret(connection).await?,
+            tasks,
+        })
+    }
+
+    fn media(&self, id: &JobId) -> JobOutput {
+        JobOutput::new(Arc::clone(&self.output), id.clone())
+    }
+
+    /// The fencing token for a job of this replica: that of its host, or for a fleet, which has no
+    /// host, the revision of its record.
+    async fn token(&self, record: &Record, revision: u64) -> Result<Option<u64>, StoreError> {
+        if record.fleet.is_some() {
+            return Ok(Some(revision));
+        }
+        match self.leases.take(&record.host).await? {
+            Holder::Here(token) => Ok(Some(token)),
+            Holder::Other(_) => Ok(None),
+        }
+    }
+
+    /// Writes a chunk without bytes, so that NATS refuses every later chunk of the last owner.
+    async fn fence(&self, id: &JobId) -> Result<(), StoreError> {
+        loop {
+            let last = self.output.last(id, Answer::Exact).await.map_err(failed)?;
+            // Nothing was written yet. A first chunk of the last owner would be refused, because
+            // that owner expects none before it.
+            let start = last.as_ref().map_or(
+                Place {
+                    segment: 1,
+                    offset: 0,
+                },
+                |last| last.chunk.end(),
+            );
+            let empty = NewChunk {
+                start,
+                length_before: 0,
+                bytes: bytes::Bytes::new(),
+            };
+            let newest = last.map_or(0, |last| last.chunk.sequence);
+            match self.output.store(id, empty, newest).await.map_err(failed)? {
+                Stored::At(_) => return Ok(()),
+                // The last owner has just written another one.
+                Stored::Refused => {}
+            }
+        }
+    }
+
+    async fn remove_job(&self, id: &JobId) -> Result<(), StoreError> {
+        self.cursors.remove(id).await?;
+        self.output.forget_token(id);
+        self.records.remove(id).await
+    }
+}
+
+#[cfg(test)]
+impl NatsStore {
+    /// Stops renewals, as SIGSTOP does.
+    pub(super) fn pause(&mut self) {
+        self.tasks.abort_all();
+    }
+
+    /// The fencing token of a host, if this replica holds it or can take it.
+    pub(super) fn host_token(&self, host: &str) -> Option<u64> {
+        match self.connection.wait(self.leases.take(host)).unwrap() {
+            Holder::Here(token) => Some(token),
+            Holder::Other(_) => None,
+        }
+    }
+}
+
+/// A random value that all replicas share, created by the first.
+async fn shared_secret(connection: &Connection) -> Result<[u8; 32], StoreError> {
+    let settings = connection.settings().await?;
+    let fresh: [u8; 32] = rand::rng().random();
+    // Fails if another replica has created it.
+    settings.create(SECRET, fresh.to_vec().into()).await.ok();
+    let value = settings.get(SECRET).await.map_err(failed)?;
+    let value = value.ok_or_else(|| failed("the shared secret is missing"))?;
+    value.as_ref().try_into().map_err(|_| failed("the shared secret is damaged"))
+}
+
+const SECRET: &str = "secret";
+
+impl Drop for NatsStore {
+    fn drop(&mut self) {
+        // First: a renewal would overwrite the last message.
+        self.tasks.abort_all();
+        self.connection.wait(async { drop(timeout(LEAVE, self.leases.leave()).await) });
+    }
+}
+
+impl Store for NatsStore {
+    fn admit(&self, record: &Record) -> Result<Option<Record>, StoreError> {
+        self.connection.wait(async {
+            if !self.leases.is_valid() {
+                return Err(failed(
+                    "the lease of this replica could not be renewed in time",
+                ));
+            }
+            // First: a job with this key may be on a host of another replica.
+            if let Some(earlier) = self.records.job_of_key(record).await? {
+                return Ok(Some(earlier));
+            }
+            if record.fleet.is_none()
+                && let Holder::Other(holder) = self.leases.take(&record.host).await?
+            {
+                return Err(StoreError::HeldElsewhere {
+                    host: record.host.clone(),
+                    holder,
+                });
+            }
+            if let Some(earlier) = self.records.admit(record).await? {
+                return Ok(Some(earlier));
+            }
+            let revision = self.records.revision(&record.id).unwrap_or(1);
+            if let Some(token) = self.token(record, revision).await? {
+                self.output.note_token(&record.id, token);
+            }
+            Ok(None)
+        })
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn put(&self, records: &[Record]) -> Result<(), StoreError> {
+        self.connection.wait(self.records.put(records))
+    }
+
+    fn get(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
+        self.connection.wait(self.records.get(id))
+    }
+
+    fn list(&self, filter: &Filter) -> Result<(Vec<Record>, usize), StoreError> {
+        self.connection.wait(self.records.list(filter))
+    }
+
+    fn remove(&self, id: &JobId) -> Result<(), StoreError> {
+        // First, because output without a record would never be deleted.
+        self.media(id).remove_all(id).map_err(failed)?;
+        self.connection.wait(self.remove_job(id))
+    }
+
+    fn orphans(&self) -> Result<Vec<Record>, StoreError> {
+        let has_ended =
+            |owner: &str| owner != self.leases.name() && self.leases.alive(owner).is_none();
+        self.connection.wait(async {
+            // Without a look at the others now, a replica that has just entered would look dead.
+            self.leases.look().await?;
+            let orphans = self.records.orphans(has_ended).await?;
+            // Each replica takes its share.
+            let is_for_us = |record: &Record| {
+                self.leases.held(&record.host).is_some()
+                    || self.leases.preferred(&record.host) == self.leases.name()
+            };
+            Ok(orphans.into_iter().filter(is_for_us).collect())
+        })
+    }
+
+    fn claim(&self, record: &Record) -> Result<bool, StoreError> {
+        self.connection.wait(async {
+            if self.leases.alive(&record.owner).is_some() && record.owner != self.leases.name() {
+                return Ok(false);
+            }
+            // The host first: its holder alone may claim its jobs.
+            if record.fleet.is_none()
+                && let Holder::Other(_) = self.leases.take(&record.host).await?
+            {
+                return Ok(false);
+            }
+            let Some(revision) = self.records.claim(record, self.leases.name()).await? else {
+                return Ok(false);
+            };
+            let Some(token) = self.token(record, revision).await? else { return Ok(false) };
+            self.output.note_token(&record.id, token);
+            self.fence(&record.id).await?;
+            Ok(true)
+        })
+    }
+
+    fn owner(&self, owner: &str) -> Option<String> {
+        self.leases.alive(owner)
+    }
+
+    fn socket(&self, _owner: &str) -> Option<PathBuf> {
+        None
+    }
+
+    fn writers(&self) -> usize {
+        WRITERS
+    }
+
+    fn most_open(&self) -> usize {
+        // It uses no descriptors.
+        usize::MAX
+    }
+
+    fn events(&self) -> Option<mpsc::Receiver<StoreEvent>> {
+        Some(self.events.receive())
+    }
+
+    fn peers(&self) -> Option<Arc<dyn Peers>> {
+        Some(Arc::clone(&self.replicas) as Arc<dyn Peers>)
+    }
+
+    fn own_name(&self) -> &str {
+        self.leases.name()
+    }
+
+    fn log(&self, id: &JobId) -> Arc<StoredLog> {
+        Arc::new(StoredLog::new(Arc::new(self.media(id)), id.clone()))
+    }
+
+    fn write(
+        &self,
+        log: &Arc<StoredLog>,
+        limits: LogLimits,
+        end: Option<&StoredEnd>,
+    ) -> Result<LogWriter, StoreError> {
+        match end {
+            None => Ok(LogWriter::new(Arc::clone(log), limits)),
+            Some(end) => LogWriter::resume(Arc::clone(log), limits, end).map_err(failed),
+        }
+    }
+
+    fn secret(&self) -> [u8; 32] {
+        self.secret
+    }
+
+    fn cursor(&self, job: &JobId, name: &CursorName) -> Result<LineNo, StoreError> {
+        self.connection.wait(self.cursors.cursor(job, name))
+    }
+
+    fn move_cursor(
+        &self,
+        job: &JobId,
+        name: &CursorName,
+        step: CursorMove,
+    ) -> Result<Moved, StoreError> {
+        self.connection.wait(self.cursors.move_to(job, name, step))
+    }
+
+    fn sweep(&self, bounds: &Bounds, now: Timestamp) -> Result<(), StoreError> {
+        let old = self.records.index().ended_before(now.saturating_sub(bounds.age));
+        for id in old {
+            self.remove(&id)?;
+        }
+        let excess = self.records.index().in_excess_of(bounds.bytes);
+        for id in excess {
+            self.media(&id).remove_all(&id).map_err(failed)?;
+            // After the deletion, so that the next sweep repeats one that has failed.
+            self.connection.wait(self.records.change(&id, |record| {
+                (record.stored_bytes, record.dropped_lines) = (0, record.total_lines);
+            }))?;
+        }
+        let removed = self.records.index().take_removed_before(now.saturating_sub(MARKER_MS));
+        for id in removed {
+            self.connection.wait(self.records.delete_marker(&id))?;
+        }
+        Ok(())
+    }
+}

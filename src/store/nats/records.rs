@@ -1,0 +1,349 @@
+//! Records of jobs in a bucket, and the idempotency keys in another.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use async_nats::jetstream::kv;
+use async_nats::jetstream::stream::LastRawMessageErrorKind;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use tokio::sync::watch;
+
+use super::connection::{Connection, failed};
+use super::events::Events;
+use super::options::{subject_token, token_text};
+use super::record_index::RecordIndex;
+use crate::job::{Caller, JobId, wall_now};
+use crate::lock::lock;
+use crate::store::{Filter, Record, StoreError, StoreEvent};
+
+/// Records of jobs. Every write compares the revision, so that no change of another replica is
+/// lost.
+pub(super) struct Records {
+    jobs: kv::Store,
+    keys: kv::Store,
+    index: Mutex<RecordIndex>,
+    /// Revisions of this replica's own records.
+    revisions: Mutex<HashMap<JobId, u64>>,
+    /// Receives removed records.
+    events: Events,
+    /// True once the index has all records that were there when it was opened.
+    is_complete: watch::Sender<bool>,
+}
+
+/// Maximum calls to NATS at once.
+const AT_ONCE: usize = 64;
+
+impl Records {
+    pub(super) async fn open(
+        connection: &Arc<Connection>,
+        events: Events,
+    ) -> Result<Self, StoreError> {
+        let none = std::time::Duration::ZERO;
+        Ok(Self {
+            jobs: connection.bucket("jobs", none).await?,
+            keys: connection.bucket("keys", none).await?,
+            index: Mutex::default(),
+            revisions: Mutex::default(),
+            events,
+            is_complete: watch::Sender::new(false),
+        })
+    }
+
+    /// Keeps the index up to date until it is dropped.
+    pub(super) async fn follow(self: Arc<Self>) {
+        loop {
+            if let Err(error) = self.follow_once().await {
+                tracing::debug!(%error, "the records of other replicas can't be followed");
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn follow_once(&self) -> Result<(), StoreError> {
+        let mut changes = self.jobs.watch_with_history(">").await.map_err(failed)?;
+        if self.jobs.status().await.map_err(failed)?.values() == 0 {
+            // An empty bucket sends nothing that could say that it was read.
+            self.is_complete.send_replace(true);
+        }
+        while let Some(entry) = changes.try_next().await.map_err(failed)? {
+            self.note(&entry);
+            if entry.seen_current {
+                self.is_complete.send_replace(true);
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&self, entry: &kv::Entry) {
+        match entry.operation {
+            kv::Operation::Put => {
+                if let Ok(record) = read(&entry.value) {
+                    lock(&self.index).note(&record, entry.revision);
+                }
+            }
+            kv::Operation::Delete | kv::Operation::Purge => {
+                if let Some(id) = token_text(&entry.key) {
+                    let id = JobId::from(id.as_str());
+                    lock(&self.index).note_removed(&id, entry.revision, wall_now());
+                    self.events.send(StoreEvent::JobRemoved(id));
+                }
+            }
+        }
+    }
+
+    /// Resolves once the index has all records that were there when it was opened.
+    pub(super) async fn complete(&self) {
+        // The sender is in this value, so it is not dropped meanwhile.
+        self.is_complete.subscribe().wait_for(|is_complete| *is_complete).await.ok();
+    }
+
+    /// Registers a job. Returns the job that has its key already, if there is one.
+    pub(super) async fn admit(&self, record: &Record) -> Result<Option<Record>, StoreError> {
+        // Before the key: a replica that dies in between leaves a job without a key, and not a key
+        // without a job.
+        let created = self.jobs.create(job_key(&record.id), write(record)?.into());
+        let revision = created.await.map_err(failed)?;
+        if let Some(key) = key_of(record)
+            && let Some(earlier) = self.claim_key(&key, &record.id).await?
+        {
+            self.jobs.purge(job_key(&record.id)).await.map_err(failed)?;
+            return Ok(Some(earlier));
+        }
+        self.note_own(record, revision);
+        Ok(None)
+    }
+
+    /// The job that has the key of this record.
+    pub(super) async fn job_of_key(&self, record: &Record) -> Result<Option<Record>, StoreError> {
+        let Some(key) = key_of(record) else { return Ok(None) };
+        match self.keys.get(key).await.map_err(failed)? {
+            Some(id) => self.get(&JobId::from(&*String::from_utf8_lossy(&id))).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Gives a key to a job, or returns the job that has it.
+    async fn claim_key(&self, key: &str, id: &JobId) -> Result<Option<Record>, StoreError> {
+        let own = bytes::Bytes::copy_from_slice(id.as_str().as_bytes());
+        loop {
+            match self.keys.create(key, own.clone()).await {
+                Ok(_) => return Ok(None),
+                Err(error) if error.kind() == kv::CreateErrorKind::AlreadyExists => {}
+                Err(error) => return Err(failed(error)),
+            }
+            // Deleted since, if there is none.
+            let Some(entry) = self.keys.entry(key).await.map_err(failed)? else { continue };
+            let holder = JobId::from(&*String::from_utf8_lossy(&entry.value));
+            if let Some(earlier) = self.get_exactly(&holder).await? {
+                return Ok(Some(earlier));
+            }
+            // Its job was removed.
+            match self.keys.update(key, own.clone(), entry.revision).await {
+                Ok(_) => return Ok(None),
+                Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+
+    /// Revision of a record of this replica.
+    pub(super) fn revision(&self, id: &JobId) -> Option<u64> {
+        lock(&self.revisions).get(id).copied()
+    }
+
+    fn note_own(&self, record: &Record, revision: u64) {
+        lock(&self.revisions).insert(record.id.clone(), revision);
+        lock(&self.index).note(record, revision);
+    }
+
+    /// Updates records of this replica. Leaves out those that another one has claimed or removed.
+    pub(super) async fn put(&self, records: &[Record]) -> Result<(), StoreError> {
+        let writes = records.iter().map(|record| self.put_one(record));
+        stream::iter(writes).buffer_unordered(AT_ONCE).try_collect().await
+    }
+
+    async fn put_one(&self, record: &Record) -> Result<(), StoreError> {
+        let known = lock(&self.revisions).get(&record.id).copied();
+        let mut revision = known;
+        loop {
+            let expected = match revision {
+                Some(revision) => revision,
+                None => match self.entry(&record.id).await? {
+                    Some((current, revision)) if current.owner == record.owner => revision,
+                    Some(_) | None => {
+                        lock(&self.revisions).remove(&record.id);
+                        return Ok(());
+                    }
+                },
+            };
+            let written = self.jobs.update(job_key(&record.id), write(record)?.into(), expected);
+            match written.await {
+                Ok(revision) => {
+                    self.note_own(record, revision);
+                    if record.outcome.is_some() {
+                        // It changes rarely from now on.
+                        lock(&self.revisions).remove(&record.id);
+                    }
+                    return Ok(());
+                }
+                // Another replica has written it, or an earlier write was stored without an answer.
+                Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
+                    revision = None;
+                }
+                Err(error) => return Err(failed(error)),
+            }
+        }
+    }
+
+    /// A record and its revision.
+    async fn entry(&self, id: &JobId) -> Result<Option<(Record, u64)>, StoreError> {
+        let entry = self.jobs.entry(job_key(id)).await.map_err(failed)?;
+        match entry.filter(|entry| entry.operation == kv::Operation::Put) {
+            Some(entry) => Ok(Some((read(&entry.value)?, entry.revision))),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) async fn get(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
+        Ok(self.entry(id).await?.map(|(record, _)| record))
+    }
+
+    /// The record as the leader of NATS has it. Other servers may lack the newest records.
+    async fn get_exactly(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
+        let subject = format!("{}{}", self.jobs.prefix, job_key(id));
+        match self.jobs.stream.get_last_raw_message_by_subject(&subject).await {
+            // The marker of a removed record is empty.
+            Ok(message) if message.payload.is_empty() => Ok(None),
+            Ok(message) => read(&message.payload).map(Some),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Records of several jobs, in order. Leaves out those that were removed.
+    async fn get_all(&self, ids: Vec<JobId>) -> Result<Vec<Record>, StoreError> {
+        let gets = ids.into_iter().map(|id| async move { self.get(&id).await });
+        let records: Vec<Option<Record>> =
+            stream::iter(gets).buffered(AT_ONCE).try_collect().await?;
+        Ok(records.into_iter().flatten().collect())
+    }
+
+    pub(super) async fn list(&self, filter: &Filter) -> Result<(Vec<Record>, usize), StoreError> {
+        let (newest, total) = lock(&self.index).list(filter);
+        Ok((self.get_all(newest).await?, total))
+    }
+
+    /// Removes a record and its key.
+    pub(super) async fn remove(&self, id: &JobId) -> Result<(), StoreError> {
+        let record = self.get(id).await?;
+        if let Some(key) = record.as_ref().and_then(key_of)
+            && let Some(entry) = self.keys.entry(&key).await.map_err(failed)?
+            && entry.value == id.as_str().as_bytes()
+        {
+            // The job's own key, and not that of a later job.
+            let removed = self.keys.purge_expect_revision(&key, Some(entry.revision));
+            removed.await.map_err(failed)?;
+        }
+        lock(&self.revisions).remove(id);
+        self.jobs.purge(job_key(id)).await.map_err(failed)?;
+        Ok(())
+    }
+
+    /// Unfinished records of other owners, for which `has_ended` is true.
+    pub(super) async fn orphans(
+        &self,
+        has_ended: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Record>, StoreError> {
+        let ids: Vec<JobId> = {
+            let index = lock(&self.index);
+            let ended = index.owners().into_iter().filter(|owner| has_ended(owner));
+            ended.flat_map(|owner| index.unfinished_of(&owner)).collect()
+        };
+        let records = self.get_all(ids).await?;
+        // The index may be older than the records.
+        let is_orphan = |record: &Record| record.outcome.is_none() && has_ended(&record.owner);
+        Ok(records.into_iter().filter(is_orphan).collect())
+    }
+
+    /// Gives a job to another owner, if it still belongs to the one in `record`. Returns the
+    /// revision of the record, or `None` if another replica was faster.
+    pub(super) async fn claim(
+        &self,
+        record: &Record,
+        owner: &str,
+    ) -> Result<Option<u64>, StoreError> {
+        let Some((current, revision)) = self.entry(&record.id).await? else {
+            return Ok(None);
+        };
+        if current.owner != record.owner || current.outcome.is_some() {
+            return Ok(None);
+        }
+        let claimed = Record {
+            owner: owner.to_owned(),
+            ..current
+        };
+        match self.jobs.update(job_key(&record.id), write(&claimed)?.into(), revision).await {
+            Ok(revision) => {
+                self.note_own(&claimed, revision);
+                Ok(Some(revision))
+            }
+            Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// Changes a finished job's record, whichever replica owns it.
+    pub(super) async fn change(
+        &self,
+        id: &JobId,
+        change: impl Fn(&mut Record),
+    ) -> Result<(), StoreError> {
+        while let Some((mut record, revision)) = self.entry(id).await? {
+            change(&mut record);
+            match self.jobs.update(job_key(id), write(&record)?.into(), revision).await {
+                Ok(revision) => {
+                    lock(&self.index).note(&record, revision);
+                    return Ok(());
+                }
+                Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn index(&self) -> crate::lock::Guard<'_, RecordIndex> {
+        lock(&self.index)
+    }
+
+    /// Deletes the marker that NATS keeps of a removed record.
+    pub(super) async fn delete_marker(&self, id: &JobId) -> Result<(), StoreError> {
+        let subject = format!("{}{}", self.jobs.prefix, job_key(id));
+        self.jobs.stream.purge().filter(subject).await.map(drop).map_err(failed)
+    }
+}
+
+/// Pause before records are followed again.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
+
+fn job_key(id: &JobId) -> String {
+    subject_token(id.as_str())
+}
+
+/// Key of a job's idempotency key. Callers can't reach each other's.
+fn key_of(record: &Record) -> Option<String> {
+    let Record { caller, key, .. } = record;
+    Some(idempotency_key(caller, key.as_ref()?))
+}
+
+fn idempotency_key(caller: &Caller, key: &str) -> String {
+    format!("{}.{}", subject_token(caller.as_str()), subject_token(key))
+}
+
+fn write(record: &Record) -> Result<Vec<u8>, StoreError> {
+    serde_json::to_vec(record).map_err(failed)
+}
+
+fn read(bytes: &[u8]) -> Result<Record, StoreError> {
+    serde_json::from_slice(bytes).map_err(failed)
+}

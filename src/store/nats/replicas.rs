@@ -1,0 +1,135 @@
+//! Connections between the replicas of a cluster.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_nats::Subscriber;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::connection::Connection;
+use super::leases::{Holder, Leases};
+use super::options::subject_token;
+use super::tunnel::{Ends, stream};
+use crate::lock::lock;
+use crate::store::{HostPlace, PeerStream, Peers, StoreError};
+
+/// The other replicas, as this one reaches them.
+pub(super) struct Replicas {
+    connection: Arc<Connection>,
+    leases: Arc<Leases>,
+    /// Requests of other replicas to connect. Subscribed to when first needed.
+    calls: tokio::sync::Mutex<Option<Subscriber>>,
+    /// Tasks that move the bytes of streams. They end with this value.
+    moving: Mutex<JoinSet<()>>,
+}
+
+/// Time limit for another replica to accept a connection.
+const ACCEPT: Duration = Duration::from_secs(5);
+
+impl Replicas {
+    pub(super) fn new(connection: Arc<Connection>, leases: Arc<Leases>) -> Self {
+        Self {
+            connection,
+            leases,
+            calls: tokio::sync::Mutex::default(),
+            moving: Mutex::default(),
+        }
+    }
+
+    fn calls_subject(&self, replica: &str) -> String {
+        format!(
+            "{}.replica.{}",
+            self.connection.prefix,
+            subject_token(replica)
+        )
+    }
+
+    fn start(&self, incoming: Subscriber, outgoing: String) -> Box<dyn PeerStream> {
+        let (stream, moving) = stream(Ends {
+            client: self.connection.client.clone(),
+            incoming,
+            outgoing,
+        });
+        let mut tasks = lock(&self.moving);
+        // A `JoinSet` keeps ended tasks until they are joined.
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(moving);
+        Box::new(stream)
+    }
+
+    async fn connect_to(&self, replica: &str) -> io::Result<Box<dyn PeerStream>> {
+        let client = &self.connection.client;
+        let own = client.new_inbox();
+        // First, so that no message of the other side is missed.
+        let incoming = client.subscribe(own.clone()).await.map_err(io::Error::other)?;
+        let asking = client.request(self.calls_subject(replica), own.into());
+        let answer = timeout(ACCEPT, asking)
+            .await
+            .map_err(|_| io::ErrorKind::TimedOut)?
+            .map_err(io::Error::other)?;
+        let outgoing = String::from_utf8(answer.payload.to_vec()).map_err(io::Error::other)?;
+        Ok(self.start(incoming, outgoing))
+    }
+
+    async fn accept_next(&self) -> io::Result<Box<dyn PeerStream>> {
+        let client = &self.connection.client;
+        // Locked while this task waits: there is one that accepts.
+        let mut calls = self.calls.lock().await;
+        let calls = match &mut *calls {
+            Some(calls) => calls,
+            none => {
+                let subject = self.calls_subject(self.leases.name());
+                none.insert(client.subscribe(subject).await.map_err(io::Error::other)?)
+            }
+        };
+        loop {
+            let call = calls.next().await.ok_or(io::ErrorKind::BrokenPipe)?;
+            let Some(reply) = call.reply else { continue };
+            let Ok(outgoing) = String::from_utf8(call.payload.to_vec()) else { continue };
+            let own = client.new_inbox();
+            let incoming = client.subscribe(own.clone()).await.map_err(io::Error::other)?;
+            client.publish(reply, own.into()).await.map_err(io::Error::other)?;
+            return Ok(self.start(incoming, outgoing));
+        }
+    }
+}
+
+impl Peers for Replicas {
+    fn own_name(&self) -> &str {
+        self.leases.name()
+    }
+
+    fn place_of_host<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<HostPlace, StoreError>> {
+        async move {
+            Ok(match self.leases.holder(host).await? {
+                Some(Holder::Here(_)) => HostPlace::Here,
+                Some(Holder::Other(replica)) => HostPlace::At(replica),
+                None => {
+                    let preferred = self.leases.preferred(host);
+                    if preferred == self.leases.name() {
+                        HostPlace::Here
+                    } else {
+                        HostPlace::At(preferred)
+                    }
+                }
+            })
+        }
+        .boxed()
+    }
+
+    fn is_other(&self, replica: &str) -> bool {
+        replica != self.leases.name() && self.leases.alive(replica).is_some()
+    }
+
+    fn connect<'a>(&'a self, replica: &'a str) -> BoxFuture<'a, io::Result<Box<dyn PeerStream>>> {
+        self.connect_to(replica).boxed()
+    }
+
+    fn accept(&self) -> BoxFuture<'_, io::Result<Box<dyn PeerStream>>> {
+        self.accept_next().boxed()
+    }
+}

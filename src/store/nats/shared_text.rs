@@ -1,0 +1,111 @@
+//! A text that all replicas share, such as the list of tokens.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_nats::jetstream::kv;
+use futures_util::TryStreamExt;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::connection::{Connection, failed};
+use crate::lock::lock;
+use crate::store::{SharedText, StoreError, Versioned};
+
+/// A text in the bucket of settings. A task keeps a copy up to date, so that reading it takes no
+/// call.
+pub struct NatsText {
+    connection: Arc<Connection>,
+    settings: kv::Store,
+    name: &'static str,
+    copy: Arc<Mutex<Versioned>>,
+    /// The task. It ends with this value.
+    _following: JoinSet<()>,
+}
+
+/// Pause before the text is followed again.
+const PAUSE: Duration = Duration::from_millis(500);
+
+impl NatsText {
+    pub(super) fn open(
+        connection: &Arc<Connection>,
+        name: &'static str,
+    ) -> Result<Self, StoreError> {
+        let settings = connection.wait(connection.settings())?;
+        let copy = Arc::new(Mutex::new(connection.wait(read(&settings, name))?));
+        let mut following = JoinSet::new();
+        let task = follow(settings.clone(), name, Arc::clone(&copy));
+        following.spawn_on(task, connection.handle());
+        Ok(Self {
+            connection: Arc::clone(connection),
+            settings,
+            name,
+            copy,
+            _following: following,
+        })
+    }
+}
+
+impl SharedText for NatsText {
+    fn read(&self) -> Versioned {
+        lock(&self.copy).clone()
+    }
+
+    fn replace(&self, text: &str, version: u64) -> Result<bool, StoreError> {
+        let value = bytes::Bytes::copy_from_slice(text.as_bytes());
+        // Version 0 is that of a missing text.
+        let written = self.connection.wait(self.settings.update(self.name, value, version));
+        match written {
+            Ok(version) => {
+                *lock(&self.copy) = Versioned {
+                    text: text.to_owned(),
+                    version,
+                };
+                Ok(true)
+            }
+            Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
+                let read = self.connection.wait(read(&self.settings, self.name))?;
+                *lock(&self.copy) = read;
+                Ok(false)
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+async fn read(settings: &kv::Store, name: &str) -> Result<Versioned, StoreError> {
+    let entry = settings.entry(name).await.map_err(failed)?;
+    Ok(entry.map(|entry| versioned(&entry)).unwrap_or_default())
+}
+
+fn versioned(entry: &kv::Entry) -> Versioned {
+    Versioned {
+        text: String::from_utf8_lossy(&entry.value).into_owned(),
+        version: entry.revision,
+    }
+}
+
+/// Keeps the copy up to date until it is dropped.
+async fn follow(settings: kv::Store, name: &'static str, copy: Arc<Mutex<Versioned>>) {
+    loop {
+        if let Err(error) = follow_once(&settings, name, &copy).await {
+            tracing::debug!(%error, name, "a shared text can't be followed");
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+async fn follow_once(
+    settings: &kv::Store,
+    name: &str,
+    copy: &Mutex<Versioned>,
+) -> Result<(), StoreError> {
+    let mut changes = settings.watch_with_history(name).await.map_err(failed)?;
+    while let Some(entry) = changes.try_next().await.map_err(failed)? {
+        let mut copy = lock(copy);
+        if entry.revision > copy.version {
+            *copy = versioned(&entry);
+        }
+    }
+    Ok(())
+}

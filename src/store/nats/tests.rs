@@ -1,0 +1,134 @@
+//! What only a store of several machines promises.
+
+use std::time::Duration;
+
+use sshjobs::testing::NatsServer;
+
+use super::{Nats, NatsOptions, NatsStore};
+use crate::job::{Caller, Draft, Job, LogEvent, Outcome};
+use crate::output::{RingLimits, Stream};
+use crate::store::{LogLimits, Record, Store};
+
+const LOG: LogLimits = LogLimits {
+    bytes: 64 << 20,
+    line_bytes: 64,
+    interval: 300,
+};
+
+fn open(nats: &NatsServer, lease: Duration) -> NatsStore {
+    let options = NatsOptions {
+        lease,
+        ..NatsOptions::new(vec![nats.url()])
+    };
+    NatsStore::open(&Nats::connect(&options).unwrap(), "test").unwrap()
+}
+
+fn new_record(store: &NatsStore, host: &str) -> Record {
+    let spec = Draft::new(host, "make").try_into().unwrap();
+    let job = Job::new(Caller::local(), spec, RingLimits::default());
+    Record {
+        owner: store.own_name().to_owned(),
+        ..Record::new(&job, None, String::new())
+    }
+}
+
+fn line(text: &str) -> crate::job::Batch {
+    let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
+    let event = LogEvent::Append(Stream::Stdout.into(), bytes);
+    crate::job::Batch::new(vec![(event, 0, tokio::time::Instant::now())], None)
+}
+
+/// Repeats a check until it succeeds, at most for five seconds.
+fn eventually<T>(what: &str, check: impl Fn() -> Option<T>) -> T {
+    for _ in 0..500 {
+        if let Some(found) = check() {
+            return found;
+        }
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    panic!("not within five seconds: {what}");
+}
+
+#[test]
+fn a_replica_that_was_paused_writes_nothing_after_its_job_was_taken_over() {
+    let nats = NatsServer::start().unwrap();
+    let lease = Duration::from_millis(600);
+    let mut paused = open(&nats, lease);
+    let record = new_record(&paused, "web1");
+    paused.admit(&record).unwrap();
+    let log = paused.log(&record.id);
+    let mut writer = paused.write(&log, LOG, None).unwrap();
+    writer.append(&line("before\n")).unwrap();
+
+    let other = open(&nats, lease);
+    assert!(!other.claim(&record).unwrap(), "its owner is alive");
+    paused.pause();
+    let orphans = eventually("the job is an orphan", || {
+        Some(other.orphans().unwrap()).filter(|orphans| !orphans.is_empty())
+    });
+    assert!(other.claim(&orphans[0]).unwrap());
+    let refused = writer.append(&line("after\n"));
+    paused
+        .put(&[Record {
+            total_lines: 7,
+            ..record.clone()
+        }])
+        .unwrap();
+
+    assert!(refused.is_err());
+    assert!(paused.write(&log, LOG, None).unwrap().append(&line("again\n")).is_err());
+    let taken = other.get(&record.id).unwrap().unwrap();
+    assert_eq!(
+        (taken.total_lines, taken.owner.as_str()),
+        (0, other.own_name())
+    );
+    let end = other.log(&record.id).open(RingLimits::default()).unwrap();
+    assert_eq!(
+        end.ring.newest().value(),
+        1,
+        "only the line before the take-over"
+    );
+    assert_eq!(end.outcome.map(|(outcome, _)| outcome), None::<Outcome>);
+}
+
+#[test]
+fn a_host_has_one_holder_and_the_fencing_token_grows() {
+    let nats = NatsServer::start().unwrap();
+    let lease = Duration::from_millis(600);
+    let one = open(&nats, lease);
+    let two = open(&nats, lease);
+    let token = one.host_token("web1").unwrap();
+
+    assert_eq!(two.host_token("web1"), None);
+    drop(one);
+    let next = eventually("the host is free", || two.host_token("web1"));
+    assert!(next > token);
+}
+
+#[test]
+fn a_reader_at_another_replica_is_told_of_new_output() {
+    let nats = NatsServer::start().unwrap();
+    let one = open(&nats, Duration::from_secs(6));
+    let two = open(&nats, Duration::from_secs(6));
+    let record = new_record(&one, "web1");
+    one.admit(&record).unwrap();
+    let mut writer = one.write(&one.log(&record.id), LOG, None).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+
+    let log = two.log(&record.id);
+    let mut news = log.news();
+    let told = runtime.block_on(async {
+        for _ in 0..100 {
+            // The subscription may arrive after the first lines.
+            writer.append(&line("line\n")).unwrap();
+            if tokio::time::timeout(Duration::from_millis(50), news.next()).await.is_ok() {
+                return true;
+            }
+        }
+        false
+    });
+
+    assert!(told);
+    let end = log.open(RingLimits::default()).unwrap();
+    assert!(end.ring.newest().value() > 0);
+}

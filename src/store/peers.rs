@@ -1,0 +1,42 @@
+//! The interface through which the replicas of a cluster reach each other.
+
+use std::io;
+
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::StoreError;
+
+/// A connection between two replicas.
+pub trait PeerStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> PeerStream for T {}
+
+/// Where the connections and jobs of a host are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostPlace {
+    /// At this replica.
+    Here,
+    /// At another one.
+    At(String),
+}
+
+/// The other replicas of a cluster.
+pub trait Peers: Send + Sync {
+    /// Name of this replica.
+    fn own_name(&self) -> &str;
+
+    /// The replica that holds a host. If none does, one that is alive is chosen; every replica
+    /// chooses the same one.
+    fn place_of_host<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<HostPlace, StoreError>>;
+
+    /// Whether a replica is another one, and alive.
+    fn is_other(&self, replica: &str) -> bool;
+
+    /// Connects to another replica. Streams have backpressure, and end with an error if the other
+    /// replica dies.
+    fn connect<'a>(&'a self, replica: &'a str) -> BoxFuture<'a, io::Result<Box<dyn PeerStream>>>;
+
+    /// Waits for the next connection of another replica.
+    fn accept(&self) -> BoxFuture<'_, io::Result<Box<dyn PeerStream>>>;
+}
