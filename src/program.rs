@@ -15,10 +15,12 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::bounded_file::read_text;
 use crate::cli::{
-    self, Cli, Exit, HostsArgs, HostsVerb, LogLevel, Override, Overrides, ServeArgs, SshArgs, Verb,
+    self, Cli, ClusterArg, Exit, HostsArgs, HostsVerb, LogLevel, Override, Overrides, ServeArgs,
+    SshArgs, Verb,
 };
 use crate::jobs::{
-    Access, Askpass, Caller, Config, ConfigFileError, Prompter, Rights, Role, chain,
+    Access, Askpass, Caller, Cluster, ClusterConfig, Config, ConfigFileError, Jobs, Prompter,
+    Rights, Role, chain,
 };
 use crate::remote::{Api, Client};
 use crate::tokens::Tokens;
@@ -275,7 +277,10 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             serve_http(config, args).await
         }
         Verb::Serve(args) => serve(config, &args).await,
-        Verb::Token(args) => cli::token(config.state_dir().as_deref(), &args),
+        Verb::Token(args) => {
+            let cluster = cluster(&config, &args.cluster).await?;
+            cli::token(&tokens(&config, cluster.as_ref()).await?, &args)
+        }
         Verb::Trust(args) => {
             let config = with_options(config, Some(&args.host), &args.ssh);
             cli::trust(for_a_person(config).library(), args).await
@@ -438,9 +443,54 @@ fn most(args: &ServeArgs) -> Role {
     }
 }
 
+/// Connects to the cluster that the option or the configuration names, if there is one.
+async fn cluster(config: &Config, arg: &ClusterArg) -> Result<Option<Cluster>, Error> {
+    let config = ClusterConfig {
+        nats: arg.nats.clone().or_else(|| config.cluster.nats.clone()),
+        ..config.cluster.clone()
+    };
+    let servers = config.servers().map_err(|why| {
+        Error::invalid(
+            format!("the URLs of the cluster can't be used: {why}"),
+            "see docs/cluster.md",
+        )
+    })?;
+    if servers.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Cluster::connect(&config).await?))
+}
+
+/// The tokens of the cluster, or of the state directory.
+async fn tokens(config: &Config, cluster: Option<&Cluster>) -> Result<Tokens, Error> {
+    if let Some(cluster) = cluster.cloned() {
+        let text = tokio::task::spawn_blocking(move || cluster.tokens()).await;
+        let text =
+            text.expect("reading tokens does not panic").map_err(crate::jobs::Error::from)?;
+        return Ok(Tokens::of_cluster(text));
+    }
+    match config.state_dir() {
+        Some(state_dir) => Ok(Tokens::of(&state_dir)),
+        None => Err(Error::new(
+            Code::Io,
+            "no state directory is available for tokens",
+            "name one with --state-dir",
+        )),
+    }
+}
+
 async fn serve_http(config: Config, args: ServeArgs) -> Exit {
-    let options = match options(&config, args) {
-        Ok(options) => options,
+    let prepared = async {
+        let cluster = cluster(&config, &args.cluster).await?;
+        let tokens = if args.no_auth {
+            None
+        } else {
+            Some(tokens(&config, cluster.as_ref()).await?)
+        };
+        Ok::<_, Error>((cluster, options(args, tokens)?))
+    };
+    let (cluster, options) = match prepared.await {
+        Ok(prepared) => prepared,
         Err(error) => {
             cli::report(&error);
             return Exit::USAGE;
@@ -453,7 +503,17 @@ async fn serve_http(config: Config, args: ServeArgs) -> Exit {
         let stop = cli::told_to_stop()?;
         let server = http::Server::bind(options).await.map_err(|error| cannot_serve(&error))?;
         let elicitors = mcp::Elicitors::default();
-        let service = Service::asking_callers(config, Access::Listed, elicitors.prompters());
+        let service = match cluster {
+            None => Service::asking_callers(config, Access::Listed, elicitors.prompters()),
+            Some(cluster) => {
+                let jobs = Jobs::builder()
+                    .config(config)
+                    .access(Access::Listed)
+                    .prompters(elicitors.prompters())
+                    .cluster(cluster);
+                Service::over(jobs.start().await?)
+            }
+        };
         let service = service.of(Caller::local(), Rights::everywhere(most));
         cli::note(&format!("listening on {}", server.addresses()));
         let mcp = mcp::OverHttp::new(closing.clone(), elicitors.clone());
@@ -481,7 +541,7 @@ async fn serve_http(config: Config, args: ServeArgs) -> Exit {
     }
 }
 
-fn options(config: &Config, args: ServeArgs) -> Result<http::Options, Error> {
+fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<http::Options, Error> {
     let is_exposed = args.http.is_some_and(|address| !address.ip().is_loopback());
     if args.no_auth && is_exposed {
         let hint =
@@ -496,16 +556,6 @@ fn options(config: &Config, args: ServeArgs) -> Result<http::Options, Error> {
             "without --tls-cert tokens cross the network unencrypted; use it, or a \
              proxy that speaks TLS",
         );
-    }
-    let tokens = match config.state_dir() {
-        Some(state_dir) if !args.no_auth => Some(Tokens::of(&state_dir)),
-        Some(_) | None => None,
-    };
-    if tokens.is_none() && !args.no_auth {
-        return Err(Error::invalid(
-            "no state directory is available for tokens",
-            "name one with --state-dir",
-        ));
     }
     let most = if args.read_only {
         Role::Read

@@ -15,13 +15,13 @@ mod verbs;
 mod version;
 
 pub use args::{
-    AddHostArgs, AttachArgs, BecomeArgs, Cli, CompletedShell, CompletionsArgs, ConfigArgs,
-    CopyArgs, DemoArgs, EditArgs, FilterArgs, FleetArgs, ForgetArgs, ForwardArgs, GetArgs,
-    HelpArgs, HostAddress, HostsArgs, HostsVerb, InitArgs, JobsArgs, ListTokensArgs, LogArgs,
-    LogLevel, ManArgs, NewTokenArgs, PingArgs, PutArgs, ReadArgs, RoleChoice, RolloutArgs, RunArgs,
-    ScreenArgs, SearchArgs, ServeArgs, SignalArgs, SignalTarget, Since, SortBy, SpawnArgs, SshArgs,
-    StreamChoice, TailArgs, TokenArgs, TokenVerb, TopArgs, TrustArgs, UnitChoice, Verb, WaitArgs,
-    WhenColours, WriteArgs, parse,
+    AddHostArgs, AttachArgs, BecomeArgs, Cli, ClusterArg, CompletedShell, CompletionsArgs,
+    ConfigArgs, CopyArgs, DemoArgs, EditArgs, FilterArgs, FleetArgs, ForgetArgs, ForwardArgs,
+    GetArgs, HelpArgs, HostAddress, HostsArgs, HostsVerb, InitArgs, JobsArgs, ListTokensArgs,
+    LogArgs, LogLevel, ManArgs, NewTokenArgs, PingArgs, PutArgs, ReadArgs, RoleChoice, RolloutArgs,
+    RunArgs, ScreenArgs, SearchArgs, ServeArgs, SignalArgs, SignalTarget, Since, SortBy, SpawnArgs,
+    SshArgs, StreamChoice, TailArgs, TokenArgs, TokenVerb, TopArgs, TrustArgs, UnitChoice, Verb,
+    WaitArgs, WhenColours, WriteArgs, parse,
 };
 pub use exit::{Exit, be_quiet, note, report};
 pub use terminal::{TerminalPrompter, told_to_stop};

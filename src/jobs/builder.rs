@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::cluster::Cluster;
 use super::config::Config;
 use super::error::Error;
-use super::jobs::Jobs;
-use crate::hosts::Access;
+use super::jobs::{Jobs, for_the_local_caller};
+use crate::hosts::{Access, Prompters};
 use crate::ssh::Prompter;
 
 /// Options for [`Jobs`]; see [`Jobs::builder`].
@@ -15,7 +16,8 @@ use crate::ssh::Prompter;
 pub struct JobsBuilder {
     config: Config,
     access: Option<Access>,
-    prompter: Option<Arc<dyn Prompter>>,
+    prompters: Option<Prompters>,
+    cluster: Option<Cluster>,
     state_dir: Option<PathBuf>,
 }
 
@@ -44,7 +46,20 @@ impl JobsBuilder {
     /// Asks for passphrases, passwords and codes during logins. By default a login that needs one
     /// fails.
     pub fn prompter(mut self, prompter: Arc<dyn Prompter>) -> Self {
-        self.prompter = Some(prompter);
+        self.prompters = Some(for_the_local_caller(prompter));
+        self
+    }
+
+    /// Like [`prompter`](Self::prompter), for each caller that has one.
+    #[doc(hidden)]
+    pub fn prompters(mut self, prompters: Prompters) -> Self {
+        self.prompters = Some(prompters);
+        self
+    }
+
+    /// Makes this process a replica of a cluster, which stores records and output.
+    pub fn cluster(mut self, cluster: Cluster) -> Self {
+        self.cluster = Some(cluster);
         self
     }
 
@@ -58,27 +73,32 @@ impl JobsBuilder {
         self
     }
 
-    /// Opens the state directory, if there is one, and returns a [`Jobs`] that has no connections yet.
+    /// Opens the cluster or the state directory, if there is one, and returns a [`Jobs`] that has no
+    /// connections yet.
     ///
     /// # Errors
-    /// [`Error::Store`] if the state directory can't be used.
+    /// [`Error::Store`] if the cluster or the state directory can't be used.
     pub async fn start(self) -> Result<Jobs, Error> {
         let Self {
             mut config,
             access,
-            prompter,
+            prompters,
+            cluster,
             state_dir,
         } = self;
         // With `store` set and no directory, `open_store` would use the user's own state directory.
         config.store = state_dir.is_some();
         config.state_dir = state_dir;
         let opening = config.clone();
-        let opened = tokio::task::spawn_blocking(move || opening.open_store()).await;
-        let store = opened.expect("opening a store does not panic").transpose()?;
+        let opened = tokio::task::spawn_blocking(move || match cluster {
+            Some(cluster) => Some(cluster.open_store(&opening.process)),
+            None => opening.open_store(),
+        });
+        let store = opened.await.expect("opening a store does not panic").transpose()?;
         Ok(Jobs::with_store(
             config,
             access.unwrap_or(Access::Any),
-            prompter,
+            prompters.unwrap_or_else(|| Box::new(|_| None)),
             store,
         ))
     }

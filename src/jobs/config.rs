@@ -9,6 +9,7 @@ use std::sync::Arc;
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
+use super::cluster::ClusterConfig;
 use crate::bounded_file::read_text;
 use crate::nearest::nearest;
 use crate::runner::Limits;
@@ -39,6 +40,8 @@ pub struct Config {
     pub store: bool,
     /// A state directory that replaces the user's own.
     pub state_dir: Option<PathBuf>,
+    /// The cluster of which a server is a replica, if any.
+    pub cluster: ClusterConfig,
     /// More arguments for `ssh -G`, which resolves host names. Not read from a file.
     #[serde(skip)]
     pub ssh_arguments: Vec<String>,
@@ -126,6 +129,7 @@ impl Default for Config {
             forward_any_address: false,
             store: true,
             state_dir: None,
+            cluster: ClusterConfig::default(),
             ssh_arguments: Vec::new(),
             process: String::new(),
         }
@@ -190,7 +194,12 @@ impl Config {
             let at = error.span().map_or(0, |span| span.start);
             mistake(line_of(text, at), explain(error.message()))
         })?;
-        match config.limits.validate().or(config.defaults.validate()) {
+        let mistakes = [
+            config.limits.validate(),
+            config.defaults.validate(),
+            config.cluster.validate(),
+        ];
+        match mistakes.into_iter().flatten().next() {
             Some(message) => {
                 // The message begins with the key. If the file omits that key, line 1 is reported.
                 let key = message.split(' ').next().unwrap_or_default();

@@ -19,7 +19,7 @@ use crate::job::{Become, Caller, Draft, JobId, Scope};
 use crate::jobs::{Access, Filter, Summary};
 use crate::runner::{Runner, Stats};
 use crate::ssh::{HostConfig, Prompter, Resolver};
-use crate::store::{Store, StoreError};
+use crate::store::{HostPlace, Peers, Store, StoreError};
 
 /// Whether a list asks hosts for current states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,13 +60,7 @@ impl Jobs {
     /// Like [`new`](Self::new), with a prompter for passphrases, passwords and codes in logins of
     /// [`Caller::local`].
     pub fn asking(config: Config, access: Access, prompter: Arc<dyn Prompter>) -> Self {
-        Self::asking_callers(
-            config,
-            access,
-            Box::new(move |caller: &Caller| {
-                (*caller == Caller::local()).then(|| Arc::clone(&prompter))
-            }),
-        )
+        Self::asking_callers(config, access, for_the_local_caller(prompter))
     }
 
     /// Like [`new`](Self::new), with a prompter for each caller that has one.
@@ -85,17 +79,10 @@ impl Jobs {
     pub(super) fn with_store(
         config: Config,
         access: Access,
-        prompter: Option<Arc<dyn Prompter>>,
+        prompters: Prompters,
         store: Option<Arc<dyn Store>>,
     ) -> Self {
         let book = book(&config, access);
-        let prompters: Prompters = Box::new(move |caller: &Caller| {
-            if *caller == Caller::local() {
-                prompter.clone()
-            } else {
-                None
-            }
-        });
         Self::over(config, book, prompters, store.map(Ok))
     }
 
@@ -259,6 +246,30 @@ impl Jobs {
         self.door.runner().changes(&self.door.scope(), known).await
     }
 
+    /// The replica of a cluster that has a host. This process without a cluster.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if NATS can't be asked.
+    #[doc(hidden)]
+    pub async fn place_of_host(&self, host: &str) -> Result<HostPlace, Error> {
+        match self.peers() {
+            Some(peers) => Ok(peers.place_of_host(host).await?),
+            None => Ok(HostPlace::Here),
+        }
+    }
+
+    /// The replica of a cluster that runs a job, if it is another one that is alive.
+    #[doc(hidden)]
+    pub async fn replica_of_job(&self, id: &str) -> Option<String> {
+        self.door.runner().replica_of(&JobId::from(id)).await
+    }
+
+    /// The other replicas of the cluster, if there is one.
+    #[doc(hidden)]
+    pub fn peers(&self) -> Option<Arc<dyn Peers>> {
+        self.door.runner().peers()
+    }
+
     /// Activity of this process, in numbers, for all callers.
     pub fn stats(&self) -> Stats {
         self.door.runner().stats()
@@ -278,6 +289,11 @@ fn hosts_of(job: &Summary) -> &[String] {
     } else {
         &job.fleet_hosts
     }
+}
+
+/// A prompter for [`Caller::local`] only.
+pub(super) fn for_the_local_caller(prompter: Arc<dyn Prompter>) -> Prompters {
+    Box::new(move |caller: &Caller| (*caller == Caller::local()).then(|| Arc::clone(&prompter)))
 }
 
 fn nobody() -> Prompters {

@@ -35,6 +35,7 @@
 //! refuses hosts that may not be used and verbs that the caller's [`Rights`] do not allow.
 
 mod builder;
+mod cluster;
 mod command;
 mod config;
 mod demo;
@@ -53,6 +54,7 @@ mod rights;
 mod trust;
 
 pub use builder::JobsBuilder;
+pub use cluster::{Cluster, ClusterConfig};
 pub use command::{Command, CommandOutput, ManyHosts};
 pub use config::{Config, ConfigFileError};
 pub use demo::Demo;
@@ -121,4 +123,4 @@ pub use crate::ssh::{
     Setting, Source, TrustError, matches as glob_matches,
 };
 #[doc(hidden)]
-pub use crate::store::StoreError;
+pub use crate::store::{HostPlace, PeerStream, Peers, SharedText, StoreError, Versioned};

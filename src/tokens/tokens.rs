@@ -1,29 +1,21 @@
-//! The file of tokens: replaced as a whole under a lock, and read again when it changes.
+//! Tokens: who they belong to, and how they are created and revoked.
 
-use std::fs::{DirBuilder, File, Metadata, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FlockOperation, flock};
-use serde::{Deserialize, Serialize};
-
+use super::error::TokensError;
+use super::file::TokensFile;
+use super::home::Home;
+use super::shared::SharedTokens;
 use super::token::TokenHash;
 use super::{Token, TokenEntry};
-use crate::jobs::{Caller, Rights};
-use crate::lock::lock;
+use crate::jobs::{Caller, Rights, SharedText};
 
-/// The file of tokens, `tokens.json` in the state directory. Only its owner may read it.
+/// The tokens of a state directory or of a cluster.
 pub struct Tokens {
-    file: PathBuf,
-    read: Mutex<Option<(Stamp, Arc<[TokenEntry]>)>>,
+    home: Box<dyn Home>,
 }
-
-/// Inode, seconds and nanoseconds of ctime, and size. They identify a version of the file, because
-/// each change creates a new file.
-type Stamp = (u64, i64, i64, u64);
 
 /// Why a token is refused.
 #[derive(Debug, thiserror::Error)]
@@ -35,49 +27,9 @@ pub enum Refused {
     /// It has expired.
     #[error("the token has expired")]
     Expired,
-    /// The file of tokens can't be read, so every token is refused.
+    /// The tokens can't be read, so every token is refused.
     #[error("the tokens can't be read")]
     Unreadable(#[source] TokensError),
-}
-
-/// Why the file of tokens can't be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TokensError {
-    /// It can't be read or written.
-    #[error("{}: {source}", file.display())]
-    Io {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
-    /// It is not in the format that sshjobs writes.
-    #[error("{} is damaged: {source}", file.display())]
-    Damaged {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        source: serde_json::Error,
-    },
-    /// Other users than its owner may change it.
-    #[error("{} may be written by others than its owner", .0.display())]
-    Exposed(PathBuf),
-    /// A caller can't have this name.
-    #[error("{0:?} can't be a caller's name")]
-    Name(String),
-    /// A caller has a token already.
-    #[error("{0} has a token already")]
-    Exists(String),
-    /// No caller has this name.
-    #[error("{0:?} has no token")]
-    Unknown(String),
-}
-
-/// Contents of the file.
-#[derive(Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Contents {
-    tokens: Vec<TokenEntry>,
 }
 
 /// Longest name of a caller.
@@ -87,15 +39,21 @@ impl Tokens {
     /// The tokens of a state directory, which need not exist.
     pub fn of(state_dir: &Path) -> Self {
         Self {
-            file: state_dir.join("tokens.json"),
-            read: Mutex::default(),
+            home: Box::new(TokensFile::of(state_dir)),
+        }
+    }
+
+    /// The tokens of a cluster.
+    pub fn of_cluster(text: Box<dyn SharedText>) -> Self {
+        Self {
+            home: Box::new(SharedTokens::new(text)),
         }
     }
 
     /// The caller of a token, and its current rights.
     ///
     /// # Errors
-    /// Why the token is refused. If the file can't be read, every token is refused.
+    /// Why the token is refused. If the tokens can't be read, every token is refused.
     ///
     /// Blocks while it reads the file.
     pub fn caller_of(&self, token: &str) -> Result<(Caller, Rights), Refused> {
@@ -119,48 +77,9 @@ impl Tokens {
     /// All tokens, including expired ones, in the order of creation.
     ///
     /// # Errors
-    /// [`TokensError::Io`], [`TokensError::Damaged`], [`TokensError::Exposed`].
+    /// If the tokens can't be read.
     pub fn list(&self) -> Result<Arc<[TokenEntry]>, TokensError> {
-        let stamp = match std::fs::metadata(&self.file) {
-            Ok(metadata) => self.stamp(&metadata)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Arc::default()),
-            Err(error) => return Err(self.failed(error)),
-        };
-        if let Some((_, entries)) = lock(&self.read).as_ref().filter(|(read, _)| *read == stamp) {
-            return Ok(Arc::clone(entries));
-        }
-        // Opening a FIFO would wait for a writer.
-        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        let opened = OpenOptions::new().read(true).custom_flags(flags).open(&self.file);
-        let file = opened.map_err(|error| self.failed(error))?;
-        let metadata = file.metadata().map_err(|error| self.failed(error))?;
-        if !metadata.is_file() {
-            return Err(self.failed(io::Error::other("it is not a regular file")));
-        }
-        // Of the file that is read: it may have been replaced since the first look.
-        let stamp = self.stamp(&metadata)?;
-        let contents: Contents =
-            serde_json::from_reader(io::BufReader::new(file)).map_err(|source| {
-                TokensError::Damaged {
-                    file: self.file.clone(),
-                    source,
-                }
-            })?;
-        let entries: Arc<[TokenEntry]> = contents.tokens.into();
-        *lock(&self.read) = Some((stamp, Arc::clone(&entries)));
-        Ok(entries)
-    }
-
-    fn stamp(&self, metadata: &Metadata) -> Result<Stamp, TokensError> {
-        if metadata.mode() & 0o022 != 0 {
-            return Err(TokensError::Exposed(self.file.clone()));
-        }
-        Ok((
-            metadata.ino(),
-            metadata.ctime(),
-            metadata.ctime_nsec(),
-            metadata.size(),
-        ))
+        self.home.list()
     }
 
     /// Creates a token for a caller without a valid one.
@@ -183,7 +102,7 @@ impl Tokens {
         }
         let token = Token::random();
         let created_at = now();
-        self.change(|tokens| {
+        self.home.change(&|tokens| {
             tokens.retain(|entry| entry.name != name || !entry.has_expired(created_at));
             if tokens.iter().any(|entry| entry.name == name) {
                 return Err(TokensError::Exists(name.to_owned()));
@@ -191,7 +110,7 @@ impl Tokens {
             tokens.push(TokenEntry {
                 name: name.to_owned(),
                 role: rights.role,
-                hosts: rights.hosts,
+                hosts: rights.hosts.clone(),
                 created_at,
                 expires_at: lifetime.map(|lifetime| created_at.saturating_add(lifetime.as_secs())),
                 hash: token.hash(),
@@ -206,7 +125,7 @@ impl Tokens {
     /// # Errors
     /// [`TokensError::Unknown`], or those of [`list`](Self::list).
     pub fn revoke(&self, name: &str) -> Result<(), TokensError> {
-        self.change(|tokens| {
+        self.home.change(&|tokens| {
             let before = tokens.len();
             tokens.retain(|entry| entry.name != name);
             if tokens.len() == before {
@@ -215,51 +134,6 @@ impl Tokens {
                 Ok(())
             }
         })
-    }
-
-    /// Replaces the file, one process at a time. Readers see the old one or the new one.
-    fn change(
-        &self,
-        change: impl FnOnce(&mut Vec<TokenEntry>) -> Result<(), TokensError>,
-    ) -> Result<(), TokensError> {
-        let directory = self.file.parent().unwrap_or(Path::new("."));
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)
-            .map_err(|error| self.failed(error))?;
-        // A file of its own, never removed: a lock on tokens.json would stay on the replaced file.
-        let lock_file = self.file.with_extension("lock");
-        let lock_file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(lock_file)
-            .map_err(|error| self.failed(error))?;
-        flock(&lock_file, FlockOperation::LockExclusive)
-            .map_err(|error| self.failed(error.into()))?;
-        // After `flock`, so that another process's change is not lost.
-        let mut tokens = self.list()?.to_vec();
-        change(&mut tokens)?;
-        self.replace(directory, tokens).map_err(|error| self.failed(error))
-    }
-
-    fn replace(&self, directory: &Path, tokens: Vec<TokenEntry>) -> io::Result<()> {
-        // In the same directory, so that it can be renamed. tempfile creates it with mode 0600.
-        let mut file = tempfile::Builder::new().prefix("tokens").tempfile_in(directory)?;
-        serde_json::to_writer_pretty(&mut file, &Contents { tokens })?;
-        file.write_all(b"\n")?;
-        // Before the rename, so that a power failure can't leave an empty file of tokens.
-        file.as_file().sync_all()?;
-        file.persist(&self.file)?;
-        File::open(directory)?.sync_all()
-    }
-
-    fn failed(&self, source: io::Error) -> TokensError {
-        TokensError::Io {
-            file: self.file.clone(),
-            source,
-        }
     }
 }
 

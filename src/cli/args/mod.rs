@@ -34,4 +34,4 @@ pub use program::{
 pub use run::{FleetArgs, RolloutArgs, RunArgs, SpawnArgs};
 pub use serve::ServeArgs;
 pub use token::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};
-pub use values::{BecomeArgs, Since, SshArgs, StreamChoice};
+pub use values::{BecomeArgs, ClusterArg, Since, SshArgs, StreamChoice};

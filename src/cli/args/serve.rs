@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args};
 
+use super::values::ClusterArg;
+
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("served").args(["http", "socket"]).multiple(true)))]
@@ -59,6 +61,9 @@ pub struct ServeArgs {
     /// Serve metrics for Prometheus on this address, at /metrics, without tokens.
     #[arg(long, value_name = "ADDR:PORT", requires = "served")]
     pub metrics: Option<SocketAddr>,
+    /// The cluster of which this server is a replica.
+    #[command(flatten)]
+    pub cluster: ClusterArg,
     /// Offer only verbs that change nothing: reading, searching, waiting and listing.
     #[arg(long)]
     pub read_only: bool,

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::values::ClusterArg;
+
 /// Arguments of `token`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Tokens are stored as hashes in the state directory. Its servers see a change at once.
+Tokens are stored as hashes, in the state directory or in the cluster. Servers see a change at
+once, and replicas of a cluster within a second.
 
 Examples:
   sshjobs token new ci --hosts 'web*,tag:ci' --expires 30d
@@ -15,6 +18,9 @@ Examples:
   sshjobs token list
   sshjobs token revoke ci")]
 pub struct TokenArgs {
+    /// The cluster whose tokens these are.
+    #[command(flatten)]
+    pub cluster: ClusterArg,
     /// The subcommand.
     #[command(subcommand)]
     pub verb: TokenVerb,

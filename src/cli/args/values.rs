@@ -122,30 +122,6 @@ fn many(name: &str, values: &[String]) -> Vec<[String; 2]> {
     values.iter().map(|value| [name.to_owned(), value.clone()]).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn output_begins_behind_a_line_or_at_a_time() {
-        assert_eq!(since("42"), Ok(Since::Line(42)));
-        for day in ["2026-11-23", "2026-11-23T00:00:00Z", "2026-11-23 00:00:00"] {
-            assert_eq!(since(day), Ok(Since::Time(1_795_392_000_000)), "{day}");
-        }
-        let hour = match since("1h") {
-            Ok(Since::Time(time)) => UNIX_EPOCH + Duration::from_millis(time),
-            other => panic!("{other:?}"),
-        };
-        let ago = SystemTime::now().duration_since(hour).unwrap();
-        assert!((3600..3700).contains(&ago.as_secs()), "{ago:?}");
-        for text in ["", "-1", "1.5", "yesterday", "2026-13-01"] {
-            assert!(since(text).is_err(), "{text}");
-        }
-        assert_eq!(since("100years"), Ok(Since::Time(0)));
-        assert!(since("2999-01-01").is_err());
-    }
-}
-
 /// Another user of the host, as whom a command runs or files are used.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Another user")]
@@ -183,5 +159,38 @@ impl BecomeArgs {
         Ok(Some(becomes.map_err(|error| {
             crate::jobs::Error::from(SpecError::from(error))
         })?))
+    }
+}
+
+/// The option that names a cluster.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ClusterArg {
+    /// URLs of the cluster's NATS servers, separated by commas, such as nats://10.0.0.1:4222.
+    /// Default: the key `nats` in the table `cluster` of the configuration. See docs/cluster.md.
+    #[arg(id = "cluster", long = "cluster", value_name = "URLS")]
+    pub nats: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_begins_behind_a_line_or_at_a_time() {
+        assert_eq!(since("42"), Ok(Since::Line(42)));
+        for day in ["2026-11-23", "2026-11-23T00:00:00Z", "2026-11-23 00:00:00"] {
+            assert_eq!(since(day), Ok(Since::Time(1_795_392_000_000)), "{day}");
+        }
+        let hour = match since("1h") {
+            Ok(Since::Time(time)) => UNIX_EPOCH + Duration::from_millis(time),
+            other => panic!("{other:?}"),
+        };
+        let ago = SystemTime::now().duration_since(hour).unwrap();
+        assert!((3600..3700).contains(&ago.as_secs()), "{ago:?}");
+        for text in ["", "-1", "1.5", "yesterday", "2026-13-01"] {
+            assert!(since(text).is_err(), "{text}");
+        }
+        assert_eq!(since("100years"), Ok(Since::Time(0)));
+        assert!(since("2999-01-01").is_err());
     }
 }

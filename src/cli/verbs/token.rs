@@ -1,6 +1,5 @@
 //! `sshjobs token`: creates, lists and revokes tokens.
 
-use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::cli::args::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};
@@ -12,19 +11,12 @@ use crate::jobs::{Rights, Role};
 use crate::tokens::{TokenEntry, Tokens, TokensError};
 use crate::wire::{Code, Error};
 
-/// Creates, lists and revokes tokens of servers with this state directory.
-pub fn token(state_dir: Option<&Path>, args: &TokenArgs) -> Exit {
-    let done = match state_dir.map(Tokens::of) {
-        None => Err(Error::new(
-            Code::Io,
-            "no state directory is available",
-            "name one with --state-dir",
-        )),
-        Some(tokens) => match &args.verb {
-            TokenVerb::New(args) => new(&tokens, args),
-            TokenVerb::List(args) => list(&tokens, args),
-            TokenVerb::Revoke { name } => tokens.revoke(name).map(|()| Exit::SUCCESS).map_err(told),
-        },
+/// Creates, lists and revokes the tokens of a state directory or a cluster.
+pub fn token(tokens: &Tokens, args: &TokenArgs) -> Exit {
+    let done = match &args.verb {
+        TokenVerb::New(args) => new(tokens, args),
+        TokenVerb::List(args) => list(tokens, args),
+        TokenVerb::Revoke { name } => tokens.revoke(name).map(|()| Exit::SUCCESS).map_err(told),
     };
     done.unwrap_or_else(|error| {
         report(&error);
@@ -125,6 +117,12 @@ fn told(error: TokensError) -> Error {
             Code::Io,
             message,
             "correct the file, or remove it and make new tokens",
+        ),
+        TokensError::Cluster(_) => Error::new(Code::Io, message, "check that NATS is running"),
+        TokensError::DamagedInCluster(_) => Error::new(
+            Code::Io,
+            message,
+            "delete the key `tokens` from the bucket of settings, and make new tokens",
         ),
         TokensError::Exposed(file) => Error::new(
             Code::Io,

@@ -5,8 +5,20 @@ use toml::de::DeTable;
 const REFERENCE: &str = include_str!("reference.toml");
 /// The table with a table for each host.
 const HOSTS: &str = "hosts";
-/// Keys whose value in the reference is an example.
-const EXAMPLES: [&str; 2] = ["ssh_config", "state_dir"];
+/// Tables and keys whose value in the reference is an example.
+const EXAMPLES: [(&str, &str); 11] = [
+    ("", "ssh_config"),
+    ("", "state_dir"),
+    ("cluster", "nats"),
+    ("cluster", "copies"),
+    ("cluster", "credentials_file"),
+    ("cluster", "user"),
+    ("cluster", "password"),
+    ("cluster", "token"),
+    ("cluster", "ca_file"),
+    ("cluster", "certificate_file"),
+    ("cluster", "key_file"),
+];
 
 /// A key of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +43,7 @@ pub(super) fn keys() -> Vec<Key> {
         {
             let name = name.trim();
             let value = value.split(" #").next().unwrap_or_default().trim();
-            let is_example = table.is_empty() && EXAMPLES.contains(&name);
+            let is_example = EXAMPLES.contains(&(table.as_str(), name));
             keys.push(Key {
                 table: table.clone(),
                 name: name.to_owned(),

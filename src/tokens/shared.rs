@@ -1,0 +1,76 @@
+//! The list of tokens that all replicas of a cluster share.
+
+use std::sync::{Arc, Mutex};
+
+use super::TokenEntry;
+use super::error::TokensError;
+use super::home::{Change, Contents, Home};
+use crate::jobs::SharedText;
+use crate::lock::lock;
+
+/// The list of tokens of a cluster. Every replica sees a change within a second.
+pub(super) struct SharedTokens {
+    text: Box<dyn SharedText>,
+    read: Mutex<Option<Read>>,
+}
+
+/// The tokens of a version of the text.
+struct Read {
+    version: u64,
+    entries: Arc<[TokenEntry]>,
+}
+
+impl SharedTokens {
+    pub(super) fn new(text: Box<dyn SharedText>) -> Self {
+        Self {
+            text,
+            read: Mutex::default(),
+        }
+    }
+
+    fn read(&self) -> Result<Read, TokensError> {
+        let now = self.text.read();
+        if let Some(read) = lock(&self.read).as_ref()
+            && read.version == now.version
+        {
+            return Ok(Read {
+                version: read.version,
+                entries: Arc::clone(&read.entries),
+            });
+        }
+        let contents = if now.version == 0 {
+            Contents::default()
+        } else {
+            serde_json::from_str(&now.text).map_err(TokensError::DamagedInCluster)?
+        };
+        let entries: Arc<[TokenEntry]> = contents.tokens.into();
+        *lock(&self.read) = Some(Read {
+            version: now.version,
+            entries: Arc::clone(&entries),
+        });
+        Ok(Read {
+            version: now.version,
+            entries,
+        })
+    }
+}
+
+impl Home for SharedTokens {
+    fn list(&self) -> Result<Arc<[TokenEntry]>, TokensError> {
+        Ok(self.read()?.entries)
+    }
+
+    fn change(&self, change: Change<'_>) -> Result<(), TokensError> {
+        loop {
+            let Read { version, entries } = self.read()?;
+            let mut tokens = entries.to_vec();
+            change(&mut tokens)?;
+            let text = serde_json::to_string(&Contents { tokens })
+                .map_err(TokensError::DamagedInCluster)?;
+            if self.text.replace(&text, version).map_err(TokensError::Cluster)? {
+                return Ok(());
+            }
+            // Another machine has changed the list: the change is made to its list.
+        }
+    }
+}
