@@ -1,7 +1,7 @@
 # Everything a developer or CI runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help check test test-as-user test-clients test-containers tests-in-containers picture bench demo
+.PHONY: help check test test-as-user test-clients test-cluster test-containers tests-in-containers picture bench demo
 
 help:  ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -13,9 +13,10 @@ check:  ## Format, lints and docs, warnings as errors
 	cargo fmt --check
 	cargo clippy --all-targets --locked -- -D warnings
 	cargo clippy --locked --test become --test clients --test disks --test machines -- -D warnings
+	cargo clippy --locked --features cluster --lib --bins --test cluster -- -D warnings
 	cargo clippy --lib --no-default-features --locked -- -D warnings
 	cargo check --lib --no-default-features --features cli --locked
-	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --document-private-items
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --locked --features cluster --document-private-items
 
 # One process and a time limit for each test, all binaries before the report; see the script.
 EACH_TEST = --no-fail-fast --config 'target."cfg(unix)".runner="fixtures/each-test"'
@@ -45,6 +46,12 @@ test-clients:  ## Let MCP's own SDKs and Inspector call every tool, and a hostil
 	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3
 	cargo build --locked --example conformance
 	TEST_SECONDS=600 fixtures/clients/with-clients cargo test --locked $(EACH_TEST) --test clients
+
+test-cluster:  ## Run the tests of replicas over NATS, which is installed below target/
+	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3
+	cargo build --locked --features cluster
+	fixtures/nats/with-nats cargo test --locked --features cluster --lib -- store::
+	fixtures/nats/with-nats cargo test --locked --features cluster $(EACH_TEST) --test cluster
 
 test-containers:  ## Run the contract's tests, and one suite over a fleet of hosts, in containers (docker-compose.yml)
 	@fixtures/need ssh-keygen:openssh-client

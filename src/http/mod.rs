@@ -6,6 +6,8 @@
 //! output as server-sent events, as raw bytes and as a session, and everything else that is
 //! [mounted](Mount), such as MCP. Connections, calls in progress, headers, bodies and the time that
 //! a client may take are limited.
+//!
+//! In a cluster, `peers` passes calls on to the replica that has the host.
 
 mod addresses;
 mod api;
@@ -13,6 +15,7 @@ mod connections;
 mod guard;
 mod mount;
 mod options;
+mod peers;
 mod reject;
 mod router;
 mod server;

@@ -15,31 +15,30 @@ use super::mount::Mount;
 use super::reject;
 use crate::http::api::{attach, calls, events, files, openapi, raw, screen};
 use crate::http::guard::{Guard, check_names, guard, metrics};
+use crate::http::peers::{for_the_caller, pass_on_files, stick_to_replica};
+use crate::jobs::Peers;
+use crate::wire::Service;
 
 /// All routes of the address and the socket.
 pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix: &str) -> Router {
     let Ends { closing, sessions } = ends;
     let api = calls::routes()
+        .merge(file_routes().layer(from_fn(pass_on_files)))
         .route("/jobs/{id}/stream", get(events::stream))
         .route("/jobs/{id}/raw", get(raw::raw))
         .route("/jobs/{id}/screen", get(screen::screen))
-        .route(
-            "/hosts/{host}/files/{*path}",
-            get(files::get).put(files::put),
-        )
-        .route(
-            "/session",
-            get(attach::session).with_state(Arc::new(sessions)),
-        )
+        .merge(session_route(sessions))
         .route("/openapi.json", get(async || Json(openapi::document())))
         .fallback(async || reject::nothing_here())
         .method_not_allowed_fallback(async || reject::wrong_method());
-    let mut app = Router::new().nest("/v1", api);
+    let app = Router::new().nest("/v1", api);
     let (for_anybody, mounts): (Vec<_>, _) =
         mounts.into_iter().partition(|mount| mount.is_for_anybody);
-    for mount in mounts {
-        app = mounted(app, mount);
+    let mut mounted_paths = mounts.into_iter().fold(Router::new(), mounted);
+    if let Some(peers) = guarded.service.library().peers() {
+        mounted_paths = mounted_paths.layer(from_fn_with_state(peers, stick_to_replica));
     }
+    let app = app.merge(mounted_paths);
     let metrics = Arc::clone(&guarded.metrics);
     let named = Arc::clone(&guarded);
     let app = app
@@ -65,6 +64,43 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
     } else {
         Router::new().nest(prefix, app)
     }
+}
+
+/// The routes for other replicas of a cluster. Calls of verbs are performed here; sessions of MCP
+/// pass their calls on as if they had come from a client.
+pub(super) fn peer_routes(cluster: &InCluster, sessions: TaskTracker, mounts: &[Mount]) -> Router {
+    let api = calls::routes().merge(file_routes()).merge(session_route(sessions));
+    let here = Arc::new(cluster.here.clone());
+    let api = Router::new().nest("/v1", api).layer(from_fn_with_state(here, for_the_caller));
+    let mounts = mounts.iter().filter(|mount| !mount.is_for_anybody).cloned();
+    let passing_on = Arc::new(cluster.passing_on.clone());
+    let mounts = mounts
+        .fold(Router::new(), mounted)
+        .layer(from_fn_with_state(
+            Arc::clone(&cluster.peers),
+            stick_to_replica,
+        ))
+        .layer(from_fn_with_state(passing_on, for_the_caller));
+    api.merge(mounts)
+}
+
+/// A server as a replica of a cluster.
+pub(super) struct InCluster {
+    pub(super) peers: Arc<dyn Peers>,
+    /// The service that performs calls here.
+    pub(super) here: Service,
+    /// The service that passes calls on.
+    pub(super) passing_on: Service,
+}
+
+fn session_route(sessions: TaskTracker) -> Router {
+    let session = get(attach::session).with_state(Arc::new(sessions));
+    Router::new().route("/session", session)
+}
+
+fn file_routes() -> Router {
+    let files = get(files::get).put(files::put);
+    Router::new().route("/hosts/{host}/files/{*path}", files)
 }
 
 fn mounted(app: Router, mount: Mount) -> Router {

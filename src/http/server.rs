@@ -14,10 +14,11 @@ use tokio_util::task::TaskTracker;
 use super::addresses::Addresses;
 use super::mount::Mount;
 use super::options::Options;
-use super::router::{Ends, router};
+use super::router::{Ends, InCluster, peer_routes, router};
 use super::tls::{Certificate, TlsError};
 use crate::http::connections::{Acceptor, Listener, Places, Room};
 use crate::http::guard::{Base, Bodies, Failures, Guard, InFlight, Metrics, Names, metrics};
+use crate::http::peers::{HttpPassOn, answer_peers};
 use crate::wire::Service;
 
 /// A server that listens and does not answer yet.
@@ -132,10 +133,12 @@ impl Server {
             options,
             ..
         } = self;
+        let mut tasks = JoinSet::new();
+        let sessions = TaskTracker::new();
+        let service = in_cluster(service, &sessions, &mounts, &mut tasks);
         let prefix = options.prefix.clone();
         let guard = Arc::new(guard(service.clone(), options, certificate.is_some()));
         let stopping = CancellationToken::new();
-        let sessions = TaskTracker::new();
         let connections = TaskTracker::new();
         let mut rooms = Vec::new();
         let ends = Ends {
@@ -156,7 +159,6 @@ impl Server {
         let tls = certificate.as_ref().map(Certificate::config).transpose()?;
         let tls = tls.map(TlsAcceptor::from);
         let app = router(Arc::clone(&guard), mounts, ends, &prefix);
-        let mut tasks = JoinSet::new();
         for listener in listeners {
             let room = Room::new(listener.places());
             rooms.push(room.clone());
@@ -201,6 +203,27 @@ impl Server {
         );
         Ok(())
     }
+}
+
+/// The service as a replica of its cluster, if there is one. Adds a task that answers the others.
+fn in_cluster(
+    service: Service,
+    sessions: &TaskTracker,
+    mounts: &[Mount],
+    tasks: &mut JoinSet<()>,
+) -> Service {
+    let Some(peers) = service.library().peers() else { return service };
+    let passing_on = service.clone().passing_on(Arc::new(HttpPassOn::new(Arc::clone(&peers))));
+    let cluster = InCluster {
+        peers: Arc::clone(&peers),
+        here: service,
+        passing_on: passing_on.clone(),
+    };
+    tasks.spawn(answer_peers(
+        peers,
+        peer_routes(&cluster, sessions.clone(), mounts),
+    ));
+    passing_on
 }
 
 fn guard(service: Service, options: Options, tls: bool) -> Guard {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use super::pass_on::PassOn;
 use crate::jobs::{
     Access, Become, Caller, Config, Defaults, Job, Jobs, Limits, Prompter, Prompters, Rights,
 };
@@ -18,6 +19,9 @@ pub struct Service {
     closing: CancellationToken,
     /// Whether callers may copy files of this machine, below the configured roots.
     pub(super) offers_local_files: bool,
+    /// Performs calls at other replicas. `None` without a cluster, and for calls that another
+    /// replica has passed on.
+    pub(super) pass_on: Option<Arc<dyn PassOn>>,
 }
 
 impl Service {
@@ -42,6 +46,7 @@ impl Service {
             jobs,
             closing: CancellationToken::new(),
             offers_local_files: false,
+            pass_on: None,
         }
     }
 
@@ -53,6 +58,7 @@ impl Service {
             // Clones share the token, so that `close` ends the waits of every caller.
             closing: self.closing.clone(),
             offers_local_files: self.offers_local_files,
+            pass_on: self.pass_on.clone(),
         }
     }
 
@@ -62,6 +68,16 @@ impl Service {
     pub fn offering_local_files(self) -> Self {
         Self {
             offers_local_files: true,
+            ..self
+        }
+    }
+
+    /// The same service, as one replica of a cluster: it passes calls on to the replica that has the
+    /// host or the job.
+    #[must_use]
+    pub fn passing_on(self, pass_on: Arc<dyn PassOn>) -> Self {
+        Self {
+            pass_on: Some(pass_on),
             ..self
         }
     }

@@ -13,6 +13,8 @@ pub mod command;
 pub mod login_shell;
 mod mcp_client;
 mod namespace;
+#[cfg(feature = "cluster")]
+pub mod replicas;
 pub mod server;
 mod sshd;
 pub mod tmux;

@@ -17,6 +17,7 @@ use tokio::time::{interval, timeout};
 use tokio_util::task::TaskTracker;
 
 use crate::http::connections::Place;
+use crate::http::peers::{Client, pass_on_session};
 use crate::jobs::{Follow, Job, Output, WriteError};
 use crate::wire::{
     Error, JobEntry, Service, SessionChannel, SessionEvent, SessionRequest, SignalRequest,
@@ -41,7 +42,7 @@ type Sink = SplitSink<WebSocket, Message>;
 /// When the client disconnects, a command that it has started is ended unless it is durable.
 pub(crate) async fn session(
     Extension(service): Extension<Service>,
-    Extension(place): Extension<Arc<Place>>,
+    place: Option<Extension<Arc<Place>>>,
     State(sessions): State<Arc<TaskTracker>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
@@ -57,17 +58,22 @@ pub(crate) async fn session(
 }
 
 async fn attend(service: Service, mut sink: Sink, mut stream: SplitStream<WebSocket>) {
-    let started = match timeout(HELLO, stream.next()).await {
-        // Not cancelled if the client leaves: a start that is cut off may leave a running job.
-        Ok(Some(Ok(Message::Text(text)))) => start(&service, text.as_str()).await,
-        _ => return,
+    let Ok(Some(Ok(Message::Text(first)))) = timeout(HELLO, stream.next()).await else {
+        return;
     };
+    let client = Client {
+        sink: &mut sink,
+        stream: &mut stream,
+    };
+    // Not cancelled if the client leaves: a start that is cut off may leave a running job.
     let Opened {
         mut follow,
         redraw,
         ends_with_client,
-    } = match started {
-        Ok(opened) => opened,
+    } = match start_or_pass_on(&service, first.as_str(), client).await {
+        Ok(Some(opened)) => opened,
+        // Another replica has served it.
+        Ok(None) => return,
         Err(error) => {
             say(&mut sink, &SessionEvent::Failed(error)).await;
             sink.close().await.ok();
@@ -114,14 +120,35 @@ struct Opened {
     ends_with_client: bool,
 }
 
-async fn start(service: &Service, request: &str) -> Result<Opened, Error> {
-    let arguments: Map<String, Value> = serde_json::from_str(request).map_err(|_| {
+/// Begins the session that the first message asks for. `None` if another replica has served it to
+/// its end.
+async fn start_or_pass_on(
+    service: &Service,
+    first: &str,
+    client: Client<'_>,
+) -> Result<Option<Opened>, Error> {
+    let arguments: Map<String, Value> = serde_json::from_str(first).map_err(|_| {
         Error::invalid(
             "the first message is not a JSON object",
             "send the arguments of `spawn`",
         )
     })?;
-    match SessionRequest::parse(arguments)? {
+    let request = SessionRequest::parse(arguments)?;
+    let replica = match &request {
+        SessionRequest::Start(command) => service.replica_of_host(&command.host).await?,
+        SessionRequest::Attach(job_id) => service.replica_of_job(job_id).await,
+    };
+    match replica {
+        None => start(service, request).await.map(Some),
+        Some(replica) => {
+            pass_on_session(service, &replica, first.to_owned(), client).await?;
+            Ok(None)
+        }
+    }
+}
+
+async fn start(service: &Service, request: SessionRequest) -> Result<Opened, Error> {
+    match request {
         SessionRequest::Start(command) => {
             let follow = service.follow(*command).await?;
             let ends_with_client = !follow.job().is_durable();

@@ -58,6 +58,9 @@ impl Service {
     /// Deletes output, or a job. A running job needs `force`, which kills it. Line numbers are
     /// never reused.
     pub async fn forget(&self, request: ForgetRequest) -> Result<ForgetReply, Error> {
+        if let Some(replica) = self.replica_of_job(&request.job_id).await {
+            return self.perform_at(&replica, "forget", &request).await;
+        }
         let job = self.job(&request.job_id).await?;
         if request.what == ForgetWhat::Job && request.stream != StreamArg::Both {
             let hint = "use what=output to delete one stream, or omit stream";

@@ -108,6 +108,11 @@ const IDLE_OVER_HTTP: u64 = 3600;
 impl Service {
     /// Opens, lists or closes forwards. Cancelling opens nothing.
     pub async fn forward(&self, request: ForwardRequest) -> Result<ForwardReply, Error> {
+        if let Some(replica) =
+            self.replica_of_host(request.host.as_deref().unwrap_or_default()).await?
+        {
+            return self.perform_at(&replica, "forward", &request).await;
+        }
         if request.idle_s == Some(0) {
             let hint = "omit it to keep the forward open";
             return Err(Error::invalid("idle_s must be at least 1", hint));

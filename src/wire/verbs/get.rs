@@ -161,6 +161,9 @@ impl Service {
     /// Reads a part of a file, lists a directory or the matches of a pattern, or copies a file to
     /// this machine.
     pub async fn get(&self, request: GetRequest) -> Result<GetReply, Error> {
+        if let Some(replica) = self.replica_of_host(&request.host).await? {
+            return self.perform_at(&replica, "get", &request).await;
+        }
         let path = remote_path(request.path.as_bytes())?;
         let becomes = parse_become(request.becomes.as_deref(), request.become_method.as_deref())?;
         let service = self.becoming(becomes);

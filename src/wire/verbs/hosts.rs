@@ -109,6 +109,11 @@ impl Service {
     /// Lists the hosts. If one is named, connects to it first; if that fails, its entry has the
     /// error.
     pub async fn hosts(&self, request: HostsRequest) -> Result<HostsReply, Error> {
+        if let Some(replica) =
+            self.replica_of_host(request.host.as_deref().unwrap_or_default()).await?
+        {
+            return self.perform_at(&replica, "hosts", &request).await;
+        }
         let hosts = match request.host {
             Some(name) => vec![self.jobs.probe(&name).await?],
             None => self.jobs.hosts(request.tag.as_deref()).await?,

@@ -1,5 +1,6 @@
 //! One file for each verb: its request, its reply, and the method that performs it.
 
+mod at_replica;
 mod command;
 mod forget;
 mod forward;

@@ -185,6 +185,11 @@ impl Service {
     /// the old content or the new one. Dropping the future leaves the old files of the hosts that
     /// are not done.
     pub async fn put(&self, request: PutRequest) -> Result<PutReply, Error> {
+        if let Some(replica) =
+            self.replica_of_host(request.host.as_deref().unwrap_or_default()).await?
+        {
+            return self.perform_at(&replica, "put", &request).await;
+        }
         let plan = self.plan(&request)?;
         let becomes = parse_become(request.becomes.as_deref(), request.become_method.as_deref())?;
         let service = self.becoming(becomes);

@@ -169,6 +169,9 @@ impl Service {
     ///
     /// Cancelling ends the wait, not the job.
     pub async fn run(&self, request: RunRequest) -> Result<RunReply, Error> {
+        if let Some(replica) = self.replica_of_host(&request.start.host).await? {
+            return self.perform_at(&replica, "run", &request).await;
+        }
         // Boxed, because without optimization the callers of a future this large overflow the stack.
         Box::pin(self.start_and_wait(request)).await
     }

@@ -78,6 +78,9 @@ impl Service {
     ///
     /// Cancelling may leave the signal sent.
     pub async fn signal(&self, request: SignalRequest) -> Result<SignalReply, Error> {
+        if let Some(replica) = self.replica_of_job(&request.job_id).await {
+            return self.perform_at(&replica, "signal", &request).await;
+        }
         let job = self.job(&request.job_id).await?;
         let signal = match request.signal.as_deref() {
             None => Signal::TERM,

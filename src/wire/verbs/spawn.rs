@@ -37,6 +37,9 @@ impl Service {
     /// If cancelled early, nothing is started; later, the job continues and [`jobs`](Self::jobs)
     /// lists it. A host that takes longer than `max_wait_ms` leaves the job `starting`.
     pub async fn spawn(&self, request: SpawnRequest) -> Result<SpawnReply, Error> {
+        if let Some(replica) = self.replica_of_host(&request.host).await? {
+            return self.perform_at(&replica, "spawn", &request).await;
+        }
         let patience = self.limits().max_wait;
         let command = request.into_command(&self.jobs, Stdin::Open)?;
         let job = command.start_within(patience).spawn().await?;

@@ -133,6 +133,9 @@ impl Service {
     /// A command that does not read causes `backpressure` within ten seconds, and the error has the
     /// number of bytes written. Cancelling may leave a part written.
     pub async fn write(&self, request: WriteRequest) -> Result<WriteReply, Error> {
+        if let Some(replica) = self.replica_of_job(&request.job_id).await {
+            return self.perform_at(&replica, "write", &request).await;
+        }
         let job = self.job(&request.job_id).await?;
         let enter = if job.has_terminal() { b'\r' } else { b'\n' };
         let size = request.size()?;

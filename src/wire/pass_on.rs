@@ -1,0 +1,37 @@
+//! Calls that another replica of the cluster performs, because it has the host or the job.
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+
+use crate::jobs::{Caller, Rights};
+use crate::wire::error::{Code, Error};
+
+/// Performs verbs at other replicas.
+pub trait PassOn: Send + Sync {
+    /// Performs a verb at a replica, for a caller whose rights were found here. Dropping the future
+    /// cancels the call there.
+    fn call<'a>(&'a self, replica: &'a str, passed: Passed) -> BoxFuture<'a, Result<Value, Error>>;
+}
+
+/// A call that is passed on.
+#[derive(Debug)]
+pub struct Passed {
+    /// Who calls.
+    pub caller: Caller,
+    /// The caller's rights.
+    pub rights: Rights,
+    /// The verb.
+    pub verb: &'static str,
+    /// Its request. It may contain secrets.
+    pub request: Value,
+}
+
+/// The error for a call that another replica should have performed.
+pub fn not_passed_on(replica: &str, why: &dyn std::fmt::Display) -> Error {
+    Error::new(
+        Code::Unreachable,
+        format!("the replica {replica}, which has the host, can't be reached: {why}"),
+        "try again in some seconds: if it has died, another one takes its hosts over",
+    )
+    .retryable()
+}
