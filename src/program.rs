@@ -574,6 +574,7 @@ fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<http::Options, Err
         origins: args.allow_origin,
         prefix: args.prefix.unwrap_or_default(),
         public_url: args.public_url,
+        drain: args.drain.unwrap_or_default(),
         most,
         tokens,
     })

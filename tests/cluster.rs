@@ -366,3 +366,80 @@ async fn output_waits_while_nats_is_out_of_reach() {
     assert_eq!(ended["jobs"][0]["state"], "exited", "{ended}");
     assert_eq!(ended["jobs"][0]["total_lines"], 200, "{ended}");
 }
+
+/// Reads a job as it runs, and returns the longest time between two lines.
+fn longest_gap(caller: &Caller, job: &str) -> (Vec<u64>, Duration) {
+    let mut numbers = Vec::new();
+    let mut cursor = 0;
+    let mut longest = Duration::ZERO;
+    let mut last = None::<std::time::Instant>;
+    loop {
+        let request =
+            json!({"job_id": job, "since_line_no": cursor, "wait_ms": 5000, "format": "records"});
+        let reply = caller.ok("tail", request);
+        for record in reply["records"].as_array().into_iter().flatten() {
+            numbers.push(record["line_no"].as_u64().unwrap());
+            let now = std::time::Instant::now();
+            longest = longest.max(last.map_or(Duration::ZERO, |last| now.duration_since(last)));
+            last = Some(now);
+        }
+        cursor = reply["last_line_no"].as_u64().unwrap();
+        if reply["still_running"] == false {
+            return (numbers, longest);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_is_told_to_end_hands_its_hosts_over() {
+    let mut cluster = Cluster::start(3).await;
+    let callers = cluster.callers("ci", &[]);
+    let request = json!({"host": "h9", "durable": true, "command":
+        "for i in $(seq 1 100); do echo out $i; sleep 0.05; done"});
+    let job = job_id(&callers[0].ok("spawn", request));
+    let ending = owner(&cluster, &callers, "h9");
+    let reader = callers[(ending + 1) % 3].clone();
+
+    let reading = tokio::task::spawn_blocking({
+        let job = job.clone();
+        move || longest_gap(&reader, &job)
+    });
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let replica = cluster.replicas.remove(ending);
+    assert_eq!(replica.stop().await, Some(0));
+    let (numbers, longest) = reading.await.unwrap();
+
+    assert_eq!(numbers, (1..=100).collect::<Vec<u64>>());
+    eprintln!("the longest gap: {longest:?}");
+    // Generous, for a busy machine; benches/cluster.rs has the figure.
+    assert!(longest < Duration::from_secs(2), "{longest:?}");
+}
+
+#[tokio::test]
+async fn a_new_replica_takes_its_share_of_the_hosts_and_no_attached_job() {
+    let mut cluster = Cluster::start(1).await;
+    let caller = cluster.callers("ci", &[]).remove(0);
+    let mut jobs = Vec::new();
+    for number in 0..12 {
+        let durable = number % 2 == 0;
+        let request = json!({"host": format!("h{number}"), "command": "sleep 8; echo done", "durable": durable});
+        jobs.push((job_id(&caller.ok("spawn", request)), durable));
+    }
+
+    cluster.add_replica();
+    let second = Caller::new(&cluster.replicas[1].url, &caller.token);
+
+    eventually("the new replica has hosts", async || {
+        second.ok("hosts", json!({}))["hosts"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|host| host["connected"] == true)
+    })
+    .await;
+    for (job, _) in &jobs {
+        let waited = second.ok("wait", json!({"job_ids": [job], "wait_ms": 30_000}));
+        assert_eq!(waited["jobs"][0]["state"], "exited", "{waited}");
+        assert_eq!(waited["jobs"][0]["total_lines"], 1, "{waited}");
+    }
+}

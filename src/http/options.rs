@@ -1,5 +1,6 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::jobs::Role;
 use crate::tokens::Tokens;
@@ -25,6 +26,8 @@ pub struct Options {
     /// URL at which browsers reach the server, without a final slash. `None` if it is the one that
     /// the client used.
     pub public_url: Option<String>,
+    /// In a cluster, time for attached jobs to end when the server shuts down.
+    pub drain: Duration,
     /// Maximum role of any caller.
     pub most: Role,
     /// Tokens of callers. Without tokens every client acts as the user who started the server.
@@ -42,6 +45,7 @@ impl Default for Options {
             origins: Vec::new(),
             prefix: String::new(),
             public_url: None,
+            drain: Duration::ZERO,
             most: Role::Read,
             tokens: None,
         }

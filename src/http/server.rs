@@ -137,6 +137,7 @@ impl Server {
         let sessions = TaskTracker::new();
         let service = in_cluster(service, &sessions, &mounts, &mut tasks);
         let prefix = options.prefix.clone();
+        let drain = options.drain;
         let guard = Arc::new(guard(service.clone(), options, certificate.is_some()));
         let stopping = CancellationToken::new();
         let connections = TaskTracker::new();
@@ -185,7 +186,11 @@ impl Server {
         // After the guard closes: a stream that ends here reconnects, and must be refused then.
         service.close();
         // Connections are still accepted, so that new requests get an error with a hint.
-        drop(timeout(LAST_ANSWERS, guard.in_flight.all_answered()).await);
+        // Beside it: the readers of durable jobs wait for the replica that takes over.
+        drop(tokio::join!(
+            timeout(LAST_ANSWERS, guard.in_flight.all_answered()),
+            service.hand_over(drain),
+        ));
         stopping.cancel();
         // Before the wait for sessions: a session ends when its job has ended.
         service.shutdown().await;

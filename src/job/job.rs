@@ -51,6 +51,8 @@ pub struct Job {
     delivered: AtomicU64,
     /// The end was recorded. The log shows it once it is stored.
     pub(super) has_ended: AtomicBool,
+    /// Another machine records it, although it began here.
+    is_given_up: AtomicBool,
     /// The store knows that the record is out of date. Cleared when the record is written.
     pub(super) is_changed: AtomicBool,
     /// Number of completed rounds of copying what another process stores. A round ends when nothing
@@ -124,6 +126,7 @@ impl Job {
             reach: HostReach::default(),
             delivered: AtomicU64::new(0),
             has_ended,
+            is_given_up: AtomicBool::new(false),
             is_changed: AtomicBool::new(false),
             mirror_rounds,
         }
@@ -174,7 +177,8 @@ impl Job {
                 Reached::NeverShown
             };
         };
-        let is_mirrored = storage.output_store.is_none();
+        let is_mirrored =
+            storage.output_store.is_none() || self.is_given_up.load(Ordering::Relaxed);
         if is_mirrored {
             let mut rounds = self.mirror_rounds.subscribe();
             // The current round may have started before the line was stored.
@@ -201,6 +205,11 @@ impl Job {
         } else {
             Reached::NeverShown
         }
+    }
+
+    /// Notes that another machine records the job from now on, and that it is copied here.
+    pub fn note_given_up(&self) {
+        self.is_given_up.store(true, Ordering::Relaxed);
     }
 
     /// Notes the end of a round of copying: everything that another process has stored so far is

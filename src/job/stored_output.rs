@@ -107,17 +107,26 @@ impl Job {
     /// Waits until the store has nearly caught up, at most for `patience`. For far ends that keep
     /// their output. Cancel safe.
     pub async fn store_caught_up(&self, patience: Duration) {
+        // Output that is still not stored is shown anyway.
+        let is_behind = |pending: &Pending| pending.is_long();
+        drop(tokio::time::timeout(patience, self.wait_while(is_behind)).await);
+    }
+
+    /// Waits until all output so far is stored, at most for `patience`. Returns whether it is.
+    pub async fn all_stored(&self, patience: Duration) -> bool {
+        let has_some = |pending: &Pending| pending.oldest().is_some();
+        tokio::time::timeout(patience, self.wait_while(has_some)).await.is_ok()
+    }
+
+    /// Waits until a condition of the queue is false.
+    async fn wait_while(&self, condition: impl Fn(&Pending) -> bool) {
         let Some(storage) = self.storage.get() else { return };
         let mut log = self.log.subscribe();
-        let up = async {
-            log.mark_unchanged();
-            // Events leave the queue only when they are shown, so each step also changes the log.
-            while lock(&storage.pending).is_long() {
-                log.changed().await.expect("a job owns its log");
-            }
-        };
-        // Output that is still not stored is shown anyway.
-        drop(tokio::time::timeout(patience, up).await);
+        log.mark_unchanged();
+        // Events leave the queue only when they are shown, so each step also changes the log.
+        while condition(&lock(&storage.pending)) {
+            log.changed().await.expect("a job owns its log");
+        }
     }
 
     /// The next output to store, about `most` bytes; `None` if none is pending. The batch has a

@@ -275,6 +275,13 @@ impl Jobs {
         self.door.runner().stats()
     }
 
+    /// In a cluster, hands all hosts over to other replicas, so that their durable jobs continue to
+    /// be followed. Then waits for attached jobs to end, at most for `drain`. Call it before
+    /// [`shutdown`](Self::shutdown).
+    pub async fn hand_over(&self, drain: Duration) {
+        self.door.runner().hand_over(drain).await;
+    }
+
     /// Ends every caller's jobs that still run (TERM, a grace, KILL) and closes all forwards and
     /// connections. Takes some seconds at most.
     pub async fn shutdown(&self) {

@@ -30,6 +30,22 @@ pub trait Peers: Send + Sync {
     /// chooses the same one.
     fn place_of_host<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<HostPlace, StoreError>>;
 
+    /// Whether the lease of this replica was renewed in time, so that it may act for its hosts.
+    fn may_act(&self) -> bool;
+
+    /// Hosts that this replica holds and another one should: it leaves, or another replica has come.
+    fn misplaced_hosts(&self) -> Vec<String>;
+
+    /// From now on no other replica chooses this one for a host, and [`misplaced_hosts`] has all
+    /// hosts of this one.
+    ///
+    /// [`misplaced_hosts`]: Self::misplaced_hosts
+    fn prepare_to_leave(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+
+    /// Gives a host to the replica that should hold it, which takes over its jobs at once. Returns
+    /// false if no other replica is alive.
+    fn hand_over<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<bool, StoreError>>;
+
     /// Whether a replica is another one, and alive.
     fn is_other(&self, replica: &str) -> bool;
 

@@ -105,6 +105,8 @@ pub trait Store: Send + Sync + 'static {
 pub enum StoreEvent {
     /// A machine, perhaps this one, has removed a job.
     JobRemoved(JobId),
+    /// Another machine has handed a host over to this one, which takes over its jobs now.
+    HostGained(String),
     /// Another machine has taken over a host with all of its jobs, because this one did not renew
     /// its lease in time.
     HostLost(String),

@@ -1,6 +1,7 @@
 //! [`Service`]: the verbs as one caller uses them, whatever the face.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
@@ -119,6 +120,12 @@ impl Service {
     /// The jobs below the contract.
     pub fn library(&self) -> &Jobs {
         &self.jobs
+    }
+
+    /// In a cluster, hands all hosts over to other replicas. Then waits for attached jobs to end, at
+    /// most for `drain`.
+    pub async fn hand_over(&self, drain: Duration) {
+        self.jobs.hand_over(drain).await;
     }
 
     /// Ends every job that still runs (TERM, a grace, KILL) and closes all connections. Takes some

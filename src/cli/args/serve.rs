@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 
-use super::values::ClusterArg;
+use super::values::{ClusterArg, time};
 
 /// Arguments of `serve`.
 #[derive(Debug, Args)]
@@ -64,6 +65,9 @@ pub struct ServeArgs {
     /// The cluster of which this server is a replica.
     #[command(flatten)]
     pub cluster: ClusterArg,
+    /// In a cluster, time for jobs that are not durable to end after TERM: 90s, 10m. Default: 0.
+    #[arg(long, value_name = "TIME", value_parser = time, requires = "served")]
+    pub drain: Option<Duration>,
     /// Offer only verbs that change nothing: reading, searching, waiting and listing.
     #[arg(long)]
     pub read_only: bool,

@@ -15,7 +15,7 @@ use crate::job::{AwaitsStdin, Job, JobId, JobScreen, Phase, Scope, awaits_stdin_
 use crate::output::TerminalSize;
 use crate::runner::durable::{ask, stdin_on_host};
 use crate::runner::fleet::run_fleets;
-use crate::runner::foreign::{adopt, end_leftovers, handle_store_events, lookup};
+use crate::runner::foreign::{adopt, balance, end_leftovers, handle_store_events, lookup};
 use crate::runner::owner;
 use crate::runner::owner::{Call, Owner, Reply};
 use crate::runner::start::spawn;
@@ -98,6 +98,7 @@ impl Runner {
         shared.spawn_task(adopt(Arc::clone(&shared)));
         shared.spawn_task(end_leftovers(Arc::clone(&shared)));
         shared.spawn_task(handle_store_events(Arc::clone(&shared)));
+        shared.spawn_task(balance(Arc::clone(&shared)));
         shared.spawn_task(owner::listen(Arc::clone(&shared)));
         Self { shared, tasks }
     }

@@ -16,7 +16,7 @@ use crate::job::{
     kill_script,
 };
 use crate::lock::lock;
-use crate::runner::foreign::end_leftovers_at_last;
+use crate::runner::foreign::{end_leftovers_at_last, hand_over_all};
 use crate::runner::signal::{
     BRIEF, PGID_TIMEOUT, SignalReport, kill, process_group_told, run_on_machine,
 };
@@ -37,6 +37,12 @@ type OfLink = (Arc<Link>, Vec<Arc<Job>>);
 const LAST_START: Duration = Duration::from_secs(2);
 
 impl Runner {
+    /// In a cluster, hands all hosts over to other replicas, so that their durable jobs continue to
+    /// be followed. Then waits for attached jobs to end, at most for `drain`.
+    pub async fn hand_over(&self, drain: Duration) {
+        hand_over_all(&self.shared, drain).await;
+    }
+
     /// Ends every job that must not outlive this process (TERM, grace, KILL), waits until they have
     /// ended, and closes all connections. Bounded in time.
     pub async fn shutdown(&self) {

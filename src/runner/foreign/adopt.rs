@@ -28,20 +28,25 @@ pub(crate) async fn adopt(shared: Arc<Shared>) {
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        let orphans = match storing.blocking(|store| store.orphans()).await {
-            Some(Ok(orphans)) => orphans,
-            Some(Err(error)) => {
-                tracing::debug!(%error, "jobs of processes that have ended can't be looked for");
-                continue;
-            }
-            // The runtime is shutting down, or the search has panicked.
-            None => return,
-        };
-        for record in orphans {
-            let is_due = !record.durable || (shared.adopts && !may_be_finished(&record));
-            if is_due {
-                take_over(&shared, &storing, record).await;
-            }
+        adopt_once(&shared, &storing).await;
+    }
+}
+
+/// Takes over the jobs whose process has ended now.
+pub(super) async fn adopt_once(shared: &Arc<Shared>, storing: &Arc<Storing>) {
+    let orphans = match storing.blocking(|store| store.orphans()).await {
+        Some(Ok(orphans)) => orphans,
+        Some(Err(error)) => {
+            tracing::debug!(%error, "jobs of processes that have ended can't be looked for");
+            return;
+        }
+        // The runtime is shutting down, or the search has panicked.
+        None => return,
+    };
+    for record in orphans {
+        let is_due = !record.durable || (shared.adopts && !may_be_finished(&record));
+        if is_due {
+            take_over(shared, storing, record).await;
         }
     }
 }
@@ -69,7 +74,7 @@ pub(crate) async fn adopt_if_orphan(shared: &Arc<Shared>, id: &JobId) {
     }
 }
 
-async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record) {
+pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record) {
     let limits = shared.limits;
     let id = record.id.clone();
     let taken = storing.blocking(move |store| {

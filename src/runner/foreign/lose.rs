@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use super::adopt::adopt_once;
 use crate::hosts::HostRef;
 use crate::job::{Job, JobId};
 use crate::runner::state::Shared;
@@ -18,6 +19,7 @@ pub(crate) async fn handle_store_events(shared: Arc<Shared>) {
         tokio::select! {
             event = events.recv() => match event {
                 Some(StoreEvent::JobRemoved(id)) => forget(&shared, &id),
+                Some(StoreEvent::HostGained(_)) => adopt_once(&shared, storing).await,
                 Some(StoreEvent::HostLost(host)) => give_up_host(&shared, &host),
                 None => return,
             },
@@ -67,7 +69,7 @@ fn give_up_job(shared: &Arc<Shared>, id: &JobId) {
     }
     if job.spec.durable && job.fleet.is_none() {
         // Its recorder ends when nothing can send it events any more.
-        shared.followers.unfollow(&HostRef::of(&job), id);
+        drop(shared.followers.unfollow(&HostRef::of(&job), id));
         return;
     }
     // The new owner has recorded the job as lost, and ends its processes.

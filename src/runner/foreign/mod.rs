@@ -20,11 +20,14 @@
 //! a connection to the host exists.
 //!
 //! In a cluster, `lose.rs` gives up the jobs of a host that another machine has taken over while
-//! this one was paused or could not reach NATS.
+//! this one was paused or could not reach NATS. `hand_over.rs` hands hosts over on purpose: it stops
+//! recording, waits until everything is stored, turns the jobs into foreign ones, and only then
+//! gives the host away.
 
 mod adopt;
 mod end_orphans;
 mod find;
+mod hand_over;
 mod lose;
 mod mirror;
 mod open;
@@ -32,5 +35,6 @@ mod open;
 pub(crate) use adopt::adopt;
 pub(crate) use end_orphans::{end_leftovers, end_leftovers_at_last};
 pub(crate) use find::lookup;
+pub(crate) use hand_over::{balance, hand_over_all};
 pub(crate) use lose::handle_store_events;
 pub(crate) use mirror::look_at_record;

@@ -194,6 +194,6 @@ pub(crate) fn resume(
     }))
 }
 
-fn unreadable(error: std::io::Error) -> StoreError {
+pub(super) fn unreadable(error: std::io::Error) -> StoreError {
     StoreError::Records(error.to_string())
 }

@@ -60,12 +60,10 @@ impl Followers {
         )
     }
 
-    /// Stops following a job.
-    pub(crate) fn unfollow(&self, host: &HostRef, job: &JobId) {
-        let follower = lock(&self.0).get(host).cloned();
-        if let Some(follower) = follower {
-            follower.followed().remove(job);
-        }
+    /// Stops following a job. Its recorder ends once nothing can send it events any more.
+    pub(crate) fn unfollow(&self, host: &HostRef, job: &JobId) -> Option<Followed> {
+        let follower = lock(&self.0).get(host).cloned()?;
+        follower.followed().remove(job)
     }
 
     /// Removes a follower without jobs. Returns false if it has a job again, or may get one: a start

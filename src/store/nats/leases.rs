@@ -48,6 +48,8 @@ struct State {
     trusted_until: Option<Instant>,
     /// Hosts that this replica holds, with their fencing tokens.
     held: HashMap<String, u64>,
+    /// What this replica is about to do.
+    plan: Plan,
     /// Number of renewals after which the held hosts must still be compared with NATS. Not 0 after
     /// the lease had run out: another replica may have taken some of them, or may just be about to.
     checks: u32,
@@ -58,8 +60,20 @@ struct State {
 pub(super) struct Replica {
     /// Description for people.
     pub(super) about: String,
-    /// It has handed over everything and will end.
-    pub(super) has_left: bool,
+    /// What it is about to do.
+    pub(super) plan: Plan,
+}
+
+/// What a replica is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Plan {
+    /// Hold hosts.
+    Stay,
+    /// Hand its hosts over, and take no further one.
+    Leave,
+    /// Nothing: it has ended.
+    Gone,
 }
 
 /// The holder of a host.
@@ -96,6 +110,7 @@ impl Leases {
                 missing: HashMap::new(),
                 trusted_until: None,
                 held: HashMap::new(),
+                plan: Plan::Stay,
                 checks: 0,
             }),
             events,
@@ -127,8 +142,7 @@ impl Leases {
     /// Renews the lease, or enters again if it has run out.
     async fn renew(&self) -> Result<(), StoreError> {
         let sent_at = Instant::now();
-        let revision = lock(&self.state).revision;
-        let renewed = self.write_own_entry(revision, false).await;
+        let renewed = self.write_own_entry().await;
         {
             let mut state = lock(&self.state);
             match renewed {
@@ -173,14 +187,14 @@ impl Leases {
         Ok(())
     }
 
-    async fn write_own_entry(
-        &self,
-        revision: Option<u64>,
-        has_left: bool,
-    ) -> Result<u64, StoreError> {
+    async fn write_own_entry(&self) -> Result<u64, StoreError> {
+        let (revision, plan) = {
+            let state = lock(&self.state);
+            (state.revision, state.plan)
+        };
         let entry = Replica {
             about: self.about.clone(),
-            has_left,
+            plan,
         };
         let value = serde_json::to_vec(&entry).map_err(failed)?;
         let key = subject_token(&self.name);
@@ -246,7 +260,7 @@ impl Leases {
     pub(super) fn alive(&self, name: &str) -> Option<String> {
         let mut state = lock(&self.state);
         if let Some(replica) = state.replicas.get(name) {
-            return (!replica.has_left).then(|| replica.about.clone());
+            return (replica.plan != Plan::Gone).then(|| replica.about.clone());
         }
         let now = Instant::now();
         if state.trusted_until.is_some_and(|until| now < until) {
@@ -258,11 +272,18 @@ impl Leases {
         (!is_gone).then(|| format!("replica {name}"))
     }
 
-    /// Names of the replicas that are alive.
-    pub(super) fn all_alive(&self) -> Vec<String> {
+    /// Names of the replicas that hold hosts and take further ones.
+    fn staying(&self) -> Vec<String> {
         let state = lock(&self.state);
-        let here = state.replicas.iter().filter(|(_, replica)| !replica.has_left);
-        here.map(|(name, _)| name.clone()).collect()
+        let others = state.replicas.iter().filter(|(name, replica)| {
+            // The own plan may be newer than the entry.
+            replica.plan == Plan::Stay && **name != self.name
+        });
+        let mut names: Vec<String> = others.map(|(name, _)| name.clone()).collect();
+        if state.plan == Plan::Stay {
+            names.push(self.name.clone());
+        }
+        names
     }
 
     /// The fencing token of a host that this replica holds.
@@ -331,14 +352,40 @@ impl Leases {
             // The low bits of a CRC of similar texts are similar.
             u64::from(sum.finalize()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         };
-        let all = self.all_alive();
-        all.into_iter().max_by_key(weight).unwrap_or_else(|| self.name.clone())
+        let staying = self.staying();
+        staying.into_iter().max_by_key(weight).unwrap_or_else(|| self.name.clone())
+    }
+
+    /// Hosts that this replica holds and another one should.
+    pub(super) fn misplaced(&self) -> Vec<String> {
+        let held: Vec<String> = lock(&self.state).held.keys().cloned().collect();
+        held.into_iter().filter(|host| self.preferred(host) != self.name).collect()
+    }
+
+    /// Gives a host to the replica that should hold it. Returns that replica; `None` if there is no
+    /// other.
+    pub(super) async fn give(&self, host: &str) -> Result<Option<String>, StoreError> {
+        let to = self.preferred(host);
+        let Some(token) = self.held(host).filter(|_| to != self.name) else {
+            return Ok(None);
+        };
+        let given = self.hosts.update(subject_token(host), to.clone().into(), token).await;
+        // Also if it was lost meanwhile.
+        lock(&self.state).held.remove(host);
+        given.map_err(failed)?;
+        Ok(Some(to))
+    }
+
+    /// Notes that this replica hands its hosts over, so that no other one chooses it.
+    pub(super) async fn prepare_to_leave(&self) -> Result<(), StoreError> {
+        lock(&self.state).plan = Plan::Leave;
+        self.renew().await
     }
 
     /// Says that this replica has ended, so that others need not wait for its lease to run out.
     pub(super) async fn leave(&self) {
-        let revision = lock(&self.state).revision;
-        if let Err(error) = self.write_own_entry(revision, true).await {
+        lock(&self.state).plan = Plan::Gone;
+        if let Err(error) = self.write_own_entry().await {
             tracing::debug!(%error, "others see only later that this replica has ended");
         }
     }

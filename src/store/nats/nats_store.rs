@@ -67,7 +67,11 @@ impl NatsStore {
         let leases = Leases::open(connection, name, about, events.clone()).await?;
         let leases = Arc::new(leases);
         let records = Arc::new(Records::open(connection, events.clone()).await?);
+        let replicas = Replicas::new(Arc::clone(connection), Arc::clone(&leases));
+        let replicas = Arc::new(replicas);
         let mut tasks = JoinSet::new();
+        let receiving = Arc::clone(&replicas).receive_hosts(events.clone());
+        tasks.spawn_on(receiving, connection.handle());
         tasks.spawn_on(Arc::clone(&leases).keep(), connection.handle());
         tasks.spawn_on(Arc::clone(&records).follow(), connection.handle());
         if timeout(READ_RECORDS, records.complete()).await.is_err() {
@@ -77,7 +81,7 @@ impl NatsStore {
         }
         Ok(Self {
             connection: Arc::clone(connection),
-            replicas: Arc::new(Replicas::new(Arc::clone(connection), Arc::clone(&leases))),
+            replicas,
             leases,
             records,
             events,
@@ -234,11 +238,11 @@ impl Store for NatsStore {
         self.connection.wait(async {
             // Without a look at the others now, a replica that has just entered would look dead.
             self.leases.look().await?;
-            let orphans = self.records.orphans(has_ended).await?;
+            let holds = |host: &str| self.leases.held(host).is_some();
+            let orphans = self.records.orphans(has_ended, holds, self.leases.name()).await?;
             // Each replica takes its share.
             let is_for_us = |record: &Record| {
-                self.leases.held(&record.host).is_some()
-                    || self.leases.preferred(&record.host) == self.leases.name()
+                holds(&record.host) || self.leases.preferred(&record.host) == self.leases.name()
             };
             Ok(orphans.into_iter().filter(is_for_us).collect())
         })
@@ -246,13 +250,16 @@ impl Store for NatsStore {
 
     fn claim(&self, record: &Record) -> Result<bool, StoreError> {
         self.connection.wait(async {
-            if self.leases.alive(&record.owner).is_some() && record.owner != self.leases.name() {
+            let is_ended = self.leases.alive(&record.owner).is_none();
+            if record.fleet.is_some() {
+                if !is_ended {
+                    return Ok(false);
+                }
+            } else if let Holder::Other(_) = self.leases.take(&record.host).await? {
+                // The holder of the host alone may claim its jobs.
                 return Ok(false);
-            }
-            // The host first: its holder alone may claim its jobs.
-            if record.fleet.is_none()
-                && let Holder::Other(_) = self.leases.take(&record.host).await?
-            {
+            } else if !record.durable && !is_ended {
+                // An attached job stays with its replica, also when its host moves.
                 return Ok(false);
             }
             let Some(revision) = self.records.claim(record, self.leases.name()).await? else {

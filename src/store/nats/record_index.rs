@@ -1,7 +1,7 @@
 //! What lists, limits and take-overs need of all records, in memory.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use crate::job::{Caller, JobId};
 use crate::output::Timestamp;
@@ -106,20 +106,12 @@ impl RecordIndex {
         (newest, total)
     }
 
-    /// Owners of jobs that have not ended.
-    pub(super) fn owners(&self) -> BTreeSet<String> {
-        self.unfinished().map(|(_, entry)| entry.owner.clone()).collect()
-    }
-
-    /// The jobs of an owner that have not ended.
-    pub(super) fn unfinished_of(&self, owner: &str) -> Vec<JobId> {
-        let of_owner = self.unfinished().filter(|(_, entry)| entry.owner == owner);
-        of_owner.map(|(id, _)| id.clone()).collect()
-    }
-
-    fn unfinished(&self) -> impl Iterator<Item = (&JobId, &Entry)> {
-        let all = self.entries.iter().map(|((_, id), entry)| (id, entry));
-        all.filter(|(_, entry)| entry.ended_at.is_none())
+    /// Jobs that have not ended, whose owner and host are selected.
+    pub(super) fn unfinished(&self, is_selected: impl Fn(&str, &str) -> bool) -> Vec<JobId> {
+        let unfinished = self.entries.iter().filter(|(_, entry)| {
+            entry.ended_at.is_none() && is_selected(&entry.owner, &entry.host)
+        });
+        unfinished.map(|((_, id), _)| id.clone()).collect()
     }
 
     /// Finished jobs that ended before a time.
@@ -209,8 +201,8 @@ mod tests {
         index.note(&record, 4);
         index.note_removed(&record.id, 3, 0);
 
-        assert_eq!(index.unfinished_of("b"), [record.id]);
-        assert!(index.unfinished_of("a").is_empty());
+        assert_eq!(index.unfinished(|owner, _| owner == "b"), [record.id]);
+        assert!(index.unfinished(|owner, _| owner == "a").is_empty());
     }
 
     #[test]

@@ -249,19 +249,23 @@ impl Records {
         Ok(())
     }
 
-    /// Unfinished records of other owners, for which `has_ended` is true.
+    /// Unfinished records of owners that have ended, and of durable jobs of others on hosts that
+    /// this replica holds.
     pub(super) async fn orphans(
         &self,
         has_ended: impl Fn(&str) -> bool,
+        holds: impl Fn(&str) -> bool,
+        own_name: &str,
     ) -> Result<Vec<Record>, StoreError> {
-        let ids: Vec<JobId> = {
-            let index = lock(&self.index);
-            let ended = index.owners().into_iter().filter(|owner| has_ended(owner));
-            ended.flat_map(|owner| index.unfinished_of(&owner)).collect()
-        };
+        let ids = lock(&self.index)
+            .unfinished(|owner, host| owner != own_name && (has_ended(owner) || holds(host)));
         let records = self.get_all(ids).await?;
         // The index may be older than the records.
-        let is_orphan = |record: &Record| record.outcome.is_none() && has_ended(&record.owner);
+        let is_orphan = |record: &Record| {
+            let is_ended = has_ended(&record.owner);
+            let is_moved = record.durable && record.fleet.is_none() && holds(&record.host);
+            record.outcome.is_none() && record.owner != own_name && (is_ended || is_moved)
+        };
         Ok(records.into_iter().filter(is_orphan).collect())
     }
 

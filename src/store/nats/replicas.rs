@@ -11,11 +11,12 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connection::Connection;
+use super::events::Events;
 use super::leases::{Holder, Leases};
 use super::options::subject_token;
 use super::tunnel::{Ends, stream};
 use crate::lock::lock;
-use crate::store::{HostPlace, PeerStream, Peers, StoreError};
+use crate::store::{HostPlace, PeerStream, Peers, StoreError, StoreEvent};
 
 /// The other replicas, as this one reaches them.
 pub(super) struct Replicas {
@@ -46,6 +47,34 @@ impl Replicas {
             self.connection.prefix,
             subject_token(replica)
         )
+    }
+
+    fn gained_subject(&self, replica: &str) -> String {
+        format!(
+            "{}.gained.{}",
+            self.connection.prefix,
+            subject_token(replica)
+        )
+    }
+
+    /// Receives hosts that other replicas hand over, until it is dropped.
+    pub(super) async fn receive_hosts(self: Arc<Self>, events: Events) {
+        let subject = self.gained_subject(self.leases.name());
+        let mut gained = match self.connection.client.subscribe(subject).await {
+            Ok(gained) => gained,
+            Err(error) => {
+                tracing::warn!(%error, "hosts that are handed over are found only by looking");
+                return;
+            }
+        };
+        while let Some(message) = gained.next().await {
+            let host = String::from_utf8_lossy(&message.payload).into_owned();
+            match self.leases.take(&host).await {
+                Ok(Holder::Here(_)) => events.send(StoreEvent::HostGained(host)),
+                Ok(Holder::Other(_)) => {}
+                Err(error) => tracing::debug!(%error, host, "a host can't be taken over now"),
+            }
+        }
     }
 
     fn start(&self, incoming: Subscriber, outgoing: String) -> Box<dyn PeerStream> {
@@ -117,6 +146,32 @@ impl Peers for Replicas {
                     }
                 }
             })
+        }
+        .boxed()
+    }
+
+    fn may_act(&self) -> bool {
+        self.leases.is_valid()
+    }
+
+    fn misplaced_hosts(&self) -> Vec<String> {
+        self.leases.misplaced()
+    }
+
+    fn prepare_to_leave(&self) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.leases.prepare_to_leave().boxed()
+    }
+
+    fn hand_over<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<bool, StoreError>> {
+        async move {
+            let Some(to) = self.leases.give(host).await? else { return Ok(false) };
+            // If the message is lost, the other replica sees it at its next look.
+            let gained = self.gained_subject(&to);
+            let told = self.connection.client.publish(gained, host.to_owned().into()).await;
+            if let Err(error) = told {
+                tracing::debug!(%error, host, "the new holder of a host was not told");
+            }
+            Ok(true)
         }
         .boxed()
     }
