@@ -395,3 +395,35 @@ async fn old_jobs_are_removed_below_a_home_directory_with_a_space() {
     assert!(!old.exists());
     assert!(!killed.exists());
 }
+
+/// Answer of the script to `resize` of a job that does not exist, with a fencing token.
+fn resize_with_token(host: &Host, name: &str, token: u64) -> String {
+    let script = format!(
+        "sj_K={name}; sj_T={token}; set -- \"$0\" resize web1-none 80 24; sj_F=$0/spool/script; . \"$sj_F\""
+    );
+    let output = Command::new("/bin/sh")
+        .arg("-c")
+        .arg(script)
+        .arg(host.0.path())
+        .output()
+        .unwrap();
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+#[tokio::test]
+async fn an_order_with_an_older_token_than_one_that_was_seen_is_refused() {
+    let host = Host::new();
+    const FENCED: &str = "sshjobs-spool fenced";
+
+    assert_ne!(resize_with_token(&host, "aa", 9), FENCED);
+    assert_ne!(resize_with_token(&host, "aa", 10), FENCED);
+    assert_eq!(resize_with_token(&host, "aa", 9), FENCED);
+    assert_eq!(resize_with_token(&host, "aa", 0), FENCED);
+    assert_ne!(resize_with_token(&host, "aa", 10), FENCED);
+    assert_ne!(resize_with_token(&host, "bb", 1), FENCED, "another cluster");
+    let leases = std::fs::read_dir(host.spool("")).unwrap();
+    let names = leases.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut leases: Vec<String> = names.filter(|name| name.starts_with("lease")).collect();
+    leases.sort();
+    assert_eq!(leases, ["lease.aa.10", "lease.bb.1"]);
+}

@@ -32,8 +32,11 @@ pub fn scripts() -> String {
 /// line ends.
 fn exec(text: &str) -> String {
     debug_assert!(!text.contains(['\'', '\\', '!', '\n']), "{text}");
-    format!("exec /bin/sh -c '{text}'")
+    format!("{EXEC}{text}'")
 }
+
+/// Start of every exec string.
+const EXEC: &str = "exec /bin/sh -c '";
 
 /// Prepares the spool on a host. Answers `ready`, or `send` first if it needs the [`scripts`] on
 /// stdin.
@@ -75,6 +78,22 @@ fn verb(words: &str) -> String {
          [ -f \"$f\" ] && [ -O \"$d\" ] && [ -O \"$d/spool\" ] && [ -O \"$f\" ] || {{ echo {RESULT}missing; exit 1; }}; \
          set -- \"$d\" {words}; sj_F=$f; . \"$f\""
     ))
+}
+
+/// The right of a machine of a cluster to give a host orders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// The cluster and its name for the host: ASCII letters and digits.
+    pub name: String,
+    /// Grows each time that another machine takes the host over.
+    pub token: u64,
+}
+
+/// The same command of this machine. The host answers `fenced`, and does nothing, once it has seen
+/// a newer token under the fence's name.
+pub fn fenced(command: &str, fence: &Fence) -> String {
+    let Fence { name, token } = fence;
+    command.replacen(EXEC, &format!("{EXEC}sj_K={name}; sj_T={token}; "), 1)
 }
 
 /// Starts a job when its [`Order::lines`](super::Order::lines) arrive on stdin.
@@ -166,6 +185,8 @@ pub enum Answer {
     Busy,
     /// Stdin is closed.
     Closed,
+    /// Another machine has taken the host over.
+    Fenced,
     /// The user was not changed: why, the exit status, and the program's words.
     NotBecome(String),
     /// The host does not support it.
@@ -189,6 +210,7 @@ impl Answer {
             "moved" => Self::Moved(rest.trim().parse().ok()?),
             "busy" => Self::Busy,
             "closed" => Self::Closed,
+            "fenced" => Self::Fenced,
             "become" => Self::NotBecome(rest.to_owned()),
             "unsupported" => Self::Unsupported(rest.to_owned()),
             "logout" => Self::Unsupported(

@@ -6,14 +6,17 @@
 //! files and notes how it ended. One *follower* per host reports the growth of all of its jobs'
 //! files from given offsets, so that it can be restarted after any break. This room has the shell
 //! text and the frames; `runner` sends them.
+//!
+//! In a cluster each order has a fencing token ([`Fence`]). The host notes the newest one in a file,
+//! and refuses orders with an older one.
 
 mod commands;
 mod frames;
 mod order;
 
 pub use commands::{
-    Answer, FollowFrom, RESULT, eof, follow, forget, install, note_signal, resize, scripts, start,
-    sweep, write,
+    Answer, Fence, FollowFrom, RESULT, eof, fenced, follow, forget, install, note_signal, resize,
+    scripts, start, sweep, write,
 };
 pub use frames::{Frames, SpoolEnd, SpoolFrame};
 pub use order::{BecomeOrder, Order, StartError, Stdin};

@@ -13,6 +13,22 @@ sj_nl='
 '
 say() { printf 'sshjobs-spool %s\n' "$*"; }
 
+# For a caller of a cluster: $sj_T is its fencing token for the name $sj_K of this host. A token is noted before others are looked
+# at, so that of two callers at once the one with the older token sees the newer one, or has come before it.
+if [ -n "${sj_T:-}" ]; then
+  : 2>/dev/null >"$sj_S/lease.$sj_K.$sj_T"
+  for sj_l in "$sj_S/lease.$sj_K".*; do
+    sj_l=${sj_l##*.}
+    case $sj_l in *[!0-9]*|'') continue ;; esac
+    if [ "$sj_l" -gt "$sj_T" ]; then
+      rm -f "$sj_S/lease.$sj_K.$sj_T"
+      say fenced
+      exit 1
+    fi
+    [ "$sj_l" -eq "$sj_T" ] || rm -f "$sj_S/lease.$sj_K.$sj_l"
+  done
+fi
+
 start_time() { # Sets $sj_t to the start time of process $1, and $sj_g to its group. Fails for a zombie, and if it does not exist.
   if { read -r sj_t </proc/"$1"/stat; } 2>/dev/null; then
     sj_t=${sj_t##*) }

@@ -63,6 +63,13 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// The right of this process to give a host orders, as one number that grows each time that
+    /// another machine takes the host over, and a name that distinguishes it from those of other
+    /// hosts and clusters. `None` if no other machine shares the store.
+    fn fence(&self, _host: &str) -> Option<(String, u64)> {
+        None
+    }
+
     /// The other replicas, if the store is that of a cluster.
     fn peers(&self) -> Option<Arc<dyn Peers>> {
         None
@@ -107,6 +114,13 @@ pub enum StoreEvent {
     JobRemoved(JobId),
     /// Another machine has handed a host over to this one, which takes over its jobs now.
     HostGained(String),
+    /// Another machine asks for a host.
+    HostWanted {
+        /// The host.
+        host: String,
+        /// Name of the machine.
+        by: String,
+    },
     /// Another machine has taken over a host with all of its jobs, because this one did not renew
     /// its lease in time.
     HostLost(String),

@@ -7,13 +7,14 @@ use std::time::Duration;
 use super::runner::Runner;
 use crate::hosts::{Asking, Script};
 use crate::job::{Job, Kill, Outcome, Phase, Reach, Signal};
+use crate::runner::durable::fenced;
 use crate::runner::foreign::look_at_record;
 use crate::runner::owner::{Call, Reply};
 use crate::runner::signal::{
     DeliveredVia, SignalReport, Unverified, end_tree, kill, run_on_machine,
 };
 use crate::runner::state::SignalError;
-use crate::spool;
+use crate::spool::{self, Answer};
 
 /// Time limit for a host to note that a signal is about to be sent.
 const NOTE: Duration = Duration::from_secs(5);
@@ -46,13 +47,7 @@ impl Runner {
         let (is_starting, is_over) =
             job.read_log(|log| (*log.phase() == Phase::Starting, log.outcome().is_some()));
         if job.spec.durable && !is_over {
-            // The job's supervisor sees only a status of 128 or more and can't distinguish a signal
-            // from an exit.
-            let note = Script::without_input(spool::note_signal(job.id.as_str(), signal.name()));
-            let noted = run_on_machine(&self.shared, job, note, NOTE).await;
-            if let Err(error) = noted {
-                tracing::debug!(job = %job.id, %error, "the signal is not noted on the host");
-            }
+            self.note_on_host(job, signal).await?;
         }
         if !job.spec.durable
             && !is_over
@@ -112,6 +107,27 @@ impl Runner {
             return Err(SignalError::JobEnded);
         }
         Ok(report)
+    }
+
+    /// Notes on the host of a durable job that a signal is about to be sent. The job's supervisor sees
+    /// only a status of 128 or more and can't distinguish a signal from an exit.
+    ///
+    /// # Errors
+    /// Only if another machine has taken the host over. Without the note the signal is sent all the
+    /// same.
+    async fn note_on_host(&self, job: &Job, signal: Signal) -> Result<(), SignalError> {
+        let note = spool::note_signal(job.id.as_str(), signal.name());
+        let note = Script::without_input(fenced(&self.shared, &job.spec.host, note));
+        match run_on_machine(&self.shared, job, note, NOTE).await {
+            Ok(answer) if Answer::parse(&answer) == Some(Answer::Fenced) => {
+                Err(SignalError::Fenced)
+            }
+            Ok(_) => Ok(()),
+            Err(error) => {
+                tracing::debug!(job = %job.id, %error, "the signal is not noted on the host");
+                Ok(())
+            }
+        }
     }
 
     /// Asks the process that owns an attached job to signal it, because its connection is known to

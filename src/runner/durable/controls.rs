@@ -155,6 +155,8 @@ impl DurableControls {
                 Ok(Answer::Moved(at)) => return Ok(WriteAnswer::Moved(at)),
                 Ok(Answer::Closed) => return Err(FarEndError::StdinEnded),
                 Ok(Answer::Busy) => {}
+                // The new owner of the host can be reached at its replica.
+                Ok(Answer::Fenced) => return Err(FarEndError::ConnectionLost),
                 Ok(other) => tracing::debug!(job = %self.job.id, ?other, "stdin was not written"),
                 Err(error) => {
                     tracing::debug!(job = %self.job.id, error = chain(&error), "stdin can't be written now");

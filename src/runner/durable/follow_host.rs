@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::spool_calls::{install, note_refusal, run_on};
+use super::spool_calls::{fenced, install, note_refusal, run_on};
 use crate::hosts::{HostRef, Lease, Link};
 use crate::job::{Exit, FarEvent, JobId, LostWhy, Outcome, Positions, Signal};
 use crate::output::Stream;
@@ -388,7 +388,8 @@ pub(crate) async fn ask(
     input: &[u8],
 ) -> Result<Answer, SpawnError> {
     let lease = shared.hosts.pool().lease(host).await?;
-    let asked = run_on(lease.connection(), command, input).await;
+    let command = fenced(shared, &host.name, command.to_owned());
+    let asked = run_on(lease.connection(), &command, input).await;
     asked.map_err(|error| SpawnError::Channel {
         host: host.name.clone(),
         source: note_refusal(lease, error),

@@ -8,7 +8,7 @@ use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
 use super::follow_host::follower_of;
-use super::spool_calls;
+use super::spool_calls::{self, fenced};
 use crate::hosts::{Asking, BecomeError, HostRef, Hosts, Lease, Link, Login};
 use crate::job::{
     Become, BecomeRefusal, Job, MachineId, Nonce, ProgramEnd, StdinPlan, from_home, whole_script,
@@ -65,6 +65,7 @@ pub(crate) async fn start_on_host(
         };
         let sending = Sending {
             hosts: &shared.hosts,
+            start: fenced(shared, &job.spec.host, spool::start()),
             job,
             order: &order,
             asking: Asking::Person,
@@ -92,6 +93,7 @@ pub(crate) async fn repeat_start(shared: &Arc<Shared>, job: &Job) -> Result<(), 
     let lease = shared.hosts.pool().lease(&HostRef::of(job)).await?;
     let sending = Sending {
         hosts: &shared.hosts,
+        start: fenced(shared, &job.spec.host, spool::start()),
         job,
         order: &order,
         asking: Asking::Nobody,
@@ -109,6 +111,8 @@ struct Confirmed {
 /// The start order of a job.
 struct Sending<'a> {
     hosts: &'a Hosts,
+    /// The command of the spool.
+    start: String,
     job: &'a Job,
     order: &'a Order,
     /// Who is asked for the password of another user.
@@ -136,7 +140,7 @@ impl Sending<'_> {
         link: &Arc<Link>,
         session: Option<String>,
     ) -> Result<Confirmed, SpawnError> {
-        let Self { hosts, job, .. } = *self;
+        let Self { hosts, job, .. } = self;
         let host = HostRef::of(job);
         let login = Login {
             host: &host,
@@ -186,7 +190,7 @@ impl Sending<'_> {
         // No session is called "-", so the host notifies none.
         let follower = session.as_deref().unwrap_or("-");
         let lines = self.order.lines(job.id.as_str(), follower, password);
-        let answer = spool_calls::start(link, &lines)
+        let answer = spool_calls::start(link, &self.start, &lines)
             .await
             .map_err(|error| SpawnError::channel(job, error))?;
         let link = Arc::clone(link);
@@ -207,6 +211,10 @@ impl Sending<'_> {
                 .into())
             }
             Answer::Failed(why) => Err(SpawnError::Spool { host, why }),
+            Answer::Fenced => Err(SpawnError::Spool {
+                host,
+                why: "another replica has taken the host over".to_owned(),
+            }),
             other @ (Answer::Send
             | Answer::Missing
             | Answer::At(_)

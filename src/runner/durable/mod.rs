@@ -32,4 +32,4 @@ pub(crate) use controls::stdin_on_host;
 pub(crate) use follow_host::{ask, begin_following, outcome};
 pub(crate) use launch::{repeat_start, start_on_host};
 pub(crate) use record::{follow_again, record_started};
-pub(crate) use spool_calls::install;
+pub(crate) use spool_calls::{fenced, install};

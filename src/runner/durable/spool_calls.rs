@@ -7,7 +7,8 @@ use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
 use crate::hosts::{Lease, Link, Printed, Script, SlotWait, is_refused, run_fed};
 use crate::output::printable;
-use crate::spool::{self, Answer};
+use crate::runner::state::Shared;
+use crate::spool::{self, Answer, Fence};
 use crate::ssh::ChannelError;
 
 /// Time limit for an answer of the spool script.
@@ -47,17 +48,23 @@ async fn run_within(
     }
 }
 
-/// Starts a durable job. Starting it twice runs it once.
-pub(crate) async fn start(link: &Link, order: &SecretString) -> Result<Answer, ChannelError> {
+/// A command of the spool as this process may give it to a host.
+pub(crate) fn fenced(shared: &Shared, host: &str, command: String) -> String {
+    match shared.storing.as_ref().and_then(|storing| storing.store.fence(host)) {
+        Some((name, token)) => spool::fenced(&command, &Fence { name, token }),
+        None => command,
+    }
+}
+
+/// Starts a durable job by `command`. Starting it twice runs it once.
+pub(crate) async fn start(
+    link: &Link,
+    command: &str,
+    order: &SecretString,
+) -> Result<Answer, ChannelError> {
     // The host waits up to 30 s for a change of the user.
     let limit = ANSWER + Duration::from_secs(30);
-    run_within(
-        link,
-        &spool::start(),
-        order.expose_secret().as_bytes(),
-        limit,
-    )
-    .await
+    run_within(link, command, order.expose_secret().as_bytes(), limit).await
 }
 
 /// Notes in the pool that a connection has no room for another channel, so that the next attempt

@@ -71,6 +71,14 @@ pub enum SpawnError {
     /// job again.
     #[error("a durable job could not be found again: {0}")]
     Unstored(String),
+    /// Another replica of the cluster holds the host.
+    #[error("the replica {holder} holds {host}, and hands it over once its jobs there have ended")]
+    HeldElsewhere {
+        /// The host.
+        host: String,
+        /// Name of the replica.
+        holder: String,
+    },
     /// The specification is not valid for a durable job.
     #[error(transparent)]
     Order(#[from] StartError),
@@ -124,6 +132,9 @@ pub enum SignalError {
         /// Why the host can't be shown to be the same machine.
         why: &'static str,
     },
+    /// Another machine of the cluster has taken the host over.
+    #[error("another replica has taken the host over, and can signal the job")]
+    Fenced,
     /// The host did not report within this time whether the signal was delivered.
     #[error("the host did not answer within {0:?}")]
     TimedOut(Duration),

@@ -44,14 +44,8 @@ pub(super) fn spawn(error: SpawnError) -> Error {
         ),
         SpawnError::Become(error) => explain_refusal(&error, message),
         SpawnError::NotDurable { .. } => not_durable(Code::Unsupported, message),
-        SpawnError::Unstored(_) => Error::new(
-            Code::Io,
-            message,
-            either(
-                "start it with durable=false",
-                "name a state directory of your own with --state-dir",
-            ),
-        ),
+        SpawnError::Unstored(_) => unstored(message),
+        SpawnError::HeldElsewhere { .. } => held_elsewhere(message),
         SpawnError::Order(_) => not_durable(Code::InvalidArgument, message),
         SpawnError::Spool { .. } => not_durable(Code::Io, message),
         SpawnError::Plan(PlanError::TooLong(_)) => Error::new(
@@ -157,6 +151,7 @@ pub(super) fn signal(error: SignalError) -> Error {
             "the processes may still run; try again",
         )
         .retryable(),
+        SignalError::Fenced => held_elsewhere(message),
         SignalError::TimedOut(_) => Error::new(
             Code::Timeout,
             message,
@@ -279,4 +274,23 @@ pub(super) fn explain_refusal(error: &BecomeError, message: String) -> Error {
         BecomeRefusal::TimedOut(_) => Hint::from("see the log of the host's sudo and PAM"),
     };
     Error::new(Code::BecomeFailed, message, hint)
+}
+
+/// The job store can't be used, and durable jobs need it.
+fn unstored(message: String) -> Error {
+    let hint = either(
+        "start it with durable=false",
+        "name a state directory of your own with --state-dir",
+    );
+    Error::new(Code::Io, message, hint)
+}
+
+/// Another replica of the cluster has the host.
+fn held_elsewhere(message: String) -> Error {
+    Error::new(
+        Code::NotOwner,
+        message,
+        "try again in some seconds: the call then goes to that replica",
+    )
+    .retryable()
 }
