@@ -346,9 +346,9 @@ async fn output_waits_while_nats_is_out_of_reach() {
     let attached = job_id(&callers[1].ok("spawn", attached));
     tokio::time::sleep(Duration::from_secs(2)).await;
 
-    cluster.nats.kill().unwrap();
+    cluster.nats[0].kill().unwrap();
     tokio::time::sleep(Duration::from_secs(5)).await;
-    cluster.nats.start_again().unwrap();
+    cluster.nats[0].start_again().unwrap();
 
     let lines = canonical_loop(&callers, &durable);
     let numbers: Vec<u64> = lines.iter().map(|(number, _)| *number).collect();
@@ -372,14 +372,14 @@ fn longest_gap(caller: &Caller, job: &str) -> (Vec<u64>, Duration) {
     let mut numbers = Vec::new();
     let mut cursor = 0;
     let mut longest = Duration::ZERO;
-    let mut last = None::<std::time::Instant>;
+    let mut last = None::<tokio::time::Instant>;
     loop {
         let request =
             json!({"job_id": job, "since_line_no": cursor, "wait_ms": 5000, "format": "records"});
         let reply = caller.ok("tail", request);
         for record in reply["records"].as_array().into_iter().flatten() {
             numbers.push(record["line_no"].as_u64().unwrap());
-            let now = std::time::Instant::now();
+            let now = tokio::time::Instant::now();
             longest = longest.max(last.map_or(Duration::ZERO, |last| now.duration_since(last)));
             last = Some(now);
         }
@@ -442,4 +442,154 @@ async fn a_new_replica_takes_its_share_of_the_hosts_and_no_attached_job() {
         assert_eq!(waited["jobs"][0]["state"], "exited", "{waited}");
         assert_eq!(waited["jobs"][0]["total_lines"], 1, "{waited}");
     }
+}
+
+#[tokio::test]
+async fn a_fleet_runs_on_hosts_of_several_replicas() {
+    let cluster = Cluster::start(3).await;
+    let callers = cluster.callers("ci", &[]);
+    for (number, caller) in callers.iter().enumerate() {
+        // So that each replica holds some of the hosts.
+        for host in [number, number + 3] {
+            caller.ok(
+                "run",
+                json!({"host": format!("h{host}"), "command": "true"}),
+            );
+        }
+    }
+
+    for (caller, durable) in callers.iter().zip([false, true, false]) {
+        let request = json!({"hosts": ["h0", "h1", "h2", "h3", "h4", "h5"], "command": "echo ready",
+            "durable": durable, "wait_ms": 30_000});
+        let reply = caller.ok("run", request);
+        assert_eq!(reply["members"]["ok"], 6, "{reply}");
+    }
+}
+
+/// A random number generator that repeats itself (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % sides as u64).unwrap()
+    }
+}
+
+/// Reads a job to its end, each page at a random replica, whichever is up.
+fn read_anywhere(
+    urls: &std::sync::RwLock<Vec<String>>,
+    token: &str,
+    job: &str,
+    seed: u64,
+) -> Vec<(u64, String)> {
+    let mut dice = Dice(seed);
+    let mut lines = Vec::new();
+    let mut cursor = 0;
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(120);
+    loop {
+        if tokio::time::Instant::now() >= deadline {
+            let shown: Vec<Value> = urls
+                .read()
+                .unwrap()
+                .iter()
+                .map(|url| {
+                    Caller::new(url, token).call("wait", json!({"job_ids": [job], "wait_ms": 0})).1
+                })
+                .collect();
+            panic!("{job} has not ended: {} lines; {shown:?}", lines.len());
+        }
+        let url = {
+            let urls = urls.read().unwrap();
+            urls[dice.roll(urls.len())].clone()
+        };
+        let caller = Caller::new(&url, token);
+        let request = json!({"job_id": job, "since_line_no": cursor, "wait_ms": 2000, "max_lines": 2000,
+            "max_bytes": 262_144, "format": "records"});
+        let Ok((200, reply)) = caller.try_call("tail", &request) else {
+            std::thread::park_timeout(Duration::from_millis(200));
+            continue;
+        };
+        assert!(
+            reply["dropped_lines"].is_null(),
+            "{job}: {}",
+            reply["dropped_lines"]
+        );
+        for record in reply["records"].as_array().into_iter().flatten() {
+            let number = record["line_no"].as_u64().unwrap();
+            lines.push((number, record["text"].as_str().unwrap().to_owned()));
+        }
+        let last = reply["last_line_no"].as_u64().unwrap();
+        assert!(last >= cursor, "{job}: from {cursor} back to {last}");
+        cursor = last;
+        if reply["still_running"] == false {
+            return lines;
+        }
+    }
+}
+
+#[tokio::test]
+async fn no_line_is_lost_or_doubled_while_replicas_and_nats_servers_are_killed() {
+    let seed = 0x5eed_1234_u64;
+    let (jobs, line_count, kills) = (12, 4000, 8);
+    let mut cluster = Cluster::over_three_servers(3).await;
+    let token = cluster.token(&["new", "ci"]);
+    let urls = std::sync::Arc::new(std::sync::RwLock::new(Vec::new()));
+    let note =
+        |cluster: &Cluster| cluster.replicas.iter().map(|replica| replica.url.clone()).collect();
+    *urls.write().unwrap() = note(&cluster);
+    let ran = cluster.sshd.path("ran");
+    let mut readers = Vec::new();
+    for number in 0..jobs {
+        let caller = Caller::new(&cluster.replicas[number % 3].url, &token);
+        let command = format!(
+            "echo {number} >> {}; i=0; while [ $i -lt {line_count} ]; do i=$((i+1)); echo $i; [ $((i % 50)) = 0 ] && sleep 0.3; done",
+            ran.display()
+        );
+        let job = job_id(&caller.ok(
+            "spawn",
+            json!({"host": format!("h{number}"), "command": command, "durable": true}),
+        ));
+        for reader in 0..2_u64 {
+            let (urls, token, job) = (urls.clone(), token.clone(), job.clone());
+            let seed = seed + number as u64 * 2 + reader;
+            readers.push(tokio::task::spawn_blocking(move || {
+                read_anywhere(&urls, &token, &job, seed)
+            }));
+        }
+    }
+
+    let mut dice = Dice(seed);
+    for kill in 0..kills {
+        tokio::time::sleep(Duration::from_millis(1500)).await;
+        if kill % 4 == 3 {
+            let server = dice.roll(3);
+            cluster.nats[server].kill().unwrap();
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            cluster.nats[server].start_again().unwrap();
+            continue;
+        }
+        let killed = cluster.replicas.remove(dice.roll(3));
+        drop(killed);
+        *urls.write().unwrap() = note(&cluster);
+        cluster.add_replica();
+        *urls.write().unwrap() = note(&cluster);
+    }
+
+    for reader in readers {
+        let lines = reader.await.unwrap();
+        let expected: Vec<_> =
+            (1..=line_count).map(|number| (number, number.to_string())).collect();
+        assert_eq!(lines.len(), expected.len());
+        assert_eq!(lines, expected);
+    }
+    let mut ran: Vec<usize> = std::fs::read_to_string(ran)
+        .unwrap()
+        .lines()
+        .map(|line| line.parse().unwrap())
+        .collect();
+    ran.sort_unstable();
+    assert_eq!(ran, (0..jobs).collect::<Vec<_>>(), "each command ran once");
 }

@@ -42,9 +42,17 @@ pub trait Peers: Send + Sync {
     /// [`misplaced_hosts`]: Self::misplaced_hosts
     fn prepare_to_leave(&self) -> BoxFuture<'_, Result<(), StoreError>>;
 
-    /// Gives a host to the replica that should hold it, which takes over its jobs at once. Returns
-    /// false if no other replica is alive.
-    fn hand_over<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<bool, StoreError>>;
+    /// Gives a host to a replica, which takes over its jobs at once: to the named one, or else to
+    /// the one that should hold it. Returns false if no other replica is alive.
+    fn hand_over<'a>(
+        &'a self,
+        host: &'a str,
+        to: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<bool, StoreError>>;
+
+    /// Asks the replica that holds a host to hand it over to this one. Returns whether it has, within
+    /// some seconds.
+    fn ask_for_host<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<bool, StoreError>>;
 
     /// Whether a replica is another one, and alive.
     fn is_other(&self, replica: &str) -> bool;

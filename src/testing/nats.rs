@@ -50,6 +50,22 @@ impl NatsServer {
         Self::with("")
     }
 
+    /// Starts three servers that are one NATS cluster. Blocking.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn cluster() -> Result<[Self; 3], NatsServerError> {
+        let ports = [free_port()?, free_port()?, free_port()?];
+        let routes = ports.map(|port| format!("nats-route://127.0.0.1:{port}")).join(", ");
+        let server = |number: usize| {
+            Self::with(&format!(
+                "server_name: n{number}\ncluster {{ name: test, listen: 127.0.0.1:{}, routes: [{routes}] }}",
+                ports[number]
+            ))
+        };
+        Ok([server(0)?, server(1)?, server(2)?])
+    }
+
     /// Starts a server with more lines in its configuration. Blocking.
     ///
     /// # Errors

@@ -6,32 +6,37 @@ use super::Sshd;
 use super::command::{sshjobs, told};
 use super::server::{Caller, Server};
 
-/// A host, a NATS server, and replicas. Stopped when dropped, whatever happens.
+/// A host with the names `web1` and `h0` to `h99`, NATS, and replicas. Stopped when dropped, whatever happens.
 pub struct Cluster {
     pub replicas: Vec<Server>,
-    pub nats: NatsServer,
+    pub nats: Vec<NatsServer>,
     pub sshd: Sshd,
     arguments: Vec<String>,
 }
 
 impl Cluster {
-    /// Starts as many replicas, with the hosts `web1` and `h0` to `h99`.
-    pub async fn start(replicas: usize) -> Self {
-        Self::with(replicas, "").await
+    /// Over three NATS servers.
+    pub async fn over_three_servers(replicas: usize) -> Self {
+        let nats = NatsServer::cluster().expect("`make test-cluster` installs NATS");
+        Self::over(Vec::from(nats), replicas).await
     }
 
-    /// With a configuration.
-    pub async fn with(replicas: usize, config: &str) -> Self {
-        let sshd = Sshd::start().await;
-        sshd.alias((0..100).map(|number| format!("h{number}")));
+    /// Over one NATS server.
+    pub async fn start(replicas: usize) -> Self {
         let nats = NatsServer::start().expect("`make test-cluster` installs NATS");
+        Self::over(vec![nats], replicas).await
+    }
+
+    async fn over(nats: Vec<NatsServer>, replicas: usize) -> Self {
+        let sshd = Sshd::with("MaxStartups 1000\nMaxSessions 100").await;
+        sshd.alias((0..100).map(|number| format!("h{number}")));
         let file = sshd.path("config.toml");
-        std::fs::write(&file, format!("[cluster]\nlease_s = 3\n{config}")).expect("a file");
+        std::fs::write(&file, "[cluster]\nlease_s = 3\n").expect("a file");
         let arguments = vec![
             "--config".to_owned(),
             file.display().to_string(),
             "--cluster".to_owned(),
-            nats.url(),
+            nats.iter().map(NatsServer::url).collect::<Vec<_>>().join(","),
         ];
         let mut cluster = Self {
             replicas: Vec::new(),

@@ -61,11 +61,12 @@ impl Server {
             .expect("the binary starts");
         let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
         let mut line = String::new();
+        let mut before = String::new();
         while !line.contains("listening on") {
-            line.clear();
+            before.push_str(&std::mem::take(&mut line));
             assert!(
                 stderr.read_line(&mut line).expect("stderr") > 0,
-                "the server does not start"
+                "the server does not start: {before}"
             );
         }
         // The server must never wait for a reader.

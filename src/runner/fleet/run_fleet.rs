@@ -389,8 +389,26 @@ impl MemberTask {
         }
         // After a resume, finds a member whose id the previous process did not store.
         let key = self.job.spec.durable.then(|| format!("{}/{name}", self.job.id));
-        let order = Order::new(&self.job.caller, self.spec(name), key);
-        spawn(&self.shared, order, PATIENCE).await
+        let order = || Order::new(&self.job.caller, self.spec(name), key.clone());
+        match spawn(&self.shared, order(), PATIENCE).await {
+            Err(SpawnError::HeldElsewhere { host, .. }) if self.gets_host(&host).await => {
+                spawn(&self.shared, order(), PATIENCE).await
+            }
+            started => started,
+        }
+    }
+
+    /// Asks the replica that holds a host for it: all members run where the fleet does.
+    async fn gets_host(&self, host: &str) -> bool {
+        let peers = self.shared.storing.as_ref().and_then(|storing| storing.store.peers());
+        let Some(peers) = peers else { return false };
+        match peers.ask_for_host(host).await {
+            Ok(is_here) => is_here,
+            Err(error) => {
+                tracing::warn!(%error, host, "another replica can't be asked for a host");
+                false
+            }
+        }
     }
 
     fn spec(&self, name: &str) -> JobSpec {

@@ -32,8 +32,11 @@ pub(crate) async fn adopt(shared: Arc<Shared>) {
     }
 }
 
-/// Takes over the jobs whose process has ended now.
+/// Takes over the jobs whose process has ended now, and those for which that has failed before.
 pub(super) async fn adopt_once(shared: &Arc<Shared>, storing: &Arc<Storing>) {
+    for id in shared.foreign_jobs.take_to_take_over() {
+        take_over_again(shared, storing, id).await;
+    }
     let orphans = match storing.blocking(|store| store.orphans()).await {
         Some(Ok(orphans)) => orphans,
         Some(Err(error)) => {
@@ -47,6 +50,28 @@ pub(super) async fn adopt_once(shared: &Arc<Shared>, storing: &Arc<Storing>) {
         let is_due = !record.durable || (shared.adopts && !may_be_finished(&record));
         if is_due {
             take_over(shared, storing, record).await;
+        }
+    }
+}
+
+/// Takes over a job that this process has claimed, and does not record.
+async fn take_over_again(shared: &Arc<Shared>, storing: &Arc<Storing>, id: JobId) {
+    let read = {
+        let id = id.clone();
+        storing.blocking(move |store| {
+            let record = store.get(&id)?;
+            let is_ours =
+                |record: &Record| record.owner == store.own_name() && record.outcome.is_none();
+            Ok::<_, StoreError>(record.filter(is_ours))
+        })
+    };
+    match read.await {
+        Some(Ok(Some(record))) => take_over(shared, storing, record).await,
+        // Another process has it, or it has ended.
+        Some(Ok(None)) | None => {}
+        Some(Err(error)) => {
+            tracing::debug!(job = %id, %error, "a job can't be taken over yet");
+            shared.foreign_jobs.note_to_take_over(id);
         }
     }
 }
@@ -120,6 +145,10 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
             }
         }
         Some(Ok(None)) | None => {}
-        Some(Err(error)) => tracing::warn!(job = %id, %error, "a job can't be taken over"),
+        Some(Err(error)) => {
+            tracing::warn!(job = %id, %error, "a job can't be taken over yet");
+            // It may be claimed already, so that no other process would take it over.
+            shared.foreign_jobs.note_to_take_over(id);
+        }
     }
 }

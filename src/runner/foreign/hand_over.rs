@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::adopt::take_over;
 use super::mirror::mirror;
 use super::open::unreadable;
 use crate::hosts::HostRef;
@@ -79,7 +78,12 @@ async fn hand_over_hosts(
     misplaced.retain(|host| !has_attached_jobs(shared, host));
     misplaced.truncate(most);
     for host in misplaced {
-        if let Err(error) = hand_over(shared, storing, &**peers, &host, store_time).await {
+        let handing_over = HandOver {
+            host: &host,
+            to: None,
+            store_time,
+        };
+        if let Err(error) = hand_over(shared, storing, &**peers, handing_over).await {
             tracing::warn!(%error, host, "a host can't be handed over");
         }
     }
@@ -92,23 +96,70 @@ fn has_attached_jobs(shared: &Shared, host: &str) -> bool {
     is_starting || of_host.any(|job| !job.spec.durable)
 }
 
+/// Hands a host over that another replica asks for, unless it has attached jobs, which can't move.
+pub(super) async fn hand_over_wanted(shared: &Arc<Shared>, host: &str, to: &str) {
+    let (Some(peers), Some(storing)) = (peers(shared), &shared.storing) else {
+        return;
+    };
+    let order = HandOver {
+        host,
+        to: Some(to),
+        store_time: LAST_STORE_TIME,
+    };
+    if !peers.may_act() || has_attached_jobs(shared, host) {
+        return;
+    }
+    if let Err(error) = hand_over(shared, storing, &*peers, order).await {
+        tracing::warn!(%error, host, to, "a host can't be handed over");
+    }
+}
+
+/// A host to hand over.
+struct HandOver<'a> {
+    host: &'a str,
+    /// To this replica, or else to the one that should hold the host.
+    to: Option<&'a str>,
+    /// Time limit for the output of each job to be stored.
+    store_time: Duration,
+}
+
 /// Hands over a host with its durable jobs. Their readers here read on from the store.
 async fn hand_over(
     shared: &Arc<Shared>,
     storing: &Arc<Storing>,
     peers: &dyn Peers,
-    host: &str,
-    store_time: Duration,
+    order: HandOver<'_>,
 ) -> Result<(), StoreError> {
+    let host = order.host;
     let jobs: Vec<Arc<Job>> = {
         let registry = shared.registry();
         let of_host = registry.running().filter(|job: &&Arc<Job>| job.spec.host == host);
         of_host.cloned().collect()
     };
-    for job in &jobs {
+    let given = give(shared, storing, peers, &order, &jobs).await;
+    if let Ok(true) = given {
+        tracing::info!(host, jobs = jobs.len(), "handed over");
+        return Ok(());
+    }
+    // They are recorded no more. What is not stored is on the host still.
+    for job in jobs {
+        give_up(shared, storing, &job);
+        shared.foreign_jobs.note_to_take_over(job.id.clone());
+    }
+    given.map(drop)
+}
+
+/// Stops recording the jobs of a host, and gives the host away. Returns false if no replica takes it.
+async fn give(
+    shared: &Arc<Shared>,
+    storing: &Arc<Storing>,
+    peers: &dyn Peers,
+    order: &HandOver<'_>,
+    jobs: &[Arc<Job>],
+) -> Result<bool, StoreError> {
+    for job in jobs {
         stop_recording(shared, job).await;
-        if !job.all_stored(store_time).await {
-            // Its newest output is on the host still. Whoever takes it over stores that.
+        if !job.all_stored(order.store_time).await {
             return Err(StoreError::Records(format!(
                 "the output of {} is not stored",
                 job.id
@@ -117,20 +168,17 @@ async fn hand_over(
     }
     // The records after the output, so that they have all of it.
     storing.flush(FLUSH_TO_END).await;
-    let mut records = Vec::new();
-    for job in &jobs {
-        records.extend(read_on(shared, storing, job).await?);
+    for job in jobs {
+        read_on(shared, storing, job).await?;
     }
     // Last: from here on the other replica claims the jobs.
-    let given = peers.hand_over(host).await;
-    if let Ok(true) = given {
-        tracing::info!(host, jobs = jobs.len(), "handed over");
-        return Ok(());
-    }
-    for record in records {
-        take_over(shared, storing, record).await;
-    }
-    given.map(drop)
+    peers.hand_over(order.host, order.to).await
+}
+
+fn give_up(shared: &Shared, storing: &Storing, job: &Job) {
+    job.note_given_up();
+    storing.give_up(&job.id);
+    shared.registry().give_up(&job.id);
 }
 
 /// Stops recording a job, once all output that has arrived is recorded.
@@ -145,12 +193,12 @@ async fn stop_recording(shared: &Shared, job: &Arc<Job>) {
     }
 }
 
-/// Makes a job here a copy of what the store has. Returns its record.
+/// Makes a job here a copy of what the store has.
 async fn read_on(
     shared: &Arc<Shared>,
     storing: &Arc<Storing>,
     job: &Arc<Job>,
-) -> Result<Option<Record>, StoreError> {
+) -> Result<(), StoreError> {
     let ring = shared.limits.ring(Pace::Free);
     let id = job.id.clone();
     let opened = storing.blocking(move |store| {
@@ -162,13 +210,11 @@ async fn read_on(
     let (record, log, end): (Option<Record>, Arc<StoredLog>, StoredEnd) = match opened.await {
         Some(opened) => opened?,
         // The runtime is shutting down.
-        None => return Ok(None),
+        None => return Ok(()),
     };
-    job.note_given_up();
-    storing.give_up(&job.id);
-    shared.registry().give_up(&job.id);
-    let Some(record) = record else { return Ok(None) };
-    shared.foreign_jobs.take_in(Arc::clone(job), record.clone());
+    give_up(shared, storing, job);
+    let Some(record) = record else { return Ok(()) };
+    shared.foreign_jobs.take_in(Arc::clone(job), record);
     let mirroring = mirror(
         Arc::downgrade(job),
         Arc::clone(&storing.store),
@@ -177,5 +223,5 @@ async fn read_on(
         ring,
     );
     shared.spawn_task(mirroring);
-    Ok(Some(record))
+    Ok(())
 }

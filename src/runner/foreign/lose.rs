@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::adopt::adopt_once;
+use super::hand_over::hand_over_wanted;
 use crate::hosts::HostRef;
 use crate::job::{Job, JobId};
 use crate::runner::state::Shared;
@@ -20,6 +21,9 @@ pub(crate) async fn handle_store_events(shared: Arc<Shared>) {
             event = events.recv() => match event {
                 Some(StoreEvent::JobRemoved(id)) => forget(&shared, &id),
                 Some(StoreEvent::HostGained(_)) => adopt_once(&shared, storing).await,
+                Some(StoreEvent::HostWanted { host, by }) => {
+                    hand_over_wanted(&shared, &host, &by).await;
+                }
                 Some(StoreEvent::HostLost(host)) => give_up_host(&shared, &host),
                 None => return,
             },

@@ -37,6 +37,27 @@ impl Reservation {
         }
     }
 
+    /// In a cluster, waits for the store's answer: nothing may be sent to a host that another replica
+    /// holds.
+    ///
+    /// # Errors
+    /// Another replica holds the host. Any other error is reported later.
+    pub(super) async fn wait_for_host(&mut self) -> Result<(), SpawnError> {
+        let is_shared = self.shared.storing.as_ref().is_some_and(|storing| storing.is_shared);
+        if !is_shared {
+            return Ok(());
+        }
+        let Some(registration) = self.registration.take() else { return Ok(()) };
+        let answer = registration.await;
+        if let Err(StoreError::HeldElsewhere { host, holder }) = answer {
+            // Nothing is in the store that would have to be removed.
+            self.record = None;
+            return Err(SpawnError::HeldElsewhere { host, holder });
+        }
+        self.registration = Some(ready(answer).boxed());
+        Ok(())
+    }
+
     /// Waits for the store's answer, if jobs are stored.
     ///
     /// # Errors

@@ -42,6 +42,11 @@ pub(crate) async fn spawn(
         return find_earlier_job(shared, reservation, &record).await;
     }
 
+    if let Err(error) = reservation.wait_for_host().await {
+        reservation.fail(&error);
+        return Err(error);
+    }
+
     let job = launch_in_task(shared, reservation, deadline).await?;
     if let Some(storing) = &shared.storing {
         // Other processes see the started job now, and not up to a second later.

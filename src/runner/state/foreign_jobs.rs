@@ -1,6 +1,6 @@
 //! Opened jobs of other processes, kept while they are in use.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -15,7 +15,11 @@ use crate::store::Record;
 /// Jobs that this process does not record, as the store has them: finished jobs and those of other
 /// processes.
 #[derive(Default)]
-pub(crate) struct ForeignJobs(Mutex<HashMap<JobId, Known>>);
+pub(crate) struct ForeignJobs {
+    known: Mutex<HashMap<JobId, Known>>,
+    /// Jobs that this process owns and does not record, because taking them over has failed.
+    to_take_over: Mutex<HashSet<JobId>>,
+}
 
 struct Known {
     job: Arc<Job>,
@@ -29,13 +33,13 @@ const KNOWN_FOR: Duration = Duration::from_secs(600);
 
 impl ForeignJobs {
     pub(crate) fn note(&self, record: Record) {
-        if let Some(known) = lock(&self.0).get_mut(&record.id) {
+        if let Some(known) = lock(&self.known).get_mut(&record.id) {
             known.record = record;
         }
     }
 
     pub(crate) fn get(&self, id: &JobId) -> Option<Arc<Job>> {
-        let mut known = lock(&self.0);
+        let mut known = lock(&self.known);
         let known = known.get_mut(id)?;
         known.used = Instant::now();
         Some(Arc::clone(&known.job))
@@ -43,7 +47,7 @@ impl ForeignJobs {
 
     /// The record of another process's job, as it was when the job was opened.
     pub(crate) fn record(&self, id: &JobId) -> Option<Record> {
-        lock(&self.0).get(id).map(|known| known.record.clone())
+        lock(&self.known).get(id).map(|known| known.record.clone())
     }
 
     /// Where such a job runs.
@@ -58,7 +62,7 @@ impl ForeignJobs {
     /// Registers a job and returns whether it is new. If another task was faster, returns that
     /// task's job.
     pub(crate) fn take_in(&self, job: Arc<Job>, record: Record) -> (Arc<Job>, bool) {
-        let mut known = lock(&self.0);
+        let mut known = lock(&self.known);
         let is_new = !known.contains_key(&job.id);
         let entry = known.entry(job.id.clone()).or_insert_with(|| Known {
             job,
@@ -68,13 +72,23 @@ impl ForeignJobs {
         (Arc::clone(&entry.job), is_new)
     }
 
+    /// Notes that a job of this process must be taken over again.
+    pub(crate) fn note_to_take_over(&self, id: JobId) {
+        lock(&self.to_take_over).insert(id);
+    }
+
+    /// Jobs to take over again. Those that fail must be noted again.
+    pub(crate) fn take_to_take_over(&self) -> HashSet<JobId> {
+        std::mem::take(&mut *lock(&self.to_take_over))
+    }
+
     pub(crate) fn forget(&self, id: &JobId) {
-        lock(&self.0).remove(id);
+        lock(&self.known).remove(id);
     }
 
     /// Drops jobs that no caller has used lately.
     pub(crate) fn expire(&self) {
-        let mut known = lock(&self.0);
+        let mut known = lock(&self.known);
         known.retain(|_, known| known.is_used() || known.used.elapsed() < KNOWN_FOR);
         while known.len() > MOST_KNOWN {
             let unused = known.iter().filter(|(_, known)| !known.is_used());

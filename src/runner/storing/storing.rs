@@ -314,6 +314,9 @@ impl Storing {
             };
             if let Err(error) = &stored {
                 tracing::debug!(job = %job.id, %error, "output can't be stored");
+                if self.is_shared && !self.is_kept(&kept) {
+                    return;
+                }
                 if self.is_shared && error.kind() == ErrorKind::PermissionDenied {
                     // Not shown: the machine that has taken the job over numbers its lines.
                     self.taken_over.try_send(id.clone()).ok();
@@ -335,14 +338,20 @@ impl Storing {
         self.calls.send(id.clone()).ok();
     }
 
+    /// Whether output is still stored by this writer. Not if the job was given up, even if it was
+    /// taken over again since.
+    fn is_kept(&self, kept: &Kept) -> bool {
+        let all = lock(&self.kept);
+        all.get(&kept.job.id).is_some_and(|known| Arc::ptr_eq(&known.job, &kept.job))
+    }
+
     /// Stores a batch. Tries again and again if it must be stored.
     fn append(&self, kept: &Kept, writer: &mut LogWriter, batch: &Batch) -> std::io::Result<()> {
         loop {
             let stored = writer.append(batch);
             let Err(error) = &stored else { return stored };
             let is_final = error.kind() == ErrorKind::PermissionDenied;
-            let is_kept = lock(&self.kept).contains_key(&kept.job.id);
-            if is_final || !is_kept || !self.must_be_stored(&kept.job) {
+            if is_final || !self.is_kept(kept) || !self.must_be_stored(&kept.job) {
                 return stored;
             }
             kept.job.note_trouble(Some(format!("its output waits to be stored: {error}")));

@@ -7,6 +7,7 @@ use async_nats::jetstream::{self, kv, stream};
 use async_nats::{Client, ConnectOptions};
 use secrecy::ExposeSecret;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::time::{Instant, sleep};
 
 use super::options::{NatsLogin, NatsOptions};
 use crate::store::StoreError;
@@ -28,6 +29,8 @@ pub(super) struct Connection {
 
 /// Time limit for the first connection.
 const CONNECT: Duration = Duration::from_secs(10);
+/// Time limit for JetStream to be ready.
+const READY: Duration = Duration::from_secs(15);
 /// Time limit for NATS to answer a call.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Longest pause between two attempts to connect again.
@@ -92,9 +95,27 @@ impl Connection {
         };
         match self.jetstream.create_key_value(config.clone()).await {
             Ok(bucket) => Ok(bucket),
-            // It exists with other settings, such as another number of copies: those stay.
+            // It may exist with other settings, such as another number of copies: those stay.
             Err(created) => {
                 self.jetstream.get_key_value(config.bucket).await.map_err(|_| failed(created))
+            }
+        }
+    }
+
+    /// Repeats a call until it succeeds, at most for some time: the servers of a NATS cluster elect
+    /// a leader when they start.
+    pub(super) async fn until_ready<T>(
+        &self,
+        call: impl AsyncFn() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let deadline = Instant::now() + READY;
+        loop {
+            match call().await {
+                Err(error) if Instant::now() < deadline => {
+                    tracing::info!(%error, "NATS is not ready yet");
+                    sleep(LONGEST_PAUSE).await;
+                }
+                called => return called,
             }
         }
     }

@@ -362,10 +362,14 @@ impl Leases {
         held.into_iter().filter(|host| self.preferred(host) != self.name).collect()
     }
 
-    /// Gives a host to the replica that should hold it. Returns that replica; `None` if there is no
-    /// other.
-    pub(super) async fn give(&self, host: &str) -> Result<Option<String>, StoreError> {
-        let to = self.preferred(host);
+    /// Gives a host to a replica, or to the one that should hold it. Returns that replica; `None` if
+    /// there is no other.
+    pub(super) async fn give(
+        &self,
+        host: &str,
+        to: Option<&str>,
+    ) -> Result<Option<String>, StoreError> {
+        let to = to.map_or_else(|| self.preferred(host), str::to_owned);
         let Some(token) = self.held(host).filter(|_| to != self.name) else {
             return Ok(None);
         };

@@ -57,7 +57,8 @@ impl NatsStore {
     /// # Errors
     /// If NATS can't be reached or has no JetStream.
     pub fn open(nats: &Nats, process: &str) -> Result<Self, StoreError> {
-        nats.0.wait(Self::enter(&nats.0, process))
+        let connection = &nats.0;
+        connection.wait(connection.until_ready(async || Self::enter(connection, process).await))
     }
 
     async fn enter(connection: &Arc<Connection>, process: &str) -> Result<Self, StoreError> {
@@ -71,6 +72,8 @@ impl NatsStore {
         let replicas = Arc::new(replicas);
         let mut tasks = JoinSet::new();
         let receiving = Arc::clone(&replicas).receive_hosts(events.clone());
+        tasks.spawn_on(receiving, connection.handle());
+        let receiving = Arc::clone(&replicas).receive_wishes(events.clone());
         tasks.spawn_on(receiving, connection.handle());
         tasks.spawn_on(Arc::clone(&leases).keep(), connection.handle());
         tasks.spawn_on(Arc::clone(&records).follow(), connection.handle());
@@ -133,6 +136,47 @@ impl NatsStore {
                 Stored::Refused => {}
             }
         }
+    }
+
+    /// Unfinished jobs that this replica should take over: those of replicas that have ended, and
+    /// durable ones on hosts that it was given.
+    async fn orphans_of_others(&self) -> Result<Vec<Record>, StoreError> {
+        let own_name = self.leases.name();
+        let has_ended = |owner: &str| self.leases.alive(owner).is_none();
+        let holds = |host: &str| self.leases.held(host).is_some();
+        let mut orphans = self
+            .records
+            .unfinished(|owner, host| owner != own_name && (holds(host) || has_ended(owner)))
+            .await?;
+        orphans.retain(|record| {
+            let is_given = record.durable && record.fleet.is_none() && holds(&record.host);
+            // Of the jobs of a replica that has ended each one takes its share.
+            let is_ours = holds(&record.host) || self.leases.preferred(&record.host) == own_name;
+            is_given || (has_ended(&record.owner) && is_ours)
+        });
+        Ok(orphans)
+    }
+
+    /// Durable jobs of this replica on hosts that it has given away to a replica that has died since.
+    /// One that is alive is told again.
+    async fn not_taken_over(&self) -> Result<Vec<Record>, StoreError> {
+        let own_name = self.leases.name();
+        let is_given_away =
+            |owner: &str, host: &str| owner == own_name && self.leases.held(host).is_none();
+        let mut left = Vec::new();
+        for record in self.records.unfinished(is_given_away).await? {
+            if !record.durable || record.fleet.is_some() {
+                continue;
+            }
+            match self.leases.holder(&record.host).await? {
+                Some(Holder::Other(holder)) => {
+                    self.replicas.tell_gained(&holder, &record.host).await;
+                }
+                Some(Holder::Here(_)) => {}
+                None => left.push(record),
+            }
+        }
+        Ok(left)
     }
 
     async fn remove_job(&self, id: &JobId) -> Result<(), StoreError> {
@@ -233,24 +277,20 @@ impl Store for NatsStore {
     }
 
     fn orphans(&self) -> Result<Vec<Record>, StoreError> {
-        let has_ended =
-            |owner: &str| owner != self.leases.name() && self.leases.alive(owner).is_none();
         self.connection.wait(async {
             // Without a look at the others now, a replica that has just entered would look dead.
             self.leases.look().await?;
-            let holds = |host: &str| self.leases.held(host).is_some();
-            let orphans = self.records.orphans(has_ended, holds, self.leases.name()).await?;
-            // Each replica takes its share.
-            let is_for_us = |record: &Record| {
-                holds(&record.host) || self.leases.preferred(&record.host) == self.leases.name()
-            };
-            Ok(orphans.into_iter().filter(is_for_us).collect())
+            let mut orphans = self.orphans_of_others().await?;
+            orphans.extend(self.not_taken_over().await?);
+            Ok(orphans)
         })
     }
 
     fn claim(&self, record: &Record) -> Result<bool, StoreError> {
         self.connection.wait(async {
-            let is_ended = self.leases.alive(&record.owner).is_none();
+            // A job of this replica is claimed again if that has failed half-way.
+            let is_ended =
+                record.owner == self.leases.name() || self.leases.alive(&record.owner).is_none();
             if record.fleet.is_some() {
                 if !is_ended {
                     return Ok(false);
@@ -291,6 +331,16 @@ impl Store for NatsStore {
 
     fn events(&self) -> Option<mpsc::Receiver<StoreEvent>> {
         Some(self.events.receive())
+    }
+
+    fn fence(&self, host: &str) -> Option<(String, u64)> {
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(self.connection.prefix.as_bytes());
+        sum.update(&self.secret);
+        sum.update(host.as_bytes());
+        // Older than any token: a host that has been held by a replica refuses it.
+        let token = self.leases.held(host).unwrap_or(0);
+        Some((format!("{:08x}", sum.finalize()), token))
     }
 
     fn peers(&self) -> Option<Arc<dyn Peers>> {

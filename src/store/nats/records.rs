@@ -249,24 +249,17 @@ impl Records {
         Ok(())
     }
 
-    /// Unfinished records of owners that have ended, and of durable jobs of others on hosts that
-    /// this replica holds.
-    pub(super) async fn orphans(
+    /// Unfinished records that an owner and a host select, as they are now.
+    pub(super) async fn unfinished(
         &self,
-        has_ended: impl Fn(&str) -> bool,
-        holds: impl Fn(&str) -> bool,
-        own_name: &str,
+        is_selected: impl Fn(&str, &str) -> bool,
     ) -> Result<Vec<Record>, StoreError> {
-        let ids = lock(&self.index)
-            .unfinished(|owner, host| owner != own_name && (has_ended(owner) || holds(host)));
-        let records = self.get_all(ids).await?;
+        let ids = lock(&self.index).unfinished(&is_selected);
+        let mut records = self.get_all(ids).await?;
         // The index may be older than the records.
-        let is_orphan = |record: &Record| {
-            let is_ended = has_ended(&record.owner);
-            let is_moved = record.durable && record.fleet.is_none() && holds(&record.host);
-            record.outcome.is_none() && record.owner != own_name && (is_ended || is_moved)
-        };
-        Ok(records.into_iter().filter(is_orphan).collect())
+        records
+            .retain(|record| record.outcome.is_none() && is_selected(&record.owner, &record.host));
+        Ok(records)
     }
 
     /// Gives a job to another owner, if it still belongs to the one in `record`. Returns the

@@ -4,13 +4,13 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_nats::Subscriber;
+use async_nats::{HeaderMap, Subscriber};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use super::connection::Connection;
+use super::connection::{Connection, failed};
 use super::events::Events;
 use super::leases::{Holder, Leases};
 use super::options::subject_token;
@@ -28,6 +28,11 @@ pub(super) struct Replicas {
     moving: Mutex<JoinSet<()>>,
 }
 
+/// Header with the name of a replica that asks for a host.
+const BY: &str = "Sshjobs-By";
+/// Time limit for another replica to hand a host over, and the pause before it is asked again.
+const HAND_OVER: Duration = Duration::from_secs(10);
+const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// Time limit for another replica to accept a connection.
 const ACCEPT: Duration = Duration::from_secs(5);
 
@@ -55,6 +60,42 @@ impl Replicas {
             self.connection.prefix,
             subject_token(replica)
         )
+    }
+
+    fn wanted_subject(&self, replica: &str) -> String {
+        format!(
+            "{}.wanted.{}",
+            self.connection.prefix,
+            subject_token(replica)
+        )
+    }
+
+    /// Tells a replica that it was given a host. If the message is lost, it is sent again when the
+    /// host's jobs still belong to this replica.
+    pub(super) async fn tell_gained(&self, replica: &str, host: &str) {
+        let gained = self.gained_subject(replica);
+        let told = self.connection.client.publish(gained, host.to_owned().into()).await;
+        if let Err(error) = told {
+            tracing::debug!(%error, host, "the new holder of a host was not told");
+        }
+    }
+
+    /// Receives requests for hosts, until it is dropped.
+    pub(super) async fn receive_wishes(self: Arc<Self>, events: Events) {
+        let subject = self.wanted_subject(self.leases.name());
+        let mut wishes = match self.connection.client.subscribe(subject).await {
+            Ok(wishes) => wishes,
+            Err(error) => {
+                tracing::warn!(%error, "other replicas can't ask for hosts");
+                return;
+            }
+        };
+        while let Some(message) = wishes.next().await {
+            let by = message.headers.as_ref().and_then(|headers| headers.get(BY));
+            let Some(by) = by.map(|by| by.as_str().to_owned()) else { continue };
+            let host = String::from_utf8_lossy(&message.payload).into_owned();
+            events.send(StoreEvent::HostWanted { host, by });
+        }
     }
 
     /// Receives hosts that other replicas hand over, until it is dropped.
@@ -162,16 +203,39 @@ impl Peers for Replicas {
         self.leases.prepare_to_leave().boxed()
     }
 
-    fn hand_over<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<bool, StoreError>> {
+    fn hand_over<'a>(
+        &'a self,
+        host: &'a str,
+        to: Option<&'a str>,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
         async move {
-            let Some(to) = self.leases.give(host).await? else { return Ok(false) };
-            // If the message is lost, the other replica sees it at its next look.
-            let gained = self.gained_subject(&to);
-            let told = self.connection.client.publish(gained, host.to_owned().into()).await;
-            if let Err(error) = told {
-                tracing::debug!(%error, host, "the new holder of a host was not told");
-            }
+            let Some(to) = self.leases.give(host, to).await? else { return Ok(false) };
+            self.tell_gained(&to, host).await;
             Ok(true)
+        }
+        .boxed()
+    }
+
+    fn ask_for_host<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<bool, StoreError>> {
+        async move {
+            let asking = async {
+                loop {
+                    let Holder::Other(holder) = self.leases.take(host).await? else {
+                        return Ok(true);
+                    };
+                    let wanted = self.wanted_subject(&holder);
+                    let mut own = HeaderMap::new();
+                    own.insert(BY, self.leases.name());
+                    let told = self.connection.client.publish_with_headers(
+                        wanted,
+                        own,
+                        host.to_owned().into(),
+                    );
+                    told.await.map_err(failed)?;
+                    sleep(ASK_AGAIN).await;
+                }
+            };
+            timeout(HAND_OVER, asking).await.unwrap_or(Ok(false))
         }
         .boxed()
     }

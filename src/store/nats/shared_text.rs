@@ -31,8 +31,13 @@ impl NatsText {
         connection: &Arc<Connection>,
         name: &'static str,
     ) -> Result<Self, StoreError> {
-        let settings = connection.wait(connection.settings())?;
-        let copy = Arc::new(Mutex::new(connection.wait(read(&settings, name))?));
+        let opening = connection.until_ready(async || {
+            let settings = connection.settings().await?;
+            let copy = read(&settings, name).await?;
+            Ok((settings, copy))
+        });
+        let (settings, copy) = connection.wait(opening)?;
+        let copy = Arc::new(Mutex::new(copy));
         let mut following = JoinSet::new();
         let task = follow(settings.clone(), name, Arc::clone(&copy));
         following.spawn_on(task, connection.handle());
