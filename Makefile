@@ -51,7 +51,7 @@ test-cluster:  ## Run the tests of replicas over NATS, which is installed below 
 	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3
 	cargo build --locked --features cluster
 	fixtures/nats/with-nats cargo test --locked --features cluster --lib -- store::
-	fixtures/nats/with-nats cargo test --locked --features cluster $(EACH_TEST) --test cluster
+	TEST_THREADS=3 fixtures/nats/with-nats cargo test --locked --features cluster $(EACH_TEST) --test cluster
 
 test-containers:  ## Run the contract's tests, and one suite over a fleet of hosts, in containers (docker-compose.yml)
 	@fixtures/need ssh-keygen:openssh-client

@@ -392,7 +392,7 @@ fn longest_gap(caller: &Caller, job: &str) -> (Vec<u64>, Duration) {
 
 #[tokio::test]
 async fn a_replica_that_is_told_to_end_hands_its_hosts_over() {
-    let mut cluster = Cluster::start(3).await;
+    let mut cluster = Cluster::with_leases_of(60, 3).await;
     let callers = cluster.callers("ci", &[]);
     let request = json!({"host": "h9", "durable": true, "command":
         "for i in $(seq 1 100); do echo out $i; sleep 0.05; done"});
@@ -410,9 +410,9 @@ async fn a_replica_that_is_told_to_end_hands_its_hosts_over() {
     let (numbers, longest) = reading.await.unwrap();
 
     assert_eq!(numbers, (1..=100).collect::<Vec<u64>>());
+    // A take-over would have waited for the lease.
+    assert!(longest < Duration::from_secs(30), "{longest:?}");
     eprintln!("the longest gap: {longest:?}");
-    // Generous, for a busy machine; benches/cluster.rs has the figure.
-    assert!(longest < Duration::from_secs(2), "{longest:?}");
 }
 
 #[tokio::test]

@@ -14,24 +14,33 @@ pub struct Cluster {
     arguments: Vec<String>,
 }
 
+/// Seconds of a lease: the least that is allowed.
+const LEASE: u32 = 3;
+
 impl Cluster {
     /// Over three NATS servers.
     pub async fn over_three_servers(replicas: usize) -> Self {
         let nats = NatsServer::cluster().expect("`make test-cluster` installs NATS");
-        Self::over(Vec::from(nats), replicas).await
+        Self::over(Vec::from(nats), replicas, LEASE).await
+    }
+
+    /// With leases of so many seconds: what does not wait for one to run out is quick all the same.
+    pub async fn with_leases_of(seconds: u32, replicas: usize) -> Self {
+        let nats = NatsServer::start().expect("`make test-cluster` installs NATS");
+        Self::over(vec![nats], replicas, seconds).await
     }
 
     /// Over one NATS server.
     pub async fn start(replicas: usize) -> Self {
         let nats = NatsServer::start().expect("`make test-cluster` installs NATS");
-        Self::over(vec![nats], replicas).await
+        Self::over(vec![nats], replicas, LEASE).await
     }
 
-    async fn over(nats: Vec<NatsServer>, replicas: usize) -> Self {
+    async fn over(nats: Vec<NatsServer>, replicas: usize, lease: u32) -> Self {
         let sshd = Sshd::with("MaxStartups 1000\nMaxSessions 100").await;
         sshd.alias((0..100).map(|number| format!("h{number}")));
         let file = sshd.path("config.toml");
-        std::fs::write(&file, "[cluster]\nlease_s = 3\n").expect("a file");
+        std::fs::write(&file, format!("[cluster]\nlease_s = {lease}\n")).expect("a file");
         let arguments = vec![
             "--config".to_owned(),
             file.display().to_string(),
