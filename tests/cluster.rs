@@ -347,7 +347,13 @@ async fn output_waits_while_nats_is_out_of_reach() {
     tokio::time::sleep(Duration::from_secs(2)).await;
 
     cluster.nats[0].kill().unwrap();
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    let ready =
+        |caller: &Caller| caller.try_get("/readyz", &[]).is_ok_and(|answer| answer.status() == 200);
+    eventually("the replicas are not ready", async || {
+        !callers.iter().any(ready)
+    })
+    .await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
     cluster.nats[0].start_again().unwrap();
 
     let lines = canonical_loop(&callers, &durable);
@@ -362,6 +368,7 @@ async fn output_waits_while_nats_is_out_of_reach() {
         let expected: Vec<String> = (1..=100).map(|number| format!("{stream} {number}")).collect();
         assert_eq!(of_stream, expected);
     }
+    assert!(callers.iter().all(ready));
     let ended = callers[0].ok("wait", json!({"job_ids": [&attached], "wait_ms": 30_000}));
     assert_eq!(ended["jobs"][0]["state"], "exited", "{ended}");
     assert_eq!(ended["jobs"][0]["total_lines"], 200, "{ended}");

@@ -22,6 +22,10 @@ use crate::wire::Service;
 /// All routes of the address and the socket.
 pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix: &str) -> Router {
     let Ends { closing, sessions } = ends;
+    let readiness = Readiness {
+        closing,
+        peers: guarded.service.library().peers(),
+    };
     let api = calls::routes()
         .merge(file_routes().layer(from_fn(pass_on_files)))
         .route("/jobs/{id}/stream", get(events::stream))
@@ -56,7 +60,7 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
         )
         // Neither token nor Host is checked: the answers reveal nothing about jobs.
         .route("/healthz", get(async || "ok\n"))
-        .route("/readyz", get(ready).with_state(closing))
+        .route("/readyz", get(ready).with_state(readiness))
         // Outermost, so that requests that the guard refuses are counted, too.
         .layer(from_fn_with_state(metrics, metrics::count));
     if prefix.is_empty() {
@@ -118,13 +122,26 @@ pub(super) struct Ends {
     pub(super) sessions: TaskTracker,
 }
 
-/// `GET /readyz`: 503 once the server shuts down and accepts no more work.
-async fn ready(State(closing): State<CancellationToken>) -> (StatusCode, &'static str) {
+/// Whether the server accepts work.
+#[derive(Clone)]
+struct Readiness {
+    /// Cancelled when the server shuts down.
+    closing: CancellationToken,
+    /// The other replicas, in a cluster.
+    peers: Option<Arc<dyn Peers>>,
+}
+
+/// `GET /readyz`: 503 once the server shuts down and accepts no more work, and while a replica can't
+/// renew its lease, so that it starts no durable job.
+async fn ready(State(readiness): State<Readiness>) -> (StatusCode, &'static str) {
+    let Readiness { closing, peers } = readiness;
     if closing.is_cancelled() {
-        (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n")
-    } else {
-        (StatusCode::OK, "ready\n")
+        return (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
     }
+    if peers.is_some_and(|peers| !peers.may_act()) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "NATS can't be reached\n");
+    }
+    (StatusCode::OK, "ready\n")
 }
 
 /// Adds headers: browsers must neither guess the type of a job's output nor store it.

@@ -135,7 +135,7 @@ impl Store for Memory {
         self.shared.buffers.remove_all(id).map_err(failed)
     }
 
-    fn orphans(&self) -> Result<Vec<Record>, StoreError> {
+    fn orphans(&self, _is_recorded: &dyn Fn(&JobId) -> bool) -> Result<Vec<Record>, StoreError> {
         let owners = lock(&self.shared.owners);
         Ok(self
             .records()

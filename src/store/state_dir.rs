@@ -166,7 +166,7 @@ impl Store for StateDir {
         lock(&self.records).remove(id)
     }
 
-    fn orphans(&self) -> Result<Vec<Record>, StoreError> {
+    fn orphans(&self, _is_recorded: &dyn Fn(&JobId) -> bool) -> Result<Vec<Record>, StoreError> {
         // In a replaced directory the files of living owners are missing: they would look dead.
         self.check()?;
         let owners = lock(&self.readable).owners()?;

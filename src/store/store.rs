@@ -34,8 +34,10 @@ pub trait Store: Send + Sync + 'static {
     /// Deletes a job: its record and its output.
     fn remove(&self, id: &JobId) -> Result<(), StoreError>;
 
-    /// Unfinished jobs whose process has ended.
-    fn orphans(&self) -> Result<Vec<Record>, StoreError>;
+    /// Unfinished jobs whose process has ended. Also durable jobs of this process that it does not
+    /// record, which `is_recorded` says, if the store is that of a cluster: taking them over or
+    /// handing them over has failed half-way.
+    fn orphans(&self, is_recorded: &dyn Fn(&JobId) -> bool) -> Result<Vec<Record>, StoreError>;
 
     /// Claims a job for this process, if it still belongs to the process in `record`. Returns true
     /// for one claimant only.
@@ -74,6 +76,10 @@ pub trait Store: Send + Sync + 'static {
     fn peers(&self) -> Option<Arc<dyn Peers>> {
         None
     }
+
+    /// Tells other machines that this process records nothing any more. Blocking, for a second at
+    /// most.
+    fn leave(&self) {}
 
     /// Name of this process as an owner.
     fn own_name(&self) -> &str;

@@ -13,8 +13,7 @@ pub trait PassOn: Send + Sync {
     fn call<'a>(&'a self, replica: &'a str, passed: Passed) -> BoxFuture<'a, Result<Value, Error>>;
 }
 
-/// A call that is passed on.
-#[derive(Debug)]
+/// A call that is passed on. Has no `Debug`, because its request may contain secrets.
 pub struct Passed {
     /// Who calls.
     pub caller: Caller,
@@ -22,7 +21,7 @@ pub struct Passed {
     pub rights: Rights,
     /// The verb.
     pub verb: &'static str,
-    /// Its request. It may contain secrets.
+    /// Its request.
     pub request: Value,
 }
 

@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 
 use super::header::PassedCaller;
 use super::pass_on::send;
+use crate::http::reject;
 use crate::http::status::Failure;
 use crate::jobs::Peers;
 use crate::wire::Service;
@@ -52,13 +53,14 @@ fn session_of(headers: &HeaderMap) -> Option<(String, String)> {
 }
 
 async fn pass_on(peers: &dyn Peers, replica: &str, mut request: Request) -> Response {
-    if let Some(service) = request.extensions().get::<Service>() {
-        let library = service.library();
-        let caller = PassedCaller::new(library.caller(), library.rights());
-        // The other replica must not see the client's token.
-        request.headers_mut().remove(header::AUTHORIZATION);
-        caller.write_to(request.headers_mut());
-    }
+    let Some(service) = request.extensions().get::<Service>() else {
+        return Failure::from(reject::without_token()).into_response();
+    };
+    let library = service.library();
+    let caller = PassedCaller::new(library.caller(), library.rights());
+    // The other replica must not see the client's token.
+    request.headers_mut().remove(header::AUTHORIZATION);
+    caller.write_to(request.headers_mut());
     match send(peers, replica, request).await {
         Ok(response) => response,
         Err(error) => Failure::from(error).into_response(),

@@ -87,6 +87,8 @@ impl Runner {
                 job.over_within(LAST_WORDS).await;
             }
             storing.flush(FLUSH_TO_END).await;
+            // Last: others take over what this process still has.
+            storing.blocking(|store| store.leave()).await;
         }
     }
 

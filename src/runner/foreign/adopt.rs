@@ -34,10 +34,15 @@ pub(crate) async fn adopt(shared: Arc<Shared>) {
 
 /// Takes over the jobs whose process has ended now, and those for which that has failed before.
 pub(super) async fn adopt_once(shared: &Arc<Shared>, storing: &Arc<Storing>) {
+    let _adopting = shared.foreign_jobs.adopting.lock().await;
     for id in shared.foreign_jobs.take_to_take_over() {
         take_over_again(shared, storing, id).await;
     }
-    let orphans = match storing.blocking(|store| store.orphans()).await {
+    let looking = {
+        let shared = Arc::clone(shared);
+        storing.blocking(move |store| store.orphans(&|id| shared.registry().jobs.contains_key(id)))
+    };
+    let orphans = match looking.await {
         Some(Ok(orphans)) => orphans,
         Some(Err(error)) => {
             tracing::debug!(%error, "jobs of processes that have ended can't be looked for");
@@ -47,6 +52,9 @@ pub(super) async fn adopt_once(shared: &Arc<Shared>, storing: &Arc<Storing>) {
         None => return,
     };
     for record in orphans {
+        if shared.foreign_jobs.is_leaving(&record.host) {
+            continue;
+        }
         let is_due = !record.durable || (shared.adopts && !may_be_finished(&record));
         if is_due {
             take_over(shared, storing, record).await;

@@ -21,7 +21,7 @@ const HOSTS_IN_A_ROUND: usize = 16;
 /// Time limit for the output of a job that has arrived to be recorded.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 /// Time limit for the output of a job to be stored: while this process stays, and before it ends.
-const STORE_TIME: Duration = Duration::from_secs(24 * 3600);
+const STORE_TIME: Duration = Duration::from_secs(30);
 const LAST_STORE_TIME: Duration = Duration::from_secs(5);
 
 /// Hands over hosts that another replica should hold, as long as this process runs.
@@ -131,6 +131,25 @@ async fn hand_over(
     order: HandOver<'_>,
 ) -> Result<(), StoreError> {
     let host = order.host;
+    let _handing_over = shared.foreign_jobs.handing_over.lock().await;
+    shared.foreign_jobs.begin_leaving(host);
+    // After `begin_leaving`: a start either is seen here, or sees that the host is leaving.
+    let handed_over = if has_attached_jobs(shared, host) {
+        Ok(())
+    } else {
+        hand_over_jobs(shared, storing, peers, order).await
+    };
+    shared.foreign_jobs.end_leaving(host);
+    handed_over
+}
+
+async fn hand_over_jobs(
+    shared: &Arc<Shared>,
+    storing: &Arc<Storing>,
+    peers: &dyn Peers,
+    order: HandOver<'_>,
+) -> Result<(), StoreError> {
+    let host = order.host;
     let jobs: Vec<Arc<Job>> = {
         let registry = shared.registry();
         let of_host = registry.running().filter(|job: &&Arc<Job>| job.spec.host == host);
@@ -214,7 +233,11 @@ async fn read_on(
     };
     give_up(shared, storing, job);
     let Some(record) = record else { return Ok(()) };
-    shared.foreign_jobs.take_in(Arc::clone(job), record);
+    let (_, is_new) = shared.foreign_jobs.take_in(Arc::clone(job), record);
+    if !is_new {
+        // It is copied already.
+        return Ok(());
+    }
     let mirroring = mirror(
         Arc::downgrade(job),
         Arc::clone(&storing.store),

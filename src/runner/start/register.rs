@@ -47,6 +47,13 @@ impl Reservation {
         if !is_shared {
             return Ok(());
         }
+        let host = &self.job.spec.host;
+        if self.shared.foreign_jobs.is_leaving(host) {
+            return Err(SpawnError::HeldElsewhere {
+                host: host.clone(),
+                holder: "that takes it over now".to_owned(),
+            });
+        }
         let Some(registration) = self.registration.take() else { return Ok(()) };
         let answer = registration.await;
         if let Err(StoreError::HeldElsewhere { host, holder }) = answer {

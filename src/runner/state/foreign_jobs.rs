@@ -19,6 +19,12 @@ pub(crate) struct ForeignJobs {
     known: Mutex<HashMap<JobId, Known>>,
     /// Jobs that this process owns and does not record, because taking them over has failed.
     to_take_over: Mutex<HashSet<JobId>>,
+    /// Hosts that are being handed over. Nothing starts there.
+    leaving: Mutex<HashSet<String>>,
+    /// Held while a host is handed over, so that no host is handed over twice at once.
+    pub(crate) handing_over: tokio::sync::Mutex<()>,
+    /// Held while jobs are taken over, so that no job is taken over twice at once.
+    pub(crate) adopting: tokio::sync::Mutex<()>,
 }
 
 struct Known {
@@ -70,6 +76,20 @@ impl ForeignJobs {
             used: Instant::now(),
         });
         (Arc::clone(&entry.job), is_new)
+    }
+
+    /// Notes that a host is being handed over.
+    pub(crate) fn begin_leaving(&self, host: &str) {
+        lock(&self.leaving).insert(host.to_owned());
+    }
+
+    pub(crate) fn end_leaving(&self, host: &str) {
+        lock(&self.leaving).remove(host);
+    }
+
+    /// Whether a host is being handed over.
+    pub(crate) fn is_leaving(&self, host: &str) -> bool {
+        lock(&self.leaving).contains(host)
     }
 
     /// Notes that a job of this process must be taken over again.

@@ -188,6 +188,8 @@ async fn login(options: &NatsOptions) -> Result<ConnectOptions, StoreError> {
     Ok(connect
         .require_tls(options.tls.is_required)
         .name("sshjobs")
+        // Below the prefix, so that no other user of the account may listen to replies.
+        .custom_inbox_prefix(format!("{}.inbox", options.prefix))
         .request_timeout(Some(ANSWER))
         .max_reconnects(None)
         .reconnect_delay_callback(|attempt| {

@@ -286,9 +286,15 @@ impl Output {
     /// Deletes chunks that end after a position, and marks behind it. The last writer has stored
     /// them, and its successor does not continue there.
     async fn cut_off_after(&self, place: Place) -> io::Result<()> {
-        while let Some(last) = self.streams.last(&self.job, Answer::Exact).await?
-            && last.chunk.end() > place
-        {
+        let token = self.streams.token(&self.job).ok_or_else(|| fenced(&self.job))?;
+        while let Some(last) = self.streams.last(&self.job, Answer::Exact).await? {
+            // Before anything is deleted: the chunks of a new owner stay.
+            if last.token > token {
+                return Err(fenced(&self.job));
+            }
+            if last.chunk.end() <= place {
+                break;
+            }
             let stream = self.streams.stream(&self.job);
             stream.delete_message(last.chunk.sequence).await.map_err(io_failed)?;
         }

@@ -115,9 +115,23 @@ impl Leases {
             }),
             events,
         };
+        leases.check_lifetime().await?;
         leases.renew().await?;
         leases.look().await?;
         Ok(leases)
+    }
+
+    /// Checks that all replicas agree on the lifetime of a lease: the first one has set it.
+    async fn check_lifetime(&self) -> Result<(), StoreError> {
+        let known = self.replicas.status().await.map_err(failed)?.max_age();
+        if known == self.lifetime {
+            return Ok(());
+        }
+        Err(failed(format!(
+            "the leases of this cluster have {known:?}, and here they have {:?}: set lease_s to the \
+             same value for all replicas",
+            self.lifetime
+        )))
     }
 
     pub(super) fn name(&self) -> &str {
@@ -183,7 +197,8 @@ impl Leases {
                 self.events.send(StoreEvent::HostLost(host));
             }
         }
-        lock(&self.state).checks -= 1;
+        let mut state = lock(&self.state);
+        state.checks = state.checks.saturating_sub(1);
         Ok(())
     }
 
@@ -198,10 +213,16 @@ impl Leases {
         };
         let value = serde_json::to_vec(&entry).map_err(failed)?;
         let key = subject_token(&self.name);
-        if let Some(revision) = revision
-            && let Ok(renewed) = self.replicas.update(&key, value.clone().into(), revision).await
-        {
-            return Ok(renewed);
+        if let Some(revision) = revision {
+            match self.replicas.update(&key, value.clone().into(), revision).await {
+                Ok(renewed) => return Ok(renewed),
+                // The entry has run out, although the clock of this machine may not say so: it stands
+                // still while the machine sleeps.
+                Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
+                    lock(&self.state).checks = CHECKS;
+                }
+                Err(_) => {}
+            }
         }
         // The entry has run out, or its revision is unknown. No other replica has this name.
         self.replicas.put(&key, value.into()).await.map_err(failed)
@@ -321,8 +342,11 @@ impl Leases {
             };
             match taken {
                 Ok(token) => {
-                    lock(&self.state).held.insert(host.to_owned(), token);
-                    return Ok(Holder::Here(token));
+                    let mut state = lock(&self.state);
+                    let held = state.held.entry(host.to_owned()).or_insert(token);
+                    // Of two calls at once the older token may come last.
+                    *held = token.max(*held);
+                    return Ok(Holder::Here(*held));
                 }
                 // Another replica was faster.
                 Err((true, _)) => {}

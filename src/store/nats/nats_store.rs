@@ -146,7 +146,10 @@ impl NatsStore {
         let holds = |host: &str| self.leases.held(host).is_some();
         let mut orphans = self
             .records
-            .unfinished(|owner, host| owner != own_name && (holds(host) || has_ended(owner)))
+            .unfinished(
+                |owner, host| owner != own_name && (holds(host) || has_ended(owner)),
+                &|_| false,
+            )
             .await?;
         orphans.retain(|record| {
             let is_given = record.durable && record.fleet.is_none() && holds(&record.host);
@@ -157,23 +160,21 @@ impl NatsStore {
         Ok(orphans)
     }
 
-    /// Durable jobs of this replica on hosts that it has given away to a replica that has died since.
-    /// One that is alive is told again.
-    async fn not_taken_over(&self) -> Result<Vec<Record>, StoreError> {
+    /// Durable jobs of this replica that it does not record, and no other replica should. A replica
+    /// that was given their host is told again.
+    async fn not_recorded(
+        &self,
+        is_recorded: &dyn Fn(&JobId) -> bool,
+    ) -> Result<Vec<Record>, StoreError> {
         let own_name = self.leases.name();
-        let is_given_away =
-            |owner: &str, host: &str| owner == own_name && self.leases.held(host).is_none();
+        let own = self.records.unfinished(|owner, _| owner == own_name, is_recorded).await?;
         let mut left = Vec::new();
-        for record in self.records.unfinished(is_given_away).await? {
-            if !record.durable || record.fleet.is_some() {
-                continue;
-            }
+        for record in own.into_iter().filter(|record| record.durable && record.fleet.is_none()) {
             match self.leases.holder(&record.host).await? {
-                Some(Holder::Other(holder)) => {
+                Some(Holder::Other(holder)) if holder != own_name => {
                     self.replicas.tell_gained(&holder, &record.host).await;
                 }
-                Some(Holder::Here(_)) => {}
-                None => left.push(record),
+                Some(Holder::Here(_) | Holder::Other(_)) | None => left.push(record),
             }
         }
         Ok(left)
@@ -219,7 +220,7 @@ impl Drop for NatsStore {
     fn drop(&mut self) {
         // First: a renewal would overwrite the last message.
         self.tasks.abort_all();
-        self.connection.wait(async { drop(timeout(LEAVE, self.leases.leave()).await) });
+        self.leave();
     }
 }
 
@@ -276,12 +277,12 @@ impl Store for NatsStore {
         self.connection.wait(self.remove_job(id))
     }
 
-    fn orphans(&self) -> Result<Vec<Record>, StoreError> {
+    fn orphans(&self, is_recorded: &dyn Fn(&JobId) -> bool) -> Result<Vec<Record>, StoreError> {
         self.connection.wait(async {
             // Without a look at the others now, a replica that has just entered would look dead.
             self.leases.look().await?;
             let mut orphans = self.orphans_of_others().await?;
-            orphans.extend(self.not_taken_over().await?);
+            orphans.extend(self.not_recorded(is_recorded).await?);
             Ok(orphans)
         })
     }
@@ -345,6 +346,10 @@ impl Store for NatsStore {
 
     fn peers(&self) -> Option<Arc<dyn Peers>> {
         Some(Arc::clone(&self.replicas) as Arc<dyn Peers>)
+    }
+
+    fn leave(&self) {
+        self.connection.wait(async { drop(timeout(LEAVE, self.leases.leave()).await) });
     }
 
     fn own_name(&self) -> &str {

@@ -249,12 +249,16 @@ impl Records {
         Ok(())
     }
 
-    /// Unfinished records that an owner and a host select, as they are now.
+    /// Unfinished records that an owner and a host select, as they are now, without the excluded
+    /// jobs.
     pub(super) async fn unfinished(
         &self,
         is_selected: impl Fn(&str, &str) -> bool,
+        is_excluded: &dyn Fn(&JobId) -> bool,
     ) -> Result<Vec<Record>, StoreError> {
-        let ids = lock(&self.index).unfinished(&is_selected);
+        let mut ids = lock(&self.index).unfinished(&is_selected);
+        // Not under the lock: the caller may take locks of its own.
+        ids.retain(|id| !is_excluded(id));
         let mut records = self.get_all(ids).await?;
         // The index may be older than the records.
         records

@@ -5,8 +5,8 @@ use std::time::Duration;
 use sshjobs::testing::NatsServer;
 
 use super::{Nats, NatsOptions, NatsStore};
-use crate::job::{Caller, Draft, Job, LogEvent, Outcome};
-use crate::output::{RingLimits, Stream};
+use crate::job::{Batch, Caller, Draft, Job, LogEvent, Outcome};
+use crate::output::{Checkpoint, RingLimits, Stream};
 use crate::store::{LogLimits, Record, Store};
 
 const LOG: LogLimits = LogLimits {
@@ -32,10 +32,14 @@ fn new_record(store: &NatsStore, host: &str) -> Record {
     }
 }
 
-fn line(text: &str) -> crate::job::Batch {
+fn line(text: &str) -> Batch {
+    batch(text, None)
+}
+
+fn batch(text: &str, checkpoint: Option<Checkpoint>) -> Batch {
     let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
     let event = LogEvent::Append(Stream::Stdout.into(), bytes);
-    crate::job::Batch::new(vec![(event, 0, tokio::time::Instant::now())], None)
+    Batch::new(vec![(event, 0, tokio::time::Instant::now())], checkpoint)
 }
 
 /// Repeats a check until it succeeds, at most for five seconds.
@@ -64,10 +68,17 @@ fn a_replica_that_was_paused_writes_nothing_after_its_job_was_taken_over() {
     assert!(!other.claim(&record).unwrap(), "its owner is alive");
     paused.pause();
     let orphans = eventually("the job is an orphan", || {
-        Some(other.orphans().unwrap()).filter(|orphans| !orphans.is_empty())
+        Some(other.orphans(&|_| false).unwrap()).filter(|orphans| !orphans.is_empty())
     });
     assert!(other.claim(&orphans[0]).unwrap());
+    let taken_over = other.log(&record.id);
+    let end = taken_over.open(RingLimits::default()).unwrap();
+    let mut new_writer = other.write(&taken_over, LOG, Some(&end)).unwrap();
+    let checkpoint = Some(end.ring.checkpoint());
+    new_writer.append(&batch("by the new owner\n", checkpoint)).unwrap();
     let refused = writer.append(&line("after\n"));
+    // The second attempt cuts off what the first one may have stored, and nothing of the new owner's.
+    assert!(writer.append(&line("after\n")).is_err());
     paused
         .put(&[Record {
             total_lines: 7,
@@ -85,8 +96,8 @@ fn a_replica_that_was_paused_writes_nothing_after_its_job_was_taken_over() {
     let end = other.log(&record.id).open(RingLimits::default()).unwrap();
     assert_eq!(
         end.ring.newest().value(),
-        1,
-        "only the line before the take-over"
+        2,
+        "the line before the take-over, and the new owner's"
     );
     assert_eq!(end.outcome.map(|(outcome, _)| outcome), None::<Outcome>);
 }

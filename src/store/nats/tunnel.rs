@@ -147,7 +147,7 @@ async fn move_bytes(local: DuplexStream, ends: Ends) -> io::Result<()> {
             read = reading.read_buf(&mut buffer), if may_send => {
                 moving.send_read(read?, &mut buffer).await?;
             }
-            message = incoming.next(), if !moving.has_received_end => {
+            message = incoming.next() => {
                 let message = message.ok_or(io::ErrorKind::BrokenPipe)?;
                 moving.receive(&message.payload)?;
             }
@@ -155,7 +155,9 @@ async fn move_bytes(local: DuplexStream, ends: Ends) -> io::Result<()> {
                 moving.note_written(written?).await?;
             }
             _ = tick.tick() => {
-                if !moving.has_received_end && moving.heard_at.elapsed() > SILENCE {
+                // Once both sides have sent their end, the other one need not be there any more.
+                let is_needed = !(moving.has_received_end && moving.has_sent_end);
+                if is_needed && moving.heard_at.elapsed() > SILENCE {
                     return Err(io::Error::new(
                         io::ErrorKind::TimedOut,
                         "the other replica does not answer",
