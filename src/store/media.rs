@@ -22,13 +22,13 @@ pub(super) trait Media: Send + Sync + 'static {
     /// Deletes everything of a job.
     fn remove_all(&self, job: &JobId) -> io::Result<()>;
 
-    /// Tells when another process has appended output.
+    /// Reports output that another process appends.
     fn news(&self) -> News {
         News::default()
     }
 }
 
-/// Tells when a job's output has grown, if its storage can tell.
+/// Reports that a job's output has grown, if its storage can.
 #[derive(Default)]
 pub struct News(Option<Told>);
 
@@ -49,7 +49,7 @@ impl News {
         }))
     }
 
-    /// Whether the storage tells at all. If not, a reader has to look.
+    /// Whether the storage reports news at all. If not, a reader has to look.
     pub fn are_told(&self) -> bool {
         self.0.is_some()
     }

@@ -33,7 +33,8 @@ pub trait Peers: Send + Sync {
     /// Whether the lease of this replica was renewed in time, so that it may act for its hosts.
     fn may_act(&self) -> bool;
 
-    /// Hosts that this replica holds and another one should: it leaves, or another replica has come.
+    /// Hosts that this replica should hand over, because it leaves or because another replica has
+    /// entered.
     fn misplaced_hosts(&self) -> Vec<String>;
 
     /// From now on no other replica chooses this one for a host, and [`misplaced_hosts`] has all

@@ -105,7 +105,9 @@ pub(crate) async fn pass_on_files(
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     match format!("/v1{path}").parse() {
         Ok(uri) => *request.uri_mut() = uri,
-        Err(_) => return next.run(request).await,
+        Err(error) => {
+            return Failure::from(not_passed_on(&replica, &error)).into_response();
+        }
     }
     // The other replica must not see the client's token.
     request.headers_mut().remove(header::AUTHORIZATION);

@@ -19,7 +19,8 @@ use crate::runner::state::Shared;
 const QUEUE: usize = 64;
 /// Longest time for which output stays on its host while the store is behind.
 const STORE_PATIENCE: Duration = Duration::from_secs(5);
-/// The same if other machines share the store: what is not stored is lost with this process.
+/// The same if other machines share the store: another machine that takes over has only
+/// stored output.
 const SHARED_STORE_PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// Follows and records a durable job that was just started.

@@ -160,7 +160,8 @@ async fn hand_over_jobs(
         tracing::info!(host, jobs = jobs.len(), "handed over");
         return Ok(());
     }
-    // They are recorded no more. What is not stored is on the host still.
+    // Recording has stopped, so the jobs are taken over again from the store. Output that is not
+    // stored is still on the host.
     for job in jobs {
         give_up(shared, storing, &job);
         shared.foreign_jobs.note_to_take_over(job.id.clone());
@@ -212,7 +213,7 @@ async fn stop_recording(shared: &Shared, job: &Arc<Job>) {
     }
 }
 
-/// Makes a job here a copy of what the store has.
+/// Turns a job into a copy of the stored one, as the jobs of other processes are.
 async fn read_on(
     shared: &Arc<Shared>,
     storing: &Arc<Storing>,

@@ -11,9 +11,9 @@ use crate::job::{Change, Job, Log, Outcome, Phase};
 use crate::output::RingLimits;
 use crate::store::{Record, Store, StoredEnd, StoredLog};
 
-/// Interval at which the output of another process's job is read, if no news of it are told.
+/// Interval at which the output of another process's job is read, if the store reports no news.
 const GLANCE: Duration = Duration::from_millis(20);
-/// The same if they are told, for news that were lost.
+/// The same if the store reports news, in case that some are lost.
 const GLANCE_WITH_NEWS: Duration = Duration::from_millis(500);
 /// Interval at which its record is read.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub(crate) async fn mirror(
     // The record was read when the job was opened.
     let mut looked = Instant::now();
     let mut has_failed = false;
-    // Before the first round: output that is appended after it is told.
+    // Before the first round, so that output appended after that round is reported.
     let mut news = log.news();
     let glance = if news.are_told() {
         GLANCE_WITH_NEWS
@@ -76,7 +76,7 @@ pub(crate) async fn mirror(
         }
         // Not held during the pause: `ForeignJobs` keeps a job that anything else holds.
         drop(job);
-        // Resolves early if there is news, which is no error.
+        // Resolves early if there is news. A timeout is not an error.
         timeout(pause, news.next()).await.ok();
     }
 }

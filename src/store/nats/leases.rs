@@ -60,11 +60,11 @@ struct State {
 pub(super) struct Replica {
     /// Description for people.
     pub(super) about: String,
-    /// What it is about to do.
+    /// Its plan.
     pub(super) plan: Plan,
 }
 
-/// What a replica is about to do.
+/// The next step of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Plan {

@@ -30,7 +30,7 @@ const SILENCE: Duration = Duration::from_secs(8);
 enum Frame {
     /// The next bytes, with their number.
     Data(u64, Bytes),
-    /// So many messages of data were taken.
+    /// The number of data messages that were acknowledged so far.
     Taken(u64),
     /// No data follows after this number of messages.
     End(u64),
@@ -176,7 +176,7 @@ impl Moving {
         sending.await.map_err(io::Error::other)
     }
 
-    /// Sends what was read here: `count` bytes, or the end if there are none.
+    /// Sends the `count` bytes in the buffer, or the end of the stream if there are none.
     async fn send_read(&mut self, count: usize, buffer: &mut BytesMut) -> io::Result<()> {
         if count == 0 {
             self.has_sent_end = true;
