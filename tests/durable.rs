@@ -184,6 +184,40 @@ async fn two_processes_that_find_an_orphan_do_not_both_take_it() {
     two.shutdown().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_sees_the_next_line_although_the_process_that_followed_the_job_has_ended() {
+    let sshd = Sshd::start().await;
+    let state = sshd.path("state");
+    let owner = service(&sshd, &state);
+    let go = sshd.path("go");
+    let command = format!(
+        "echo first; until [ -e {} ]; do sleep 0.05; done; echo second",
+        go.display()
+    );
+    let job = owner.spawn(durable(&command)).await.unwrap().job_id;
+    // As the command line's `tail`: it takes over nothing but what it is asked for.
+    let limits = Limits {
+        adopts_jobs: false,
+        ..Limits::default()
+    };
+    let reader = stored_service(sshd.ssh_config(), state.clone(), limits);
+    let first = reader.tail(TailRequest::new(&job, 0, 5000)).await.unwrap();
+    assert_eq!(first.lines.unwrap(), ["first"]);
+
+    let end_the_owner = async {
+        owner.shutdown().await;
+        drop(owner);
+        std::fs::write(&go, "").unwrap();
+    };
+    let (second, ()) = tokio::join!(
+        reader.tail(TailRequest::new(&job, 1, 50_000)),
+        end_the_owner
+    );
+
+    assert_eq!(second.unwrap().lines.unwrap(), ["second"]);
+    reader.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_supervisor_that_is_killed_and_a_spool_that_is_removed_are_lost_and_never_exited() {
     let sshd = Sshd::start().await;

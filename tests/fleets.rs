@@ -638,6 +638,32 @@ async fn a_signal_by_another_process_ends_a_fleet_and_starts_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_an_ended_fleet_has_left_on_its_hosts_can_be_signalled() {
+    let sshd = fleet(web(2)).await;
+    let alive = sshd.path("alive");
+    let beat = format!(
+        "while :; do date +%s%N > {}; sleep 0.1; done",
+        alive.display()
+    );
+    let command = format!("setsid sh -c '{beat}' </dev/null >/dev/null 2>&1 &");
+    let id = told(&sshjobs(&sshd, &["spawn", "web*", "--", &command]));
+    let id = id.trim();
+    assert_eq!(sshjobs(&sshd, &["wait", id]).status.code(), Some(0));
+    eventually("a process is left", async || alive.exists()).await;
+
+    told(&sshjobs(&sshd, &["signal", id, "KILL"]));
+
+    let before = std::fs::read(&alive).unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(std::fs::read(&alive).unwrap(), before);
+    let again = sshjobs(&sshd, &["signal", id, "KILL"]);
+    assert!(
+        String::from_utf8_lossy(&again.stderr).contains("job_ended"),
+        "{again:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_written_to_a_durable_fleet_that_no_process_follows_arrives() {
     let sshd = fleet(web(2)).await;
     let command = "while read line; do echo got $line; done";

@@ -518,7 +518,8 @@ resize) # JOB COLS ROWS
   fi
   ;;
 killreq) # JOB SIGNAL: notes that a signal is sent, to distinguish it from an exit status of 128 or more.
-  [ ! -d "$sj_S/$1" ] || echo "$2" >"$sj_S/$1/killreq"
+  # Without truncating it: the supervisor may read it at this moment, for an earlier signal.
+  [ ! -d "$sj_S/$1" ] || echo "$2" 1<>"$sj_S/$1/killreq"
   say ok
   ;;
 eof) # JOB

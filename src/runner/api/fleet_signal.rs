@@ -7,18 +7,19 @@ use futures_util::future::{BoxFuture, FutureExt};
 use futures_util::stream::FuturesUnordered;
 
 use super::runner::Runner;
-use crate::job::{Fleet, JobId, Scope, Signal};
+use crate::job::{Fleet, Job, JobId, Scope, Signal};
 use crate::runner::signal::{MEMBERS_AT_A_TIME, SignalReport, merged};
 use crate::runner::state::{Lookup, SignalError};
 
 impl Runner {
-    /// Signals every running member of a fleet. A signal that ends a command also keeps further
-    /// members from starting.
+    /// Signals every running member of a fleet or, if the fleet has ended, what its members left
+    /// on their hosts. A signal that ends a command also keeps further members from starting.
     ///
     /// # Errors
     /// The first member's error, if no member could be signalled.
     pub(crate) fn signal_members<'a>(
         &'a self,
+        job: &'a Job,
         fleet: &'a Fleet,
         signal: Signal,
         grace: Option<Duration>,
@@ -30,12 +31,14 @@ impl Runner {
             if signal.ends() {
                 fleet.stop(signal);
             }
-            let running: Vec<JobId> = {
+            let is_over = job.is_over();
+            let to_signal: Vec<JobId> = {
                 let members = fleet.lock_members();
-                let running = members.iter().filter(|member| member.result().is_none());
-                running.filter_map(|member| member.job.clone()).collect()
+                let signalled =
+                    members.iter().filter(|member| is_over || member.result().is_none());
+                signalled.filter_map(|member| member.job.clone()).collect()
             };
-            let mut waiting = running.into_iter();
+            let mut waiting = to_signal.into_iter();
             let mut signalled = FuturesUnordered::new();
             let mut reports = Vec::new();
             loop {

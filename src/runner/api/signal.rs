@@ -17,7 +17,7 @@ use crate::runner::state::SignalError;
 use crate::spool::{self, Answer};
 
 /// Time limit for a host to note that a signal is about to be sent.
-const NOTE: Duration = Duration::from_secs(5);
+const NOTE: Duration = Duration::from_secs(10);
 /// Time limit for a cancelled start to end.
 const ABANDONED: Duration = Duration::from_secs(3);
 
@@ -33,14 +33,19 @@ impl Runner {
         signal: Signal,
         grace: Option<Duration>,
     ) -> Result<SignalReport, SignalError> {
-        if let Some(fleet) = &job.fleet
-            && !job.is_over()
-        {
+        if let Some(fleet) = &job.fleet {
             // The process that runs the fleet knows all of its members, and starts no further one.
-            if let Some(report) = self.signal_by_owner(job, signal, grace).await {
+            if !job.is_over()
+                && let Some(report) = self.signal_by_owner(job, signal, grace).await
+            {
                 return Ok(report);
             }
-            return self.signal_members(fleet, signal, grace).await;
+            let is_over = job.is_over();
+            let report = self.signal_members(job, fleet, signal, grace).await?;
+            if is_over && report.found_nothing() {
+                return Err(SignalError::JobEnded);
+            }
+            return Ok(report);
         }
         // A mirrored record may be a second old, and the job may have started or ended since.
         self.look_again(job).await;
@@ -103,7 +108,7 @@ impl Runner {
             Asking::Person,
         )
         .await?;
-        if report.delivered_via == DeliveredVia::Nothing && report.confirmed_dead {
+        if report.found_nothing() {
             return Err(SignalError::JobEnded);
         }
         Ok(report)
@@ -113,20 +118,15 @@ impl Runner {
     /// only a status of 128 or more and can't distinguish a signal from an exit.
     ///
     /// # Errors
-    /// Only if another machine has taken the host over. Without the note the signal is sent all the
-    /// same.
+    /// If the host can't be told, or another machine has taken it over. The signal must not be sent
+    /// then: the job would look as if it had exited by itself.
     async fn note_on_host(&self, job: &Job, signal: Signal) -> Result<(), SignalError> {
         let note = spool::note_signal(job.id.as_str(), signal.name());
         let note = Script::without_input(fenced(&self.shared, &job.spec.host, note));
-        match run_on_machine(&self.shared, job, note, NOTE).await {
-            Ok(answer) if Answer::parse(&answer) == Some(Answer::Fenced) => {
-                Err(SignalError::Fenced)
-            }
-            Ok(_) => Ok(()),
-            Err(error) => {
-                tracing::debug!(job = %job.id, %error, "the signal is not noted on the host");
-                Ok(())
-            }
+        let answer = run_on_machine(&self.shared, job, note, NOTE).await?;
+        match Answer::parse(&answer) {
+            Some(Answer::Fenced) => Err(SignalError::Fenced),
+            _ => Ok(()),
         }
     }
 

@@ -50,8 +50,7 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
             if is_new && !is_final {
                 // Weak, so that the mirror ends when the foreign job expires.
                 let of = Arc::downgrade(&job);
-                let store = Arc::clone(&storing.store);
-                shared.spawn_task(mirror(of, store, log, end, ring));
+                shared.spawn_task(mirror(Arc::clone(shared), of, log, end, ring));
             }
             Lookup::Found(job)
         }

@@ -239,13 +239,7 @@ async fn read_on(
         // It is copied already.
         return Ok(());
     }
-    let mirroring = mirror(
-        Arc::downgrade(job),
-        Arc::clone(&storing.store),
-        log,
-        end,
-        ring,
-    );
+    let mirroring = mirror(Arc::clone(shared), Arc::downgrade(job), log, end, ring);
     shared.spawn_task(mirroring);
     Ok(())
 }

@@ -6,9 +6,11 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::adopt::adopt_if_orphan;
 use super::open::note_record;
 use crate::job::{Change, Job, Log, Outcome, Phase};
 use crate::output::RingLimits;
+use crate::runner::state::Shared;
 use crate::store::{Record, Store, StoredEnd, StoredLog};
 
 /// Interval at which the output of another process's job is read, if the store reports no news.
@@ -24,13 +26,18 @@ const MOST_LAST_CHECKS: usize = 100;
 const TURN: usize = 256;
 
 /// Copies what another process stores of its job, as long as this process has a reader for the job.
+///
+/// If the other process ends, this one takes a durable job over, and copies on: readers who wait
+/// for its output have this job, not the one that is then registered.
 pub(crate) async fn mirror(
+    shared: Arc<Shared>,
     job: Weak<Job>,
-    store: Arc<dyn Store>,
     log: Arc<StoredLog>,
     mut end: StoredEnd,
     limits: RingLimits,
 ) {
+    let Some(storing) = &shared.storing else { return };
+    let store = &storing.store;
     // The record was read when the job was opened.
     let mut looked = Instant::now();
     let mut has_failed = false;
@@ -67,12 +74,15 @@ pub(crate) async fn mirror(
             }
         };
         if job.is_over() {
-            look_at_last_record(&job, &store).await;
+            look_at_last_record(&job, store).await;
             return;
         }
         if looked.elapsed() >= CHECK_INTERVAL {
             looked = Instant::now();
-            look_at_record(&job, &store).await;
+            let record = look_at_record(&job, store).await;
+            if record.is_some_and(|record| record.durable) {
+                adopt_if_orphan(&shared, &job.id).await;
+            }
         }
         // Not held during the pause: `ForeignJobs` keeps a job that anything else holds.
         drop(job);

@@ -107,7 +107,7 @@ async fn elsewhere(
     errand: &Errand<'_>,
 ) -> Result<String, SignalError> {
     let machine =
-        machine.ok_or_else(|| other_machine(host, "it does not report which machine it is"))?;
+        machine.ok_or_else(|| other_machine(host, "does not report which machine it is"))?;
     for tries in 0..=MOST_NEW {
         let known = shared
             .hosts

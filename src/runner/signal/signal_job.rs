@@ -91,6 +91,11 @@ impl SignalReport {
         }
     }
 
+    /// Whether the host has verified that there was no process to signal.
+    pub(crate) fn found_nothing(&self) -> bool {
+        self.delivered_via == DeliveredVia::Nothing && self.confirmed_dead
+    }
+
     /// The host did not change to the user as whom the job runs.
     fn of_other_user() -> Self {
         Self {
