@@ -15,8 +15,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::bounded_file::read_text;
 use crate::cli::{
-    self, Cli, ClusterArg, Exit, HostsArgs, HostsVerb, LogLevel, Override, Overrides, ServeArgs,
-    SshArgs, Verb,
+    self, Cli, ClusterVerb, Exit, HostsArgs, HostsVerb, LogLevel, Override, Overrides, ServeArgs,
+    SshArgs, StoreVerb, Verb,
 };
 use crate::jobs::{
     Access, Askpass, Caller, Cluster, ClusterConfig, Config, ConfigFileError, Jobs, Prompter,
@@ -260,6 +260,8 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Demo(_)
         | Verb::Serve(_)
         | Verb::Token(_)
+        | Verb::Cluster(_)
+        | Verb::Store(_)
         | Verb::Trust(_)
         | Verb::Init(_)
         | Verb::Config(_)
@@ -278,8 +280,20 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         }
         Verb::Serve(args) => serve(config, &args).await,
         Verb::Token(args) => {
-            let cluster = cluster(&config, &args.cluster).await?;
+            let cluster = cluster(&config, args.cluster.nats.as_ref()).await?;
             cli::token(&tokens(&config, cluster.as_ref()).await?, &args)
+        }
+        Verb::Cluster(args) => {
+            let ClusterVerb::Status(args) = args.verb;
+            let cluster = needed(cluster(&config, args.cluster.nats.as_ref()).await?)?;
+            cli::cluster_status(&cluster.status().await?, &args)
+        }
+        Verb::Store(args) => {
+            let StoreVerb::Copy(args) = args.verb;
+            let cluster = needed(cluster(&config, args.to.as_ref()).await?)?;
+            let tokens = tokens(&config, Some(&cluster)).await?;
+            let state_dir = config.state_dir().ok_or_else(no_state_dir)?;
+            cli::store_copy(&state_dir, &cluster, &tokens, &args).await?
         }
         Verb::Trust(args) => {
             let config = with_options(config, Some(&args.host), &args.ssh);
@@ -295,7 +309,8 @@ fn host_of(word: &Path) -> Option<String> {
 
 fn not_with_server() -> Error {
     let hint = "omit --server (and SSHJOBS_SERVER), and run it where the server runs";
-    let message = "demo, serve, token, trust, init, config and hosts add do not work with --server";
+    let message = "demo, serve, token, cluster, store, trust, init, config and hosts add do not work with \
+                   --server";
     Error::invalid(message, hint)
 }
 
@@ -444,9 +459,9 @@ fn most(args: &ServeArgs) -> Role {
 }
 
 /// Connects to the cluster that the option or the configuration names, if there is one.
-async fn cluster(config: &Config, arg: &ClusterArg) -> Result<Option<Cluster>, Error> {
+async fn cluster(config: &Config, urls: Option<&String>) -> Result<Option<Cluster>, Error> {
     let config = ClusterConfig {
-        nats: arg.nats.clone().or_else(|| config.cluster.nats.clone()),
+        nats: urls.cloned().or_else(|| config.cluster.nats.clone()),
         ..config.cluster.clone()
     };
     let servers = config.servers().map_err(|why| {
@@ -461,6 +476,12 @@ async fn cluster(config: &Config, arg: &ClusterArg) -> Result<Option<Cluster>, E
     Ok(Some(Cluster::connect(&config).await?))
 }
 
+fn needed(cluster: Option<Cluster>) -> Result<Cluster, Error> {
+    let hint = "name its NATS servers with --cluster nats://HOST:4222, or as `nats` in the table \
+                [cluster] of the configuration";
+    cluster.ok_or_else(|| Error::invalid("no cluster is named", hint))
+}
+
 /// The tokens of the cluster, or of the state directory.
 async fn tokens(config: &Config, cluster: Option<&Cluster>) -> Result<Tokens, Error> {
     if let Some(cluster) = cluster.cloned() {
@@ -471,17 +492,21 @@ async fn tokens(config: &Config, cluster: Option<&Cluster>) -> Result<Tokens, Er
     }
     match config.state_dir() {
         Some(state_dir) => Ok(Tokens::of(&state_dir)),
-        None => Err(Error::new(
-            Code::Io,
-            "no state directory is available for tokens",
-            "name one with --state-dir",
-        )),
+        None => Err(no_state_dir()),
     }
+}
+
+fn no_state_dir() -> Error {
+    Error::new(
+        Code::Io,
+        "no state directory is available",
+        "name one with --state-dir",
+    )
 }
 
 async fn serve_http(config: Config, args: ServeArgs) -> Exit {
     let prepared = async {
-        let cluster = cluster(&config, &args.cluster).await?;
+        let cluster = cluster(&config, args.cluster.nats.as_ref()).await?;
         let tokens = if args.no_auth {
             None
         } else {

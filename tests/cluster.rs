@@ -3,6 +3,8 @@
 //! Needs NATS: `make test-cluster`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+#[path = "cluster/operations.rs"]
+mod operations;
 mod support;
 
 use std::time::Duration;

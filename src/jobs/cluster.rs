@@ -8,9 +8,9 @@ use serde::Deserialize;
 
 use super::error::Error;
 use crate::ssh::SecretSource;
+use crate::store::{ClusterStatus, CopyReport, SharedText, Store, StoreError};
 #[cfg(feature = "cluster")]
-use crate::store::{Nats, NatsLogin, NatsOptions, NatsStore, NatsTls};
-use crate::store::{SharedText, Store, StoreError};
+use crate::store::{Nats, NatsLogin, NatsOptions, NatsStore, NatsTls, StateDir};
 
 /// How the NATS of a cluster is reached: the table `[cluster]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -139,6 +139,32 @@ impl Cluster {
     }
 
     /// Always an error.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    #[expect(clippy::unused_async, reason = "the same as with the feature")]
+    pub async fn status(&self) -> Result<ClusterStatus, Error> {
+        Err(Error::Store(StoreError::Records(
+            "there is no cluster".to_owned(),
+        )))
+    }
+
+    /// Always an error.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    #[expect(clippy::unused_async, reason = "the same as with the feature")]
+    pub async fn import(
+        &self,
+        _state_dir: PathBuf,
+        _tell: impl Fn(usize, usize) + Send + Sync + 'static,
+    ) -> Result<CopyReport, Error> {
+        Err(Error::Store(StoreError::Records(
+            "there is no cluster".to_owned(),
+        )))
+    }
+
+    /// Always an error.
     #[expect(clippy::unused_self, reason = "the same as with the feature")]
     pub(super) fn open_store(&self, _process: &str) -> Result<Arc<dyn Store>, StoreError> {
         Err(StoreError::Records("there is no cluster".to_owned()))
@@ -169,6 +195,34 @@ impl Cluster {
     /// Enters the cluster as a replica. Blocking.
     pub(super) fn open_store(&self, process: &str) -> Result<Arc<dyn Store>, StoreError> {
         Ok(Arc::new(NatsStore::open(&self.nats, process)?))
+    }
+
+    /// The state of the cluster.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if NATS does not answer, or no replica has ever been there.
+    pub async fn status(&self) -> Result<ClusterStatus, Error> {
+        let nats = self.nats.clone();
+        let reading = tokio::task::spawn_blocking(move || nats.status()).await;
+        Ok(reading.expect("reading the status does not panic")?)
+    }
+
+    /// Copies all jobs of a state directory, and compares the copies. Calls `tell` with the number of
+    /// jobs done and of all jobs.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if the state directory or NATS can't be used, or a copy differs.
+    pub async fn import(
+        &self,
+        state_dir: PathBuf,
+        tell: impl Fn(usize, usize) + Send + Sync + 'static,
+    ) -> Result<CopyReport, Error> {
+        let nats = self.nats.clone();
+        let copying = tokio::task::spawn_blocking(move || {
+            let source = StateDir::open(&state_dir, "sshjobs store copy")?;
+            nats.import(&source, &tell)
+        });
+        Ok(copying.await.expect("a copy does not panic")?)
     }
 
     /// The text with the list of tokens. Blocking.

@@ -123,4 +123,7 @@ pub use crate::ssh::{
     Setting, Source, TrustError, matches as glob_matches,
 };
 #[doc(hidden)]
-pub use crate::store::{HostPlace, PeerStream, Peers, SharedText, StoreError, Versioned};
+pub use crate::store::{
+    ClusterStatus, CopyReport, HostPlace, HostStatus, JobLeft, NatsStatus, OwnStatus, PeerStream,
+    Peers, ReplicaState, ReplicaStatus, SharedText, StoreError, StreamStatus, Versioned,
+};

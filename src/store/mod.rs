@@ -11,6 +11,8 @@
 //! ended, another process may claim its jobs.
 
 mod buffers;
+mod cluster_status;
+mod copy_report;
 mod error;
 mod files;
 mod frame;
@@ -31,6 +33,10 @@ mod state_dir;
 mod store;
 mod stored_log;
 
+pub use cluster_status::{
+    ClusterStatus, HostStatus, NatsStatus, OwnStatus, ReplicaState, ReplicaStatus, StreamStatus,
+};
+pub use copy_report::{CopyReport, JobLeft};
 pub use error::StoreError;
 pub use frame::{Body, Frame, Parsed, Seal, parse};
 pub use log_writer::{LogLimits, LogWriter, Unsynced};

@@ -5,7 +5,7 @@ use std::io;
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::StoreError;
+use super::{OwnStatus, StoreError};
 
 /// A connection between two replicas.
 pub trait PeerStream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -32,6 +32,9 @@ pub trait Peers: Send + Sync {
 
     /// Whether the lease of this replica was renewed in time, so that it may act for its hosts.
     fn may_act(&self) -> bool;
+
+    /// What this replica knows of itself and the others without a call.
+    fn own_status(&self) -> OwnStatus;
 
     /// Hosts that this replica should hand over, because it leaves or because another replica has
     /// entered.

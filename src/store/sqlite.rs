@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, TransactionBehavior, params};
 
 use super::{Filter, Record, StoreError};
-use crate::job::{CursorMove, CursorName, JobId, Moved, Phase, may_move};
+use crate::job::{Caller, CursorMove, CursorName, JobId, Moved, Phase, may_move};
 use crate::output::{LineNo, Timestamp};
 
 /// Records in a SQLite database (WAL), shared by several processes.
@@ -241,6 +241,22 @@ impl Records {
     /// See [`Store::cursor`](super::Store::cursor).
     pub(super) fn cursor(&self, job: &JobId, name: &CursorName) -> Result<LineNo, StoreError> {
         Ok(cursor(&self.connection, job, name)?.unwrap_or(LineNo::START))
+    }
+
+    /// The cursors of a job's named readers.
+    pub(super) fn cursors(&self, job: &JobId) -> Result<Vec<(CursorName, LineNo)>, StoreError> {
+        let select = "SELECT caller, reader, line FROM cursors WHERE job = ?";
+        let mut select = self.connection.prepare_cached(select)?;
+        let cursors = select.query_map([job.as_str()], |row| {
+            let caller: String = row.get(0)?;
+            let line: i64 = row.get(2)?;
+            let name = CursorName {
+                caller: Caller::new(&caller),
+                reader: row.get(1)?,
+            };
+            Ok((name, LineNo::new(u64::try_from(line).unwrap_or(0))))
+        })?;
+        Ok(cursors.collect::<Result<_, _>>()?)
     }
 
     /// See [`Store::move_cursor`](super::Store::move_cursor).

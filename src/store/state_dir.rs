@@ -102,6 +102,14 @@ impl StateDir {
         })
     }
 
+    /// The cursors of a job's named readers. Blocking.
+    ///
+    /// # Errors
+    /// If the records can't be read.
+    pub fn cursors(&self, job: &JobId) -> Result<Vec<(CursorName, LineNo)>, StoreError> {
+        lock(&self.readable).cursors(job)
+    }
+
     fn io(&self, source: io::Error) -> StoreError {
         StoreError::Io {
             path: self.path.display().to_string(),

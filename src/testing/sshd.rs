@@ -237,9 +237,10 @@ async fn launch(directory: &Path, port: u16, options: &str) -> Result<Option<Chi
     } else {
         "Subsystem sftp internal-sftp"
     };
+    // Only IPv4: sshd would otherwise accept a port for a forward that another program has on IPv4.
     // With SHLVL set, bash does not read the startup files of the user who runs the tests.
     let config = format!(
-        "{options}\n{sftp}\nListenAddress 127.0.0.1\nPort {port}\nHostKey {dir}/host\nPidFile none\nUsePAM no\nStrictModes no\n\
+        "{options}\n{sftp}\nAddressFamily inet\nListenAddress 127.0.0.1\nPort {port}\nHostKey {dir}/host\nPidFile none\nUsePAM no\nStrictModes no\n\
          PermitRootLogin yes\nAuthorizedKeysFile {dir}/authorized_keys\nPasswordAuthentication no\n\
          KbdInteractiveAuthentication no\nUseDNS no\nSetEnv SHLVL=1 XDG_STATE_HOME={dir}/on-the-host\n"
     );

@@ -120,6 +120,28 @@ impl Tokens {
         Ok(token)
     }
 
+    /// Adds the tokens of another list whose names are not there. Returns their number.
+    ///
+    /// # Errors
+    /// Those of [`list`](Self::list).
+    pub fn add_all_of(&self, other: &Self) -> Result<usize, TokensError> {
+        let others = other.list()?;
+        let names: Vec<String> = self.list()?.iter().map(|entry| entry.name.clone()).collect();
+        let is_new = |entry: &&TokenEntry| !names.contains(&entry.name);
+        let new: Vec<TokenEntry> = others.iter().filter(is_new).cloned().collect();
+        if new.is_empty() {
+            return Ok(0);
+        }
+        self.home.change(&|tokens| {
+            let still_new =
+                new.iter().filter(|new| tokens.iter().all(|entry| entry.name != new.name));
+            let still_new: Vec<TokenEntry> = still_new.cloned().collect();
+            tokens.extend(still_new);
+            Ok(())
+        })?;
+        Ok(new.len())
+    }
+
     /// Revokes a caller's token. Servers refuse it from now on.
     ///
     /// # Errors

@@ -1,5 +1,7 @@
 //! Replicas of a cluster: servers of the built binary over one NATS.
 
+use std::process::Output;
+
 use sshjobs::testing::NatsServer;
 
 use super::Sshd;
@@ -38,6 +40,16 @@ impl Cluster {
 
     async fn over(nats: Vec<NatsServer>, replicas: usize, lease: u32) -> Self {
         let sshd = Sshd::with("MaxStartups 1000\nMaxSessions 100").await;
+        Self::at(sshd, nats, replicas, lease)
+    }
+
+    /// Over one NATS server, for a host and a state directory that exist. No replica runs yet.
+    pub fn on(sshd: Sshd) -> Self {
+        let nats = NatsServer::start().expect("`make test-cluster` installs NATS");
+        Self::at(sshd, vec![nats], 0, LEASE)
+    }
+
+    fn at(sshd: Sshd, nats: Vec<NatsServer>, replicas: usize, lease: u32) -> Self {
         sshd.alias((0..100).map(|number| format!("h{number}")));
         let file = sshd.path("config.toml");
         std::fs::write(&file, format!("[cluster]\nlease_s = {lease}\n")).expect("a file");
@@ -66,9 +78,25 @@ impl Cluster {
         self.replicas.last().expect("one")
     }
 
+    /// Runs a verb of `sshjobs` for the cluster.
+    pub fn run(&self, words: &[&str]) -> Output {
+        self.run_as(words, "--cluster")
+    }
+
+    /// The same with another option that names NATS.
+    pub fn run_as(&self, words: &[&str], option: &str) -> Output {
+        let named = self.arguments.iter().map(String::as_str);
+        let named = named.map(|word| if word == "--cluster" { option } else { word });
+        sshjobs(
+            &self.sshd,
+            &words.iter().copied().chain(named).collect::<Vec<_>>(),
+        )
+    }
+
     /// Runs `sshjobs token` for the cluster.
     pub fn token(&self, arguments: &[&str]) -> String {
         let cluster: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        // The options belong to `token`, and not to its subcommand.
         let all = [&["token"], cluster.as_slice(), arguments].concat();
         told(&sshjobs(&self.sshd, &all)).trim().to_owned()
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
+use super::cluster::{ClusterArgs, StoreArgs};
 use super::files::{EditArgs, GetArgs, PutArgs};
 use super::forward::ForwardArgs;
 use super::hosts::{HostsArgs, PingArgs, TrustArgs};
@@ -150,6 +151,10 @@ pub enum Verb {
     Serve(ServeArgs),
     /// Create, list and revoke the tokens of a server's callers.
     Token(TokenArgs),
+    /// Show the replicas, hosts and NATS of a cluster.
+    Cluster(ClusterArgs),
+    /// Copy all jobs of the state directory to a cluster.
+    Store(StoreArgs),
     /// Run a command on one host or many, with its output, stdin and exit code, like ssh.
     #[command(visible_alias = "exec")]
     Run(RunArgs),

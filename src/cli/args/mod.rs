@@ -2,6 +2,7 @@
 
 mod candidates;
 mod cli;
+mod cluster;
 mod files;
 mod filter;
 mod forward;
@@ -18,6 +19,9 @@ mod values;
 pub(super) use help::{command_line, long_version, wrapped};
 
 pub use cli::{Cli, LogLevel, Verb, WhenColours};
+pub use cluster::{
+    ClusterArgs, ClusterStatusArgs, ClusterVerb, StoreArgs, StoreCopyArgs, StoreVerb,
+};
 pub use files::{CopyArgs, EditArgs, GetArgs, PutArgs};
 pub use filter::FilterArgs;
 pub use forward::ForwardArgs;

@@ -1,5 +1,6 @@
 //! One file for each verb of the command line.
 
+mod cluster;
 mod completions;
 mod config;
 mod demo;
@@ -13,6 +14,7 @@ mod run;
 mod spawn;
 mod token;
 
+pub use cluster::{cluster_status, store_copy};
 pub use completions::{answer_shell, completions};
 pub use config::{Override, Overrides, add_host, config, init};
 pub use demo::demo;

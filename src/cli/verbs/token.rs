@@ -16,7 +16,9 @@ pub fn token(tokens: &Tokens, args: &TokenArgs) -> Exit {
     let done = match &args.verb {
         TokenVerb::New(args) => new(tokens, args),
         TokenVerb::List(args) => list(tokens, args),
-        TokenVerb::Revoke { name } => tokens.revoke(name).map(|()| Exit::SUCCESS).map_err(told),
+        TokenVerb::Revoke { name } => {
+            tokens.revoke(name).map(|()| Exit::SUCCESS).map_err(explained)
+        }
     };
     done.unwrap_or_else(|error| {
         report(&error);
@@ -29,7 +31,7 @@ fn new(tokens: &Tokens, args: &NewTokenArgs) -> Result<Exit, Error> {
         role: args.role.into(),
         hosts: args.hosts.clone().unwrap_or_default().into(),
     };
-    let token = tokens.add(&args.name, rights, args.expires).map_err(told)?;
+    let token = tokens.add(&args.name, rights, args.expires).map_err(explained)?;
     if !args.json {
         note(
             "this is the only time that the token is shown; callers send it as \
@@ -39,7 +41,7 @@ fn new(tokens: &Tokens, args: &NewTokenArgs) -> Result<Exit, Error> {
     }
     let entry = tokens
         .list()
-        .map_err(told)?
+        .map_err(explained)?
         .iter()
         .find(|entry| entry.name == args.name)
         .map(shown);
@@ -50,7 +52,7 @@ fn new(tokens: &Tokens, args: &NewTokenArgs) -> Result<Exit, Error> {
 }
 
 fn list(tokens: &Tokens, args: &ListTokensArgs) -> Result<Exit, Error> {
-    let entries = tokens.list().map_err(told)?;
+    let entries = tokens.list().map_err(explained)?;
     if entries.is_empty() {
         if !args.json {
             note("no tokens exist; `sshjobs token new NAME` creates one");
@@ -107,7 +109,8 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-fn told(error: TokensError) -> Error {
+/// An error of the tokens with a hint.
+pub(super) fn explained(error: TokensError) -> Error {
     let message = error.to_string();
     match error {
         TokensError::Io { .. } => {

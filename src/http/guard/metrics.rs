@@ -1,6 +1,7 @@
 //! Counters and gauges in OpenMetrics format.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
@@ -61,6 +62,9 @@ struct Gauges {
     ssh_channels: Gauge,
     http_connections: Gauge,
     calls: Gauge,
+    replicas: Gauge,
+    hosts_held: Gauge,
+    lease_age: Gauge<f64, AtomicU64>,
 }
 
 impl Metrics {
@@ -138,6 +142,7 @@ impl Metrics {
             "Calls that are being answered, waits included",
             gauges.calls.clone(),
         );
+        register_cluster(&mut registry, gauges);
         Self { registry, ..metric }
     }
 
@@ -165,10 +170,35 @@ impl Metrics {
             rooms.iter().map(Room::taken).sum(),
         );
         set(&gauges.calls, in_flight.count());
+        if let Some(cluster) = stats.cluster {
+            set(&gauges.replicas, cluster.replicas);
+            set(&gauges.hosts_held, cluster.hosts);
+            gauges.lease_age.set(cluster.lease_age.unwrap_or_default().as_secs_f64());
+        }
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a string takes all");
         text
     }
+}
+
+/// 0 without a cluster.
+fn register_cluster(registry: &mut Registry, gauges: &Gauges) {
+    registry.register(
+        "cluster_replicas",
+        "Replicas of the cluster that this one sees, with itself",
+        gauges.replicas.clone(),
+    );
+    registry.register(
+        "cluster_hosts_held",
+        "Hosts that this replica holds",
+        gauges.hosts_held.clone(),
+    );
+    registry.register_with_unit(
+        "cluster_lease_age",
+        "Time since this replica renewed its lease",
+        Unit::Seconds,
+        gauges.lease_age.clone(),
+    );
 }
 
 /// Counts responses by route. All unknown paths count as one.

@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use super::runner::Runner;
 use crate::hosts::Usage;
 use crate::job::{Caller, Scope};
+use crate::store::OwnStatus;
 
 /// Activity of this process, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Stats {
     pub connections: usize,
     /// Channels in use on them.
     pub channels_in_use: usize,
+    /// This replica and the others, in a cluster.
+    pub cluster: Option<OwnStatus>,
 }
 
 impl Runner {
@@ -51,6 +54,7 @@ impl Runner {
             store_queue_bytes,
             connections,
             channels_in_use,
+            cluster: self.peers().map(|peers| peers.own_status()),
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::io;
 use std::time::Duration;
 
-use async_nats::jetstream::{self, kv, stream};
+use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::{self, ErrorCode, kv, stream};
 use async_nats::{Client, ConnectOptions};
 use secrecy::ExposeSecret;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -100,6 +101,26 @@ impl Connection {
                 self.jetstream.get_key_value(config.bucket).await.map_err(|_| failed(created))
             }
         }
+    }
+
+    /// Opens a bucket. `None` if it does not exist.
+    pub(super) async fn existing_bucket(
+        &self,
+        name: &str,
+    ) -> Result<Option<kv::Store>, StoreError> {
+        let bucket = format!("{}_{name}", self.prefix);
+        // The error of `get_key_value` does not say whether the bucket is missing.
+        if let Err(error) = self.jetstream.get_stream(format!("KV_{bucket}")).await {
+            return match error.kind() {
+                GetStreamErrorKind::JetStream(refusal)
+                    if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND =>
+                {
+                    Ok(None)
+                }
+                _ => Err(failed(error)),
+            };
+        }
+        self.jetstream.get_key_value(bucket).await.map(Some).map_err(failed)
     }
 
     /// Repeats a call until it succeeds, at most for some time: the servers of a NATS cluster elect

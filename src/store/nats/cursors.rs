@@ -76,6 +76,17 @@ impl Cursors {
         }
     }
 
+    /// Sets a cursor, wherever it was.
+    pub(super) async fn put(
+        &self,
+        job: &JobId,
+        name: &CursorName,
+        line: LineNo,
+    ) -> Result<(), StoreError> {
+        let value = line.value().to_string().into();
+        self.0.put(key(job, name), value).await.map(drop).map_err(failed)
+    }
+
     /// A cursor and its revision.
     async fn entry(&self, key: &str) -> Result<Option<(LineNo, u64)>, StoreError> {
         let entry = self.0.entry(key).await.map_err(failed)?;

@@ -12,8 +12,9 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 use super::connection::{Connection, failed};
 use super::events::Events;
 use super::options::{subject_token, token_text};
+use super::records::Records;
 use crate::lock::lock;
-use crate::store::{StoreError, StoreEvent};
+use crate::store::{OwnStatus, StoreError, StoreEvent};
 
 /// The lease of this replica, what it knows of other replicas, and the hosts that it holds.
 ///
@@ -27,9 +28,12 @@ pub(super) struct Leases {
     replicas: kv::Store,
     hosts: kv::Store,
     name: String,
-    about: String,
+    /// Description of the process.
+    process: String,
     lifetime: Duration,
     state: Mutex<State>,
+    /// For the figures in the entry of this replica.
+    records: Arc<Records>,
     /// Receives hosts that were lost.
     events: Events,
 }
@@ -58,10 +62,32 @@ struct State {
 /// Entry of a replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Replica {
-    /// Description for people.
-    pub(super) about: String,
+    /// Description of its process. Missing from the entry of an earlier version.
+    #[serde(default)]
+    pub(super) process: String,
     /// Its plan.
     pub(super) plan: Plan,
+    /// Missing from the entry of an earlier version.
+    #[serde(default)]
+    pub(super) figures: Figures,
+}
+
+impl Replica {
+    /// Description for people.
+    fn about(&self, name: &str) -> String {
+        format!("replica {name} ({})", self.process)
+    }
+}
+
+/// What a replica tells of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Figures {
+    /// Number of hosts that it holds.
+    pub(super) hosts: usize,
+    /// Number of its jobs that have not ended.
+    pub(super) jobs: usize,
+    /// Sequence number of the newest change of a record that it has seen.
+    pub(super) newest_record: u64,
 }
 
 /// The next step of a replica.
@@ -92,8 +118,8 @@ impl Leases {
     /// Opens the buckets and enters this replica. Start [`keep`](Self::keep) next.
     pub(super) async fn open(
         connection: &Arc<Connection>,
-        name: String,
-        about: String,
+        (name, process): (String, String),
+        records: Arc<Records>,
         events: Events,
     ) -> Result<Self, StoreError> {
         let lifetime = connection.lease;
@@ -101,7 +127,7 @@ impl Leases {
             replicas: connection.bucket("replicas", lifetime).await?,
             hosts: connection.bucket("hosts", Duration::ZERO).await?,
             name,
-            about,
+            process,
             lifetime,
             state: Mutex::new(State {
                 revision: None,
@@ -113,6 +139,7 @@ impl Leases {
                 plan: Plan::Stay,
                 checks: 0,
             }),
+            records,
             events,
         };
         leases.check_lifetime().await?;
@@ -203,13 +230,23 @@ impl Leases {
     }
 
     async fn write_own_entry(&self) -> Result<u64, StoreError> {
-        let (revision, plan) = {
+        let (revision, plan, hosts) = {
             let state = lock(&self.state);
-            (state.revision, state.plan)
+            (state.revision, state.plan, state.held.len())
+        };
+        let (jobs, newest_record) = {
+            let index = self.records.index();
+            let own = index.unfinished(|owner, _| owner == self.name);
+            (own.len(), index.newest_change())
         };
         let entry = Replica {
-            about: self.about.clone(),
+            process: self.process.clone(),
             plan,
+            figures: Figures {
+                hosts,
+                jobs,
+                newest_record,
+            },
         };
         let value = serde_json::to_vec(&entry).map_err(failed)?;
         let key = subject_token(&self.name);
@@ -230,7 +267,7 @@ impl Leases {
 
     /// Looks which replicas are there.
     pub(super) async fn look(&self) -> Result<(), StoreError> {
-        let looked = self.read_replicas().await;
+        let looked = read_replicas(&self.replicas).await;
         let now = Instant::now();
         let mut state = lock(&self.state);
         let replicas = match looked {
@@ -252,24 +289,6 @@ impl Leases {
         Ok(())
     }
 
-    async fn read_replicas(&self) -> Result<BTreeMap<String, Replica>, StoreError> {
-        let mut replicas = BTreeMap::new();
-        let all = format!("{}>", self.replicas.prefix);
-        let mut subjects = self.replicas.stream.info_with_subjects(all).await.map_err(failed)?;
-        while let Some((subject, _)) = subjects.try_next().await.map_err(failed)? {
-            let Some(key) = subject.strip_prefix(&self.replicas.prefix) else { continue };
-            let Some(name) = token_text(key) else { continue };
-            // It may have run out since.
-            let Some(value) = self.replicas.get(key).await.map_err(failed)? else {
-                continue;
-            };
-            if let Ok(replica) = serde_json::from_slice(&value) {
-                replicas.insert(name, replica);
-            }
-        }
-        Ok(replicas)
-    }
-
     /// Whether this replica may still act for its hosts. False when its lease was not renewed for
     /// two thirds of the lifetime, so that it stops before another one starts.
     pub(super) fn is_valid(&self) -> bool {
@@ -281,7 +300,7 @@ impl Leases {
     pub(super) fn alive(&self, name: &str) -> Option<String> {
         let mut state = lock(&self.state);
         if let Some(replica) = state.replicas.get(name) {
-            return (replica.plan != Plan::Gone).then(|| replica.about.clone());
+            return (replica.plan != Plan::Gone).then(|| replica.about(name));
         }
         let now = Instant::now();
         if state.trusted_until.is_some_and(|until| now < until) {
@@ -291,6 +310,18 @@ impl Leases {
         let missing_since = *state.missing.entry(name.to_owned()).or_insert(now);
         let is_gone = now.duration_since(missing_since) >= self.lifetime / 3;
         (!is_gone).then(|| format!("replica {name}"))
+    }
+
+    /// What this replica knows without a call.
+    pub(super) fn own_status(&self) -> OwnStatus {
+        let may_act = self.is_valid();
+        let state = lock(&self.state);
+        OwnStatus {
+            replicas: state.replicas.values().filter(|replica| replica.plan != Plan::Gone).count(),
+            hosts: state.held.len(),
+            lease_age: state.renewed_at.map(|at| at.elapsed()),
+            may_act,
+        }
     }
 
     /// Names of the replicas that hold hosts and take further ones.
@@ -417,4 +448,25 @@ impl Leases {
             tracing::debug!(%error, "others see only later that this replica has ended");
         }
     }
+}
+
+/// Reads the entries of all replicas.
+pub(super) async fn read_replicas(
+    bucket: &kv::Store,
+) -> Result<BTreeMap<String, Replica>, StoreError> {
+    let mut replicas = BTreeMap::new();
+    let all = format!("{}>", bucket.prefix);
+    let mut subjects = bucket.stream.info_with_subjects(all).await.map_err(failed)?;
+    while let Some((subject, _)) = subjects.try_next().await.map_err(failed)? {
+        let Some(key) = subject.strip_prefix(&bucket.prefix) else { continue };
+        let Some(name) = token_text(key) else { continue };
+        // It may have run out since.
+        let Some(value) = bucket.get(key).await.map_err(failed)? else {
+            continue;
+        };
+        if let Ok(replica) = serde_json::from_slice(&value) {
+            replicas.insert(name, replica);
+        }
+    }
+    Ok(replicas)
 }

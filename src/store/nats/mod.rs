@@ -14,6 +14,8 @@
 //! - [`replicas`]: streams of bytes between replicas, over which one passes calls on to the holder
 //!   of a host.
 //! - [`shared_text`]: texts that all replicas share, such as the list of tokens.
+//! - [`import`]: copies a state directory.
+//! - [`status`]: what an operator sees of all this.
 //!
 //! Every write names the revision or sequence number that it replaces or follows, so that of two
 //! replicas that write at once one is refused. A replica that takes over a job writes a chunk
@@ -26,6 +28,7 @@ mod chunks;
 mod connection;
 mod cursors;
 mod events;
+mod import;
 mod job_output;
 mod leases;
 mod nats;
@@ -36,6 +39,7 @@ mod record_index;
 mod records;
 mod replicas;
 mod shared_text;
+mod status;
 mod tunnel;
 
 pub use nats::Nats;

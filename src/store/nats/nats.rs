@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::connection::Connection;
+use super::import::Import;
 use super::options::NatsOptions;
 use super::shared_text::NatsText;
-use crate::store::StoreError;
+use super::status::read_status;
+use crate::store::{ClusterStatus, CopyReport, StateDir, StoreError};
 
 /// A connection to NATS. A cheap handle: clones share it.
 #[derive(Clone)]
@@ -26,6 +28,28 @@ impl Nats {
     /// [`StoreError::Nats`].
     pub fn shared_text(&self, name: &'static str) -> Result<NatsText, StoreError> {
         NatsText::open(&self.0, name)
+    }
+
+    /// Copies all jobs of a state directory, and compares the copies. Calls `tell` with the number of
+    /// jobs done and of all jobs. Blocks the thread.
+    ///
+    /// # Errors
+    /// If the state directory or NATS can't be used, or a copy differs. Jobs that are in the cluster by
+    /// then stay there.
+    pub fn import(
+        &self,
+        source: &StateDir,
+        tell: &(dyn Fn(usize, usize) + Sync),
+    ) -> Result<CopyReport, StoreError> {
+        self.0.wait(Import::open(source, &self.0))?.run(tell)
+    }
+
+    /// The state of the cluster, also from a process that is no replica. Blocks the thread.
+    ///
+    /// # Errors
+    /// [`StoreError::Nats`] if NATS does not answer, or no replica has ever been there.
+    pub fn status(&self) -> Result<ClusterStatus, StoreError> {
+        self.0.wait(read_status(&self.0))
     }
 }
 

@@ -63,11 +63,11 @@ impl NatsStore {
 
     async fn enter(connection: &Arc<Connection>, process: &str) -> Result<Self, StoreError> {
         let name = format!("{}-{:08x}", std::process::id(), rand::rng().random::<u32>());
-        let about = format!("replica {name} ({process})");
         let events = Events::default();
-        let leases = Leases::open(connection, name, about, events.clone()).await?;
-        let leases = Arc::new(leases);
         let records = Arc::new(Records::open(connection, events.clone()).await?);
+        let own = (name, process.to_owned());
+        let leases = Leases::open(connection, own, Arc::clone(&records), events.clone()).await?;
+        let leases = Arc::new(leases);
         let replicas = Replicas::new(Arc::clone(connection), Arc::clone(&leases));
         let replicas = Arc::new(replicas);
         let mut tasks = JoinSet::new();
@@ -214,7 +214,8 @@ async fn shared_secret(connection: &Connection) -> Result<[u8; 32], StoreError> 
     value.as_ref().try_into().map_err(|_| failed("the shared secret is damaged"))
 }
 
-const SECRET: &str = "secret";
+/// Key of the secret in the bucket of settings.
+pub(super) const SECRET: &str = "secret";
 
 impl Drop for NatsStore {
     fn drop(&mut self) {

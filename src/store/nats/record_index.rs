@@ -13,6 +13,8 @@ pub(super) struct RecordIndex {
     /// The newest first, in the order of lists.
     entries: BTreeMap<(Reverse<Timestamp>, JobId), Entry>,
     started_at: HashMap<JobId, Timestamp>,
+    /// The highest revision of all changes.
+    newest_change: u64,
     /// Records that were removed, with the time of the removal. NATS keeps a marker for each.
     removed: HashMap<JobId, Timestamp>,
 }
@@ -59,6 +61,7 @@ impl RecordIndex {
     /// Notes a record. Ignores one that is older than the known one: a replica's own writes and
     /// NATS's messages about them arrive in any order.
     pub(super) fn note(&mut self, record: &Record, revision: u64) {
+        self.newest_change = self.newest_change.max(revision);
         if let Some(known) = self.entry(&record.id)
             && known.revision >= revision
         {
@@ -74,10 +77,16 @@ impl RecordIndex {
 
     /// Notes that a record was removed.
     pub(super) fn note_removed(&mut self, id: &JobId, revision: u64, now: Timestamp) {
+        self.newest_change = self.newest_change.max(revision);
         if self.entry(id).is_none_or(|known| known.revision < revision) {
             self.drop_entry(id);
             self.removed.insert(id.clone(), now);
         }
+    }
+
+    /// Revision of the newest change that was noted.
+    pub(super) fn newest_change(&self) -> u64 {
+        self.newest_change
     }
 
     fn entry(&self, id: &JobId) -> Option<&Entry> {

@@ -16,7 +16,7 @@ use super::leases::{Holder, Leases};
 use super::options::subject_token;
 use super::tunnel::{Ends, stream};
 use crate::lock::lock;
-use crate::store::{HostPlace, PeerStream, Peers, StoreError, StoreEvent};
+use crate::store::{HostPlace, OwnStatus, PeerStream, Peers, StoreError, StoreEvent};
 
 /// The other replicas, as this one reaches them.
 pub(super) struct Replicas {
@@ -193,6 +193,10 @@ impl Peers for Replicas {
 
     fn may_act(&self) -> bool {
         self.leases.is_valid()
+    }
+
+    fn own_status(&self) -> OwnStatus {
+        self.leases.own_status()
     }
 
     fn misplaced_hosts(&self) -> Vec<String> {
