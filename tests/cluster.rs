@@ -125,6 +125,22 @@ async fn a_key_is_one_jobs_at_all_replicas() {
         std::fs::read_to_string(cluster.sshd.path("ran")).unwrap(),
         "once\n"
     );
+
+    callers[0].ok("forget", json!({"job_id": ids[0]}));
+    for caller in &callers {
+        let (status, reply) = caller.call("tail", json!({"job_id": ids[0], "since_line_no": 0}));
+        assert_eq!(
+            (status, &reply["code"]),
+            (410, &json!("expired_job")),
+            "{reply}"
+        );
+        let (status, reply) = caller.call("spawn", request.clone());
+        assert_eq!(
+            (status, &reply["code"]),
+            (410, &json!("expired_job")),
+            "{reply}"
+        );
+    }
 }
 
 #[tokio::test]

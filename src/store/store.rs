@@ -28,6 +28,12 @@ pub trait Store: Send + Sync + 'static {
     /// The record of a job.
     fn get(&self, id: &JobId) -> Result<Option<Record>, StoreError>;
 
+    /// The last record of a job that another machine may have removed. `None` if the store keeps
+    /// none: then only the process that has removed a job knows of it.
+    fn tombstone(&self, _id: &JobId) -> Result<Option<Record>, StoreError> {
+        Ok(None)
+    }
+
     /// The newest records that match a filter, and the number of all that match.
     fn list(&self, filter: &Filter) -> Result<(Vec<Record>, usize), StoreError>;
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::adopt::adopt_if_orphan;
 use super::mirror::mirror;
-use super::open::{Opened, open};
+use super::open::{Opened, open, tombstone_of};
 use crate::job::{JobId, Pace, Scope};
 use crate::runner::state::{Lookup, Shared};
+use crate::runner::storing::Storing;
 
 /// Time limit for a durable job that was just adopted to catch up with its host, which may have
 /// newer output than the store.
@@ -32,6 +33,7 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
             Lookup::Unknown
         };
     }
+    let removed = id.clone();
     let id = id.clone();
     let ring = shared.limits.ring(Pace::Free);
     let log = shared.limits.log();
@@ -54,11 +56,30 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
             }
             Lookup::Found(job)
         }
-        Ok(_) => Lookup::Unknown,
+        Ok(Some(_)) => Lookup::Unknown,
+        Ok(None) => find_tombstone(storing, scope, &removed).await,
         Err(error) => {
             tracing::warn!(%error, "a stored job can't be read");
             Lookup::Unknown
         }
+    }
+}
+
+/// Searches for what is left of a job that another machine has removed.
+async fn find_tombstone(storing: &Arc<Storing>, scope: &Scope, id: &JobId) -> Lookup {
+    let id = id.clone();
+    let record = match storing.blocking(move |store| store.tombstone(&id)).await {
+        Some(Ok(record)) => record.filter(|record| scope.has(&record.caller)),
+        Some(Err(error)) => {
+            tracing::warn!(%error, "removed jobs can't be looked for");
+            None
+        }
+        // The runtime is shutting down.
+        None => None,
+    };
+    match record.as_ref().and_then(tombstone_of) {
+        Some(tombstone) => Lookup::Expired(Box::new(tombstone)),
+        None => Lookup::Unknown,
     }
 }
 

@@ -115,7 +115,7 @@ pub(super) enum Holder {
 const CHECKS: u32 = 3;
 
 impl Leases {
-    /// Opens the buckets and enters this replica. Start [`keep`](Self::keep) next.
+    /// Opens the buckets. Others see this replica once [`enter`](Self::enter) was called.
     pub(super) async fn open(
         connection: &Arc<Connection>,
         (name, process): (String, String),
@@ -143,9 +143,20 @@ impl Leases {
             events,
         };
         leases.check_lifetime().await?;
-        leases.renew().await?;
-        leases.look().await?;
         Ok(leases)
+    }
+
+    /// Enters this replica, which must be able to serve from now on: others choose it for hosts. Start
+    /// [`keep`](Self::keep) next.
+    pub(super) async fn enter(&self) -> Result<(), StoreError> {
+        self.renew().await?;
+        self.look().await
+    }
+
+    /// Whether this replica deletes jobs that exceed a limit: the first of those that stay does. Two
+    /// replicas may both think so for some seconds, which does no harm.
+    pub(super) fn is_sweeper(&self) -> bool {
+        self.staying().into_iter().min().is_some_and(|first| first == self.name)
     }
 
     /// Checks that all replicas agree on the lifetime of a lease: the first one has set it.

@@ -9,6 +9,7 @@
 //!   holds. Only the holder of a host connects to it and owns its jobs.
 //! - [`records`]: a bucket with a record for each job, and an index of it in the memory of each
 //!   replica, which a task keeps up to date.
+//! - [`tombstones`]: what is left of removed jobs.
 //! - [`job_output`]: the chunks of each job's output, in one of a few streams.
 //! - [`cursors`]: a bucket with the cursors of named readers.
 //! - [`replicas`]: streams of bytes between replicas, over which one passes calls on to the holder
@@ -40,6 +41,7 @@ mod records;
 mod replicas;
 mod shared_text;
 mod status;
+mod tombstones;
 mod tunnel;
 
 pub use nats::Nats;

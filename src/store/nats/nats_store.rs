@@ -73,24 +73,29 @@ impl NatsStore {
         let mut tasks = JoinSet::new();
         let receiving = Arc::clone(&replicas).receive_hosts(events.clone());
         tasks.spawn_on(receiving, connection.handle());
-        let receiving = Arc::clone(&replicas).receive_wishes(events.clone());
+        let receiving = Arc::clone(&replicas).receive_requests(events.clone());
         tasks.spawn_on(receiving, connection.handle());
-        tasks.spawn_on(Arc::clone(&leases).keep(), connection.handle());
         tasks.spawn_on(Arc::clone(&records).follow(), connection.handle());
         if timeout(READ_RECORDS, records.complete()).await.is_err() {
             return Err(failed(format!(
                 "the records were not read within {READ_RECORDS:?}"
             )));
         }
+        let cursors = Cursors::open(connection).await?;
+        let output = Arc::new(OutputStreams::open(Arc::clone(connection)).await?);
+        let secret = shared_secret(connection).await?;
+        // Last: others choose this replica for hosts from now on.
+        leases.enter().await?;
+        tasks.spawn_on(Arc::clone(&leases).keep(), connection.handle());
         Ok(Self {
             connection: Arc::clone(connection),
             replicas,
             leases,
             records,
             events,
-            cursors: Cursors::open(connection).await?,
-            output: Arc::new(OutputStreams::open(Arc::clone(connection)).await?),
-            secret: shared_secret(connection).await?,
+            cursors,
+            output,
+            secret,
             tasks,
         })
     }
@@ -234,7 +239,7 @@ impl Store for NatsStore {
                 ));
             }
             // First: a job with this key may be on a host of another replica.
-            if let Some(earlier) = self.records.job_of_key(record).await? {
+            if let Some(earlier) = self.records.earlier_job(record).await? {
                 return Ok(Some(earlier));
             }
             if record.fleet.is_none()
@@ -266,6 +271,10 @@ impl Store for NatsStore {
 
     fn get(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
         self.connection.wait(self.records.get(id))
+    }
+
+    fn tombstone(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
+        self.connection.wait(self.records.tombstone(id))
     }
 
     fn list(&self, filter: &Filter) -> Result<(Vec<Record>, usize), StoreError> {
@@ -391,6 +400,14 @@ impl Store for NatsStore {
     }
 
     fn sweep(&self, bounds: &Bounds, now: Timestamp) -> Result<(), StoreError> {
+        // Each replica has seen removals, and forgets them.
+        let removed = self.records.index().take_removed_before(now.saturating_sub(MARKER_MS));
+        if !self.leases.is_sweeper() {
+            return Ok(());
+        }
+        for id in removed {
+            self.connection.wait(self.records.delete_marker(&id))?;
+        }
         let old = self.records.index().ended_before(now.saturating_sub(bounds.age));
         for id in old {
             self.remove(&id)?;
@@ -402,10 +419,6 @@ impl Store for NatsStore {
             self.connection.wait(self.records.change(&id, |record| {
                 (record.stored_bytes, record.dropped_lines) = (0, record.total_lines);
             }))?;
-        }
-        let removed = self.records.index().take_removed_before(now.saturating_sub(MARKER_MS));
-        for id in removed {
-            self.connection.wait(self.records.delete_marker(&id))?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ use super::connection::{Connection, failed};
 use super::events::Events;
 use super::options::{subject_token, token_text};
 use super::record_index::RecordIndex;
+use super::tombstones::Tombstones;
 use crate::job::{Caller, JobId, wall_now};
 use crate::lock::lock;
 use crate::store::{Filter, Record, StoreError, StoreEvent};
@@ -21,6 +22,7 @@ use crate::store::{Filter, Record, StoreError, StoreEvent};
 pub(super) struct Records {
     jobs: kv::Store,
     keys: kv::Store,
+    tombstones: Tombstones,
     index: Mutex<RecordIndex>,
     /// Revisions of this replica's own records.
     revisions: Mutex<HashMap<JobId, u64>>,
@@ -42,6 +44,7 @@ impl Records {
         Ok(Self {
             jobs: connection.bucket("jobs", none).await?,
             keys: connection.bucket("keys", none).await?,
+            tombstones: Tombstones::open(connection).await?,
             index: Mutex::default(),
             revisions: Mutex::default(),
             events,
@@ -113,12 +116,25 @@ impl Records {
         Ok(None)
     }
 
-    /// The job that has the key of this record.
-    pub(super) async fn job_of_key(&self, record: &Record) -> Result<Option<Record>, StoreError> {
-        let Some(key) = key_of(record) else { return Ok(None) };
+    /// The job that has a key.
+    async fn job_of_key(&self, key: &str) -> Result<Option<Record>, StoreError> {
         match self.keys.get(key).await.map_err(failed)? {
             Some(id) => self.get(&JobId::from(&*String::from_utf8_lossy(&id))).await,
             None => Ok(None),
+        }
+    }
+
+    /// What is left of a job that was removed.
+    pub(super) async fn tombstone(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
+        self.tombstones.get(id).await
+    }
+
+    /// The job that had the key of a record and was removed, or has it.
+    pub(super) async fn earlier_job(&self, record: &Record) -> Result<Option<Record>, StoreError> {
+        let Some(key) = key_of(record) else { return Ok(None) };
+        match self.job_of_key(&key).await? {
+            Some(earlier) => Ok(Some(earlier)),
+            None => self.tombstones.of_key(&key).await,
         }
     }
 
@@ -233,16 +249,19 @@ impl Records {
         Ok((self.get_all(newest).await?, total))
     }
 
-    /// Removes a record and its key.
+    /// Removes a record and its key. Leaves a tombstone.
     pub(super) async fn remove(&self, id: &JobId) -> Result<(), StoreError> {
-        let record = self.get(id).await?;
-        if let Some(key) = record.as_ref().and_then(key_of)
-            && let Some(entry) = self.keys.entry(&key).await.map_err(failed)?
-            && entry.value == id.as_str().as_bytes()
-        {
-            // The job's own key, and not that of a later job.
-            let removed = self.keys.purge_expect_revision(&key, Some(entry.revision));
-            removed.await.map_err(failed)?;
+        if let Some(record) = self.get(id).await? {
+            self.tombstones.put(&record).await?;
+            if let Some(key) = key_of(&record)
+                && let Some(holder) = self.keys.get(&key).await.map_err(failed)?
+                && holder == id.as_str().as_bytes()
+            {
+                // The job's own key, and not that of a later job. Without a marker, which nothing
+                // would ever delete.
+                let subject = format!("{}{key}", self.keys.prefix);
+                self.keys.stream.purge().filter(subject).await.map_err(failed)?;
+            }
         }
         lock(&self.revisions).remove(id);
         self.jobs.purge(job_key(id)).await.map_err(failed)?;
@@ -332,7 +351,7 @@ fn job_key(id: &JobId) -> String {
 }
 
 /// Key of a job's idempotency key. Callers can't reach each other's.
-fn key_of(record: &Record) -> Option<String> {
+pub(super) fn key_of(record: &Record) -> Option<String> {
     let Record { caller, key, .. } = record;
     Some(idempotency_key(caller, key.as_ref()?))
 }
@@ -341,10 +360,10 @@ fn idempotency_key(caller: &Caller, key: &str) -> String {
     format!("{}.{}", subject_token(caller.as_str()), subject_token(key))
 }
 
-fn write(record: &Record) -> Result<Vec<u8>, StoreError> {
+pub(super) fn write(record: &Record) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(record).map_err(failed)
 }
 
-fn read(bytes: &[u8]) -> Result<Record, StoreError> {
+pub(super) fn read(bytes: &[u8]) -> Result<Record, StoreError> {
     serde_json::from_slice(bytes).map_err(failed)
 }

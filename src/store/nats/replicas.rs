@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_nats::{HeaderMap, Subscriber};
+use async_nats::{HeaderMap, RequestErrorKind, Subscriber};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt};
 use tokio::task::JoinSet;
@@ -33,8 +33,12 @@ const BY: &str = "Sshjobs-By";
 /// Time limit for another replica to hand a host over, and the pause before it is asked again.
 const HAND_OVER: Duration = Duration::from_secs(10);
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// Time limit for another replica to accept a connection.
+/// Time limit for another replica to accept a connection, and the pause before one is asked again
+/// that has just started.
 const ACCEPT: Duration = Duration::from_secs(5);
+const CONNECT_AGAIN: Duration = Duration::from_millis(50);
+/// Pause before a failed subscription is tried again.
+const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(1);
 
 impl Replicas {
     pub(super) fn new(connection: Arc<Connection>, leases: Arc<Leases>) -> Self {
@@ -81,39 +85,44 @@ impl Replicas {
     }
 
     /// Receives requests for hosts, until it is dropped.
-    pub(super) async fn receive_wishes(self: Arc<Self>, events: Events) {
+    pub(super) async fn receive_requests(self: Arc<Self>, events: Events) {
         let subject = self.wanted_subject(self.leases.name());
-        let mut wishes = match self.connection.client.subscribe(subject).await {
-            Ok(wishes) => wishes,
-            Err(error) => {
-                tracing::warn!(%error, "other replicas can't ask for hosts");
-                return;
+        loop {
+            let mut requests = self.subscribe(&subject).await;
+            while let Some(message) = requests.next().await {
+                let by = message.headers.as_ref().and_then(|headers| headers.get(BY));
+                let Some(by) = by.map(|by| by.as_str().to_owned()) else { continue };
+                let host = String::from_utf8_lossy(&message.payload).into_owned();
+                events.send(StoreEvent::HostWanted { host, by });
             }
-        };
-        while let Some(message) = wishes.next().await {
-            let by = message.headers.as_ref().and_then(|headers| headers.get(BY));
-            let Some(by) = by.map(|by| by.as_str().to_owned()) else { continue };
-            let host = String::from_utf8_lossy(&message.payload).into_owned();
-            events.send(StoreEvent::HostWanted { host, by });
         }
     }
 
     /// Receives hosts that other replicas hand over, until it is dropped.
     pub(super) async fn receive_hosts(self: Arc<Self>, events: Events) {
         let subject = self.gained_subject(self.leases.name());
-        let mut gained = match self.connection.client.subscribe(subject).await {
-            Ok(gained) => gained,
-            Err(error) => {
-                tracing::warn!(%error, "hosts that are handed over are found only by looking");
-                return;
+        loop {
+            let mut gained = self.subscribe(&subject).await;
+            while let Some(message) = gained.next().await {
+                let host = String::from_utf8_lossy(&message.payload).into_owned();
+                match self.leases.take(&host).await {
+                    Ok(Holder::Here(_)) => events.send(StoreEvent::HostGained(host)),
+                    Ok(Holder::Other(_)) => {}
+                    Err(error) => tracing::debug!(%error, host, "a host can't be taken over now"),
+                }
             }
-        };
-        while let Some(message) = gained.next().await {
-            let host = String::from_utf8_lossy(&message.payload).into_owned();
-            match self.leases.take(&host).await {
-                Ok(Holder::Here(_)) => events.send(StoreEvent::HostGained(host)),
-                Ok(Holder::Other(_)) => {}
-                Err(error) => tracing::debug!(%error, host, "a host can't be taken over now"),
+        }
+    }
+
+    /// Subscribes to a subject, as often as it takes.
+    async fn subscribe(&self, subject: &str) -> Subscriber {
+        loop {
+            match self.connection.client.subscribe(subject.to_owned()).await {
+                Ok(messages) => return messages,
+                Err(error) => {
+                    tracing::warn!(%error, subject, "messages of other replicas are missed");
+                    sleep(SUBSCRIBE_AGAIN).await;
+                }
             }
         }
     }
@@ -136,7 +145,21 @@ impl Replicas {
         let own = client.new_inbox();
         // First, so that no message of the other side is missed.
         let incoming = client.subscribe(own.clone()).await.map_err(io::Error::other)?;
-        let asking = client.request(self.calls_subject(replica), own.into());
+        let own = bytes::Bytes::from(own);
+        let asking = async {
+            loop {
+                match client.request(self.calls_subject(replica), own.clone()).await {
+                    // A replica that has just entered accepts connections within moments.
+                    Err(error)
+                        if error.kind() == RequestErrorKind::NoResponders
+                            && self.is_other(replica) =>
+                    {
+                        sleep(CONNECT_AGAIN).await;
+                    }
+                    answered => return answered,
+                }
+            }
+        };
         let answer = timeout(ACCEPT, asking)
             .await
             .map_err(|_| io::ErrorKind::TimedOut)?
