@@ -362,7 +362,11 @@ async fn output_waits_while_nats_is_out_of_reach() {
     let durable = job_id(&callers[0].ok("spawn", durable));
     let attached = json!({"host": "h2", "command": TWO_STREAMS});
     let attached = job_id(&callers[1].ok("spawn", attached));
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    let readers = [(&callers[0], &durable), (&callers[1], &durable)];
+    for (caller, job) in readers {
+        let some = json!({"job_id": job, "since_line_no": 0, "until": "err 20", "wait_ms": 10_000});
+        caller.ok("tail", some);
+    }
 
     cluster.nats[0].kill().unwrap();
     let ready =
@@ -371,7 +375,17 @@ async fn output_waits_while_nats_is_out_of_reach() {
         !callers.iter().any(ready)
     })
     .await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
+    let refused = json!({"host": "h3", "command": "true", "durable": true});
+    let (status, reply) = callers[0].call("spawn", refused);
+    assert!(status >= 500 && reply["message"].is_string(), "{reply}");
+    let is_stale = |(caller, job): (&Caller, &String)| {
+        caller.ok("tail", json!({"job_id": job, "since_line_no": 0}))["stale"] == true
+    };
+    eventually(
+        "the reader at the other replica is told that there may be newer output",
+        async || readers.into_iter().filter(|reader| is_stale(*reader)).count() == 1,
+    )
+    .await;
     cluster.nats[0].start_again().unwrap();
 
     let lines = canonical_loop(&callers, &durable);
@@ -387,6 +401,10 @@ async fn output_waits_while_nats_is_out_of_reach() {
         assert_eq!(of_stream, expected);
     }
     assert!(callers.iter().all(ready));
+    eventually("no reader is told so", async || {
+        !readers.into_iter().any(is_stale)
+    })
+    .await;
     let ended = callers[0].ok("wait", json!({"job_ids": [&attached], "wait_ms": 30_000}));
     assert_eq!(ended["jobs"][0]["state"], "exited", "{ended}");
     assert_eq!(ended["jobs"][0]["total_lines"], 200, "{ended}");

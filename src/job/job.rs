@@ -43,6 +43,8 @@ pub struct Job {
     pub(super) storage: OnceLock<Storage>,
     /// Why its output is not stored, if it should be.
     pub(super) trouble: Mutex<Option<String>>,
+    /// Whether the output of another process's job can't be read from the store.
+    pub(super) is_stale: AtomicBool,
     /// Changes of its terminal's size, oldest first.
     resizes: Mutex<Vec<Resize>>,
     /// Whether the host of a durable job can be reached.
@@ -126,6 +128,7 @@ impl Job {
             reach: HostReach::default(),
             delivered: AtomicU64::new(0),
             has_ended,
+            is_stale: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             is_changed: AtomicBool::new(false),
             mirror_rounds,

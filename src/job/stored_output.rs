@@ -2,7 +2,7 @@
 //! store's thread writes and then shows, and the stored part that readers get evicted lines from.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::Ordering::{self, Relaxed};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -25,10 +25,16 @@ impl Job {
         *lock(&self.trouble) = trouble;
     }
 
+    /// Sets whether the output of another process's job can't be read from the store.
+    pub fn note_stale(&self, is_stale: bool) {
+        self.is_stale.store(is_stale, Relaxed);
+    }
+
     pub(super) fn with_troubles(&self, status: Status) -> Status {
         let lost_for = self.reach.lost_for();
         Status {
             unstored: self.trouble(),
+            is_stale: self.is_stale.load(Relaxed),
             disconnected: if status.ended_at.is_none() {
                 lost_for
             } else {

@@ -379,6 +379,7 @@ impl Door {
                 })
             }
             Lookup::Unknown => Err(unknown()),
+            Lookup::Unreadable(error) => Err(Error::Store(error)),
         }
     }
 }

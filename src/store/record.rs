@@ -10,7 +10,7 @@ use crate::job::{
     Become, Caller, Draft, FleetPlan, Identity, Job, JobId, JobSpec, MachineId, Member, Nonce,
     Outcome, Past, Phase, SpecError, Status, StdinPlan, Terminal, wall_now,
 };
-use crate::output::{Resize, TerminalModes, Timestamp, timestamp_of};
+use crate::output::{LineNo, Resize, TerminalModes, Timestamp, time_of, timestamp_of};
 
 /// The record of a job: everything that is kept except its output. It contains no secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -176,6 +176,27 @@ impl Record {
         self.total_lines = status.total_lines;
         self.total_bytes = status.total_bytes;
         self.dropped_lines = status.dropped_lines;
+    }
+
+    /// The job's status when the record was written.
+    pub fn status(&self) -> Status {
+        let silent_since = self.ended_at.or(self.last_output_at).unwrap_or(self.started_at);
+        Status {
+            phase: self.phase(),
+            started_at: time_of(self.started_at),
+            first_output_at: self.first_output_at.map(time_of),
+            last_output_at: self.last_output_at.map(time_of),
+            ended_at: self.ended_at.map(time_of),
+            total_lines: self.total_lines,
+            total_bytes: self.total_bytes,
+            dropped_lines: self.dropped_lines,
+            first_available: LineNo::new(self.dropped_lines + 1),
+            silent: Duration::from_millis(wall_now().saturating_sub(silent_since)),
+            unstored: None,
+            is_stale: false,
+            disconnected: None,
+            terminal_modes: self.modes,
+        }
     }
 
     /// The values that distinguish the job from all others.

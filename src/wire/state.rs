@@ -88,6 +88,9 @@ pub struct Standing {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub unstored: Option<String>,
+    /// The store can't be reached: there may be newer output.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stale: bool,
 }
 
 impl Standing {
@@ -101,6 +104,7 @@ impl Standing {
         Self {
             disconnected_ms: disconnected,
             unstored,
+            stale: status.is_stale,
             ..Self::of_phase(phase)
         }
     }
@@ -129,6 +133,7 @@ impl Standing {
             reason,
             disconnected_ms: None,
             unstored: None,
+            stale: false,
         }
     }
 }

@@ -320,6 +320,7 @@ mod tests {
             reason: None,
             disconnected_ms: None,
             unstored: None,
+            stale: false,
         };
         Arrived::Lines(Box::new(TailReply {
             lines: None,

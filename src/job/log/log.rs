@@ -102,6 +102,8 @@ pub struct Status {
     pub silent: Duration,
     /// Why its output is not stored, if it should be.
     pub unstored: Option<String>,
+    /// Whether the output of another process's job can't be read from the store now.
+    pub is_stale: bool,
     /// Time for which the host of a durable job has been unreachable.
     pub disconnected: Option<Duration>,
     /// Modes of its terminal, if it has one.
@@ -331,6 +333,7 @@ impl Log {
             first_available,
             silent: self.silent(),
             unstored: None,
+            is_stale: false,
             disconnected: None,
             terminal_modes: self.modes.as_ref().map(ModeTracker::modes).unwrap_or_default(),
         }

@@ -63,6 +63,7 @@ impl Runner {
         match self.lookup(&Scope::All, &id).await {
             Lookup::Found(member) => self.signal(&member, signal, grace).await,
             Lookup::Expired(_) | Lookup::Unknown => Err(SignalError::JobEnded),
+            Lookup::Unreadable(error) => Err(SignalError::Store(error)),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! A job as an entry of a list.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use crate::job::{Become, Caller, Fleet, FleetCounts, Job, JobId, Phase, Status, wall_now};
-use crate::output::{LineNo, time_of};
+use crate::job::{Become, Caller, Fleet, FleetCounts, Job, JobId, Phase, Status};
+use crate::output::time_of;
 use crate::store::{Filter, Record};
 
 /// A job in a list.
@@ -72,22 +72,7 @@ impl Summary {
     }
 
     pub(crate) fn of_record(record: Record, owner: Option<String>) -> Self {
-        let silent_since = record.ended_at.or(record.last_output_at).unwrap_or(record.started_at);
-        let status = Status {
-            phase: record.phase(),
-            started_at: time_of(record.started_at),
-            first_output_at: record.first_output_at.map(time_of),
-            last_output_at: record.last_output_at.map(time_of),
-            ended_at: record.ended_at.map(time_of),
-            total_lines: record.total_lines,
-            total_bytes: record.total_bytes,
-            dropped_lines: record.dropped_lines,
-            first_available: LineNo::new(record.dropped_lines + 1),
-            silent: Duration::from_millis(wall_now().saturating_sub(silent_since)),
-            unstored: None,
-            disconnected: None,
-            terminal_modes: record.modes,
-        };
+        let status = record.status();
         let members = record.fleet.is_some().then(|| FleetCounts::of(&record.members));
         let is_orphan = record.durable && record.outcome.is_none() && owner.as_deref() == Some("");
         Self {

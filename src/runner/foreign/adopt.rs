@@ -94,6 +94,10 @@ fn may_be_finished(record: &Record) -> bool {
 /// Resumes a durable job that no process follows, when a caller asks for the job.
 pub(crate) async fn adopt_if_orphan(shared: &Arc<Shared>, id: &JobId) {
     let Some(storing) = shared.storing.clone() else { return };
+    if storing.store.peers().is_some_and(|peers| !peers.may_act()) {
+        // NATS is out of reach, and no caller should wait for its answer.
+        return;
+    }
     let id = id.clone();
     let orphan = storing.blocking(move |store| {
         let record = store.get(&id)?;

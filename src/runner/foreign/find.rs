@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::adopt::adopt_if_orphan;
 use super::mirror::mirror;
-use super::open::{Opened, open, tombstone_of};
+use super::open::{Opened, open};
 use crate::job::{JobId, Pace, Scope};
-use crate::runner::state::{Lookup, Shared};
+use crate::runner::state::{Lookup, Shared, Tombstone};
 use crate::runner::storing::Storing;
 
 /// Time limit for a durable job that was just adopted to catch up with its host, which may have
@@ -58,10 +58,7 @@ pub(crate) async fn lookup(shared: &Arc<Shared>, scope: &Scope, id: &JobId) -> L
         }
         Ok(Some(_)) => Lookup::Unknown,
         Ok(None) => find_tombstone(storing, scope, &removed).await,
-        Err(error) => {
-            tracing::warn!(%error, "a stored job can't be read");
-            Lookup::Unknown
-        }
+        Err(error) => Lookup::Unreadable(error),
     }
 }
 
@@ -70,17 +67,17 @@ async fn find_tombstone(storing: &Arc<Storing>, scope: &Scope, id: &JobId) -> Lo
     let id = id.clone();
     let record = match storing.blocking(move |store| store.tombstone(&id)).await {
         Some(Ok(record)) => record.filter(|record| scope.has(&record.caller)),
-        Some(Err(error)) => {
-            tracing::warn!(%error, "removed jobs can't be looked for");
-            None
-        }
+        Some(Err(error)) => return Lookup::Unreadable(error),
         // The runtime is shutting down.
         None => None,
     };
-    match record.as_ref().and_then(tombstone_of) {
-        Some(tombstone) => Lookup::Expired(Box::new(tombstone)),
-        None => Lookup::Unknown,
-    }
+    let Some(record) = record else { return Lookup::Unknown };
+    Lookup::Expired(Box::new(Tombstone {
+        status: record.status(),
+        id: record.id,
+        caller: record.caller,
+        host: record.host,
+    }))
 }
 
 /// Searches this process. A durable job first receives what its host has.

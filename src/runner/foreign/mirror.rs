@@ -62,11 +62,13 @@ pub(crate) async fn mirror(
         let pause = match copied {
             Ok(Copied::Some) => Duration::ZERO,
             Ok(Copied::All) => {
+                job.note_stale(false);
                 // `Job::reached` needs rounds that copied everything.
                 job.note_mirror_round();
                 glance
             }
             Err(error) => {
+                job.note_stale(true);
                 if !std::mem::replace(&mut has_failed, true) {
                     tracing::warn!(job = %job.id, %error, "stored output can't be followed");
                 }

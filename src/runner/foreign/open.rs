@@ -8,7 +8,6 @@ use crate::job::{
     Batch, Job, JobId, Log, LogEvent, LostWhy, Outcome, Past, Phase, Positions, Storage, wall_now,
 };
 use crate::output::{LineNo, Origin, Position, Ring, RingLimits, Stream};
-use crate::runner::state::Tombstone;
 use crate::store::{LogLimits, LogWriter, Record, Store, StoreError, StoredEnd, StoredLog};
 
 /// A job that was opened from the store.
@@ -99,19 +98,6 @@ fn evicted(record: &Record) -> Origin {
         stdout,
         ..Origin::default()
     }
-}
-
-/// What is left of a job that another machine has removed.
-pub(crate) fn tombstone_of(record: &Record) -> Option<Tombstone> {
-    let spec = record.spec().ok()?;
-    let ring = Ring::resumed(RingLimits::default(), &evicted(record).into());
-    let job = Job::begun(record.identity(), spec, Log::resumed(ring, record.past()));
-    Some(Tombstone {
-        id: record.id.clone(),
-        caller: record.caller.clone(),
-        host: record.host.clone(),
-        status: job.status(),
-    })
 }
 
 /// Closes an attached job that this process has claimed: its recorder ended with its process.

@@ -100,6 +100,7 @@ pub(super) async fn find_earlier_job(
         Lookup::Expired(tombstone) => Err(SpawnError::Expired(tombstone)),
         // The job was removed since, or its record can't be read.
         Lookup::Unknown => Err(SpawnError::KeyReused),
+        Lookup::Unreadable(error) => Err(SpawnError::Unstored(error.to_string())),
     }
 }
 

@@ -8,6 +8,7 @@ use crate::hosts::{BecomeError, PoolError};
 use crate::job::{FarEndError, Job, PlanError};
 use crate::spool::StartError;
 use crate::ssh::{ChannelError, ConnectError};
+use crate::store::StoreError;
 
 /// An error and its causes in one line.
 pub fn chain(error: &dyn std::error::Error) -> String {
@@ -114,6 +115,9 @@ pub enum SpawnError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SignalError {
+    /// The store, which knows where the job is, can't be read.
+    #[error(transparent)]
+    Store(StoreError),
     /// The job has ended, and none of its processes can be left.
     #[error("the job is over")]
     JobEnded,

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use crate::job::{Caller, Job, JobId, Status};
+use crate::store::StoreError;
 
 /// The remains of a job that is no longer kept.
 #[derive(Clone, Debug)]
@@ -24,4 +25,6 @@ pub enum Lookup {
     Expired(Box<Tombstone>),
     /// No such job, or one so old that no tombstone is left.
     Unknown,
+    /// The store, which may have the job, can't be read.
+    Unreadable(StoreError),
 }

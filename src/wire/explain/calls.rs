@@ -151,6 +151,9 @@ pub(super) fn signal(error: SignalError) -> Error {
             "the processes may still run; try again",
         )
         .retryable(),
+        SignalError::Store(_) => {
+            Error::new(Code::Io, message, "try again when the store can be used").retryable()
+        }
         SignalError::Fenced => held_elsewhere(message),
         SignalError::TimedOut(_) => Error::new(
             Code::Timeout,
@@ -280,7 +283,8 @@ pub(super) fn explain_refusal(error: &BecomeError, message: String) -> Error {
 fn unstored(message: String) -> Error {
     let hint = either(
         "start it with durable=false",
-        "name a state directory of your own with --state-dir",
+        "try again when the store can be used: a state directory of your own (--state-dir), or the \
+         cluster's NATS",
     );
     Error::new(Code::Io, message, hint)
 }

@@ -1,7 +1,7 @@
 //! Explains all other errors of the library.
 
 use super::{calls, connect, expired, files, forwards};
-use crate::jobs::{self, BadBecome, HostError, SpecError, TrustError, chain};
+use crate::jobs::{self, BadBecome, HostError, SpecError, StoreError, TrustError, chain};
 use crate::wire::error::{Code, Error, Hint};
 
 impl From<jobs::Error> for Error {
@@ -73,6 +73,12 @@ impl From<jobs::Error> for Error {
                 error.to_string(),
                 "keep the cursor yourself, with since_line_no",
             ),
+            jobs::Error::Store(StoreError::Nats(_)) => Self::new(
+                Code::Unreachable,
+                error.to_string(),
+                "check that NATS is running; everything continues by itself when it is",
+            )
+            .retryable(),
             jobs::Error::Store(_) => {
                 let hint = "check the state directory (--state-dir, else \
                     $XDG_STATE_HOME/sshjobs), and the disk";
