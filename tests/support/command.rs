@@ -8,12 +8,19 @@ use nix::unistd::Pid;
 
 use super::Sshd;
 
+/// Configuration that names a cluster, in the directory of the host.
+pub const CLUSTER_CONFIG: &str = "cluster.toml";
 /// Time limit for one command: what hangs fails.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// The command, reading and writing nothing yet.
 pub fn command(sshd: &Sshd, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sshjobs"));
+    // The tests of a cluster write it.
+    let of_cluster = sshd.path(CLUSTER_CONFIG);
+    if of_cluster.exists() && !arguments.contains(&"--config") {
+        command.arg("--config").arg(of_cluster);
+    }
     command
         .arg("--ssh-config")
         .arg(sshd.ssh_config())

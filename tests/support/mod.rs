@@ -9,6 +9,8 @@
     reason = "each test file uses its own part of this"
 )]
 
+#[cfg(feature = "cluster")]
+mod balanced;
 pub mod command;
 pub mod login_shell;
 mod mcp_client;

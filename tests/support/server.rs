@@ -20,6 +20,8 @@ pub struct Server {
     pub url: String,
     pub socket: PathBuf,
     pub metrics: String,
+    /// The rest of a cluster, if it is one. Only dropped.
+    cluster: Option<Box<dyn std::any::Any + Send + Sync>>,
 }
 
 /// A response: the status, and the body as JSON (null if it is not JSON).
@@ -34,8 +36,22 @@ pub struct Caller {
 }
 
 impl Server {
+    /// One server. With `SSHJOBS_TEST_REPLICAS=N` instead N replicas of a cluster behind a proxy that
+    /// gives each connection to the next replica; the rest of this value is that of the first replica.
     pub fn start(sshd: &Sshd) -> Self {
+        #[cfg(feature = "cluster")]
+        if let Ok(count) = std::env::var("SSHJOBS_TEST_REPLICAS") {
+            return super::balanced::start(sshd, count.parse().expect("a number"));
+        }
         Self::with(sshd, &[])
+    }
+
+    /// The same behind a proxy, with what must live as long.
+    #[cfg(feature = "cluster")]
+    pub fn behind(mut self, url: String, cluster: Box<dyn std::any::Any + Send + Sync>) -> Self {
+        self.url = url;
+        self.cluster = Some(cluster);
+        self
     }
 
     pub fn with(sshd: &Sshd, arguments: &[&str]) -> Self {
@@ -79,6 +95,7 @@ impl Server {
             metrics: (*metrics).to_owned(),
             socket,
             child,
+            cluster: None,
         }
     }
 
@@ -145,6 +162,12 @@ impl Caller {
     pub fn new(url: &str, token: &str) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
+            // Each request may reach another replica.
+            .max_idle_connections(if std::env::var_os("SSHJOBS_TEST_REPLICAS").is_some() {
+                0
+            } else {
+                8
+            })
             .timeout_global(Some(Duration::from_secs(120)));
         Self {
             url: url.to_owned(),

@@ -47,6 +47,8 @@ const READ_RECORDS: Duration = Duration::from_secs(60);
 const MARKER_MS: u64 = 600_000;
 /// Number of jobs whose output is sent to NATS at the same time. Each waits for its answer.
 const WRITERS: usize = 16;
+/// Maximum bytes of a job's id: the name of its host, and a random part.
+const LONGEST_ID: usize = 512;
 /// Time limit for the last message of a replica that ends.
 const LEAVE: Duration = Duration::from_secs(1);
 
@@ -208,6 +210,11 @@ impl NatsStore {
     }
 }
 
+/// Whether a caller has sent an id that no job can have. NATS would refuse the name.
+fn is_too_long(id: &JobId) -> bool {
+    id.as_str().len() > LONGEST_ID
+}
+
 /// A random value that all replicas share, created by the first.
 async fn shared_secret(connection: &Connection) -> Result<[u8; 32], StoreError> {
     let settings = connection.settings().await?;
@@ -270,10 +277,16 @@ impl Store for NatsStore {
     }
 
     fn get(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
+        if is_too_long(id) {
+            return Ok(None);
+        }
         self.connection.wait(self.records.get(id))
     }
 
     fn tombstone(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
+        if is_too_long(id) {
+            return Ok(None);
+        }
         self.connection.wait(self.records.tombstone(id))
     }
 
