@@ -59,7 +59,7 @@ impl NatsServer {
         let routes = ports.map(|port| format!("nats-route://127.0.0.1:{port}")).join(", ");
         let server = |number: usize| {
             Self::with(&format!(
-                "server_name: n{number}\ncluster {{ name: test, listen: 127.0.0.1:{}, routes: [{routes}] }}",
+                "server_name: n{number}\ncluster {{ name: test, listen: 127.0.0.1:{}, routes: [{routes}], no_advertise: true }}",
                 ports[number]
             ))
         };

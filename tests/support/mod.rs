@@ -16,6 +16,8 @@ pub mod login_shell;
 mod mcp_client;
 mod namespace;
 #[cfg(feature = "cluster")]
+pub mod relay;
+#[cfg(feature = "cluster")]
 pub mod replicas;
 pub mod server;
 mod sshd;

@@ -78,6 +78,13 @@ impl Cluster {
         self.replicas.last().expect("one")
     }
 
+    /// Starts a replica that reaches NATS at other URLs. It becomes the first one.
+    pub fn add_replica_at(&mut self, urls: &str) {
+        let mut arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        *arguments.last_mut().expect("the URLs") = urls;
+        self.replicas.insert(0, Server::with(&self.sshd, &arguments));
+    }
+
     /// Runs a verb of `sshjobs` for the cluster.
     pub fn run(&self, words: &[&str]) -> Output {
         self.run_as(words, "--cluster")
