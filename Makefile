@@ -73,5 +73,6 @@ bench:  ## Measure: the ring and its pages, then sshjobs beside ssh
 	cargo bench --bench starts
 	cargo bench --bench stored
 	cargo bench --bench server
+	fixtures/nats/with-nats cargo bench --features cluster --bench cluster
 	cargo bench --bench fleet
 	cargo bench --bench files

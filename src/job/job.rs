@@ -210,6 +210,11 @@ impl Job {
         }
     }
 
+    /// Whether a reader waits in [`reached`](Self::reached) for a line.
+    pub fn is_awaited(&self) -> bool {
+        self.mirror_rounds.receiver_count() > 0
+    }
+
     /// Notes that another machine records the job from now on, and that it is copied here.
     pub fn note_given_up(&self) {
         self.is_given_up.store(true, Ordering::Relaxed);

@@ -105,7 +105,25 @@ impl Job {
 
     /// Current state, times and counts.
     pub fn status(&self) -> Status {
-        self.job.status()
+        self.noting_staleness(self.job.status())
+    }
+
+    /// The status with what is known of other replicas.
+    pub(super) fn noting_staleness(&self, status: Status) -> Status {
+        let is_stale = status.is_stale || self.may_be_behind();
+        Status { is_stale, ..status }
+    }
+
+    /// Whether another replica of the cluster may know more of a running job: the lease of this one
+    /// was not renewed in time, or another one has taken the host over.
+    pub(super) fn may_be_behind(&self) -> bool {
+        let runner = self.door.runner();
+        let Some(peers) = runner.peers() else { return false };
+        if self.is_over() {
+            return false;
+        }
+        let is_recorded_here = self.job.fleet.is_none() && runner.owner(&self.job).is_none();
+        !peers.may_act() || (is_recorded_here && !peers.holds(&self.job.spec.host))
     }
 
     /// The job as an entry of a list.

@@ -22,6 +22,12 @@ pub(super) trait Media: Send + Sync + 'static {
     /// Deletes everything of a job.
     fn remove_all(&self, job: &JobId) -> io::Result<()>;
 
+    /// Makes sure that later reads find all output that is stored now, also where several servers
+    /// have copies that may be old.
+    fn catch_up(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Reports output that another process appends.
     fn news(&self) -> News {
         News::default()

@@ -33,6 +33,9 @@ pub trait Peers: Send + Sync {
     /// Whether the lease of this replica was renewed in time, so that it may act for its hosts.
     fn may_act(&self) -> bool;
 
+    /// Whether this replica holds a host, as far as it knows.
+    fn holds(&self, host: &str) -> bool;
+
     /// What this replica knows of itself and the others without a call.
     fn own_status(&self) -> OwnStatus;
 

@@ -70,6 +70,12 @@ impl StoredLog {
         self.media.news()
     }
 
+    /// Makes sure that later reads find all output that is stored now. Needed before a log is
+    /// continued, and before a reader is told that there is no more.
+    pub fn catch_up(&self) -> io::Result<()> {
+        self.media.catch_up()
+    }
+
     /// Opens a log: reads its index, and its last part into a ring within `limits`. Ignores a torn
     /// end.
     pub fn open(&self, limits: RingLimits) -> io::Result<StoredEnd> {

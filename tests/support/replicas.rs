@@ -52,7 +52,11 @@ impl Cluster {
     fn at(sshd: Sshd, nats: Vec<NatsServer>, replicas: usize, lease: u32) -> Self {
         sshd.alias((0..100).map(|number| format!("h{number}")));
         let file = sshd.path("config.toml");
-        std::fs::write(&file, format!("[cluster]\nlease_s = {lease}\n")).expect("a file");
+        std::fs::write(
+            &file,
+            format!("[cluster]\nlease_s = {lease}\n[limits]\nmax_jobs = 20000\n"),
+        )
+        .expect("a file");
         let arguments = vec![
             "--config".to_owned(),
             file.display().to_string(),

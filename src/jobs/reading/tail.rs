@@ -23,9 +23,10 @@ impl Job {
             return newest;
         }
         match self.job.reached(LineNo::new(cursor), REACH_TIME).await {
-            Reached::Here | Reached::NeverShown => self.status().total_lines,
+            Reached::Here => self.status().total_lines,
+            Reached::NeverShown if !self.may_be_behind() => self.status().total_lines,
             // Lines before the cursor must not be returned again.
-            Reached::NotYet => cursor,
+            Reached::NeverShown | Reached::NotYet => cursor,
         }
     }
 
@@ -39,7 +40,9 @@ impl Job {
     pub async fn tail(&self, query: &PageQuery, wait: &Wait) -> Result<Tail, Error> {
         // Only traces the call: every role may read.
         self.look(ReadVerb::Tail);
-        self.tail_or_row(query, wait).await
+        let tail = self.tail_or_row(query, wait).await?;
+        let status = self.noting_staleness(tail.status.clone());
+        Ok(Tail { status, ..tail })
     }
 
     /// Reads the lines after the query's cursor. On a terminal, `until` also matches a row of the

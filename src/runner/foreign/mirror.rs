@@ -54,7 +54,16 @@ pub(crate) async fn mirror(
             let log = Arc::clone(&log);
             let job = Arc::clone(&job);
             // The store may wait for a disk or a network.
-            spawn_blocking(move || (copy_some(&log, &mut end, limits, &job), end))
+            spawn_blocking(move || {
+                // A reader has seen a line elsewhere that is not here yet.
+                let caught_up = if job.is_awaited() {
+                    log.catch_up()
+                } else {
+                    Ok(())
+                };
+                let copied = caught_up.and_then(|()| copy_some(&log, &mut end, limits, &job));
+                (copied, end)
+            })
         };
         // Fails only if the runtime shuts down.
         let Ok((copied, same_end)) = copying.await else { return };

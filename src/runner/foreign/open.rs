@@ -107,6 +107,7 @@ pub(crate) fn close(
     limits: LogLimits,
 ) -> Result<(), StoreError> {
     let log = store.log(&record.id);
+    log.catch_up().map_err(unreadable)?;
     let ring = RingLimits {
         line_bytes: limits.line_bytes,
         ..RingLimits::default()
@@ -160,6 +161,7 @@ pub(crate) fn resume(
     log_limits: LogLimits,
 ) -> Result<Option<Resumed>, StoreError> {
     let log = store.log(&record.id);
+    log.catch_up().map_err(unreadable)?;
     let mut end = log.open(limits).map_err(unreadable)?;
     if end.outcome.is_some() {
         return close(store, record, log_limits).map(|()| None);

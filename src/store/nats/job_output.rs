@@ -32,7 +32,8 @@ struct Output {
     chunks: Mutex<Chunks>,
     /// Marks that are in no index message yet. Readers find them by reading the chunks.
     new_marks: Mutex<Vec<Mark>>,
-    /// The newest sequence number that was announced.
+    /// The newest sequence number that is known to exist. A server of NATS that lacks it is behind, so
+    /// that the leader is asked instead.
     announced: Arc<AtomicU64>,
 }
 
@@ -84,9 +85,7 @@ impl Output {
             Some(chunk) => chunk.sequence,
             None if known.is_next(place) => u64::MAX,
             None => {
-                let Some(last) = self.streams.last(&self.job, Answer::Quick).await? else {
-                    return Ok(None);
-                };
+                let Some(last) = self.newest().await? else { return Ok(None) };
                 self.note(&last);
                 if last.chunk.contains(place) {
                     return Ok(Some(last));
@@ -135,6 +134,24 @@ impl Output {
         Ok(next)
     }
 
+    /// The newest chunk, which is at least as new as the newest one that is known to exist.
+    async fn newest(&self) -> io::Result<Option<Message>> {
+        let last = self.streams.last(&self.job, Answer::Quick).await?;
+        let found = last.as_ref().map_or(0, |last| last.chunk.sequence);
+        if found < self.announced.load(Relaxed) {
+            return self.streams.last(&self.job, Answer::Exact).await;
+        }
+        Ok(last)
+    }
+
+    /// Asks the leader for the newest chunk, so that later reads find all that is stored now.
+    async fn catch_up(&self) -> io::Result<()> {
+        if let Some(last) = self.streams.last(&self.job, Answer::Exact).await? {
+            self.announced.fetch_max(last.chunk.sequence, Relaxed);
+        }
+        Ok(())
+    }
+
     /// Number of bytes of a segment.
     async fn length(&self, segment: u64) -> io::Result<u64> {
         let next_segment = Place {
@@ -153,9 +170,7 @@ impl Output {
     /// Segments that exist, from the first to the last.
     async fn existing_segments(&self) -> io::Result<Vec<u64>> {
         let Some(first) = self.next(1).await? else { return Ok(Vec::new()) };
-        let Some(last) = self.streams.last(&self.job, Answer::Quick).await? else {
-            return Ok(Vec::new());
-        };
+        let Some(last) = self.newest().await? else { return Ok(Vec::new()) };
         self.note(&first);
         self.note(&last);
         Ok((first.chunk.start.segment..=last.chunk.start.segment).collect())
@@ -371,6 +386,10 @@ impl Media for JobOutput {
                 bytes: Bytes::new(),
             }),
         })
+    }
+
+    fn catch_up(&self) -> io::Result<()> {
+        self.0.wait(self.0.catch_up())
     }
 
     fn remove(&self, _job: &JobId, segment: u64) -> io::Result<()> {

@@ -218,6 +218,10 @@ impl Peers for Replicas {
         self.leases.is_valid()
     }
 
+    fn holds(&self, host: &str) -> bool {
+        self.leases.held(host).is_some()
+    }
+
     fn own_status(&self) -> OwnStatus {
         self.leases.own_status()
     }
