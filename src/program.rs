@@ -514,7 +514,7 @@ async fn serve_http(config: Config, args: ServeArgs) -> Exit {
         };
         Ok::<_, Error>((cluster, options(args, tokens)?))
     };
-    let (cluster, options) = match prepared.await {
+    let (cluster, mut options) = match prepared.await {
         Ok(prepared) => prepared,
         Err(error) => {
             cli::report(&error);
@@ -526,17 +526,24 @@ async fn serve_http(config: Config, args: ServeArgs) -> Exit {
     let served = async {
         // First, so that a signal that arrives while the server starts also shuts it down cleanly.
         let stop = cli::told_to_stop()?;
-        let server = http::Server::bind(options).await.map_err(|error| cannot_serve(&error))?;
         let elicitors = mcp::Elicitors::default();
+        let prompters = http::ClusterPrompters::new(elicitors.prompters());
+        options.prompters = Some(prompters.clone());
+        let server = http::Server::bind(options).await.map_err(|error| cannot_serve(&error))?;
         let service = match cluster {
             None => Service::asking_callers(config, Access::Listed, elicitors.prompters()),
             Some(cluster) => {
                 let jobs = Jobs::builder()
                     .config(config)
                     .access(Access::Listed)
-                    .prompters(elicitors.prompters())
+                    .prompters(prompters.prompters())
                     .cluster(cluster);
-                Service::over(jobs.start().await?)
+                let jobs = jobs.start().await?;
+                if let Some(peers) = jobs.peers() {
+                    elicitors.desk().name_replica(peers.own_name());
+                    prompters.note_peers(peers);
+                }
+                Service::over(jobs)
             }
         };
         let service = service.of(Caller::local(), Rights::everywhere(most));
@@ -590,6 +597,7 @@ fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<http::Options, Err
     Ok(http::Options {
         address: args.http,
         socket: args.socket,
+        prompters: None,
         metrics: args.metrics,
         tls: args
             .tls_cert

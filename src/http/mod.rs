@@ -25,5 +25,6 @@ mod tls;
 pub use addresses::Addresses;
 pub use mount::Mount;
 pub use options::{Options, TlsFiles};
+pub use peers::ClusterPrompters;
 pub use server::{Server, ServerError};
 pub use tls::TlsError;

@@ -2,6 +2,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::http::peers::ClusterPrompters;
 use crate::jobs::Role;
 use crate::tokens::Tokens;
 
@@ -12,6 +13,8 @@ pub struct Options {
     pub address: Option<SocketAddr>,
     /// Path of a unix socket to listen on. Only its owner may connect.
     pub socket: Option<PathBuf>,
+    /// In a cluster, who asks this replica's clients on behalf of other replicas.
+    pub prompters: Option<ClusterPrompters>,
     /// Address for metrics, which need no token.
     pub metrics: Option<SocketAddr>,
     /// Certificate and key. Without them the address uses plain HTTP.
@@ -39,6 +42,7 @@ impl Default for Options {
         Self {
             address: None,
             socket: None,
+            prompters: None,
             metrics: None,
             tls: None,
             names: Vec::new(),

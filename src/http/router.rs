@@ -15,7 +15,9 @@ use super::mount::Mount;
 use super::reject;
 use crate::http::api::{attach, calls, events, files, openapi, raw, screen};
 use crate::http::guard::{Guard, check_names, guard, metrics};
-use crate::http::peers::{for_the_caller, pass_on_files, stick_to_replica};
+use crate::http::peers::{
+    ClusterPrompters, answer_at_replica, ask_route, for_the_caller, pass_on_files, stick_to_replica,
+};
 use crate::jobs::Peers;
 use crate::wire::Service;
 
@@ -50,7 +52,10 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
         // Covers the fallback, too: an unknown path needs a caller like any other.
         .layer(from_fn_with_state(guarded, guard))
         .layer(from_fn(without_sniffing));
-    let for_anybody = for_anybody.into_iter().fold(Router::new(), mounted);
+    let mut for_anybody = for_anybody.into_iter().fold(Router::new(), mounted);
+    if let Some(peers) = readiness.peers.clone() {
+        for_anybody = for_anybody.layer(from_fn_with_state(peers, answer_at_replica));
+    }
     let app = app
         // Merged after the guard's layer, which covers only the routes added before it.
         .merge(
@@ -73,19 +78,25 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
 /// The routes for other replicas of a cluster. Calls of verbs are performed here; sessions of MCP
 /// pass their calls on as if they had come from a client.
 pub(super) fn peer_routes(cluster: &InCluster, sessions: TaskTracker, mounts: &[Mount]) -> Router {
-    let api = calls::routes().merge(file_routes()).merge(session_route(sessions));
+    let mut api = calls::routes().merge(file_routes()).merge(session_route(sessions));
+    if let Some(prompters) = cluster.prompters.clone() {
+        api = api.merge(ask_route(prompters));
+    }
     let here = Arc::new(cluster.here.clone());
     let api = Router::new().nest("/v1", api).layer(from_fn_with_state(here, for_the_caller));
-    let mounts = mounts.iter().filter(|mount| !mount.is_for_anybody).cloned();
+    let (for_anybody, mounts): (Vec<Mount>, Vec<Mount>) =
+        mounts.iter().cloned().partition(|mount| mount.is_for_anybody);
+    let for_anybody = for_anybody.into_iter().fold(Router::new(), mounted);
     let passing_on = Arc::new(cluster.passing_on.clone());
     let mounts = mounts
+        .into_iter()
         .fold(Router::new(), mounted)
         .layer(from_fn_with_state(
             Arc::clone(&cluster.peers),
             stick_to_replica,
         ))
         .layer(from_fn_with_state(passing_on, for_the_caller));
-    api.merge(mounts)
+    api.merge(mounts).merge(for_anybody)
 }
 
 /// A server as a replica of a cluster.
@@ -95,6 +106,8 @@ pub(super) struct InCluster {
     pub(super) here: Service,
     /// The service that passes calls on.
     pub(super) passing_on: Service,
+    /// Who asks this replica's clients.
+    pub(super) prompters: Option<ClusterPrompters>,
 }
 
 fn session_route(sessions: TaskTracker) -> Router {

@@ -18,7 +18,7 @@ use super::router::{Ends, InCluster, peer_routes, router};
 use super::tls::{Certificate, TlsError};
 use crate::http::connections::{Acceptor, Listener, Places, Room};
 use crate::http::guard::{Base, Bodies, Failures, Guard, InFlight, Metrics, Names, metrics};
-use crate::http::peers::{HttpPassOn, answer_peers};
+use crate::http::peers::{ClusterPrompters, HttpPassOn, answer_peers};
 use crate::wire::Service;
 
 /// A server that listens and does not answer yet.
@@ -135,7 +135,8 @@ impl Server {
         } = self;
         let mut tasks = JoinSet::new();
         let sessions = TaskTracker::new();
-        let service = in_cluster(service, &sessions, &mounts, &mut tasks);
+        let prompters = options.prompters.clone();
+        let service = in_cluster(service, prompters, &sessions, &mounts, &mut tasks);
         let prefix = options.prefix.clone();
         let drain = options.drain;
         let guard = Arc::new(guard(service.clone(), options, certificate.is_some()));
@@ -213,6 +214,7 @@ impl Server {
 /// The service as a replica of its cluster, if there is one. Adds a task that answers the others.
 fn in_cluster(
     service: Service,
+    prompters: Option<ClusterPrompters>,
     sessions: &TaskTracker,
     mounts: &[Mount],
     tasks: &mut JoinSet<()>,
@@ -223,6 +225,7 @@ fn in_cluster(
         peers: Arc::clone(&peers),
         here: service,
         passing_on: passing_on.clone(),
+        prompters,
     };
     tasks.spawn(answer_peers(
         peers,

@@ -61,6 +61,9 @@ pub trait Peers: Send + Sync {
     /// some seconds.
     fn ask_for_host<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<bool, StoreError>>;
 
+    /// Names of the other replicas that are there now.
+    fn others(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>>;
+
     /// Whether a replica is another one, and alive.
     fn is_other(&self, replica: &str) -> bool;
 

@@ -16,6 +16,12 @@ pub trait SharedText: Send + Sync {
     /// The text, at most a second after it has changed. Does not block.
     fn read(&self) -> Versioned;
 
+    /// Reads the text now, because a newer one may be there. Blocking.
+    ///
+    /// # Errors
+    /// If the text can't be read.
+    fn refresh(&self) -> Result<(), StoreError>;
+
     /// Replaces the text, if it still has this version. Returns false if another machine was faster:
     /// then the next [`read`](Self::read) returns its text. Blocking.
     ///

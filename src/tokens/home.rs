@@ -12,6 +12,9 @@ pub(super) trait Home: Send + Sync {
     /// All tokens, including expired ones, in the order of creation.
     fn list(&self) -> Result<Arc<[TokenEntry]>, TokensError>;
 
+    /// Reads the list now, if a newer one may be there that was not seen yet. Blocking.
+    fn refresh(&self) {}
+
     /// Changes the list. Of two changes at once, the second one is made to the list that the first
     /// has left; `change` may be called again for that.
     fn change(&self, change: Change<'_>) -> Result<(), TokensError>;

@@ -1,6 +1,9 @@
 //! The list of tokens that all replicas of a cluster share.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::TokenEntry;
 use super::error::TokensError;
@@ -12,7 +15,12 @@ use crate::lock::lock;
 pub(super) struct SharedTokens {
     text: Box<dyn SharedText>,
     read: Mutex<Option<Read>>,
+    /// Time of the last [`refresh`](Home::refresh).
+    refreshed_at: Mutex<Option<Instant>>,
 }
+
+/// Least time between two refreshes: clients with wrong tokens must not flood NATS.
+const REFRESH_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The tokens of a version of the text.
 struct Read {
@@ -25,6 +33,7 @@ impl SharedTokens {
         Self {
             text,
             read: Mutex::default(),
+            refreshed_at: Mutex::default(),
         }
     }
 
@@ -58,6 +67,19 @@ impl SharedTokens {
 impl Home for SharedTokens {
     fn list(&self) -> Result<Arc<[TokenEntry]>, TokensError> {
         Ok(self.read()?.entries)
+    }
+
+    fn refresh(&self) {
+        {
+            let mut refreshed_at = lock(&self.refreshed_at);
+            if refreshed_at.is_some_and(|at| at.elapsed() < REFRESH_INTERVAL) {
+                return;
+            }
+            *refreshed_at = Some(Instant::now());
+        }
+        if let Err(error) = self.text.refresh() {
+            tracing::debug!(%error, "the list of tokens can't be read again");
+        }
     }
 
     fn change(&self, change: Change<'_>) -> Result<(), TokensError> {

@@ -57,6 +57,17 @@ impl Tokens {
     ///
     /// Blocks while it reads the file.
     pub fn caller_of(&self, token: &str) -> Result<(Caller, Rights), Refused> {
+        match self.known_caller_of(token) {
+            Err(Refused::Unknown) => {
+                // It may have been created a moment ago, at another machine.
+                self.home.refresh();
+                self.known_caller_of(token)
+            }
+            known => known,
+        }
+    }
+
+    fn known_caller_of(&self, token: &str) -> Result<(Caller, Rights), Refused> {
         let shown = TokenHash::of(token);
         let entries = self.list().map_err(Refused::Unreadable)?;
         // Every entry is compared, so that the time reveals nothing about the match.

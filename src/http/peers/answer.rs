@@ -56,6 +56,9 @@ pub(crate) async fn for_the_caller(
     let Some(passed) = PassedCaller::of(request.headers()) else {
         return Failure::from(reject::without_token()).into_response();
     };
+    if let Some(reached_at) = PassedCaller::address(request.headers()) {
+        request.extensions_mut().insert(reached_at);
+    }
     let (caller, rights) = passed.into_parts();
     request.extensions_mut().insert(service.of(caller, rights));
     next.run(request).await

@@ -4,9 +4,12 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
 use crate::jobs::{Caller, HostPatterns, Rights, Role};
+use crate::wire::ReachedAt;
 
 /// Its name. No listener for clients reads it.
 const CALLER: HeaderName = HeaderName::from_static("sshjobs-caller");
+
+const REACHED_AT: HeaderName = HeaderName::from_static("sshjobs-reached-at");
 
 /// A caller and its rights.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,6 +42,21 @@ impl PassedCaller {
         let json = serde_json::to_vec(self).expect("it is plain data");
         let value = HeaderValue::from_bytes(&json).expect("JSON has no control characters");
         headers.insert(CALLER, value);
+    }
+
+    /// Says at which URL the client has reached the first replica, if that is known: answers link to it.
+    pub(super) fn write_address(headers: &mut HeaderMap, reached_at: Option<&ReachedAt>) {
+        headers.remove(REACHED_AT);
+        if let Some(url) = reached_at.and_then(|at| HeaderValue::from_str(&at.0).ok()) {
+            headers.insert(REACHED_AT, url);
+        }
+    }
+
+    /// The URL at which the client has reached the first replica.
+    pub(super) fn address(headers: &HeaderMap) -> Option<ReachedAt> {
+        Some(ReachedAt(
+            headers.get(REACHED_AT)?.to_str().ok()?.to_owned(),
+        ))
     }
 
     pub(super) fn of(headers: &HeaderMap) -> Option<Self> {

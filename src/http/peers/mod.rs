@@ -5,12 +5,15 @@
 //! performs the call through its own door, and passes nothing on again.
 
 mod answer;
+mod ask;
 mod header;
 mod pass_on;
 mod session;
 mod sticky;
 
 pub(crate) use answer::{answer_peers, for_the_caller};
+pub use ask::ClusterPrompters;
+pub(crate) use ask::ask_route;
 pub(crate) use pass_on::{HttpPassOn, pass_on_files};
 pub(crate) use session::{Client, pass_on_session};
-pub(crate) use sticky::stick_to_replica;
+pub(crate) use sticky::{answer_at_replica, stick_to_replica};

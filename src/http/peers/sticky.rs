@@ -1,5 +1,6 @@
-//! Sessions of MCP belong to the replica at which they began. Their ids name it, so that every
-//! replica can pass a session's requests on.
+//! What belongs to the replica at which it began, and names it in its id, so that every replica can
+//! pass requests for it on: sessions of MCP, calls that wait for a person's answer, and the forms for
+//! answers.
 
 use std::sync::Arc;
 
@@ -7,16 +8,20 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
+use serde::Deserialize;
 
 use super::header::PassedCaller;
 use super::pass_on::send;
 use crate::http::reject;
 use crate::http::status::Failure;
 use crate::jobs::Peers;
-use crate::wire::Service;
+use crate::wire::{Error, ReachedAt, Service};
 
 /// The header with a session's id (MCP 2025-11-25, Streamable HTTP).
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+/// The header with the method of a message (MCP 2026-07-28).
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
 /// Separates the replica's name from the id within the replica.
 const SEPARATOR: char = '~';
 
@@ -27,6 +32,18 @@ pub(crate) async fn stick_to_replica(
     mut request: Request,
     next: Next,
 ) -> Response {
+    let request_state = match state_in(request).await {
+        Ok((same, state)) => {
+            request = same;
+            state
+        }
+        Err(error) => return Failure::from(error).into_response(),
+    };
+    if let Some(replica) = request_state.as_deref().and_then(replica_in)
+        && peers.is_other(replica)
+    {
+        return pass_on(&*peers, replica, request).await;
+    }
     if let Some((replica, id)) = session_of(request.headers()) {
         if peers.is_other(&replica) {
             return pass_on(&*peers, &replica, request).await;
@@ -46,6 +63,56 @@ pub(crate) async fn stick_to_replica(
     response
 }
 
+/// The replica that an id names.
+fn replica_in(id: &str) -> Option<&str> {
+    id.split_once(SEPARATOR).map(|(replica, _)| replica)
+}
+
+/// The state with which a client returns to a call that has asked it for something (SEP-2322), and the
+/// request again, whose body was read for that.
+async fn state_in(request: Request) -> Result<(Request, Option<String>), Error> {
+    // Only requests of revisions that have such states have this header.
+    if !request.headers().contains_key(METHOD) {
+        return Ok((request, None));
+    }
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.map_err(|error| {
+        Error::invalid(format!("the body can't be read: {error}"), "send it again")
+    })?;
+    let body = body.to_bytes();
+    let message: Option<Returning> = serde_json::from_slice(&body).ok();
+    let state = message.and_then(|message| message.params?.request_state);
+    Ok((Request::from_parts(parts, body.into()), state))
+}
+
+/// A message with a state.
+#[derive(Deserialize)]
+struct Returning {
+    params: Option<ReturningParams>,
+}
+
+#[derive(Deserialize)]
+struct ReturningParams {
+    #[serde(rename = "requestState")]
+    request_state: Option<String>,
+}
+
+/// Passes the request of a browser for an answer form on to the replica that its path names.
+pub(crate) async fn answer_at_replica(
+    State(peers): State<Arc<dyn Peers>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let form = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+    match replica_in(&form) {
+        Some(replica) if peers.is_other(replica) => {
+            let response = send(&*peers, replica, request).await;
+            response.unwrap_or_else(|error| Failure::from(error).into_response())
+        }
+        _ => next.run(request).await,
+    }
+}
+
 /// The replica of a request's session, and the session's id there.
 fn session_of(headers: &HeaderMap) -> Option<(String, String)> {
     let (replica, id) = headers.get(SESSION)?.to_str().ok()?.split_once(SEPARATOR)?;
@@ -61,6 +128,8 @@ async fn pass_on(peers: &dyn Peers, replica: &str, mut request: Request) -> Resp
     // The other replica must not see the client's token.
     request.headers_mut().remove(header::AUTHORIZATION);
     caller.write_to(request.headers_mut());
+    let reached_at = request.extensions().get::<ReachedAt>().cloned();
+    PassedCaller::write_address(request.headers_mut(), reached_at.as_ref());
     match send(peers, replica, request).await {
         Ok(response) => response,
         Err(error) => Failure::from(error).into_response(),

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use http::{Method, Request, Response, StatusCode};
@@ -23,7 +23,11 @@ use crate::lock::lock;
 /// Forms below a path of an HTTP server, each for one answer of a person. A form's address can't be
 /// guessed. It exists only while a login waits for the answer, and reveals nothing.
 #[derive(Clone, Default)]
-pub struct AnswerDesk(Arc<Mutex<HashMap<String, Waiting>>>);
+pub struct AnswerDesk {
+    waiting: Arc<Mutex<HashMap<String, Waiting>>>,
+    /// Name of this replica in a cluster.
+    replica: Arc<OnceLock<String>>,
+}
 
 /// A login that waits.
 struct Waiting {
@@ -48,16 +52,31 @@ impl AnswerDesk {
     /// Path of the forms.
     pub const PATH: &str = "/answer/{question}";
 
+    /// From now on names this replica of a cluster in what it makes, so that others can pass requests
+    /// for it on.
+    pub fn name_replica(&self, name: &str) {
+        // It is set once.
+        self.replica.set(name.to_owned()).ok();
+    }
+
+    /// An id that can't be guessed, and begins with the name of this replica, if it has one.
+    pub(crate) fn new_id(&self) -> String {
+        match self.replica.get() {
+            Some(replica) => format!("{replica}~{}", unguessable()),
+            None => unguessable(),
+        }
+    }
+
     pub(crate) fn open(&self, question: &Question) -> AtDesk {
         let (sender, answer) = oneshot::channel();
         let form = Arc::new(AnswerForm::new());
-        let token = unguessable();
+        let token = self.new_id();
         let waiting = Waiting {
             form,
             question: question.clone(),
             answer: sender,
         };
-        lock(&self.0).insert(token.clone(), waiting);
+        lock(&self.waiting).insert(token.clone(), waiting);
         AtDesk {
             desk: self.clone(),
             token,
@@ -75,7 +94,7 @@ impl AnswerDesk {
         // The last segment, whatever prefix the server has.
         let token = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
         // Cloned, so that no lock is held while the body arrives.
-        let shown = lock(&self.0)
+        let shown = lock(&self.waiting)
             .get(&token)
             .map(|open| (Arc::clone(&open.form), open.question.clone()));
         let Some((form, question)) = shown else {
@@ -96,7 +115,7 @@ impl AnswerDesk {
             return page(StatusCode::FORBIDDEN, OTHER_QUESTION);
         };
         // Removed, so that only the first of two answers counts.
-        match lock(&self.0).remove(&token).map(|open| open.answer.send(answer)) {
+        match lock(&self.waiting).remove(&token).map(|open| open.answer.send(answer)) {
             Some(Ok(())) => page(StatusCode::OK, THANKS),
             Some(Err(_)) | None => page(StatusCode::NOT_FOUND, NOTHING_HERE),
         }
@@ -117,7 +136,7 @@ impl AtDesk {
 
 impl Drop for AtDesk {
     fn drop(&mut self) {
-        lock(&self.desk.0).remove(&self.token);
+        lock(&self.desk.waiting).remove(&self.token);
     }
 }
 

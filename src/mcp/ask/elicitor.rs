@@ -88,6 +88,14 @@ impl Elicitor {
         Asker(Arc::clone(self))
     }
 
+    /// A state for a call to which its client returns.
+    pub(crate) fn new_state(&self) -> String {
+        match &self.place {
+            Place::Loopback => unguessable(),
+            Place::Desk(desk) => desk.new_id(),
+        }
+    }
+
     /// Waits for a question that no other call has shown, and reserves it. Cancel safe.
     pub(crate) async fn question(&self) -> Arc<Asked> {
         let mut asked = self.asked.subscribe();

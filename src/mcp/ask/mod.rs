@@ -7,6 +7,5 @@ mod elicitor;
 mod loopback_page;
 
 pub use answer_desk::AnswerDesk;
-pub(crate) use answer_form::unguessable;
 pub(crate) use elicitor::{Address, Asked, Asker};
 pub use elicitor::{Elicitor, Elicitors};

@@ -125,7 +125,8 @@ impl Call {
             Ok(Attended::Asks(question)) => {
                 // A call has only the state that came with its latest question.
                 parked.remove(&call);
-                let state = parked.put(call);
+                let state = elicitor.new_state();
+                parked.put(state.clone(), call);
                 Ok(InputRequiredResult::new(Some(question), Some(state)).into())
             }
             Ok(Attended::Answered(answer)) => {

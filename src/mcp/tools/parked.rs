@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::lock::lock;
-use crate::mcp::ask::unguessable;
 
 /// Calls that continue while their client asks a person (multi round-trip requests, SEP-2322).
 ///
@@ -34,21 +33,19 @@ const KEPT: Duration = Duration::from_secs(300);
 const MOST: usize = 64;
 
 impl<C> Parked<C> {
-    /// Keeps a call. Returns the state that the client must send to find it again.
-    pub(crate) fn put(&self, call: Shared<C>) -> String {
+    /// Keeps a call under the state that its client must send to find it again.
+    pub(crate) fn put(&self, state: String, call: Shared<C>) {
         let mut places = lock(&self.0);
         places.retain(|place| place.since.elapsed() < KEPT);
         if places.len() >= MOST {
             // Drops the oldest. This ends its call, unless a request still holds the call.
             places.pop_front();
         }
-        let state = unguessable();
         places.push_back(Place {
-            state: state.clone(),
+            state,
             since: Instant::now(),
             call,
         });
-        state
     }
 
     /// The call of a client that returns. The call stays parked, so that a client whose connection

@@ -57,6 +57,16 @@ struct State {
     /// Number of renewals after which the held hosts must still be compared with NATS. Not 0 after
     /// the lease had run out: another replica may have taken some of them, or may just be about to.
     checks: u32,
+    /// Whether the held hosts were compared with NATS since the lease last ran out. Until then this
+    /// replica may believe that it holds hosts which another one has taken.
+    is_checked: bool,
+}
+
+impl State {
+    fn note_lapse(&mut self) {
+        self.checks = CHECKS;
+        self.is_checked = false;
+    }
 }
 
 /// Entry of a replica.
@@ -138,6 +148,7 @@ impl Leases {
                 held: HashMap::new(),
                 plan: Plan::Stay,
                 checks: 0,
+                is_checked: true,
             }),
             records,
             events,
@@ -202,7 +213,7 @@ impl Leases {
                     state.revision = Some(revision);
                     let before = state.renewed_at.replace(sent_at);
                     if before.is_some_and(|before| before.elapsed() >= self.lifetime) {
-                        state.checks = CHECKS;
+                        state.note_lapse();
                     }
                 }
                 Err(error) => {
@@ -237,6 +248,7 @@ impl Leases {
         }
         let mut state = lock(&self.state);
         state.checks = state.checks.saturating_sub(1);
+        state.is_checked = true;
         Ok(())
     }
 
@@ -267,7 +279,7 @@ impl Leases {
                 // The entry has run out, although the clock of this machine may not say so: it stands
                 // still while the machine sleeps.
                 Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
-                    lock(&self.state).checks = CHECKS;
+                    lock(&self.state).note_lapse();
                 }
                 Err(_) => {}
             }
@@ -301,10 +313,12 @@ impl Leases {
     }
 
     /// Whether this replica may still act for its hosts. False when its lease was not renewed for
-    /// two thirds of the lifetime, so that it stops before another one starts.
+    /// two thirds of the lifetime, so that it stops before another one starts, and until the hosts that
+    /// it held then were compared with NATS.
     pub(super) fn is_valid(&self) -> bool {
-        let renewed_at = lock(&self.state).renewed_at;
-        renewed_at.is_some_and(|at| at.elapsed() < self.lifetime * 2 / 3)
+        let state = lock(&self.state);
+        let is_fresh = state.renewed_at.is_some_and(|at| at.elapsed() < self.lifetime * 2 / 3);
+        is_fresh && state.is_checked
     }
 
     /// Description of a replica. `None` if it has left or died.
@@ -333,6 +347,16 @@ impl Leases {
             lease_age: state.renewed_at.map(|at| at.elapsed()),
             may_act,
         }
+    }
+
+    /// Names of the other replicas that were there at the last look.
+    pub(super) fn others(&self) -> Vec<String> {
+        let state = lock(&self.state);
+        let others = state
+            .replicas
+            .iter()
+            .filter(|(name, replica)| replica.plan != Plan::Gone && **name != self.name);
+        others.map(|(name, _)| name.clone()).collect()
     }
 
     /// Names of the replicas that hold hosts and take further ones.

@@ -271,6 +271,15 @@ impl Peers for Replicas {
         .boxed()
     }
 
+    fn others(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
+        async move {
+            // One that has just entered may have the client.
+            self.leases.look().await?;
+            Ok(self.leases.others())
+        }
+        .boxed()
+    }
+
     fn is_other(&self, replica: &str) -> bool {
         replica != self.leases.name() && self.leases.alive(replica).is_some()
     }

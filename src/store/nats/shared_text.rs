@@ -56,6 +56,15 @@ impl SharedText for NatsText {
         lock(&self.copy).clone()
     }
 
+    fn refresh(&self) -> Result<(), StoreError> {
+        let read = self.connection.wait(read(&self.settings, self.name))?;
+        let mut copy = lock(&self.copy);
+        if read.version > copy.version {
+            *copy = read;
+        }
+        Ok(())
+    }
+
     fn replace(&self, text: &str, version: u64) -> Result<bool, StoreError> {
         let value = bytes::Bytes::copy_from_slice(text.as_bytes());
         // Version 0 is that of a missing text.
