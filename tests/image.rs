@@ -140,3 +140,93 @@ async fn the_image_serves_a_team_and_ends_when_it_is_told_to() {
     ]);
     assert_eq!(ended, "0 sshjobs");
 }
+
+/// `docker compose` for the cluster of packaging/. Taken down when dropped.
+struct Cluster {
+    project: String,
+    port: u16,
+    binary: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn compose(&self, arguments: &[&str]) -> std::process::Output {
+        let has_plugin = Command::new("docker")
+            .args(["compose", "version"])
+            .output()
+            .is_ok_and(|output| output.status.success());
+        let mut command = if has_plugin {
+            let mut command = Command::new("docker");
+            command.arg("compose");
+            command
+        } else {
+            Command::new("docker-compose")
+        };
+        let file = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/packaging/cluster/docker-compose.yml"
+        );
+        command
+            .args(["-f", file, "-p", &self.project])
+            .args(arguments)
+            .env("SSHJOBS_BINARY_DIR", self.binary.path())
+            .env(
+                "SSHJOBS_DOCKERFILE",
+                concat!(env!("CARGO_MANIFEST_DIR"), "/packaging/Dockerfile"),
+            )
+            .env("SSHJOBS_SSH_DIR", self.binary.path())
+            .env("SSHJOBS_PORT", self.port.to_string())
+            .output()
+            .expect("docker compose")
+    }
+
+    fn told(&self, arguments: &[&str]) -> String {
+        let output = self.compose(arguments);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "compose {arguments:?}: {told}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.compose(&["down", "--volumes", "--rmi", "local", "--timeout", "5"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_containers_of_a_cluster_answer_through_their_proxy() {
+    let binary = tempfile::tempdir().unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_sshjobs"), binary.path().join("sshjobs")).unwrap();
+    std::fs::write(binary.path().join("config"), "Host web1\n").unwrap();
+    std::fs::set_permissions(binary.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let cluster = Cluster {
+        project: format!("sshjobs-cluster-test-{}", std::process::id()),
+        port: free.local_addr().unwrap().port(),
+        binary,
+    };
+    drop(free);
+
+    cluster.told(&["up", "--build", "--detach"]);
+
+    let url = format!("http://127.0.0.1:{}", cluster.port);
+    eventually("a replica is ready", async || {
+        ureq::get(format!("{url}/readyz")).call().is_ok()
+    })
+    .await;
+    let nats = "--cluster=nats://nats1:4222";
+    let inside = ["exec", "-T", "replica1", "sshjobs"];
+    let run = |words: &[&str]| cluster.told(&[&inside, words, &[nats]].concat());
+    eventually("all replicas are there", async || {
+        let status = run(&["cluster", "status", "--json"]);
+        let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+        let replicas = status["replicas"].as_array().unwrap();
+        replicas.iter().filter(|replica| replica["state"] == "active").count() == 3
+    })
+    .await;
+    let token = cluster.told(&[&inside[..], &["token", nats, "new", "ci"]].concat());
+    let caller = Caller::new(&url, &token);
+    for _ in 0..6 {
+        assert_eq!(caller.ok("hosts", json!({}))["hosts"][0]["name"], "web1");
+    }
+}

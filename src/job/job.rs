@@ -180,8 +180,7 @@ impl Job {
                 Reached::NeverShown
             };
         };
-        let is_mirrored =
-            storage.output_store.is_none() || self.is_given_up.load(Ordering::Relaxed);
+        let is_mirrored = storage.output_store.is_none() || self.is_given_up();
         if is_mirrored {
             let mut rounds = self.mirror_rounds.subscribe();
             // The current round may have started before the line was stored.
@@ -213,6 +212,11 @@ impl Job {
     /// Whether a reader waits in [`reached`](Self::reached) for a line.
     pub fn is_awaited(&self) -> bool {
         self.mirror_rounds.receiver_count() > 0
+    }
+
+    /// Whether another machine records the job now, although this process has recorded it.
+    pub fn is_given_up(&self) -> bool {
+        self.is_given_up.load(Ordering::Relaxed)
     }
 
     /// Notes that another machine records the job from now on, and that it is copied here.

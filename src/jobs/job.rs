@@ -116,7 +116,7 @@ impl Job {
 
     /// Whether another replica of the cluster may know more of a running job: the lease of this one
     /// was not renewed in time, or another one has taken the host over.
-    pub(super) fn may_be_behind(&self) -> bool {
+    fn may_be_behind(&self) -> bool {
         let runner = self.door.runner();
         let Some(peers) = runner.peers() else { return false };
         if self.is_over() {
@@ -124,6 +124,16 @@ impl Job {
         }
         let is_recorded_here = self.job.fleet.is_none() && runner.owner(&self.job).is_none();
         !peers.may_act() || (is_recorded_here && !peers.holds(&self.job.spec.host))
+    }
+
+    /// Whether a line that is not here exists nowhere. In a cluster only the replica that records a job
+    /// knows: even the leader of NATS may lack the newest output, just after it was elected.
+    pub(super) fn knows_all_lines(&self) -> bool {
+        let runner = self.door.runner();
+        if runner.peers().is_none() || self.is_over() {
+            return true;
+        }
+        runner.owner(&self.job).is_none() && !self.may_be_behind() && !self.job.is_given_up()
     }
 
     /// The job as an entry of a list.

@@ -112,7 +112,11 @@ fn read_anywhere(urls: &Urls, token: &str, job: &str, seed: u64) -> (Vec<(u64, S
             lines.push((number, record["text"].as_str().unwrap().to_owned()));
         }
         let last = reply["last_line_no"].as_u64().unwrap();
-        assert!(last >= cursor, "{job}: from {cursor} back to {last}");
+        if last < cursor {
+            let mut shown = reply.clone();
+            shown["records"] = Value::Null;
+            panic!("{job}: from {cursor} back to {last} at {url}: {shown}");
+        }
         cursor = last;
         if reply["still_running"] == false {
             return (lines, longest);

@@ -160,3 +160,33 @@ async fn the_jobs_of_a_state_directory_are_copied_to_a_cluster() {
     let lost = callers[0].ok("wait", json!({"job_ids": [&attached], "wait_ms": 10_000}));
     assert_eq!(lost["jobs"][0]["state"], "lost", "{lost}");
 }
+
+#[tokio::test]
+async fn a_forward_is_listed_and_closed_at_every_replica() {
+    let cluster = Cluster::start(3).await;
+    let callers = cluster.callers("ci", &[]);
+    let ids = |caller: &Caller| -> Vec<String> {
+        let listed = caller.ok("forward", json!({"action": "list"}));
+        let forwards = listed["forwards"].as_array().unwrap();
+        forwards
+            .iter()
+            .map(|forward| forward["id"].as_str().unwrap().to_owned())
+            .collect()
+    };
+
+    for (number, host) in ["h1", "h2", "h3"].into_iter().enumerate() {
+        let target = format!("127.0.0.1:{}", cluster.sshd.port());
+        let request = json!({"action": "open", "host": host, "target": target});
+        let opened = callers[number].ok("forward", request);
+        let id = opened["forwards"][0]["id"].as_str().unwrap().to_owned();
+
+        for caller in &callers {
+            assert_eq!(ids(caller), [id.clone()]);
+        }
+        let close = json!({"action": "close", "id": id});
+        let closed = callers[(number + 1) % 3].ok("forward", close.clone());
+        assert_eq!(closed["forwards"][0]["state"], "closed", "{closed}");
+        assert!(callers.iter().all(|caller| ids(caller).is_empty()));
+        assert_ne!(callers[0].call("forward", close).0, 200);
+    }
+}

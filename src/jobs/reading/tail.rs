@@ -24,7 +24,7 @@ impl Job {
         }
         match self.job.reached(LineNo::new(cursor), REACH_TIME).await {
             Reached::Here => self.status().total_lines,
-            Reached::NeverShown if !self.may_be_behind() => self.status().total_lines,
+            Reached::NeverShown if self.knows_all_lines() => self.status().total_lines,
             // Lines before the cursor must not be returned again.
             Reached::NeverShown | Reached::NotYet => cursor,
         }

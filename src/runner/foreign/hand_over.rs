@@ -196,7 +196,6 @@ async fn give(
 }
 
 fn give_up(shared: &Shared, storing: &Storing, job: &Job) {
-    job.note_given_up();
     storing.give_up(&job.id);
     shared.registry().give_up(&job.id);
 }

@@ -318,9 +318,11 @@ impl Registry {
 
     /// Drops a job that another machine has taken over.
     pub(crate) fn give_up(&mut self, id: &JobId) -> Option<Arc<Job>> {
-        let job = self.jobs.get(id).map(|entry| Arc::clone(&entry.job));
+        let job = self.jobs.get(id).map(|entry| Arc::clone(&entry.job))?;
+        // Before it is removed: readers may still have it, and get no further line from it.
+        job.note_given_up();
         self.remove(id);
-        job
+        Some(job)
     }
 
     /// Notes that a job continues without a recorder in this process.

@@ -146,7 +146,7 @@ impl Output {
 
     /// Asks the leader for the newest chunk, so that later reads find all that is stored now.
     async fn catch_up(&self) -> io::Result<()> {
-        if let Some(last) = self.streams.last(&self.job, Answer::Exact).await? {
+        if let Some(last) = self.streams.last_since_fence(&self.job).await? {
             self.announced.fetch_max(last.chunk.sequence, Relaxed);
         }
         Ok(())

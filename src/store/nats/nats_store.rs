@@ -138,7 +138,10 @@ impl NatsStore {
             };
             let newest = last.map_or(0, |last| last.chunk.sequence);
             match self.output.store(id, empty, newest).await.map_err(failed)? {
-                Stored::At(_) => return Ok(()),
+                Stored::At(sequence) => {
+                    self.output.note_fence(id, sequence);
+                    return Ok(());
+                }
                 // The last owner has just written another one.
                 Stored::Refused => {}
             }

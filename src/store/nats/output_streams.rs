@@ -29,6 +29,8 @@ pub(super) struct OutputStreams {
     streams: Vec<Stream>,
     /// Fencing tokens of the jobs that this replica owns.
     tokens: Mutex<HashMap<JobId, u64>>,
+    /// The chunks with which this replica has taken jobs over.
+    fences: Mutex<HashMap<JobId, u64>>,
 }
 
 /// Number of streams. It can't change: it decides in which stream a job's output is.
@@ -118,6 +120,7 @@ impl OutputStreams {
             connection,
             streams,
             tokens: Mutex::default(),
+            fences: Mutex::default(),
         })
     }
 
@@ -153,6 +156,26 @@ impl OutputStreams {
 
     pub(super) fn forget_token(&self, job: &JobId) {
         lock(&self.tokens).remove(job);
+        lock(&self.fences).remove(job);
+    }
+
+    /// Notes the chunk with which this replica has taken a job over.
+    pub(super) fn note_fence(&self, job: &JobId, sequence: u64) {
+        lock(&self.fences).insert(job.clone(), sequence);
+    }
+
+    /// The newest chunk, which is at least as new as the one with which this replica has taken the job
+    /// over.
+    ///
+    /// # Errors
+    /// If NATS can't be reached, or its leader has just been elected and does not have that chunk yet.
+    pub(super) async fn last_since_fence(&self, job: &JobId) -> io::Result<Option<Message>> {
+        let last = self.last(job, Answer::Exact).await?;
+        let fence = lock(&self.fences).get(job).copied().unwrap_or(0);
+        if last.as_ref().map_or(0, |last| last.chunk.sequence) < fence {
+            return Err(io_failed("the leader does not have the newest output yet"));
+        }
+        Ok(last)
     }
 
     pub(super) fn token(&self, job: &JobId) -> Option<u64> {

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::jobs::HostPlace;
+use crate::jobs::{self, HostPlace};
 use crate::wire::error::Error;
 use crate::wire::{Passed, Service, not_passed_on};
 
@@ -24,6 +24,16 @@ impl Service {
     pub async fn replica_of_job(&self, job_id: &str) -> Option<String> {
         self.pass_on.as_ref()?;
         self.jobs.replica_of_job(job_id).await
+    }
+
+    /// The other replicas that are there now, if this one passes calls on.
+    pub(super) async fn other_replicas(&self) -> Result<Vec<String>, Error> {
+        match self.jobs.peers() {
+            Some(peers) if self.pass_on.is_some() => {
+                Ok(peers.others().await.map_err(jobs::Error::from)?)
+            }
+            Some(_) | None => Ok(Vec::new()),
+        }
     }
 
     /// Performs a call at another replica.

@@ -118,9 +118,12 @@ impl Service {
             return Err(Error::invalid("idle_s must be at least 1", hint));
         }
         let forwards = match request.action {
-            ForwardAction::List => self.jobs.forwards().iter().map(ForwardEntry::from).collect(),
+            ForwardAction::List => self.list_forwards(&request).await?,
             ForwardAction::Close => {
                 let id = request.id.as_deref().ok_or_else(|| missing("id"))?;
+                if let Some(replica) = self.replica_of_forward(id).await? {
+                    return self.perform_at(&replica, "forward", &request).await;
+                }
                 let mut closed = ForwardEntry::from(&self.jobs.close_forward(id)?);
                 "closed".clone_into(&mut closed.state);
                 vec![closed]
@@ -141,6 +144,35 @@ impl Service {
             }
         };
         Ok(ForwardReply { forwards })
+    }
+
+    /// Forwards of this replica and of all others.
+    async fn list_forwards(&self, request: &ForwardRequest) -> Result<Vec<ForwardEntry>, Error> {
+        let mut forwards: Vec<ForwardEntry> =
+            self.jobs.forwards().iter().map(ForwardEntry::from).collect();
+        for replica in self.other_replicas().await? {
+            match self.perform_at::<_, ForwardReply>(&replica, "forward", request).await {
+                Ok(reply) => forwards.extend(reply.forwards),
+                // A replica that has died has no forwards.
+                Err(error) => tracing::debug!(replica, %error, "its forwards can't be listed"),
+            }
+        }
+        Ok(forwards)
+    }
+
+    /// The other replica that has a forward. `None` if it is here, or nowhere.
+    async fn replica_of_forward(&self, id: &str) -> Result<Option<String>, Error> {
+        if self.jobs.forwards().iter().any(|forward| forward.id.to_string() == id) {
+            return Ok(None);
+        }
+        let list = ForwardRequest::default();
+        for replica in self.other_replicas().await? {
+            let listed = self.perform_at::<_, ForwardReply>(&replica, "forward", &list).await;
+            if listed.is_ok_and(|reply| reply.forwards.iter().any(|forward| forward.id == id)) {
+                return Ok(Some(replica));
+            }
+        }
+        Ok(None)
     }
 
     fn forward_spec(&self, request: &ForwardRequest) -> Result<ForwardSpec, Error> {
