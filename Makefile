@@ -47,8 +47,8 @@ test-clients:  ## Let MCP's own SDKs and Inspector call every tool, and a hostil
 	cargo build --locked --example conformance
 	TEST_SECONDS=600 fixtures/clients/with-clients cargo test --locked $(EACH_TEST) --test clients
 
-# Tests of one server that hold for three replicas behind a proxy, too. Left out is what is about one process: its memory, its
-# metrics, its file of tokens, its limits of failed logins, or how it is stopped and started again.
+# Tests of one server that hold for three replicas behind a proxy, too. Excluded: tests of one process (its
+# memory, metrics, file of tokens, limits of failed logins, end and restart).
 WITH_REPLICAS = http:: files_http:: questions:: attach:: forwards:: fleets::callers http_attacks::a_body \
 	--skip a_pipe_in_place --skip that_survives_a_restart --skip a_closed_response --skip continues_at_another_server \
 	--skip a_server_that --skip failed_logins --skip through_a_restart --skip a_killed_server --skip attaches_through_a_server

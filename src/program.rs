@@ -285,12 +285,12 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         }
         Verb::Cluster(args) => {
             let ClusterVerb::Status(args) = args.verb;
-            let cluster = needed(cluster(&config, args.cluster.nats.as_ref()).await?)?;
+            let cluster = require(cluster(&config, args.cluster.nats.as_ref()).await?)?;
             cli::cluster_status(&cluster.status().await?, &args)
         }
         Verb::Store(args) => {
             let StoreVerb::Copy(args) = args.verb;
-            let cluster = needed(cluster(&config, args.to.as_ref()).await?)?;
+            let cluster = require(cluster(&config, args.to.as_ref()).await?)?;
             let tokens = tokens(&config, Some(&cluster)).await?;
             let state_dir = config.state_dir().ok_or_else(no_state_dir)?;
             cli::store_copy(&state_dir, &cluster, &tokens, &args).await?
@@ -476,10 +476,10 @@ async fn cluster(config: &Config, urls: Option<&String>) -> Result<Option<Cluste
     Ok(Some(Cluster::connect(&config).await?))
 }
 
-fn needed(cluster: Option<Cluster>) -> Result<Cluster, Error> {
-    let hint = "name its NATS servers with --cluster nats://HOST:4222, or as `nats` in the table \
+fn require(cluster: Option<Cluster>) -> Result<Cluster, Error> {
+    let hint = "name one with --cluster nats://HOST:4222, or as `nats` in the table \
                 [cluster] of the configuration";
-    cluster.ok_or_else(|| Error::invalid("no cluster is named", hint))
+    cluster.ok_or_else(|| Error::invalid("no NATS server of a cluster is named", hint))
 }
 
 /// The tokens of the cluster, or of the state directory.

@@ -106,7 +106,7 @@ pub(super) struct InCluster {
     pub(super) here: Service,
     /// The service that passes calls on.
     pub(super) passing_on: Service,
-    /// Who asks this replica's clients.
+    /// Asks this replica's clients on behalf of others.
     pub(super) prompters: Option<ClusterPrompters>,
 }
 

@@ -135,10 +135,9 @@ impl Server {
         } = self;
         let mut tasks = JoinSet::new();
         let sessions = TaskTracker::new();
-        let prompters = options.prompters.clone();
-        let service = in_cluster(service, prompters, &sessions, &mounts, &mut tasks);
-        let prefix = options.prefix.clone();
-        let drain = options.drain;
+        let asking = options.prompters.clone();
+        let service = in_cluster(service, asking, &sessions, &mounts, &mut tasks);
+        let (prefix, drain) = (options.prefix.clone(), options.drain);
         let guard = Arc::new(guard(service.clone(), options, certificate.is_some()));
         let stopping = CancellationToken::new();
         let connections = TaskTracker::new();

@@ -214,7 +214,7 @@ impl Job {
         self.mirror_rounds.receiver_count() > 0
     }
 
-    /// Whether another machine records the job now, although this process has recorded it.
+    /// Whether another machine records this job now. This process did before.
     pub fn is_given_up(&self) -> bool {
         self.is_given_up.load(Ordering::Relaxed)
     }

@@ -105,11 +105,11 @@ impl Job {
 
     /// Current state, times and counts.
     pub fn status(&self) -> Status {
-        self.noting_staleness(self.job.status())
+        self.with_staleness(self.job.status())
     }
 
-    /// The status with what is known of other replicas.
-    pub(super) fn noting_staleness(&self, status: Status) -> Status {
+    /// The status, marked as stale if another replica may know more.
+    pub(super) fn with_staleness(&self, status: Status) -> Status {
         let is_stale = status.is_stale || self.may_be_behind();
         Status { is_stale, ..status }
     }
@@ -126,9 +126,9 @@ impl Job {
         !peers.may_act() || (is_recorded_here && !peers.holds(&self.job.spec.host))
     }
 
-    /// Whether a line that is not here exists nowhere. In a cluster only the replica that records a job
+    /// Whether this process has every line that any process has shown. In a cluster only the replica that records a job
     /// knows: even the leader of NATS may lack the newest output, just after it was elected.
-    pub(super) fn knows_all_lines(&self) -> bool {
+    pub(super) fn has_every_line(&self) -> bool {
         let runner = self.door.runner();
         if runner.peers().is_none() || self.is_over() {
             return true;

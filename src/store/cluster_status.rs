@@ -1,4 +1,4 @@
-//! What is known of a cluster: its replicas, hosts and NATS.
+//! The state of a cluster: its replicas, hosts and NATS.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub enum ReplicaState {
     Active,
     /// It hands its hosts over and ends.
     Leaving,
-    /// It has said that it has ended; its lease has not run out yet.
+    /// It has ended; its entry has not expired yet.
     Ended,
 }
 
@@ -88,7 +88,7 @@ pub struct StreamStatus {
     pub copies_behind: usize,
 }
 
-/// What a replica knows of itself and the others without a call.
+/// A replica's view of the cluster, from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnStatus {
     /// Number of replicas that were there at the last look, with this one.
@@ -102,7 +102,7 @@ pub struct OwnStatus {
 }
 
 impl ClusterStatus {
-    /// What an operator should look at. Empty if all is well.
+    /// Problems that need an operator. Empty if all is well.
     pub fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         if !self.replicas.iter().any(|replica| replica.state == ReplicaState::Active) {
@@ -124,7 +124,6 @@ impl ClusterStatus {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature of serde")]
 fn microseconds<S: serde::Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }

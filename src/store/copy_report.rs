@@ -1,10 +1,10 @@
-//! What came of copying a state directory to a cluster.
+//! The result of copying a state directory to a cluster.
 
 use serde::Serialize;
 
 use crate::job::JobId;
 
-/// What came of copying a state directory to a cluster.
+/// The result of copying a state directory to a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CopyReport {
     /// Number of jobs that were copied and compared.
@@ -22,6 +22,6 @@ pub struct CopyReport {
 pub struct JobLeft {
     /// The job.
     pub id: JobId,
-    /// Why.
+    /// The reason, for people.
     pub why: String,
 }

@@ -12,7 +12,7 @@ pub(super) trait Home: Send + Sync {
     /// All tokens, including expired ones, in the order of creation.
     fn list(&self) -> Result<Arc<[TokenEntry]>, TokensError>;
 
-    /// Reads the list now, if a newer one may be there that was not seen yet. Blocking.
+    /// Reads the list again, past any copy. Blocking.
     fn refresh(&self) {}
 
     /// Changes the list. Of two changes at once, the second one is made to the list that the first

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::error::TokensError;
@@ -131,26 +132,22 @@ impl Tokens {
         Ok(token)
     }
 
-    /// Adds the tokens of another list whose names are not there. Returns their number.
+    /// Adds the tokens of another list, if this one is empty: a token that was revoked here must not
+    /// come back. Returns their number.
     ///
     /// # Errors
     /// Those of [`list`](Self::list).
     pub fn add_all_of(&self, other: &Self) -> Result<usize, TokensError> {
-        let others = other.list()?;
-        let names: Vec<String> = self.list()?.iter().map(|entry| entry.name.clone()).collect();
-        let is_new = |entry: &&TokenEntry| !names.contains(&entry.name);
-        let new: Vec<TokenEntry> = others.iter().filter(is_new).cloned().collect();
-        if new.is_empty() {
-            return Ok(0);
-        }
+        let new = other.list()?;
+        let added = AtomicUsize::new(0);
         self.home.change(&|tokens| {
-            let still_new =
-                new.iter().filter(|new| tokens.iter().all(|entry| entry.name != new.name));
-            let still_new: Vec<TokenEntry> = still_new.cloned().collect();
-            tokens.extend(still_new);
+            if tokens.is_empty() {
+                tokens.extend(new.iter().cloned());
+                added.store(new.len(), Relaxed);
+            }
             Ok(())
         })?;
-        Ok(new.len())
+        Ok(added.load(Relaxed))
     }
 
     /// Revokes a caller's token. Servers refuse it from now on.

@@ -35,6 +35,7 @@ pub use service::Service;
 pub use session::{SessionChannel, SessionEvent, SessionRequest};
 pub use state::{JobState, Standing};
 #[doc(hidden)]
+#[cfg(feature = "http")]
 pub(crate) use verbs::parse_become;
 pub use verbs::parse_mode;
 pub use verbs::{

@@ -157,6 +157,44 @@ fn faults(size: &Size, dice: &mut Dice) -> Vec<Fault> {
     faults
 }
 
+/// Does all faults one after the other.
+async fn do_harm(
+    size: &Size,
+    dice: &mut Dice,
+    cluster: &mut Cluster,
+    (relays, urls): (&[Relay], &Urls),
+) {
+    for fault in faults(size, dice) {
+        sleep(PAUSE).await;
+        match fault {
+            Fault::KillReplica => {
+                // Not the one behind the relays.
+                drop(cluster.replicas.remove(1 + dice.roll(2)));
+                note(urls, &cluster.replicas);
+                cluster.add_replica();
+                note(urls, &cluster.replicas);
+            }
+            Fault::KillLeader => {
+                let server = leader(cluster).unwrap_or_else(|| dice.roll(3));
+                cluster.nats[server].kill().unwrap();
+                sleep(Duration::from_secs(2)).await;
+                cluster.nats[server].start_again().unwrap();
+            }
+            Fault::StopReplica => {
+                let pid = cluster.replicas[1 + dice.roll(2)].pid();
+                signal(pid, Signal::SIGSTOP);
+                sleep(STOPPED).await;
+                signal(pid, Signal::SIGCONT);
+            }
+            Fault::CutOff => {
+                relays.iter().for_each(|relay| relay.freeze(true));
+                sleep(size.cut_off).await;
+                relays.iter().for_each(|relay| relay.freeze(false));
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_line_is_lost_or_doubled_while_replicas_and_nats_servers_die_or_are_cut_off() {
     let size = size();
@@ -194,35 +232,7 @@ async fn no_line_is_lost_or_doubled_while_replicas_and_nats_servers_die_or_are_c
     }
 
     let began = Instant::now();
-    for fault in faults(&size, &mut dice) {
-        sleep(PAUSE).await;
-        match fault {
-            Fault::KillReplica => {
-                // Not the one behind the relays.
-                drop(cluster.replicas.remove(1 + dice.roll(2)));
-                note(&urls, &cluster.replicas);
-                cluster.add_replica();
-                note(&urls, &cluster.replicas);
-            }
-            Fault::KillLeader => {
-                let server = leader(&cluster).unwrap_or_else(|| dice.roll(3));
-                cluster.nats[server].kill().unwrap();
-                sleep(Duration::from_secs(2)).await;
-                cluster.nats[server].start_again().unwrap();
-            }
-            Fault::StopReplica => {
-                let pid = cluster.replicas[1 + dice.roll(2)].pid();
-                signal(pid, Signal::SIGSTOP);
-                sleep(STOPPED).await;
-                signal(pid, Signal::SIGCONT);
-            }
-            Fault::CutOff => {
-                relays.iter().for_each(|relay| relay.freeze(true));
-                sleep(size.cut_off).await;
-                relays.iter().for_each(|relay| relay.freeze(false));
-            }
-        }
-    }
+    do_harm(&size, &mut dice, &mut cluster, (&relays, &urls)).await;
     eprintln!("all faults took {:?}", began.elapsed());
 
     let expected: Vec<_> = (1..=size.lines).map(|number| (number, number.to_string())).collect();

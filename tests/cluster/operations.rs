@@ -81,7 +81,7 @@ async fn the_status_of_what_is_no_cluster_is_an_error() {
     let output = sshjobs(&sshd, &["cluster", "status", "--cluster", &nats.url()]);
     assert_ne!(output.status.code(), Some(0));
     assert!(
-        stderr(&output).contains("no replica with the prefix"),
+        stderr(&output).contains("no replica has ever used the prefix"),
         "{}",
         stderr(&output)
     );
@@ -129,7 +129,10 @@ async fn the_jobs_of_a_state_directory_are_copied_to_a_cluster() {
         "{copied}"
     );
     let again = told(&cluster.run_as(&["store", "copy"], "--to"));
-    assert!(again.contains("3 jobs were there already"), "{again}");
+    assert!(
+        again.contains("3 jobs were already in the cluster"),
+        "{again}"
+    );
 
     let mut cluster = cluster;
     for _ in 0..2 {
@@ -181,7 +184,7 @@ async fn a_forward_is_listed_and_closed_at_every_replica() {
         let id = opened["forwards"][0]["id"].as_str().unwrap().to_owned();
 
         for caller in &callers {
-            assert_eq!(ids(caller), [id.clone()]);
+            assert_eq!(ids(caller), [id.as_str()]);
         }
         let close = json!({"action": "close", "id": id});
         let closed = callers[(number + 1) % 3].ok("forward", close.clone());

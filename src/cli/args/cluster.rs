@@ -55,9 +55,10 @@ pub enum StoreVerb {
 /// Arguments of `store copy`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Copies jobs with their output, named cursors and idempotency keys, and the tokens. Each copy is read
-back and compared. Line numbers and job ids stay the same. The state directory is not changed, and a
-second run copies what is new.
+Copies jobs with their output, named cursors and idempotency keys. Output and records are read back
+and compared. Line numbers and job ids stay the same. Tokens are copied if the cluster has none. The
+state directory is not changed, and a second run copies jobs that are new. Don't run it twice at the
+same time.
 
 End the server of the state directory first: jobs of running processes are not copied. Durable jobs
 that still run on their hosts are followed by the cluster from where their output ends.

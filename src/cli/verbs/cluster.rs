@@ -19,7 +19,7 @@ pub fn cluster_status(status: &ClusterStatus, args: &ClusterStatusArgs) -> Exit 
     let printed = if args.json {
         print(&json(status))
     } else {
-        print(&sections(status).join("\n"))
+        print(&status_lines(status).join("\n"))
     };
     let problems = status.problems();
     for problem in &problems {
@@ -32,7 +32,7 @@ pub fn cluster_status(status: &ClusterStatus, args: &ClusterStatusArgs) -> Exit 
     }
 }
 
-fn sections(status: &ClusterStatus) -> Vec<String> {
+fn status_lines(status: &ClusterStatus) -> Vec<String> {
     let mut lines = Vec::new();
     let head = ["REPLICA", "STATE", "HOSTS", "JOBS", "LAG", "PROCESS"].map(str::to_owned);
     let replicas = status.replicas.iter().map(|replica| {
@@ -70,7 +70,7 @@ fn sections(status: &ClusterStatus) -> Vec<String> {
 
     let nats = &status.nats;
     lines.push(format!(
-        "NATS: server {} of version {}, {} µs there and back",
+        "NATS: server {} of version {}, round trip {} µs",
         nats.server,
         nats.version,
         nats.round_trip.as_micros()
@@ -123,10 +123,10 @@ pub async fn store_copy(
     let report = copying.await?;
     bar.finish_and_clear();
     let copied_tokens = tokens.add_all_of(&Tokens::of(state_dir)).map_err(explained)?;
-    Ok(reported(&report, copied_tokens, args))
+    Ok(print_report(&report, copied_tokens, args))
 }
 
-fn reported(report: &CopyReport, tokens: usize, args: &StoreCopyArgs) -> Exit {
+fn print_report(report: &CopyReport, tokens: usize, args: &StoreCopyArgs) -> Exit {
     let printed = if args.json {
         let mut line = serde_json::to_value(report).expect("a report is plain data");
         line["tokens"] = tokens.into();
@@ -134,7 +134,7 @@ fn reported(report: &CopyReport, tokens: usize, args: &StoreCopyArgs) -> Exit {
     } else {
         print(&format!(
             "copied and compared {} jobs with {} bytes of output, and {} tokens; {} jobs were \
-             there already",
+             already in the cluster",
             report.copied, report.bytes, tokens, report.known
         ))
     };

@@ -56,7 +56,7 @@ pub(crate) async fn for_the_caller(
     let Some(passed) = PassedCaller::of(request.headers()) else {
         return Failure::from(reject::without_token()).into_response();
     };
-    if let Some(reached_at) = PassedCaller::address(request.headers()) {
+    if let Some(reached_at) = PassedCaller::reached_at(request.headers()) {
         request.extensions_mut().insert(reached_at);
     }
     let (caller, rights) = passed.into_parts();

@@ -20,7 +20,7 @@ use crate::jobs::{
 };
 use crate::wire::Service;
 
-/// The prompters of a replica: those of its own clients, and behind them those of all others.
+/// Asks this replica's clients first, then those of all other replicas.
 #[derive(Clone)]
 pub struct ClusterPrompters {
     own: Arc<Prompters>,
@@ -50,7 +50,7 @@ impl ClusterPrompters {
     pub fn prompters(&self) -> Prompters {
         let this = self.clone();
         Box::new(move |caller| {
-            Some(Arc::new(Anywhere {
+            Some(Arc::new(PrompterAtAnyReplica {
                 own: (this.own)(caller),
                 peers: Arc::clone(&this.peers),
                 caller: caller.clone(),
@@ -60,13 +60,13 @@ impl ClusterPrompters {
 }
 
 /// Asks a caller at whichever replica its client is.
-struct Anywhere {
+struct PrompterAtAnyReplica {
     own: Option<Arc<dyn Prompter>>,
     peers: Arc<OnceLock<Arc<dyn Peers>>>,
     caller: Caller,
 }
 
-impl Prompter for Anywhere {
+impl Prompter for PrompterAtAnyReplica {
     fn ask<'a>(&'a self, question: &'a Question) -> Answer<'a> {
         Box::pin(async move {
             if let Some(own) = self.own.as_ref().filter(|own| own.is_there()) {
@@ -95,7 +95,7 @@ impl Prompter for Anywhere {
     }
 
     fn is_there(&self) -> bool {
-        // Another replica may have a client. Which, is found when there is a question.
+        // The replica with the client is found when a question comes.
         self.own.as_ref().is_some_and(|own| own.is_there()) || self.peers.get().is_some()
     }
 }

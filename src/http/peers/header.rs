@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use crate::jobs::{Caller, HostPatterns, Rights, Role};
 use crate::wire::ReachedAt;
 
-/// Its name. No listener for clients reads it.
+/// Name of the header with the caller. No listener for clients reads it.
 const CALLER: HeaderName = HeaderName::from_static("sshjobs-caller");
 
+/// Name of the header with the URL at which the client has reached the first replica.
 const REACHED_AT: HeaderName = HeaderName::from_static("sshjobs-reached-at");
 
 /// A caller and its rights.
@@ -45,7 +46,7 @@ impl PassedCaller {
     }
 
     /// Says at which URL the client has reached the first replica, if that is known: answers link to it.
-    pub(super) fn write_address(headers: &mut HeaderMap, reached_at: Option<&ReachedAt>) {
+    pub(super) fn write_reached_at(headers: &mut HeaderMap, reached_at: Option<&ReachedAt>) {
         headers.remove(REACHED_AT);
         if let Some(url) = reached_at.and_then(|at| HeaderValue::from_str(&at.0).ok()) {
             headers.insert(REACHED_AT, url);
@@ -53,7 +54,7 @@ impl PassedCaller {
     }
 
     /// The URL at which the client has reached the first replica.
-    pub(super) fn address(headers: &HeaderMap) -> Option<ReachedAt> {
+    pub(super) fn reached_at(headers: &HeaderMap) -> Option<ReachedAt> {
         Some(ReachedAt(
             headers.get(REACHED_AT)?.to_str().ok()?.to_owned(),
         ))

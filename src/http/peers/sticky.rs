@@ -1,6 +1,5 @@
-//! What belongs to the replica at which it began, and names it in its id, so that every replica can
-//! pass requests for it on: sessions of MCP, calls that wait for a person's answer, and the forms for
-//! answers.
+//! Requests that must reach one replica: those of MCP sessions, of calls that wait for a person's
+//! answer, and of answer forms. The id of each names the replica.
 
 use std::sync::Arc;
 
@@ -129,7 +128,7 @@ async fn pass_on(peers: &dyn Peers, replica: &str, mut request: Request) -> Resp
     request.headers_mut().remove(header::AUTHORIZATION);
     caller.write_to(request.headers_mut());
     let reached_at = request.extensions().get::<ReachedAt>().cloned();
-    PassedCaller::write_address(request.headers_mut(), reached_at.as_ref());
+    PassedCaller::write_reached_at(request.headers_mut(), reached_at.as_ref());
     match send(peers, replica, request).await {
         Ok(response) => response,
         Err(error) => Failure::from(error).into_response(),

@@ -24,7 +24,7 @@ impl Job {
         }
         match self.job.reached(LineNo::new(cursor), REACH_TIME).await {
             Reached::Here => self.status().total_lines,
-            Reached::NeverShown if self.knows_all_lines() => self.status().total_lines,
+            Reached::NeverShown if self.has_every_line() => self.status().total_lines,
             // Lines before the cursor must not be returned again.
             Reached::NeverShown | Reached::NotYet => cursor,
         }
@@ -41,7 +41,7 @@ impl Job {
         // Only traces the call: every role may read.
         self.look(ReadVerb::Tail);
         let tail = self.tail_or_row(query, wait).await?;
-        let status = self.noting_staleness(tail.status.clone());
+        let status = self.with_staleness(tail.status.clone());
         Ok(Tail { status, ..tail })
     }
 

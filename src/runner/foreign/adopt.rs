@@ -95,7 +95,7 @@ fn may_be_finished(record: &Record) -> bool {
 pub(crate) async fn adopt_if_orphan(shared: &Arc<Shared>, id: &JobId) {
     let Some(storing) = shared.storing.clone() else { return };
     if storing.store.peers().is_some_and(|peers| !peers.may_act()) {
-        // NATS is out of reach, and no caller should wait for its answer.
+        // The lease is not valid, and no caller should wait for NATS.
         return;
     }
     let id = id.clone();

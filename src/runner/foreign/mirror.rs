@@ -27,8 +27,8 @@ const TURN: usize = 256;
 
 /// Copies what another process stores of its job, as long as this process has a reader for the job.
 ///
-/// If the other process ends, this one takes a durable job over, and copies on: readers who wait
-/// for its output have this job, not the one that is then registered.
+/// If the other process ends, this one takes a durable job over, and continues to copy, because
+/// waiting readers hold this `Job` and not the newly registered one.
 pub(crate) async fn mirror(
     shared: Arc<Shared>,
     job: Weak<Job>,
@@ -72,6 +72,7 @@ pub(crate) async fn mirror(
             Ok(Copied::Some) => Duration::ZERO,
             Ok(Copied::All) => {
                 job.note_stale(false);
+                has_failed = false;
                 // `Job::reached` needs rounds that copied everything.
                 job.note_mirror_round();
                 glance

@@ -37,6 +37,7 @@ pub(crate) fn open(
         record = store.get(id)?.unwrap_or(record);
     }
     let log = store.log(id);
+    log.catch_up().map_err(unreadable)?;
     let mut end = log.open(limits).map_err(unreadable)?;
     let Ok(spec) = record.spec() else { return Ok(None) };
     // The mirror needs only a position in the log; the lines go into the job's own ring.
@@ -48,6 +49,10 @@ pub(crate) fn open(
     let follower = Ring::resumed(small, &end.ring.checkpoint());
     let mut ring = std::mem::replace(&mut end.ring, follower);
     if ring.newest() == LineNo::START && record.total_lines > 0 {
+        if store.peers().is_some() && record.stored_bytes > 0 {
+            let why = "the server that answers does not have the job's output yet";
+            return Err(StoreError::Nats(why.to_owned()));
+        }
         // The output was deleted. Only the record knows how much there was.
         ring = Ring::resumed(limits, &evicted(&record).into());
     }

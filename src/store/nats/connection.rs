@@ -111,13 +111,12 @@ impl Connection {
         let bucket = format!("{}_{name}", self.prefix);
         // The error of `get_key_value` does not say whether the bucket is missing.
         if let Err(error) = self.jetstream.get_stream(format!("KV_{bucket}")).await {
-            return match error.kind() {
-                GetStreamErrorKind::JetStream(refusal)
-                    if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND =>
-                {
-                    Ok(None)
-                }
-                _ => Err(failed(error)),
+            let is_missing = matches!(error.kind(), GetStreamErrorKind::JetStream(refusal)
+                if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND);
+            return if is_missing {
+                Ok(None)
+            } else {
+                Err(failed(error))
             };
         }
         self.jetstream.get_key_value(bucket).await.map(Some).map_err(failed)

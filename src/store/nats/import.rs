@@ -1,7 +1,7 @@
 //! Copies the jobs of a state directory to the cluster, and compares the copies.
 //!
-//! A job's record is written last, so that a job with a record is complete. What an interrupted copy
-//! has left of a job without one is deleted by the next.
+//! A job's record is written last, so that a job with a record is complete. The next copy deletes the
+//! output of a job without a record.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -39,14 +39,14 @@ const MARKS: usize = 8;
 /// Fencing token of a copy: older than that of any replica.
 const TOKEN: u64 = 0;
 
-/// What became of one job.
+/// The result of copying one job.
 enum Copied {
     /// It is in the cluster now, with this many bytes of output.
-    Now(u64),
+    Done(u64),
     /// It was there already.
-    Before,
+    AlreadyThere,
     /// It was not copied, for this reason.
-    Not(String),
+    Skipped(String),
 }
 
 impl<'a> Import<'a> {
@@ -97,12 +97,12 @@ impl<'a> Import<'a> {
                 let copied = self.copy(&record)?;
                 let mut report = lock(&report);
                 match copied {
-                    Copied::Now(bytes) => {
+                    Copied::Done(bytes) => {
                         report.copied += 1;
                         report.bytes += bytes;
                     }
-                    Copied::Before => report.known += 1,
-                    Copied::Not(why) => report.left.push(JobLeft { id, why }),
+                    Copied::AlreadyThere => report.known += 1,
+                    Copied::Skipped(why) => report.left.push(JobLeft { id, why }),
                 }
                 tell(report.copied + report.known + report.left.len(), total);
             }
@@ -110,10 +110,8 @@ impl<'a> Import<'a> {
         };
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
-            let results = workers.into_iter().map(|worker| worker.join());
-            results
-                .map(|result| result.expect("a copy does not panic"))
-                .collect::<Result<(), StoreError>>()
+            let mut results = workers.into_iter().map(|worker| worker.join());
+            results.try_for_each(|result| result.expect("a copy does not panic"))
         })?;
         Ok(std::mem::take(&mut *lock(&report)))
     }
@@ -122,19 +120,27 @@ impl<'a> Import<'a> {
         if record.outcome.is_none()
             && let Some(process) = self.source.owner(&record.owner)
         {
-            return Ok(Copied::Not(format!(
+            return Ok(Copied::Skipped(format!(
                 "it belongs to a process that runs: {process}"
             )));
         }
-        if self.connection.wait(self.records.get(&record.id))?.is_some() {
-            return Ok(Copied::Before);
+        if self.connection.wait(self.records.get_exactly(&record.id))?.is_some() {
+            return Ok(Copied::AlreadyThere);
+        }
+        if self.connection.wait(self.records.tombstone(&record.id))?.is_some() {
+            return Ok(Copied::Skipped(
+                "it was forgotten in the cluster".to_owned(),
+            ));
         }
         self.streams.note_token(&record.id, TOKEN);
         let target = self.target(record);
         target.remove_all(&record.id).map_err(failed)?;
-        let copied = self.copy_output(record, &target).map_err(failed);
+        let copied = self.copy_output(record, &target);
         self.streams.forget_token(&record.id);
-        let bytes = copied?;
+        let bytes = match copied {
+            Ok(bytes) => bytes,
+            Err(error) => return Ok(Copied::Skipped(error.to_string())),
+        };
         self.connection.wait(async {
             for (name, line) in self.source.cursors(&record.id)? {
                 self.cursors.put(&record.id, &name, line).await?;
@@ -144,19 +150,20 @@ impl<'a> Import<'a> {
         if let Some(earlier) = self.connection.wait(self.records.admit(record))? {
             target.remove_all(&record.id).map_err(failed)?;
             self.connection.wait(self.cursors.remove(&record.id))?;
-            return Ok(Copied::Not(format!(
+            return Ok(Copied::Skipped(format!(
                 "its idempotency key belongs to {} in the cluster",
                 earlier.id
             )));
         }
-        let stored = self.connection.wait(self.records.get(&record.id))?;
-        if stored.as_ref() != Some(record) {
-            return Err(failed(format!(
-                "the record of {} is not as it was written",
-                record.id
-            )));
+        let stored = self.connection.wait(self.records.get_exactly(&record.id))?;
+        // A replica may have claimed a durable job by now.
+        let owner = record.owner.clone();
+        if stored.map(|stored| Record { owner, ..stored }).as_ref() != Some(record) {
+            return Ok(Copied::Skipped(
+                "its record is not as it was written".to_owned(),
+            ));
         }
-        Ok(Copied::Now(bytes))
+        Ok(Copied::Done(bytes))
     }
 
     fn target(&self, record: &Record) -> JobOutput {
@@ -209,12 +216,14 @@ impl<'a> Import<'a> {
         Ok(total)
     }
 
-    /// Compares a segment with its copy, as a replica reads it that knows nothing of it.
+    /// Compares a segment with its copy, which is read without a cache.
     fn compare(&self, record: &Record, segment: u64, length: u64) -> io::Result<()> {
         let id = &record.id;
         let source = self.source.log(id);
         let source = source.media.open(id, Part::Frames(segment), Access::Read)?;
-        let copy = self.target(record).open(id, Part::Frames(segment), Access::Read)?;
+        let copy = self.target(record);
+        copy.catch_up()?;
+        let copy = copy.open(id, Part::Frames(segment), Access::Read)?;
         let differs = || {
             io::Error::other(format!(
                 "the copy of the output of {id} differs in segment {segment}"

@@ -75,7 +75,9 @@ impl Output {
     async fn find(&self, place: Place) -> io::Result<Option<Message>> {
         let known = lock(&self.chunks).around(place);
         if let Some(chunk) = known.before.filter(|chunk| chunk.contains(place)) {
-            let found = self.streams.next(&self.job, chunk.sequence, Answer::Quick).await?;
+            // The server that answers may lack a chunk of which an index has told.
+            self.announced.fetch_max(chunk.sequence, Relaxed);
+            let found = self.next(chunk.sequence).await?;
             return Ok(found.filter(|message| message.chunk.contains(place)));
         }
 

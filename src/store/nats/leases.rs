@@ -89,7 +89,7 @@ impl Replica {
     }
 }
 
-/// What a replica tells of itself.
+/// The figures in a replica's entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Figures {
     /// Number of hosts that it holds.
@@ -104,11 +104,11 @@ pub(super) struct Figures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Plan {
-    /// Hold hosts.
+    /// Keep its hosts, and take more.
     Stay,
     /// Hand its hosts over, and take no further one.
     Leave,
-    /// Nothing: it has ended.
+    /// It has ended.
     Gone,
 }
 
@@ -273,6 +273,10 @@ impl Leases {
         };
         let value = serde_json::to_vec(&entry).map_err(failed)?;
         let key = subject_token(&self.name);
+        if revision.is_none() && lock(&self.state).renewed_at.is_some() {
+            // Whether the entry has run out since is unknown.
+            lock(&self.state).note_lapse();
+        }
         if let Some(revision) = revision {
             match self.replicas.update(&key, value.clone().into(), revision).await {
                 Ok(renewed) => return Ok(renewed),
@@ -347,6 +351,14 @@ impl Leases {
             lease_age: state.renewed_at.map(|at| at.elapsed()),
             may_act,
         }
+    }
+
+    /// Whether another replica with this name was there at the last look. The name may be any text of a
+    /// client.
+    pub(super) fn is_other(&self, name: &str) -> bool {
+        let state = lock(&self.state);
+        let replica = state.replicas.get(name);
+        name != self.name && replica.is_some_and(|replica| replica.plan != Plan::Gone)
     }
 
     /// Names of the other replicas that were there at the last look.

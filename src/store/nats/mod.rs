@@ -16,7 +16,7 @@
 //!   of a host.
 //! - [`shared_text`]: texts that all replicas share, such as the list of tokens.
 //! - [`import`]: copies a state directory.
-//! - [`status`]: what an operator sees of all this.
+//! - [`status`]: reads the state of the cluster for an operator.
 //!
 //! Every write names the revision or sequence number that it replaces or follows, so that of two
 //! replicas that write at once one is refused. A replica that takes over a job writes a chunk

@@ -1,8 +1,9 @@
 //! The handle of a connection to NATS.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::connection::Connection;
+use super::connection::{Connection, failed};
 use super::import::Import;
 use super::options::NatsOptions;
 use super::shared_text::NatsText;
@@ -49,9 +50,15 @@ impl Nats {
     /// # Errors
     /// [`StoreError::Nats`] if NATS does not answer, or no replica has ever been there.
     pub fn status(&self) -> Result<ClusterStatus, StoreError> {
-        self.0.wait(read_status(&self.0))
+        self.0.wait(async {
+            let reading = tokio::time::timeout(STATUS, read_status(&self.0)).await;
+            reading.unwrap_or_else(|_| Err(failed(format!("no answer within {STATUS:?}"))))
+        })
     }
 }
+
+/// Time limit for reading the state of a cluster.
+const STATUS: Duration = Duration::from_secs(20);
 
 impl std::fmt::Debug for Nats {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

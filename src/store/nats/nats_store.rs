@@ -16,7 +16,7 @@ use super::events::Events;
 use super::job_output::JobOutput;
 use super::leases::{Holder, Leases};
 use super::nats::Nats;
-use super::output_streams::{Answer, NewChunk, OutputStreams, Stored};
+use super::output_streams::{Answer, NewChunk, OutputStreams, Stored, fenced};
 use super::records::Records;
 use super::replicas::Replicas;
 use crate::job::{CursorMove, CursorName, JobId, Moved};
@@ -122,6 +122,10 @@ impl NatsStore {
     async fn fence(&self, id: &JobId) -> Result<(), StoreError> {
         loop {
             let last = self.output.last(id, Answer::Exact).await.map_err(failed)?;
+            // This replica was paused meanwhile, and another one has taken the job over.
+            if last.as_ref().map(|last| last.token) > self.output.token(id) {
+                return Err(failed(fenced(id)));
+            }
             // Nothing was written yet. A first chunk of the last owner would be refused, because
             // that owner expects none before it.
             let start = last.as_ref().map_or(

@@ -29,7 +29,7 @@ pub(super) struct OutputStreams {
     streams: Vec<Stream>,
     /// Fencing tokens of the jobs that this replica owns.
     tokens: Mutex<HashMap<JobId, u64>>,
-    /// The chunks with which this replica has taken jobs over.
+    /// Sequence numbers of the chunks that fenced the last owners.
     fences: Mutex<HashMap<JobId, u64>>,
 }
 

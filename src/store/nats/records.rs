@@ -124,12 +124,12 @@ impl Records {
         }
     }
 
-    /// What is left of a job that was removed.
+    /// The tombstone of a removed job.
     pub(super) async fn tombstone(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
         self.tombstones.get(id).await
     }
 
-    /// The job that had the key of a record and was removed, or has it.
+    /// The job that has a record's idempotency key, or had it when it was removed.
     pub(super) async fn earlier_job(&self, record: &Record) -> Result<Option<Record>, StoreError> {
         let Some(key) = key_of(record) else { return Ok(None) };
         match self.job_of_key(&key).await? {
@@ -147,7 +147,7 @@ impl Records {
                 Err(error) if error.kind() == kv::CreateErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed(error)),
             }
-            // Deleted since, if there is none.
+            // If there is no entry, the key was deleted meanwhile.
             let Some(entry) = self.keys.entry(key).await.map_err(failed)? else { continue };
             let holder = JobId::from(&*String::from_utf8_lossy(&entry.value));
             if let Some(earlier) = self.get_exactly(&holder).await? {
@@ -225,7 +225,7 @@ impl Records {
     }
 
     /// The record as the leader of NATS has it. Other servers may lack the newest records.
-    async fn get_exactly(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
+    pub(super) async fn get_exactly(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
         let subject = format!("{}{}", self.jobs.prefix, job_key(id));
         match self.jobs.stream.get_last_raw_message_by_subject(&subject).await {
             // The marker of a removed record is empty.

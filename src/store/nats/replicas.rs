@@ -281,7 +281,7 @@ impl Peers for Replicas {
     }
 
     fn is_other(&self, replica: &str) -> bool {
-        replica != self.leases.name() && self.leases.alive(replica).is_some()
+        self.leases.is_other(replica)
     }
 
     fn connect<'a>(&'a self, replica: &'a str) -> BoxFuture<'a, io::Result<Box<dyn PeerStream>>> {

@@ -78,8 +78,7 @@ impl SharedText for NatsText {
                 Ok(true)
             }
             Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
-                let read = self.connection.wait(read(&self.settings, self.name))?;
-                *lock(&self.copy) = read;
+                self.refresh()?;
                 Ok(false)
             }
             Err(error) => Err(failed(error)),
@@ -103,7 +102,7 @@ fn versioned(entry: &kv::Entry) -> Versioned {
 async fn follow(settings: kv::Store, name: &'static str, copy: Arc<Mutex<Versioned>>) {
     loop {
         if let Err(error) = follow_once(&settings, name, &copy).await {
-            tracing::debug!(%error, name, "a shared text can't be followed");
+            tracing::warn!(%error, name, "a shared text can't be followed");
         }
         sleep(PAUSE).await;
     }

@@ -1,4 +1,4 @@
-//! What an operator sees of a cluster.
+//! Reads the state of the cluster for an operator.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,23 @@ use crate::store::{
     ClusterStatus, HostStatus, NatsStatus, ReplicaState, ReplicaStatus, StoreError, StreamStatus,
 };
 
+/// Beginnings of the names of a cluster's buckets and streams, after its prefix.
+const STREAMS: [&str; 8] = [
+    "cursors",
+    "hosts",
+    "jobs",
+    "keys",
+    "output_",
+    "replicas",
+    "settings",
+    "tombstones",
+];
+
 /// Reads the state of the cluster. Creates nothing.
 pub(super) async fn read_status(connection: &Connection) -> Result<ClusterStatus, StoreError> {
     let Some(replicas) = connection.existing_bucket("replicas").await? else {
         return Err(failed(format!(
-            "no replica with the prefix {:?} has ever been there",
+            "no replica has ever used the prefix {:?}",
             connection.prefix
         )));
     };
@@ -86,8 +98,10 @@ async fn read_nats(connection: &Connection) -> Result<NatsStatus, StoreError> {
     let round_trip = asked_at.elapsed();
     let server = connection.client.server_info();
     let ours = |name: &str| {
-        let prefix = &connection.prefix;
-        name.starts_with(&format!("{prefix}_")) || name.starts_with(&format!("KV_{prefix}_"))
+        let name = name.strip_prefix("KV_").unwrap_or(name);
+        let rest = name.strip_prefix(&connection.prefix).and_then(|rest| rest.strip_prefix('_'));
+        // Another cluster's prefix may begin with this one's.
+        rest.is_some_and(|rest| STREAMS.iter().any(|stream| rest.starts_with(stream)))
     };
     let mut streams = Vec::new();
     let mut all = connection.jetstream.streams();

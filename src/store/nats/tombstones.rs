@@ -1,4 +1,4 @@
-//! What is left of jobs that were removed, for a day.
+//! Tombstones: records of removed jobs, kept for a day.
 
 use std::sync::Arc;
 use std::time::Duration;

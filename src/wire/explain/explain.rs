@@ -73,17 +73,7 @@ impl From<jobs::Error> for Error {
                 error.to_string(),
                 "keep the cursor yourself, with since_line_no",
             ),
-            jobs::Error::Store(StoreError::Nats(_)) => Self::new(
-                Code::Unreachable,
-                error.to_string(),
-                "check that NATS is running; everything continues by itself when it is",
-            )
-            .retryable(),
-            jobs::Error::Store(_) => {
-                let hint = "check the state directory (--state-dir, else \
-                    $XDG_STATE_HOME/sshjobs), and the disk";
-                Self::new(Code::Io, error.to_string(), hint)
-            }
+            jobs::Error::Store(ref source) => of_store(source, error.to_string()),
             jobs::Error::Demo(_) => {
                 Self::new(Code::Io, error.to_string(), "check the temporary directory")
             }
@@ -182,6 +172,16 @@ fn trust(error: &TrustError) -> Error {
             "set UserKnownHostsFile to a file that you may write",
         ),
     }
+}
+
+fn of_store(source: &StoreError, message: String) -> Error {
+    if let StoreError::Nats(_) = source {
+        let hint = "check that NATS is running; everything continues by itself when it is";
+        return Error::new(Code::Unreachable, message, hint).retryable();
+    }
+    let hint =
+        "check the state directory (--state-dir, else $XDG_STATE_HOME/sshjobs), and the disk";
+    Error::new(Code::Io, message, hint)
 }
 
 #[cfg(test)]
