@@ -88,8 +88,10 @@ pub struct Standing {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub unstored: Option<String>,
-    /// The store can't be reached: there may be newer output.
+    /// There may be newer output at another replica of the cluster, which can't be reached. Not in the
+    /// schemas, because models pay for each word of them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(skip)]
     pub stale: bool,
 }
 

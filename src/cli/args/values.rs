@@ -167,7 +167,7 @@ impl BecomeArgs {
 pub struct ClusterArg {
     /// URLs of the cluster's NATS servers, separated by commas, such as nats://10.0.0.1:4222.
     /// Default: the key `nats` in the table `cluster` of the configuration. See docs/cluster.md.
-    #[arg(id = "cluster", long = "cluster", value_name = "URLS")]
+    #[arg(id = "cluster", long = "cluster", value_name = "URLS", global = true)]
     pub nats: Option<String>,
 }
 

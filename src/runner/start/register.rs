@@ -41,7 +41,7 @@ impl Reservation {
     /// holds.
     ///
     /// # Errors
-    /// Another replica holds the host. Any other error is reported later.
+    /// Another replica holds the host, or the job can't be registered.
     pub(super) async fn wait_for_host(&mut self) -> Result<(), SpawnError> {
         let is_shared = self.shared.storing.as_ref().is_some_and(|storing| storing.is_shared);
         if !is_shared {
@@ -60,6 +60,9 @@ impl Reservation {
             // Nothing is in the store that would have to be removed.
             self.record = None;
             return Err(SpawnError::HeldElsewhere { host, holder });
+        }
+        if let Err(error) = answer {
+            return Err(SpawnError::Unregistered(error.to_string()));
         }
         self.registration = Some(ready(answer).boxed());
         Ok(())

@@ -72,6 +72,9 @@ pub enum SpawnError {
     /// job again.
     #[error("a durable job could not be found again: {0}")]
     Unstored(String),
+    /// In a cluster, a job that can't be registered would be unknown at the other replicas.
+    #[error("the job can't be registered in the cluster: {0}")]
+    Unregistered(String),
     /// Another replica of the cluster holds the host.
     #[error("the replica {holder} holds {host}, and hands it over once its jobs there have ended")]
     HeldElsewhere {

@@ -12,7 +12,7 @@ use super::connection::{Connection, failed};
 use super::cursors::Cursors;
 use super::events::Events;
 use super::job_output::JobOutput;
-use super::nats_store::SECRET;
+use super::options::SECRET;
 use super::output_streams::OutputStreams;
 use super::records::Records;
 use crate::lock::lock;

@@ -37,6 +37,7 @@ mod nats_store;
 mod options;
 mod output_streams;
 mod record_index;
+mod record_text;
 mod records;
 mod replicas;
 mod shared_text;

@@ -16,6 +16,7 @@ use super::events::Events;
 use super::job_output::JobOutput;
 use super::leases::{Holder, Leases};
 use super::nats::Nats;
+use super::options::SECRET;
 use super::output_streams::{Answer, NewChunk, OutputStreams, Stored, fenced};
 use super::records::Records;
 use super::replicas::Replicas;
@@ -232,9 +233,6 @@ async fn shared_secret(connection: &Connection) -> Result<[u8; 32], StoreError> 
     let value = value.ok_or_else(|| failed("the shared secret is missing"))?;
     value.as_ref().try_into().map_err(|_| failed("the shared secret is damaged"))
 }
-
-/// Key of the secret in the bucket of settings.
-pub(super) const SECRET: &str = "secret";
 
 impl Drop for NatsStore {
     fn drop(&mut self) {

@@ -59,6 +59,9 @@ pub const NATS_PREFIX: &str = "sshjobs";
 /// Lifetime of a lease, unless another is configured.
 pub const NATS_LEASE: Duration = Duration::from_secs(6);
 
+/// Key of the shared secret in the bucket of settings.
+pub(super) const SECRET: &str = "secret";
+
 impl NatsOptions {
     /// Options for servers that ask for nothing.
     pub fn new(servers: Vec<String>) -> Self {

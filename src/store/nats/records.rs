@@ -12,8 +12,9 @@ use super::connection::{Connection, failed};
 use super::events::Events;
 use super::options::{subject_token, token_text};
 use super::record_index::RecordIndex;
+use super::record_text::{key_of, read, write};
 use super::tombstones::Tombstones;
-use crate::job::{Caller, JobId, wall_now};
+use crate::job::{JobId, wall_now};
 use crate::lock::lock;
 use crate::store::{Filter, Record, StoreError, StoreEvent};
 
@@ -348,22 +349,4 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(500);
 
 fn job_key(id: &JobId) -> String {
     subject_token(id.as_str())
-}
-
-/// Key of a job's idempotency key. Callers can't reach each other's.
-pub(super) fn key_of(record: &Record) -> Option<String> {
-    let Record { caller, key, .. } = record;
-    Some(idempotency_key(caller, key.as_ref()?))
-}
-
-fn idempotency_key(caller: &Caller, key: &str) -> String {
-    format!("{}.{}", subject_token(caller.as_str()), subject_token(key))
-}
-
-pub(super) fn write(record: &Record) -> Result<Vec<u8>, StoreError> {
-    serde_json::to_vec(record).map_err(failed)
-}
-
-pub(super) fn read(bytes: &[u8]) -> Result<Record, StoreError> {
-    serde_json::from_slice(bytes).map_err(failed)
 }

@@ -37,6 +37,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// that has just started.
 const ACCEPT: Duration = Duration::from_secs(5);
 const CONNECT_AGAIN: Duration = Duration::from_millis(50);
+/// Maximum bytes of a host's name.
+const LONGEST_HOST: usize = 255;
 /// Pause before a failed subscription is tried again.
 const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(1);
 
@@ -198,6 +200,10 @@ impl Peers for Replicas {
 
     fn place_of_host<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<HostPlace, StoreError>> {
         async move {
+            // No host has such a name, which NATS would refuse: this replica says so.
+            if host.len() > LONGEST_HOST {
+                return Ok(HostPlace::Here);
+            }
             Ok(match self.leases.holder(host).await? {
                 Some(Holder::Here(_)) => HostPlace::Here,
                 Some(Holder::Other(replica)) => HostPlace::At(replica),

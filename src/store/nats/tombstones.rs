@@ -7,7 +7,7 @@ use async_nats::jetstream::kv;
 
 use super::connection::{Connection, failed};
 use super::options::subject_token;
-use super::records::{key_of, read, write};
+use super::record_text::{key_of, read, write};
 use crate::job::JobId;
 use crate::store::{Record, StoreError};
 

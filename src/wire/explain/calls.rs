@@ -45,6 +45,10 @@ pub(super) fn spawn(error: SpawnError) -> Error {
         SpawnError::Become(error) => explain_refusal(&error, message),
         SpawnError::NotDurable { .. } => not_durable(Code::Unsupported, message),
         SpawnError::Unstored(_) => unstored(message),
+        SpawnError::Unregistered(_) => {
+            let hint = "try again when NATS can be reached; nothing was started";
+            Error::new(Code::Unreachable, message, hint).retryable()
+        }
         SpawnError::HeldElsewhere { .. } => held_elsewhere(message),
         SpawnError::Order(_) => not_durable(Code::InvalidArgument, message),
         SpawnError::Spool { .. } => not_durable(Code::Io, message),
