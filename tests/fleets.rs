@@ -657,8 +657,10 @@ async fn what_an_ended_fleet_has_left_on_its_hosts_can_be_signalled() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(std::fs::read(&alive).unwrap(), before);
     let again = sshjobs(&sshd, &["signal", id, "KILL"]);
+    let told = String::from_utf8_lossy(&again.stderr);
+    // An ordinary user does not see all processes, and so can't be sure.
     assert!(
-        String::from_utf8_lossy(&again.stderr).contains("job_ended"),
+        told.contains("job_ended") || told.contains("no process was found"),
         "{again:?}"
     );
 }
