@@ -173,7 +173,8 @@ async fn a_terminal_job_is_seen_by_its_screen_and_joined() {
     tmux.press(&["v"]);
     tmux.shows(&["\nmenu first"]).await;
     tmux.press(&["t"]);
-    tmux.shows(&["menu first"]).await;
+    // In its place on the terminal: the list shows the line without the spaces.
+    tmux.shows(&["    menu first"]).await;
     tmux.text("hello");
     tmux.press(&["Enter"]);
     tmux.shows(&["you said hello"]).await;

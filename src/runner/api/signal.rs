@@ -34,15 +34,16 @@ impl Runner {
         grace: Option<Duration>,
     ) -> Result<SignalReport, SignalError> {
         if let Some(fleet) = &job.fleet {
+            // Now: the signal may end it, and then its owner, before that has answered.
+            let was_over = job.is_over();
             // The process that runs the fleet knows all of its members, and starts no further one.
-            if !job.is_over()
+            if !was_over
                 && let Some(report) = self.signal_by_owner(job, signal, grace).await
             {
                 return Ok(report);
             }
-            let is_over = job.is_over();
             let report = self.signal_members(job, fleet, signal, grace).await?;
-            if is_over && report.found_nothing() {
+            if was_over && report.found_nothing() {
                 return Err(SignalError::JobEnded);
             }
             return Ok(report);
