@@ -37,9 +37,7 @@ impl Runner {
             // Now: the signal may end it, and then its owner, before that has answered.
             let was_over = job.is_over();
             // The process that runs the fleet knows all of its members, and starts no further one.
-            if !was_over
-                && let Some(report) = self.signal_by_owner(job, signal, grace).await
-            {
+            if !was_over && let Some(report) = self.signal_by_owner(job, signal, grace).await {
                 return Ok(report);
             }
             let report = self.signal_members(job, fleet, signal, grace).await?;
