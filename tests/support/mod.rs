@@ -202,7 +202,7 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut look: impl FnM
 
 /// Part of the reason in a reply for an ordinary user, who can't see whose job a hidden process
 /// belongs to.
-const HIDDEN: &str = "this account does not see all processes";
+pub const HIDDEN: &str = "this account does not see all processes";
 
 /// Asserts that the reply to a signal says that no visible process of the job is left.
 #[track_caller]

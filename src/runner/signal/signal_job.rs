@@ -44,7 +44,9 @@ pub enum Unverified {
     )]
     Unmarked,
     /// The account can't see all processes of the host.
-    #[error("no process was found, but this account does not see all processes of the host")]
+    #[error(
+        "no process of the job is left to see, but this account does not see all processes of the host"
+    )]
     Hidden,
     /// The host does not list its processes.
     #[error("the host does not show its processes (it has no /proc, or no awk)")]
