@@ -8,7 +8,9 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use futures_util::StreamExt;
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture, Event, EventStream};
+use ratatui::crossterm::event::{
+    self, DisableMouseCapture, EnableMouseCapture, Event, EventStream,
+};
 use ratatui::crossterm::execute;
 use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::{Notify, mpsc};
@@ -174,6 +176,9 @@ impl Top<'_> {
     /// The full screen, until it is left.
     async fn session(&self, signals: &mut Signals) -> Result<Leave, Error> {
         let (actions, to_do) = mpsc::channel(ACTIONS);
+        // The `EventStream` of the last session has left a wake-up, and would take a key that comes
+        // together with it only with the next key.
+        event::poll(Duration::ZERO).map_err(|error| trouble(&error))?;
         let screen = Screen::new()?;
         // All in one task: no borrow of the model is held across an await.
         let ended = tokio::select! {
