@@ -44,8 +44,8 @@ pub use id::{JobId, Nonce};
 pub use job::{Identity, Job, Reached};
 pub use key_presses::key_bytes;
 pub use log::{
-    Batch, Controls, FarEnd, FarEndError, FarEvent, Log, LogEvent, OutputStore, Past, Phase,
-    Status, wall_now,
+    Batch, Controls, EndOfJob, FarEnd, FarEndError, FarEvent, Log, LogEvent, OutputStore, Past,
+    Phase, Status, wall_now,
 };
 pub use outcome::{Exit, LostWhy, Outcome};
 pub use reading::{Matching, TooSlow};

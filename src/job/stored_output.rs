@@ -99,15 +99,15 @@ impl Job {
     }
 
     fn show_unstored(&self, pending: &mut Pending, output_store: &dyn OutputStore) {
-        let freed = weight(pending.bytes);
-        output_store.account(-freed);
+        let before = pending.bytes;
         // The queue stays locked, so that no later event is shown before these.
         self.write_log(|log| {
-            pending.skip(|event, now| {
+            pending.skip(output_store.end_of_job(), |event, now| {
                 log.take(event, log.time_at(now), now);
                 log.ring().newest()
             });
         });
+        output_store.account(-weight(before - pending.bytes));
     }
 
     /// Waits until the store has nearly caught up, at most for `patience`. For far ends that keep

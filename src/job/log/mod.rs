@@ -18,5 +18,5 @@ mod recorder;
 pub use far_end::{Controls, FarEnd, FarEndError, FarEvent};
 pub use log::{Log, Past, Phase, Status, wall_now};
 pub(crate) use pending::Pending;
-pub use pending::{Batch, LogEvent, OutputStore};
+pub use pending::{Batch, EndOfJob, LogEvent, OutputStore};
 pub use recorder::{Change, End, Recorded, Recorder};

@@ -22,6 +22,18 @@ pub trait OutputStore: Send + Sync {
     /// Adds to the number of pending bytes (or subtracts, if negative). Returns true if those of
     /// all jobs are too many. Never waits.
     fn account(&self, bytes: isize) -> bool;
+
+    /// What becomes of the end of a job if there is no room for its output.
+    fn end_of_job(&self) -> EndOfJob;
+}
+
+/// What becomes of the end of a job whose output is shown without being stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndOfJob {
+    /// It is shown at once, too: only this process's readers follow the job.
+    IsShown,
+    /// It waits until it is stored, so that other machines learn of it, and how many lines it has.
+    IsStored,
 }
 
 /// An event of a job's log, in order.
@@ -124,9 +136,18 @@ impl Pending {
         self.bytes > MOST_WAITING
     }
 
-    /// Shows all pending events without storing them, first those in flight. `show` returns the
-    /// newest line.
-    pub(crate) fn skip(&mut self, mut show: impl FnMut(&LogEvent, Instant) -> LineNo) {
+    /// Shows pending events without storing them, first those in flight. `show` returns the newest
+    /// line.
+    pub(crate) fn skip(
+        &mut self,
+        end_of_job: EndOfJob,
+        mut show: impl FnMut(&LogEvent, Instant) -> LineNo,
+    ) {
+        let has_end = matches!(self.waiting.back(), Some((LogEvent::End(_), _)));
+        let end = match end_of_job {
+            EndOfJob::IsStored if has_end => self.waiting.pop_back(),
+            EndOfJob::IsStored | EndOfJob::IsShown => None,
+        };
         if let Some(batch) = self.in_flight.take() {
             let mut newest = None;
             for (event, _, now) in &batch.events {
@@ -141,7 +162,8 @@ impl Pending {
             show(&event, now);
         }
         // Includes the batch in flight, so `is_to_be_shown` must not subtract it again.
-        self.bytes = 0;
+        self.bytes = end.as_ref().map_or(0, |(event, _)| event.weight());
+        self.waiting.extend(end);
     }
 
     /// The newest line after a batch that was shown while it was in flight.
@@ -201,5 +223,55 @@ impl Pending {
     /// Notes that a batch could not be stored, so the next one starts after a gap.
     pub(crate) fn note_unstored(&mut self) {
         self.has_skipped = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Exit, wall_now};
+
+    fn shown_without_being_stored(pending: &mut Pending, end_of_job: EndOfJob) -> Vec<LogEvent> {
+        let mut shown = Vec::new();
+        pending.skip(end_of_job, |event, _| {
+            shown.push(event.clone());
+            LineNo::START
+        });
+        shown
+    }
+
+    #[test]
+    fn only_a_shared_store_is_waited_for_with_the_end_of_a_job() {
+        let end = LogEvent::End(Outcome::Ended(Exit::Status(0)));
+        let events = [LogEvent::FinishStreams, end];
+        let pending = || {
+            let mut pending = Pending::default();
+            for event in events.clone() {
+                pending.push(event, Instant::now());
+            }
+            pending
+        };
+
+        let mut of_one_process = pending();
+        let shown = shown_without_being_stored(&mut of_one_process, EndOfJob::IsShown);
+        assert_eq!(shown, events);
+        assert_eq!(of_one_process.bytes, 0);
+
+        let mut shared = pending();
+        let shown = shown_without_being_stored(&mut shared, EndOfJob::IsStored);
+        assert_eq!(shown, events[..1]);
+        let mut follows_a_gap = false;
+        let batch = shared.take(
+            usize::MAX,
+            |_| wall_now(),
+            |has_gap| {
+                follows_a_gap = has_gap;
+                None
+            },
+        );
+        let batch = batch.expect("the end waits");
+        assert!(batch.is_end && follows_a_gap);
+        assert!(shared.is_to_be_shown(&batch));
+        assert_eq!(shared.bytes, 0);
     }
 }

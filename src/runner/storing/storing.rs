@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::job::{Batch, Job, JobId, MachineId, OutputStore, Storage, wall_now};
+use crate::job::{Batch, EndOfJob, Job, JobId, MachineId, OutputStore, Storage, wall_now};
 use crate::lock::lock;
 use crate::store::{Bounds, LogLimits, LogWriter, Record, Store, StoreError, StoredLog};
 
@@ -31,6 +31,8 @@ pub(crate) struct Storing {
     /// Bytes of all jobs that wait to be stored.
     waiting: AtomicIsize,
     kept: Mutex<HashMap<JobId, Arc<Kept>>>,
+    /// Jobs whose output the store could not take, and is to be stored again.
+    to_store_again: Mutex<HashSet<JobId>>,
     /// Jobs whose records may be out of date.
     changed: Mutex<HashSet<JobId>>,
     /// Time of the last write or failure to write. While this advances, readers wait for the store.
@@ -50,6 +52,9 @@ pub(crate) struct Storing {
 struct Kept {
     job: Arc<Job>,
     writer: Mutex<LogWriter>,
+    /// The batch that could not be stored, and is to be stored again before any later output.
+    /// Locked only with `writer`.
+    batch_to_store_again: Mutex<Option<Arc<Batch>>>,
     record: Mutex<Record>,
     /// The record has the job's outcome.
     is_settled: AtomicBool,
@@ -99,8 +104,6 @@ const SWEEP: Duration = Duration::from_secs(30);
 const FIRST_SWEEP: Duration = Duration::from_secs(2);
 /// Maximum jobs that wait to be given up.
 const TAKEN_OVER: usize = 4096;
-/// Pause before output that must be stored is stored again.
-const STORE_AGAIN: Duration = Duration::from_millis(500);
 /// Maximum requests handled together by the records thread.
 const MOST_TASKS: usize = 256;
 
@@ -136,6 +139,7 @@ impl Storing {
             tasks,
             waiting,
             kept: Mutex::default(),
+            to_store_again: Mutex::default(),
             changed: Mutex::default(),
             progress: Mutex::new(Instant::now()),
             is_gone: AtomicBool::new(false),
@@ -155,7 +159,7 @@ impl Storing {
             .spawn(move || sync_output(&for_disk, &synced_out))?;
         thread::Builder::new()
             .name("sshjobs-overdue".into())
-            .spawn(move || show_overdue(&for_readers, &watched_out))?;
+            .spawn(move || care_for_waiting(&for_readers, &watched_out))?;
         thread::Builder::new()
             .name("sshjobs-records".into())
             .spawn(move || keep_records(&for_records, &asked))?;
@@ -222,6 +226,7 @@ impl Storing {
         let kept = Kept {
             job: Arc::clone(job),
             writer: Mutex::new(writer),
+            batch_to_store_again: Mutex::default(),
             record: Mutex::new(record),
             is_settled: AtomicBool::new(false),
         };
@@ -258,12 +263,6 @@ impl Storing {
     pub(crate) fn give_up(&self, id: &JobId) {
         lock(&self.kept).remove(id);
         lock(&self.changed).remove(id);
-    }
-
-    /// Whether output of a job is shown only once it is stored, however long that takes: it waits on
-    /// its host meanwhile.
-    fn must_be_stored(&self, job: &Job) -> bool {
-        self.is_shared && job.spec.durable && job.fleet.is_none()
     }
 
     /// Stops storing.
@@ -304,13 +303,13 @@ impl Storing {
         let job = &kept.job;
         let mut writer = lock(&kept.writer);
         for _ in 0..TURN {
-            let Some(batch) = job.take_batch(BATCH, writer.wants_checkpoint()) else {
-                return;
-            };
+            let to_store_again = lock(&kept.batch_to_store_again).take();
+            let next = to_store_again.or_else(|| job.take_batch(BATCH, writer.wants_checkpoint()));
+            let Some(batch) = next else { return };
             let stored = if self.is_gone.load(Relaxed) {
                 Err(gone())
             } else {
-                self.append(&kept, &mut writer, &batch)
+                writer.append(&batch)
             };
             if let Err(error) = &stored {
                 tracing::debug!(job = %job.id, %error, "output can't be stored");
@@ -320,6 +319,14 @@ impl Storing {
                 if self.is_shared && error.kind() == ErrorKind::PermissionDenied {
                     // Not shown: the machine that has taken the job over numbers its lines.
                     self.taken_over.try_send(id.clone()).ok();
+                    return;
+                }
+                if self.is_shared {
+                    // Not shown until then: other machines must give its lines the same numbers. The
+                    // limits of `Job::keep` bound what waits.
+                    job.note_trouble(Some(format!("its output waits to be stored: {error}")));
+                    *lock(&kept.batch_to_store_again) = Some(batch);
+                    lock(&self.to_store_again).insert(id.clone());
                     return;
                 }
                 job.note_trouble(Some(format!("its output can't be stored: {error}")));
@@ -345,17 +352,10 @@ impl Storing {
         all.get(&kept.job.id).is_some_and(|known| Arc::ptr_eq(&known.job, &kept.job))
     }
 
-    /// Stores a batch. Tries again and again if it must be stored.
-    fn append(&self, kept: &Kept, writer: &mut LogWriter, batch: &Batch) -> std::io::Result<()> {
-        loop {
-            let stored = writer.append(batch);
-            let Err(error) = &stored else { return stored };
-            let is_final = error.kind() == ErrorKind::PermissionDenied;
-            if is_final || !self.is_kept(kept) || !self.must_be_stored(&kept.job) {
-                return stored;
-            }
-            kept.job.note_trouble(Some(format!("its output waits to be stored: {error}")));
-            thread::park_timeout(STORE_AGAIN);
+    /// Calls the threads that write output again for all jobs whose output could not be stored.
+    fn store_again(&self) {
+        for id in std::mem::take(&mut *lock(&self.to_store_again)) {
+            self.calls.send(id).ok();
         }
     }
 
@@ -498,6 +498,14 @@ impl OutputStore for Storing {
     fn account(&self, bytes: isize) -> bool {
         self.waiting.fetch_add(bytes, Relaxed) + bytes > MOST_WAITING
     }
+
+    fn end_of_job(&self) -> EndOfJob {
+        if self.is_shared {
+            EndOfJob::IsStored
+        } else {
+            EndOfJob::IsShown
+        }
+    }
 }
 
 fn write_output(storing: &Weak<Storing>, called: &Mutex<Receiver<JobId>>) {
@@ -534,17 +542,22 @@ fn sync_output(storing: &Weak<Storing>, gone: &Receiver<()>) {
     }
 }
 
-/// Does no I/O, so that a hung disk can't stop it.
-fn show_overdue(storing: &Weak<Storing>, gone: &Receiver<()>) {
+/// Shows output that waits too long for a disk, or has output stored again that a shared store could
+/// not take. Does no I/O, so that a hung disk can't stop it.
+fn care_for_waiting(storing: &Weak<Storing>, gone: &Receiver<()>) {
     while gone.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
         let Some(storing) = storing.upgrade() else { return };
+        if storing.is_shared {
+            storing.store_again();
+            continue;
+        }
         // A slow disk that makes progress is waited for.
         if lock(&storing.progress).elapsed() < OVERDUE {
             continue;
         }
         let kept: Vec<_> = lock(&storing.kept).values().cloned().collect();
         for kept in kept {
-            if !storing.must_be_stored(&kept.job) && kept.job.show_overdue(OVERDUE) {
+            if kept.job.show_overdue(OVERDUE) {
                 kept.job.note_trouble(Some(format!("nothing could be stored for {OVERDUE:?}")));
             }
         }

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::job::{
-    Batch, Caller, Change, Draft, Exit, Identity, Job, JobId, Log, LogEvent, Matching, Outcome,
-    OutputStore, Storage, Wait,
+    Batch, Caller, Change, Draft, EndOfJob, Exit, Identity, Job, JobId, Log, LogEvent, Matching,
+    Outcome, OutputStore, Storage, Wait,
 };
 use crate::output::{
     Content, LineNo, Match, MemberNo, PageLine, PageQuery, ReadQuery, Render, Ring, RingLimits,
@@ -28,6 +28,10 @@ impl OutputStore for Idle {
 
     fn account(&self, _bytes: isize) -> bool {
         false
+    }
+
+    fn end_of_job(&self) -> EndOfJob {
+        EndOfJob::IsShown
     }
 }
 
