@@ -1,14 +1,16 @@
 //! The connection to NATS, and calls to it from threads that may block.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::{self, ErrorCode, kv, stream};
-use async_nats::{Client, ConnectOptions};
+use async_nats::{Client, ConnectOptions, Event};
 use secrecy::ExposeSecret;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::time::{Instant, sleep};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::options::{NatsLogin, NatsOptions};
 use crate::store::StoreError;
@@ -22,6 +24,8 @@ pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) jetstream: jetstream::Context,
     pub(super) prefix: String,
+    /// When the connection was lost, while there is none.
+    outage: Arc<watch::Sender<Option<Instant>>>,
     /// Lifetime of a lease.
     pub(super) lease: Duration,
     /// Number of NATS servers that keep a copy of everything.
@@ -34,6 +38,12 @@ const CONNECT: Duration = Duration::from_secs(10);
 const READY: Duration = Duration::from_secs(15);
 /// Time limit for NATS to answer a call.
 const ANSWER: Duration = Duration::from_secs(5);
+/// Interval of checks whether the server still answers. The connection counts as lost after two that
+/// it did not answer.
+const PING: Duration = Duration::from_secs(3);
+/// Time without a connection after which calls fail at once. The client needs much less to change to
+/// another server of a NATS cluster.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Longest pause between two attempts to connect again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Number of copies in a NATS cluster: one server may fail.
@@ -50,7 +60,8 @@ impl Connection {
             .build()
             .map_err(failed)?;
         let entered = runtime.enter();
-        let client = futures_executor::block_on(connect(options))?;
+        let outage = Arc::new(watch::Sender::new(None));
+        let client = futures_executor::block_on(connect(options, &outage))?;
         let is_clustered = client.server_info().cluster.is_some();
         let copies = options.copies.unwrap_or(if is_clustered { COPIES } else { 1 });
         let jetstream =
@@ -61,18 +72,50 @@ impl Connection {
             client,
             jetstream,
             prefix: options.prefix.clone(),
+            outage,
             lease: options.lease,
             copies,
         })
     }
 
-    /// Waits for a call to NATS. Blocks the thread, whichever thread that is.
-    pub(super) fn wait<T>(&self, call: impl Future<Output = T>) -> T {
+    /// Waits for a call to NATS, as [`reach`](Self::reach) does. Blocks the thread, whichever thread
+    /// that is.
+    pub(super) fn wait<T, E: From<OutOfReach>>(
+        &self,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
         // For the timers of the call. `Handle::block_on` would panic in a task.
         let _entered = self.handle().enter();
         // If the thread runs a task, the call must not use up that task's budget: it would then
         // wait for the task to yield, for ever.
-        futures_executor::block_on(tokio::task::unconstrained(call))
+        futures_executor::block_on(tokio::task::unconstrained(self.reach(call)))
+    }
+
+    /// Performs a call to NATS. If there has been no connection for [`PATIENCE`], the call is given up
+    /// and fails; otherwise each call during an outage would take [`ANSWER`].
+    pub(super) async fn reach<T, E: From<OutOfReach>>(
+        &self,
+        call: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        tokio::select! {
+            // A call that needs no connection succeeds.
+            biased;
+            answered = call => answered,
+            () = self.out_of_reach() => Err(OutOfReach.into()),
+        }
+    }
+
+    /// Resolves when there has been no connection for [`PATIENCE`].
+    async fn out_of_reach(&self) {
+        let mut outages = self.outage.subscribe();
+        loop {
+            // The client has the sender for as long as this value is there.
+            let outage = outages.wait_for(Option::is_some).await.map(|began| *began);
+            let Ok(Some(began)) = outage else { return };
+            if timeout_at(began + PATIENCE, outages.wait_for(Option::is_none)).await.is_err() {
+                return;
+            }
+        }
     }
 
     /// The connection's own runtime.
@@ -179,11 +222,36 @@ impl Drop for Connection {
     }
 }
 
-async fn connect(options: &NatsOptions) -> Result<Client, StoreError> {
-    let connecting = login(options).await?.connect(&options.servers);
+async fn connect(
+    options: &NatsOptions,
+    outage: &Arc<watch::Sender<Option<Instant>>>,
+) -> Result<Client, StoreError> {
+    let outage = Arc::clone(outage);
+    let connecting = login(options)
+        .await?
+        .event_callback(move |event| {
+            match event {
+                Event::Connected => outage.send_replace(None),
+                Event::Disconnected => outage.send_replace(Some(Instant::now())),
+                // They change nothing about the connection.
+                Event::Closed
+                | Event::Draining
+                | Event::LameDuckMode
+                | Event::ServerError(_)
+                | Event::ClientError(_)
+                | Event::SlowConsumer(_) => None,
+            };
+            std::future::ready(())
+        })
+        .connect(&options.servers);
+    // What is before `@` may be a password.
+    let addresses = options.servers.iter().map(|url| url.rsplit('@').next().unwrap_or(url));
+    let servers = addresses.collect::<Vec<_>>().join(", ");
     match tokio::time::timeout(CONNECT, connecting).await {
-        Ok(connected) => connected.map_err(failed),
-        Err(_) => Err(failed(format!("no connection within {CONNECT:?}"))),
+        Ok(connected) => connected.map_err(|error| failed(format!("{servers}: {error}"))),
+        Err(_) => Err(failed(format!(
+            "{servers}: no connection within {CONNECT:?}"
+        ))),
     }
 }
 
@@ -211,6 +279,7 @@ async fn login(options: &NatsOptions) -> Result<ConnectOptions, StoreError> {
         // Below the prefix, so that no other user of the account may listen to replies.
         .custom_inbox_prefix(format!("{}.inbox", options.prefix))
         .request_timeout(Some(ANSWER))
+        .ping_interval(PING)
         .max_reconnects(None)
         .reconnect_delay_callback(|attempt| {
             let pause = Duration::from_millis(50).saturating_mul(1 << attempt.min(5));
@@ -226,6 +295,27 @@ fn check_prefix(prefix: &str) -> Result<(), StoreError> {
     Err(failed(format!(
         "the prefix {prefix:?} has other characters than letters, digits, `_` and `-`"
     )))
+}
+
+/// There is no connection to NATS.
+pub(super) struct OutOfReach;
+
+impl std::fmt::Display for OutOfReach {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("there is no connection to NATS now")
+    }
+}
+
+impl From<OutOfReach> for StoreError {
+    fn from(error: OutOfReach) -> Self {
+        failed(error)
+    }
+}
+
+impl From<OutOfReach> for io::Error {
+    fn from(error: OutOfReach) -> Self {
+        Self::other(error.to_string())
+    }
 }
 
 /// A failed call to NATS.

@@ -68,20 +68,25 @@ impl SharedText for NatsText {
     fn replace(&self, text: &str, version: u64) -> Result<bool, StoreError> {
         let value = bytes::Bytes::copy_from_slice(text.as_bytes());
         // Version 0 is that of a missing text.
-        let written = self.connection.wait(self.settings.update(self.name, value, version));
+        let written = self.connection.wait(async {
+            match self.settings.update(self.name, value, version).await {
+                Ok(version) => Ok(Some(version)),
+                Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => Ok(None),
+                Err(error) => Err(failed(error)),
+            }
+        })?;
         match written {
-            Ok(version) => {
+            Some(version) => {
                 *lock(&self.copy) = Versioned {
                     text: text.to_owned(),
                     version,
                 };
                 Ok(true)
             }
-            Err(error) if error.kind() == kv::UpdateErrorKind::WrongLastRevision => {
+            None => {
                 self.refresh()?;
                 Ok(false)
             }
-            Err(error) => Err(failed(error)),
         }
     }
 }
