@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::adopt::adopt_if_orphan;
 use super::open::note_record;
-use crate::job::{Change, Job, Log, Outcome, Phase};
+use crate::job::{Change, Job, Log, LogEvent, Outcome, Phase};
 use crate::output::RingLimits;
 use crate::runner::state::Shared;
 use crate::store::{Record, Store, StoredEnd, StoredLog};
@@ -68,6 +68,14 @@ pub(crate) async fn mirror(
         // Fails only if the runtime shuts down.
         let Ok((copied, same_end)) = copying.await else { return };
         end = same_end;
+        if let Some((outcome, at)) = &end.outcome
+            && job.fleet.is_some()
+            && !job.is_over()
+        {
+            // First, because readers who wait for the end are shown the members then.
+            look_at_last_record(&job, store).await;
+            job.mirror(&LogEvent::End(outcome.clone()), *at);
+        }
         let pause = match copied {
             Ok(Copied::Some) => Duration::ZERO,
             Ok(Copied::All) => {
@@ -119,7 +127,13 @@ fn copy_some(
     job: &Job,
 ) -> std::io::Result<Copied> {
     for _ in 0..TURN {
-        if !log.follow(end, limits, |event, at| job.mirror(event, at))? {
+        let show = |event: &LogEvent, at| {
+            // The end of a fleet is shown with its members' states.
+            if job.fleet.is_none() || !matches!(event, LogEvent::End(_)) {
+                job.mirror(event, at);
+            }
+        };
+        if !log.follow(end, limits, show)? {
             return Ok(Copied::All);
         }
     }

@@ -57,8 +57,9 @@ pub(crate) fn open(
         ring = Ring::resumed(limits, &evicted(&record).into());
     }
     let mut past = record.past();
-    // The log has the end before the record does.
-    if let (None, Some((outcome, at))) = (&record.outcome, &end.outcome) {
+    // The log has the end before the record does. The end of a fleet is shown by `mirror`, once the
+    // record has its members' states.
+    if let (None, Some((outcome, at)), None) = (&record.outcome, &end.outcome, &spec.fleet) {
         (past.phase, past.ended_at) = (Phase::Ended(outcome.clone()), Some(*at));
     }
     past.last_output_at = past.last_output_at.max(end.last_output_at);
