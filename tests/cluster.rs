@@ -364,6 +364,10 @@ async fn output_waits_while_nats_is_out_of_reach() {
     let durable = job_id(&callers[0].ok("spawn", durable));
     let attached = json!({"host": "h2", "command": TWO_STREAMS});
     let attached = job_id(&callers[1].ok("spawn", attached));
+    let go = cluster.sshd.path("go");
+    let ends_meanwhile = format!("until [ -e {} ]; do sleep 0.05; done; seq 50", go.display());
+    let ends_meanwhile = json!({"host": "h2", "command": ends_meanwhile});
+    let ends_meanwhile = job_id(&callers[1].ok("spawn", ends_meanwhile));
     let readers = [(&callers[0], &durable), (&callers[1], &durable)];
     for (caller, job) in readers {
         let some = json!({"job_id": job, "since_line_no": 0, "until": "err 20", "wait_ms": 10_000});
@@ -390,6 +394,8 @@ async fn output_waits_while_nats_is_out_of_reach() {
         async || readers.into_iter().all(is_stale),
     )
     .await;
+    std::fs::write(&go, "").unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
     cluster.nats[0].start_again().unwrap();
 
     let lines = canonical_loop(&callers, &durable);
@@ -409,9 +415,16 @@ async fn output_waits_while_nats_is_out_of_reach() {
         !readers.into_iter().any(is_stale)
     })
     .await;
-    let ended = callers[0].ok("wait", json!({"job_ids": [&attached], "wait_ms": 30_000}));
-    assert_eq!(ended["jobs"][0]["state"], "exited", "{ended}");
-    assert_eq!(ended["jobs"][0]["total_lines"], 200, "{ended}");
+    for (job, lines) in [(&attached, 200), (&ends_meanwhile, 50)] {
+        for caller in &callers {
+            let ended = caller.ok("wait", json!({"job_ids": [job], "wait_ms": 30_000}));
+            assert_eq!(ended["jobs"][0]["state"], "exited", "{ended}");
+            assert_eq!(ended["jobs"][0]["total_lines"], lines, "{ended}");
+            let numbers = canonical_loop(std::slice::from_ref(caller), job);
+            let numbers: Vec<u64> = numbers.into_iter().map(|(number, _)| number).collect();
+            assert_eq!(numbers, (1..=lines).collect::<Vec<u64>>());
+        }
+    }
 }
 
 /// Reads a job as it runs, and returns the longest time between two lines.
@@ -510,5 +523,50 @@ async fn a_fleet_runs_on_hosts_of_several_replicas() {
             "durable": durable, "wait_ms": 30_000});
         let reply = caller.ok("run", request);
         assert_eq!(reply["members"]["ok"], 6, "{reply}");
+    }
+}
+
+#[tokio::test]
+async fn the_end_of_a_fleet_is_told_with_its_members_at_every_replica() {
+    let cluster = Cluster::start(3).await;
+    let callers = cluster.callers("ci", &[]);
+    for starter in &callers {
+        let fleet = json!({"hosts": ["h0", "h1", "h2"], "command": "sleep 0.5; echo ready"});
+        let fleet = job_id(&starter.ok("spawn", fleet));
+        let wait = json!({"job_ids": [fleet], "wait_ms": 20_000});
+        let answers: Vec<Value> = std::thread::scope(|scope| {
+            let ask = |caller: &'_ Caller| {
+                let (caller, wait) = (caller.clone(), wait.clone());
+                scope.spawn(move || caller.ok("wait", wait))
+            };
+            let waiting: Vec<_> = callers.iter().map(ask).collect();
+            waiting.into_iter().map(|answer| answer.join().unwrap()).collect()
+        });
+        for answer in answers {
+            assert_eq!(answer["jobs"][0]["members"]["ok"], 3, "{answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn deleted_output_is_gone_from_every_replica() {
+    let cluster = Cluster::start(3).await;
+    let callers = cluster.callers("ci", &[]);
+    let secret = json!({"host": HOST, "command": "echo secret; sleep 60"});
+    let job = job_id(&callers[0].ok("spawn", secret));
+    let from_start =
+        json!({"job_id": job, "since_line_no": 0, "until": "secret", "wait_ms": 10_000});
+    for caller in &callers {
+        assert_eq!(caller.ok("tail", from_start.clone())["lines"][0], "secret");
+    }
+
+    callers[1].ok("forget", json!({"job_id": job, "what": "output"}));
+    let from_start = json!({"job_id": job, "since_line_no": 0});
+    for caller in &callers {
+        eventually("the line is gone", async || {
+            let reply = caller.ok("tail", from_start.clone());
+            reply["dropped_lines"] == 1 && !reply.to_string().contains("secret")
+        })
+        .await;
     }
 }

@@ -30,6 +30,10 @@ pub trait Archive: Send + Sync + fmt::Debug {
 
     /// Deletes the lines of the selected streams up to `last`. Blocking.
     fn forget(&self, selection: Selection, last: LineNo);
+
+    /// Reads which output any process has deleted, and returns it as positions: what is before them
+    /// is deleted. Blocking.
+    fn read_deleted(&self) -> Origin;
 }
 
 /// Result of [`Archive::skim`].

@@ -240,6 +240,17 @@ impl Job {
         }
         gone
     }
+
+    /// Deletes the lines that another process has deleted from the store. Blocking.
+    pub fn forget_deleted(&self) {
+        let Some(archive) = self.archive() else { return };
+        let deleted = archive.read_deleted();
+        self.write_log(|log| {
+            for stream in Stream::ALL {
+                log.ring_mut().forget_until(stream, deleted.position(stream).last_line);
+            }
+        });
+    }
 }
 
 fn weight(bytes: usize) -> isize {

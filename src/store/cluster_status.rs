@@ -22,6 +22,8 @@ pub struct ReplicaStatus {
     pub name: String,
     /// Its process.
     pub process: String,
+    /// Name of its machine.
+    pub machine: String,
     /// Whether it takes further hosts.
     pub state: ReplicaState,
     /// Number of hosts that it holds.

@@ -32,6 +32,9 @@ pub enum StoreError {
     /// NATS can't be used.
     #[error("NATS can't be used: {0}")]
     Nats(String),
+    /// No replica has ever used this prefix in NATS.
+    #[error("no replica has ever used the prefix {0:?}")]
+    UnusedPrefix(String),
     /// Another replica holds the job's host.
     #[error("{holder} holds the host {host}")]
     HeldElsewhere {

@@ -26,6 +26,9 @@ pub trait Peers: Send + Sync {
     /// Name of this replica.
     fn own_name(&self) -> &str;
 
+    /// Name of this replica's machine.
+    fn own_machine(&self) -> String;
+
     /// The replica that holds a host. If none does, one that is alive is chosen; every replica
     /// chooses the same one.
     fn place_of_host<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<HostPlace, StoreError>>;

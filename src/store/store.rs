@@ -83,6 +83,9 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
+    /// Frees what this process remembers of a job that a machine has removed.
+    fn note_removed(&self, _job: &JobId) {}
+
     /// Tells other machines that this process records nothing any more. Blocking, for a second at
     /// most.
     fn leave(&self) {}
@@ -124,6 +127,8 @@ pub trait Store: Send + Sync + 'static {
 pub enum StoreEvent {
     /// A machine, perhaps this one, has removed a job.
     JobRemoved(JobId),
+    /// A machine, perhaps this one, has deleted output of a job.
+    OutputForgotten(JobId),
     /// Another machine has handed a host over to this one, which takes over its jobs now.
     HostGained(String),
     /// Another machine asks for a host.

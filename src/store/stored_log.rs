@@ -445,6 +445,19 @@ impl Archive for StoredLog {
             tracing::warn!(job = %self.job, %error, "it can't be stored that output was forgotten");
         }
     }
+
+    fn read_deleted(&self) -> Origin {
+        let _deleting = lock(&self.deleting);
+        let stored = self.read_forgotten();
+        let mut state = lock(&self.state);
+        for stream in Stream::ALL {
+            let known = state.forgotten.position_mut(stream);
+            if stored.position(stream).last_line > known.last_line {
+                *known = *stored.position(stream);
+            }
+        }
+        state.forgotten
+    }
 }
 
 impl StoredLog {

@@ -34,7 +34,10 @@ pub fn cluster_status(status: &ClusterStatus, args: &ClusterStatusArgs) -> Exit 
 
 fn status_lines(status: &ClusterStatus) -> Vec<String> {
     let mut lines = Vec::new();
-    let head = ["REPLICA", "STATE", "HOSTS", "JOBS", "LAG", "PROCESS"].map(str::to_owned);
+    let head = [
+        "REPLICA", "STATE", "HOSTS", "JOBS", "LAG", "MACHINE", "PROCESS",
+    ]
+    .map(str::to_owned);
     let replicas = status.replicas.iter().map(|replica| {
         let state = match replica.state {
             ReplicaState::Active => "active",
@@ -47,6 +50,7 @@ fn status_lines(status: &ClusterStatus) -> Vec<String> {
             replica.hosts.to_string(),
             replica.jobs.to_string(),
             replica.lag.to_string(),
+            replica.machine.clone(),
             replica.process.clone(),
         ]
     });
@@ -55,7 +59,7 @@ fn status_lines(status: &ClusterStatus) -> Vec<String> {
     ));
     lines.push(String::new());
 
-    let head = ["HOST", "REPLICA", "TOKEN"].map(str::to_owned);
+    let head = ["HOST", "REPLICA", "FENCING TOKEN"].map(str::to_owned);
     let hosts = status.hosts.iter().map(|host| {
         [
             host.host.clone(),

@@ -1,8 +1,10 @@
-//! Gives up jobs that another machine has removed or taken over.
+//! Follows what other machines do to jobs: gives up those that they have removed or taken over, and
+//! deletes output that they have deleted.
 
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
 
 use super::adopt::adopt_once;
 use super::hand_over::hand_over_wanted;
@@ -20,6 +22,7 @@ pub(crate) async fn handle_store_events(shared: Arc<Shared>) {
         tokio::select! {
             event = events.recv() => match event {
                 Some(StoreEvent::JobRemoved(id)) => forget(&shared, &id),
+                Some(StoreEvent::OutputForgotten(id)) => forget_output(&shared, &id),
                 Some(StoreEvent::HostGained(_)) => adopt_once(&shared, storing).await,
                 Some(StoreEvent::HostWanted { host, by }) => {
                     hand_over_wanted(&shared, &host, &by).await;
@@ -47,6 +50,19 @@ fn forget(shared: &Shared, id: &JobId) {
         shared.registry().bury(id);
     }
     shared.foreign_jobs.forget(id);
+    if let Some(storing) = &shared.storing {
+        storing.store.note_removed(id);
+    }
+}
+
+/// Deletes the lines of a job that another machine has deleted.
+fn forget_output(shared: &Shared, id: &JobId) {
+    let own = shared.registry().jobs.get(id).map(|entry| Arc::clone(&entry.job));
+    let Some(job) = own.or_else(|| shared.foreign_jobs.get(id)) else { return };
+    // It reads the store, and other events must not wait for that.
+    shared.spawn_task(async move {
+        spawn_blocking(move || job.forget_deleted()).await.ok();
+    });
 }
 
 fn give_up_host(shared: &Arc<Shared>, host: &str) {

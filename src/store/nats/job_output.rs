@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use super::chunks::{Chunk, Chunks, Place};
 use super::connection::io_failed;
 use super::output_streams::{Answer, Message, NewChunk, OutputStreams, Stored, fenced};
+use super::replicas::forgotten_subject;
 use crate::job::JobId;
 use crate::lock::lock;
 use crate::store::mark::Mark;
@@ -55,7 +56,7 @@ impl JobOutput {
 }
 
 impl Output {
-    fn wait<T>(&self, call: impl Future<Output = T>) -> T {
+    fn wait<T>(&self, call: impl Future<Output = io::Result<T>>) -> io::Result<T> {
         self.streams.connection.wait(call)
     }
 
@@ -268,7 +269,11 @@ impl Output {
             .await
             .map_err(io_failed)?;
         // Each list has all that earlier ones have.
-        self.purge_before(self.forgotten_subject(), sequence).await
+        self.purge_before(self.forgotten_subject(), sequence).await?;
+        let connection = &self.streams.connection;
+        let job = Bytes::copy_from_slice(self.job.as_str().as_bytes());
+        let told = connection.client.publish(forgotten_subject(connection), job);
+        told.await.map_err(io_failed)
     }
 
     /// Deletes the messages of a subject before a sequence number.

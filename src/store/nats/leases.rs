@@ -75,6 +75,9 @@ pub(super) struct Replica {
     /// Description of its process. Missing from the entry of an earlier version.
     #[serde(default)]
     pub(super) process: String,
+    /// Name of its machine. Missing from the entry of an earlier version.
+    #[serde(default)]
+    pub(super) machine: String,
     /// Its plan.
     pub(super) plan: Plan,
     /// Missing from the entry of an earlier version.
@@ -85,7 +88,7 @@ pub(super) struct Replica {
 impl Replica {
     /// Description for people.
     fn about(&self, name: &str) -> String {
-        format!("replica {name} ({})", self.process)
+        format!("replica {name} ({} on {})", self.process, self.machine)
     }
 }
 
@@ -242,7 +245,13 @@ impl Leases {
             });
             if !is_ours {
                 tracing::warn!(host, "another replica has taken this host over");
-                lock(&self.state).held.remove(&host);
+                let mut state = lock(&self.state);
+                // It may have been taken again meanwhile, with a higher token.
+                if state.held.get(&host) != Some(&token) {
+                    continue;
+                }
+                state.held.remove(&host);
+                drop(state);
                 self.events.send(StoreEvent::HostLost(host));
             }
         }
@@ -264,6 +273,7 @@ impl Leases {
         };
         let entry = Replica {
             process: self.process.clone(),
+            machine: machine_name(),
             plan,
             figures: Figures {
                 hosts,
@@ -495,6 +505,11 @@ impl Leases {
             tracing::debug!(%error, "others see only later that this replica has ended");
         }
     }
+}
+
+/// Name of this machine.
+pub(super) fn machine_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
 /// Reads the entries of all replicas.

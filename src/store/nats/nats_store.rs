@@ -78,6 +78,8 @@ impl NatsStore {
         tasks.spawn_on(receiving, connection.handle());
         let receiving = Arc::clone(&replicas).receive_requests(events.clone());
         tasks.spawn_on(receiving, connection.handle());
+        let receiving = Arc::clone(&replicas).receive_forgotten(events.clone());
+        tasks.spawn_on(receiving, connection.handle());
         tasks.spawn_on(Arc::clone(&records).follow(), connection.handle());
         if timeout(READ_RECORDS, records.complete()).await.is_err() {
             return Err(failed(format!(
@@ -265,7 +267,8 @@ impl Store for NatsStore {
             if let Some(earlier) = self.records.admit(record).await? {
                 return Ok(Some(earlier));
             }
-            let revision = self.records.revision(&record.id).unwrap_or(1);
+            let revision = self.records.revision(&record.id);
+            let revision = revision.ok_or_else(|| failed("the new record has no revision"))?;
             if let Some(token) = self.token(record, revision).await? {
                 self.output.note_token(&record.id, token);
             }
@@ -376,8 +379,15 @@ impl Store for NatsStore {
         Some(Arc::clone(&self.replicas) as Arc<dyn Peers>)
     }
 
+    fn note_removed(&self, job: &JobId) {
+        self.output.forget_token(job);
+    }
+
     fn leave(&self) {
-        self.connection.wait(async { drop(timeout(LEAVE, self.leases.leave()).await) });
+        let leaving = async { timeout(LEAVE, self.leases.leave()).await.map_err(failed) };
+        if let Err(error) = self.connection.wait(leaving) {
+            tracing::debug!(%error, "others see only later that this replica has ended");
+        }
     }
 
     fn own_name(&self) -> &str {

@@ -12,9 +12,10 @@ use tokio::time::{sleep, timeout};
 
 use super::connection::{Connection, failed};
 use super::events::Events;
-use super::leases::{Holder, Leases};
+use super::leases::{Holder, Leases, machine_name};
 use super::options::subject_token;
 use super::tunnel::{Ends, stream};
+use crate::job::JobId;
 use crate::lock::lock;
 use crate::store::{HostPlace, OwnStatus, PeerStream, Peers, StoreError, StoreEvent};
 
@@ -41,6 +42,11 @@ const CONNECT_AGAIN: Duration = Duration::from_millis(50);
 const LONGEST_HOST: usize = 255;
 /// Pause before a failed subscription is tried again.
 const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(1);
+
+/// Where a replica tells that it has deleted output of a job. The payload is the job's id.
+pub(super) fn forgotten_subject(connection: &Connection) -> String {
+    format!("{}.output_forgotten", connection.prefix)
+}
 
 impl Replicas {
     pub(super) fn new(connection: Arc<Connection>, leases: Arc<Leases>) -> Self {
@@ -112,6 +118,18 @@ impl Replicas {
                     Ok(Holder::Other(_)) => {}
                     Err(error) => tracing::debug!(%error, host, "a host can't be taken over now"),
                 }
+            }
+        }
+    }
+
+    /// Learns which output other replicas delete, until it is dropped.
+    pub(super) async fn receive_forgotten(self: Arc<Self>, events: Events) {
+        let subject = forgotten_subject(&self.connection);
+        loop {
+            let mut forgotten = self.subscribe(&subject).await;
+            while let Some(message) = forgotten.next().await {
+                let job = JobId::from(&*String::from_utf8_lossy(&message.payload));
+                events.send(StoreEvent::OutputForgotten(job));
             }
         }
     }
@@ -198,13 +216,18 @@ impl Peers for Replicas {
         self.leases.name()
     }
 
+    fn own_machine(&self) -> String {
+        machine_name()
+    }
+
     fn place_of_host<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<HostPlace, StoreError>> {
         async move {
             // No host has such a name, which NATS would refuse: this replica says so.
             if host.len() > LONGEST_HOST {
                 return Ok(HostPlace::Here);
             }
-            Ok(match self.leases.holder(host).await? {
+            let holder = self.connection.reach(self.leases.holder(host)).await?;
+            Ok(match holder {
                 Some(Holder::Here(_)) => HostPlace::Here,
                 Some(Holder::Other(replica)) => HostPlace::At(replica),
                 None => {
@@ -272,7 +295,7 @@ impl Peers for Replicas {
                     sleep(ASK_AGAIN).await;
                 }
             };
-            timeout(HAND_OVER, asking).await.unwrap_or(Ok(false))
+            timeout(HAND_OVER, self.connection.reach(asking)).await.unwrap_or(Ok(false))
         }
         .boxed()
     }
@@ -280,7 +303,7 @@ impl Peers for Replicas {
     fn others(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
         async move {
             // One that has just entered may have the client.
-            self.leases.look().await?;
+            self.connection.reach(self.leases.look()).await?;
             Ok(self.leases.others())
         }
         .boxed()

@@ -28,10 +28,7 @@ const STREAMS: [&str; 8] = [
 /// Reads the state of the cluster. Creates nothing.
 pub(super) async fn read_status(connection: &Connection) -> Result<ClusterStatus, StoreError> {
     let Some(replicas) = connection.existing_bucket("replicas").await? else {
-        return Err(failed(format!(
-            "no replica has ever used the prefix {:?}",
-            connection.prefix
-        )));
+        return Err(StoreError::UnusedPrefix(connection.prefix.clone()));
     };
     let replicas = read_replicas(&replicas).await?;
     let newest_record = match connection.existing_bucket("jobs").await? {
@@ -45,6 +42,7 @@ pub(super) async fn read_status(connection: &Connection) -> Result<ClusterStatus
     let described = replicas.into_iter().map(|(name, replica)| ReplicaStatus {
         name,
         process: replica.process,
+        machine: replica.machine,
         state: match replica.plan {
             Plan::Stay => ReplicaState::Active,
             Plan::Leave => ReplicaState::Leaving,

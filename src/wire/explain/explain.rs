@@ -179,6 +179,10 @@ fn of_store(source: &StoreError, message: String) -> Error {
         let hint = "check that NATS is running; everything continues by itself when it is";
         return Error::new(Code::Unreachable, message, hint).retryable();
     }
+    if let StoreError::UnusedPrefix(_) = source {
+        let hint = "set `prefix` in [cluster] of the configuration to that of the replicas";
+        return Error::new(Code::InvalidArgument, message, hint);
+    }
     let hint =
         "check the state directory (--state-dir, else $XDG_STATE_HOME/sshjobs), and the disk";
     Error::new(Code::Io, message, hint)

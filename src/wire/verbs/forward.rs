@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::join_all;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -73,6 +74,10 @@ pub struct ForwardEntry {
     pub host: String,
     /// Where it listens, with the port that was chosen.
     pub listen: String,
+    /// In a cluster: the machine that listens, which is that of the replica that has the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub machine: Option<String>,
     /// Where connections lead. Absent for a SOCKS5 proxy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
@@ -124,7 +129,7 @@ impl Service {
                 if let Some(replica) = self.replica_of_forward(id).await? {
                     return self.perform_at(&replica, "forward", &request).await;
                 }
-                let mut closed = ForwardEntry::from(&self.jobs.close_forward(id)?);
+                let mut closed = self.forward_entry(&self.jobs.close_forward(id)?);
                 "closed".clone_into(&mut closed.state);
                 vec![closed]
             }
@@ -140,7 +145,7 @@ impl Service {
                 };
                 let opened = self.jobs.open_forward(host, spec, options).await;
                 let opened = opened.map_err(|error| Error::from(error).about(host))?;
-                vec![ForwardEntry::from(&opened)]
+                vec![self.forward_entry(&opened)]
             }
         };
         Ok(ForwardReply { forwards })
@@ -148,10 +153,11 @@ impl Service {
 
     /// Forwards of this replica and of all others.
     async fn list_forwards(&self, request: &ForwardRequest) -> Result<Vec<ForwardEntry>, Error> {
+        let own = self.jobs.forwards();
         let mut forwards: Vec<ForwardEntry> =
-            self.jobs.forwards().iter().map(ForwardEntry::from).collect();
-        for replica in self.other_replicas().await? {
-            match self.perform_at::<_, ForwardReply>(&replica, "forward", request).await {
+            own.iter().map(|forward| self.forward_entry(forward)).collect();
+        for (replica, listed) in self.forwards_of_others(request).await? {
+            match listed {
                 Ok(reply) => forwards.extend(reply.forwards),
                 // A replica that has died has no forwards.
                 Err(error) => tracing::debug!(replica, %error, "its forwards can't be listed"),
@@ -160,19 +166,43 @@ impl Service {
         Ok(forwards)
     }
 
+    /// The forwards of each other replica.
+    async fn forwards_of_others(
+        &self,
+        request: &ForwardRequest,
+    ) -> Result<Vec<(String, Result<ForwardReply, Error>)>, Error> {
+        let asking = self.other_replicas().await?.into_iter().map(|replica| async {
+            let listed = self.perform_at(&replica, "forward", request).await;
+            (replica, listed)
+        });
+        Ok(join_all(asking).await)
+    }
+
+    fn forward_entry(&self, status: &ForwardStatus) -> ForwardEntry {
+        ForwardEntry {
+            machine: self.jobs.peers().map(|peers| peers.own_machine()),
+            ..ForwardEntry::from(status)
+        }
+    }
+
     /// The other replica that has a forward. `None` if it is here, or nowhere.
     async fn replica_of_forward(&self, id: &str) -> Result<Option<String>, Error> {
         if self.jobs.forwards().iter().any(|forward| forward.id.to_string() == id) {
             return Ok(None);
         }
         let list = ForwardRequest::default();
-        for replica in self.other_replicas().await? {
-            let listed = self.perform_at::<_, ForwardReply>(&replica, "forward", &list).await;
-            if listed.is_ok_and(|reply| reply.forwards.iter().any(|forward| forward.id == id)) {
-                return Ok(Some(replica));
+        let mut unanswered = None;
+        for (replica, listed) in self.forwards_of_others(&list).await? {
+            match listed {
+                Ok(reply) if reply.forwards.iter().any(|forward| forward.id == id) => {
+                    return Ok(Some(replica));
+                }
+                Ok(_) => {}
+                Err(error) => unanswered = Some(error),
             }
         }
-        Ok(None)
+        // The replica that did not answer may have it.
+        unanswered.map_or(Ok(None), Err)
     }
 
     fn forward_spec(&self, request: &ForwardRequest) -> Result<ForwardSpec, Error> {
@@ -222,6 +252,7 @@ impl From<&ForwardStatus> for ForwardEntry {
             id: status.id.to_string(),
             host: status.host.clone(),
             listen: status.spec.listen().to_string(),
+            machine: None,
             target: status.spec.target().map(ToString::to_string),
             reverse: matches!(status.spec, ForwardSpec::Remote { .. }),
             state: match status.state {

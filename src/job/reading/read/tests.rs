@@ -9,7 +9,7 @@ use super::*;
 use crate::job::log::Change;
 use crate::job::{Archive, Caller, Coverage, Draft, Exit, Outcome, Positions, Storage};
 use crate::lock::lock;
-use crate::output::{LineNo, RingLimits};
+use crate::output::{LineNo, Origin, RingLimits};
 
 /// An archive whose reads wait until the test drops its sender.
 #[derive(Debug)]
@@ -36,6 +36,10 @@ impl Archive for SlowArchive {
     }
 
     fn forget(&self, _: Selection, _: LineNo) {}
+
+    fn read_deleted(&self) -> Origin {
+        Origin::default()
+    }
 }
 
 fn job_with_ring_of(lines: usize) -> Job {
