@@ -57,6 +57,7 @@ test-cluster:  ## Run the tests of replicas over NATS, which is installed below 
 	@fixtures/need sshd:openssh-server ssh:openssh-client python3:python3
 	cargo build --locked --features cluster
 	fixtures/nats/with-nats cargo test --locked --features cluster --lib -- store::
+	NATS_VERSION=2.10.26 fixtures/nats/with-nats cargo test --locked --features cluster --lib -- store::
 	TEST_THREADS=3 fixtures/nats/with-nats cargo test --locked --features cluster $(EACH_TEST) --test cluster
 	SSHJOBS_TEST_REPLICAS=3 TEST_THREADS=3 fixtures/nats/with-nats \
 		cargo test --locked --features cluster $(EACH_TEST) --test sshd -- $(WITH_REPLICAS)

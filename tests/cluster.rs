@@ -5,6 +5,8 @@
 
 #[path = "cluster/kills.rs"]
 mod kills;
+#[path = "cluster/nats_faults.rs"]
+mod nats_faults;
 #[path = "cluster/operations.rs"]
 mod operations;
 mod support;

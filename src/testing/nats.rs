@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -12,7 +12,10 @@ use std::time::Duration;
 #[derive(Debug)]
 pub struct NatsServer {
     directory: tempfile::TempDir,
+    program: PathBuf,
     config: String,
+    /// Bytes on disk that it may use. `None` for as many as it likes.
+    room: Option<u64>,
     port: u16,
     child: Child,
 }
@@ -55,13 +58,22 @@ impl NatsServer {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn cluster() -> Result<[Self; 3], NatsServerError> {
+        Self::cluster_of(&default_program())
+    }
+
+    /// The same with another program, such as that of an older version.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn cluster_of(program: &Path) -> Result<[Self; 3], NatsServerError> {
         let ports = [free_port()?, free_port()?, free_port()?];
         let routes = ports.map(|port| format!("nats-route://127.0.0.1:{port}")).join(", ");
         let server = |number: usize| {
-            Self::with(&format!(
+            let config = format!(
                 "server_name: n{number}\ncluster {{ name: test, listen: 127.0.0.1:{}, routes: [{routes}], no_advertise: true }}",
                 ports[number]
-            ))
+            );
+            Self::launched(program, config, None)
         };
         Ok([server(0)?, server(1)?, server(2)?])
     }
@@ -71,12 +83,37 @@ impl NatsServer {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn with(config: &str) -> Result<Self, NatsServerError> {
+        Self::launched(&default_program(), config.to_owned(), None)
+    }
+
+    /// Starts a server that refuses to store more than some bytes. Blocking.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn with_room(bytes: u64) -> Result<Self, NatsServerError> {
+        Self::launched(&default_program(), String::new(), Some(bytes))
+    }
+
+    fn launched(
+        program: &Path,
+        config: String,
+        room: Option<u64>,
+    ) -> Result<Self, NatsServerError> {
         let directory = tempfile::Builder::new().prefix("sshjobs-nats").tempdir()?;
         let port = free_port()?;
+        let launch = Launch {
+            program,
+            directory: directory.path(),
+            port,
+            room,
+            config: &config,
+        };
         let mut server = Self {
-            child: launch(directory.path(), port, config)?,
+            child: launch.run()?,
             directory,
-            config: config.to_owned(),
+            program: program.to_owned(),
+            config,
+            room,
             port,
         };
         server.wait_until_listening()?;
@@ -121,34 +158,77 @@ impl NatsServer {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn start_again(&mut self) -> Result<(), NatsServerError> {
-        self.child = launch(self.directory.path(), self.port, &self.config)?;
+        let launch = Launch {
+            program: &self.program,
+            directory: self.directory.path(),
+            port: self.port,
+            room: self.room,
+            config: &self.config,
+        };
+        self.child = launch.run()?;
         self.wait_until_listening()
     }
+
+    /// From its next start on it may use any number of bytes.
+    pub fn make_room(&mut self) {
+        self.room = None;
+    }
+
+    /// Deletes everything that a killed server has stored.
+    ///
+    /// # Errors
+    /// If it can't be deleted.
+    pub fn lose_all(&self) -> io::Result<()> {
+        fs::remove_dir_all(self.directory.path().join("data"))
+    }
+
+    /// From its next start on it is another program, such as that of a newer version.
+    pub fn change_program(&mut self, program: &Path) {
+        program.clone_into(&mut self.program);
+    }
+}
+
+/// The program that `NATS_SERVER` names, or that is in `PATH`.
+fn default_program() -> PathBuf {
+    std::env::var_os(VARIABLE).unwrap_or_else(|| "nats-server".into()).into()
 }
 
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-fn launch(directory: &Path, port: u16, config: &str) -> Result<Child, NatsServerError> {
-    let program = std::env::var_os(VARIABLE).unwrap_or_else(|| "nats-server".into());
-    let text = format!(
-        "listen: 127.0.0.1:{port}\njetstream {{ store_dir: {:?} }}\nlog_file: {:?}\n{config}\n",
-        directory.join("data"),
-        directory.join("log"),
-    );
-    let file = directory.join("config");
-    fs::write(&file, text)?;
-    let mut command = Command::new(program);
-    command.arg("-c").arg(file).stdin(Stdio::null());
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().map_err(|error| {
-        if error.kind() == io::ErrorKind::NotFound {
-            NatsServerError::Missing
-        } else {
-            NatsServerError::Io(error)
-        }
-    })
+/// What is needed to start a server.
+struct Launch<'a> {
+    program: &'a Path,
+    directory: &'a Path,
+    port: u16,
+    room: Option<u64>,
+    config: &'a str,
+}
+
+impl Launch<'_> {
+    fn run(&self) -> Result<Child, NatsServerError> {
+        let room = self.room.map_or_else(String::new, |bytes| format!(", max_file_store: {bytes}"));
+        let text = format!(
+            "listen: 127.0.0.1:{}\njetstream {{ store_dir: {:?}{room} }}\nlog_file: {:?}\n{}\n",
+            self.port,
+            self.directory.join("data"),
+            self.directory.join("log"),
+            self.config,
+        );
+        let file = self.directory.join("config");
+        fs::write(&file, text)?;
+        let mut command = Command::new(self.program);
+        command.arg("-c").arg(file).stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                NatsServerError::Missing
+            } else {
+                NatsServerError::Io(error)
+            }
+        })
+    }
 }
 
 impl Drop for NatsServer {

@@ -19,6 +19,11 @@ const LOOK: Duration = Duration::from_millis(50);
 impl Relay {
     /// To a server with this URL.
     pub fn to(url: &str) -> Self {
+        Self::with_delay(url, Duration::ZERO)
+    }
+
+    /// To a server that is far away: what arrives is passed on after a delay, in each direction.
+    pub fn with_delay(url: &str, delay: Duration) -> Self {
         let address = url.split_once("://").expect("a URL").1.to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
@@ -32,7 +37,7 @@ impl Relay {
                     let (Ok(from), Ok(to), frozen) = (from, to, Arc::clone(&frozen)) else {
                         continue;
                     };
-                    std::thread::spawn(move || copy(from, to, &frozen));
+                    std::thread::spawn(move || copy(from, to, &frozen, delay));
                 }
             }
         });
@@ -49,12 +54,13 @@ impl Relay {
     }
 }
 
-fn copy(mut from: TcpStream, mut to: TcpStream, is_frozen: &AtomicBool) {
+fn copy(mut from: TcpStream, mut to: TcpStream, is_frozen: &AtomicBool, delay: Duration) {
     let mut buffer = vec![0; 64 << 10];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
         while is_frozen.load(Relaxed) {
             std::thread::park_timeout(LOOK);
         }
+        std::thread::park_timeout(delay);
         if to.write_all(&buffer[..read]).is_err() {
             break;
         }

@@ -38,6 +38,11 @@ impl Cluster {
         Self::over(vec![nats], replicas, LEASE).await
     }
 
+    /// Over the given NATS servers.
+    pub async fn over_servers(nats: Vec<NatsServer>, replicas: usize) -> Self {
+        Self::over(nats, replicas, LEASE).await
+    }
+
     async fn over(nats: Vec<NatsServer>, replicas: usize, lease: u32) -> Self {
         let sshd = Sshd::with("MaxStartups 1000\nMaxSessions 100").await;
         Self::at(sshd, nats, replicas, lease)

@@ -244,13 +244,16 @@ impl Runner {
     /// The replica of the cluster that runs a job, if it is another one that is alive.
     pub async fn replica_of(&self, id: &JobId) -> Option<String> {
         let storing = self.shared.storing.as_ref()?;
-        let peers = storing.store.peers()?;
+        storing.store.peers()?;
         if self.shared.registry().jobs.contains_key(id) {
             return None;
         }
         let id = id.clone();
         let record = storing.blocking(move |store| store.get(&id)).await?.ok()??;
-        (record.outcome.is_none() && peers.is_other(&record.owner)).then_some(record.owner)
+        let is_other = record.owner != storing.store.own_name();
+        // Also if it entered after the last look at the others.
+        let is_alive = storing.store.owner(&record.owner).is_some();
+        (record.outcome.is_none() && is_other && is_alive).then_some(record.owner)
     }
 
     /// Whether a job waits for input on its stdin. Asks the host over the job's own connection.

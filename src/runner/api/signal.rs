@@ -40,9 +40,13 @@ impl Runner {
             if !was_over && let Some(report) = self.signal_by_owner(job, signal, grace).await {
                 return Ok(report);
             }
-            let report = self.signal_members(job, fleet, signal, grace).await?;
+            let mut report = self.signal_members(job, fleet, signal, grace).await?;
             if was_over && report.found_nothing() {
                 return Err(SignalError::JobEnded);
+            }
+            if !was_over && self.owner(job).is_some() {
+                report.confirmed_dead = false;
+                report.unverified.get_or_insert(Unverified::FleetOwnerSilent);
             }
             return Ok(report);
         }

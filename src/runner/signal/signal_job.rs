@@ -63,6 +63,9 @@ pub enum Unverified {
     /// The process that owns the job received the signal, and has not reported its result in time.
     #[error("the process that owns the job did not report the result in time")]
     OwnerLate,
+    /// Another process runs the fleet, and has not answered.
+    #[error("the process that runs the fleet does not answer, and may start further members")]
+    FleetOwnerSilent,
 }
 
 impl SignalReport {

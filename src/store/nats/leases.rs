@@ -25,6 +25,7 @@ use crate::store::{OwnStatus, StoreError, StoreEvent};
 ///
 /// The revision of a host's entry is the *fencing token*: each take-over has a higher one.
 pub(super) struct Leases {
+    connection: Arc<Connection>,
     replicas: kv::Store,
     hosts: kv::Store,
     name: String,
@@ -63,6 +64,12 @@ struct State {
 }
 
 impl State {
+    /// Until then missing replicas count as alive.
+    fn trust_others(&mut self, until: Instant) {
+        self.missing.clear();
+        self.trusted_until = Some(until);
+    }
+
     fn note_lapse(&mut self) {
         self.checks = CHECKS;
         self.is_checked = false;
@@ -137,6 +144,7 @@ impl Leases {
     ) -> Result<Self, StoreError> {
         let lifetime = connection.lease;
         let leases = Self {
+            connection: Arc::clone(connection),
             replicas: connection.bucket("replicas", lifetime).await?,
             hosts: connection.bucket("hosts", Duration::ZERO).await?,
             name,
@@ -198,6 +206,9 @@ impl Leases {
             tick.tick().await;
             if let Err(error) = self.renew().await {
                 tracing::warn!(%error, "the lease of this replica can't be renewed");
+                if let Err(error) = self.connection.restore_if_lost().await {
+                    tracing::debug!(%error, "whether NATS has lost everything is unknown");
+                }
             }
             if let Err(error) = self.look().await {
                 tracing::debug!(%error, "the other replicas can't be seen");
@@ -222,6 +233,8 @@ impl Leases {
                 Err(error) => {
                     // Perhaps NATS has stored it: the next renewal replaces it whatever it is.
                     state.revision = None;
+                    // A full NATS takes no renewal of any replica.
+                    state.trust_others(sent_at + self.lifetime);
                     return Err(error);
                 }
             }
@@ -310,8 +323,7 @@ impl Leases {
         let replicas = match looked {
             Ok(replicas) => replicas,
             Err(error) => {
-                state.missing.clear();
-                state.trusted_until = Some(now + self.lifetime);
+                state.trust_others(now + self.lifetime);
                 return Err(error);
             }
         };

@@ -227,12 +227,8 @@ fn is_too_long(id: &JobId) -> bool {
 
 /// A random value that all replicas share, created by the first.
 async fn shared_secret(connection: &Connection) -> Result<[u8; 32], StoreError> {
-    let settings = connection.settings().await?;
     let fresh: [u8; 32] = rand::rng().random();
-    // Fails if another replica has created it.
-    settings.create(SECRET, fresh.to_vec().into()).await.ok();
-    let value = settings.get(SECRET).await.map_err(failed)?;
-    let value = value.ok_or_else(|| failed("the shared secret is missing"))?;
+    let value = connection.constant(SECRET, fresh.to_vec().into()).await?;
     value.as_ref().try_into().map_err(|_| failed("the shared secret is damaged"))
 }
 

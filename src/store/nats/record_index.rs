@@ -84,6 +84,16 @@ impl RecordIndex {
         }
     }
 
+    /// Notes that a record is missing from the bucket.
+    pub(super) fn note_missing(&mut self, id: &JobId) {
+        self.drop_entry(id);
+    }
+
+    /// All known jobs.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &JobId> {
+        self.started_at.keys()
+    }
+
     /// Revision of the newest change that was noted.
     pub(super) fn newest_change(&self) -> u64 {
         self.newest_change

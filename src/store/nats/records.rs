@@ -1,6 +1,6 @@
 //! Records of jobs in a bucket, and the idempotency keys in another.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use async_nats::jetstream::kv;
@@ -64,15 +64,33 @@ impl Records {
     }
 
     async fn follow_once(&self) -> Result<(), StoreError> {
+        // Those that are not in the bucket any more were removed while nothing was followed.
+        let mut unseen: HashSet<JobId> = lock(&self.index).ids().cloned().collect();
         let mut changes = self.jobs.watch_with_history(">").await.map_err(failed)?;
         if self.jobs.status().await.map_err(failed)?.values() == 0 {
             // An empty bucket sends nothing that could say that it was read.
-            self.is_complete.send_replace(true);
+            self.note_complete(&mut unseen).await?;
         }
         while let Some(entry) = changes.try_next().await.map_err(failed)? {
             self.note(&entry);
+            if let Some(id) = token_text(&entry.key) {
+                unseen.remove(&JobId::from(id.as_str()));
+            }
             if entry.seen_current {
-                self.is_complete.send_replace(true);
+                self.note_complete(&mut unseen).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that the whole bucket was read. Jobs that were not in it were removed.
+    async fn note_complete(&self, unseen: &mut HashSet<JobId>) -> Result<(), StoreError> {
+        self.is_complete.send_replace(true);
+        for id in unseen.drain() {
+            // The server that was read may lack the newest records.
+            if self.get_exactly(&id).await?.is_none() {
+                lock(&self.index).note_missing(&id);
+                self.events.send(StoreEvent::JobRemoved(id));
             }
         }
         Ok(())
@@ -212,26 +230,23 @@ impl Records {
         }
     }
 
-    /// A record and its revision.
-    async fn entry(&self, id: &JobId) -> Result<Option<(Record, u64)>, StoreError> {
-        let entry = self.jobs.entry(job_key(id)).await.map_err(failed)?;
-        match entry.filter(|entry| entry.operation == kv::Operation::Put) {
-            Some(entry) => Ok(Some((read(&entry.value)?, entry.revision))),
-            None => Ok(None),
-        }
-    }
-
     pub(super) async fn get(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
-        Ok(self.entry(id).await?.map(|(record, _)| record))
+        let value = self.jobs.get(job_key(id)).await.map_err(failed)?;
+        value.map(|value| read(&value)).transpose()
     }
 
     /// The record as the leader of NATS has it. Other servers may lack the newest records.
     pub(super) async fn get_exactly(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
+        Ok(self.entry(id).await?.map(|(record, _)| record))
+    }
+
+    /// A record and its revision, as the leader of NATS has them.
+    async fn entry(&self, id: &JobId) -> Result<Option<(Record, u64)>, StoreError> {
         let subject = format!("{}{}", self.jobs.prefix, job_key(id));
         match self.jobs.stream.get_last_raw_message_by_subject(&subject).await {
             // The marker of a removed record is empty.
             Ok(message) if message.payload.is_empty() => Ok(None),
-            Ok(message) => read(&message.payload).map(Some),
+            Ok(message) => Ok(Some((read(&message.payload)?, message.sequence))),
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
             Err(error) => Err(failed(error)),
         }

@@ -1,0 +1,143 @@
+//! Faults of NATS: full, far away, without its disk, and of another version.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+use sshjobs::testing::NatsServer;
+
+use crate::support::eventually;
+use crate::support::relay::Relay;
+use crate::support::replicas::Cluster;
+use crate::support::server::Caller;
+use crate::{canonical_loop, job_id};
+
+fn is_ready(caller: &Caller) -> bool {
+    caller.try_get("/readyz", &[]).is_ok_and(|answer| answer.status() == 200)
+}
+
+fn numbers(callers: &[Caller], job: &str) -> Vec<u64> {
+    canonical_loop(callers, job).into_iter().map(|(number, _)| number).collect()
+}
+
+#[tokio::test]
+async fn output_that_a_full_nats_refuses_is_stored_when_it_has_room() {
+    let nats = NatsServer::with_room(4 << 20).expect("`make test-cluster` installs NATS");
+    let mut cluster = Cluster::over_servers(vec![nats], 2).await;
+    let callers = cluster.callers("ci", &[]);
+    // 8 MB.
+    let large = json!({"host": "h1", "command": "seq -f %079.0f 100000"});
+    let job = job_id(&callers[0].ok("spawn", large));
+    let waits = |caller: &Caller| {
+        let reply = caller.call(
+            "tail",
+            json!({"job_id": job, "since_line_no": 0, "max_lines": 1}),
+        );
+        reply.1.to_string().contains("waits to be stored")
+    };
+    eventually("the job says that its output waits", async || {
+        callers.iter().any(waits)
+    })
+    .await;
+
+    cluster.nats[0].kill().unwrap();
+    cluster.nats[0].make_room();
+    cluster.nats[0].start_again().unwrap();
+    for caller in &callers {
+        let all = numbers(std::slice::from_ref(caller), &job);
+        assert_eq!(all.len(), 1_000_000);
+        assert!(
+            all.into_iter().eq(1..=1_000_000),
+            "each line once and in order"
+        );
+    }
+}
+
+#[tokio::test]
+async fn replicas_work_with_a_nats_that_is_far_away() {
+    let mut cluster = Cluster::start(0).await;
+    // 50 ms there and back.
+    let relay = Relay::with_delay(&cluster.nats[0].url(), Duration::from_millis(25));
+    for _ in 0..2 {
+        cluster.add_replica_at(&relay.url());
+    }
+    let callers = cluster.callers("ci", &[]);
+    for durable in [false, true] {
+        let cat = json!({"host": "h1", "command": "seq 2000; cat", "durable": durable});
+        let job = job_id(&callers[0].ok("spawn", cat));
+        let text = json!({"job_id": job, "data": "last\n", "close_after": true});
+        callers[1].ok("write", text);
+        assert!(numbers(&callers, &job).into_iter().eq(1..=2001));
+    }
+}
+
+#[tokio::test]
+async fn one_of_three_nats_servers_may_lose_its_disk() {
+    let mut cluster = Cluster::over_three_servers(2).await;
+    let callers = cluster.callers("ci", &[]);
+    let job = json!({"host": "h1", "command": "for i in $(seq 200); do echo $i; sleep 0.05; done"});
+    let job = job_id(&callers[0].ok("spawn", job));
+    cluster.nats[1].kill().unwrap();
+    cluster.nats[1].lose_all().unwrap();
+    cluster.nats[1].start_again().unwrap();
+    assert!(numbers(&callers, &job).into_iter().eq(1..=200));
+    eventually("all copies are up to date", async || {
+        cluster.run(&["cluster", "status"]).status.success()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cluster_begins_anew_with_a_nats_that_has_lost_everything() {
+    let mut cluster = Cluster::start(2).await;
+    let callers = cluster.callers("ci", &[]);
+    let request = json!({"host": "h1", "command": "echo before"});
+    callers[0].ok("run", request);
+
+    cluster.nats[0].kill().unwrap();
+    cluster.nats[0].lose_all().unwrap();
+    cluster.nats[0].start_again().unwrap();
+    eventually("they are ready", async || callers.iter().all(is_ready)).await;
+
+    // With the token from before.
+    let run = |caller: &Caller| {
+        let request = json!({"host": "h1", "command": "echo after", "wait_ms": 20_000});
+        caller.call("run", request)
+    };
+    eventually("jobs run again", async || run(&callers[0]).0 == 200).await;
+    let job = job_id(&run(&callers[1]).1);
+    for caller in &callers {
+        assert_eq!(
+            canonical_loop(std::slice::from_ref(caller), &job)[0].1,
+            "after"
+        );
+    }
+}
+
+#[tokio::test]
+async fn jobs_run_on_while_the_servers_of_nats_are_upgraded_one_by_one() {
+    let old = std::env::var("NATS_SERVER_OLD").expect("`make test-cluster` sets it");
+    let new = std::env::var("NATS_SERVER").expect("`make test-cluster` sets it");
+    let nats = NatsServer::cluster_of(Path::new(&old)).expect("`make test-cluster` installs NATS");
+    let mut cluster = Cluster::over_servers(Vec::from(nats), 2).await;
+    let callers = cluster.callers("ci", &[]);
+    let lines = "for i in $(seq 400); do echo $i; sleep 0.05; done";
+    let jobs = [false, true].map(|durable| {
+        let request = json!({"host": "h1", "command": lines, "durable": durable});
+        job_id(&callers[0].ok("spawn", request))
+    });
+    for number in 0..3 {
+        cluster.nats[number].kill().unwrap();
+        cluster.nats[number].change_program(Path::new(&new));
+        cluster.nats[number].start_again().unwrap();
+        eventually("all copies are up to date", async || {
+            cluster.run(&["cluster", "status"]).status.success()
+        })
+        .await;
+    }
+    for job in &jobs {
+        assert!(numbers(&callers, job).into_iter().eq(1..=400));
+    }
+    let status = String::from_utf8(cluster.run(&["cluster", "status"]).stdout).unwrap();
+    assert!(!status.contains("2.10."), "{status}");
+}
