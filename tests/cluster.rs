@@ -148,7 +148,7 @@ async fn a_key_is_one_jobs_at_all_replicas() {
 }
 
 #[tokio::test]
-async fn a_revoked_token_is_refused_by_every_replica() {
+async fn a_revoked_token_and_changed_hosts_take_effect_at_every_replica() {
     let cluster = Cluster::start(3).await;
     let callers = cluster.callers("ci", &["--hosts", "h*"]);
     for caller in &callers {
@@ -162,6 +162,17 @@ async fn a_revoked_token_is_refused_by_every_replica() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     for caller in &callers {
         assert_eq!(caller.call("jobs", json!({})).0, 401);
+    }
+
+    let callers = cluster.callers("ci", &["--hosts", HOST]);
+    for caller in &callers {
+        eventually("the new token is known", async || {
+            caller.call("jobs", json!({})).0 == 200
+        })
+        .await;
+        let refused = caller.call("run", json!({"host": "h1", "command": "true"}));
+        assert_eq!(refused.0, 403, "{refused:?}");
+        caller.ok("run", json!({"host": HOST, "command": "true"}));
     }
 }
 

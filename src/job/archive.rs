@@ -31,8 +31,7 @@ pub trait Archive: Send + Sync + fmt::Debug {
     /// Deletes the lines of the selected streams up to `last`. Blocking.
     fn forget(&self, selection: Selection, last: LineNo);
 
-    /// Reads which output any process has deleted, and returns it as positions: what is before them
-    /// is deleted. Blocking.
+    /// Reads how much output any process has deleted: each stream up to a position. Blocking.
     fn read_deleted(&self) -> Origin;
 }
 

@@ -197,7 +197,7 @@ fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// What is needed to start a server.
+/// Settings of a server to start.
 struct Launch<'a> {
     program: &'a Path,
     directory: &'a Path,

@@ -32,6 +32,14 @@ impl Cluster {
         Self::over(vec![nats], replicas, seconds).await
     }
 
+    /// The same, with connections to hosts that are closed after so many seconds without a job.
+    pub async fn with_short_connections(idle: u32, lease: u32, replicas: usize) -> Self {
+        let nats = NatsServer::start().expect("`make test-cluster` installs NATS");
+        let sshd = Sshd::with("MaxStartups 1000\nMaxSessions 100").await;
+        let limits = format!("idle_connection_s = {idle}");
+        Self::configured(sshd, vec![nats], replicas, lease, &limits)
+    }
+
     /// Over one NATS server.
     pub async fn start(replicas: usize) -> Self {
         let nats = NatsServer::start().expect("`make test-cluster` installs NATS");
@@ -55,11 +63,22 @@ impl Cluster {
     }
 
     fn at(sshd: Sshd, nats: Vec<NatsServer>, replicas: usize, lease: u32) -> Self {
+        Self::configured(sshd, nats, replicas, lease, "")
+    }
+
+    /// With leases of so many seconds, and further lines for `[limits]`.
+    fn configured(
+        sshd: Sshd,
+        nats: Vec<NatsServer>,
+        replicas: usize,
+        lease: u32,
+        limits: &str,
+    ) -> Self {
         sshd.alias((0..100).map(|number| format!("h{number}")));
         let file = sshd.path("config.toml");
         std::fs::write(
             &file,
-            format!("[cluster]\nlease_s = {lease}\n[limits]\nmax_jobs = 20000\n"),
+            format!("[cluster]\nlease_s = {lease}\n[limits]\nmax_jobs = 20000\n{limits}\n"),
         )
         .expect("a file");
         let arguments = vec![

@@ -23,11 +23,11 @@ pub trait OutputStore: Send + Sync {
     /// all jobs are too many. Never waits.
     fn account(&self, bytes: isize) -> bool;
 
-    /// What becomes of the end of a job if there is no room for its output.
+    /// Whether the end of a job is stored even if there is no room for its output.
     fn end_of_job(&self) -> EndOfJob;
 }
 
-/// What becomes of the end of a job whose output is shown without being stored.
+/// Treatment of the end of a job whose output is shown without being stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndOfJob {
     /// It is shown at once, too: only this process's readers follow the job.

@@ -203,5 +203,8 @@ pub(crate) fn resume(
 }
 
 pub(super) fn unreadable(error: std::io::Error) -> StoreError {
+    if error.kind() == std::io::ErrorKind::NotConnected {
+        return StoreError::Nats(error.to_string());
+    }
     StoreError::Records(error.to_string())
 }

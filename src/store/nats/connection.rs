@@ -57,7 +57,7 @@ const ANSWER: Duration = Duration::from_secs(5);
 const PING: Duration = Duration::from_secs(3);
 /// Time without a connection after which calls fail at once. The client needs much less to change to
 /// another server of a NATS cluster.
-const PATIENCE: Duration = Duration::from_secs(1);
+const OUTAGE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest pause between two attempts to connect again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Bucket of values that all replicas share.
@@ -108,8 +108,8 @@ impl Connection {
         futures_executor::block_on(tokio::task::unconstrained(self.reach(call)))
     }
 
-    /// Performs a call to NATS. If there has been no connection for [`PATIENCE`], the call is given up
-    /// and fails; otherwise each call during an outage would take [`ANSWER`].
+    /// Performs a call to NATS. Gives it up if there has been no connection for
+    /// [`OUTAGE_TIMEOUT`]: otherwise each call during an outage would take [`ANSWER`].
     pub(super) async fn reach<T, E: From<OutOfReach>>(
         &self,
         call: impl Future<Output = Result<T, E>>,
@@ -122,14 +122,17 @@ impl Connection {
         }
     }
 
-    /// Resolves when there has been no connection for [`PATIENCE`].
+    /// Resolves when there has been no connection for [`OUTAGE_TIMEOUT`].
     async fn out_of_reach(&self) {
         let mut outages = self.outage.subscribe();
         loop {
             // The client has the sender for as long as this value is there.
             let outage = outages.wait_for(Option::is_some).await.map(|began| *began);
             let Ok(Some(began)) = outage else { return };
-            if timeout_at(began + PATIENCE, outages.wait_for(Option::is_none)).await.is_err() {
+            if timeout_at(began + OUTAGE_TIMEOUT, outages.wait_for(Option::is_none))
+                .await
+                .is_err()
+            {
                 return;
             }
         }
@@ -227,7 +230,9 @@ impl Connection {
         if self.existing_bucket(SETTINGS).await?.is_some() {
             return Ok(());
         }
-        tracing::error!("NATS has lost all jobs and their output; the cluster begins anew");
+        tracing::error!(
+            "NATS has lost all jobs and their output; the cluster starts again without jobs"
+        );
         let Opened {
             mut buckets,
             streams,
@@ -306,7 +311,7 @@ async fn connect(
             std::future::ready(())
         })
         .connect(&options.servers);
-    // What is before `@` may be a password.
+    // The part before `@` may be a password.
     let addresses = options.servers.iter().map(|url| url.rsplit('@').next().unwrap_or(url));
     let servers = addresses.collect::<Vec<_>>().join(", ");
     match tokio::time::timeout(CONNECT, connecting).await {
@@ -359,12 +364,12 @@ fn check_prefix(prefix: &str) -> Result<(), StoreError> {
     )))
 }
 
-/// There is no connection to NATS.
+/// The connection to NATS is lost.
 pub(super) struct OutOfReach;
 
 impl std::fmt::Display for OutOfReach {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("there is no connection to NATS now")
+        f.write_str("the connection to NATS is lost")
     }
 }
 
@@ -376,7 +381,7 @@ impl From<OutOfReach> for StoreError {
 
 impl From<OutOfReach> for io::Error {
     fn from(error: OutOfReach) -> Self {
-        Self::other(error.to_string())
+        io_failed(error)
     }
 }
 
@@ -387,5 +392,8 @@ pub(super) fn failed(error: impl ToString) -> StoreError {
 
 /// The same as an error of input and output.
 pub(super) fn io_failed(error: impl ToString) -> io::Error {
-    io::Error::other(format!("NATS: {}", error.to_string()))
+    io::Error::new(
+        io::ErrorKind::NotConnected,
+        format!("NATS: {}", error.to_string()),
+    )
 }

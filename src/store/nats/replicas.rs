@@ -43,7 +43,7 @@ const LONGEST_HOST: usize = 255;
 /// Pause before a failed subscription is tried again.
 const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(1);
 
-/// Where a replica tells that it has deleted output of a job. The payload is the job's id.
+/// Subject of messages about deleted output. The payload is the job's id.
 pub(super) fn forgotten_subject(connection: &Connection) -> String {
     format!("{}.output_forgotten", connection.prefix)
 }

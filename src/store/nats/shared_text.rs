@@ -123,7 +123,7 @@ async fn follow_once(
     if known.version > 0 && settings.entry(name).await.map_err(failed)?.is_none() {
         // NATS has lost it. Fails if another replica has written it again.
         settings.create(name, known.text.into()).await.map_err(failed)?;
-        // Versions begin anew.
+        // Versions start again at 1.
         *lock(copy) = Versioned::default();
     }
     while let Some(entry) = changes.try_next().await.map_err(failed)? {
