@@ -17,6 +17,16 @@ fn blocks(language: &str) -> Vec<&'static str> {
         .collect()
 }
 
+/// Subcommands in the help of a verb.
+fn subcommands(help: &str) -> impl Iterator<Item = &str> {
+    let list = help.split_once("\nCommands:\n").map_or("", |(_, list)| list);
+    let list = list.split_once("\n\n").map_or(list, |(list, _)| list);
+    let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+}
+
 /// The program's own help, verb by verb.
 fn reference() -> String {
     let help = |words: &[&str]| {
@@ -39,7 +49,12 @@ fn reference() -> String {
             --test sshd docs::`.\n\n```text\n{main}\n```\n"
     );
     for verb in verbs {
-        page += &format!("\n## {verb}\n\n```text\n{}\n```\n", help(&[verb, "--help"]));
+        let text = help(&[verb, "--help"]);
+        page += &format!("\n## {verb}\n\n```text\n{text}\n```\n");
+        for subcommand in subcommands(&text) {
+            let text = help(&[verb, subcommand, "--help"]);
+            page += &format!("\n### {verb} {subcommand}\n\n```text\n{text}\n```\n");
+        }
     }
     for topic in [
         "exit-codes",
