@@ -1,10 +1,11 @@
 //! Faults of NATS: full, far away, without its disk, and of another version.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::json;
 use sshjobs::testing::NatsServer;
+use tokio::time::Instant;
 
 use crate::support::relay::Relay;
 use crate::support::replicas::Cluster;
