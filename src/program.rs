@@ -614,9 +614,10 @@ fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<http::Options, Err
 }
 
 fn cannot_serve(error: &http::ServerError) -> Error {
-    Error::new(
-        Code::Io,
-        chain(error),
-        "choose another address or path, or check the files",
-    )
+    let hint = if matches!(error, http::ServerError::ClusterLost) {
+        "start all replicas again, and make new tokens with `sshjobs token new`"
+    } else {
+        "choose another address or path, or check the files"
+    };
+    Error::new(Code::Io, chain(error), hint)
 }

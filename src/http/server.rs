@@ -44,6 +44,9 @@ pub enum ServerError {
     /// It has no usable certificate.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The NATS of the cluster was started again without its data.
+    #[error("NATS has lost the jobs, tokens and settings of this cluster")]
+    ClusterLost,
 }
 
 /// At shutdown: time limit for calls to be answered, and then for sessions and streams to close.
@@ -118,7 +121,7 @@ impl Server {
     /// are closed. `closing` is cancelled when the calls have been answered.
     ///
     /// # Errors
-    /// [`ServerError::Tls`].
+    /// [`ServerError::Tls`]; [`ServerError::ClusterLost`] after the same steps as at the end.
     pub async fn serve(
         self,
         service: Service,
@@ -181,15 +184,24 @@ impl Server {
         if let Some(certificate) = certificate {
             tasks.spawn(async move { certificate.follow().await });
         }
-        stop.await;
+        let is_lost = tokio::select! {
+            () = stop => false,
+            () = cluster_lost(&service) => true,
+        };
         guard.closing.cancel();
         // After the guard closes: a stream that ends here reconnects, and must be refused then.
         service.close();
         // Connections are still accepted, so that new requests get an error with a hint.
         // Beside it: the readers of durable jobs wait for the replica that takes over.
+        let handing_over = async {
+            // Otherwise there is nothing to hand over.
+            if !is_lost {
+                service.hand_over(drain).await;
+            }
+        };
         drop(tokio::join!(
             timeout(LAST_ANSWERS, guard.in_flight.all_answered()),
-            service.hand_over(drain),
+            handing_over,
         ));
         stopping.cancel();
         // Before the wait for sessions: a session ends when its job has ended.
@@ -206,7 +218,18 @@ impl Server {
             })
             .await,
         );
+        if is_lost {
+            return Err(ServerError::ClusterLost);
+        }
         Ok(())
+    }
+}
+
+/// Resolves when the data of the service's cluster is lost. Never if there is no cluster.
+async fn cluster_lost(service: &Service) {
+    match service.library().peers() {
+        Some(peers) => peers.lost().await,
+        None => std::future::pending().await,
     }
 }
 

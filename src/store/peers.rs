@@ -33,6 +33,9 @@ pub trait Peers: Send + Sync {
     /// chooses the same one.
     fn place_of_host<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<HostPlace, StoreError>>;
 
+    /// Resolves when the cluster's data is lost, so that this replica must end.
+    fn lost(&self) -> BoxFuture<'_, ()>;
+
     /// Whether the lease of this replica was renewed in time, so that it may act for its hosts.
     fn may_act(&self) -> bool;
 

@@ -13,10 +13,6 @@ use crate::support::server::Caller;
 use crate::support::{PATIENCE, eventually};
 use crate::{canonical_loop, job_id};
 
-fn is_ready(caller: &Caller) -> bool {
-    caller.try_get("/readyz", &[]).is_ok_and(|answer| answer.status() == 200)
-}
-
 /// Numbers of all lines of a job, each page from the next caller. Calls that fail are repeated if that
 /// may help.
 fn numbers(callers: &[Caller], job: &str) -> Vec<u64> {
@@ -111,29 +107,38 @@ async fn one_of_three_nats_servers_may_lose_its_disk() {
 }
 
 #[tokio::test]
-async fn a_cluster_begins_anew_with_a_nats_that_has_lost_everything() {
+async fn replicas_end_when_nats_has_lost_everything_and_start_an_empty_cluster() {
     let mut cluster = Cluster::start(2).await;
     let callers = cluster.callers("ci", &[]);
-    let request = json!({"host": "h1", "command": "echo before"});
-    callers[0].ok("run", request);
+    let durable = json!({"host": "h1", "command": "echo before", "durable": true});
+    callers[0].ok("run", durable);
 
     cluster.nats[0].kill().unwrap();
     cluster.nats[0].lose_all().unwrap();
     cluster.nats[0].start_again().unwrap();
-    eventually("they are ready", async || callers.iter().all(is_ready)).await;
+    for replica in std::mem::take(&mut cluster.replicas) {
+        assert_eq!(replica.ended().await, Some(255));
+    }
 
-    // With the token from before.
-    let run = |caller: &Caller| {
-        let request = json!({"host": "h1", "command": "echo after", "wait_ms": 20_000});
-        caller.call("run", request)
-    };
-    eventually("jobs run again", async || run(&callers[0]).0 == 200).await;
-    let job = job_id(&run(&callers[1]).1);
+    cluster.add_replica();
+    cluster.add_replica();
+    let old = Caller::new(&cluster.replicas[0].url, &callers[0].token);
+    assert_eq!(old.call("jobs", json!({})).0, 401, "its token is lost");
+    let callers = cluster.callers("ci", &[]);
     for caller in &callers {
-        assert_eq!(
-            canonical_loop(std::slice::from_ref(caller), &job)[0].1,
-            "after"
-        );
+        eventually("the new token is known", async || {
+            caller.call("jobs", json!({})).0 == 200
+        })
+        .await;
+        assert_eq!(caller.ok("jobs", json!({}))["total"], 0);
+    }
+    for durable in [true, false] {
+        let request = json!({"host": "h1", "command": "echo after", "durable": durable});
+        let job = job_id(&callers[1].ok("run", request));
+        for caller in &callers {
+            let lines = canonical_loop(std::slice::from_ref(caller), &job);
+            assert_eq!(lines, [(1, "after".to_owned())]);
+        }
     }
 }
 

@@ -108,6 +108,11 @@ impl Server {
         self.url.split_once("://").expect("a URL").1
     }
 
+    /// Waits until the server has ended by itself. Returns its exit code.
+    pub async fn ended(mut self) -> Option<i32> {
+        super::exit_of(&mut self.child).await
+    }
+
     /// Stops it as a supervisor does, and waits. Returns its exit code.
     pub async fn stop(mut self) -> Option<i32> {
         kill(Pid::from_raw(self.pid().cast_signed()), Signal::SIGTERM).expect("it runs");

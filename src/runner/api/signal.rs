@@ -44,7 +44,7 @@ impl Runner {
             if was_over && report.found_nothing() {
                 return Err(SignalError::JobEnded);
             }
-            if !was_over && self.owner(job).is_some() {
+            if !was_over && !job.is_over() && self.owner(job).is_some() {
                 report.confirmed_dead = false;
                 report.unverified.get_or_insert(Unverified::FleetOwnerSilent);
             }

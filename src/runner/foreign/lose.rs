@@ -45,9 +45,12 @@ async fn next(taken_over: &mut Option<mpsc::Receiver<JobId>>) -> Option<JobId> {
 
 /// Forgets a finished job. A later lookup reports it as expired.
 fn forget(shared: &Shared, id: &JobId) {
-    let is_over = shared.registry().jobs.get(id).is_some_and(|entry| entry.job.is_over());
-    if is_over {
-        shared.registry().bury(id);
+    let is_over = shared.registry().jobs.get(id).map(|entry| entry.job.is_over());
+    match is_over {
+        Some(true) => drop(shared.registry().bury(id)),
+        // It still needs its fencing token.
+        Some(false) => return,
+        None => {}
     }
     shared.foreign_jobs.forget(id);
     if let Some(storing) = &shared.storing {

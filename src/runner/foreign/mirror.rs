@@ -11,7 +11,7 @@ use super::open::note_record;
 use crate::job::{Change, Job, Log, LogEvent, Outcome, Phase};
 use crate::output::RingLimits;
 use crate::runner::state::Shared;
-use crate::store::{Record, Store, StoredEnd, StoredLog};
+use crate::store::{Record, Store, StoreError, StoredEnd, StoredLog};
 
 /// Interval at which the output of another process's job is read, if the store reports no news.
 const GLANCE: Duration = Duration::from_millis(20);
@@ -19,9 +19,9 @@ const GLANCE: Duration = Duration::from_millis(20);
 const GLANCE_WITH_NEWS: Duration = Duration::from_millis(500);
 /// Interval at which its record is read.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Interval, and maximum number, of checks for the record of a job whose log has ended.
+/// Interval of checks for the record of a job whose log has ended, and their time limit.
 const LAST_CHECK_INTERVAL: Duration = Duration::from_millis(100);
-const MOST_LAST_CHECKS: usize = 100;
+const LAST_RECORD: Duration = Duration::from_secs(10);
 /// Maximum frames read before other tasks get their turn.
 const TURN: usize = 256;
 
@@ -143,21 +143,37 @@ fn copy_some(
 /// Copies the record of a job whose log has ended. A fleet's members are only in its record, which
 /// the other process writes after the end of the log.
 async fn look_at_last_record(job: &Arc<Job>, store: &Arc<dyn Store>) {
-    for _ in 0..MOST_LAST_CHECKS {
-        let record = look_at_record(job, store).await;
-        if record.is_none_or(|record| record.outcome.is_some()) {
-            return;
+    let looking = async {
+        loop {
+            match read_record(job, store).await {
+                Ok(Some(record)) if record.outcome.is_none() => {}
+                // It was removed.
+                Ok(None) => return,
+                Ok(Some(record)) => return note_all_of(job, &record),
+                Err(error) => tracing::debug!(job = %job.id, %error, "its record can't be read"),
+            }
+            sleep(LAST_CHECK_INTERVAL).await;
         }
-        sleep(LAST_CHECK_INTERVAL).await;
-    }
+    };
+    timeout(LAST_RECORD, looking).await.ok();
 }
 
 /// Copies the state in the record of another process's job: everything except its output.
 pub(crate) async fn look_at_record(job: &Arc<Job>, store: &Arc<dyn Store>) -> Option<Record> {
+    let record = read_record(job, store).await.ok()??;
+    note_all_of(job, &record);
+    Some(record)
+}
+
+async fn read_record(job: &Arc<Job>, store: &Arc<dyn Store>) -> Result<Option<Record>, StoreError> {
     let store = Arc::clone(store);
     let id = job.id.clone();
-    let record = spawn_blocking(move || store.get(&id)).await.ok()?.ok()??;
-    note_record(job, &record);
+    // Fails only if the runtime shuts down.
+    spawn_blocking(move || store.get(&id)).await.unwrap_or(Ok(None))
+}
+
+fn note_all_of(job: &Arc<Job>, record: &Record) {
+    note_record(job, record);
     let mut changes = Vec::new();
     if record.is_running && job.read_log(|log| *log.phase() == Phase::Starting) {
         changes.push(Change::Started);
@@ -172,5 +188,4 @@ pub(crate) async fn look_at_record(job: &Arc<Job>, store: &Arc<dyn Store>) -> Op
     if let Some(outcome @ Outcome::NotStarted(_)) = &record.outcome {
         job.end(outcome.clone());
     }
-    Some(record)
 }

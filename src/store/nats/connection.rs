@@ -1,21 +1,19 @@
 //! The connection to NATS, and calls to it from threads that may block.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_nats::jetstream::{self, ErrorCode, kv, stream};
 use async_nats::{Client, ConnectOptions, Event};
-use bytes::Bytes;
 use secrecy::ExposeSecret;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::options::{NatsLogin, NatsOptions};
-use crate::lock::lock;
+use super::options::{NatsLogin, NatsOptions, SECRET};
 use crate::store::StoreError;
 
 /// A connection to NATS. It reconnects by itself.
@@ -33,17 +31,6 @@ pub(super) struct Connection {
     pub(super) lease: Duration,
     /// Number of NATS servers that keep a copy of everything.
     copies: usize,
-    /// What this process has opened, to create it again if NATS loses it.
-    opened: Mutex<Opened>,
-}
-
-/// Everything that a process uses in NATS.
-#[derive(Clone, Default)]
-struct Opened {
-    buckets: BTreeMap<String, kv::Config>,
-    streams: BTreeMap<String, stream::Config>,
-    /// Values of settings that never change.
-    constants: BTreeMap<&'static str, Bytes>,
 }
 
 /// Time limit for the first connection.
@@ -89,7 +76,6 @@ impl Connection {
             jetstream,
             prefix: options.prefix.clone(),
             outage,
-            opened: Mutex::default(),
             lease: options.lease,
             copies,
         })
@@ -157,7 +143,6 @@ impl Connection {
             num_replicas: self.copies,
             ..kv::Config::default()
         };
-        lock(&self.opened).buckets.insert(name.to_owned(), config.clone());
         match self.jetstream.create_key_value(config.clone()).await {
             Ok(bucket) => Ok(bucket),
             // It may exist with other settings, such as another number of copies: those stay.
@@ -209,49 +194,18 @@ impl Connection {
         self.bucket(SETTINGS, Duration::ZERO).await
     }
 
-    /// Reads a value of the settings that never changes, or creates it.
-    pub(super) async fn constant(
-        &self,
-        name: &'static str,
-        fresh: Bytes,
-    ) -> Result<Bytes, StoreError> {
-        let settings = self.settings().await?;
-        // Fails if another replica has created it.
-        settings.create(name, fresh).await.ok();
-        let value = settings.get(name).await.map_err(failed)?;
-        let value = value.ok_or_else(|| failed(format!("the setting {name} is missing")))?;
-        lock(&self.opened).constants.insert(name, value.clone());
-        Ok(value)
-    }
-
-    /// If NATS was started again with an empty disk: creates again what this process has opened. Jobs
-    /// and output are lost then.
-    pub(super) async fn restore_if_lost(&self) -> Result<(), StoreError> {
-        if self.existing_bucket(SETTINGS).await?.is_some() {
-            return Ok(());
+    /// Whether NATS has lost the cluster's data, as with an empty disk: it has no settings, or those of a
+    /// cluster that has begun since, with another secret. Asks the leader.
+    pub(super) async fn has_lost(&self, secret: &[u8]) -> Result<bool, StoreError> {
+        let Some(settings) = self.existing_bucket(SETTINGS).await? else {
+            return Ok(true);
+        };
+        let subject = format!("{}{SECRET}", settings.prefix);
+        match settings.stream.get_last_raw_message_by_subject(&subject).await {
+            Ok(message) => Ok(message.payload != secret),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(true),
+            Err(error) => Err(failed(error)),
         }
-        tracing::error!(
-            "NATS has lost all jobs and their output; the cluster starts again without jobs"
-        );
-        let Opened {
-            mut buckets,
-            streams,
-            constants,
-        } = lock(&self.opened).clone();
-        buckets.remove(SETTINGS);
-        for config in streams.into_values() {
-            self.jetstream.create_stream(config).await.map_err(failed)?;
-        }
-        for config in buckets.into_values() {
-            self.jetstream.create_key_value(config).await.map_err(failed)?;
-        }
-        // Last, because they show that everything is there.
-        let settings = self.settings().await?;
-        for (name, value) in constants {
-            // Fails if another replica was faster.
-            settings.create(name, value).await.ok();
-        }
-        Ok(())
     }
 
     /// Opens a stream. Creates a missing one.
@@ -269,7 +223,6 @@ impl Connection {
             allow_direct: true,
             ..stream::Config::default()
         };
-        lock(&self.opened).streams.insert(name.clone(), config.clone());
         match self.jetstream.create_stream(config).await {
             Ok(stream) => Ok(stream),
             Err(created) => self.jetstream.get_stream(name).await.map_err(|_| failed(created)),

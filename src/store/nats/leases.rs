@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_nats::jetstream::kv;
 use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::connection::{Connection, failed};
@@ -28,15 +29,25 @@ pub(super) struct Leases {
     connection: Arc<Connection>,
     replicas: kv::Store,
     hosts: kv::Store,
-    name: String,
-    /// Description of the process.
-    process: String,
+    own: Own,
     lifetime: Duration,
     state: Mutex<State>,
+    /// Whether NATS has lost the cluster's data.
+    is_lost: watch::Sender<bool>,
     /// For the figures in the entry of this replica.
     records: Arc<Records>,
     /// Receives hosts that were lost.
     events: Events,
+}
+
+/// This replica.
+pub(super) struct Own {
+    /// Its name.
+    pub(super) name: String,
+    /// Description of the process.
+    pub(super) process: String,
+    /// The secret that all replicas of the cluster share.
+    pub(super) secret: [u8; 32],
 }
 
 struct State {
@@ -131,6 +142,8 @@ pub(super) enum Holder {
     Other(String),
 }
 
+/// Checks in a row, one with each renewal, after which the cluster's data counts as lost.
+const LOSSES: u32 = 3;
 /// Renewals after which held hosts are compared with NATS, once the lease had run out.
 const CHECKS: u32 = 3;
 
@@ -138,7 +151,7 @@ impl Leases {
     /// Opens the buckets. Others see this replica once [`enter`](Self::enter) was called.
     pub(super) async fn open(
         connection: &Arc<Connection>,
-        (name, process): (String, String),
+        own: Own,
         records: Arc<Records>,
         events: Events,
     ) -> Result<Self, StoreError> {
@@ -147,8 +160,8 @@ impl Leases {
             connection: Arc::clone(connection),
             replicas: connection.bucket("replicas", lifetime).await?,
             hosts: connection.bucket("hosts", Duration::ZERO).await?,
-            name,
-            process,
+            own,
+            is_lost: watch::Sender::new(false),
             lifetime,
             state: Mutex::new(State {
                 revision: None,
@@ -178,7 +191,7 @@ impl Leases {
     /// Whether this replica deletes jobs that exceed a limit: the first of those that stay does. Two
     /// replicas may both think so for some seconds, which does no harm.
     pub(super) fn is_sweeper(&self) -> bool {
-        self.staying().into_iter().min().is_some_and(|first| first == self.name)
+        self.staying().into_iter().min().is_some_and(|first| first == self.own.name)
     }
 
     /// Checks that all replicas agree on the lifetime of a lease: the first one has set it.
@@ -195,25 +208,44 @@ impl Leases {
     }
 
     pub(super) fn name(&self) -> &str {
-        &self.name
+        &self.own.name
     }
 
     /// Renews the lease and looks at the other replicas until it is dropped.
     pub(super) async fn keep(self: Arc<Self>) {
         let mut tick = interval(self.lifetime / 3);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut losses = 0;
         loop {
             tick.tick().await;
             if let Err(error) = self.renew().await {
                 tracing::warn!(%error, "the lease of this replica can't be renewed");
-                if let Err(error) = self.connection.restore_if_lost().await {
-                    tracing::debug!(%error, "whether NATS has lost everything is unknown");
-                }
             }
+            self.check_loss(&mut losses).await;
             if let Err(error) = self.look().await {
                 tracing::debug!(%error, "the other replicas can't be seen");
             }
         }
+    }
+
+    /// Counts checks that have found NATS without the cluster's data. Several are needed: a leader that
+    /// has just been elected may lack something for a moment.
+    async fn check_loss(&self, losses: &mut u32) {
+        match self.connection.has_lost(&self.own.secret).await {
+            Ok(true) => *losses += 1,
+            Ok(false) => *losses = 0,
+            Err(error) => tracing::debug!(%error, "the settings of the cluster can't be read"),
+        }
+        if *losses == LOSSES && !self.is_lost.send_replace(true) {
+            tracing::error!("NATS has lost the jobs, tokens and settings of this cluster");
+        }
+    }
+
+    /// Resolves when NATS has lost the cluster's data. This replica must end: its memory describes a
+    /// cluster that exists no more.
+    pub(super) async fn lost(&self) {
+        // The sender is in this value, so it is not dropped meanwhile.
+        self.is_lost.subscribe().wait_for(|is_lost| *is_lost).await.ok();
     }
 
     /// Renews the lease, or enters again if it has run out.
@@ -254,7 +286,7 @@ impl Leases {
         for (host, token) in held {
             let entry = self.hosts.entry(subject_token(&host)).await.map_err(failed)?;
             let is_ours = entry.is_some_and(|entry| {
-                entry.value == self.name.as_bytes() && entry.revision == token
+                entry.value == self.own.name.as_bytes() && entry.revision == token
             });
             if !is_ours {
                 tracing::warn!(host, "another replica has taken this host over");
@@ -281,11 +313,11 @@ impl Leases {
         };
         let (jobs, newest_record) = {
             let index = self.records.index();
-            let own = index.unfinished(|owner, _| owner == self.name);
+            let own = index.unfinished(|owner, _| owner == self.own.name);
             (own.len(), index.newest_change())
         };
         let entry = Replica {
-            process: self.process.clone(),
+            process: self.own.process.clone(),
             machine: machine_name(),
             plan,
             figures: Figures {
@@ -295,7 +327,7 @@ impl Leases {
             },
         };
         let value = serde_json::to_vec(&entry).map_err(failed)?;
-        let key = subject_token(&self.name);
+        let key = subject_token(&self.own.name);
         if revision.is_none() && lock(&self.state).renewed_at.is_some() {
             // Whether the entry has run out since is unknown.
             lock(&self.state).note_lapse();
@@ -344,7 +376,7 @@ impl Leases {
     pub(super) fn is_valid(&self) -> bool {
         let state = lock(&self.state);
         let is_fresh = state.renewed_at.is_some_and(|at| at.elapsed() < self.lifetime * 2 / 3);
-        is_fresh && state.is_checked
+        is_fresh && state.is_checked && !*self.is_lost.borrow()
     }
 
     /// Description of a replica. `None` if it has left or died.
@@ -380,7 +412,7 @@ impl Leases {
     pub(super) fn is_other(&self, name: &str) -> bool {
         let state = lock(&self.state);
         let replica = state.replicas.get(name);
-        name != self.name && replica.is_some_and(|replica| replica.plan != Plan::Gone)
+        name != self.own.name && replica.is_some_and(|replica| replica.plan != Plan::Gone)
     }
 
     /// Names of the other replicas that were there at the last look.
@@ -389,7 +421,7 @@ impl Leases {
         let others = state
             .replicas
             .iter()
-            .filter(|(name, replica)| replica.plan != Plan::Gone && **name != self.name);
+            .filter(|(name, replica)| replica.plan != Plan::Gone && **name != self.own.name);
         others.map(|(name, _)| name.clone()).collect()
     }
 
@@ -398,11 +430,11 @@ impl Leases {
         let state = lock(&self.state);
         let others = state.replicas.iter().filter(|(name, replica)| {
             // The own plan may be newer than the entry.
-            replica.plan == Plan::Stay && **name != self.name
+            replica.plan == Plan::Stay && **name != self.own.name
         });
         let mut names: Vec<String> = others.map(|(name, _)| name.clone()).collect();
         if state.plan == Plan::Stay {
-            names.push(self.name.clone());
+            names.push(self.own.name.clone());
         }
         names
     }
@@ -418,12 +450,12 @@ impl Leases {
             return Ok(Holder::Here(token));
         }
         let key = subject_token(host);
-        let own: bytes::Bytes = self.name.clone().into();
+        let own: bytes::Bytes = self.own.name.clone().into();
         loop {
             let taken = match self.hosts.entry(&key).await.map_err(failed)? {
                 Some(entry) if entry.operation == kv::Operation::Put => {
                     let holder = String::from_utf8_lossy(&entry.value).into_owned();
-                    if holder != self.name && self.alive(&holder).is_some() {
+                    if holder != self.own.name && self.alive(&holder).is_some() {
                         return Ok(Holder::Other(holder));
                     }
                     self.hosts.update(&key, own.clone(), entry.revision).await.map_err(|error| {
@@ -477,13 +509,13 @@ impl Leases {
             u64::from(sum.finalize()).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         };
         let staying = self.staying();
-        staying.into_iter().max_by_key(weight).unwrap_or_else(|| self.name.clone())
+        staying.into_iter().max_by_key(weight).unwrap_or_else(|| self.own.name.clone())
     }
 
     /// Hosts that this replica holds and another one should.
     pub(super) fn misplaced(&self) -> Vec<String> {
         let held: Vec<String> = lock(&self.state).held.keys().cloned().collect();
-        held.into_iter().filter(|host| self.preferred(host) != self.name).collect()
+        held.into_iter().filter(|host| self.preferred(host) != self.own.name).collect()
     }
 
     /// Gives a host to a replica, or to the one that should hold it. Returns that replica; `None` if
@@ -494,7 +526,7 @@ impl Leases {
         to: Option<&str>,
     ) -> Result<Option<String>, StoreError> {
         let to = to.map_or_else(|| self.preferred(host), str::to_owned);
-        let Some(token) = self.held(host).filter(|_| to != self.name) else {
+        let Some(token) = self.held(host).filter(|_| to != self.own.name) else {
             return Ok(None);
         };
         let given = self.hosts.update(subject_token(host), to.clone().into(), token).await;

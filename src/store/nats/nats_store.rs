@@ -14,7 +14,7 @@ use super::connection::{Connection, failed};
 use super::cursors::Cursors;
 use super::events::Events;
 use super::job_output::JobOutput;
-use super::leases::{Holder, Leases};
+use super::leases::{Holder, Leases, Own};
 use super::nats::Nats;
 use super::options::SECRET;
 use super::output_streams::{Answer, NewChunk, OutputStreams, Stored, fenced};
@@ -68,7 +68,12 @@ impl NatsStore {
         let name = format!("{}-{:08x}", std::process::id(), rand::rng().random::<u32>());
         let events = Events::default();
         let records = Arc::new(Records::open(connection, events.clone()).await?);
-        let own = (name, process.to_owned());
+        let secret = shared_secret(connection).await?;
+        let own = Own {
+            name,
+            process: process.to_owned(),
+            secret,
+        };
         let leases = Leases::open(connection, own, Arc::clone(&records), events.clone()).await?;
         let leases = Arc::new(leases);
         let replicas = Replicas::new(Arc::clone(connection), Arc::clone(&leases));
@@ -88,7 +93,6 @@ impl NatsStore {
         }
         let cursors = Cursors::open(connection).await?;
         let output = Arc::new(OutputStreams::open(Arc::clone(connection)).await?);
-        let secret = shared_secret(connection).await?;
         // Last: others choose this replica for hosts from now on.
         leases.enter().await?;
         tasks.spawn_on(Arc::clone(&leases).keep(), connection.handle());
@@ -228,7 +232,11 @@ fn is_too_long(id: &JobId) -> bool {
 /// A random value that all replicas share, created by the first.
 async fn shared_secret(connection: &Connection) -> Result<[u8; 32], StoreError> {
     let fresh: [u8; 32] = rand::rng().random();
-    let value = connection.constant(SECRET, fresh.to_vec().into()).await?;
+    let settings = connection.settings().await?;
+    // Fails if another replica has created it.
+    settings.create(SECRET, fresh.to_vec().into()).await.ok();
+    let value = settings.get(SECRET).await.map_err(failed)?;
+    let value = value.ok_or_else(|| failed("the shared secret is missing"))?;
     value.as_ref().try_into().map_err(|_| failed("the shared secret is damaged"))
 }
 

@@ -243,6 +243,10 @@ impl Peers for Replicas {
         .boxed()
     }
 
+    fn lost(&self) -> BoxFuture<'_, ()> {
+        self.leases.lost().boxed()
+    }
+
     fn may_act(&self) -> bool {
         self.leases.is_valid()
     }

@@ -119,13 +119,6 @@ async fn follow_once(
     copy: &Mutex<Versioned>,
 ) -> Result<(), StoreError> {
     let mut changes = settings.watch_with_history(name).await.map_err(failed)?;
-    let known = lock(copy).clone();
-    if known.version > 0 && settings.entry(name).await.map_err(failed)?.is_none() {
-        // NATS has lost it. Fails if another replica has written it again.
-        settings.create(name, known.text.into()).await.map_err(failed)?;
-        // Versions start again at 1.
-        *lock(copy) = Versioned::default();
-    }
     while let Some(entry) = changes.try_next().await.map_err(failed)? {
         let mut copy = lock(copy);
         if entry.revision > copy.version {
