@@ -150,13 +150,11 @@ impl Server {
             sessions: sessions.clone(),
         };
         let acceptor = |app, tls, room| {
-            let stopping = stopping.clone();
-            let connections = connections.clone();
             Arc::new(Acceptor {
                 app,
                 tls,
-                stopping,
-                connections,
+                stopping: stopping.clone(),
+                connections: connections.clone(),
                 room,
             })
         };
@@ -192,37 +190,34 @@ impl Server {
         // After the guard closes: a stream that ends here reconnects, and must be refused then.
         service.close();
         // Connections are still accepted, so that new requests get an error with a hint.
-        // Beside it: the readers of durable jobs wait for the replica that takes over.
-        let handing_over = async {
-            // Otherwise there is nothing to hand over.
-            if !is_lost {
-                service.hand_over(drain).await;
-            }
-        };
-        drop(tokio::join!(
-            timeout(LAST_ANSWERS, guard.in_flight.all_answered()),
-            handing_over,
-        ));
+        let answering = timeout(LAST_ANSWERS, guard.in_flight.all_answered());
+        if is_lost {
+            answering.await.ok();
+        } else {
+            // At the same time: the readers of durable jobs wait for the replica that takes over.
+            drop(tokio::join!(answering, service.hand_over(drain)));
+        }
         stopping.cancel();
         // Before the wait for sessions: a session ends when its job has ended.
         service.shutdown().await;
         // Ends MCP's streams, which would keep their connections open until LAST_WORDS.
         closing.cancel();
-        // `wait` resolves only for a closed tracker.
-        sessions.close();
-        connections.close();
-        // Tasks that exceed the limit are not aborted here: they end with the runtime.
-        drop(
-            timeout(LAST_WORDS, async {
-                tokio::join!(sessions.wait(), connections.wait())
-            })
-            .await,
-        );
+        wait_for_last_words(&sessions, &connections).await;
         if is_lost {
             return Err(ServerError::ClusterLost);
         }
         Ok(())
     }
+}
+
+/// Waits for the end of all sessions and connections, at most for [`LAST_WORDS`].
+async fn wait_for_last_words(sessions: &TaskTracker, connections: &TaskTracker) {
+    // `wait` resolves only for a closed tracker.
+    sessions.close();
+    connections.close();
+    let ended = async { tokio::join!(sessions.wait(), connections.wait()) };
+    // Tasks that exceed the limit are not aborted here: they end with the runtime.
+    timeout(LAST_WORDS, ended).await.ok();
 }
 
 /// Resolves when the data of the service's cluster is lost. Never if there is no cluster.

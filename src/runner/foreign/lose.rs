@@ -46,11 +46,12 @@ async fn next(taken_over: &mut Option<mpsc::Receiver<JobId>>) -> Option<JobId> {
 /// Forgets a finished job. A later lookup reports it as expired.
 fn forget(shared: &Shared, id: &JobId) {
     let is_over = shared.registry().jobs.get(id).map(|entry| entry.job.is_over());
-    match is_over {
-        Some(true) => drop(shared.registry().bury(id)),
+    if is_over == Some(false) {
         // It still needs its fencing token.
-        Some(false) => return,
-        None => {}
+        return;
+    }
+    if is_over == Some(true) {
+        shared.registry().bury(id);
     }
     shared.foreign_jobs.forget(id);
     if let Some(storing) = &shared.storing {
