@@ -1,6 +1,6 @@
 //! The interface to stored output, below the store itself.
 
-use std::fmt;
+use std::{fmt, io};
 
 use super::span::{LineRange, Span};
 use crate::output::{LineNo, Measure, Origin, Ring, Selection, Stream};
@@ -32,7 +32,10 @@ pub trait Archive: Send + Sync + fmt::Debug {
     fn forget(&self, selection: Selection, last: LineNo);
 
     /// Reads how much output any process has deleted: each stream up to a position. Blocking.
-    fn read_deleted(&self) -> Origin;
+    ///
+    /// # Errors
+    /// If the store can't be read.
+    fn read_deleted(&self) -> io::Result<Origin>;
 }
 
 /// Result of [`Archive::skim`].

@@ -1,6 +1,7 @@
 //! A job's output between its recorder and its readers, if it is stored: a queue whose batches the
 //! store's thread writes and then shows, and the stored part that readers get evicted lines from.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, Relaxed};
 use std::time::Duration;
@@ -242,14 +243,18 @@ impl Job {
     }
 
     /// Deletes the lines that another process has deleted from the store. Blocking.
-    pub fn forget_deleted(&self) {
-        let Some(archive) = self.archive() else { return };
-        let deleted = archive.read_deleted();
+    ///
+    /// # Errors
+    /// If the store can't be read.
+    pub fn forget_deleted(&self) -> io::Result<()> {
+        let Some(archive) = self.archive() else { return Ok(()) };
+        let deleted = archive.read_deleted()?;
         self.write_log(|log| {
             for stream in Stream::ALL {
                 log.ring_mut().forget_until(stream, deleted.position(stream).last_line);
             }
         });
+        Ok(())
     }
 }
 

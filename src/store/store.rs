@@ -129,6 +129,8 @@ pub enum StoreEvent {
     JobRemoved(JobId),
     /// A machine, perhaps this one, has deleted output of a job.
     OutputForgotten(JobId),
+    /// The store can be reached again. Events of the time before are missing.
+    Reconnected,
     /// Another machine has handed a host over to this one, which takes over its jobs now.
     HostGained(String),
     /// Another machine asks for a host.

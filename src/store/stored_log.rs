@@ -1,6 +1,6 @@
 //! A job's stored output: opening, windows for readers, following, deleting.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -100,7 +100,7 @@ impl StoredLog {
         *lock(&self.state) = State {
             marks: Marks::new(marks),
             newest: LineNo::START,
-            forgotten: self.read_forgotten(),
+            forgotten: self.read_forgotten()?,
         };
         while self.follow(&mut end, limits, |_, _| ())? {}
         let forgotten = lock(&self.state).forgotten;
@@ -346,13 +346,49 @@ impl StoredLog {
         Ok(())
     }
 
-    fn read_forgotten(&self) -> Origin {
-        let bytes = self
-            .media
-            .open(&self.job, Part::Forgotten, Access::Read)
-            .and_then(|blob| read_all(&*blob));
-        let marks = bytes.map(|bytes| Mark::read_all(0, &bytes)).unwrap_or_default();
-        marks.last().map(|mark| mark.origin).unwrap_or_default()
+    /// The deleted output, as all lists in the store name it together: two machines may have
+    /// written one each at the same time.
+    fn read_forgotten(&self) -> io::Result<Origin> {
+        let opened = self.media.open(&self.job, Part::Forgotten, Access::Read);
+        let bytes = match opened.and_then(|blob| read_all(&*blob)) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Origin::default()),
+            Err(error) => return Err(error),
+        };
+
+        let mut forgotten = Origin::default();
+        for list in Mark::read_all(0, &bytes) {
+            extend(&mut forgotten, &list.origin, Selection::Both);
+        }
+        Ok(forgotten)
+    }
+
+    /// Adds the output that is deleted in the store to the output that is known to be deleted here.
+    fn learn_forgotten(&self) -> io::Result<Origin> {
+        let stored = self.read_forgotten()?;
+        let mut state = lock(&self.state);
+        extend(&mut state.forgotten, &stored, Selection::Both);
+        Ok(state.forgotten)
+    }
+
+    /// Deletes all output of the selected streams before an origin.
+    fn forget_before(&self, origin: &Origin, selection: Selection) -> io::Result<()> {
+        // First, so that readers of this process don't get it even if the store can't be written.
+        extend(&mut lock(&self.state).forgotten, origin, selection);
+        // The new list has everything that the old ones have, and replaces them.
+        let forgotten = self.learn_forgotten()?;
+        self.write_forgotten(forgotten)
+    }
+}
+
+/// Moves the end of the deleted output to an origin, where that is later. A call that began earlier may
+/// end later: what is deleted stays deleted.
+fn extend(forgotten: &mut Origin, origin: &Origin, selection: Selection) {
+    for stream in Stream::ALL.into_iter().filter(|&stream| selection.contains(stream)) {
+        let known = forgotten.position_mut(stream);
+        if origin.position(stream).last_line > known.last_line {
+            *known = *origin.position(stream);
+        }
     }
 }
 
@@ -433,30 +469,14 @@ impl Archive for StoredLog {
             }
         };
         let _deleting = lock(&self.deleting);
-        let mut forgotten = lock(&self.state).forgotten;
-        for stream in Stream::ALL.into_iter().filter(|&stream| selection.contains(stream)) {
-            // A call that began earlier may end later: what is deleted stays deleted.
-            if origin.position(stream).last_line > forgotten.position(stream).last_line {
-                *forgotten.position_mut(stream) = *origin.position(stream);
-            }
-        }
-        lock(&self.state).forgotten = forgotten;
-        if let Err(error) = self.write_forgotten(forgotten) {
+        if let Err(error) = self.forget_before(&origin, selection) {
             tracing::warn!(job = %self.job, %error, "it can't be stored that output was forgotten");
         }
     }
 
-    fn read_deleted(&self) -> Origin {
+    fn read_deleted(&self) -> io::Result<Origin> {
         let _deleting = lock(&self.deleting);
-        let stored = self.read_forgotten();
-        let mut state = lock(&self.state);
-        for stream in Stream::ALL {
-            let known = state.forgotten.position_mut(stream);
-            if stored.position(stream).last_line > known.last_line {
-                *known = *stored.position(stream);
-            }
-        }
-        state.forgotten
+        self.learn_forgotten()
     }
 }
 

@@ -1,10 +1,13 @@
 //! Follows what other machines do to jobs: gives up those that they have removed or taken over, and
 //! deletes output that they have deleted.
 
+use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
 use super::adopt::adopt_once;
 use super::hand_over::hand_over_wanted;
@@ -12,6 +15,11 @@ use crate::hosts::HostRef;
 use crate::job::{Job, JobId};
 use crate::runner::state::Shared;
 use crate::store::StoreEvent;
+
+/// Pause after deleted output could not be read.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// Maximum attempts to read the deleted output of a job.
+const ATTEMPTS: usize = 60;
 
 /// Handles what other machines do, if the store is shared with any.
 pub(crate) async fn handle_store_events(shared: Arc<Shared>) {
@@ -22,7 +30,12 @@ pub(crate) async fn handle_store_events(shared: Arc<Shared>) {
         tokio::select! {
             event = events.recv() => match event {
                 Some(StoreEvent::JobRemoved(id)) => forget(&shared, &id),
-                Some(StoreEvent::OutputForgotten(id)) => forget_output(&shared, &id),
+                Some(StoreEvent::OutputForgotten(id)) => {
+                    let own = shared.registry().jobs.get(&id).map(|entry| Arc::clone(&entry.job));
+                    let job = own.or_else(|| shared.foreign_jobs.get(&id));
+                    forget_output(&shared, job.into_iter().collect());
+                }
+                Some(StoreEvent::Reconnected) => forget_output(&shared, all_jobs(&shared)),
                 Some(StoreEvent::HostGained(_)) => adopt_once(&shared, storing).await,
                 Some(StoreEvent::HostWanted { host, by }) => {
                     hand_over_wanted(&shared, &host, &by).await;
@@ -59,14 +72,31 @@ fn forget(shared: &Shared, id: &JobId) {
     }
 }
 
-/// Deletes the lines of a job that another machine has deleted.
-fn forget_output(shared: &Shared, id: &JobId) {
-    let own = shared.registry().jobs.get(id).map(|entry| Arc::clone(&entry.job));
-    let Some(job) = own.or_else(|| shared.foreign_jobs.get(id)) else { return };
+/// All jobs that have output in the memory of this process.
+fn all_jobs(shared: &Shared) -> Vec<Arc<Job>> {
+    let mut jobs = shared.foreign_jobs.all();
+    jobs.extend(shared.registry().jobs.values().map(|entry| Arc::clone(&entry.job)));
+    jobs
+}
+
+/// Deletes lines of jobs that another machine has deleted, as soon as the store can be read. Gives a
+/// job up after a minute: once the store can be reached again, all jobs get another attempt.
+fn forget_output(shared: &Shared, jobs: Vec<Arc<Job>>) {
     // It reads the store, and other events must not wait for that.
     shared.spawn_task(async move {
-        spawn_blocking(move || job.forget_deleted()).await.ok();
+        for job in jobs {
+            for _ in 0..ATTEMPTS {
+                let Err(error) = forget_deleted(Arc::clone(&job)).await else { break };
+                tracing::debug!(%error, job = %job.id, "deleted output can't be read yet");
+                sleep(TRY_AGAIN).await;
+            }
+        }
     });
+}
+
+async fn forget_deleted(job: Arc<Job>) -> io::Result<()> {
+    let deleting = spawn_blocking(move || job.forget_deleted());
+    deleting.await.expect("reading deleted output does not panic")
 }
 
 fn give_up_host(shared: &Arc<Shared>, host: &str) {

@@ -51,6 +51,10 @@ impl ForeignJobs {
         Some(Arc::clone(&known.job))
     }
 
+    pub(crate) fn all(&self) -> Vec<Arc<Job>> {
+        lock(&self.known).values().map(|known| Arc::clone(&known.job)).collect()
+    }
+
     /// The record of another process's job, as it was when the job was opened.
     pub(crate) fn record(&self, id: &JobId) -> Option<Record> {
         lock(&self.known).get(id).map(|known| known.record.clone())

@@ -124,6 +124,11 @@ impl Connection {
         }
     }
 
+    /// When the connection was lost, while there is none.
+    pub(super) fn outages(&self) -> watch::Receiver<Option<Instant>> {
+        self.outage.subscribe()
+    }
+
     /// The connection's own runtime.
     pub(super) fn handle(&self) -> &Handle {
         self.runtime.as_ref().expect("it is there until it is dropped").handle()
@@ -251,16 +256,20 @@ async fn connect(
         .await?
         .event_callback(move |event| {
             match event {
-                Event::Connected => outage.send_replace(None),
-                Event::Disconnected => outage.send_replace(Some(Instant::now())),
+                Event::Connected => {
+                    outage.send_replace(None);
+                }
+                Event::Disconnected => {
+                    outage.send_replace(Some(Instant::now()));
+                }
                 // They change nothing about the connection.
                 Event::Closed
                 | Event::Draining
                 | Event::LameDuckMode
                 | Event::ServerError(_)
                 | Event::ClientError(_)
-                | Event::SlowConsumer(_) => None,
-            };
+                | Event::SlowConsumer(_) => {}
+            }
             std::future::ready(())
         })
         .connect(&options.servers);

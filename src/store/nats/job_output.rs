@@ -36,6 +36,8 @@ struct Output {
     /// The newest sequence number that is known to exist. A server of NATS that lacks it is behind, so
     /// that the leader is asked instead.
     announced: Arc<AtomicU64>,
+    /// Sequence number of the newest list of deleted output that was read. 0 if there is none.
+    read_lists: AtomicU64,
 }
 
 /// Number of marks in an index message.
@@ -51,6 +53,7 @@ impl JobOutput {
             chunks: Mutex::default(),
             new_marks: Mutex::default(),
             announced: Arc::default(),
+            read_lists: AtomicU64::default(),
         }))
     }
 }
@@ -255,25 +258,34 @@ impl Output {
         published.await.map(drop).map_err(io_failed)
     }
 
+    /// All lists of deleted output, one after the other. `None` if there is none.
     async fn read_forgotten(&self) -> io::Result<Option<Bytes>> {
-        let subject = self.forgotten_subject();
-        let found = self.streams.next_message(&self.job, subject, 1, Answer::Exact).await?;
-        Ok(found.map(|message| message.payload))
+        let mut lists = Vec::new();
+        let mut newest = 0;
+        while let Some(message) = self
+            .streams
+            .next_message(&self.job, self.forgotten_subject(), newest + 1, Answer::Exact)
+            .await?
+        {
+            newest = message.sequence;
+            lists.extend_from_slice(&message.payload);
+        }
+        self.read_lists.fetch_max(newest, Relaxed);
+        Ok((newest > 0).then(|| lists.into()))
     }
 
+    /// Stores a list that has everything that is in the lists read so far, and tells all replicas.
     async fn write_forgotten(&self, bytes: Bytes) -> io::Result<()> {
         let message = PublishMessage::build().payload(bytes);
-        let sequence = self
-            .streams
-            .publish(self.forgotten_subject(), message)
-            .await
-            .map_err(io_failed)?;
-        // Each list has all that earlier ones have.
-        self.purge_before(self.forgotten_subject(), sequence).await?;
+        let published = self.streams.publish(self.forgotten_subject(), message);
+        published.await.map_err(io_failed)?;
         let connection = &self.streams.connection;
         let job = Bytes::copy_from_slice(self.job.as_str().as_bytes());
         let told = connection.client.publish(forgotten_subject(connection), job);
-        told.await.map_err(io_failed)
+        told.await.map_err(io_failed)?;
+        // Not those that another replica has written since.
+        let read = self.read_lists.load(Relaxed);
+        self.purge_before(self.forgotten_subject(), read + 1).await
     }
 
     /// Deletes the messages of a subject before a sequence number.

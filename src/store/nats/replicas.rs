@@ -125,11 +125,23 @@ impl Replicas {
     /// Learns which output other replicas delete, until it is dropped.
     pub(super) async fn receive_forgotten(self: Arc<Self>, events: Events) {
         let subject = forgotten_subject(&self.connection);
+        let mut outages = self.connection.outages();
         loop {
             let mut forgotten = self.subscribe(&subject).await;
-            while let Some(message) = forgotten.next().await {
-                let job = JobId::from(&*String::from_utf8_lossy(&message.payload));
-                events.send(StoreEvent::OutputForgotten(job));
+            loop {
+                tokio::select! {
+                    message = forgotten.next() => {
+                        let Some(message) = message else { break };
+                        let job = JobId::from(&*String::from_utf8_lossy(&message.payload));
+                        events.send(StoreEvent::OutputForgotten(job));
+                    }
+                    // The connection, which `self` has, holds the sender.
+                    _ = outages.changed() => {
+                        if outages.borrow_and_update().is_none() {
+                            events.send(StoreEvent::Reconnected);
+                        }
+                    }
+                }
             }
         }
     }
