@@ -167,6 +167,10 @@ impl Job {
             reading.available_from = self.read_log(|log| {
                 wanted.map(|stream| coverage.available_from(log.ring(), stream, measure)).sum()
             });
+            // Nothing is left where the query starts. The rest starts where output is left.
+            if returned == 0 {
+                reading.offset = reading.offset.max(reading.available_from);
+            }
         }
         (reading, self.status())
     }

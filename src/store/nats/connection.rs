@@ -47,6 +47,8 @@ const PING: Duration = Duration::from_secs(3);
 const OUTAGE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest pause between two attempts to connect again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest message that NATS must take, in bytes: twice the longest message of output.
+const LEAST_PAYLOAD: usize = 256 << 10;
 /// Bucket of values that all replicas share.
 const SETTINGS: &str = "settings";
 /// Number of copies in a NATS cluster: one server may fail.
@@ -65,6 +67,13 @@ impl Connection {
         let entered = runtime.enter();
         let outage = Arc::new(watch::Sender::new(None));
         let client = futures_executor::block_on(connect(options, &outage))?;
+        let longest = client.server_info().max_payload;
+        if longest < LEAST_PAYLOAD {
+            return Err(failed(format!(
+                "it takes messages of up to {longest} bytes only: set its max_payload to {LEAST_PAYLOAD} or \
+                 more"
+            )));
+        }
         let is_clustered = client.server_info().cluster.is_some();
         let copies = options.copies.unwrap_or(if is_clustered { COPIES } else { 1 });
         let jetstream =

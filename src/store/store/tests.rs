@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::job::{
-    Batch, Caller, Change, Draft, EndOfJob, Exit, Identity, Job, JobId, Log, LogEvent, Matching,
+    Archive, Batch, Caller, Change, Draft, EndOfJob, Exit, Identity, Job, JobId, Log, LogEvent, Matching,
     Outcome, OutputStore, Storage, Wait,
 };
 use crate::output::{
@@ -675,6 +675,50 @@ async fn what_is_left_of_a_stream_is_found_behind_much_that_was_forgotten() {
         .map(|round| format!("kept {round}"))
         .chain(std::iter::repeat_n("new".to_owned(), 30));
     assert_eq!((texts, dropped), (expected.collect::<Vec<_>>(), 12_000));
+}
+
+#[tokio::test]
+async fn output_that_two_processes_delete_at_once_is_all_deleted() {
+    for (one, two, _directory) in pairs() {
+        let mut kept = Kept::new(one);
+        kept.say(Stream::Stdout, b"out\n");
+        kept.say(Stream::Stderr, b"err\n");
+        kept.store(1 << 20);
+        let of_two = two.log(&kept.job.id);
+        of_two.open(RING).unwrap();
+
+        // Neither knows of the other's deletion.
+        of_two.forget(Selection::Only(Stream::Stderr), LineNo::new(2));
+        kept.job.forget_output(Selection::Only(Stream::Stdout)).await;
+
+        let left = two.log(&kept.job.id);
+        left.open(RING).unwrap();
+        assert_eq!(left.coverage().begin.stdout.last_line, LineNo::new(1));
+        assert_eq!(left.coverage().begin.stderr.last_line, LineNo::new(2));
+    }
+}
+
+#[tokio::test]
+async fn nothing_remains_to_read_after_all_output_is_deleted() {
+    let mut kept = Kept::new(Box::new(Memory::default()));
+    kept.say(Stream::Stdout, &b"forgotten\n".repeat(3000));
+    kept.store(1 << 20);
+    kept.job.forget_output(Selection::Both).await;
+    kept.restart();
+
+    let query = ReadQuery {
+        unit: Unit::Lines,
+        offset: 0,
+        length: 10,
+        max_bytes: 1 << 20,
+        selection: Selection::Both,
+        render: Render::Raw,
+    };
+    let (reading, _) = kept.job.read(&query).await;
+
+    assert_eq!(reading.returned(), 0);
+    assert_eq!(reading.available_from, 3000);
+    assert_eq!(reading.remaining(), 0);
 }
 
 #[tokio::test]
