@@ -285,6 +285,21 @@ async fn a_command_is_followed_through_every_replica_by_our_own_client() {
 }
 
 #[tokio::test]
+async fn a_task_that_is_cancelled_at_one_replica_is_cancelled_at_all() {
+    let cluster = Cluster::start(3).await;
+    let callers = cluster.callers("ci", &[]);
+    let run = json!({"name": "ssh_run", "arguments": {"host": HOST, "command": "sleep 60"}});
+    let task = callers[0].result("tools/call", run)["taskId"].clone();
+
+    callers[1].result("tasks/cancel", json!({"taskId": task}));
+
+    for caller in &callers {
+        let asked = caller.result("tasks/get", json!({"taskId": task}));
+        assert_eq!(asked["status"], "cancelled", "{asked}");
+    }
+}
+
+#[tokio::test]
 async fn a_session_of_mcp_continues_at_every_replica() {
     let cluster = Cluster::start(3).await;
     let callers = cluster.callers("ci", &[]);

@@ -190,7 +190,7 @@ impl ServerHandler for Server {
         request: CancelTaskParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        answered(async { self.tasks.cancel(&request.task_id) }).await
+        answered(self.tasks.cancel(&self.service, &request.task_id)).await
     }
 
     fn accepted_subscription_filter(

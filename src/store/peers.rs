@@ -36,6 +36,12 @@ pub trait Peers: Send + Sync {
     /// Resolves when the cluster's data is lost, so that this replica must end.
     fn lost(&self) -> BoxFuture<'_, ()>;
 
+    /// Remembers for a day that a client has cancelled a task.
+    fn cancel_task<'a>(&'a self, task: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Whether a client has cancelled a task, at any replica.
+    fn is_task_cancelled<'a>(&'a self, task: &'a str) -> BoxFuture<'a, Result<bool, StoreError>>;
+
     /// Whether the lease of this replica was renewed in time, so that it may act for its hosts.
     fn may_act(&self) -> bool;
 

@@ -30,10 +30,10 @@ pub trait OutputStore: Send + Sync {
 /// Treatment of the end of a job whose output is shown without being stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndOfJob {
-    /// It is shown at once, too: only this process's readers follow the job.
-    IsShown,
+    /// Only readers of this process follow the job.
+    IsShownAtOnce,
     /// It waits until it is stored, so that other machines learn of it, and how many lines it has.
-    IsStored,
+    WaitsForStore,
 }
 
 /// An event of a job's log, in order.
@@ -145,8 +145,8 @@ impl Pending {
     ) {
         let has_end = matches!(self.waiting.back(), Some((LogEvent::End(_), _)));
         let end = match end_of_job {
-            EndOfJob::IsStored if has_end => self.waiting.pop_back(),
-            EndOfJob::IsStored | EndOfJob::IsShown => None,
+            EndOfJob::WaitsForStore if has_end => self.waiting.pop_back(),
+            EndOfJob::WaitsForStore | EndOfJob::IsShownAtOnce => None,
         };
         if let Some(batch) = self.in_flight.take() {
             let mut newest = None;
@@ -253,12 +253,12 @@ mod tests {
         };
 
         let mut of_one_process = pending();
-        let shown = shown_without_being_stored(&mut of_one_process, EndOfJob::IsShown);
+        let shown = shown_without_being_stored(&mut of_one_process, EndOfJob::IsShownAtOnce);
         assert_eq!(shown, events);
         assert_eq!(of_one_process.bytes, 0);
 
         let mut shared = pending();
-        let shown = shown_without_being_stored(&mut shared, EndOfJob::IsStored);
+        let shown = shown_without_being_stored(&mut shared, EndOfJob::WaitsForStore);
         assert_eq!(shown, events[..1]);
         let mut follows_a_gap = false;
         let batch = shared.take(

@@ -3,8 +3,8 @@
 //!
 //! A task's id contains everything that is waited for, and the jobs are in the store. So a task
 //! survives a restart, and the server keeps nothing that could expire or be guessed. A client with
-//! the id sees what its caller may see, and no more. Only cancellations are remembered, while the
-//! server lives; the job continues, as with every cancelled call.
+//! the id sees what its caller may see, and no more. Only cancellations are remembered: while the
+//! server lives, or in a cluster for a day. The job continues, as with every cancelled call.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -87,28 +87,26 @@ impl Tasks {
         id: &str,
     ) -> Result<GetTaskResult, ErrorData> {
         let task = TaskId::parse(id)?;
+        let payload = if self.is_cancelled(service, id).await? {
+            TaskPayload::Cancelled
+        } else {
+            task.payload(service).await?
+        };
+        Ok(task.told(id, payload))
+    }
+
+    async fn is_cancelled(&self, service: &Service, id: &str) -> Result<bool, ErrorData> {
         if lock(&self.0).iter().any(|cancelled| cancelled == id) {
-            return Ok(task.told(id, TaskPayload::Cancelled));
+            return Ok(true);
         }
-        let result = match task.outcome(service).await {
-            Ok(Some(result)) => result,
-            Ok(None) => return Ok(task.told(id, TaskPayload::Working)),
-            // An error of the tool is a result, so the task is complete.
-            Err(error) => failure(&error),
-        };
-        let Ok(Value::Object(result)) = serde_json::to_value(result) else {
-            return Err(ErrorData::internal_error(
-                "the result is not an object",
-                None,
-            ));
-        };
-        Ok(task.told(id, TaskPayload::Completed { result }))
+        service.is_task_cancelled_elsewhere(id).await.map_err(not_asked)
     }
 
     /// Cancels a task. Its jobs continue.
-    pub(crate) fn cancel(&self, id: &str) -> Result<(), ErrorData> {
+    pub(crate) async fn cancel(&self, service: &Service, id: &str) -> Result<(), ErrorData> {
         // Bounds the length of the id, and so the memory of the list.
         TaskId::parse(id)?;
+        service.cancel_task_everywhere(id).await.map_err(not_asked)?;
         let mut cancelled = lock(&self.0);
         if !cancelled.iter().any(|known| known == id) {
             cancelled.push_back(id.to_owned());
@@ -213,6 +211,23 @@ impl TaskId {
         })
     }
 
+    /// The result of the call, or that it is not there yet.
+    async fn payload(&self, service: &Service) -> Result<TaskPayload, ErrorData> {
+        let result = match self.outcome(service).await {
+            Ok(Some(result)) => result,
+            Ok(None) => return Ok(TaskPayload::Working),
+            // An error of the tool is a result, so the task is complete.
+            Err(error) => failure(&error),
+        };
+        let Ok(Value::Object(result)) = serde_json::to_value(result) else {
+            return Err(ErrorData::internal_error(
+                "the result is not an object",
+                None,
+            ));
+        };
+        Ok(TaskPayload::Completed { result })
+    }
+
     fn told(&self, id: &str, payload: TaskPayload) -> GetTaskResult {
         GetTaskResult::new(DetailedTask::new(self.task(id, payload.status()), payload))
     }
@@ -236,6 +251,11 @@ fn now() -> u64 {
 /// A time in milliseconds since the Unix epoch in the form of RFC 3339.
 fn rfc3339(ms: u64) -> String {
     humantime::format_rfc3339_millis(UNIX_EPOCH + Duration::from_millis(ms)).to_string()
+}
+
+/// The error of a call that the other replicas could not be asked about.
+fn not_asked(error: Error) -> ErrorData {
+    ErrorData::internal_error(error.to_string(), None)
 }
 
 fn unknown_task() -> ErrorData {

@@ -244,6 +244,7 @@ impl Runner {
     /// The replica of the cluster that runs a job, if it is another one that is alive.
     pub async fn replica_of(&self, id: &JobId) -> Option<String> {
         let storing = self.shared.storing.as_ref()?;
+        // Other processes of one machine share a directory, and pass nothing on.
         storing.store.peers()?;
         if self.shared.registry().jobs.contains_key(id) {
             return None;

@@ -59,7 +59,10 @@ pub(crate) fn open(
     let mut past = record.past();
     // The log has the end before the record does. The end of a fleet is shown by `mirror`, once the
     // record has its members' states.
-    if let (None, Some((outcome, at)), None) = (&record.outcome, &end.outcome, &spec.fleet) {
+    if record.outcome.is_none()
+        && spec.fleet.is_none()
+        && let Some((outcome, at)) = &end.outcome
+    {
         (past.phase, past.ended_at) = (Phase::Ended(outcome.clone()), Some(*at));
     }
     past.last_output_at = past.last_output_at.max(end.last_output_at);

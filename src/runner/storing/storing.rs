@@ -501,9 +501,9 @@ impl OutputStore for Storing {
 
     fn end_of_job(&self) -> EndOfJob {
         if self.is_shared {
-            EndOfJob::IsStored
+            EndOfJob::WaitsForStore
         } else {
-            EndOfJob::IsShown
+            EndOfJob::IsShownAtOnce
         }
     }
 }

@@ -264,7 +264,12 @@ impl Output {
         let mut newest = 0;
         while let Some(message) = self
             .streams
-            .next_message(&self.job, self.forgotten_subject(), newest + 1, Answer::Exact)
+            .next_message(
+                &self.job,
+                self.forgotten_subject(),
+                newest + 1,
+                Answer::Exact,
+            )
             .await?
         {
             newest = message.sequence;
@@ -281,8 +286,8 @@ impl Output {
         published.await.map_err(io_failed)?;
         let connection = &self.streams.connection;
         let job = Bytes::copy_from_slice(self.job.as_str().as_bytes());
-        let told = connection.client.publish(forgotten_subject(connection), job);
-        told.await.map_err(io_failed)?;
+        let published = connection.client.publish(forgotten_subject(connection), job);
+        published.await.map_err(io_failed)?;
         // Not those that another replica has written since.
         let read = self.read_lists.load(Relaxed);
         self.purge_before(self.forgotten_subject(), read + 1).await

@@ -75,7 +75,8 @@ struct State {
 }
 
 impl State {
-    /// Until then missing replicas count as alive.
+    /// Counts missing replicas as alive for a while: their leases may have run out only because NATS
+    /// could not be reached.
     fn trust_others(&mut self, until: Instant) {
         self.missing.clear();
         self.trusted_until = Some(until);

@@ -10,6 +10,7 @@
 //! - [`records`]: a bucket with a record for each job, and an index of it in the memory of each
 //!   replica, which a task keeps up to date.
 //! - [`tombstones`]: what is left of removed jobs.
+//! - [`cancelled_tasks`]: cancelled tasks of MCP clients.
 //! - [`job_output`]: the chunks of each job's output, in one of a few streams.
 //! - [`cursors`]: a bucket with the cursors of named readers.
 //! - [`replicas`]: streams of bytes between replicas, over which one passes calls on to the holder
@@ -25,6 +26,7 @@
 //!
 //! All methods of the store block, and are called by threads that may.
 
+mod cancelled_tasks;
 mod chunks;
 mod connection;
 mod cursors;

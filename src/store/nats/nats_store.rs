@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::cancelled_tasks::CancelledTasks;
 use super::chunks::Place;
 use super::connection::{Connection, failed};
 use super::cursors::Cursors;
@@ -76,7 +77,8 @@ impl NatsStore {
         };
         let leases = Leases::open(connection, own, Arc::clone(&records), events.clone()).await?;
         let leases = Arc::new(leases);
-        let replicas = Replicas::new(Arc::clone(connection), Arc::clone(&leases));
+        let cancelled_tasks = CancelledTasks::open(connection).await?;
+        let replicas = Replicas::new(Arc::clone(connection), Arc::clone(&leases), cancelled_tasks);
         let replicas = Arc::new(replicas);
         let mut tasks = JoinSet::new();
         let receiving = Arc::clone(&replicas).receive_hosts(events.clone());

@@ -35,7 +35,8 @@ pub(super) struct OutputStreams {
 
 /// Number of streams. It can't change: it decides in which stream a job's output is.
 const STREAMS: u32 = 4;
-/// Time for which a chunk is sent again while NATS does not answer. Then its writer turns to other jobs first.
+/// Time for which a chunk is sent again while NATS does not answer. Then its writer turns to other
+/// jobs first.
 const STORE_TIME: Duration = Duration::from_secs(11);
 /// Pause before a chunk is sent again.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -10,6 +10,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::cancelled_tasks::CancelledTasks;
 use super::connection::{Connection, failed};
 use super::events::Events;
 use super::leases::{Holder, Leases, machine_name};
@@ -23,6 +24,7 @@ use crate::store::{HostPlace, OwnStatus, PeerStream, Peers, StoreError, StoreEve
 pub(super) struct Replicas {
     connection: Arc<Connection>,
     leases: Arc<Leases>,
+    cancelled_tasks: CancelledTasks,
     /// Requests of other replicas to connect. Subscribed to when first needed.
     calls: tokio::sync::Mutex<Option<Subscriber>>,
     /// Tasks that move the bytes of streams. They end with this value.
@@ -49,10 +51,15 @@ pub(super) fn forgotten_subject(connection: &Connection) -> String {
 }
 
 impl Replicas {
-    pub(super) fn new(connection: Arc<Connection>, leases: Arc<Leases>) -> Self {
+    pub(super) fn new(
+        connection: Arc<Connection>,
+        leases: Arc<Leases>,
+        cancelled_tasks: CancelledTasks,
+    ) -> Self {
         Self {
             connection,
             leases,
+            cancelled_tasks,
             calls: tokio::sync::Mutex::default(),
             moving: Mutex::default(),
         }
@@ -257,6 +264,14 @@ impl Peers for Replicas {
 
     fn lost(&self) -> BoxFuture<'_, ()> {
         self.leases.lost().boxed()
+    }
+
+    fn cancel_task<'a>(&'a self, task: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.connection.reach(self.cancelled_tasks.add(task)).boxed()
+    }
+
+    fn is_task_cancelled<'a>(&'a self, task: &'a str) -> BoxFuture<'a, Result<bool, StoreError>> {
+        self.connection.reach(self.cancelled_tasks.has(task)).boxed()
     }
 
     fn may_act(&self) -> bool {

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::job::{
-    Archive, Batch, Caller, Change, Draft, EndOfJob, Exit, Identity, Job, JobId, Log, LogEvent, Matching,
-    Outcome, OutputStore, Storage, Wait,
+    Archive, Batch, Caller, Change, Draft, EndOfJob, Exit, Identity, Job, JobId, Log, LogEvent,
+    Matching, Outcome, OutputStore, Storage, Wait,
 };
 use crate::output::{
     Content, LineNo, Match, MemberNo, PageLine, PageQuery, ReadQuery, Render, Ring, RingLimits,
@@ -31,7 +31,7 @@ impl OutputStore for Idle {
     }
 
     fn end_of_job(&self) -> EndOfJob {
-        EndOfJob::IsShown
+        EndOfJob::IsShownAtOnce
     }
 }
 

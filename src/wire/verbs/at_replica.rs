@@ -26,6 +26,20 @@ impl Service {
         self.jobs.replica_of_job(job_id).await
     }
 
+    /// Tells all replicas that a client has cancelled a task.
+    pub async fn cancel_task_everywhere(&self, task: &str) -> Result<(), Error> {
+        if let Some(peers) = self.jobs.peers() {
+            peers.cancel_task(task).await.map_err(jobs::Error::from)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a client has cancelled a task at another replica.
+    pub async fn is_task_cancelled_elsewhere(&self, task: &str) -> Result<bool, Error> {
+        let Some(peers) = self.jobs.peers() else { return Ok(false) };
+        Ok(peers.is_task_cancelled(task).await.map_err(jobs::Error::from)?)
+    }
+
     /// The other replicas that are there now, if this one passes calls on.
     pub(super) async fn other_replicas(&self) -> Result<Vec<String>, Error> {
         match self.jobs.peers() {

@@ -75,6 +75,7 @@ pub struct ForwardEntry {
     /// Where it listens, with the port that was chosen.
     pub listen: String,
     /// In a cluster: the machine that listens, which is that of the replica that has the host.
+    // Not in the tool's schema, which costs every client tokens: few have a cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(skip)]
     pub machine: Option<String>,
