@@ -139,10 +139,12 @@ async fn all_durable_jobs_start_by_one_login_shell_and_are_followed_by_another()
         canonical_loop(&second, &job).await;
     }
     let count = starts(&sshd);
-    // On a busy machine the follower may have ended before the next job was added to it.
+    // On a busy machine a job's first output may come before the answer to its start. It is then
+    // followed by a new follower, which has a login shell. With a login shell for each start there
+    // would be six more.
     assert!(
-        (2..=3).contains(&count),
-        "{count} login shells: the control shell, the follower, and perhaps a second follower"
+        (2..=7).contains(&count),
+        "{count} login shells: the control shell, the follower, and perhaps further followers"
     );
     second.signal(SignalRequest::new(&first)).await.unwrap();
     canonical_loop(&second, &first).await;

@@ -25,6 +25,10 @@ const MOST_CALLERS: usize = 4096;
 /// Time limit for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
+/// Maximum bytes of a refused body that are read and discarded, and the time limit for that.
+const MOST_OF_REST: usize = 16 << 20;
+const REST_TIME: Duration = Duration::from_secs(2);
+
 /// Budget of bytes for bodies.
 pub(crate) struct Bodies {
     all: Arc<Semaphore>,
@@ -92,6 +96,8 @@ async fn collect(mut body: Body, held: &mut HeldBody) -> Result<Bytes, Failure> 
         // Trailers are ignored.
         let Ok(data) = frame.into_data() else { continue };
         if collected.len() + data.len() > MOST_OF_BODY {
+            drop(collected);
+            read_rest(body).await;
             return Err(reject::body_too_large(MOST_OF_BODY));
         }
         // Counted as they arrive: a body in chunks does not declare its length.
@@ -99,6 +105,22 @@ async fn collect(mut body: Body, held: &mut HeldBody) -> Result<Bytes, Failure> 
         collected.extend_from_slice(&data);
     }
     Ok(collected.into())
+}
+
+/// Reads on and discards what it reads. A client that still sends when the connection is closed may
+/// never see the answer that refuses its body.
+async fn read_rest(mut body: Body) {
+    let mut rest = 0;
+    let reading = async {
+        while let Some(Ok(frame)) = body.frame().await {
+            rest += frame.data_ref().map_or(0, Bytes::len);
+            if rest > MOST_OF_REST {
+                return;
+            }
+        }
+    };
+    // A slower client is not waited for.
+    timeout(REST_TIME, reading).await.ok();
 }
 
 impl HeldBody {
