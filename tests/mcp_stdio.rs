@@ -696,6 +696,7 @@ async fn a_subscriber_to_a_log_is_notified_at_most_twice_a_second_and_at_the_end
     client.ok("ssh_write", json!({"job_id": id, "newline": true}));
     client.ok("ssh_wait", json!({"job_ids": [id]}));
     if updates(&client) == seen {
+        client.notifications.clear();
         client.asked("notifications/resources/updated");
     }
     let refused = client.request(

@@ -148,8 +148,12 @@ impl McpClient {
         }
     }
 
-    /// The next request of the server with this method; responses that come first are kept.
+    /// The next request or notification of the server with this method; responses that come first
+    /// are kept. It may have come before the response to an earlier request.
     pub fn asked(&mut self, method: &str) -> Value {
+        if let Some(index) = self.notifications.iter().position(|told| told["method"] == method) {
+            return self.notifications.remove(index);
+        }
         loop {
             let message = self.messages.recv_timeout(PATIENCE).expect("a request in time");
             match message["method"].as_str() {
