@@ -289,8 +289,11 @@ impl Output {
         let published = connection.client.publish(forgotten_subject(connection), job);
         published.await.map_err(io_failed)?;
         // Not those that another replica has written since.
-        let read = self.read_lists.load(Relaxed);
-        self.purge_before(self.forgotten_subject(), read + 1).await
+        match self.read_lists.load(Relaxed) {
+            // NATS 2.10 takes a purge before the first message for one of all messages.
+            0 => Ok(()),
+            read => self.purge_before(self.forgotten_subject(), read + 1).await,
+        }
     }
 
     /// Deletes the messages of a subject before a sequence number.
