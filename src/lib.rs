@@ -67,6 +67,8 @@ mod nearest;
 #[doc(hidden)]
 pub mod output;
 #[doc(hidden)]
+pub mod policy;
+#[doc(hidden)]
 pub mod runner;
 #[doc(hidden)]
 pub mod spool;
@@ -74,6 +76,7 @@ pub mod spool;
 pub mod ssh;
 #[doc(hidden)]
 pub mod store;
+mod toml_text;
 
 pub use job::quote;
 

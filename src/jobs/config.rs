@@ -11,10 +11,10 @@ use serde::Deserialize;
 
 use super::cluster::ClusterConfig;
 use crate::bounded_file::read_text;
-use crate::nearest::nearest;
 use crate::runner::Limits;
 use crate::ssh::HostSettings;
 use crate::store::{StateDir, Store, StoreError};
+use crate::toml_text::{explain, line_of};
 
 /// The program's configuration, a TOML file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -40,6 +40,8 @@ pub struct Config {
     pub store: bool,
     /// A state directory that replaces the user's own.
     pub state_dir: Option<PathBuf>,
+    /// Who may do what.
+    pub policy: PolicyConfig,
     /// The cluster of which a server is a replica, if any.
     pub cluster: ClusterConfig,
     /// More arguments for `ssh -G`, which resolves host names. Not read from a file.
@@ -49,6 +51,14 @@ pub struct Config {
     /// `sshjobs serve`. Not read from a file.
     #[serde(skip)]
     pub process: String,
+}
+
+/// The policy: the table `[policy]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicyConfig {
+    /// The policy file. Without one, roles and host patterns of callers decide alone.
+    pub file: Option<PathBuf>,
 }
 
 /// Defaults for arguments that calls omit.
@@ -129,6 +139,7 @@ impl Default for Config {
             forward_any_address: false,
             store: true,
             state_dir: None,
+            policy: PolicyConfig::default(),
             cluster: ClusterConfig::default(),
             ssh_arguments: Vec::new(),
             process: String::new(),
@@ -190,10 +201,14 @@ impl Config {
             line,
             message,
         };
-        let config: Self = toml::from_str(text).map_err(|error| {
+        let mut config: Self = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             mistake(line_of(text, at), explain(error.message()))
         })?;
+        // Relative to the configuration, so that it does not matter where the program is started.
+        if let (Some(policy), Some(directory)) = (&mut config.policy.file, file.parent()) {
+            *policy = directory.join(&*policy);
+        }
         let mistakes = [
             config.limits.validate(),
             config.defaults.validate(),
@@ -210,10 +225,6 @@ impl Config {
     }
 }
 
-fn line_of(text: &str, at: usize) -> usize {
-    text.bytes().take(at).filter(|&byte| byte == b'\n').count() + 1
-}
-
 /// The line that sets a key, or 1 if the file omits the key.
 fn line_of_key(text: &str, key: &str) -> usize {
     let sets_key = |line: &str| {
@@ -222,44 +233,6 @@ fn line_of_key(text: &str, key: &str) -> usize {
             .is_some_and(|rest| rest.trim_start().starts_with('='))
     };
     text.lines().position(sets_key).map_or(1, |index| index + 1)
-}
-
-/// Shortens serde's list of all fields to the nearest one.
-fn explain(message: &str) -> String {
-    if !message.starts_with("unknown field") {
-        return in_words(message);
-    }
-    // serde quotes the unknown field first and then each expected one.
-    let mut quoted = message.split('`').skip(1).step_by(2);
-    let Some(unknown) = quoted.next() else { return in_words(message) };
-    match nearest(unknown, quoted) {
-        Some(known) => format!("unknown key {unknown:?}; did you mean {known:?}?"),
-        None => format!("unknown key {unknown:?}"),
-    }
-}
-
-/// Replaces Rust's names of types by plain words.
-fn in_words(message: &str) -> String {
-    let (start, expected) = message.rsplit_once("expected ").unwrap_or((message, ""));
-    let expected = match expected {
-        "u8" | "u16" | "u32" | "u64" | "usize" | "i64" => "a whole number",
-        "a sequence" => "a list",
-        "a map" => "a table",
-        other if other.starts_with("struct ") => "a table",
-        other => other,
-    };
-    let start = start.trim_start_matches("invalid type: ").trim_start_matches("invalid value: ");
-    // Only at the start: the rest may be a value of the user's.
-    let start = match (start.strip_prefix("sequence"), start.strip_prefix("map")) {
-        (Some(rest), _) => format!("a list{rest}"),
-        (_, Some(rest)) => format!("a table{rest}"),
-        (None, None) => start.to_owned(),
-    };
-    if expected.is_empty() {
-        message.to_owned()
-    } else {
-        format!("found {start}expected {expected}")
-    }
 }
 
 #[cfg(test)]

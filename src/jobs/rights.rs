@@ -1,39 +1,11 @@
-//! Roles and host patterns of callers.
+//! Rights of callers: a role, and the hosts to which it applies.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::policy::Role;
 use crate::ssh::{Destination, canonical_host, matches};
-
-/// Rights of a caller. Each role includes those before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// See hosts and its own jobs, and read output.
-    Read,
-    /// Also start jobs, write to them, signal and delete them.
-    Run,
-    /// Also see and end the jobs of all callers.
-    Admin,
-}
-
-impl Role {
-    /// The name in token files and on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Run => "run",
-            Self::Admin => "admin",
-        }
-    }
-}
-
-impl fmt::Display for Role {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
 
 /// Role of a caller, and its hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -306,10 +278,5 @@ mod tests {
             tagged.contain("build", &["ci".to_owned()])
                 && !tagged.contain("root@build", &["ci".to_owned()])
         );
-    }
-
-    #[test]
-    fn each_role_may_do_what_those_before_it_may() {
-        assert!(Role::Read < Role::Run && Role::Run < Role::Admin);
     }
 }

@@ -1,0 +1,160 @@
+//! Finds what can't take effect in a policy: a mistake that would otherwise show only when it is too
+//! late.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::mistake::{PolicyMistake, unknown};
+use super::pattern::HostPattern;
+use super::policy::Policy;
+use super::request::{Machine, Which};
+use super::rule::{Approval, Commands, Effect, Rule};
+use super::verb::Verb;
+
+/// The hosts that the configuration lists, with their tags.
+#[derive(Clone, Debug, Default)]
+pub struct Inventory(pub BTreeMap<String, Vec<String>>);
+
+/// Something in a policy file that is probably not meant so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The line, from 1.
+    pub line: usize,
+    /// Description.
+    pub message: String,
+}
+
+/// Verbs that have the same effect: denying only one of them denies nothing.
+const SAME_EFFECT: [&[Verb]; 3] = [
+    &[Verb::Run, Verb::Spawn],
+    &[Verb::Put, Verb::Edit],
+    &[Verb::Tail, Verb::Read, Verb::Search],
+];
+
+impl Policy {
+    /// Checks that everything in the file can take effect, on these hosts.
+    ///
+    /// # Errors
+    /// The first tag, rule or template that can't.
+    pub fn check(&self, inventory: &Inventory) -> Result<Vec<Warning>, PolicyMistake> {
+        let mut warnings = Vec::new();
+        for rule in &self.rules {
+            check_tags(rule, inventory)?;
+            check_reach(rule, &self.rules)?;
+            warnings.extend(unmatched_hosts(rule, inventory));
+            warnings.extend(half_denied(rule));
+        }
+        check_use(self)?;
+        check_approvers(self)?;
+        Ok(warnings)
+    }
+}
+
+fn check_tags(rule: &Rule, inventory: &Inventory) -> Result<(), PolicyMistake> {
+    let known: BTreeSet<&str> = inventory.0.values().flatten().map(String::as_str).collect();
+    let known: Vec<&str> = known.into_iter().collect();
+    for pattern in &rule.hosts {
+        if let HostPattern::Tag(tag) = pattern
+            && !known.contains(&tag.as_str())
+        {
+            return Err(mistake(rule, unknown("tag", tag, &known)));
+        }
+    }
+    Ok(())
+}
+
+/// A rule that allows something which another rule always denies can never take effect.
+fn check_reach(rule: &Rule, all: &[Rule]) -> Result<(), PolicyMistake> {
+    let denying = all.iter().find(|other| other.effect == Effect::Deny && other.includes(rule));
+    match (rule.effect, denying) {
+        (Effect::Allow, Some(other)) => Err(mistake(
+            rule,
+            format!(
+                "the rule {:?} can never take effect: {:?} denies all that it allows",
+                rule.name, other.name
+            ),
+        )),
+        (Effect::Allow | Effect::Deny, _) => Ok(()),
+    }
+}
+
+fn unmatched_hosts(rule: &Rule, inventory: &Inventory) -> Vec<Warning> {
+    let is_matched = |pattern: &HostPattern| {
+        inventory
+            .0
+            .keys()
+            .any(|name| pattern.matches(&Machine::new([name], 22, []), Which::Used))
+    };
+    rule.hosts
+        .iter()
+        .filter_map(|pattern| match pattern {
+            HostPattern::Name(name) if !is_matched(pattern) => Some(Warning {
+                line: rule.line,
+                message: format!("the rule {:?}: {name} matches no listed host", rule.name),
+            }),
+            HostPattern::Name(_) | HostPattern::Tag(_) => None,
+        })
+        .collect()
+}
+
+fn half_denied(rule: &Rule) -> Vec<Warning> {
+    if rule.effect == Effect::Allow {
+        return Vec::new();
+    }
+    let mut warnings = Vec::new();
+    for group in SAME_EFFECT {
+        let denied = group.iter().find(|verb| rule.verbs.contains(**verb));
+        let open = group.iter().find(|verb| !rule.verbs.contains(**verb));
+        if let (Some(denied), Some(open)) = (denied, open) {
+            warnings.push(Warning {
+                line: rule.line,
+                message: format!(
+                    "the rule {:?} denies {denied} and not {open}, which has the same effect",
+                    rule.name
+                ),
+            });
+        }
+    }
+    warnings
+}
+
+/// A template that no rule allows can't be used.
+fn check_use(policy: &Policy) -> Result<(), PolicyMistake> {
+    for template in policy.templates.values() {
+        let is_used = policy.rules.iter().any(|rule| {
+            rule.effect == Effect::Allow
+                && match &rule.commands {
+                    Commands::Any => rule.verbs.iter().any(Verb::runs_commands),
+                    Commands::Templates(names) => names.contains(&template.name),
+                }
+        });
+        if !is_used {
+            return Err(PolicyMistake {
+                line: template.line,
+                message: format!("no rule allows the template {:?}", template.name),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A call that needs a person can never be approved without approvers.
+fn check_approvers(policy: &Policy) -> Result<(), PolicyMistake> {
+    let asking = policy.rules.iter().find(|rule| rule.approval == Approval::Person);
+    match asking {
+        Some(rule) if policy.approvers.is_empty() => Err(mistake(
+            rule,
+            format!(
+                "the rule {:?} asks a person, and there are no [[approvers]]",
+                rule.name
+            ),
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn mistake(rule: &Rule, message: String) -> PolicyMistake {
+    PolicyMistake {
+        line: rule.line,
+        message,
+    }
+}

@@ -1,0 +1,51 @@
+//! Decides on calls: denied by default, any rule that denies beats every rule that allows, and the
+//! order of rules never matters.
+
+use super::request::Request;
+use super::rule::{Approval, Effect, Limits, Rule};
+
+/// The decision on a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision<'a> {
+    /// Any of these rules allows it. Rules that need no approval come first.
+    Allowed(Vec<Permit<'a>>),
+    /// The rules with these names deny it.
+    Denied(Vec<&'a str>),
+    /// No rule allows it.
+    NotAllowed,
+}
+
+/// A rule that allows a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permit<'a> {
+    /// Name of the rule.
+    pub rule: &'a str,
+    /// Who has to agree.
+    pub approval: Approval,
+    /// Limits on the call.
+    pub limits: Limits,
+}
+
+/// Compares a call with every rule.
+pub(super) fn decide<'a>(rules: &'a [Rule], request: &Request<'_>) -> Decision<'a> {
+    let mut permits = Vec::new();
+    let mut denied = Vec::new();
+    for rule in rules.iter().filter(|rule| rule.matches(request)) {
+        match rule.effect {
+            Effect::Allow => permits.push(Permit {
+                rule: &rule.name,
+                approval: rule.approval,
+                limits: rule.limits,
+            }),
+            Effect::Deny => denied.push(rule.name.as_str()),
+        }
+    }
+    if !denied.is_empty() {
+        return Decision::Denied(denied);
+    }
+    if permits.is_empty() {
+        return Decision::NotAllowed;
+    }
+    permits.sort_by_key(|permit| permit.approval);
+    Decision::Allowed(permits)
+}

@@ -1,0 +1,138 @@
+//! Patterns in rules: of names, callers and hosts. They are compiled once, so that a decision costs
+//! little.
+
+use super::request::{Identity, Machine, Which};
+use super::role::Role;
+use crate::ssh::{canonical_host, matches};
+
+/// A pattern of names with `*` and `?`, as in ssh_config.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NamePattern {
+    /// Every name.
+    Any,
+    /// One name.
+    Exact(String),
+    /// Names that begin with a text: a pattern with one `*`, at its end.
+    Prefix(String),
+    /// Any other pattern.
+    Wildcards(String),
+}
+
+impl NamePattern {
+    pub(super) fn new(text: &str) -> Self {
+        let has_wildcards = |text: &str| text.contains(['*', '?']);
+        if text == "*" {
+            return Self::Any;
+        }
+        match text.strip_suffix('*') {
+            Some(start) if !has_wildcards(start) => Self::Prefix(start.to_owned()),
+            _ if has_wildcards(text) => Self::Wildcards(text.to_owned()),
+            _ => Self::Exact(text.to_owned()),
+        }
+    }
+
+    pub(super) fn matches(&self, name: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Exact(text) => text == name,
+            Self::Prefix(start) => name.starts_with(start.as_str()),
+            Self::Wildcards(pattern) => matches(pattern, name),
+        }
+    }
+
+    /// Whether it matches every name that another pattern matches. May miss some such pairs.
+    pub(super) fn includes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Any, _) => true,
+            (_, Self::Exact(name)) => self.matches(name),
+            (Self::Prefix(start), Self::Prefix(longer)) => longer.starts_with(start.as_str()),
+            (_, _) => self == other,
+        }
+    }
+}
+
+impl std::fmt::Display for NamePattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Any => f.write_str("*"),
+            Self::Exact(text) | Self::Wildcards(text) => f.write_str(text),
+            Self::Prefix(start) => write!(f, "{start}*"),
+        }
+    }
+}
+
+/// A pattern of callers: `NAME`, `role:ROLE` or `claim:NAME=VALUE`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CallerPattern {
+    /// Callers with such a name.
+    Name(NamePattern),
+    /// Callers with this role, or with one that includes it.
+    Role(Role),
+    /// Callers whose token has such a claim.
+    Claim { name: String, value: NamePattern },
+}
+
+impl CallerPattern {
+    pub(super) fn matches(&self, caller: &Identity) -> bool {
+        match self {
+            Self::Name(pattern) => pattern.matches(&caller.name),
+            Self::Role(role) => caller.role >= *role,
+            Self::Claim { name, value } => {
+                caller.claims.get(name).is_some_and(|claim| value.matches(claim))
+            }
+        }
+    }
+
+    /// Whether it matches every caller that another pattern matches. May miss some such pairs.
+    pub(super) fn includes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Name(NamePattern::Any), _) => true,
+            (Self::Name(pattern), Self::Name(other)) => pattern.includes(other),
+            (Self::Role(role), Self::Role(other)) => role <= other,
+            (_, _) => self == other,
+        }
+    }
+}
+
+/// A pattern of hosts: `tag:NAME`, or a name or address, perhaps with a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum HostPattern {
+    /// Hosts with this tag.
+    Tag(String),
+    /// Hosts with such a name or address.
+    Name(NamePattern),
+}
+
+impl HostPattern {
+    pub(super) fn new(text: &str) -> Self {
+        match text.strip_prefix("tag:") {
+            Some(tag) => Self::Tag(tag.to_owned()),
+            None => Self::Name(NamePattern::new(&canonical_host(text))),
+        }
+    }
+
+    /// Whether any of these names or tags of a machine matches.
+    pub(super) fn matches(&self, machine: &Machine, which: Which) -> bool {
+        match self {
+            Self::Tag(tag) => machine.has_tag(which, tag),
+            Self::Name(pattern) => machine.has_name(which, |name| pattern.matches(name)),
+        }
+    }
+
+    /// Whether it matches every machine that another pattern matches. May miss some such pairs.
+    pub(super) fn includes(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Name(NamePattern::Any), _) => true,
+            (Self::Name(pattern), Self::Name(other)) => pattern.includes(other),
+            (_, _) => self == other,
+        }
+    }
+}
+
+/// Whether one of some patterns includes each of others. An empty list has everything.
+pub(super) fn all_included<P>(wide: &[P], narrow: &[P], includes: impl Fn(&P, &P) -> bool) -> bool {
+    if wide.is_empty() {
+        return true;
+    }
+    !narrow.is_empty() && narrow.iter().all(|one| wide.iter().any(|other| includes(other, one)))
+}

@@ -1,0 +1,392 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::policy::{Inventory, Machine, Role};
+
+const POLICY: &str = r#"
+[[rules]]
+name = "agents look everywhere"
+callers = ["agent*"]
+verbs = ["hosts", "jobs", "tail", "read", "search", "wait"]
+
+[[rules]]
+name = "agents restart services on staging"
+callers = ["agent*"]
+hosts = ["tag:staging"]
+commands = ["restart"]
+limits = { jobs = 5, timeout_s = 600, starts_per_minute = 30 }
+
+[[rules]]
+name = "production asks a person"
+callers = ["role:run"]
+hosts = ["prod-*"]
+commands = "any"
+approval = "person"
+
+[[rules]]
+name = "never the databases"
+effect = "deny"
+hosts = ["tag:db"]
+verbs = ["run", "spawn", "write", "put", "forward"]
+
+[[approvers]]
+callers = ["alice", "role:admin"]
+
+[templates.restart]
+command = "systemctl restart {unit}"
+parameters.unit = { enum = ["nginx", "app"] }
+"#;
+
+fn policy(text: &str) -> Policy {
+    Policy::parse(text).unwrap()
+}
+
+fn caller(name: &str, role: Role) -> Identity {
+    Identity {
+        name: name.to_owned(),
+        role,
+        claims: BTreeMap::new(),
+    }
+}
+
+fn endpoint(name: &str, tags: &[&str]) -> Endpoint {
+    Endpoint {
+        machine: Machine::new([name], 22, tags.iter().map(|tag| (*tag).to_owned())),
+        users: vec!["deploy".to_owned()],
+        jumps: Vec::new(),
+    }
+}
+
+/// Names of the rules that decide, and whether they allow.
+fn decided(
+    policy: &Policy,
+    caller: &Identity,
+    verb: Verb,
+    endpoint: &Endpoint,
+    command: CommandSource<'_>,
+) -> (bool, Vec<String>) {
+    let request = Request {
+        caller,
+        verb,
+        endpoint: Some(endpoint),
+        command: Some(command),
+        target: None,
+        minute: WeekMinute::default(),
+    };
+    match policy.decide(&request) {
+        Decision::Allowed(permits) => (
+            true,
+            permits.iter().map(|permit| permit.rule.to_owned()).collect(),
+        ),
+        Decision::Denied(rules) => (false, rules.into_iter().map(str::to_owned).collect()),
+        Decision::NotAllowed => (false, Vec::new()),
+    }
+}
+
+#[test]
+fn the_example_of_the_documentation_decides_as_it_says() {
+    let policy = policy(POLICY);
+    let agent = caller("agent1", Role::Run);
+    let staging = endpoint("app1", &["staging"]);
+    let free = CommandSource::Free;
+    let restart = CommandSource::Template("restart");
+
+    let (is_allowed, rules) = decided(&policy, &agent, Verb::Run, &staging, restart);
+    assert!(is_allowed);
+    assert_eq!(rules, ["agents restart services on staging"]);
+    assert_eq!(
+        decided(&policy, &agent, Verb::Run, &staging, free),
+        (false, Vec::new())
+    );
+    let (is_allowed, rules) = decided(&policy, &agent, Verb::Tail, &staging, free);
+    assert!(is_allowed);
+    assert_eq!(rules, ["agents look everywhere"]);
+    let database = endpoint("prod-db", &["db"]);
+    let (is_allowed, rules) = decided(&policy, &agent, Verb::Run, &database, free);
+    assert!(!is_allowed);
+    assert_eq!(rules, ["never the databases"]);
+}
+
+#[test]
+fn a_machine_behind_a_denied_one_is_denied() {
+    let policy = policy(
+        "[[rules]]\nname = \"all\"\ncommands = \"any\"\n\
+         [[rules]]\nname = \"no bastion\"\neffect = \"deny\"\nhosts = [\"bastion\"]\n",
+    );
+    let agent = caller("agent1", Role::Run);
+    let behind = Endpoint {
+        jumps: vec![Machine::new(["bastion", "10.0.0.1"], 22, [])],
+        ..endpoint("inner", &[])
+    };
+
+    let (is_allowed, rules) = decided(&policy, &agent, Verb::Run, &behind, CommandSource::Free);
+
+    assert!(!is_allowed);
+    assert_eq!(rules, ["no bastion"]);
+}
+
+#[test]
+fn another_name_of_a_machine_leads_around_no_denial_and_through_no_allowance() {
+    let policy = policy(
+        "[[rules]]\nname = \"staging\"\nhosts = [\"app*\"]\ncommands = \"any\"\n\
+         [[rules]]\nname = \"no databases\"\neffect = \"deny\"\nhosts = [\"tag:db\"]\n",
+    );
+    let agent = caller("agent1", Role::Run);
+    let denied = Endpoint {
+        machine: Machine::new(["app-alias", "10.0.0.7"], 22, []).also_known_as(
+            ["db1"],
+            22,
+            ["db".to_owned()],
+        ),
+        ..endpoint("", &[])
+    };
+    let not_named = Endpoint {
+        machine: Machine::new(["other", "10.0.0.8"], 22, []).also_known_as(["app1"], 22, []),
+        ..endpoint("", &[])
+    };
+
+    let (is_allowed, rules) = decided(&policy, &agent, Verb::Run, &denied, CommandSource::Free);
+    assert!(!is_allowed);
+    assert_eq!(rules, ["no databases"]);
+    let decided = decided(&policy, &agent, Verb::Run, &not_named, CommandSource::Free);
+    assert_eq!(decided, (false, Vec::new()));
+}
+
+#[test]
+fn a_rule_with_users_needs_all_accounts_of_a_call() {
+    let policy = policy("[[rules]]\nname = \"deploy\"\nusers = [\"deploy\"]\ncommands = \"any\"\n");
+    let agent = caller("agent1", Role::Run);
+    let plain = endpoint("web1", &[]);
+    let mut as_root = plain.clone();
+    as_root.users.push("root".to_owned());
+
+    assert!(decided(&policy, &agent, Verb::Run, &plain, CommandSource::Free).0);
+    assert!(!decided(&policy, &agent, Verb::Run, &as_root, CommandSource::Free).0);
+}
+
+#[test]
+fn targets_limit_forwards_and_a_socks_proxy_reaches_any_target() {
+    let policy = policy(
+        "[[rules]]\nname = \"postgres\"\nverbs = [\"forward\"]\ntargets = [\"localhost:5432\"]\n",
+    );
+    let agent = caller("agent1", Role::Run);
+    let web1 = endpoint("web1", &[]);
+    let may_forward = |target| {
+        let request = Request {
+            caller: &agent,
+            verb: Verb::Forward,
+            endpoint: Some(&web1),
+            command: None,
+            target,
+            minute: WeekMinute::default(),
+        };
+        matches!(policy.decide(&request), Decision::Allowed(_))
+    };
+
+    assert!(may_forward(Some("localhost:5432")));
+    assert!(!may_forward(Some("localhost:6379")));
+    assert!(!may_forward(None));
+}
+
+/// A mistake, as `LINE: MESSAGE`.
+#[track_caller]
+fn check_mistake(text: &str, expected: &str) {
+    let inventory = Inventory(BTreeMap::from([
+        ("web1".to_owned(), vec!["staging".to_owned()]),
+        ("db1".to_owned(), vec!["db".to_owned()]),
+    ]));
+    let checked = Policy::parse(text).and_then(|policy| policy.check(&inventory));
+    let mistake = checked.expect_err(text);
+    assert_eq!(format!("{}: {}", mistake.line, mistake.message), expected);
+}
+
+#[test]
+fn a_mistake_is_reported_with_its_line_and_the_nearest_known_word() {
+    check_mistake(
+        "[[rules]]\nname = \"a\"\nverbs = [\"tail\", \"raed\"]\n",
+        "3: unknown verb \"raed\"; did you mean \"read\"?",
+    );
+    check_mistake(
+        "[[rules]]\nname = \"a\"\ncallers = [\"role:admn\"]\nverbs = [\"tail\"]\n",
+        "3: unknown role \"admn\"; did you mean \"admin\"?",
+    );
+    check_mistake(
+        "\n[[rules]]\nname = \"a\"\nhosts = [\"tag:stagin\"]\nverbs = [\"tail\"]\n",
+        "2: unknown tag \"stagin\"; did you mean \"staging\"?",
+    );
+    check_mistake(
+        "[[rules]]\nname = \"a\"\ncomands = \"any\"\n",
+        "3: unknown key \"comands\"; did you mean \"commands\"?",
+    );
+    check_mistake(
+        "[[rules]]\nname = \"a\"\ncommands = [\"restrt\"]\n[templates.restart]\ncommand = \"true\"\n",
+        "3: unknown template \"restrt\"; did you mean \"restart\"?",
+    );
+    check_mistake(
+        "[[rules]]\nname = \"a\"\ncommands = \"any\"\n[templates.restart]\n\
+         command = \"systemctl restart {unti}\"\nparameters.unit = { text = 9 }\n",
+        "5: unknown parameter \"unti\"; did you mean \"unit\"?",
+    );
+}
+
+#[test]
+fn what_can_never_take_effect_is_refused() {
+    check_mistake(
+        "[[rules]]\nname = \"a\"\n",
+        "1: a rule that allows something needs verbs or commands",
+    );
+    check_mistake(
+        "[[rules]]\nname = \"a\"\nverbs = [\"run\"]\n",
+        "1: a rule that allows run needs commands: \"any\", or a list of templates",
+    );
+    check_mistake(
+        "[[rules]]\nname = \"a\"\nverbs = []\n",
+        "3: the list is empty, so the rule never applies; omit the key for all",
+    );
+    check_mistake(
+        "[[rules]]\nname = \"a\"\ncommands = \"any\"\n[templates.idle]\ncommand = \"true\"\n\
+         [[rules]]\nname = \"b\"\neffect = \"deny\"\n",
+        "1: the rule \"a\" can never take effect: \"b\" denies all that it allows",
+    );
+    check_mistake(
+        "[[rules]]\nname = \"a\"\nverbs = [\"tail\"]\n[templates.idle]\ncommand = \"true\"\n",
+        "4: no rule allows the template \"idle\"",
+    );
+    check_mistake(
+        "[[rules]]\nname = \"a\"\ncommands = \"any\"\napproval = \"person\"\n",
+        "1: the rule \"a\" asks a person, and there are no [[approvers]]",
+    );
+    check_mistake(
+        "[[rules]]\nname = \"a\"\neffect = \"deny\"\napproval = \"person\"\n",
+        "4: approval has no effect in a rule that denies",
+    );
+}
+
+#[test]
+fn a_pattern_without_a_host_and_half_a_denial_are_warned_of() {
+    let policy = policy(
+        "[[rules]]\nname = \"a\"\nhosts = [\"wbe*\"]\nverbs = [\"tail\"]\n\
+         [[rules]]\nname = \"b\"\neffect = \"deny\"\nhosts = [\"web1\"]\nverbs = [\"run\"]\n",
+    );
+    let inventory = Inventory(BTreeMap::from([("web1".to_owned(), Vec::new())]));
+
+    let warnings = policy.check(&inventory).unwrap();
+
+    let texts: Vec<_> = warnings.iter().map(|warning| warning.message.as_str()).collect();
+    assert_eq!(
+        texts,
+        [
+            "the rule \"a\": wbe* matches no listed host",
+            "the rule \"b\" denies run and not spawn, which has the same effect",
+        ]
+    );
+}
+
+/// A rule as the reference evaluator sees it: plain lists, with `*` for everything.
+#[derive(Clone, Debug)]
+struct PlainRule {
+    denies: bool,
+    callers: Vec<&'static str>,
+    hosts: Vec<&'static str>,
+    verbs: Vec<Verb>,
+    templates: Option<Vec<&'static str>>,
+}
+
+const CALLERS: [&str; 3] = ["agent1", "agent2", "alice"];
+const HOSTS: [&str; 3] = ["web1", "web2", "db1"];
+const TEMPLATES: [&str; 2] = ["restart", "status"];
+
+/// Whether the rules allow a call, as the documentation says it.
+fn reference(rules: &[PlainRule], caller: &str, verb: Verb, host: &str, template: &str) -> bool {
+    let is_about = |rule: &&PlainRule| {
+        let has = |list: &[&str], word: &str| list.is_empty() || list.contains(&word);
+        let has_command = rule.templates.as_ref().is_none_or(|names| names.contains(&template));
+        has(&rule.callers, caller)
+            && has(&rule.hosts, host)
+            && rule.verbs.contains(&verb)
+            && (has_command || !verb.has_command())
+    };
+    let mut about = rules.iter().filter(is_about).peekable();
+    about.peek().is_some() && about.all(|rule| !rule.denies)
+}
+
+fn subset(of: &'static [&'static str]) -> impl Strategy<Value = Vec<&'static str>> {
+    proptest::sample::subsequence(of.to_vec(), 0..=of.len())
+}
+
+fn plain_rule() -> impl Strategy<Value = PlainRule> {
+    let verbs = proptest::sample::subsequence(Verb::ALL.to_vec(), 1..=Verb::ALL.len());
+    let templates = proptest::sample::subsequence(TEMPLATES.to_vec(), 1..=TEMPLATES.len());
+    (
+        any::<bool>(),
+        subset(&CALLERS),
+        subset(&HOSTS),
+        verbs,
+        proptest::option::of(templates),
+    )
+        .prop_map(|(denies, callers, hosts, verbs, templates)| PlainRule {
+            denies,
+            callers,
+            hosts,
+            verbs,
+            templates,
+        })
+}
+
+fn as_toml(rules: &[PlainRule]) -> String {
+    let list = |words: &[&str]| {
+        let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+        format!("[{}]", quoted.join(", "))
+    };
+    let mut text = String::new();
+    for (number, rule) in rules.iter().enumerate() {
+        text.push_str(&format!("[[rules]]\nname = \"rule {number}\"\n"));
+        if rule.denies {
+            text.push_str("effect = \"deny\"\n");
+        }
+        for (key, words) in [("callers", &rule.callers), ("hosts", &rule.hosts)] {
+            if !words.is_empty() {
+                text.push_str(&format!("{key} = {}\n", list(words)));
+            }
+        }
+        let verbs: Vec<&str> = rule.verbs.iter().map(|verb| verb.as_str()).collect();
+        text.push_str(&format!("verbs = {}\n", list(&verbs)));
+        match &rule.templates {
+            Some(names) => text.push_str(&format!("commands = {}\n", list(names))),
+            None => text.push_str("commands = \"any\"\n"),
+        }
+    }
+    for name in TEMPLATES {
+        text.push_str(&format!("[templates.{name}]\ncommand = \"true\"\n"));
+    }
+    text
+}
+
+proptest! {
+    #[test]
+    fn every_decision_is_that_of_the_reference_evaluator(
+        rules in proptest::collection::vec(plain_rule(), 1..8)
+    ) {
+        let policy = policy(&as_toml(&rules));
+        for name in CALLERS {
+            let caller = caller(name, Role::Run);
+            for host in HOSTS {
+                let endpoint = endpoint(host, &[]);
+                for verb in Verb::ALL {
+                    for template in TEMPLATES.into_iter().chain([""]) {
+                        let command = if template.is_empty() {
+                            CommandSource::Free
+                        } else {
+                            CommandSource::Template(template)
+                        };
+                        let (is_allowed, _) = decided(&policy, &caller, verb, &endpoint, command);
+                        let expected = reference(&rules, name, verb, host, template);
+                        prop_assert_eq!(is_allowed, expected, "{} {} {} {}", name, verb, host, template);
+                    }
+                }
+            }
+        }
+    }
+}

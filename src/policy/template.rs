@@ -1,0 +1,249 @@
+//! Command templates: a command with named places, and for each place the values that may stand
+//! there. A value is quoted for the host's login shell, so that it is one word whatever it contains.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::parameter::{BadValue, Parameter};
+use super::quoting::quote_for_any_shell;
+use super::rule::Approval;
+
+/// A command template.
+#[derive(Clone, Debug)]
+pub struct Template {
+    /// Its name.
+    pub name: String,
+    /// What it does, for people and agents.
+    pub description: Option<String>,
+    /// The command as the policy file has it.
+    pub command: String,
+    pub(super) parts: Vec<Part>,
+    /// The parameters by name.
+    pub parameters: BTreeMap<String, Parameter>,
+    /// The user that the command runs as, if not the account that logs in.
+    pub becomes: Option<String>,
+    /// The command's working directory.
+    pub cwd: Option<String>,
+    /// The command's time limit.
+    pub timeout: Option<Duration>,
+    /// Who has to agree to a call, in addition to what the rule asks for.
+    pub approval: Approval,
+    /// Whether a call may send something to the command's stdin.
+    pub allows_stdin: bool,
+    /// Whether a call may run the command on a terminal.
+    pub allows_pty: bool,
+    /// Names of variables that a call may set.
+    pub env: Vec<String>,
+    /// Line of the file where it begins, from 1.
+    pub(super) line: usize,
+}
+
+/// A part of a template's command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Text of the shell.
+    Text(String),
+    /// A place for the value of a parameter.
+    Value(String),
+}
+
+/// Why the command of a template can't be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadTemplate {
+    /// A `{` without `}`.
+    #[error("the command has a {{ without a }}; write {{{{ for the character itself")]
+    Unclosed,
+    /// A `}` without `{`.
+    #[error("the command has a }} without a {{; write }}}} for the character itself")]
+    Unopened,
+    /// A place with something else than a name.
+    #[error("{{{0}}} in the command is not a name of letters, digits and _")]
+    Name(String),
+    /// A place inside quotes: a quoted value would end them.
+    #[error("{{{0}}} stands in quotes; a value is quoted by itself, so remove them")]
+    InQuotes(String),
+}
+
+/// Why no command can be made from a template.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FillError {
+    /// A parameter has no value.
+    #[error("the parameter {0} is missing")]
+    Missing(String),
+    /// The template has no such parameter.
+    #[error("there is no parameter {0}")]
+    Unknown(String),
+    /// The parameter does not accept the value.
+    #[error("the parameter {name} {source}")]
+    Value {
+        /// Name of the parameter.
+        name: String,
+        /// The cause.
+        source: BadValue,
+    },
+}
+
+impl Template {
+    /// The values with which [`command_with`](Self::command_with) makes a command: accepted, in their
+    /// plainest form, and with defaults.
+    ///
+    /// # Errors
+    /// If a value is missing, unknown or not accepted.
+    pub fn accept(
+        &self,
+        values: &BTreeMap<String, String>,
+    ) -> Result<BTreeMap<String, String>, FillError> {
+        if let Some(unknown) = values.keys().find(|name| !self.parameters.contains_key(*name)) {
+            return Err(FillError::Unknown(unknown.clone()));
+        }
+        let mut accepted = BTreeMap::new();
+        for (name, parameter) in &self.parameters {
+            let value = values.get(name).or(parameter.default.as_ref());
+            let value = value.ok_or_else(|| FillError::Missing(name.clone()))?;
+            let value = parameter.accept(value).map_err(|source| FillError::Value {
+                name: name.clone(),
+                source,
+            })?;
+            accepted.insert(name.clone(), value);
+        }
+        Ok(accepted)
+    }
+
+    /// The command with accepted values, each quoted as one word of any login shell.
+    pub fn command_with(&self, accepted: &BTreeMap<String, String>) -> String {
+        let mut command = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => command.push_str(text),
+                // A place has a parameter (checked at load), and `accept` a value for each.
+                Part::Value(name) => command.push_str(&quote_for_any_shell(&accepted[name])),
+            }
+        }
+        command
+    }
+
+    /// Names of the places in the command.
+    pub(super) fn places(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::Value(name) => Some(name.as_str()),
+            Part::Text(_) => None,
+        })
+    }
+}
+
+/// Reads the command of a template: `{name}` is a place, `{{` and `}}` are the characters.
+pub(super) fn parse_command(command: &str) -> Result<Vec<Part>, BadTemplate> {
+    let mut parts = Vec::new();
+    let mut text = String::new();
+    let mut quotes = Quotes::default();
+    let mut rest = command.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '{' | '}' if rest.peek() == Some(&c) => {
+                rest.next();
+                text.push(c);
+            }
+            '{' => {
+                let name = read_name(&mut rest)?;
+                if quotes.are_open() {
+                    return Err(BadTemplate::InQuotes(name));
+                }
+                parts.push(Part::Text(std::mem::take(&mut text)));
+                parts.push(Part::Value(name));
+            }
+            '}' => return Err(BadTemplate::Unopened),
+            c => {
+                quotes.note(c);
+                text.push(c);
+            }
+        }
+    }
+    parts.push(Part::Text(text));
+    parts.retain(|part| *part != Part::Text(String::new()));
+    Ok(parts)
+}
+
+fn read_name(rest: &mut impl Iterator<Item = char>) -> Result<String, BadTemplate> {
+    let mut name = String::new();
+    loop {
+        match rest.next() {
+            Some('}') => break,
+            Some(c) => name.push(c),
+            None => return Err(BadTemplate::Unclosed),
+        }
+    }
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || !name.chars().all(is_name) {
+        return Err(BadTemplate::Name(name));
+    }
+    Ok(name)
+}
+
+/// The quotes of a shell that are open at a place in a command.
+#[derive(Clone, Copy, Debug, Default)]
+struct Quotes {
+    single: bool,
+    double: bool,
+    backtick: bool,
+    is_escaped: bool,
+}
+
+impl Quotes {
+    fn are_open(self) -> bool {
+        self.single || self.double || self.backtick || self.is_escaped
+    }
+
+    fn note(&mut self, c: char) {
+        let is_escaped = std::mem::take(&mut self.is_escaped);
+        match c {
+            '\\' if !self.single && !is_escaped => self.is_escaped = true,
+            '\'' if !self.double && !is_escaped => self.single = !self.single,
+            '"' if !self.single && !is_escaped => self.double = !self.double,
+            '`' if !self.single && !is_escaped => self.backtick = !self.backtick,
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_and_text_alternate_and_doubled_braces_are_characters() {
+        let text = |text: &str| Part::Text(text.to_owned());
+        let value = |name: &str| Part::Value(name.to_owned());
+        assert_eq!(
+            parse_command("tail -n {lines} {file} | awk '{{print $1}}'"),
+            Ok(vec![
+                text("tail -n "),
+                value("lines"),
+                text(" "),
+                value("file"),
+                text(" | awk '{print $1}'"),
+            ])
+        );
+    }
+
+    #[test]
+    fn a_command_whose_places_are_not_clear_is_refused() {
+        for (command, error) in [
+            ("restart {unit", BadTemplate::Unclosed),
+            ("restart }", BadTemplate::Unopened),
+            ("restart {a b}", BadTemplate::Name("a b".to_owned())),
+            ("restart {}", BadTemplate::Name(String::new())),
+            ("echo '{unit}'", BadTemplate::InQuotes("unit".to_owned())),
+            (
+                "echo \"a {unit}\"",
+                BadTemplate::InQuotes("unit".to_owned()),
+            ),
+            ("echo `ls {unit}`", BadTemplate::InQuotes("unit".to_owned())),
+            (r"echo \{unit}", BadTemplate::InQuotes("unit".to_owned())),
+        ] {
+            assert_eq!(parse_command(command), Err(error), "{command}");
+        }
+        assert!(parse_command(r#"echo "it's" {unit}"#).is_ok());
+    }
+}
