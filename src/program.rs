@@ -137,6 +137,7 @@ fn load(cli: &Cli) -> Result<Config, Error> {
     config.ssh_config = cli.ssh_config.clone().or(config.ssh_config);
     config.process = format!("sshjobs {}", cli.verb_name);
     config.state_dir = cli.state_dir.clone().or(config.state_dir);
+    config.policy.file = cli.policy.clone().or(config.policy.file);
     Ok(config)
 }
 
@@ -260,6 +261,7 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Demo(_)
         | Verb::Serve(_)
         | Verb::Token(_)
+        | Verb::Policy(_)
         | Verb::Cluster(_)
         | Verb::Store(_)
         | Verb::Trust(_)
@@ -282,6 +284,10 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Token(args) => {
             let cluster = cluster(&config, args.cluster.nats.as_ref()).await?;
             cli::token(&tokens(&config, cluster.as_ref()).await?, &args)
+        }
+        Verb::Policy(args) => {
+            let service = of_a_person(config, None);
+            cli::policy(service.library(), args).await?
         }
         Verb::Cluster(args) => {
             let ClusterVerb::Status(args) = args.verb;
@@ -309,8 +315,8 @@ fn host_of(word: &Path) -> Option<String> {
 
 fn not_with_server() -> Error {
     let hint = "omit --server (and SSHJOBS_SERVER), and run it where the server runs";
-    let message = "demo, serve, token, cluster, store, trust, init, config and hosts add do not work with \
-                   --server";
+    let message = "demo, serve, token, policy, cluster, store, trust, init, config and hosts add do not \
+                   work with --server";
     Error::invalid(message, hint)
 }
 
@@ -433,6 +439,10 @@ async fn serve(config: Config, args: &ServeArgs) -> Exit {
         Access::Listed,
         Arc::clone(&elicitor) as Arc<dyn Prompter>,
     );
+    if let Err(error) = require_policy(&service).await {
+        cli::report(&error);
+        return Exit::USAGE;
+    }
     let service = service.of(Caller::local(), Rights::everywhere(most(args)));
     // The client runs on this machine, as its user.
     let service = service.offering_local_files();
@@ -525,7 +535,7 @@ async fn serve_http(config: Config, args: ServeArgs) -> Exit {
     let closing = CancellationToken::new();
     let served = async {
         // First, so that a signal that arrives while the server starts also shuts it down cleanly.
-        let stop = cli::told_to_stop()?;
+        let signals = cli::ServerSignals::catch()?;
         let elicitors = mcp::Elicitors::default();
         let prompters = http::ClusterPrompters::new(elicitors.prompters());
         options.prompters = Some(prompters.clone());
@@ -546,7 +556,11 @@ async fn serve_http(config: Config, args: ServeArgs) -> Exit {
                 Service::over(jobs)
             }
         };
+        let has_policy = require_policy(&service).await?;
         let service = service.of(Caller::local(), Rights::everywhere(most));
+        let library = service.library().clone();
+        let reload = has_policy.then_some(async move || library.reload_policy().await);
+        let stop = signals.wait_for_stop(reload);
         cli::note(&format!("listening on {}", server.addresses()));
         let mcp = mcp::OverHttp::new(closing.clone(), elicitors.clone());
         let mcp = http::Mount::new("/mcp", move |request| {
@@ -570,6 +584,20 @@ async fn serve_http(config: Config, args: ServeArgs) -> Exit {
             cli::report(&error);
             Exit::of_error(&error)
         }
+    }
+}
+
+/// Refuses to start with a policy file that can't be used. Returns whether there is a policy.
+async fn require_policy(service: &Service) -> Result<bool, Error> {
+    let Some(state) = service.library().policy_state().await else {
+        return Ok(false);
+    };
+    match (state.hash, state.trouble) {
+        (None, trouble) => Err(Error::invalid(
+            format!("the policy can't be used: {}", trouble.unwrap_or_default()),
+            "correct the file; docs/policy.md explains each key",
+        )),
+        (Some(_), _) => Ok(true),
     }
 }
 

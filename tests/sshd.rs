@@ -37,6 +37,7 @@ mod kills;
 mod library;
 mod login_shells;
 mod mcp_stdio;
+mod policy;
 mod processes;
 mod questions;
 mod screens;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use crate::bounded_file::read_text;
-use crate::cli::args::{BecomeArgs, RunArgs};
+use crate::cli::args::{BecomeArgs, RunArgs, TemplateArgs};
 use crate::cli::terminal::keyboard;
 use crate::wire::{CommandRequest, Error};
 
@@ -17,6 +17,7 @@ use crate::wire::{CommandRequest, Error};
 pub(super) struct Words {
     pub(super) host: String,
     pub(super) command: String,
+    pub(super) template: TemplateArgs,
     pub(super) cwd: Option<String>,
     pub(super) env: Vec<String>,
     pub(super) env_files: Vec<PathBuf>,
@@ -30,7 +31,9 @@ pub(super) struct Words {
 /// The request for `run`.
 pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
     // As in ssh, no command means a login shell. Every shell understands this.
-    let command = if args.command.is_empty() {
+    let command = if args.template.template.is_some() {
+        String::new()
+    } else if args.command.is_empty() {
         "exec $SHELL -l".to_owned()
     } else {
         args.command.join(" ")
@@ -38,6 +41,7 @@ pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
     let words = Words {
         host: args.host,
         command,
+        template: args.template,
         cwd: args.cwd,
         env: args.env,
         env_files: args.env_file,
@@ -56,6 +60,8 @@ impl Words {
             .map(name_and_value)
             .collect::<Result<_, _>>()?;
         let mut request = CommandRequest {
+            template: self.template.template,
+            params: self.template.params.into_iter().collect(),
             cwd: self.cwd,
             env,
             timeout_s: self.timeout.map(|limit| limit.as_secs_f64()),

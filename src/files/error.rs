@@ -58,6 +58,14 @@ pub enum FilesError {
         /// The limit.
         most: u64,
     },
+    /// The file is longer than the policy allows the caller to copy.
+    #[error("{path} has more than {most} bytes, the most that the policy allows")]
+    OverLimit {
+        /// The path.
+        path: RemotePath,
+        /// The limit.
+        most: u64,
+    },
     /// The file has other content than the caller expects.
     #[error("{path} was changed meanwhile: {}", now_is(*found))]
     ChangedMeanwhile {

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use super::error::FilesError;
 use super::path::{RemotePath, is_safe_name, shown};
 use super::sftp::{Attributes, Entry, FileKind, Request, Session, SftpError, Status};
-use super::{Digest, Hasher, digest};
+use super::{Digest, Hasher, Source, digest};
 use crate::hosts::{Asking, HostRef, Hosts, Lease, Link, Login, Script};
 use crate::job::{Become, LoginShell, for_shell};
 use crate::ssh::{Channel, ChannelError, ChannelReader, ChannelWriter};
@@ -20,6 +20,8 @@ pub struct HostFiles {
     pub(super) session: Arc<Session>,
     lease: Lease<Arc<Link>>,
     pub(super) user: FilesUser,
+    /// Maximum bytes of a file that may be copied.
+    most_bytes: Option<u64>,
 }
 
 /// The user of a host whose files are used.
@@ -61,6 +63,7 @@ impl HostFiles {
                         session: Arc::new(session),
                         lease,
                         user,
+                        most_bytes: None,
                     });
                 }
                 Err(FilesError::Channel(error)) => last = error,
@@ -68,6 +71,35 @@ impl HostFiles {
             }
         }
         Err(last.into())
+    }
+
+    /// Limits the bytes of each file that is copied.
+    #[must_use]
+    pub fn with_most_bytes(self, most_bytes: Option<u64>) -> Self {
+        Self { most_bytes, ..self }
+    }
+
+    /// Refuses a file of this size if it is over the limit.
+    pub(super) fn check_size(
+        &self,
+        path: &RemotePath,
+        size: Option<u64>,
+    ) -> Result<(), FilesError> {
+        match (self.most_bytes, size) {
+            (Some(most), Some(size)) if size > most => Err(FilesError::OverLimit {
+                path: path.clone(),
+                most,
+            }),
+            (Some(_) | None, _) => Ok(()),
+        }
+    }
+
+    /// Content that ends with an error where it goes over the limit.
+    pub(super) fn limited(&self, source: Source) -> Source {
+        match self.most_bytes {
+            Some(most) => source.limited(most),
+            None => source,
+        }
     }
 
     pub(super) fn link(&self) -> &Link {

@@ -6,9 +6,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use super::{Digest, Hasher};
 
@@ -56,6 +57,19 @@ impl Source {
         }
     }
 
+    /// The same content, which fails where a stream turns out to have more than `most` bytes.
+    #[must_use]
+    pub(super) fn limited(self, most: u64) -> Self {
+        match self {
+            Self::Stream(stream) => Self::Stream(Box::pin(LimitedStream {
+                stream,
+                left: most,
+                most,
+            })),
+            Self::Memory(_) | Self::File(_) => self,
+        }
+    }
+
     /// Its size, if it is known.
     pub fn size(&self) -> Option<u64> {
         match self {
@@ -63,6 +77,34 @@ impl Source {
             Self::File(file) => Some(file.size),
             Self::Stream(_) => None,
         }
+    }
+}
+
+/// A stream that fails after some bytes.
+struct LimitedStream {
+    stream: Pin<Box<dyn AsyncRead + Send>>,
+    left: u64,
+    most: u64,
+}
+
+impl AsyncRead for LimitedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = self.stream.as_mut().poll_read(context, buffer);
+        let bytes = (buffer.filled().len() - before) as u64;
+        if bytes > self.left {
+            let message = format!(
+                "it has more than {} bytes, the most that is allowed",
+                self.most
+            );
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::FileTooLarge, message)));
+        }
+        self.left -= bytes;
+        read
     }
 }
 

@@ -106,6 +106,8 @@ impl HostFiles {
         progress: &Progress,
     ) -> Result<Put, FilesError> {
         let path = self.expand(path).await?;
+        self.check_size(&path, source.size())?;
+        let source = self.limited(source);
         let target = Target::look(self, &path, options.parents).await?;
         let writing = Writing {
             files: self,

@@ -18,7 +18,7 @@ use crate::http::guard::{Guard, check_names, guard, metrics};
 use crate::http::peers::{
     ClusterPrompters, answer_at_replica, ask_route, for_the_caller, pass_on_files, stick_to_replica,
 };
-use crate::jobs::Peers;
+use crate::jobs::{Jobs, Peers};
 use crate::wire::Service;
 
 /// All routes of the address and the socket.
@@ -26,6 +26,7 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
     let Ends { closing, sessions } = ends;
     let readiness = Readiness {
         closing,
+        jobs: guarded.service.library().clone(),
         peers: guarded.service.library().peers(),
     };
     let api = calls::routes()
@@ -140,21 +141,43 @@ pub(super) struct Ends {
 struct Readiness {
     /// Cancelled when the server shuts down.
     closing: CancellationToken,
+    jobs: Jobs,
     /// The other replicas, in a cluster.
     peers: Option<Arc<dyn Peers>>,
 }
 
 /// `GET /readyz`: 503 once the server shuts down and accepts no more work, and while a replica can't
 /// renew its lease, so that it starts no durable job.
-async fn ready(State(readiness): State<Readiness>) -> (StatusCode, &'static str) {
-    let Readiness { closing, peers } = readiness;
+///
+/// A policy file with a mistake is reported, and the server stays ready: the last good policy is in
+/// force, and all replicas may have read the same file.
+async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
+    let Readiness {
+        closing,
+        jobs,
+        peers,
+    } = readiness;
     if closing.is_cancelled() {
-        return (StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
+        return (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "shutting down\n".to_owned(),
+        );
     }
     if peers.is_some_and(|peers| !peers.may_act()) {
-        return (StatusCode::SERVICE_UNAVAILABLE, "NATS can't be reached\n");
+        return (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "NATS can't be reached\n".to_owned(),
+        );
     }
-    (StatusCode::OK, "ready\n")
+    let trouble = jobs.policy_state().await.and_then(|state| state.trouble);
+    if let Some(trouble) = trouble {
+        // Without the text of the file: the caller may be anybody.
+        tracing::debug!(trouble, "asked for readiness");
+        let error = "error: the policy file can't be used, and the last good one stays in force; \
+                     `sshjobs policy check` shows the mistake";
+        return (StatusCode::OK, format!("ready\n{error}\n"));
+    }
+    (StatusCode::OK, "ready\n".to_owned())
 }
 
 /// Adds headers: browsers must neither guess the type of a job's output nor store it.

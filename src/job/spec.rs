@@ -39,6 +39,9 @@ pub struct Draft {
     pub pace: Pace,
     /// Another user as whom it runs, if not the account that logs in.
     pub becomes: Option<Become>,
+    /// The template of the policy that the command was made from. `None` for a command that the caller
+    /// has written.
+    pub template: Option<TemplateCall>,
     /// Whether the job outlives this process: under a supervisor on its host, which keeps its
     /// output in files.
     pub durable: bool,
@@ -47,6 +50,16 @@ pub struct Draft {
     pub fleet: Option<FleetPlan>,
     /// The fleet of which the job is a member.
     pub member_of: Option<JobId>,
+}
+
+/// A call of a command template.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TemplateCall {
+    /// Name of the template.
+    pub name: String,
+    /// Values of its parameters, by name.
+    #[serde(default)]
+    pub params: BTreeMap<String, String>,
 }
 
 /// The specification of a job, checked as far as that does not depend on the host.
@@ -164,6 +177,7 @@ impl Draft {
             terminal: None,
             pace: Pace::Free,
             becomes: None,
+            template: None,
             durable: false,
             fleet: None,
             member_of: None,
@@ -315,6 +329,14 @@ impl Terminal {
 }
 
 impl JobSpec {
+    /// The hosts that it runs on: the members of a fleet, or its one host.
+    pub fn hosts(&self) -> &[String] {
+        match &self.0.fleet {
+            Some(plan) => &plan.members,
+            None => std::slice::from_ref(&self.0.host),
+        }
+    }
+
     /// Whether both specifications are equal, including secrets.
     pub fn is_same(&self, other: &Self) -> bool {
         // Every field by name, so that the compiler reports one that is not compared.
@@ -329,6 +351,7 @@ impl JobSpec {
             terminal,
             pace,
             becomes,
+            template,
             durable,
             fleet,
             member_of,
@@ -348,6 +371,7 @@ impl JobSpec {
             && *terminal == other.terminal
             && *pace == other.pace
             && *becomes == other.becomes
+            && *template == other.template
             && *durable == other.durable
             && *fleet == other.fleet
             && *member_of == other.member_of
@@ -368,6 +392,7 @@ impl JobSpec {
             terminal,
             pace,
             becomes,
+            template,
             durable,
             fleet,
             member_of,
@@ -386,6 +411,10 @@ impl JobSpec {
         let plain = match becomes {
             None => plain,
             Some(becomes) => format!("{plain}{becomes:?}"),
+        };
+        let plain = match template {
+            None => plain,
+            Some(template) => format!("{plain}{template:?}"),
         };
         let plain = match (fleet, member_of) {
             (None, None) => plain,
@@ -483,7 +512,7 @@ mod tests {
         };
         let plain = || spec(|_| ());
         assert!(plain().is_same(&plain()));
-        let changes: [fn(&mut Draft); 12] = [
+        let changes: [fn(&mut Draft); 13] = [
             |draft| draft.host.push('x'),
             |draft| draft.command.push('x'),
             |draft| draft.cwd = Some("x".into()),
@@ -493,6 +522,7 @@ mod tests {
             |draft| draft.timeout = Some(Duration::from_secs(1)),
             |draft| draft.terminal = Terminal::new("dumb", 80, 24).ok(),
             |draft| draft.pace = Pace::OfFollower,
+            |draft| draft.template = Some(TemplateCall::default()),
             |draft| draft.durable = true,
             |draft| draft.fleet = Some(FleetPlan::new(vec!["x".into()])),
             |draft| draft.member_of = Some(JobId::from("x")),

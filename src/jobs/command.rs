@@ -4,16 +4,21 @@ use std::fmt::Display;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use secrecy::SecretString;
 
-use super::door::{Act, Door};
+use super::door::{Door, On};
 use super::error::Error;
 use super::fleet;
 use super::fleet::FleetSpec;
 use super::job::Job;
-use crate::job::{Become, Draft, JobSpec, check_word, quote};
+use super::judge::Place;
+use crate::job::{
+    Become, BecomeMethod, Draft, JobSpec, SpecError, TemplateCall, check_word, quote,
+};
 use crate::jobs::reading::{Fleet, Follow};
 use crate::jobs::{Outcome, Pace, Stdin, Terminal};
+use crate::policy::Verb;
 use crate::runner::Order;
 
 /// A command to run as a job, built step by step.
@@ -29,7 +34,10 @@ pub struct Command<T = OneHost> {
     fleet: Option<FleetSpec>,
     key: Option<String>,
     patience: Duration,
-    target: PhantomData<T>,
+    /// The verb that the policy decides on.
+    verb: Verb,
+    // A function, so that the command is `Send` whatever it is for.
+    target: PhantomData<fn() -> T>,
 }
 
 /// Marks a [`Command`] for one host.
@@ -78,6 +86,7 @@ impl<T> Command<T> {
             fleet,
             key: None,
             patience: PATIENCE,
+            verb: Verb::Spawn,
             target: PhantomData,
         }
     }
@@ -163,46 +172,79 @@ impl<T> Command<T> {
         self
     }
 
-    async fn start(self) -> Result<Job, Error> {
-        let Self {
-            door,
-            mut draft,
-            fleet,
-            key,
-            patience,
-            ..
-        } = self;
-        check_word("idempotency_key", key.as_deref())?;
-        if let Some(fleet) = fleet {
-            let plan = fleet.plan(&door).await?;
-            draft.host = fleet::name(&plan);
-            draft.fleet = Some(plan);
-            let spec: JobSpec = draft.try_into()?;
-            let members = spec.fleet.as_ref().map(|plan| plan.members.clone()).unwrap_or_default();
-            let inside = door.act_on_hosts(Act::Spawn, &members).await?;
-            for member in &members {
-                door.check_user(member, spec.becomes.as_ref())?;
-            }
-            let job = inside
-                .runner
-                .spawn(Order::new(door.caller(), spec.clone(), key), patience)
-                .await;
-            return job
-                .map(|job| Job {
-                    door: door.clone(),
-                    job,
-                })
-                .map_err(|source| Error::Spawn {
-                    host: spec.host.clone(),
-                    nearest: None,
-                    source,
-                });
+    /// Makes the command from a template of the policy, instead of a text of the caller's. Its
+    /// parameters are quoted for the login shell of the host.
+    pub fn template(mut self, template: TemplateCall) -> Self {
+        self.draft.template = Some(template);
+        self
+    }
+
+    /// Marks a command whose caller waits for its end: the policy may allow `run` and not `spawn`, or
+    /// the other way round.
+    #[doc(hidden)]
+    pub fn as_run(mut self) -> Self {
+        self.verb = Verb::Run;
+        self
+    }
+
+    async fn start(mut self) -> Result<Job, Error> {
+        check_word("idempotency_key", self.key.as_deref())?;
+        if let Some(fleet) = self.fleet.take() {
+            let plan = fleet.plan(&self.door).await?;
+            self.draft.host = fleet::name(&plan);
+            self.draft.fleet = Some(plan);
+            return self.start_on_hosts().boxed().await;
         }
-        let host = draft.host.clone();
-        let spec: JobSpec = draft.try_into()?;
-        let (inside, host) = door.act_on_host(Act::Spawn, &host).await?;
-        door.check_user(&host.name, spec.becomes.as_ref())?;
-        let spawned = inside.runner.spawn(Order::new(door.caller(), spec, key), patience).await;
+        // Boxed, because the futures of a start are too deep for the compiler.
+        self.start_on_host().boxed().await
+    }
+
+    async fn start_on_hosts(mut self) -> Result<Job, Error> {
+        self.fill_template().await?;
+        let spec: JobSpec = self.draft.clone().try_into()?;
+        let inside = self.door.find_hosts(self.verb, spec.hosts()).await?;
+        // All of them before anything starts.
+        let mut starts = Vec::new();
+        for member in spec.hosts() {
+            let on = on(member, &spec);
+            self.door.check_user(on.place)?;
+            starts.push(self.door.judge_start(self.verb, on, spec.timeout).await?);
+        }
+        // The strictest rule sets the time limit of the whole fleet.
+        self.draft.timeout = starts.iter().filter_map(|start| start.timeout).min();
+        let spec: JobSpec = self.draft.try_into()?;
+        let host = spec.host.clone();
+        let order = Order::new(self.door.caller(), spec, self.key);
+        let spawned = inside.runner.spawn(order, self.patience).await;
+        let job = spawned.map_err(|source| Error::Spawn {
+            host,
+            nearest: None,
+            source,
+        })?;
+        starts.iter().for_each(|start| start.note_job(&job));
+        Ok(Job {
+            door: self.door.clone(),
+            job,
+        })
+    }
+
+    async fn start_on_host(mut self) -> Result<Job, Error> {
+        let door = self.door.clone();
+        let host = door.find_host(self.verb, &self.draft.host).await?;
+        self.fill_template().await?;
+        // Checked before the policy is asked, so that a mistake is reported as one.
+        let spec: JobSpec = self.draft.clone().try_into()?;
+        let on = on(&host.name, &spec);
+        door.check_user(on.place)?;
+        let start = door.judge_start(self.verb, on, spec.timeout).await?;
+        self.draft.timeout = start.timeout;
+        let spec: JobSpec = self.draft.try_into()?;
+        let inside = door.look(self.verb, &host.name);
+        let order = Order::new(door.caller(), spec, self.key);
+        let spawned = inside.runner.spawn(order, self.patience).await;
+        if let Ok(job) = &spawned {
+            start.note_job(job);
+        }
         let spawned = match spawned {
             Ok(job) => Ok(job),
             Err(source) => {
@@ -225,6 +267,41 @@ impl<T> Command<T> {
             door: door.clone(),
             job,
         })
+    }
+
+    /// Replaces a template by its command, with the settings that the template has.
+    async fn fill_template(&mut self) -> Result<(), Error> {
+        let Some(wanted) = self.draft.template.clone() else { return Ok(()) };
+        let (template, values) = self.door.template(self.verb, &self.draft.host, &wanted).await?;
+        self.door.check_options(self.verb, &self.draft, &template)?;
+        self.draft.command = template.command_with(&values);
+        if !template.allows_stdin && self.draft.terminal.is_none() {
+            self.draft.stdin = Stdin::Closed;
+        }
+        if let Some(user) = template.becomes {
+            self.draft.becomes =
+                Some(Become::new(user, BecomeMethod::default()).map_err(SpecError::from)?);
+        }
+        self.draft.cwd = template.cwd;
+        // A call may only shorten it.
+        self.draft.timeout = self.draft.timeout.into_iter().chain(template.timeout).min();
+        self.draft.template = Some(TemplateCall {
+            params: values,
+            ..wanted
+        });
+        Ok(())
+    }
+}
+
+/// What a start is about.
+fn on<'a>(host: &'a str, spec: &'a JobSpec) -> On<'a> {
+    On {
+        place: Place {
+            host,
+            becomes: spec.becomes.as_ref(),
+        },
+        template: spec.template.as_ref().map(|template| template.name.as_str()),
+        target: None,
     }
 }
 
@@ -314,6 +391,7 @@ impl Command<ManyHosts> {
             fleet: self.fleet,
             key: self.key,
             patience: self.patience,
+            verb: self.verb,
             target: PhantomData,
         }
     }

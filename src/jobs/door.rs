@@ -1,20 +1,25 @@
-//! The door that every verb passes: it knows the caller's rights, and hands out the runner and
-//! the hosts only after a check.
+//! The door that every verb passes: it knows the caller's rights, asks the policy, and hands out the
+//! runner and the hosts only after these checks.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
+use secrecy::ExposeSecret;
 
 use super::config::Config;
 use super::error::Error;
 use super::excluded::is_excluded_by_address;
+use super::judge::{Call, Judge, Permission, Place, PolicyState, Start, Why};
 use super::last_errors::LastErrors;
-use super::rights::{Rights, Role};
+use super::rights::Rights;
 use crate::forward::Forwards;
 use crate::hosts::{HostBook, HostError, HostRef, Hosts};
-use crate::job::{self, Become, Caller, JobId, Scope};
+use crate::job::{self, Caller, Draft, JobId, Scope, StdinPlan, TemplateCall};
 use crate::nearest::nearest;
+use crate::policy::{Role, Template, Verb};
 use crate::runner::{Lookup, Runner};
 
 /// The only way to the runner and the hosts. Every verb of every caller passes it. It refuses jobs
@@ -24,6 +29,42 @@ pub(super) struct Door {
     caller: Caller,
     rights: Arc<Rights>,
     inside: Arc<Inside>,
+}
+
+/// What a verb is about: a host, and what it does there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct On<'a> {
+    pub(super) place: Place<'a>,
+    /// The template of the command that it starts or feeds. `None` for a free command.
+    pub(super) template: Option<&'a str>,
+    /// Where a forward leads to, as `HOST:PORT`.
+    pub(super) target: Option<&'a str>,
+}
+
+impl<'a> On<'a> {
+    /// A host, with the account that logs in.
+    pub(super) fn host(host: &'a str) -> Self {
+        Self::place(Place {
+            host,
+            becomes: None,
+        })
+    }
+
+    /// A host, perhaps as another user.
+    pub(super) fn place(place: Place<'a>) -> Self {
+        Self {
+            place,
+            template: None,
+            target: None,
+        }
+    }
+}
+
+/// A host that a caller may use for a verb.
+pub(super) struct AllowedHost<'a> {
+    pub(super) inside: &'a Inside,
+    pub(super) host: HostRef,
+    pub(super) permission: Permission,
 }
 
 /// Maximum names resolved concurrently.
@@ -36,52 +77,27 @@ pub(super) struct Inside {
     pub(super) config: Config,
     pub(super) last_errors: LastErrors,
     pub(super) forwards: Forwards,
+    pub(super) judge: Judge,
 }
 
-/// Read-only verbs, allowed for every role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ReadVerb {
-    Tail,
-    Read,
-    Search,
-    Wait,
-    Jobs,
-    Hosts,
-    Forwards,
-}
-
-/// Verbs that change something, here or on a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
-    Spawn,
-    Write,
-    Signal,
-    Forget,
-    Probe,
-    Trust,
-    /// Reads files of a host.
-    Get,
-    /// Writes files of a host.
-    Put,
-    /// Forwards a port through a host.
-    Forward,
-}
-
-impl Act {
-    /// Minimum role for the verb.
-    fn needs(self) -> Role {
-        match self {
-            // Files are read with the rights of the account on the host, as by a command.
-            Self::Spawn
-            | Self::Write
-            | Self::Signal
-            | Self::Forget
-            | Self::Probe
-            | Self::Trust
-            | Self::Get
-            | Self::Put
-            | Self::Forward => Role::Run,
+/// Minimum role for a verb, whatever the policy says.
+fn needed_role(verb: Verb) -> Role {
+    match verb {
+        Verb::Hosts | Verb::Jobs | Verb::Tail | Verb::Read | Verb::Search | Verb::Wait => {
+            Role::Read
         }
+        // Files are read with the rights of the account on the host, as by a command.
+        Verb::Run
+        | Verb::Spawn
+        | Verb::Write
+        | Verb::Signal
+        | Verb::Get
+        | Verb::Put
+        | Verb::Edit
+        | Verb::Forward
+        | Verb::Probe
+        | Verb::Trust
+        | Verb::Forget => Role::Run,
     }
 }
 
@@ -139,8 +155,8 @@ impl Door {
         self.rights.hosts.contain(host, self.inside.hosts.book().tags(host))
     }
 
-    /// Access for read-only verbs.
-    pub(super) fn look(&self, verb: ReadVerb, subject: &dyn fmt::Display) -> &Inside {
+    /// Access for a verb that reads. The policy has decided when the caller got the job.
+    pub(super) fn look(&self, verb: Verb, subject: &dyn fmt::Display) -> &Inside {
         tracing::trace!(caller = %self.caller, ?verb, subject = ?subject.to_string(), "call");
         &self.inside
     }
@@ -148,15 +164,118 @@ impl Door {
     /// Access for a verb on a host.
     ///
     /// # Errors
-    /// [`Error::Denied`].
-    pub(super) fn act(&self, verb: Act, host: &str) -> Result<&Inside, Error> {
-        self.check(verb, host)?;
-        tracing::info!(caller = %self.caller, ?verb, host, "call");
+    /// [`Error::Denied`], [`Error::DeniedHost`], [`Error::Policy`].
+    pub(super) async fn act(&self, verb: Verb, on: On<'_>) -> Result<&Inside, Error> {
+        self.check(verb, on.place.host)?;
+        self.judge(verb, on).await?;
+        tracing::info!(caller = %self.caller, ?verb, host = on.place.host, "call");
         Ok(&self.inside)
     }
 
-    fn check(&self, verb: Act, host: &str) -> Result<(), Error> {
-        let needed = verb.needs();
+    /// Asks the policy about a verb on a host.
+    ///
+    /// # Errors
+    /// [`Error::Policy`].
+    pub(super) async fn judge(&self, verb: Verb, on: On<'_>) -> Result<Permission, Error> {
+        Ok(self.inside.judge.decide(self.call(verb, on)).await?)
+    }
+
+    /// Asks the policy about the start of a job, and reserves room for it.
+    ///
+    /// # Errors
+    /// [`Error::Policy`].
+    pub(super) async fn judge_start(
+        &self,
+        verb: Verb,
+        on: On<'_>,
+        timeout: Option<Duration>,
+    ) -> Result<Start, Error> {
+        Ok(self.inside.judge.decide_start(self.call(verb, on), timeout).await?)
+    }
+
+    /// Whether the policy allows a verb on a host.
+    pub(super) async fn is_allowed(&self, verb: Verb, host: &str) -> bool {
+        self.judge(verb, On::host(host)).await.is_ok()
+    }
+
+    /// Whether the policy allows a verb on every host.
+    pub(super) async fn is_allowed_everywhere(&self, verb: Verb) -> bool {
+        let call = Call {
+            caller: &self.caller,
+            rights: &self.rights,
+            verb,
+            place: None,
+            template: None,
+            target: None,
+        };
+        self.inside.judge.allows_everywhere(call).await
+    }
+
+    /// The template that a call names, with accepted values of its parameters.
+    ///
+    /// # Errors
+    /// [`Error::Policy`].
+    pub(super) async fn template(
+        &self,
+        verb: Verb,
+        host: &str,
+        wanted: &TemplateCall,
+    ) -> Result<(Template, BTreeMap<String, String>), Error> {
+        let on = On {
+            template: Some(&wanted.name),
+            ..On::host(host)
+        };
+        Ok(self.inside.judge.template(self.call(verb, on), wanted).await?)
+    }
+
+    /// Refuses settings of a call that its template does not let it set.
+    ///
+    /// # Errors
+    /// [`Error::Policy`].
+    pub(super) fn check_options(
+        &self,
+        verb: Verb,
+        draft: &Draft,
+        template: &Template,
+    ) -> Result<(), Error> {
+        // An open stdin is a default; `Command` closes it.
+        let has_stdin =
+            matches!(&draft.stdin, StdinPlan::Text(text) if !text.expose_secret().is_empty());
+        let unlisted = draft.env.keys().any(|name| !template.env.contains(name));
+        let options = [
+            ("command", !draft.command.is_empty()),
+            ("cwd", draft.cwd.is_some()),
+            ("become", draft.becomes.is_some()),
+            ("stdin", has_stdin && !template.allows_stdin),
+            ("pty", draft.terminal.is_some() && !template.allows_pty),
+            ("env", unlisted),
+        ];
+        match options.into_iter().find(|(_, is_refused)| *is_refused) {
+            Some((option, _)) => {
+                let on = On {
+                    template: Some(&template.name),
+                    ..On::host(&draft.host)
+                };
+                Err(self.call(verb, on).refused(Why::TemplateOption(option)).into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn call<'a>(&'a self, verb: Verb, on: On<'a>) -> Call<'a> {
+        Call {
+            caller: &self.caller,
+            rights: &self.rights,
+            verb,
+            place: Some(on.place),
+            template: on.template,
+            target: on.target,
+        }
+    }
+
+    /// Checks the caller's role and host patterns.
+    fn check(&self, verb: Verb, host: &str) -> Result<(), Error> {
+        let needed = needed_role(verb);
         if self.rights.role < needed {
             return Err(Error::Denied {
                 caller: self.caller.clone(),
@@ -180,8 +299,9 @@ impl Door {
     ///
     /// # Errors
     /// [`Error::DeniedHost`].
-    pub(super) fn check_user(&self, host: &str, becomes: Option<&Become>) -> Result<(), Error> {
-        let Some(becomes) = becomes else { return Ok(()) };
+    pub(super) fn check_user(&self, place: Place<'_>) -> Result<(), Error> {
+        let Some(becomes) = place.becomes else { return Ok(()) };
+        let host = place.host;
         let place = host.rsplit_once('@').map_or(host, |(_, place)| place);
         let login = format!("{}@{place}", becomes.user());
         if self.has_host(&login) {
@@ -195,56 +315,82 @@ impl Door {
         })
     }
 
-    /// Access for a verb on a fleet: needs rights on all of its hosts.
+    /// Access for a verb on a job: needs rights on each of its hosts.
     ///
     /// # Errors
-    /// [`Error::Denied`], [`Error::DeniedHost`].
-    pub(super) fn act_on_fleet(
-        &self,
-        verb: Act,
-        id: &JobId,
-        hosts: &[String],
-    ) -> Result<&Inside, Error> {
-        for host in hosts {
+    /// [`Error::Denied`], [`Error::DeniedHost`], [`Error::Policy`].
+    pub(super) async fn act_on_job(&self, verb: Verb, job: &job::Job) -> Result<&Inside, Error> {
+        for host in job.spec.hosts() {
             self.check(verb, host)?;
         }
-        tracing::info!(caller = %self.caller, ?verb, fleet = %id, hosts = hosts.len(), "call");
+        self.judge_job(verb, job).await?;
+        tracing::info!(caller = %self.caller, ?verb, job = %job.id, "call");
         Ok(&self.inside)
+    }
+
+    /// Asks the policy about a verb on a job: each of its hosts must be allowed.
+    ///
+    /// # Errors
+    /// [`Error::Policy`].
+    pub(super) async fn judge_job(&self, verb: Verb, job: &job::Job) -> Result<(), Error> {
+        let template = job.spec.template.as_ref().map(|template| template.name.as_str());
+        for host in job.spec.hosts() {
+            let on = On {
+                place: Place {
+                    host,
+                    becomes: job.spec.becomes.as_ref(),
+                },
+                template,
+                target: None,
+            };
+            self.judge(verb, on).await?;
+        }
+        Ok(())
     }
 
     /// Access for a verb on a host that the caller names.
     pub(super) async fn act_on_host(
         &self,
-        verb: Act,
-        host: &str,
-    ) -> Result<(&Inside, HostRef), Error> {
-        let inside = match self.act(verb, host) {
+        verb: Verb,
+        on: On<'_>,
+    ) -> Result<AllowedHost<'_>, Error> {
+        let host = self.find_host(verb, on.place.host).await?;
+        self.check_user(on.place)?;
+        let permission = self.judge(verb, on).await?;
+        Ok(AllowedHost {
+            inside: &self.inside,
+            host,
+            permission,
+        })
+    }
+
+    /// Checks everything but the policy for a verb on a host that the caller names.
+    pub(super) async fn find_host(&self, verb: Verb, host: &str) -> Result<HostRef, Error> {
+        match self.check(verb, host) {
             Err(Error::DeniedHost { host, .. }) => return Err(self.denied_host(&host).await),
-            allowed => allowed?,
-        };
+            checked => checked?,
+        }
         self.checked_address(host).await?;
-        let checked = inside.hosts.book().check(host).await;
+        let checked = self.inside.hosts.book().check(host).await;
         // The book suggests any listed host. This replaces it by one that the caller may use.
         if let Err(HostError::Unknown { name, .. }) = checked {
             let nearest = self.nearest(&name).await;
             return Err(HostError::Unknown { name, nearest }.into());
         }
         checked?;
-        Ok((
-            inside,
-            HostRef {
-                caller: self.caller.clone(),
-                name: host.to_owned(),
-            },
-        ))
+        tracing::info!(caller = %self.caller, ?verb, host, "call");
+        Ok(HostRef {
+            caller: self.caller.clone(),
+            name: host.to_owned(),
+        })
     }
 
-    /// Access for a verb on many hosts that the caller names.
-    pub(super) async fn act_on_hosts(&self, verb: Act, hosts: &[String]) -> Result<&Inside, Error> {
+    /// Checks everything but the policy for a verb on many hosts that the caller names.
+    pub(super) async fn find_hosts(&self, verb: Verb, hosts: &[String]) -> Result<&Inside, Error> {
         for host in hosts {
-            // Repeated on failure: `act_on_host` adds the most similar host to the error.
-            if self.act(verb, host).is_err() {
-                self.act_on_host(verb, host).await?;
+            // Repeated on failure: `find_host` adds the most similar host to the error.
+            if self.check(verb, host).is_err() {
+                self.find_host(verb, host).await?;
             }
         }
         if self.rights.hosts.has_exclusions() {
@@ -278,12 +424,13 @@ impl Door {
         }
     }
 
-    /// The names that the caller may use, also by their addresses, in the same order.
-    pub(super) async fn usable(&self, names: Vec<String>) -> Vec<String> {
-        let checks: Vec<_> = names
-            .into_iter()
-            .map(|name| async { self.may_reach(&name).await.then_some(name) }.boxed())
-            .collect();
+    /// The names that the caller may use for a verb, also by their addresses, in the same order.
+    pub(super) async fn usable(&self, verb: Verb, names: Vec<String>) -> Vec<String> {
+        let check = async |name: String| {
+            let is_usable = self.may_reach(&name).await && self.is_allowed(verb, &name).await;
+            is_usable.then_some(name)
+        };
+        let checks: Vec<_> = names.into_iter().map(|name| check(name).boxed()).collect();
         stream::iter(checks)
             .buffered(AT_A_TIME)
             .filter_map(async |name| name)
@@ -294,6 +441,29 @@ impl Door {
     /// Notes why the last connection to a host failed, for the list of hosts. `None` if it did not.
     pub(super) fn note_connection(&self, host: &HostRef, error: Option<&Error>) {
         self.inside.last_errors.note(host, error);
+    }
+
+    /// The templates of the policy that the caller may run on a host.
+    pub(super) async fn templates(&self, host: &str) -> Vec<Template> {
+        if self.rights.role < Role::Run || !self.may_reach(host).await {
+            return Vec::new();
+        }
+        self.inside.judge.templates(&self.caller, &self.rights, host).await
+    }
+
+    /// The judge, for explanations to operators.
+    pub(super) fn judge_itself(&self) -> &Judge {
+        &self.inside.judge
+    }
+
+    /// What is known of the policy, for operators.
+    pub(super) async fn judge_state(&self) -> Option<PolicyState> {
+        self.inside.judge.state().await
+    }
+
+    /// Reads the policy file now.
+    pub(super) async fn reload_policy(&self) {
+        self.inside.judge.reload().await;
     }
 
     /// The known hosts.
@@ -320,11 +490,7 @@ impl Door {
         if job.caller == self.caller {
             return true;
         }
-        let hosts = match &job.spec.fleet {
-            Some(plan) => plan.members.as_slice(),
-            None => std::slice::from_ref(&job.spec.host),
-        };
-        for host in hosts {
+        for host in job.spec.hosts() {
             if !self.may_reach(host).await {
                 return false;
             }
@@ -365,7 +531,7 @@ impl Door {
     pub(super) async fn find(&self, id: &JobId) -> Result<Arc<job::Job>, Error> {
         // Cut, because the caller chose the id and may have sent any text.
         let unknown = || Error::UnknownJob(id.as_str().chars().take(64).collect());
-        match self.look(ReadVerb::Jobs, id).runner.lookup(&self.scope(), id).await {
+        match self.look(Verb::Jobs, id).runner.lookup(&self.scope(), id).await {
             Lookup::Found(job) if self.may_see(&job).await => Ok(job),
             // The same error as for an unknown id, so that ids of hidden jobs can't be found out.
             Lookup::Found(_) => Err(unknown()),

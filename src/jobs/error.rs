@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::rights::Role;
+use super::judge::PolicyRefusal;
 use crate::files::FilesError;
 use crate::forward::ForwardError;
 use crate::hosts::HostError;
 use crate::job::{Caller, JobId, Phase, SpecError, TooManyCursors, TooSlow};
+use crate::policy::Role;
 use crate::runner::{SignalError, SpawnError, Tombstone, WriteError};
 use crate::ssh::{ConnectError, TrustError};
 use crate::store::StoreError;
@@ -62,6 +63,9 @@ pub enum Error {
         /// The most similar host among those that the caller may use.
         nearest: Option<String>,
     },
+    /// The policy refuses it.
+    #[error(transparent)]
+    Policy(Box<PolicyRefusal>),
     /// The job does not run on a terminal, so it has no screen.
     #[error("job {0} does not run on a terminal, so it has no screen")]
     NoTerminal(JobId),
@@ -119,6 +123,12 @@ pub enum Error {
     /// The demo's SSH server can't start.
     #[error("the demo's SSH server can't start: {0}")]
     Demo(Arc<std::io::Error>),
+}
+
+impl From<Box<PolicyRefusal>> for Error {
+    fn from(refusal: Box<PolicyRefusal>) -> Self {
+        Self::Policy(refusal)
+    }
 }
 
 impl From<FilesError> for Error {

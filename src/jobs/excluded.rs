@@ -78,12 +78,17 @@ async fn is_same_host(
     is_same_name || !addresses.is_disjoint(&addresses_of(&excluded).await)
 }
 
-/// Addresses of a host, as this machine resolves its name.
+/// Addresses of a host, as this machine resolves its name. Loopback addresses count as one.
 async fn addresses_of(host: &HostConfig) -> HashSet<SocketAddr> {
+    look_up(host).await.into_iter().map(canonical).collect()
+}
+
+/// Addresses of a host, as this machine resolves its name.
+pub(super) async fn look_up(host: &HostConfig) -> Vec<SocketAddr> {
     let looked_up = timeout(LOOKUP_TIME, lookup_host((host.address.as_str(), host.port))).await;
     match looked_up {
-        Ok(Ok(addresses)) => addresses.map(canonical).collect(),
-        Ok(Err(_)) | Err(_) => HashSet::new(),
+        Ok(Ok(addresses)) => addresses.collect(),
+        Ok(Err(_)) | Err(_) => Vec::new(),
     }
 }
 

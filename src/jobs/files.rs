@@ -8,15 +8,17 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
-use super::door::Act;
+use super::door::On;
 use super::error::Error;
 use super::fleet::FleetSpec;
 use super::jobs::Jobs;
+use super::judge::Place;
 use crate::files::{
     FilesError, GetOptions, Got, HostFiles, Progress, Put, PutOptions, RemotePath, Source,
     TreeOptions, TreeReport,
 };
 use crate::hosts::HostRef;
+use crate::policy::Verb;
 use crate::ssh::ConnectError;
 
 /// Pauses before further attempts of a transfer that lost its connection.
@@ -43,7 +45,7 @@ impl Jobs {
     /// [`Error::Host`] and [`Error::DeniedHost`] if the host can't be used; [`Error::Files`] if it
     /// can't be reached or has no SFTP server.
     pub async fn files(&self, host: &str) -> Result<HostFiles, Error> {
-        self.open_files(Act::Get, host).await
+        self.open_files(Verb::Get, host).await
     }
 
     /// Like [`files`](Self::files), for callers that also write.
@@ -51,14 +53,15 @@ impl Jobs {
     /// # Errors
     /// As [`files`](Self::files).
     pub async fn files_to_change(&self, host: &str) -> Result<HostFiles, Error> {
-        self.open_files(Act::Put, host).await
+        self.open_files(self.changing, host).await
     }
 
-    async fn open_files(&self, act: Act, host: &str) -> Result<HostFiles, Error> {
-        let (inside, reference) = self.door.act_on_host(act, host).await?;
-        self.door.check_user(host, self.becomes.as_ref())?;
-        let files = HostFiles::open(&inside.hosts, &reference, self.becomes.as_ref()).await;
-        self.noted(&reference, files)
+    async fn open_files(&self, verb: Verb, host: &str) -> Result<HostFiles, Error> {
+        let allowed = self.door.act_on_host(verb, self.on(host)).await?;
+        let files =
+            HostFiles::open(&allowed.inside.hosts, &allowed.host, self.becomes.as_ref()).await;
+        let files = files.map(|files| files.with_most_bytes(allowed.permission.limits.bytes));
+        self.noted(&allowed.host, files)
     }
 
     /// Notes a failed connection for the list of hosts.
@@ -86,11 +89,21 @@ impl Jobs {
     /// [`Error::Host`] and [`Error::DeniedHost`], before any host is asked.
     pub async fn hosts_for_files(&self, words: &[String]) -> Result<Vec<String>, Error> {
         let members = FleetSpec::of(words.iter().cloned()).plan(&self.door).await?.members;
-        self.door.act_on_hosts(Act::Put, &members).await?;
+        self.door.find_hosts(Verb::Put, &members).await?;
         for member in &members {
-            self.door.check_user(member, self.becomes.as_ref())?;
+            let on = self.on(member);
+            self.door.check_user(on.place)?;
+            self.door.judge(Verb::Put, on).await?;
         }
         Ok(members)
+    }
+
+    /// A host, as the user that this handle becomes.
+    fn on<'a>(&'a self, host: &'a str) -> On<'a> {
+        On::place(Place {
+            host,
+            becomes: self.becomes.as_ref(),
+        })
     }
 
     /// Writes a file of a host at once: readers see the old content or the new one. After a lost
@@ -112,7 +125,7 @@ impl Jobs {
             return Ok(files.put(path, source, options, progress).await?);
         };
         let mut attempt = Some((first, options.clone()));
-        self.repeat(Act::Put, host, |files| {
+        self.repeat(self.changing, host, |files| {
             let (content, options) = attempt.take().expect("the last attempt prepares the next");
             // The connection may have been lost after the file had been replaced.
             let next = PutOptions {
@@ -140,7 +153,7 @@ impl Jobs {
         let get = |files: HostFiles| {
             async move { files.get(path, local, options, progress).await }.boxed()
         };
-        self.repeat(Act::Get, host, get).await
+        self.repeat(Verb::Get, host, get).await
     }
 
     /// Copies a directory of this machine to a host, with all that is in it.
@@ -157,7 +170,7 @@ impl Jobs {
         let put = |files: HostFiles| {
             async move { files.put_tree(local, path, options, progress).await }.boxed()
         };
-        self.repeat(Act::Put, host, put).await
+        self.repeat(self.changing, host, put).await
     }
 
     /// Copies a directory of a host to this machine, with all that is in it. Nothing is written
@@ -175,22 +188,22 @@ impl Jobs {
         let get = |files: HostFiles| {
             async move { files.get_tree(path, local, options, progress).await }.boxed()
         };
-        self.repeat(Act::Get, host, get).await
+        self.repeat(Verb::Get, host, get).await
     }
 
     /// Attempts a transfer again, on a new connection, after it has lost its own. A host that can't
     /// be reached at first is not tried again.
     async fn repeat<'a, T>(
         &self,
-        act: Act,
+        verb: Verb,
         host: &str,
         mut transfer: impl FnMut(HostFiles) -> BoxFuture<'a, Result<T, FilesError>>,
     ) -> Result<T, Error> {
-        let mut files = Some(self.open_files(act, host).await?);
+        let mut files = Some(self.open_files(verb, host).await?);
         for pause in PAUSES {
             let files = match files.take() {
                 Some(files) => Ok(files),
-                None => self.open_files(act, host).await,
+                None => self.open_files(verb, host).await,
             };
             let done = match files {
                 Ok(files) => transfer(files).await.map_err(Error::from),
@@ -204,7 +217,7 @@ impl Jobs {
                 done => return done,
             }
         }
-        let files = self.open_files(act, host).await?;
+        let files = self.open_files(verb, host).await?;
         Ok(transfer(files).await?)
     }
 }

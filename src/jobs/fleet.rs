@@ -4,6 +4,7 @@ use super::door::Door;
 use super::error::Error;
 use crate::job::{MOST_NAMES, RangeError, fold, unfold};
 use crate::jobs::{FleetPlan, HostError, StopAfter};
+use crate::policy::Verb;
 use crate::ssh::matches;
 
 /// The hosts of a command, as a caller names them, and how it is rolled out.
@@ -58,8 +59,8 @@ impl FleetSpec {
         let listed = if hosts.iter().all(|word| Self::is_plain(word)) {
             Vec::new()
         } else {
-            // Patterns select only usable hosts. Plain names are checked in `act_on_hosts`.
-            door.usable(book.listed().await?.into_keys().collect()).await
+            // Patterns select only usable hosts. Plain names are checked in `find_hosts`.
+            door.usable(Verb::Hosts, book.listed().await?.into_keys().collect()).await
         };
         let meant = |word: &str, name: &str| match word.strip_prefix("tag:") {
             Some(tag) => book.tags(name).iter().any(|known| known == tag),

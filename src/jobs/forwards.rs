@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use super::door::{Act, ReadVerb};
+use super::door::{AllowedHost, On};
 use super::error::Error;
 use super::jobs::Jobs;
 use crate::forward::{ForwardError, ForwardId, ForwardOptions, ForwardSpec, ForwardStatus};
 use crate::job::Scope;
+use crate::policy::Verb;
 
 impl Jobs {
     /// Forwards a port or a socket through a host, over a connection of its own, until it is closed
@@ -23,7 +24,16 @@ impl Jobs {
         spec: ForwardSpec,
         options: ForwardOptions,
     ) -> Result<ForwardStatus, Error> {
-        let (inside, reference) = self.door.act_on_host(Act::Forward, host).await?;
+        let target = spec.target().map(ToString::to_string);
+        let on = On {
+            target: target.as_deref(),
+            ..On::host(host)
+        };
+        let AllowedHost {
+            inside,
+            host: reference,
+            ..
+        } = self.door.act_on_host(Verb::Forward, on).await?;
         if !inside.config.forward_any_address && !spec.listen().is_local() {
             return Err(ForwardError::NotLoopback(spec.listen().clone()).into());
         }
@@ -42,7 +52,7 @@ impl Jobs {
 
     /// The open forwards of the caller; of all callers for an admin.
     pub fn forwards(&self) -> Vec<ForwardStatus> {
-        let inside = self.door.look(ReadVerb::Forwards, &"all");
+        let inside = self.door.look(Verb::Forward, &"all");
         match self.door.scope() {
             Scope::Of(caller) => inside.forwards.list(Some(&caller)),
             Scope::All => {
@@ -60,13 +70,14 @@ impl Jobs {
     pub fn close_forward(&self, id: &str) -> Result<ForwardStatus, Error> {
         let found = self.forwards().into_iter().find(|forward| forward.id.to_string() == id);
         let found = found.ok_or_else(|| ForwardError::Unknown(id.to_owned()))?;
-        let inside = self.door.act(Act::Forward, &found.host)?;
+        // Not judged: closing takes away what the policy may not allow any more.
+        let inside = self.door.look(Verb::Forward, &found.host);
         Ok(inside.forwards.close(id)?)
     }
 
     /// Waits until a forward is closed.
     pub async fn forward_closed(&self, id: &ForwardId) {
-        self.door.look(ReadVerb::Forwards, id).forwards.closed(id).await;
+        self.door.look(Verb::Forward, id).forwards.closed(id).await;
     }
 }
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 
-use super::door::{Act, Inside, ReadVerb};
+use super::door::{AllowedHost, Inside, On};
 use super::error::Error;
 use super::jobs::Jobs;
 use crate::hosts::{HostRef, PoolError};
 use crate::jobs::{
     ConfigError, ConnectError, HostError, LoginShell, Negotiated, Setting, SpawnError, Usage,
 };
+use crate::policy::Verb;
 
 /// State of one host.
 #[derive(Clone, Debug, Default)]
@@ -51,10 +52,10 @@ impl Jobs {
     /// [`Error::Host`] if ssh_config can't be read, or no host has the tag; [`Error::Connect`] if
     /// an error in ssh_config prevents all of them from being resolved.
     pub async fn hosts(&self, tag: Option<&str>) -> Result<Vec<Host>, Error> {
-        let inside = self.door.look(ReadVerb::Hosts, &"all");
+        let inside = self.door.look(Verb::Hosts, &"all");
         let book = inside.hosts.book();
         let mut listed = book.listed().await?;
-        let usable = self.door.usable(listed.keys().cloned().collect()).await;
+        let usable = self.door.usable(Verb::Hosts, listed.keys().cloned().collect()).await;
         let usable: HashSet<String> = usable.into_iter().collect();
         listed.retain(|name, _| usable.contains(name));
         let total = listed.len();
@@ -90,14 +91,15 @@ impl Jobs {
     /// # Errors
     /// [`Error::Host`] if ssh_config can't be read.
     pub async fn host_names(&self) -> Result<Vec<(String, Vec<String>)>, Error> {
-        let book = self.door.look(ReadVerb::Hosts, &"names").hosts.book();
-        let listed = book.listed().await?.into_keys().filter(|name| self.door.has_host(name));
-        Ok(listed
-            .map(|name| {
+        let book = self.door.look(Verb::Hosts, &"names").hosts.book();
+        let mut names = Vec::new();
+        for name in book.listed().await?.into_keys() {
+            if self.door.has_host(&name) && self.door.is_allowed(Verb::Hosts, &name).await {
                 let tags = book.tags(&name).to_vec();
-                (name, tags)
-            })
-            .collect())
+                names.push((name, tags));
+            }
+        }
+        Ok(names)
     }
 
     /// Connects to a host, unless there is a live connection, and returns its state. If the host
@@ -106,7 +108,8 @@ impl Jobs {
     /// # Errors
     /// [`Error::Host`] if the host can't be used.
     pub async fn probe(&self, name: &str) -> Result<Host, Error> {
-        let (inside, host) = self.door.act_on_host(Act::Probe, name).await?;
+        let AllowedHost { inside, host, .. } =
+            self.door.act_on_host(Verb::Probe, On::host(name)).await?;
         let probed = inside.hosts.probe(&host).await.map_err(|error: PoolError<ConnectError>| {
             let source = SpawnError::from(error);
             Error::Spawn {

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::door::{Act, Door, Inside, ReadVerb};
+use super::door::{Door, Inside};
 use super::error::Error;
 use crate::job::{self, Caller, Fleet, prefixed};
 use crate::jobs::{
@@ -12,6 +12,7 @@ use crate::jobs::{
 };
 use crate::nearest::nearest;
 use crate::output::TerminalSize;
+use crate::policy::Verb;
 use crate::runner::{SignalError, SignalReport};
 
 /// A job: one run of one command. A cheap handle; dropping it ends nothing.
@@ -138,7 +139,7 @@ impl Job {
 
     /// The job as an entry of a list.
     pub fn summary(&self) -> Summary {
-        let owner = self.look(ReadVerb::Jobs).runner.owner(&self.job);
+        let owner = self.look(Verb::Jobs).runner.owner(&self.job);
         Summary {
             owner: if self.is_over() { None } else { owner },
             ..Summary::of(&self.job)
@@ -150,34 +151,31 @@ impl Job {
         self.job.is_over()
     }
 
-    pub(super) fn look(&self, verb: ReadVerb) -> &Inside {
+    pub(super) fn look(&self, verb: Verb) -> &Inside {
         self.door.look(verb, &self.job.id)
     }
 
-    fn act(&self, verb: Act) -> Result<&Inside, Error> {
-        match &self.job.spec.fleet {
-            Some(plan) => self.door.act_on_fleet(verb, &self.job.id, &plan.members),
-            None => self.door.act(verb, &self.job.spec.host),
-        }
+    async fn act(&self, verb: Verb) -> Result<&Inside, Error> {
+        self.door.act_on_job(verb, &self.job).await
     }
 
     /// Waits for the end of the job and returns its outcome. Cancel safe: the job continues.
     pub async fn wait(&self) -> Outcome {
-        self.look(ReadVerb::Wait);
+        self.look(Verb::Wait);
         self.job.outcome().await
     }
 
     /// Waits for the end of the job, at most for `patience`. Returns whether it has ended. Cancel
     /// safe: the job continues.
     pub async fn wait_within(&self, patience: Duration) -> bool {
-        self.look(ReadVerb::Wait);
+        self.look(Verb::Wait);
         self.job.over_within(patience).await
     }
 
     /// Reads a part of its output by its position, without waiting. A position after the end
     /// returns nothing, without an error. Cancel safe.
     pub async fn read(&self, query: &ReadQuery) -> (Reading, Status) {
-        self.look(ReadVerb::Read);
+        self.look(Verb::Read);
         self.job.read(query).await
     }
 
@@ -201,7 +199,7 @@ impl Job {
         if max_lines == 0 {
             return Vec::new();
         }
-        self.look(ReadVerb::Read);
+        self.look(Verb::Read);
         let page = self.job.last_page(max_lines, max_bytes);
         page.lines.into_iter().map(|line| self.display(line)).collect()
     }
@@ -209,13 +207,13 @@ impl Job {
     /// The start and the end of the output within a budget, with the last lines of stderr, and the
     /// status at that moment. Cancel safe.
     pub async fn excerpt(&self, budget: ExcerptBudget) -> (Excerpt, Status) {
-        self.look(ReadVerb::Read);
+        self.look(Verb::Read);
         self.job.excerpt(budget).await
     }
 
     /// Waits until the host has started the command or failed to, at most for `patience`.
     pub async fn started_within(&self, patience: Duration) {
-        self.look(ReadVerb::Wait).runner.started(&self.job, patience).await;
+        self.look(Verb::Wait).runner.started(&self.job, patience).await;
     }
 
     /// Writes to its stdin. Cancelling may leave a part written.
@@ -224,7 +222,7 @@ impl Job {
     /// [`Error::Write`]: if the command does not read for `patience`, `Backpressure` with the
     /// number of bytes written.
     pub async fn write(&self, data: &[u8], patience: Duration) -> Result<(), Error> {
-        Ok(self.act(Act::Write)?.runner.write(&self.job, data, patience).await?)
+        Ok(self.act(Verb::Write).await?.runner.write(&self.job, data, patience).await?)
     }
 
     /// Closes its stdin after the pending writes. Waits at most `patience`. On a terminal this
@@ -233,7 +231,7 @@ impl Job {
     /// # Errors
     /// [`Error::Write`]. Succeeds if stdin is already closed.
     pub async fn close_stdin(&self, patience: Duration) -> Result<(), Error> {
-        Ok(self.act(Act::Write)?.runner.close_stdin(&self.job, patience).await?)
+        Ok(self.act(Verb::Write).await?.runner.close_stdin(&self.job, patience).await?)
     }
 
     /// Whether the job's stdin is closed.
@@ -241,7 +239,7 @@ impl Job {
     /// # Errors
     /// [`Error::Write`] if the job does not run.
     pub async fn is_stdin_closed(&self) -> Result<bool, Error> {
-        Ok(self.look(ReadVerb::Jobs).runner.is_stdin_closed(&self.job).await?)
+        Ok(self.look(Verb::Jobs).runner.is_stdin_closed(&self.job).await?)
     }
 
     /// Sets the size of its terminal in columns and rows.
@@ -249,7 +247,7 @@ impl Job {
     /// # Errors
     /// [`Error::Write`] if it has no terminal, or does not run.
     pub async fn resize(&self, size: TerminalSize) -> Result<(), Error> {
-        Ok(self.act(Act::Write)?.runner.resize(&self.job, size).await?)
+        Ok(self.act(Verb::Write).await?.runner.resize(&self.job, size).await?)
     }
 
     /// Sends `signal` to every process of the job. With `grace`, processes that are still alive
@@ -262,7 +260,7 @@ impl Job {
         signal: Signal,
         grace: Option<Duration>,
     ) -> Result<SignalReport, Error> {
-        Ok(self.act(Act::Signal)?.runner.signal(&self.job, signal, grace).await?)
+        Ok(self.act(Verb::Signal).await?.runner.signal(&self.job, signal, grace).await?)
     }
 
     /// Kills the job, if it still runs, and waits for its end, at most five seconds.
@@ -291,7 +289,7 @@ impl Job {
     /// # Errors
     /// [`Error::StillRunning`]; [`Error::Denied`].
     pub async fn forget(&self) -> Result<(u64, u64), Error> {
-        let inside = self.act(Act::Forget)?;
+        let inside = self.act(Verb::Forget).await?;
         if !self.is_over() {
             return Err(Error::StillRunning(self.job.id.clone()));
         }
@@ -309,7 +307,7 @@ impl Job {
             match self.door.find(id).await {
                 Ok(member) => {
                     member.forget_output(Selection::Both).await;
-                    self.act(Act::Forget)?.runner.forget(&member).await;
+                    self.act(Verb::Forget).await?.runner.forget(&member).await;
                 }
                 Err(Error::UnknownJob(_) | Error::Expired(_)) => {}
                 Err(error) => return Err(error),
@@ -324,7 +322,7 @@ impl Job {
     /// # Errors
     /// [`Error::Denied`].
     pub async fn forget_output(&self, selection: Selection) -> Result<(u64, u64), Error> {
-        self.act(Act::Forget)?;
+        self.act(Verb::Forget).await?;
         Ok(self.job.forget_output(selection).await)
     }
 }

@@ -6,17 +6,18 @@ use std::time::Duration;
 
 use super::command::{Command, ManyHosts};
 use super::config::Config;
-use super::door;
 use super::door::{Door, Inside};
 use super::error::Error;
 use super::fleet::FleetSpec;
 use super::job::Job;
+use super::judge::{CaseResult, Explanation, Judge, PolicyFileError, PolicyState};
 use super::last_errors::LastErrors;
-use super::rights::{HostPatterns, Rights, Role};
+use super::rights::{HostPatterns, Rights};
 use crate::forward::Forwards;
 use crate::hosts::{HostBook, Hosts, Prompters};
 use crate::job::{Become, Caller, Draft, JobId, Scope};
 use crate::jobs::{Access, Filter, Summary};
+use crate::policy::{Case, Role, Template, Verb};
 use crate::runner::{Runner, Stats};
 use crate::ssh::{HostConfig, Prompter, Resolver};
 use crate::store::{HostPlace, Peers, Store, StoreError};
@@ -33,7 +34,16 @@ pub enum Freshness {
 /// Time limit for hosts to report the state of durable jobs that no process follows.
 const ORPHANS_TIME: Duration = Duration::from_secs(2);
 
-/// Maximum jobs examined for an admin with limited hosts.
+/// Hosts whose jobs are not listed.
+#[derive(Default)]
+struct HiddenHosts {
+    /// The policy does not let the caller list jobs there.
+    denied: BTreeSet<String>,
+    /// The caller has no rights there, and sees only its own jobs.
+    unreachable: BTreeSet<String>,
+}
+
+/// Maximum jobs examined for a caller who sees only those on some hosts.
 const MOST_LISTED: usize = 100_000;
 
 /// Jobs on remote hosts, as one caller sees them: start, find and end them.
@@ -46,6 +56,8 @@ pub struct Jobs {
     pub(super) door: Door,
     /// The user as whom commands run and files are used, if not the account that logs in.
     pub(super) becomes: Option<Become>,
+    /// The verb that the policy decides on when files are written: `put` or `edit`.
+    pub(super) changing: Verb,
 }
 
 impl Jobs {
@@ -101,9 +113,11 @@ impl Jobs {
     ) -> Self {
         let hosts = Arc::new(Hosts::new(book, config.limits.pool(), prompters));
         let runner = Runner::new(Arc::clone(&hosts), config.limits, store);
+        let judge = Judge::new(Arc::clone(&hosts), config.policy.file.clone());
         let inside = Inside {
             runner,
             hosts,
+            judge,
             config,
             last_errors: LastErrors::default(),
             forwards: Forwards::default(),
@@ -111,6 +125,7 @@ impl Jobs {
         Self {
             door: Door::new(Caller::local(), Rights::everywhere(Role::Run), inside),
             becomes: None,
+            changing: Verb::Put,
         }
     }
 
@@ -121,6 +136,7 @@ impl Jobs {
         Self {
             door: self.door.of(caller, rights),
             becomes: None,
+            changing: Verb::Put,
         }
     }
 
@@ -130,6 +146,17 @@ impl Jobs {
         Self {
             door: self.door.clone(),
             becomes,
+            changing: self.changing,
+        }
+    }
+
+    /// The same, for callers that edit files and don't replace them.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn editing(&self) -> Self {
+        Self {
+            changing: Verb::Edit,
+            ..self.clone()
         }
     }
 
@@ -180,6 +207,59 @@ impl Jobs {
         }
     }
 
+    /// Like [`job`](Self::job), for a verb that the policy may deny.
+    ///
+    /// # Errors
+    /// As [`job`](Self::job), and [`Error::Policy`].
+    #[doc(hidden)]
+    pub async fn job_for(&self, verb: Verb, id: &str) -> Result<Job, Error> {
+        let job = self.job(id).await?;
+        self.door.judge_job(verb, &job.job).await?;
+        Ok(job)
+    }
+
+    /// The templates of the policy that the caller may run on a host.
+    #[doc(hidden)]
+    pub async fn templates(&self, host: &str) -> Vec<Template> {
+        self.door.templates(host).await
+    }
+
+    /// Whether the policy allows a verb on a host.
+    #[doc(hidden)]
+    pub async fn is_allowed(&self, verb: Verb, host: &str) -> bool {
+        self.door.is_allowed(verb, host).await
+    }
+
+    /// What the policy decides on a call that nobody has made. `None` without a policy.
+    ///
+    /// # Errors
+    /// If the policy file can't be used.
+    #[doc(hidden)]
+    pub async fn explain(&self, case: &Case) -> Option<Result<Explanation, Arc<PolicyFileError>>> {
+        self.door.judge_itself().explain(case).await
+    }
+
+    /// What the policy decides on its test cases. `None` without a policy.
+    ///
+    /// # Errors
+    /// If the policy file can't be used.
+    #[doc(hidden)]
+    pub async fn test_policy(&self) -> Option<Result<Vec<CaseResult>, Arc<PolicyFileError>>> {
+        self.door.judge_itself().test().await
+    }
+
+    /// What is known of the policy. `None` without one.
+    #[doc(hidden)]
+    pub async fn policy_state(&self) -> Option<PolicyState> {
+        self.door.judge_state().await
+    }
+
+    /// Reads the policy file now, whether or not it seems changed.
+    #[doc(hidden)]
+    pub async fn reload_policy(&self) {
+        self.door.reload_policy().await;
+    }
+
     /// Lists the jobs that the caller sees and that match a filter: jobs of this process, and of
     /// other processes in the state directory. Returns the newest ones, and the number of all
     /// matches.
@@ -192,46 +272,56 @@ impl Jobs {
         freshness: Freshness,
     ) -> Result<(Vec<Summary>, usize), Error> {
         // Traces the call and returns the runner; `all` is only the subject in the trace.
-        let inside = self.door.look(door::ReadVerb::Jobs, &"all");
+        let inside = self.door.look(Verb::Jobs, &"all");
         let patience = match freshness {
             Freshness::AskHosts => Some(ORPHANS_TIME),
             Freshness::Recorded => None,
         };
         let scope = self.door.scope();
-        if scope != Scope::All || self.rights().hosts == HostPatterns::default() {
+        let sees_all_hosts = scope != Scope::All || self.rights().hosts == HostPatterns::default();
+        let may_list_all = self.door.is_allowed_everywhere(Verb::Jobs).await;
+        if sees_all_hosts && may_list_all {
             return Ok(inside.runner.list(&scope, filter, patience).await?);
         }
 
-        // For an admin with limited hosts: the store can't evaluate host patterns.
+        // The store can evaluate neither host patterns nor the policy.
         let limit = filter.limit;
-        // Not limited yet: the caller's limit applies to the jobs that the host checks leave.
-        let (mut found, _) = inside
-            .runner
-            .list(
-                &scope,
-                Filter {
-                    limit: MOST_LISTED,
-                    ..filter
-                },
-                patience,
-            )
-            .await?;
-        let of_others = found.iter().filter(|job| job.caller != *self.caller());
-        let hosts: BTreeSet<String> = of_others.flat_map(hosts_of).cloned().collect();
-        let mut unreachable = BTreeSet::new();
-        // Each host is checked once: a check may run `ssh -G` and ask DNS.
-        for host in hosts {
-            if !self.door.may_reach(&host).await {
-                unreachable.insert(host);
-            }
-        }
-        found.retain(|job| {
-            job.caller == *self.caller()
-                || !hosts_of(job).iter().any(|host| unreachable.contains(host))
-        });
+        // Not limited yet: the caller's limit applies to the jobs that the checks leave.
+        let filter = Filter {
+            limit: MOST_LISTED,
+            ..filter
+        };
+        let (mut found, _) = inside.runner.list(&scope, filter, patience).await?;
+        let hidden = self.hidden_hosts(&found, may_list_all).await;
+        let is_shown = |job: &Summary| {
+            let is_own = job.caller == *self.caller();
+            let is_reached = |host| is_own || !hidden.unreachable.contains(host);
+            hosts_of(job)
+                .iter()
+                .all(|host| !hidden.denied.contains(host) && is_reached(host))
+        };
+        found.retain(is_shown);
         let total = found.len();
         found.truncate(limit);
         Ok((found, total))
+    }
+
+    /// The hosts of a list that hide jobs. Each host is checked once: a check may run `ssh -G` and ask
+    /// DNS.
+    async fn hidden_hosts(&self, listed: &[Summary], may_list_all: bool) -> HiddenHosts {
+        let all: BTreeSet<&String> = listed.iter().flat_map(hosts_of).collect();
+        let of_others = listed.iter().filter(|job| job.caller != *self.caller());
+        let of_others: BTreeSet<&String> = of_others.flat_map(hosts_of).collect();
+        let mut hidden = HiddenHosts::default();
+        for host in all {
+            if !may_list_all && !self.door.is_allowed(Verb::Jobs, host).await {
+                hidden.denied.insert(host.clone());
+            }
+            if of_others.contains(host) && !self.door.may_reach(host).await {
+                hidden.unreachable.insert(host.clone());
+            }
+        }
+        hidden
     }
 
     /// The configuration.

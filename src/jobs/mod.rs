@@ -48,6 +48,7 @@ mod forwards;
 mod hosts;
 mod job;
 mod jobs;
+mod judge;
 mod last_errors;
 mod reading;
 mod rights;
@@ -64,6 +65,10 @@ pub use fleet::FleetSpec;
 pub use hosts::Host;
 pub use job::Job;
 pub use jobs::{Freshness, Jobs};
+pub use judge::{
+    CaseResult, Explanation, Limit as PolicyLimit, PolicyFileError, PolicyRefusal, PolicyState,
+    Why as PolicyWhy,
+};
 pub use reading::{Fleet, FleetLine, FleetLines, Follow, Lagged, Lines, Output, ScreenWait};
 pub use trust::HostKey;
 
@@ -79,7 +84,7 @@ pub use crate::hosts::{Access, BecomeError, HostError};
 pub use crate::job::{
     BadBecome, Become, BecomeMethod, BecomeRefusal, Exit, FleetCounts, FleetSummary, LostWhy,
     Member, MemberGroup, MemberProgress, MemberResult, Outcome, Phase, Signal, SpecError, Status,
-    StdinPlan as Stdin, StopAfter, Tail, Terminal, Wait,
+    StdinPlan as Stdin, StopAfter, Tail, TemplateCall, Terminal, Wait,
 };
 pub use crate::output::{
     Cursor, LineNo, MemberNo, PageLine as Line, PageQuery, ReadQuery, Reading, Render, ScreenRow,
@@ -92,9 +97,9 @@ pub use crate::store::Filter;
 #[doc(hidden)]
 pub use command::OneHost;
 #[doc(hidden)]
-pub use config::Defaults;
+pub use config::{Defaults, PolicyConfig};
 #[doc(hidden)]
-pub use rights::{HostPatterns, Rights, Role};
+pub use rights::{HostPatterns, Rights};
 
 #[doc(hidden)]
 pub use crate::files::{
@@ -114,6 +119,11 @@ pub use crate::nearest::nearest;
 pub use crate::output::{
     Content, Excerpt, ExcerptBudget, Keep, Match, TerminalFilter, TerminalModes, Unit, clean,
     coloured, printable, render, timestamp_of,
+};
+#[doc(hidden)]
+pub use crate::policy::{
+    Approval, Case as PolicyCase, Expected as PolicyDecision, Identity as PolicyCaller, Role,
+    Template, Verb as PolicyVerb, WeekMinute, minute_of_week,
 };
 #[doc(hidden)]
 pub use crate::runner::{DeliveredVia, Stats, Tombstone, Unverified, chain};

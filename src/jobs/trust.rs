@@ -1,9 +1,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::door::Act;
+use super::door::{AllowedHost, On};
 use super::error::Error;
 use super::jobs::Jobs;
+use crate::policy::Verb;
 use crate::ssh::{PresentedKey, Verdict};
 
 /// The key that a host presents; see [`Jobs::host_key`].
@@ -26,7 +27,11 @@ impl Jobs {
     /// [`Error::Connect`], also for a key that conflicts with known_hosts, which lists another one
     /// or marks this one as revoked.
     pub async fn host_key(&self, host: &str) -> Result<HostKey, Error> {
-        let (inside, reference) = self.door.act_on_host(Act::Trust, host).await?;
+        let AllowedHost {
+            inside,
+            host: reference,
+            ..
+        } = self.door.act_on_host(Verb::Trust, On::host(host)).await?;
         let presented = inside.hosts.look_at_key(&reference).await;
         let presented = presented.map_err(|error| Error::Connect {
             host: host.to_owned(),
@@ -48,7 +53,7 @@ impl Jobs {
     /// [`Error::Trust`] if known_hosts conflicts with the key by now, or can't be written.
     pub async fn trust(&self, key: &HostKey) -> Result<PathBuf, Error> {
         // Checked again: the key may come from a handle with other rights.
-        self.door.act(Act::Trust, &key.presented.host.name)?;
+        self.door.act(Verb::Trust, On::host(&key.presented.host.name)).await?;
         Arc::clone(&key.presented)
             .trust()
             .await

@@ -3,7 +3,7 @@
 //!
 //! # Theory of operation
 //!
-//! `file.rs` reads `policy.toml` into a [`Policy`]: compiled [`rule`]s, command [`template`]s, and
+//! `file.rs` reads `policy.toml` into a [`Policy`]: compiled rules, command templates, and
 //! test cases. A file with a mistake is refused as a whole, with file and line; `check.rs` finds what
 //! can't take effect, such as an unknown tag.
 //!

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::job::{
     Become, Caller, Draft, FleetPlan, Identity, Job, JobId, JobSpec, MachineId, Member, Nonce,
-    Outcome, Past, Phase, SpecError, Status, StdinPlan, Terminal, wall_now,
+    Outcome, Past, Phase, SpecError, Status, StdinPlan, TemplateCall, Terminal, wall_now,
 };
 use crate::output::{LineNo, Resize, TerminalModes, Timestamp, time_of, timestamp_of};
 
@@ -44,6 +44,9 @@ pub struct Record {
     /// The user as whom it runs, if not the account.
     #[serde(default)]
     pub becomes: Option<Become>,
+    /// The template that its command was made from.
+    #[serde(default)]
+    pub template: Option<TemplateCall>,
     /// Whether it outlives its process.
     pub durable: bool,
     /// Its idempotency key.
@@ -112,6 +115,7 @@ impl Record {
             timeout,
             terminal,
             becomes,
+            template,
             durable,
             fleet,
             member_of,
@@ -131,6 +135,7 @@ impl Record {
             timeout: *timeout,
             terminal: terminal.clone(),
             becomes: becomes.clone(),
+            template: template.clone(),
             durable: *durable,
             key: key.map(str::to_owned),
             fingerprint,
@@ -240,6 +245,7 @@ impl Record {
             env,
             label: self.label.clone(),
             becomes: self.becomes.clone(),
+            template: self.template.clone(),
             stdin: if self.has_stdin {
                 StdinPlan::Open
             } else {

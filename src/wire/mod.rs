@@ -45,6 +45,6 @@ pub use verbs::{
     JobsReply, JobsRequest, LastLinesOf, MatchEntry, Partial, PutGroup, PutReply, PutRequest,
     ReadReply, ReadRequest, Record, Reversed, RunOptions, RunReply, RunRequest, Screen,
     SearchReply, SearchRequest, SettingEntry, SignalReply, SignalRequest, Size, SpawnReply,
-    SpawnRequest, StreamName, TailReply, TailRequest, UnitArg, WaitMode, WaitReply, WaitRequest,
-    WriteReply, WriteRequest, WriteUnit,
+    SpawnRequest, StreamName, TailReply, TailRequest, TemplateEntry, UnitArg, WaitMode, WaitReply,
+    WaitRequest, WriteReply, WriteRequest, WriteUnit,
 };

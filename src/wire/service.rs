@@ -7,7 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::pass_on::PassOn;
 use crate::jobs::{
-    Access, Become, Caller, Config, Defaults, Job, Jobs, Limits, Prompter, Prompters, Rights,
+    Access, Become, Caller, Config, Defaults, Job, Jobs, Limits, PolicyVerb, Prompter, Prompters,
+    Rights,
 };
 use crate::wire::error::Error;
 
@@ -83,6 +84,14 @@ impl Service {
         }
     }
 
+    /// The same service, for a call that edits a file and does not replace it.
+    pub(crate) fn editing(&self) -> Self {
+        Self {
+            jobs: self.jobs.editing(),
+            ..self.clone()
+        }
+    }
+
     /// The same service, with commands and files used as another user of the host.
     pub(crate) fn becoming(&self, becomes: Option<Become>) -> Self {
         Self {
@@ -147,7 +156,7 @@ impl Service {
         &self.jobs.config().defaults
     }
 
-    pub(super) async fn job(&self, id: &str) -> Result<Job, Error> {
-        Ok(self.jobs.job(id).await?)
+    pub(super) async fn job(&self, verb: PolicyVerb, id: &str) -> Result<Job, Error> {
+        Ok(self.jobs.job_for(verb, id).await?)
     }
 }

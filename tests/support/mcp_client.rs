@@ -37,6 +37,11 @@ impl McpClient {
         })
     }
 
+    /// The same with options of the program.
+    pub fn with_options(ssh_config: &Path, options: &[&str]) -> Self {
+        Self::launch(ssh_config, |command| command.args(options).arg("serve"))
+    }
+
     /// The same with everything logged to a file.
     pub fn with_log(ssh_config: &Path, log: &Path) -> Self {
         let log = std::fs::File::create(log).expect("a log file");

@@ -247,7 +247,7 @@ impl Caller {
             "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "0"},
             "io.modelcontextprotocol/clientCapabilities": capabilities,
         });
-        let named = ["name", "taskId"].into_iter().find_map(|key| params[key].as_str());
+        let named = ["name", "taskId", "uri"].into_iter().find_map(|key| params[key].as_str());
         let name = named.unwrap_or_default().to_owned();
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
         let mut headers = vec![("MCP-Protocol-Version", REVISION), ("Mcp-Method", method)];

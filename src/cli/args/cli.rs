@@ -13,6 +13,7 @@ use super::jobs::{
     AttachArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs,
     TailArgs, TopArgs, WaitArgs, WriteArgs,
 };
+use super::policy::PolicyArgs;
 use super::program::{CompletionsArgs, ConfigArgs, DemoArgs, HelpArgs, InitArgs, ManArgs};
 use super::run::{RunArgs, SpawnArgs};
 use super::serve::ServeArgs;
@@ -56,6 +57,9 @@ pub struct Cli {
         hide_env_values = true
     )]
     pub config: Option<PathBuf>,
+    /// Policy file: who may do what.
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
     /// ssh_config file in place of the usual ones.
     #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
     pub ssh_config: Option<PathBuf>,
@@ -151,6 +155,8 @@ pub enum Verb {
     Serve(ServeArgs),
     /// Create, list and revoke the tokens of a server's callers.
     Token(TokenArgs),
+    /// Check, explain and test the policy: who may do what on which hosts.
+    Policy(PolicyArgs),
     /// Show the replicas, hosts and NATS of a cluster.
     Cluster(ClusterArgs),
     /// Copy all jobs of the state directory to a cluster.

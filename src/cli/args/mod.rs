@@ -10,6 +10,7 @@ mod help;
 mod hosts;
 mod jobs;
 mod parse;
+mod policy;
 mod program;
 mod run;
 mod serve;
@@ -31,11 +32,14 @@ pub use jobs::{
     SignalTarget, SortBy, TailArgs, TopArgs, UnitChoice, WaitArgs, WriteArgs,
 };
 pub use parse::parse;
+pub use policy::{
+    PolicyArgs, PolicyCheckArgs, PolicyExplainArgs, PolicySubcommand, PolicyTestArgs,
+};
 pub(super) use program::TOPICS;
 pub use program::{
     CompletedShell, CompletionsArgs, ConfigArgs, DemoArgs, HelpArgs, InitArgs, ManArgs,
 };
-pub use run::{FleetArgs, RolloutArgs, RunArgs, SpawnArgs};
+pub use run::{FleetArgs, RolloutArgs, RunArgs, SpawnArgs, TemplateArgs};
 pub use serve::ServeArgs;
 pub use token::{ListTokensArgs, NewTokenArgs, RoleChoice, TokenArgs, TokenVerb};
 pub use values::{BecomeArgs, ClusterArg, Since, SshArgs, StreamChoice};

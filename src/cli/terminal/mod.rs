@@ -15,7 +15,7 @@ pub(crate) use keyboard::Keyboard;
 pub(crate) use pager::{Pager, PagerEnds};
 pub(crate) use screen::Screen;
 pub(crate) use signals::Signals;
-pub use signals::told_to_stop;
+pub use signals::{ServerSignals, told_to_stop};
 pub(crate) use stdin::{KeyboardRole, KeysEnded};
 pub use tty_prompter::TerminalPrompter;
 pub(crate) use tty_prompter::is_asking;

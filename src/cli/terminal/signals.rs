@@ -24,6 +24,27 @@ pub fn told_to_stop() -> Result<impl Future<Output = ()>, Error> {
     })
 }
 
+/// The signals that end a server, and the one that makes it read its policy again.
+pub struct ServerSignals(Signals);
+
+impl ServerSignals {
+    /// Installs the handlers. [`Code::Io`] if the system refuses.
+    pub fn catch() -> Result<Self, Error> {
+        Signals::catch().map(Self)
+    }
+
+    /// Resolves when the program is told to stop. With `reload`, SIGHUP calls that instead.
+    pub async fn wait_for_stop(mut self, reload: Option<impl AsyncFn()>) {
+        loop {
+            let number = self.0.next().await;
+            match &reload {
+                Some(reload) if number == Signals::HANG_UP => reload().await,
+                Some(_) | None => return,
+            }
+        }
+    }
+}
+
 impl Signals {
     /// SIGHUP.
     pub(crate) const HANG_UP: u8 = 1;

@@ -134,7 +134,7 @@ async fn attempt(
 
 /// Refuses likely mistakes: no command, or words between the host and `--`, such as more hosts.
 fn check(args: &RunArgs) -> Result<(), Error> {
-    if args.command.is_empty() && args.tty == 0 {
+    if args.command.is_empty() && args.tty == 0 && args.template.template.is_none() {
         let hint = format!("for a login shell: sshjobs run -t {}", args.host);
         return Err(Error::new(
             Code::InvalidArgument,

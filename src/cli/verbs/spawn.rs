@@ -125,6 +125,7 @@ fn request(args: SpawnArgs) -> Result<CommandRequest, Error> {
     let words = Words {
         host: args.host,
         command: words.join(" "),
+        template: args.template,
         cwd: args.cwd,
         env: args.env,
         env_files: Vec::new(),

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::range::{Span, not_satisfiable, range_of, span};
 use crate::http::reject;
 use crate::http::status::Failure;
-use crate::jobs::{Job, ReadQuery, Render, Selection, Stream as Output, Unit};
+use crate::jobs::{Job, PolicyVerb, ReadQuery, Render, Selection, Stream as Output, Unit};
 use crate::wire::{Error, Service};
 
 /// The requested bytes.
@@ -46,7 +46,7 @@ pub(crate) async fn raw(
         OneStream::Stdout => Output::Stdout,
         OneStream::Stderr => Output::Stderr,
     };
-    let job = service.library().job(&id).await.map_err(Error::from)?;
+    let job = service.library().job_for(PolicyVerb::Read, &id).await.map_err(Error::from)?;
     let (available_from, total) = extent(&job, stream).await;
     let follows = wanted.follow && !job.is_over();
     let range = range_of(&headers);

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
 use crate::job::AwaitsStdin;
-use crate::jobs::door::ReadVerb;
 use crate::jobs::{Job, Selection};
 use crate::output::looks_like_prompt;
+use crate::policy::Verb;
 
 /// Silence after which an unfinished line may be a prompt.
 const SILENCE: Duration = Duration::from_millis(200);
@@ -21,7 +21,7 @@ impl Job {
         if self.is_stdin_closed().await.unwrap_or(true) {
             return false;
         }
-        match self.look(ReadVerb::Read).runner.awaits_stdin(&self.job).await {
+        match self.look(Verb::Read).runner.awaits_stdin(&self.job).await {
             Some(AwaitsStdin::Yes) => true,
             Some(AwaitsStdin::No) => false,
             Some(AwaitsStdin::Perhaps) | None => looks_like_prompt(&text),

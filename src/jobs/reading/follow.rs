@@ -1,8 +1,8 @@
 //! A job's bytes as they come, for terminals and pipes.
 
 use crate::job::{Chunk, Positions};
-use crate::jobs::door::ReadVerb;
 use crate::jobs::{Job, Outcome, Piece, Stream};
+use crate::policy::Verb;
 
 /// Follows a job's output byte by byte, including unfinished lines; for terminals and pipes.
 pub struct Follow {
@@ -42,7 +42,7 @@ impl Job {
     /// Waits for bytes of one stream after `position`, or the end of the job, and returns the
     /// available ones. Cancel safe.
     pub async fn stream_piece(&self, stream: Stream, position: u64) -> Piece {
-        self.look(ReadVerb::Tail);
+        self.look(Verb::Tail);
         self.job.stream_piece(stream, position).await
     }
 }
@@ -55,7 +55,7 @@ impl Follow {
 
     /// Waits for the next bytes. Cancel safe: nothing is lost.
     pub async fn next(&mut self) -> Output {
-        self.job.look(ReadVerb::Tail);
+        self.job.look(Verb::Tail);
         // A copy, stored after the await, so that a cancelled call has consumed nothing.
         let mut positions = self.positions;
         let Chunk {

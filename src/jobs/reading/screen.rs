@@ -6,9 +6,9 @@ use regex::Regex;
 use tokio::time::Instant;
 
 use crate::job::{Drawn, LONGEST_PATIENCE, Matching, TooSlow};
-use crate::jobs::door::ReadVerb;
 use crate::jobs::{Error, Follow, Job, LineNo, ScreenView, Selection, Stream};
 use crate::output::Measure;
+use crate::policy::Verb;
 
 /// When [`Job::screen`] returns. The end of the job ends every wait.
 #[derive(Clone, Debug, Default)]
@@ -32,7 +32,7 @@ impl Job {
     /// [`Error::NoTerminal`]; [`Error::TooSlow`] if the pattern takes too long.
     pub async fn screen(&self, wait: &ScreenWait) -> Result<ScreenView, Error> {
         self.check_terminal()?;
-        let runner = &self.look(ReadVerb::Read).runner;
+        let runner = &self.look(Verb::Read).runner;
         let screen = runner.screen(&self.job);
         let called = Instant::now();
         let deadline = called + wait.patience.min(LONGEST_PATIENCE);
@@ -68,7 +68,7 @@ impl Job {
     /// [`Error::NoTerminal`].
     pub async fn follow_screen(&self) -> Result<(Vec<u8>, Follow), Error> {
         self.check_terminal()?;
-        let runner = &self.look(ReadVerb::Read).runner;
+        let runner = &self.look(Verb::Read).runner;
         let screen = runner.screen(&self.job);
         let mut screen = screen.lock().await;
         screen.draw_all(&self.job).await;
@@ -99,7 +99,7 @@ impl Job {
 
     /// Finds the first matching row that has changed since the stdout position `after`.
     pub(super) async fn find_row(&self, until: &Regex, after: u64) -> Result<FoundRow, TooSlow> {
-        let screen = self.look(ReadVerb::Tail).runner.screen(&self.job);
+        let screen = self.look(Verb::Tail).runner.screen(&self.job);
         let (view, drawn) = {
             let mut screen = screen.lock().await;
             // Draw up to `after` first, so that rows drawn later count as changed.

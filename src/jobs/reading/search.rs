@@ -1,8 +1,8 @@
 use regex::Regex;
 
 use crate::job::Matching;
-use crate::jobs::door::ReadVerb;
 use crate::jobs::{Error, Found, Job, SearchQuery};
+use crate::policy::Verb;
 
 impl Job {
     /// Searches the output in its clean view, a piece at a time, so that no writer has to wait. If
@@ -11,7 +11,7 @@ impl Job {
     /// # Errors
     /// [`Error::TooSlow`] if nothing could be searched.
     pub async fn search(&self, query: SearchQuery, pattern: Regex) -> Result<Found, Error> {
-        self.look(ReadVerb::Search);
+        self.look(Verb::Search);
         Ok(self.job.search(query, Matching::new([Some(pattern)])).await?)
     }
 }

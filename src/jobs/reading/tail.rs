@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::job::{CursorMove, CursorName, LONGEST_PATIENCE, Moved, Reached, TooManyCursors};
-use crate::jobs::door::ReadVerb;
 use crate::jobs::{Error, Job, LineNo, PageQuery, ReturnedBecause, Tail, Wait};
+use crate::policy::Verb;
 
 /// Time limit for a line to arrive here after another process has shown it.
 const REACH_TIME: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ impl Job {
     /// [`Error::TooSlow`] if a pattern takes too long for any result.
     pub async fn tail(&self, query: &PageQuery, wait: &Wait) -> Result<Tail, Error> {
         // Only traces the call: every role may read.
-        self.look(ReadVerb::Tail);
+        self.look(Verb::Tail);
         let tail = self.tail_or_row(query, wait).await?;
         let status = self.with_staleness(tail.status.clone());
         Ok(Tail { status, ..tail })
@@ -98,7 +98,7 @@ impl Job {
         query: &PageQuery,
         wait: &Wait,
     ) -> Result<(Tail, bool), Error> {
-        let runner = &self.look(ReadVerb::Tail).runner;
+        let runner = &self.look(Verb::Tail).runner;
         let name = CursorName {
             caller: self.door.caller().clone(),
             reader: reader.to_owned(),

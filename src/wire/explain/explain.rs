@@ -1,5 +1,6 @@
 //! Explains all other errors of the library.
 
+use super::policy::policy;
 use super::{calls, connect, expired, files, forwards};
 use crate::jobs::{self, BadBecome, HostError, SpecError, StoreError, TrustError, chain};
 use crate::wire::error::{Code, Error, Hint};
@@ -35,6 +36,7 @@ impl From<jobs::Error> for Error {
             jobs::Error::Files(error) => files::files(&error),
             jobs::Error::Forward(error) => forwards::forward(&error),
             jobs::Error::Trust(error) => trust(&error),
+            jobs::Error::Policy(refusal) => policy(&refusal),
             jobs::Error::Denied { .. } => Self::new(
                 Code::PolicyDenied,
                 error.to_string(),

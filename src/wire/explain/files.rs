@@ -35,6 +35,7 @@ pub(super) fn files(error: &FilesError) -> Error {
             message,
             "copy it with `sshjobs get`, or edit it with a command",
         ),
+        FilesError::OverLimit { .. } => over_limit(message),
         FilesError::ChangedMeanwhile { .. } => Error::new(
             Code::ChangedMeanwhile,
             message,
@@ -140,6 +141,10 @@ fn operation(error: &SftpError, message: String) -> Error {
             "its SFTP server is broken; use a command instead",
         ),
     }
+}
+
+fn over_limit(message: String) -> Error {
+    Error::new(Code::PolicyDenied, message, "copy a shorter file")
 }
 
 fn edit(error: &EditError, message: String) -> Error {

@@ -7,5 +7,6 @@ mod expired;
 mod explain;
 mod files;
 mod forwards;
+mod policy;
 
 use expired::expired;

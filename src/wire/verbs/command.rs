@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use secrecy::SecretString;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use crate::jobs::{
-    Become, BecomeMethod, Command, FleetSpec, Jobs, SpecError, Stdin, StopAfter, Terminal,
+    Become, BecomeMethod, Command, FleetSpec, Jobs, SpecError, Stdin, StopAfter, TemplateCall,
+    Terminal,
 };
 use crate::wire::error::Error;
 use crate::wire::secret::{reveal, reveal_values};
@@ -20,14 +23,14 @@ pub struct CommandRequest {
     /// Host name from ssh_hosts.
     #[serde(default)]
     pub host: String,
-    /// Several hosts (names, globs, tag:NAME, !NAME), as one job with members ID/HOST.
+    /// Several hosts (names, globs, tag:NAME, !NAME), one job with members ID/HOST.
     #[serde(default)]
     pub hosts: Vec<String>,
     /// Maximum hosts at the same time. Default 64.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 1))]
     pub max_parallel: Option<usize>,
-    /// Start this many hosts first, the others once all of these succeeded.
+    /// Start this many hosts first, the others once these succeeded.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0))]
     pub canary: usize,
@@ -35,13 +38,21 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub stop_after_failures: Option<String>,
-    /// Retries for hosts where the command could not be started.
+    /// Retries where the command could not be started.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0, max = 100))]
     pub retry: u32,
     /// Shell command line.
-    #[schemars(length(min = 1), regex(pattern = r"\S"))]
+    #[serde(default)]
     pub command: String,
+    /// Template of ssh_hosts, not command.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub template: Option<String>,
+    /// Its parameters.
+    #[serde(default, deserialize_with = "texts")]
+    #[schemars(extend("additionalProperties" = true))]
+    pub params: BTreeMap<String, String>,
     /// Working directory. Default: home. Exit status 125 if missing.
     #[serde(default)]
     #[schemars(with = "String")]
@@ -54,11 +65,11 @@ pub struct CommandRequest {
     #[serde(default, rename = "become")]
     #[schemars(with = "String")]
     pub becomes: Option<String>,
-    /// Program that changes the user: sudo, doas or su. Default sudo.
+    /// sudo (default), doas or su.
     #[serde(default)]
     #[schemars(with = "String")]
     pub become_method: Option<String>,
-    /// Text for stdin, then closed. Default: open with ssh_spawn, empty with ssh_run unless pty and until are used.
+    /// Text for stdin, then closed. Default: open in ssh_spawn, empty in ssh_run without until.
     #[serde(default, serialize_with = "reveal")]
     #[schemars(with = "String")]
     pub stdin: Option<SecretString>,
@@ -77,7 +88,7 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub term: Option<String>,
-    /// With pty: answer the program's questions about its terminal, such as the cursor position.
+    /// With pty: answer terminal queries.
     #[serde(default)]
     pub answer_queries: bool,
     /// Keep running on the host if this server or the connection ends.
@@ -86,13 +97,13 @@ pub struct CommandRequest {
     pub durable: Option<bool>,
     /// Label for ssh_jobs.
     #[serde(default)]
-    #[schemars(with = "String", length(max = 200))]
+    #[schemars(with = "String")]
     pub label: Option<String>,
     /// End the whole process tree after this many seconds.
     #[serde(default)]
     #[schemars(with = "f64", range(min = 0.001, max = 31_536_000))]
     pub timeout_s: Option<f64>,
-    /// A call with the same key again returns the first call's job.
+    /// The same key again returns the first call's job.
     #[serde(default)]
     #[schemars(with = "String", length(max = 200))]
     pub idempotency_key: Option<String>,
@@ -110,7 +121,8 @@ impl CommandRequest {
 
     /// The command of the request.
     pub(crate) fn into_command(self, jobs: &Jobs, without_stdin: Stdin) -> Result<Command, Error> {
-        if self.command.trim().is_empty() {
+        let template = self.template_call()?;
+        if self.command.trim().is_empty() && template.is_none() {
             return Err(crate::jobs::Error::from(SpecError::NoCommand).into());
         }
         let terminal = self.terminal()?;
@@ -122,6 +134,9 @@ impl CommandRequest {
             Some(fleet) => jobs.fleet(fleet, self.command).as_job(),
             None => jobs.command(self.host, self.command),
         };
+        if let Some(template) = template {
+            command = command.template(template);
+        }
         command = command.stdin(self.stdin.map_or(without_stdin, Stdin::Text));
         for (name, value) in self.env {
             command = command.env(name, value);
@@ -144,6 +159,29 @@ impl CommandRequest {
             command = command.idempotency_key(key);
         }
         Ok(command)
+    }
+
+    fn template_call(&self) -> Result<Option<TemplateCall>, Error> {
+        let Some(name) = &self.template else {
+            return if self.params.is_empty() {
+                Ok(None)
+            } else {
+                Err(Error::invalid(
+                    "params are the values of a template, and none is named",
+                    "name a template, or omit params",
+                ))
+            };
+        };
+        if !self.command.is_empty() {
+            return Err(Error::invalid(
+                "command and template are both given",
+                "use one of them",
+            ));
+        }
+        Ok(Some(TemplateCall {
+            name: name.clone(),
+            params: self.params.clone(),
+        }))
     }
 
     /// The hosts, if there may be many.
@@ -219,6 +257,20 @@ pub(crate) fn parse_become(
     };
     let becomes = Become::new(user, method.unwrap_or_default());
     Ok(Some(becomes.map_err(invalid)?))
+}
+
+/// Reads values that are texts, numbers or booleans as texts.
+fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let values = BTreeMap::<String, Value>::deserialize(deserializer)?;
+    let read = values.into_iter().map(|(name, value)| match value {
+        Value::String(text) => Ok((name, text)),
+        Value::Number(number) => Ok((name, number.to_string())),
+        Value::Bool(is_true) => Ok((name, is_true.to_string())),
+        Value::Null | Value::Array(_) | Value::Object(_) => Err(D::Error::custom(format!(
+            "the parameter {name} must be a text or a number"
+        ))),
+    });
+    read.collect()
 }
 
 fn time_limit(seconds: f64) -> Result<Duration, Error> {

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::jobs::PolicyVerb;
 use crate::wire::error::Error;
 use crate::wire::{Service, StreamArg};
 
@@ -61,7 +62,7 @@ impl Service {
         if let Some(replica) = self.replica_of_job(&request.job_id).await {
             return self.perform_at(&replica, "forget", &request).await;
         }
-        let job = self.job(&request.job_id).await?;
+        let job = self.job(PolicyVerb::Forget, &request.job_id).await?;
         if request.what == ForgetWhat::Job && request.stream != StreamArg::Both {
             let hint = "use what=output to delete one stream, or omit stream";
             return Err(Error::invalid("a job can't be forgotten by stream", hint));

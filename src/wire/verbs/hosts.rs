@@ -1,9 +1,11 @@
 //! The verb hosts.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::{Host, Negotiated, Setting, Source};
+use crate::jobs::{Host, Jobs, Negotiated, Setting, Source, Template};
 use crate::wire::Service;
 use crate::wire::error::Error;
 use crate::wire::leave_out::is_zero_count;
@@ -27,6 +29,28 @@ pub struct HostsRequest {
 pub struct HostsReply {
     /// The hosts, by name.
     pub hosts: Vec<HostEntry>,
+    /// Command templates that the caller may use on some of them.
+    // Not in the tool's schema, which costs every client tokens: the reply shows it.
+    #[schemars(skip)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub templates: Vec<TemplateEntry>,
+}
+
+/// A command template of the policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct TemplateEntry {
+    /// Name for the argument template.
+    pub name: String,
+    /// What it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub description: Option<String>,
+    /// The command, with {NAME} for each parameter.
+    pub command: String,
+    /// The values that each parameter accepts, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub params: BTreeMap<String, String>,
 }
 
 /// State of one host.
@@ -38,6 +62,10 @@ pub struct HostEntry {
     /// Tags from its configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
+    /// Names of the command templates that the caller may use there.
+    #[schemars(skip)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub templates: Vec<String>,
     /// Places that list it: lines of ssh_config, or a table of the configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listed_in: Vec<String>,
@@ -118,9 +146,43 @@ impl Service {
             Some(name) => vec![self.jobs.probe(&name).await?],
             None => self.jobs.hosts(request.tag.as_deref()).await?,
         };
-        Ok(HostsReply {
+        let mut reply = HostsReply {
             hosts: hosts.into_iter().map(HostEntry::from).collect(),
-        })
+            templates: Vec::new(),
+        };
+        reply.add_templates(&self.jobs).await;
+        Ok(reply)
+    }
+}
+
+impl HostsReply {
+    async fn add_templates(&mut self, jobs: &Jobs) {
+        let mut all = BTreeMap::new();
+        for host in &mut self.hosts {
+            for template in jobs.templates(&host.name).await {
+                host.templates.push(template.name.clone());
+                all.insert(template.name.clone(), TemplateEntry::from(template));
+            }
+        }
+        self.templates = all.into_values().collect();
+    }
+}
+
+impl From<Template> for TemplateEntry {
+    fn from(template: Template) -> Self {
+        let params = template.parameters.into_iter().map(|(name, parameter)| {
+            let mut accepted = parameter.kind.description();
+            if let Some(default) = parameter.default {
+                accepted.push_str(&format!("; default {default}"));
+            }
+            (name, accepted)
+        });
+        Self {
+            params: params.collect(),
+            name: template.name,
+            description: template.description,
+            command: template.command,
+        }
     }
 }
 
@@ -142,6 +204,7 @@ impl From<Host> for HostEntry {
         let negotiated = |of: fn(Negotiated) -> String| host.negotiated.clone().map(of);
         Self {
             settings,
+            templates: Vec::new(),
             tags: host.tags,
             listed_in: host.listed_in,
             address: host.address.map(|(address, port)| format!("{address} port {port}")),

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::jobs::{
-    Caller, Filter, Freshness, Job, Member, Phase, Selection, Summary, timestamp_of,
+    Caller, Filter, Freshness, Job, Member, Phase, PolicyVerb, Selection, Summary, timestamp_of,
 };
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
@@ -152,7 +152,7 @@ impl Service {
         // Members come from the fleet itself, which also has those without a job. The other
         // filters are not applied here.
         if let Some(id) = &request.fleet {
-            let members = self.members_of(&self.job(id).await?)?;
+            let members = self.members_of(&self.job(PolicyVerb::Jobs, id).await?)?;
             let total = members.len();
             return Ok(JobsReply {
                 jobs: members.into_iter().take(limit).collect(),
@@ -198,7 +198,7 @@ impl Service {
             entry.standing.state == JobState::Running && is_followed && entry.total_bytes > 0
         });
         let questions = candidates.take(MOST_ASKED).map(async |entry| {
-            if let Ok(job) = self.job(&entry.job_id).await {
+            if let Ok(job) = self.job(PolicyVerb::Jobs, &entry.job_id).await {
                 entry.awaiting_input = job.awaits_input(Selection::Both).await;
             }
         });
@@ -222,7 +222,7 @@ impl Service {
 
     /// The state of a job in a few words. `None` if there is no such job.
     pub async fn standing(&self, job_id: &str) -> Option<String> {
-        let status = self.job(job_id).await.ok()?.status();
+        let status = self.job(PolicyVerb::Jobs, job_id).await.ok()?.status();
         let silent = status.silent.as_secs();
         Some(format!(
             "{}, {} lines, silent for {silent} s",

@@ -26,7 +26,7 @@ pub(crate) use command::parse_become;
 pub use forget::{ForgetReply, ForgetRequest, ForgetWhat};
 pub use forward::{ForwardAction, ForwardEntry, ForwardReply, ForwardRequest};
 pub use get::{FileEntry, FileUnit, GetReply, GetRequest};
-pub use hosts::{HostEntry, HostsReply, HostsRequest, SettingEntry};
+pub use hosts::{HostEntry, HostsReply, HostsRequest, SettingEntry, TemplateEntry};
 pub use jobs::{JobEntry, JobsReply, JobsRequest};
 pub use put::parse_mode;
 pub use put::{EditArg, PutGroup, PutReply, PutRequest};

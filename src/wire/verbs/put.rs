@@ -14,7 +14,7 @@ use super::command::parse_become;
 use super::get::{about, remote_path, verified_word};
 use crate::jobs::{
     Change, Digest, Edit, EditError, Expected, FileSource, FilesError, HostFiles, HostPath,
-    LocalFile, Progress, Put, PutOptions, RemotePath, apply, fold, unified_diff,
+    LocalFile, PolicyVerb, Progress, Put, PutOptions, RemotePath, apply, fold, unified_diff,
 };
 use crate::wire::Service;
 use crate::wire::error::Error;
@@ -282,10 +282,17 @@ impl Service {
             expected,
             mut options,
         } = plan;
+        let service = match &content {
+            Content::Edits(_) => &self.editing(),
+            Content::Whole(_) | Content::File(_) => self,
+        };
         let mut old_text = None;
         let source = match content {
             Content::Whole(bytes) => {
-                if str::from_utf8(&bytes).is_ok() && bytes.len() as u64 <= MOST_COMPARED {
+                let is_comparable =
+                    str::from_utf8(&bytes).is_ok() && bytes.len() as u64 <= MOST_COMPARED;
+                // The diff shows the old content.
+                if is_comparable && self.jobs.is_allowed(PolicyVerb::Get, host).await {
                     let files = self.jobs.files_to_change(host).await?;
                     old_text = text_of(&files, &path).await;
                 }
@@ -293,7 +300,7 @@ impl Service {
             }
             Content::File(file) => FileSource::File(file),
             Content::Edits(edits) => {
-                let files = self.jobs.files_to_change(host).await?;
+                let files = service.jobs.files_to_change(host).await?;
                 let edited = edit(&files, &path, expected, &edits).await.map_err(about(host))?;
                 // Refused if the file changes between this read and the write.
                 options.expected = Expected::Digest(edited.old_digest);
@@ -306,7 +313,7 @@ impl Service {
             FileSource::File(_) | FileSource::Stream(_) => None,
         };
         let path = HostPath { host, path: &path };
-        let mut reply = self.put_content(path, source, &options).await?;
+        let mut reply = service.put_content(path, source, &options).await?;
         let is_changed = reply.change.as_deref() == Some(CHANGED);
         reply.diff = match (&old_text, new.as_deref().map(str::from_utf8)) {
             (Some(old), Some(Ok(new))) if is_changed => Some(unified_diff(old, new)),

@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::screen::Screen;
 use super::tail::{MOST_BYTES, MOST_LINES};
-use crate::jobs::{Content, Job, Line, ReadQuery, Render, ScreenWait, Stream, Unit, render};
+use crate::jobs::{
+    Content, Job, Line, PolicyVerb, ReadQuery, Render, ScreenWait, Stream, Unit, render,
+};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::leave_out::{is_false, is_zero};
@@ -160,7 +162,7 @@ impl Service {
     /// same answer until eviction, which changes no position. A position after the end returns
     /// nothing, without an error.
     pub async fn read(&self, request: ReadRequest) -> Result<ReadReply, Error> {
-        let job = self.job(&request.job_id).await?;
+        let job = self.job(PolicyVerb::Read, &request.job_id).await?;
         let mut clamps = Clamps::default();
         if request.unit == UnitArg::Screen {
             return self.read_screen(&job, &request, clamps).await;

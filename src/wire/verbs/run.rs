@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::command::CommandRequest;
 use super::search::displayed;
 use super::tail::{MOST_BYTES, MOST_LINES, TailReply, TailRequest, optional_regex};
-use crate::jobs::{ExcerptBudget, Follow, Job, Status, Stdin, Stream};
+use crate::jobs::{ExcerptBudget, Follow, Job, PolicyVerb, Status, Stdin, Stream};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::leave_out::is_zero;
@@ -48,11 +48,11 @@ fn with_own_names(mut error: Error) -> Error {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunOptions {
-    /// Maximum wait for the end; the job then continues. Default 30000.
+    /// Maximum wait; the job then continues. Default 30000.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub wait_ms: Option<i64>,
-    /// Maximum bytes of output. Default: all up to 8192; of longer output 2560: first and last lines, last ones of stderr.
+    /// Maximum bytes of output. Default: all up to 8192; of longer output 2560: first, last and last stderr lines.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0))]
     pub max_bytes: Option<i64>,
@@ -64,7 +64,7 @@ pub struct RunOptions {
     #[serde(default)]
     #[schemars(with = "String")]
     pub filter: Option<String>,
-    /// Return when a line matches this regex, as ssh_tail does; the job then continues.
+    /// Return when a line matches this regex; the job then continues.
     #[serde(default)]
     #[schemars(with = "String")]
     pub until: Option<String>,
@@ -193,7 +193,7 @@ impl Service {
         } else {
             Stdin::Closed
         };
-        let command = start.into_command(&self.jobs, without_stdin)?;
+        let command = start.into_command(&self.jobs, without_stdin)?.as_run();
         let job = command.start_within(wait.max(START)).spawn().await?;
         let left = deadline.saturating_duration_since(Instant::now());
         if options.until.is_none() {
@@ -246,7 +246,7 @@ impl Service {
     pub async fn ran(&self, job_id: &str, max_bytes: Option<i64>) -> Result<RunReply, Error> {
         let mut clamps = Clamps::default();
         let budget = budget(max_bytes, &mut clamps)?;
-        Ok(RunReply::of(&self.job(job_id).await?, budget, clamps.0).await)
+        Ok(RunReply::of(&self.job(PolicyVerb::Read, job_id).await?, budget, clamps.0).await)
     }
 
     /// Starts a job whose output goes to one reader, byte by byte, on a connection of its own:
@@ -256,6 +256,7 @@ impl Service {
     pub async fn follow(&self, request: CommandRequest) -> Result<Follow, Error> {
         Ok(request
             .into_command(&self.jobs, Stdin::Open)?
+            .as_run()
             .start_within(FOLLOW_START)
             .follow()
             .await?)
@@ -266,7 +267,9 @@ impl Service {
     /// Follows a terminal job byte by byte from now on, for a second terminal. Also returns the
     /// bytes that make that terminal show the job's screen.
     pub async fn attach(&self, job_id: &str) -> Result<(Vec<u8>, Follow), Error> {
-        Ok(self.job(job_id).await?.follow_screen().await?)
+        self.job(PolicyVerb::Tail, job_id).await?;
+        // Its keys go to the job.
+        Ok(self.job(PolicyVerb::Write, job_id).await?.follow_screen().await?)
     }
 }
 

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tail::{MOST_BYTES, StreamName, regex};
-use crate::jobs::{Found, Job, Line, LineNo, Match, SearchQuery};
+use crate::jobs::{Found, Job, Line, LineNo, Match, PolicyVerb, SearchQuery};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::leave_out::is_zero;
@@ -81,7 +81,7 @@ impl Service {
     /// Searches the kept lines of a job in their clean view, a piece at a time, so that no writer
     /// has to wait. If a pattern takes too long, returns the matches so far, with `has_more`.
     pub async fn search(&self, request: SearchRequest) -> Result<SearchReply, Error> {
-        let job = self.job(&request.job_id).await?;
+        let job = self.job(PolicyVerb::Search, &request.job_id).await?;
         let mut clamps = Clamps::default();
         let max_bytes = request.max_bytes.unwrap_or(i64::from(self.defaults().max_bytes));
         // The cursor may come from the process that records the job, ahead of the copy here.

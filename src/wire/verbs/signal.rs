@@ -5,7 +5,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::{self, Signal, UnknownSignal};
+use crate::jobs::{self, PolicyVerb, Signal, UnknownSignal};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::{Clamped, Service, Standing};
@@ -81,7 +81,7 @@ impl Service {
         if let Some(replica) = self.replica_of_job(&request.job_id).await {
             return self.perform_at(&replica, "signal", &request).await;
         }
-        let job = self.job(&request.job_id).await?;
+        let job = self.job(PolicyVerb::Signal, &request.job_id).await?;
         let signal = match request.signal.as_deref() {
             None => Signal::TERM,
             Some(text) => text.parse().map_err(|error: UnknownSignal| {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, timeout_at};
 
 use super::jobs::{JobEntry, shortened};
-use crate::jobs::Job;
+use crate::jobs::{Job, PolicyVerb};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::leave_out::is_false;
@@ -101,7 +101,7 @@ impl Service {
         let mut seen = HashSet::new();
         let mut jobs: Vec<Job> = Vec::new();
         for id in request.job_ids.iter().filter(|id| seen.insert(id.as_str())) {
-            jobs.push(self.job(id).await?);
+            jobs.push(self.job(PolicyVerb::Wait, id).await?);
         }
         let mut clamps = Clamps::default();
         let wait = clamps.wait_ms(

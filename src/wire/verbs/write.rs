@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::paste::{BRACKETS, add_pasted};
 use super::screen::Screen;
 use super::tail::{LEAST_QUIET_MS, TailReply, TailRequest, optional_regex};
-use crate::jobs::{self, ScreenWait, Terminal, TerminalModes, TerminalSize, WriteError, key_bytes};
+use crate::jobs::{
+    self, PolicyVerb, ScreenWait, Terminal, TerminalModes, TerminalSize, WriteError, key_bytes,
+};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::leave_out::is_false;
@@ -56,7 +58,7 @@ pub struct WriteRequest {
     /// Milliseconds to wait for output afterwards, as ssh_tail does.
     #[serde(default)]
     pub wait_ms: i64,
-    /// With wait_ms: wait until nothing was printed for this many milliseconds.
+    /// Wait until nothing was printed for this many milliseconds.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub quiet_ms: Option<i64>,
@@ -136,7 +138,7 @@ impl Service {
         if let Some(replica) = self.replica_of_job(&request.job_id).await {
             return self.perform_at(&replica, "write", &request).await;
         }
-        let job = self.job(&request.job_id).await?;
+        let job = self.job(PolicyVerb::Write, &request.job_id).await?;
         let enter = if job.has_terminal() { b'\r' } else { b'\n' };
         let size = request.size()?;
         let is_screen = request.unit == WriteUnit::Screen;

@@ -6,9 +6,10 @@ const REFERENCE: &str = include_str!("reference.toml");
 /// The table with a table for each host.
 const HOSTS: &str = "hosts";
 /// Tables and keys whose value in the reference is an example.
-const EXAMPLES: [(&str, &str); 11] = [
+const EXAMPLES: [(&str, &str); 12] = [
     ("", "ssh_config"),
     ("", "state_dir"),
+    ("policy", "file"),
     ("cluster", "nats"),
     ("cluster", "copies"),
     ("cluster", "credentials_file"),

@@ -26,9 +26,9 @@ pub async fn edit(service: &Service, args: EditArgs) -> Exit {
     let api = Api::Here(service.clone());
     finish(&api, async {
         let file = PathOnHosts::parse(&args.file)?;
-        let jobs = service.library().becoming(args.becomes.becomes()?);
+        let jobs = service.library().becoming(args.becomes.becomes()?).editing();
         let host = &file.hosts;
-        let files = jobs.files(host).await?;
+        let files = jobs.files_to_change(host).await?;
         let path = files.expand(&file.path).await.map_err(jobs_error)?;
         let old = match files.read_whole(&path, MOST_BYTES).await {
             Ok(old) => Some(old),

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tail_reply::TailReply;
-use crate::jobs::{LineNo, PageQuery, Wait};
+use crate::jobs::{LineNo, PageQuery, PolicyVerb, Wait};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::{Format, KeepArg, RenderArg, Service, StreamArg};
@@ -21,7 +21,7 @@ pub struct TailRequest {
     /// Job from ssh_spawn.
     #[serde(default)]
     pub job_id: String,
-    /// Several jobs instead of one, up to 50: returns when one of them has news. Leave out those that have ended.
+    /// Several jobs, up to 50: returns when one of them has news. Omit ended ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub job_ids: Vec<String>,
     /// With job_ids: cursors of the previous reply, by job.
@@ -137,7 +137,7 @@ impl Service {
                 "use since_line_no",
             ));
         }
-        let job = self.job(&request.job_id).await?;
+        let job = self.job(PolicyVerb::Tail, &request.job_id).await?;
         let mut clamps = Clamps::default();
         let since = u64::try_from(request.since_line_no.unwrap_or(0)).unwrap_or(0);
         // The cursor may come from the process that records the job, ahead of the copy here.

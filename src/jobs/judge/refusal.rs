@@ -1,0 +1,142 @@
+//! Why a policy refuses a call.
+
+use std::fmt;
+
+use crate::job::Caller;
+use crate::policy::{FillError, Verb};
+
+/// A call that the policy refuses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyRefusal {
+    /// Who called.
+    pub caller: Caller,
+    /// The verb.
+    pub verb: Verb,
+    /// The host, as named by the caller. `None` for a call about no host.
+    pub host: Option<String>,
+    /// The template, if the call names one.
+    pub template: Option<String>,
+    /// The reason.
+    pub why: Why,
+}
+
+/// Why a policy refuses a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Why {
+    /// No rule allows it.
+    NotAllowed,
+    /// The rules with these names deny it.
+    Denied(Vec<String>),
+    /// Someone has to agree to it.
+    NeedsApproval {
+        /// Name of the rule, or of the template.
+        asked_by: String,
+    },
+    /// It is beyond a limit of the rule that allows it.
+    Limit {
+        /// Name of the rule.
+        rule: String,
+        /// The limit.
+        limit: Limit,
+    },
+    /// The policy has no such template.
+    UnknownTemplate {
+        /// The most similar one that there is.
+        nearest: Option<String>,
+    },
+    /// The template does not accept the values of its parameters.
+    Values(FillError),
+    /// The template does not let a call set this.
+    TemplateOption(&'static str),
+    /// The policy file can't be used, so that nothing is allowed.
+    NoPolicy(String),
+}
+
+/// A limit of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Limit {
+    /// Maximum jobs that run at the same time.
+    Jobs(u32),
+    /// Maximum starts in a minute.
+    StartsPerMinute(u32),
+    /// Maximum time limit of a job, in seconds.
+    Timeout(u64),
+    /// Maximum bytes of a file.
+    Bytes(u64),
+}
+
+impl PolicyRefusal {
+    /// Whether the same call may be allowed a little later.
+    pub fn is_temporary(&self) -> bool {
+        matches!(
+            &self.why,
+            Why::Limit {
+                limit: Limit::Jobs(_) | Limit::StartsPerMinute(_),
+                ..
+            }
+        )
+    }
+}
+
+impl fmt::Display for PolicyRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            caller,
+            verb,
+            host,
+            template,
+            why,
+        } = self;
+        write!(f, "{caller} may not {verb}")?;
+        if let Some(template) = template {
+            write!(f, " the template {template:?}")?;
+        }
+        if let Some(host) = host {
+            write!(f, " on {host:?}")?;
+        }
+        match why {
+            Why::NotAllowed => f.write_str(": no rule of the policy allows it"),
+            Why::Denied(rules) if rules.len() == 1 => {
+                write!(f, ": the rule {:?} of the policy denies it", rules[0])
+            }
+            Why::Denied(rules) => {
+                let quoted: Vec<String> = rules.iter().map(|rule| format!("{rule:?}")).collect();
+                write!(
+                    f,
+                    ": the rules {} of the policy deny it",
+                    quoted.join(" and ")
+                )
+            }
+            Why::NeedsApproval { asked_by } => {
+                write!(
+                    f,
+                    ": {asked_by:?} asks for an approval, which can't be given yet"
+                )
+            }
+            Why::Limit { rule, limit } => write!(f, ": the rule {rule:?} of the policy {limit}"),
+            Why::UnknownTemplate { .. } => f.write_str(": the policy has no such template"),
+            Why::Values(error) => write!(f, ": {error}"),
+            Why::TemplateOption(option) => {
+                write!(f, ": the template does not let a call set {option}")
+            }
+            Why::NoPolicy(error) => write!(f, ": the policy can't be used: {error}"),
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Jobs(1) => f.write_str("allows one running job"),
+            Self::Jobs(most) => write!(f, "allows {most} running jobs"),
+            Self::StartsPerMinute(1) => f.write_str("allows one start a minute"),
+            Self::StartsPerMinute(most) => write!(f, "allows {most} starts a minute"),
+            Self::Timeout(most) => write!(f, "allows a time limit of at most {most} s"),
+            Self::Bytes(most) => write!(f, "allows files of at most {most} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for PolicyRefusal {}

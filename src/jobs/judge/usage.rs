@@ -1,0 +1,181 @@
+//! Counts the jobs and starts of each caller, for the limits of rules.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::refusal::Limit;
+use crate::job::{Caller, Job};
+use crate::lock::lock;
+use crate::policy::Limits;
+
+/// Jobs and starts by rule and caller, of this process.
+#[derive(Default)]
+pub(super) struct Usage(Mutex<HashMap<Key, Counts>>);
+
+/// A rule and a caller.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) rule: String,
+    pub(super) caller: Caller,
+}
+
+#[derive(Default)]
+struct Counts {
+    /// Times of the starts in the last minute, oldest first.
+    starts: VecDeque<Instant>,
+    running: Vec<Weak<Job>>,
+    /// Jobs that are being started.
+    reserved: u32,
+}
+
+/// Room for a job that is being started. Dropping it gives the room back.
+pub(super) struct Reservation {
+    usage: Arc<Usage>,
+    key: Key,
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+impl Usage {
+    /// Counts a start, and reserves room for its job.
+    ///
+    /// # Errors
+    /// The limit that it would exceed. Then nothing is counted.
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        key: Key,
+        limits: &Limits,
+    ) -> Result<Reservation, Limit> {
+        let now = Instant::now();
+        let mut all = lock(&self.0);
+        let counts = all.entry(key.clone()).or_default();
+        counts.forget_old(now);
+        if let Some(most) = limits.jobs
+            && counts.jobs() >= most
+        {
+            return Err(Limit::Jobs(most));
+        }
+        if let Some(most) = limits.starts_per_minute
+            && counts.starts.len() >= usize::try_from(most).unwrap_or(usize::MAX)
+        {
+            return Err(Limit::StartsPerMinute(most));
+        }
+        counts.starts.push_back(now);
+        counts.reserved += 1;
+        Ok(Reservation {
+            usage: Arc::clone(self),
+            key,
+        })
+    }
+}
+
+impl Reservation {
+    /// Counts a job for as long as it runs.
+    pub(super) fn note_job(&self, job: &Arc<Job>) {
+        let mut all = lock(&self.usage.0);
+        if let Some(counts) = all.get_mut(&self.key) {
+            counts.running.push(Arc::downgrade(job));
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut all = lock(&self.usage.0);
+        if let Some(counts) = all.get_mut(&self.key) {
+            counts.reserved = counts.reserved.saturating_sub(1);
+        }
+    }
+}
+
+impl Counts {
+    fn forget_old(&mut self, now: Instant) {
+        while self.starts.front().is_some_and(|start| now.duration_since(*start) >= MINUTE) {
+            self.starts.pop_front();
+        }
+        self.running.retain(|job| job.upgrade().is_some_and(|job| !job.is_over()));
+    }
+
+    fn jobs(&self) -> u32 {
+        let running = u32::try_from(self.running.len()).unwrap_or(u32::MAX);
+        running.saturating_add(self.reserved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Draft;
+    use crate::output::RingLimits;
+
+    fn key() -> Key {
+        Key {
+            rule: "deploy".to_owned(),
+            caller: Caller::local(),
+        }
+    }
+
+    fn job() -> Arc<Job> {
+        let spec = Draft::new("web1", "make").try_into().unwrap();
+        let ring = RingLimits {
+            lines: 10,
+            bytes: 1000,
+            line_bytes: 100,
+        };
+        Arc::new(Job::new(Caller::local(), spec, ring))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn starts_are_counted_for_a_minute() {
+        let usage = Arc::new(Usage::default());
+        let limits = Limits {
+            starts_per_minute: Some(2),
+            ..Limits::default()
+        };
+        for _ in 0..2 {
+            assert!(usage.reserve(key(), &limits).is_ok());
+        }
+        assert_eq!(
+            usage.reserve(key(), &limits).err(),
+            Some(Limit::StartsPerMinute(2))
+        );
+
+        tokio::time::advance(MINUTE).await;
+        assert!(usage.reserve(key(), &limits).is_ok());
+    }
+
+    #[test]
+    fn a_job_counts_from_its_start_until_it_is_gone() {
+        let usage = Arc::new(Usage::default());
+        let limits = Limits {
+            jobs: Some(1),
+            ..Limits::default()
+        };
+        let starting = usage.reserve(key(), &limits).ok().unwrap();
+        assert_eq!(
+            usage.reserve(key(), &limits).err(),
+            Some(Limit::Jobs(1)),
+            "it starts"
+        );
+        let other_caller = Key {
+            caller: Caller::new("other"),
+            ..key()
+        };
+        assert!(usage.reserve(other_caller, &limits).is_ok());
+
+        let job = job();
+        starting.note_job(&job);
+        drop(starting);
+        assert_eq!(
+            usage.reserve(key(), &limits).err(),
+            Some(Limit::Jobs(1)),
+            "it runs"
+        );
+
+        drop(job);
+        assert!(usage.reserve(key(), &limits).is_ok());
+    }
+}

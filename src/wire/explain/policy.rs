@@ -1,0 +1,47 @@
+//! Explains refusals of the policy.
+
+use crate::jobs::{PolicyRefusal, PolicyWhy as Why};
+use crate::wire::error::{Code, Error, Hint};
+
+pub(super) fn policy(refusal: &PolicyRefusal) -> Error {
+    let message = refusal.to_string();
+    let denied = |hint: Hint| Error::new(Code::PolicyDenied, message.clone(), hint);
+    match &refusal.why {
+        Why::NotAllowed => {
+            let hint = Hint::from("ssh_hosts lists the hosts and templates that you may use");
+            denied(hint.or_for_a_person(
+                "`sshjobs policy explain CALLER HOST COMMAND` shows what each rule says",
+            ))
+        }
+        Why::Denied(_) => denied(
+            "don't try another way: the operator has ruled this out, and can change the policy"
+                .into(),
+        ),
+        Why::NeedsApproval { .. } => {
+            denied("this version can't ask for approvals: ask the operator to run it".into())
+        }
+        Why::Limit { .. } if refusal.is_temporary() => {
+            denied("wait for a job to end, or for a minute to pass".into()).retryable()
+        }
+        Why::Limit { .. } => denied("stay below the limit".into()),
+        Why::UnknownTemplate { nearest } => {
+            let meant = nearest.as_ref().map(|name| format!("did you mean {name:?}? "));
+            let meant = meant.unwrap_or_default();
+            let hint = Hint::from(format!("{meant}ssh_hosts lists the templates of each host"));
+            let person = format!("{meant}`sshjobs hosts HOST` lists the templates of a host");
+            Error::invalid(message, hint.or_for_a_person(person))
+        }
+        Why::Values(_) => {
+            let hint = Hint::from("ssh_hosts lists the parameters of each template");
+            let person = "`sshjobs hosts HOST` lists the parameters of each template";
+            Error::invalid(message, hint.or_for_a_person(person))
+        }
+        Why::TemplateOption(option) => {
+            denied(format!("omit {option}; the template sets what it needs").into())
+        }
+        Why::NoPolicy(_) => denied(
+            "the operator must correct the policy file; `sshjobs policy check` shows its mistakes"
+                .into(),
+        ),
+    }
+}
