@@ -39,6 +39,12 @@ verbs = [
 commands = "any"
 
 [[rules]]
+name = "a minute at most"
+callers = ["timed"]
+commands = "any"
+limits = { timeout_s = 60, starts_per_minute = 2 }
+
+[[rules]]
 name = "small files"
 callers = ["uploader"]
 verbs = ["put", "get"]
@@ -310,7 +316,12 @@ async fn a_rule_limits_jobs_time_and_bytes() {
 
     let first = agent.ok("spawn", slow.clone());
     agent.ok("spawn", slow.clone());
-    check_denied(&agent, "spawn", slow.clone(), "allows 2 running jobs");
+    check_denied(
+        &agent,
+        "spawn",
+        slow.clone(),
+        "allows at most 2 running jobs",
+    );
     agent.ok(
         "signal",
         json!({"job_id": first["job_id"], "signal": "KILL"}),
@@ -320,10 +331,13 @@ async fn a_rule_limits_jobs_time_and_bytes() {
     })
     .await;
 
-    let long = json!({
-        "host": "app1", "template": "say", "params": {"word": "x"}, "timeout_s": 100,
-    });
-    check_denied(&agent, "run", long, "allows a time limit of at most 60 s");
+    let timed = server.caller(&sshd, "timed", &[]);
+    let long = json!({"host": "app1", "command": "true", "timeout_s": 100});
+    check_denied(&timed, "run", long, "allows a time limit of at most 60 s");
+    let short = json!({"host": "app1", "command": "true", "timeout_s": 10});
+    timed.ok("run", short.clone());
+    timed.ok("run", short.clone());
+    check_denied(&timed, "run", short, "allows at most 2 starts a minute");
 
     let uploader = server.caller(&sshd, "uploader", &[]);
     let path = sshd.path("limited").display().to_string();
@@ -380,7 +394,10 @@ async fn a_stdio_agent_and_the_command_line_are_denied_alike() {
     );
     assert_eq!(ran.status.code(), Some(255));
     let stderr = String::from_utf8(ran.stderr).unwrap();
-    assert!(stderr.contains("local may not run on \"app1\""), "{stderr}");
+    assert!(
+        stderr.contains("local may not use \"run\" on \"app1\""),
+        "{stderr}"
+    );
     let say = [
         "run",
         "app1",
@@ -460,7 +477,7 @@ async fn a_policy_is_checked_explained_and_tested() {
     let (code, stdout, stderr) = policy_command(&sshd, &["check"]);
     assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
     assert!(
-        stdout.ends_with("policy.toml: 4 rules, no mistake\n"),
+        stdout.ends_with("policy.toml: 5 rules, no mistake\n"),
         "{stdout}"
     );
 
@@ -504,10 +521,16 @@ async fn a_policy_is_reloaded_under_load_without_a_wrong_decision() {
     let server = server(&sshd);
     let agent = server.caller(&sshd, "agent1", &[]);
     let writer = std::thread::spawn(move || {
-        for round in 0..8 {
-            let rules = format!("# round {round}\n{RULES}");
+        for round in 0..6 {
+            // Both allow the agent's template, and none a free command.
+            let other = RULES.replace("agents use templates", "agents use them");
+            let rules = if round % 2 == 0 {
+                other
+            } else {
+                RULES.to_owned()
+            };
             std::fs::write(&file, rules).unwrap();
-            std::thread::sleep(Duration::from_millis(700));
+            std::thread::sleep(Duration::from_millis(1700));
         }
     });
     let free = json!({"host": "app1", "command": "true"});

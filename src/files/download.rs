@@ -152,9 +152,11 @@ impl HostFiles {
     async fn open_regular(&self, path: &RemotePath) -> Result<Arc<RemoteFile>, FilesError> {
         // Before it is opened: to open a pipe would wait for a writer.
         let attributes = self.stat(path).await?;
-        self.check_size(path, attributes.size)?;
         match attributes.kind() {
-            FileKind::File => self.open_file(path).await,
+            FileKind::File => {
+                self.check_size(path, attributes.size)?;
+                self.open_file(path).await
+            }
             FileKind::Directory => Err(FilesError::IsDirectory(path.clone())),
             FileKind::Symlink | FileKind::Other => Err(FilesError::NotAFile(path.clone())),
         }

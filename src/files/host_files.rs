@@ -79,6 +79,11 @@ impl HostFiles {
         Self { most_bytes, ..self }
     }
 
+    /// Maximum bytes of a file that may be copied.
+    pub(super) fn most_bytes(&self) -> Option<u64> {
+        self.most_bytes
+    }
+
     /// Refuses a file of this size if it is over the limit.
     pub(super) fn check_size(
         &self,

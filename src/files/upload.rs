@@ -704,6 +704,15 @@ impl Writing<'_> {
     }
 
     fn local(&self, source: std::io::Error) -> FilesError {
+        // Only a limited stream ends so.
+        if source.kind() == std::io::ErrorKind::FileTooLarge
+            && let Some(most) = self.files.most_bytes()
+        {
+            return FilesError::OverLimit {
+                path: self.target.path.clone(),
+                most,
+            };
+        }
         FilesError::Local {
             path: format!("the content for {}", self.target.path),
             source: source.into(),

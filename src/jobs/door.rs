@@ -80,27 +80,6 @@ pub(super) struct Inside {
     pub(super) judge: Judge,
 }
 
-/// Minimum role for a verb, whatever the policy says.
-fn needed_role(verb: Verb) -> Role {
-    match verb {
-        Verb::Hosts | Verb::Jobs | Verb::Tail | Verb::Read | Verb::Search | Verb::Wait => {
-            Role::Read
-        }
-        // Files are read with the rights of the account on the host, as by a command.
-        Verb::Run
-        | Verb::Spawn
-        | Verb::Write
-        | Verb::Signal
-        | Verb::Get
-        | Verb::Put
-        | Verb::Edit
-        | Verb::Forward
-        | Verb::Probe
-        | Verb::Trust
-        | Verb::Forget => Role::Run,
-    }
-}
-
 impl Door {
     pub(super) fn new(caller: Caller, rights: Rights, inside: Inside) -> Self {
         Self {
@@ -275,7 +254,7 @@ impl Door {
 
     /// Checks the caller's role and host patterns.
     fn check(&self, verb: Verb, host: &str) -> Result<(), Error> {
-        let needed = needed_role(verb);
+        let needed = verb.needed_role();
         if self.rights.role < needed {
             return Err(Error::Denied {
                 caller: self.caller.clone(),

@@ -60,7 +60,7 @@ impl Jobs {
         let allowed = self.door.act_on_host(verb, self.on(host)).await?;
         let files =
             HostFiles::open(&allowed.inside.hosts, &allowed.host, self.becomes.as_ref()).await;
-        let files = files.map(|files| files.with_most_bytes(allowed.permission.limits.bytes));
+        let files = files.map(|files| files.with_most_bytes(allowed.permission.most_bytes));
         self.noted(&allowed.host, files)
     }
 
@@ -89,13 +89,19 @@ impl Jobs {
     /// [`Error::Host`] and [`Error::DeniedHost`], before any host is asked.
     pub async fn hosts_for_files(&self, words: &[String]) -> Result<Vec<String>, Error> {
         let members = FleetSpec::of(words.iter().cloned()).plan(&self.door).await?.members;
-        self.door.find_hosts(Verb::Put, &members).await?;
+        self.door.find_hosts(self.changing, &members).await?;
         for member in &members {
             let on = self.on(member);
             self.door.check_user(on.place)?;
-            self.door.judge(Verb::Put, on).await?;
+            self.door.judge(self.changing, on).await?;
         }
         Ok(members)
+    }
+
+    /// Whether the policy lets the caller read files of a host, as the user that this handle becomes.
+    #[doc(hidden)]
+    pub async fn may_read_files(&self, host: &str) -> bool {
+        self.door.judge(Verb::Get, self.on(host)).await.is_ok()
     }
 
     /// A host, as the user that this handle becomes.

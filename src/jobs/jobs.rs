@@ -224,12 +224,6 @@ impl Jobs {
         self.door.templates(host).await
     }
 
-    /// Whether the policy allows a verb on a host.
-    #[doc(hidden)]
-    pub async fn is_allowed(&self, verb: Verb, host: &str) -> bool {
-        self.door.is_allowed(verb, host).await
-    }
-
     /// What the policy decides on a call that nobody has made. `None` without a policy.
     ///
     /// # Errors

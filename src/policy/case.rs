@@ -67,8 +67,6 @@ impl Expected {
 pub(super) struct CaseText {
     caller: String,
     role: Option<Spanned<String>>,
-    #[serde(default)]
-    claims: BTreeMap<String, String>,
     verb: Option<Spanned<String>>,
     host: Option<String>,
     r#become: Option<String>,
@@ -126,7 +124,6 @@ impl Case {
             caller: Identity {
                 name: text.caller,
                 role,
-                claims: text.claims,
             },
             verb,
             host: text.host,

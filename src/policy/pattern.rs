@@ -61,15 +61,13 @@ impl std::fmt::Display for NamePattern {
     }
 }
 
-/// A pattern of callers: `NAME`, `role:ROLE` or `claim:NAME=VALUE`.
+/// A pattern of callers: `NAME` or `role:ROLE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum CallerPattern {
     /// Callers with such a name.
     Name(NamePattern),
     /// Callers with this role, or with one that includes it.
     Role(Role),
-    /// Callers whose token has such a claim.
-    Claim { name: String, value: NamePattern },
 }
 
 impl CallerPattern {
@@ -77,9 +75,6 @@ impl CallerPattern {
         match self {
             Self::Name(pattern) => pattern.matches(&caller.name),
             Self::Role(role) => caller.role >= *role,
-            Self::Claim { name, value } => {
-                caller.claims.get(name).is_some_and(|claim| value.matches(claim))
-            }
         }
     }
 
@@ -107,7 +102,15 @@ impl HostPattern {
     pub(super) fn new(text: &str) -> Self {
         match text.strip_prefix("tag:") {
             Some(tag) => Self::Tag(tag.to_owned()),
-            None => Self::Name(NamePattern::new(&canonical_host(text))),
+            None => Self::Name(NamePattern::new(&canonical_place(text))),
+        }
+    }
+
+    /// The host that it names, if it is one host. With its port, as in ssh.
+    pub(super) fn exact_host(&self) -> Option<String> {
+        match self {
+            Self::Name(NamePattern::Exact(name)) => Some(name.clone()),
+            Self::Name(_) | Self::Tag(_) => None,
         }
     }
 
@@ -126,6 +129,24 @@ impl HostPattern {
             (Self::Name(pattern), Self::Name(other)) => pattern.includes(other),
             (_, _) => self == other,
         }
+    }
+}
+
+/// A host pattern in canonical form: `HOST`, `HOST:PORT` or `[ADDRESS]:PORT`.
+fn canonical_place(text: &str) -> String {
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, rest)) => (host, rest.strip_prefix(':')),
+        None => match text.split_once(':') {
+            // A second colon means an IPv6 address.
+            Some((host, port)) if !port.contains(':') => (host, Some(port)),
+            _ => (text, None),
+        },
+    };
+    let host = canonical_host(host);
+    match port {
+        None => host,
+        Some(port) if host.contains(':') => format!("[{host}]:{port}"),
+        Some(port) => format!("{host}:{port}"),
     }
 }
 

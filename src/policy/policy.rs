@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use super::case::Case;
 use super::decision;
 use super::decision::Decision;
-use super::pattern::CallerPattern;
+use super::pattern::{CallerPattern, HostPattern};
 use super::request::{CommandSource, Endpoint, Identity, Request, WeekMinute};
-use super::rule::{Effect, Rule};
+use super::rule::{Approval, Effect, Rule};
 use super::template::Template;
 use super::verb::Verb;
 
@@ -27,21 +27,18 @@ impl Policy {
         decision::decide(&self.rules, request)
     }
 
-    /// Whether a call is allowed on every machine, as far as that is clear without looking at one.
+    /// True if a rule without hosts and users allows a call, and no rule could deny it on some machine.
+    /// If false, each machine has to be decided on.
     pub fn allows_everywhere(&self, request: &Request<'_>) -> bool {
         let everywhere = Request {
             endpoint: None,
             ..*request
         };
-        let mut about = self.rules.iter().filter(|rule| rule.matches_somewhere(&everywhere));
-        let is_everywhere = |rule: &Rule| rule.hosts.is_empty() && rule.users.is_empty();
-        let mut is_allowed = false;
-        let is_denied = about.any(|rule| match rule.effect {
-            Effect::Deny => true,
-            Effect::Allow => {
-                is_allowed |= is_everywhere(rule);
-                false
-            }
+        let about = |rule: &&Rule| rule.matches_somewhere(&everywhere);
+        let is_denied = self.rules.iter().filter(about).any(|rule| rule.effect == Effect::Deny);
+        let is_allowed = self.rules.iter().filter(about).any(|rule| {
+            let is_everywhere = rule.hosts.is_empty() && rule.users.is_empty();
+            rule.effect == Effect::Allow && is_everywhere && rule.approval == Approval::None
         });
         is_allowed && !is_denied
     }
@@ -88,14 +85,19 @@ impl Policy {
 
     /// Whether any rule or template asks someone to agree.
     pub fn asks_for_approval(&self) -> bool {
-        use super::rule::Approval::None as Nobody;
-        self.rules.iter().any(|rule| rule.approval != Nobody)
-            || self.templates.values().any(|template| template.approval != Nobody)
+        self.rules.iter().any(|rule| rule.approval != Approval::None)
+            || self.templates.values().any(|template| template.approval != Approval::None)
     }
 
     /// Whether any rule is about some machines or accounts only.
     pub fn looks_at_machines(&self) -> bool {
         self.rules.iter().any(|rule| !rule.hosts.is_empty() || !rule.users.is_empty())
+    }
+
+    /// Hosts that rules name without `*` and `?`.
+    pub fn named_hosts(&self) -> Vec<String> {
+        let patterns = self.rules.iter().flat_map(|rule| &rule.hosts);
+        patterns.filter_map(HostPattern::exact_host).collect()
     }
 
     /// The test cases in the file.

@@ -1,7 +1,5 @@
 //! The inputs of a decision: who, what, where, with which command, and when.
 
-use std::collections::BTreeMap;
-
 use super::role::Role;
 use super::verb::Verb;
 use crate::ssh::canonical_host;
@@ -30,8 +28,6 @@ pub struct Identity {
     pub name: String,
     /// Its role.
     pub role: Role,
-    /// Claims of an OIDC token, by name.
-    pub claims: BTreeMap<String, String>,
 }
 
 /// An account of a machine, and how it is reached.

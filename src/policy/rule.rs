@@ -130,8 +130,7 @@ impl Rule {
         match self.effect {
             Effect::Allow => {
                 self.has_machine(&endpoint.machine, Which::Used)
-                    && (self.users.is_empty()
-                        || endpoint.users.iter().all(|user| self.has_user(user)))
+                    && (self.users.is_empty() || self.has_all_users(&endpoint.users))
             }
             // A machine behind a denied one is reached through that one.
             Effect::Deny => {
@@ -145,6 +144,11 @@ impl Rule {
 
     fn has_machine(&self, machine: &Machine, which: Which) -> bool {
         self.hosts.is_empty() || self.hosts.iter().any(|pattern| pattern.matches(machine, which))
+    }
+
+    /// False for no user: an account that is not known is not allowed.
+    fn has_all_users(&self, users: &[String]) -> bool {
+        !users.is_empty() && users.iter().all(|user| self.has_user(user))
     }
 
     fn has_user(&self, user: &str) -> bool {

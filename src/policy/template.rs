@@ -63,6 +63,9 @@ pub enum BadTemplate {
     /// A place inside quotes: a quoted value would end them.
     #[error("{{{0}}} stands in quotes; a value is quoted by itself, so remove them")]
     InQuotes(String),
+    /// A place where the shell does not read a word.
+    #[error("{{{0}}} follows {1}, where a shell does not read a plain word")]
+    NotAWord(String, &'static str),
 }
 
 /// Why no command can be made from a template.
@@ -137,6 +140,8 @@ impl Template {
 pub(super) fn parse_command(command: &str) -> Result<Vec<Part>, BadTemplate> {
     let mut parts = Vec::new();
     let mut text = String::new();
+    // All text so far.
+    let mut before = String::new();
     let mut quotes = Quotes::default();
     let mut rest = command.chars().peekable();
     while let Some(c) = rest.next() {
@@ -144,12 +149,18 @@ pub(super) fn parse_command(command: &str) -> Result<Vec<Part>, BadTemplate> {
             '{' | '}' if rest.peek() == Some(&c) => {
                 rest.next();
                 text.push(c);
+                before.push(c);
             }
             '{' => {
                 let name = read_name(&mut rest)?;
                 if quotes.are_open() {
                     return Err(BadTemplate::InQuotes(name));
                 }
+                if let Some(context) = context_without_words(&before) {
+                    return Err(BadTemplate::NotAWord(name, context));
+                }
+                // Any word, for the contexts of later places.
+                before.push('x');
                 parts.push(Part::Text(std::mem::take(&mut text)));
                 parts.push(Part::Value(name));
             }
@@ -157,12 +168,32 @@ pub(super) fn parse_command(command: &str) -> Result<Vec<Part>, BadTemplate> {
             c => {
                 quotes.note(c);
                 text.push(c);
+                before.push(c);
             }
         }
     }
     parts.push(Part::Text(text));
     parts.retain(|part| *part != Part::Text(String::new()));
     Ok(parts)
+}
+
+/// What stands before a place, if a shell does not read a word there: a quoted value would be evaluated
+/// again, or would not be unquoted.
+fn context_without_words(before: &str) -> Option<&'static str> {
+    let is_open = |opened: &str, closed: &str| {
+        before.rsplit_once(opened).is_some_and(|(_, since)| !since.contains(closed))
+    };
+    if before.ends_with('$') {
+        Some("$")
+    } else if before.contains("<<") {
+        Some("<<")
+    } else if is_open("[[", "]]") {
+        Some("[[")
+    } else if is_open("((", "))") {
+        Some("((")
+    } else {
+        None
+    }
 }
 
 fn read_name(rest: &mut impl Iterator<Item = char>) -> Result<String, BadTemplate> {
@@ -241,9 +272,31 @@ mod tests {
             ),
             ("echo `ls {unit}`", BadTemplate::InQuotes("unit".to_owned())),
             (r"echo \{unit}", BadTemplate::InQuotes("unit".to_owned())),
+            (
+                "echo ${unit}",
+                BadTemplate::NotAWord("unit".to_owned(), "$"),
+            ),
+            (
+                "cat <<END\n{unit}",
+                BadTemplate::NotAWord("unit".to_owned(), "<<"),
+            ),
+            (
+                "[[ {unit} -eq 0 ]]",
+                BadTemplate::NotAWord("unit".to_owned(), "[["),
+            ),
+            (
+                "echo $(( {unit} + 1 ))",
+                BadTemplate::NotAWord("unit".to_owned(), "(("),
+            ),
         ] {
             assert_eq!(parse_command(command), Err(error), "{command}");
         }
-        assert!(parse_command(r#"echo "it's" {unit}"#).is_ok());
+        for command in [
+            r#"echo "it's" {unit}"#,
+            "[[ -e x ]] && echo {unit}",
+            "echo $(id {unit})",
+        ] {
+            assert!(parse_command(command).is_ok(), "{command}");
+        }
     }
 }

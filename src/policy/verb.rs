@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::role::Role;
+
 /// A verb that a policy decides on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -100,6 +102,50 @@ impl Verb {
     /// Whether the verb is about a command, so that the commands of a rule matter.
     pub fn has_command(self) -> bool {
         Self::OF_COMMANDS.contains(&self)
+    }
+
+    /// Minimum role for the verb, whatever the policy says.
+    pub fn needed_role(self) -> Role {
+        match self {
+            Self::Hosts | Self::Jobs | Self::Tail | Self::Read | Self::Search | Self::Wait => {
+                Role::Read
+            }
+            // Files are read with the rights of the account on the host, as by a command.
+            Self::Run
+            | Self::Spawn
+            | Self::Write
+            | Self::Signal
+            | Self::Get
+            | Self::Put
+            | Self::Edit
+            | Self::Forward
+            | Self::Probe
+            | Self::Trust
+            | Self::Forget => Role::Run,
+        }
+    }
+
+    /// Whether the verb connects to a host, so that the host has to be certain.
+    pub fn connects(self) -> bool {
+        match self {
+            Self::Hosts
+            | Self::Jobs
+            | Self::Tail
+            | Self::Read
+            | Self::Search
+            | Self::Wait
+            | Self::Write
+            | Self::Signal
+            | Self::Forget => false,
+            Self::Run
+            | Self::Spawn
+            | Self::Get
+            | Self::Put
+            | Self::Edit
+            | Self::Forward
+            | Self::Probe
+            | Self::Trust => true,
+        }
     }
 
     /// Whether the verb runs what the caller sends, so that a rule that allows it must say which

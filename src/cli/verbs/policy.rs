@@ -64,7 +64,6 @@ async fn explain(jobs: &Jobs, args: PolicyExplainArgs) -> Result<Exit, Error> {
                 RoleChoice::Run => Role::Run,
                 RoleChoice::Admin => Role::Admin,
             },
-            claims: Default::default(),
         },
         verb: args.verb,
         host: Some(args.host),

@@ -109,7 +109,13 @@ async fn stay(service: &Service, id: &str, mut signals: Signals) -> Exit {
 
 async fn start(api: &Api, args: SpawnArgs) -> Result<JobEntry, Error> {
     let reply = api.spawn(request(args)?).await?;
-    api.entry(&reply.job_id).await
+    let entry = api.entry(&reply.job_id).await;
+    // The policy may let a caller start jobs and not look at them. The job runs, so its id is told.
+    if let Err(error) = &entry {
+        note(&format!("the job {} was started", printable(&reply.job_id)));
+        return Err(error.clone());
+    }
+    entry
 }
 
 fn request(args: SpawnArgs) -> Result<CommandRequest, Error> {

@@ -128,6 +128,12 @@ impl Judge {
         if explanation.decision == Expected::Allow && explanation.approval != Approval::None {
             explanation.decision = Expected::Approval;
         }
+        let needed = case.verb.needed_role();
+        let mistake = if case.caller.role < needed {
+            Some(format!("{} needs the role {needed}", case.verb))
+        } else {
+            mistake
+        };
         if mistake.is_some() {
             explanation.decision = Expected::Deny;
         }

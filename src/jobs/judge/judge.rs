@@ -13,7 +13,7 @@ use crate::job::{Caller, TemplateCall};
 use crate::jobs::rights::Rights;
 use crate::nearest::nearest;
 use crate::policy::{
-    Approval, CommandSource, Decision, Endpoint, Identity, Limits, Permit, Request, Template, Verb,
+    Approval, CommandSource, Decision, Endpoint, Identity, Permit, Request, Template, Verb,
     WeekMinute,
 };
 
@@ -42,8 +42,8 @@ pub(in crate::jobs) struct Call<'a> {
 /// A call that the policy allows.
 #[derive(Clone, Debug, Default)]
 pub(in crate::jobs) struct Permission {
-    /// Limits of the rule that allows it. Without a policy there are none.
-    pub(in crate::jobs) limits: Limits,
+    /// Maximum bytes of a file.
+    pub(in crate::jobs) most_bytes: Option<u64>,
 }
 
 /// A start that the policy allows. Room for its job is reserved until it is dropped.
@@ -87,10 +87,12 @@ impl Judge {
     ) -> Result<Permission, Box<PolicyRefusal>> {
         let Some(policy) = &self.policy else { return Ok(Permission::default()) };
         let loaded = self.loaded(policy, call).await?;
-        let endpoint = self.endpoint(&loaded, call).await;
+        let endpoint = self.endpoint(&loaded, call).await?;
         let permits = permits(&loaded, call, endpoint.as_ref())?;
+        // Any of the rules is enough, so the most generous one counts.
+        let most_bytes = permits.iter().map(|permit| permit.limits.bytes.unwrap_or(u64::MAX)).max();
         Ok(Permission {
-            limits: permits[0].limits,
+            most_bytes: most_bytes.filter(|most| *most != u64::MAX),
         })
     }
 
@@ -110,7 +112,7 @@ impl Judge {
             });
         };
         let loaded = self.loaded(policy, call).await?;
-        let endpoint = self.endpoint(&loaded, call).await;
+        let endpoint = self.endpoint(&loaded, call).await?;
         let permits = permits(&loaded, call, endpoint.as_ref())?;
         let mut exceeded = None;
         // Any of the rules is enough.
@@ -136,6 +138,8 @@ impl Judge {
     ) -> Result<Start, Limit> {
         if let (Some(wanted), Some(most)) = (timeout, permit.limits.timeout)
             && wanted > most
+            // The time limit of a template may be longer: the caller has not chosen it.
+            && call.template.is_none()
         {
             return Err(Limit::Timeout(most.as_secs()));
         }
@@ -145,7 +149,7 @@ impl Judge {
         };
         let reservation = self.usage.reserve(key, &permit.limits)?;
         Ok(Start {
-            timeout: timeout.or(permit.limits.timeout),
+            timeout: timeout.into_iter().chain(permit.limits.timeout).min(),
             reservation: Some(reservation),
         })
     }
@@ -202,10 +206,11 @@ impl Judge {
             host,
             becomes: None,
         };
-        let endpoint = self.machines.endpoint(place).await;
+        let endpoint = self.machines.endpoint(place).await.endpoint;
         let identity = identity(caller, rights);
         let templates = loaded.policy.templates_for(&identity, &endpoint, now());
-        templates.cloned().collect()
+        let without_approval = templates.filter(|template| template.approval == Approval::None);
+        without_approval.cloned().collect()
     }
 
     /// The policy in force. `None` without one.
@@ -221,7 +226,7 @@ impl Judge {
 
     /// The account and machine at a place.
     pub(super) async fn endpoint_of(&self, place: Place<'_>) -> Endpoint {
-        self.machines.endpoint(place).await
+        self.machines.endpoint(place).await.endpoint
     }
 
     async fn loaded(
@@ -234,12 +239,24 @@ impl Judge {
     }
 
     /// The account and machine of a call, if any rule looks at them: to find them takes time.
-    async fn endpoint(&self, loaded: &LoadedPolicy, call: Call<'_>) -> Option<Endpoint> {
+    ///
+    /// # Errors
+    /// If the machine is not certain, and the call would act on it.
+    async fn endpoint(
+        &self,
+        loaded: &LoadedPolicy,
+        call: Call<'_>,
+    ) -> Result<Option<Endpoint>, Box<PolicyRefusal>> {
         match call.place {
             Some(place) if loaded.policy.looks_at_machines() => {
-                Some(self.machines.endpoint(place).await)
+                self.machines.watch_names(loaded.named_hosts.clone());
+                let located = self.machines.endpoint(place).await;
+                if !located.is_resolved && call.verb.connects() {
+                    return Err(call.refused(Why::Unresolved));
+                }
+                Ok(Some(located.endpoint))
             }
-            Some(_) | None => None,
+            Some(_) | None => Ok(None),
         }
     }
 }
@@ -309,7 +326,6 @@ fn identity(caller: &Caller, rights: &Rights) -> Identity {
     Identity {
         name: caller.as_str().to_owned(),
         role: rights.role,
-        claims: BTreeMap::new(),
     }
 }
 

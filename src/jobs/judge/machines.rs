@@ -33,6 +33,8 @@ pub(super) struct Machines {
     building: tokio::sync::Mutex<()>,
     /// Machines that were found lately, by the name that a caller used.
     found: Mutex<HashMap<String, Found>>,
+    /// Names in the policy that the index has besides the listed ones.
+    watched: Mutex<Vec<String>>,
     /// The task that builds the index again.
     tasks: Mutex<JoinSet<()>>,
 }
@@ -46,7 +48,16 @@ struct Indexed {
 #[derive(Clone)]
 struct Found {
     when: Instant,
-    endpoint: Arc<Endpoint>,
+    located: Located,
+}
+
+/// An account and a machine, and whether they are certain.
+#[derive(Clone)]
+pub(super) struct Located {
+    pub(super) endpoint: Endpoint,
+    /// False if the name could not be resolved, so that it stands for itself. Nothing may act on it:
+    /// the next attempt to resolve it may lead to a machine that a rule denies.
+    pub(super) is_resolved: bool,
 }
 
 /// Names of listed hosts by their addresses.
@@ -62,8 +73,10 @@ struct Address {
 
 /// Age at which the index is built again.
 const INDEX_AGE: Duration = Duration::from_secs(30);
-/// Time for which a machine is remembered. As long as a resolved name.
+/// Time for which a machine is remembered: as long as a resolved name, which may be as old by then.
 const FOUND_FOR: Duration = Duration::from_secs(2);
+/// Number of machines that are remembered before old ones are forgotten.
+const MOST_FOUND: usize = 1024;
 /// Maximum names resolved concurrently.
 const AT_A_TIME: usize = 16;
 
@@ -74,39 +87,51 @@ impl Machines {
             index: Mutex::default(),
             building: tokio::sync::Mutex::default(),
             found: Mutex::default(),
+            watched: Mutex::default(),
             tasks: Mutex::default(),
         }
     }
 
-    /// The account and machine behind a name. A name that can't be resolved stands for itself: no
-    /// connection to it is possible either.
-    pub(super) async fn endpoint(self: &Arc<Self>, place: Place<'_>) -> Endpoint {
-        let mut endpoint = Endpoint::clone(&*self.find(place.host).await);
-        endpoint.users.extend(place.becomes.map(|becomes| becomes.user().to_owned()));
-        endpoint
+    /// The account and machine behind a name.
+    pub(super) async fn endpoint(self: &Arc<Self>, place: Place<'_>) -> Located {
+        let mut located = self.find(place.host).await;
+        let becomes = place.becomes.map(|becomes| becomes.user().to_owned());
+        located.endpoint.users.extend(becomes);
+        located
     }
 
-    async fn find(self: &Arc<Self>, name: &str) -> Arc<Endpoint> {
+    /// Names in a policy whose machines have to be recognized, also if no configuration lists them.
+    pub(super) fn watch_names(&self, names: Vec<String>) {
+        let mut watched = lock(&self.watched);
+        if *watched != names {
+            *watched = names;
+            *lock(&self.index) = None;
+            lock(&self.found).clear();
+        }
+    }
+
+    async fn find(self: &Arc<Self>, name: &str) -> Located {
         let found = lock(&self.found).get(name).cloned();
         if let Some(found) = found
             && found.when.elapsed() < FOUND_FOR
         {
-            return found.endpoint;
+            return found.located;
         }
 
-        let endpoint = Arc::new(self.look_up(name).await);
-        let now = Instant::now();
+        let located = self.look_up(name).await;
         let mut all = lock(&self.found);
-        all.retain(|_, found| found.when.elapsed() < FOUND_FOR);
+        if all.len() >= MOST_FOUND {
+            all.retain(|_, found| found.when.elapsed() < FOUND_FOR);
+        }
         let found = Found {
-            when: now,
-            endpoint: Arc::clone(&endpoint),
+            when: Instant::now(),
+            located: located.clone(),
         };
         all.insert(name.to_owned(), found);
-        endpoint
+        located
     }
 
-    async fn look_up(self: &Arc<Self>, name: &str) -> Endpoint {
+    async fn look_up(self: &Arc<Self>, name: &str) -> Located {
         let book = self.hosts.book();
         let Ok(host) = book.resolve(name).await else {
             let destination = Destination::parse(name).ok();
@@ -114,10 +139,13 @@ impl Machines {
             let port = destination.as_ref().and_then(|destination| destination.port);
             let plain = destination.map_or_else(|| name.to_owned(), |destination| destination.host);
             let tags = book.tags(name).to_vec();
-            return Endpoint {
-                machine: Machine::new([plain.as_str()], port.unwrap_or(22), tags),
-                users: user.into_iter().collect(),
-                jumps: Vec::new(),
+            return Located {
+                is_resolved: false,
+                endpoint: Endpoint {
+                    machine: Machine::new([plain.as_str()], port.unwrap_or(22), tags),
+                    users: user.into_iter().collect(),
+                    jumps: Vec::new(),
+                },
             };
         };
         let index = self.index().await;
@@ -127,10 +155,13 @@ impl Machines {
             jumps.push(machine(book, &index, through).await);
             jump = through.jump.as_deref();
         }
-        Endpoint {
-            machine: machine(book, &index, &host).await,
-            users: vec![host.user],
-            jumps,
+        Located {
+            is_resolved: true,
+            endpoint: Endpoint {
+                machine: machine(book, &index, &host).await,
+                users: vec![host.user],
+                jumps,
+            },
         }
     }
 
@@ -173,7 +204,9 @@ impl Machines {
         let book = self.hosts.book();
         // An unreadable ssh_config is reported when the host is resolved.
         let listed = book.listed().await.unwrap_or_default();
-        let resolving = listed.into_keys().map(|name| {
+        let watched = lock(&self.watched).clone();
+        let names: BTreeSet<String> = listed.into_keys().chain(watched).collect();
+        let resolving = names.into_iter().map(|name| {
             async move {
                 let addresses = match book.resolve(&name).await {
                     Ok(host) => addresses(&host).await,
@@ -200,15 +233,17 @@ impl Machines {
     }
 }
 
-/// A machine with all of its names, addresses and tags.
+/// A machine with all of its names, addresses and tags. Addresses of DNS count as other names: one name
+/// may have several, and a rule that allows one of them must not allow all.
 async fn machine(book: &HostBook, index: &Index, host: &HostConfig) -> Machine {
-    let addresses = addresses(host).await;
-    let mut used: BTreeSet<String> = addresses.iter().map(|address| address.host.clone()).collect();
+    let mut used = BTreeSet::from([canonical_host(&host.address)]);
     // The name may be a destination with a user and a port.
     let name = Destination::parse(&host.name).map(|destination| destination.canonical_host());
     used.extend(name.ok());
+    let addresses = addresses(host).await;
     let same = addresses.iter().filter_map(|address| index.0.get(address)).flatten();
-    let others: BTreeSet<String> = same.filter(|name| !used.contains(*name)).cloned().collect();
+    let others = addresses.iter().map(|address| &address.host).chain(same);
+    let others: BTreeSet<String> = others.filter(|name| !used.contains(*name)).cloned().collect();
     let tags = tags(book, &others);
     Machine::new(&used, host.port, book.tags(&host.name).to_vec())
         .also_known_as(others, host.port, tags)

@@ -38,6 +38,8 @@ pub(super) struct LoadedPolicy {
     /// SHA-256 of the file, in hexadecimal.
     pub(super) hash: String,
     pub(super) warnings: Vec<Warning>,
+    /// Hosts that rules name without wildcards.
+    pub(super) named_hosts: Vec<String>,
 }
 
 /// Time of the last change of a file, and its length.
@@ -173,6 +175,8 @@ impl PolicyInForce {
         let is_troubled = lock(&self.current).trouble.is_some();
         let is_first = lock(&self.current).checked.is_none();
         if !is_first && stamp.is_some_and(Stamp::is_unsettled) {
+            // Looked at again in a second, and then with another stamp.
+            lock(&self.current).checked = Some((Instant::now(), seen.flatten()));
             return;
         }
         // A file that could not be used is tried again: a permission or a host may be different.
@@ -249,6 +253,7 @@ async fn load(file: &Path, book: &HostBook) -> Result<LoadedPolicy, PolicyFileEr
     let warnings = policy.check(&Inventory(tagged.collect())).map_err(mistake)?;
     let digest = Sha256::digest(text.as_bytes());
     Ok(LoadedPolicy {
+        named_hosts: policy.named_hosts(),
         policy,
         hash: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
         warnings,

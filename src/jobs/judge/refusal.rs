@@ -49,6 +49,8 @@ pub enum Why {
     Values(FillError),
     /// The template does not let a call set this.
     TemplateOption(&'static str),
+    /// The host can't be resolved now, so that it is not certain which machine it is.
+    Unresolved,
     /// The policy file can't be used, so that nothing is allowed.
     NoPolicy(String),
 }
@@ -89,9 +91,9 @@ impl fmt::Display for PolicyRefusal {
             template,
             why,
         } = self;
-        write!(f, "{caller} may not {verb}")?;
+        write!(f, "{caller} may not use {:?}", verb.as_str())?;
         if let Some(template) = template {
-            write!(f, " the template {template:?}")?;
+            write!(f, " with the template {template:?}")?;
         }
         if let Some(host) = host {
             write!(f, " on {host:?}")?;
@@ -121,6 +123,9 @@ impl fmt::Display for PolicyRefusal {
             Why::TemplateOption(option) => {
                 write!(f, ": the template does not let a call set {option}")
             }
+            Why::Unresolved => f.write_str(
+                ": the host can't be resolved, so the policy can't tell which one it is",
+            ),
             Why::NoPolicy(error) => write!(f, ": the policy can't be used: {error}"),
         }
     }
@@ -129,10 +134,10 @@ impl fmt::Display for PolicyRefusal {
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Jobs(1) => f.write_str("allows one running job"),
-            Self::Jobs(most) => write!(f, "allows {most} running jobs"),
-            Self::StartsPerMinute(1) => f.write_str("allows one start a minute"),
-            Self::StartsPerMinute(most) => write!(f, "allows {most} starts a minute"),
+            Self::Jobs(1) => f.write_str("allows at most one running job"),
+            Self::Jobs(most) => write!(f, "allows at most {most} running jobs"),
+            Self::StartsPerMinute(1) => f.write_str("allows at most one start a minute"),
+            Self::StartsPerMinute(most) => write!(f, "allows at most {most} starts a minute"),
             Self::Timeout(most) => write!(f, "allows a time limit of at most {most} s"),
             Self::Bytes(most) => write!(f, "allows files of at most {most} bytes"),
         }

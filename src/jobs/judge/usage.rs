@@ -37,6 +37,8 @@ pub(super) struct Reservation {
     key: Key,
 }
 
+/// Number of rules and callers that are counted before idle ones are forgotten.
+const MOST_KEYS: usize = 4096;
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Usage {
@@ -51,6 +53,12 @@ impl Usage {
     ) -> Result<Reservation, Limit> {
         let now = Instant::now();
         let mut all = lock(&self.0);
+        if all.len() >= MOST_KEYS {
+            all.retain(|_, counts| {
+                counts.forget_old(now);
+                counts.jobs() > 0 || !counts.starts.is_empty()
+            });
+        }
         let counts = all.entry(key.clone()).or_default();
         counts.forget_old(now);
         if let Some(most) = limits.jobs

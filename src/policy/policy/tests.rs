@@ -47,7 +47,6 @@ fn caller(name: &str, role: Role) -> Identity {
     Identity {
         name: name.to_owned(),
         role,
-        claims: BTreeMap::new(),
     }
 }
 

@@ -39,6 +39,9 @@ pub(super) fn policy(refusal: &PolicyRefusal) -> Error {
         Why::TemplateOption(option) => {
             denied(format!("omit {option}; the template sets what it needs").into())
         }
+        Why::Unresolved => {
+            denied("check the name, and that ssh_config and DNS can be read".into()).retryable()
+        }
         Why::NoPolicy(_) => denied(
             "the operator must correct the policy file; `sshjobs policy check` shows its mistakes"
                 .into(),

@@ -14,7 +14,7 @@ use super::command::parse_become;
 use super::get::{about, remote_path, verified_word};
 use crate::jobs::{
     Change, Digest, Edit, EditError, Expected, FileSource, FilesError, HostFiles, HostPath,
-    LocalFile, PolicyVerb, Progress, Put, PutOptions, RemotePath, apply, fold, unified_diff,
+    LocalFile, Progress, Put, PutOptions, RemotePath, apply, fold, unified_diff,
 };
 use crate::wire::Service;
 use crate::wire::error::Error;
@@ -286,13 +286,14 @@ impl Service {
             Content::Edits(_) => &self.editing(),
             Content::Whole(_) | Content::File(_) => self,
         };
+        // A diff shows the old content.
+        let may_read = self.jobs.may_read_files(host).await;
         let mut old_text = None;
         let source = match content {
             Content::Whole(bytes) => {
                 let is_comparable =
                     str::from_utf8(&bytes).is_ok() && bytes.len() as u64 <= MOST_COMPARED;
-                // The diff shows the old content.
-                if is_comparable && self.jobs.is_allowed(PolicyVerb::Get, host).await {
+                if is_comparable && may_read {
                     let files = self.jobs.files_to_change(host).await?;
                     old_text = text_of(&files, &path).await;
                 }
@@ -304,7 +305,7 @@ impl Service {
                 let edited = edit(&files, &path, expected, &edits).await.map_err(about(host))?;
                 // Refused if the file changes between this read and the write.
                 options.expected = Expected::Digest(edited.old_digest);
-                old_text = Some(edited.old);
+                old_text = may_read.then_some(edited.old);
                 FileSource::Memory(edited.new.into())
             }
         };
@@ -339,7 +340,10 @@ impl Service {
     }
 
     async fn put_on_many(&self, hosts: Vec<String>, plan: Plan) -> Result<PutReply, Error> {
-        let names = self.jobs.hosts_for_files(&hosts).await?;
+        let names = match &plan.content {
+            Content::Edits(_) => self.jobs.editing().hosts_for_files(&hosts).await?,
+            Content::Whole(_) | Content::File(_) => self.jobs.hosts_for_files(&hosts).await?,
+        };
         let path = plan.path.to_string();
         let puts: Vec<_> = names
             .into_iter()

@@ -100,8 +100,14 @@ impl Service {
         }
         let mut seen = HashSet::new();
         let mut jobs: Vec<Job> = Vec::new();
+        // Jobs of which only the end may be known, and no line.
+        let mut unreadable: HashSet<String> = HashSet::new();
         for id in request.job_ids.iter().filter(|id| seen.insert(id.as_str())) {
-            jobs.push(self.job(PolicyVerb::Wait, id).await?);
+            let job = self.job(PolicyVerb::Wait, id).await?;
+            if request.last_lines > 0 && self.job(PolicyVerb::Read, id).await.is_err() {
+                unreadable.insert(job.id().to_owned());
+            }
+            jobs.push(job);
         }
         let mut clamps = Clamps::default();
         let wait = clamps.wait_ms(
@@ -123,7 +129,7 @@ impl Service {
         let entry = |job: &Job| {
             let entry = JobEntry::of(job);
             let is_shown = request.last_lines_of == LastLinesOf::All || has_failed(&entry.standing);
-            let last_lines = if is_shown {
+            let last_lines = if is_shown && !unreadable.contains(job.id()) {
                 job.last_lines(last_lines, LAST_LINES_BYTES)
             } else {
                 Vec::new()

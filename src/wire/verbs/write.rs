@@ -139,6 +139,12 @@ impl Service {
             return self.perform_at(&replica, "write", &request).await;
         }
         let job = self.job(PolicyVerb::Write, &request.job_id).await?;
+        // Before anything is written: a caller that gets an error may write again.
+        if request.unit == WriteUnit::Screen {
+            self.job(PolicyVerb::Read, &request.job_id).await?;
+        } else if request.wait_ms != 0 {
+            self.job(PolicyVerb::Tail, &request.job_id).await?;
+        }
         let enter = if job.has_terminal() { b'\r' } else { b'\n' };
         let size = request.size()?;
         let is_screen = request.unit == WriteUnit::Screen;
@@ -203,7 +209,9 @@ impl Service {
                 ..TailRequest::new(request.job_id, before.total_lines, 0)
             };
             // The unfinished line that this write answers, such as a prompt, is not news.
-            reply.tail = Some(Box::new(self.tail_behind(tail, before.total_bytes).await?));
+            reply.tail = Some(Box::new(
+                self.tail_allowed(&job, tail, before.total_bytes).await?,
+            ));
         }
         Ok(reply)
     }

@@ -7,7 +7,7 @@ use crate::cli::terminal::{in_columns, padded};
 use crate::cli::{Exit, report};
 use crate::jobs::printable;
 use crate::remote::Api;
-use crate::wire::{Code, Error, HostEntry, HostsRequest};
+use crate::wire::{Code, Error, HostEntry, HostsRequest, TemplateEntry};
 
 /// Lists hosts, or tests one. Fails if the tested host can't be reached.
 pub async fn hosts(api: &Api, args: HostsArgs) -> Exit {
@@ -37,9 +37,10 @@ pub async fn hosts(api: &Api, args: HostsArgs) -> Exit {
     let text = if args.json {
         pretty_json(&reply.hosts)
     } else if probed {
-        reply.hosts.iter().map(details).collect()
+        let details: String = reply.hosts.iter().map(details).collect();
+        format!("{details}{}", templates(&reply.templates))
     } else {
-        table(&reply.hosts)
+        format!("{}\n{}", table(&reply.hosts), templates(&reply.templates))
     };
     let printed = print(text.trim_end());
     api.shutdown().await;
@@ -64,12 +65,13 @@ fn details(host: &HostEntry) -> String {
         ("error", &host.last_error),
     ];
     let tags = (!host.tags.is_empty()).then(|| host.tags.join(", "));
+    let templates = (!host.templates.is_empty()).then(|| host.templates.join(", "));
     let state = if host.connected {
         "reachable"
     } else {
         "not reachable"
     };
-    let shown = rows.iter().chain([&("tags", &tags)]).fold(
+    let shown = rows.iter().chain([&("tags", &tags), &("templates", &templates)]).fold(
         format!("{}: {state}\n", printable(&host.name)),
         |text, (name, value)| match value {
             Some(value) => format!("{text}  {} {}\n", padded(name, 12), printable(value)),
@@ -83,6 +85,23 @@ fn details(host: &HostEntry) -> String {
     });
     let listed = printable(&host.listed_in.join(", "));
     format!("{shown}  listed in    {listed}\n  settings:\n{set}")
+}
+
+/// The command templates of the policy, with the values that their parameters accept.
+fn templates(templates: &[TemplateEntry]) -> String {
+    let mut text = String::new();
+    for template in templates {
+        let description = template.description.as_deref().unwrap_or_default();
+        let command = &template.command;
+        text.push_str(&format!("\ntemplate {}: {command}\n", template.name));
+        if !description.is_empty() {
+            text.push_str(&format!("  {description}\n"));
+        }
+        for (name, accepted) in &template.params {
+            text.push_str(&format!("  --param {name}=   {accepted}\n"));
+        }
+    }
+    text.lines().map(|line| format!("{}\n", printable(line))).collect()
 }
 
 fn table(hosts: &[HostEntry]) -> String {

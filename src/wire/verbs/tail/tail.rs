@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::tail_reply::TailReply;
-use crate::jobs::{LineNo, PageQuery, PolicyVerb, Wait};
+use crate::jobs::{Job, LineNo, PageQuery, PolicyVerb, Wait};
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
 use crate::wire::{Format, KeepArg, RenderArg, Service, StreamArg};
@@ -138,6 +138,16 @@ impl Service {
             ));
         }
         let job = self.job(PolicyVerb::Tail, &request.job_id).await?;
+        self.tail_allowed(&job, request, known_bytes).await
+    }
+
+    /// Like [`tail`](Self::tail), of a job that the caller may read.
+    pub(in crate::wire) async fn tail_allowed(
+        &self,
+        job: &Job,
+        request: TailRequest,
+        known_bytes: u64,
+    ) -> Result<TailReply, Error> {
         let mut clamps = Clamps::default();
         let since = u64::try_from(request.since_line_no.unwrap_or(0)).unwrap_or(0);
         // The cursor may come from the process that records the job, ahead of the copy here.
@@ -179,7 +189,7 @@ impl Service {
             }
         };
         Ok(TailReply::new(
-            &job,
+            job,
             tail,
             request.format,
             awaiting_input,
