@@ -293,7 +293,7 @@ impl<T> Command<T> {
     }
 }
 
-/// What a start is about.
+/// The host, user and template of a start.
 fn on<'a>(host: &'a str, spec: &'a JobSpec) -> On<'a> {
     On {
         place: Place {

@@ -31,7 +31,7 @@ pub(super) struct Door {
     inside: Arc<Inside>,
 }
 
-/// What a verb is about: a host, and what it does there.
+/// The host that a verb acts on, and how.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct On<'a> {
     pub(super) place: Place<'a>,
@@ -435,7 +435,7 @@ impl Door {
         &self.inside.judge
     }
 
-    /// What is known of the policy, for operators.
+    /// State of the policy, for operators.
     pub(super) async fn judge_state(&self) -> Option<PolicyState> {
         self.inside.judge.state().await
     }

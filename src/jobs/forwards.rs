@@ -70,7 +70,7 @@ impl Jobs {
     pub fn close_forward(&self, id: &str) -> Result<ForwardStatus, Error> {
         let found = self.forwards().into_iter().find(|forward| forward.id.to_string() == id);
         let found = found.ok_or_else(|| ForwardError::Unknown(id.to_owned()))?;
-        // Not judged: closing takes away what the policy may not allow any more.
+        // Not judged: the policy may not allow the forward any more, and closing it must stay possible.
         let inside = self.door.look(Verb::Forward, &found.host);
         Ok(inside.forwards.close(id)?)
     }

@@ -224,7 +224,7 @@ impl Jobs {
         self.door.templates(host).await
     }
 
-    /// What the policy decides on a call that nobody has made. `None` without a policy.
+    /// The decision of the policy on a hypothetical call. `None` without a policy.
     ///
     /// # Errors
     /// If the policy file can't be used.
@@ -233,7 +233,7 @@ impl Jobs {
         self.door.judge_itself().explain(case).await
     }
 
-    /// What the policy decides on its test cases. `None` without a policy.
+    /// The decisions of the policy on its test cases. `None` without a policy.
     ///
     /// # Errors
     /// If the policy file can't be used.
@@ -242,7 +242,7 @@ impl Jobs {
         self.door.judge_itself().test().await
     }
 
-    /// What is known of the policy. `None` without one.
+    /// State of the policy. `None` without one.
     #[doc(hidden)]
     pub async fn policy_state(&self) -> Option<PolicyState> {
         self.door.judge_state().await

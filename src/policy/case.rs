@@ -1,4 +1,4 @@
-//! Test cases in a policy file: calls, and what the policy has to decide about them.
+//! Test cases in a policy file: calls, and the expected decisions.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ pub struct Case {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Expected {
-    /// It is allowed, and nobody is asked.
+    /// It is allowed without an approval.
     Allow,
     /// It is allowed once someone has agreed.
     Approval,

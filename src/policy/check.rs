@@ -1,5 +1,5 @@
-//! Finds what can't take effect in a policy: a mistake that would otherwise show only when it is too
-//! late.
+//! Finds rules and templates that can't take effect. Such a mistake would otherwise show only when a
+//! call is decided.
 
 use std::collections::{BTreeMap, BTreeSet};
 

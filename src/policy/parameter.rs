@@ -29,7 +29,7 @@ pub enum Kind {
     Word(WordForm),
     /// A path below this directory.
     Path(String),
-    /// Any text of at most so many characters, without control characters.
+    /// Any text of at most this many characters, without control characters.
     Text(usize),
 }
 

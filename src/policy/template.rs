@@ -57,7 +57,7 @@ pub enum BadTemplate {
     /// A `}` without `{`.
     #[error("the command has a }} without a {{; write }}}} for the character itself")]
     Unopened,
-    /// A place with something else than a name.
+    /// A place that does not contain a name.
     #[error("{{{0}}} in the command is not a name of letters, digits and _")]
     Name(String),
     /// A place inside quotes: a quoted value would end them.

@@ -28,7 +28,7 @@ pub struct PolicyArgs {
 pub enum PolicySubcommand {
     /// Check that the policy file has no mistake, and that all of it can take effect.
     Check(PolicyCheckArgs),
-    /// Show what the policy decides on a call, and which rules decide.
+    /// Show the decision on a call, and the rules that make it.
     Explain(PolicyExplainArgs),
     /// Run the test cases of the policy file.
     Test(PolicyTestArgs),

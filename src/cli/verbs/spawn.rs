@@ -110,7 +110,7 @@ async fn stay(service: &Service, id: &str, mut signals: Signals) -> Exit {
 async fn start(api: &Api, args: SpawnArgs) -> Result<JobEntry, Error> {
     let reply = api.spawn(request(args)?).await?;
     let entry = api.entry(&reply.job_id).await;
-    // The policy may let a caller start jobs and not look at them. The job runs, so its id is told.
+    // The policy may let a caller start jobs and not look at them. The job runs, so print its id.
     if let Err(error) = &entry {
         note(&format!("the job {} was started", printable(&reply.job_id)));
         return Err(error.clone());

@@ -107,8 +107,8 @@ async fn collect(mut body: Body, held: &mut HeldBody) -> Result<Bytes, Failure> 
     Ok(collected.into())
 }
 
-/// Reads on and discards what it reads. A client that still sends when the connection is closed may
-/// never see the answer that refuses its body.
+/// Reads the rest of a body and discards it. A client that still sends when the connection is closed
+/// may never see the answer that refuses its body.
 async fn read_rest(mut body: Body) {
     let mut rest = 0;
     let reading = async {

@@ -1,4 +1,4 @@
-//! Explains what the policy decides on a call that nobody has made.
+//! Explains the decision of the policy on a hypothetical call.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::policy_in_force::PolicyFileError;
 use crate::job::Become;
 use crate::policy::{Approval, Case, CommandSource, Decision, Endpoint, Expected, Limits, Request};
 
-/// What the policy decides on a call, and why.
+/// The decision of the policy on a call, and its reasons.
 #[derive(Clone, Debug, Serialize)]
 pub struct Explanation {
     /// The decision.
@@ -54,7 +54,7 @@ pub struct Explanation {
     pub bytes: Option<u64>,
 }
 
-/// A test case of the policy file, and what the policy decides on it.
+/// A test case of the policy file, and the decision on it.
 #[derive(Clone, Debug)]
 pub struct CaseResult {
     /// The case.
@@ -74,7 +74,7 @@ impl CaseResult {
 }
 
 impl Judge {
-    /// Explains what the policy decides on a call. `None` without a policy.
+    /// Explains the decision of the policy on a call. `None` without a policy.
     ///
     /// # Errors
     /// If the policy file can't be used.

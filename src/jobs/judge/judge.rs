@@ -64,7 +64,7 @@ impl Judge {
         }
     }
 
-    /// What is known of the policy. `None` without one.
+    /// State of the policy. `None` without one.
     pub(in crate::jobs) async fn state(&self) -> Option<PolicyState> {
         let policy = self.policy.as_ref()?;
         Some(policy.state(self.hosts.book()).await)

@@ -28,7 +28,7 @@ struct Current {
     policy: Option<Arc<LoadedPolicy>>,
     /// Why the file that is there now is not in force.
     trouble: Option<Arc<PolicyFileError>>,
-    /// When the file was last looked at, and what it looked like.
+    /// Time of the last look at the file, and the stamp that it had.
     checked: Option<(Instant, Option<Stamp>)>,
 }
 
@@ -82,7 +82,7 @@ pub enum PolicyFileError {
     Hosts(crate::hosts::HostError),
 }
 
-/// What is known of the policy, for operators.
+/// State of the policy, for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyState {
     /// The file.
