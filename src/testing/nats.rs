@@ -43,6 +43,8 @@ const VARIABLE: &str = "NATS_SERVER";
 /// Interval and number of checks whether the server listens.
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 const MOST_CHECKS: usize = 500;
+/// Attempts to start servers.
+const MOST_STARTS: usize = 3;
 
 impl NatsServer {
     /// Starts a server and waits until it listens. Blocking.
@@ -66,7 +68,11 @@ impl NatsServer {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn cluster_of(program: &Path) -> Result<[Self; 3], NatsServerError> {
-        let ports = [free_port()?, free_port()?, free_port()?];
+        with_other_ports(|| Self::cluster_on([free_port()?, free_port()?, free_port()?], program))
+    }
+
+    /// With ports at which the servers reach each other.
+    fn cluster_on(ports: [u16; 3], program: &Path) -> Result<[Self; 3], NatsServerError> {
         let routes = ports.map(|port| format!("nats-route://127.0.0.1:{port}")).join(", ");
         let server = |number: usize| {
             let config = format!(
@@ -75,7 +81,11 @@ impl NatsServer {
             );
             Self::launched(program, config, None)
         };
-        Ok([server(0)?, server(1)?, server(2)?])
+        let mut servers = [server(0)?, server(1)?, server(2)?];
+        for (server, port) in servers.iter_mut().zip(ports) {
+            server.wait_until_listening(port)?;
+        }
+        Ok(servers)
     }
 
     /// Starts a server with more lines in its configuration. Blocking.
@@ -83,7 +93,7 @@ impl NatsServer {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn with(config: &str) -> Result<Self, NatsServerError> {
-        Self::launched(&default_program(), config.to_owned(), None)
+        with_other_ports(|| Self::launched(&default_program(), config.to_owned(), None))
     }
 
     /// Starts a server that refuses to store more than some bytes. Blocking.
@@ -91,7 +101,7 @@ impl NatsServer {
     /// # Errors
     /// As [`start`](Self::start).
     pub fn with_room(bytes: u64) -> Result<Self, NatsServerError> {
-        Self::launched(&default_program(), String::new(), Some(bytes))
+        with_other_ports(|| Self::launched(&default_program(), String::new(), Some(bytes)))
     }
 
     fn launched(
@@ -116,7 +126,7 @@ impl NatsServer {
             room,
             port,
         };
-        server.wait_until_listening()?;
+        server.wait_until_listening(port)?;
         Ok(server)
     }
 
@@ -130,12 +140,12 @@ impl NatsServer {
         self.child.id()
     }
 
-    fn wait_until_listening(&mut self) -> Result<(), NatsServerError> {
+    fn wait_until_listening(&mut self, port: u16) -> Result<(), NatsServerError> {
         for _ in 0..MOST_CHECKS {
             if self.child.try_wait()?.is_some() {
                 break;
             }
-            if TcpStream::connect(("127.0.0.1", self.port)).is_ok() {
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
                 return Ok(());
             }
             std::thread::park_timeout(CHECK_INTERVAL);
@@ -166,7 +176,7 @@ impl NatsServer {
             config: &self.config,
         };
         self.child = launch.run()?;
-        self.wait_until_listening()
+        self.wait_until_listening(self.port)
     }
 
     /// From its next start on it may use any number of bytes.
@@ -191,6 +201,19 @@ impl NatsServer {
 /// The program that `NATS_SERVER` names, or that is in `PATH`.
 fn default_program() -> PathBuf {
     std::env::var_os(VARIABLE).unwrap_or_else(|| "nats-server".into()).into()
+}
+
+/// Starts servers, again if they don't start: another program may have taken a port meanwhile.
+fn with_other_ports<T>(
+    start: impl Fn() -> Result<T, NatsServerError>,
+) -> Result<T, NatsServerError> {
+    for _ in 1..MOST_STARTS {
+        match start() {
+            Err(NatsServerError::DoesNotStart { .. }) => {}
+            started => return started,
+        }
+    }
+    start()
 }
 
 fn free_port() -> io::Result<u16> {

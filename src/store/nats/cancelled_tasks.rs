@@ -9,6 +9,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
 use super::connection::{Connection, failed};
+use super::entries;
 use crate::store::StoreError;
 
 /// Cancelled tasks, by the hash of their id.
@@ -28,8 +29,7 @@ impl CancelledTasks {
     }
 
     pub(super) async fn has(&self, task: &str) -> Result<bool, StoreError> {
-        let found = self.0.get(key(task)).await.map_err(failed)?;
-        Ok(found.is_some())
+        Ok(entries::recent(&self.0, &key(task)).await?.is_some())
     }
 }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use async_nats::jetstream::{self, ErrorCode, kv, stream};
 use async_nats::{Client, ConnectOptions, Event};
 use secrecy::ExposeSecret;
@@ -13,6 +12,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::entries;
 use super::options::{NatsLogin, NatsOptions, SECRET};
 use crate::store::StoreError;
 
@@ -35,8 +35,9 @@ pub(super) struct Connection {
 
 /// Time limit for the first connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// Time limit for JetStream to be ready.
-const READY: Duration = Duration::from_secs(15);
+/// Time limit for JetStream to be ready. Three servers that start at once need some seconds until each
+/// knows the others.
+const READY: Duration = Duration::from_secs(30);
 /// Time limit for NATS to answer a call.
 const ANSWER: Duration = Duration::from_secs(5);
 /// Interval of checks whether the server still answers. The connection counts as lost after two that
@@ -214,12 +215,8 @@ impl Connection {
         let Some(settings) = self.existing_bucket(SETTINGS).await? else {
             return Ok(true);
         };
-        let subject = format!("{}{SECRET}", settings.prefix);
-        match settings.stream.get_last_raw_message_by_subject(&subject).await {
-            Ok(message) => Ok(message.payload != secret),
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(true),
-            Err(error) => Err(failed(error)),
-        }
+        let known = entries::exact(&settings, SECRET).await?;
+        Ok(known.is_none_or(|known| known.value != secret))
     }
 
     /// Opens a stream. Creates a missing one.

@@ -7,6 +7,7 @@ use async_nats::jetstream::kv;
 use futures_util::TryStreamExt;
 
 use super::connection::{Connection, failed};
+use super::entries;
 use super::options::subject_token;
 use crate::job::{CursorMove, CursorName, JobId, Moved, may_move};
 use crate::output::LineNo;
@@ -89,10 +90,7 @@ impl Cursors {
 
     /// A cursor and its revision.
     async fn entry(&self, key: &str) -> Result<Option<(LineNo, u64)>, StoreError> {
-        let entry = self.0.entry(key).await.map_err(failed)?;
-        let Some(entry) = entry.filter(|entry| entry.operation == kv::Operation::Put) else {
-            return Ok(None);
-        };
+        let Some(entry) = entries::exact(&self.0, key).await? else { return Ok(None) };
         let line = std::str::from_utf8(&entry.value).ok().and_then(|text| text.parse().ok());
         Ok(line.map(|line| (LineNo::new(line), entry.revision)))
     }

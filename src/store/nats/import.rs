@@ -10,6 +10,7 @@ use async_nats::jetstream::kv;
 
 use super::connection::{Connection, failed};
 use super::cursors::Cursors;
+use super::entries;
 use super::events::Events;
 use super::job_output::JobOutput;
 use super::options::SECRET;
@@ -59,7 +60,8 @@ impl<'a> Import<'a> {
         match settings.create(SECRET, secret.clone().into()).await {
             Ok(_) => {}
             Err(error) if error.kind() == kv::CreateErrorKind::AlreadyExists => {
-                if settings.get(SECRET).await.map_err(failed)?.is_none_or(|known| known != secret) {
+                let known = entries::exact(&settings, SECRET).await?;
+                if known.is_none_or(|known| known.value != secret) {
                     tracing::warn!(
                         "the cluster has a secret of its own, so a retry of an old request with \
                          its idempotency key is refused as a different request"

@@ -7,10 +7,11 @@ use std::time::Duration;
 use async_nats::jetstream::kv;
 use futures_util::TryStreamExt;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
 use super::connection::{Connection, failed};
+use super::entries;
 use super::events::Events;
 use super::options::{subject_token, token_text};
 use super::records::Records;
@@ -32,6 +33,8 @@ pub(super) struct Leases {
     own: Own,
     lifetime: Duration,
     state: Mutex<State>,
+    /// Notified when the held hosts must be compared with NATS.
+    to_check: Notify,
     /// Whether NATS has lost the cluster's data.
     is_lost: watch::Sender<bool>,
     /// For the figures in the entry of this replica.
@@ -143,7 +146,14 @@ pub(super) enum Holder {
     Other(String),
 }
 
-/// Checks in a row, one with each renewal, after which the cluster's data counts as lost.
+/// Part of the lifetime, as a divisor, that an attempt to renew the lease may take. A renewal is due
+/// after a third of it, and work stops after two thirds, so that two attempts fit in between.
+const ATTEMPTS: u32 = 6;
+/// Time limit for an attempt to renew a long lease.
+const LONGEST_ATTEMPT: Duration = Duration::from_secs(5);
+/// Part of the lifetime, as a divisor, after which a failed renewal is tried again.
+const RETRIES: u32 = 30;
+/// Checks in a row, one in each third of the lifetime, after which the cluster's data counts as lost.
 const LOSSES: u32 = 3;
 /// Renewals after which held hosts are compared with NATS, once the lease had run out.
 const CHECKS: u32 = 3;
@@ -162,6 +172,7 @@ impl Leases {
             replicas: connection.bucket("replicas", lifetime).await?,
             hosts: connection.bucket("hosts", Duration::ZERO).await?,
             own,
+            to_check: Notify::new(),
             is_lost: watch::Sender::new(false),
             lifetime,
             state: Mutex::new(State {
@@ -214,14 +225,59 @@ impl Leases {
 
     /// Renews the lease and looks at the other replicas until it is dropped.
     pub(super) async fn keep(self: Arc<Self>) {
+        // At the same time: no other call that takes long may delay a renewal.
+        tokio::join!(
+            self.keep_renewed(),
+            self.keep_checked(),
+            self.keep_looking()
+        );
+    }
+
+    /// Renews the lease, at once again if that fails: NATS does not answer a call that was on its way
+    /// to a server that died.
+    async fn keep_renewed(&self) {
+        let mut tick = interval(self.lifetime / 3);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut has_failed = false;
+        loop {
+            tick.tick().await;
+            let renewed = self.renew().await;
+            match &renewed {
+                Ok(()) if has_failed => {
+                    tracing::info!("the lease of this replica is renewed again")
+                }
+                Ok(()) => {}
+                // Once, and not with each attempt of an outage.
+                Err(error) if !has_failed => {
+                    tracing::warn!(%error, "the lease of this replica can't be renewed");
+                }
+                Err(error) => tracing::debug!(%error, "the lease of this replica can't be renewed"),
+            }
+            has_failed = renewed.is_err();
+            if has_failed {
+                tick.reset_after(self.lifetime / RETRIES);
+            }
+        }
+    }
+
+    /// Compares the held hosts with NATS whenever that is due.
+    async fn keep_checked(&self) {
+        loop {
+            self.to_check.notified().await;
+            while let Err(error) = self.check_hosts().await {
+                tracing::debug!(%error, "the hosts of this replica can't be checked");
+                sleep(self.lifetime / RETRIES).await;
+            }
+        }
+    }
+
+    /// Looks at the other replicas, and whether NATS still has the cluster's data.
+    async fn keep_looking(&self) {
         let mut tick = interval(self.lifetime / 3);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut losses = 0;
         loop {
             tick.tick().await;
-            if let Err(error) = self.renew().await {
-                tracing::warn!(%error, "the lease of this replica can't be renewed");
-            }
             self.check_loss(&mut losses).await;
             if let Err(error) = self.look().await {
                 tracing::debug!(%error, "the other replicas can't be seen");
@@ -252,27 +308,38 @@ impl Leases {
     /// Renews the lease, or enters again if it has run out.
     async fn renew(&self) -> Result<(), StoreError> {
         let sent_at = Instant::now();
-        let renewed = self.write_own_entry().await;
-        {
-            let mut state = lock(&self.state);
-            match renewed {
-                Ok(revision) => {
-                    state.revision = Some(revision);
-                    let before = state.renewed_at.replace(sent_at);
-                    if before.is_some_and(|before| before.elapsed() >= self.lifetime) {
-                        state.note_lapse();
-                    }
+        let renewed = self.in_time(self.write_own_entry()).await;
+        let mut state = lock(&self.state);
+        match renewed {
+            Ok(revision) => {
+                state.revision = Some(revision);
+                let before = state.renewed_at.replace(sent_at);
+                if before.is_some_and(|before| before.elapsed() >= self.lifetime) {
+                    state.note_lapse();
                 }
-                Err(error) => {
-                    // Perhaps NATS has stored it: the next renewal replaces it whatever it is.
-                    state.revision = None;
-                    // A full NATS takes no renewal of any replica.
-                    state.trust_others(sent_at + self.lifetime);
-                    return Err(error);
+                if state.checks > 0 {
+                    self.to_check.notify_one();
                 }
+                Ok(())
+            }
+            Err(error) => {
+                // Perhaps NATS has stored it: the next renewal replaces it whatever it is.
+                state.revision = None;
+                // A full NATS takes no renewal of any replica.
+                state.trust_others(sent_at + self.lifetime);
+                Err(error)
             }
         }
-        self.check_hosts().await
+    }
+
+    /// Gives a call up in time for another attempt before the lease runs out.
+    async fn in_time<T>(
+        &self,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let limit = (self.lifetime / ATTEMPTS).min(LONGEST_ATTEMPT);
+        let answered = timeout(limit, call).await;
+        answered.unwrap_or_else(|_| Err(failed(format!("no answer within {limit:?}"))))
     }
 
     /// After the lease had run out: finds held hosts that another replica has taken.
@@ -285,7 +352,7 @@ impl Leases {
             state.held.clone()
         };
         for (host, token) in held {
-            let entry = self.hosts.entry(subject_token(&host)).await.map_err(failed)?;
+            let entry = self.in_time(entries::exact(&self.hosts, &subject_token(&host))).await?;
             let is_ours = entry.is_some_and(|entry| {
                 entry.value == self.own.name.as_bytes() && entry.revision == token
             });
@@ -453,8 +520,8 @@ impl Leases {
         let key = subject_token(host);
         let own: bytes::Bytes = self.own.name.clone().into();
         loop {
-            let taken = match self.hosts.entry(&key).await.map_err(failed)? {
-                Some(entry) if entry.operation == kv::Operation::Put => {
+            let taken = match entries::exact(&self.hosts, &key).await? {
+                Some(entry) => {
                     let holder = String::from_utf8_lossy(&entry.value).into_owned();
                     if holder != self.own.name && self.alive(&holder).is_some() {
                         return Ok(Holder::Other(holder));
@@ -466,7 +533,7 @@ impl Leases {
                         )
                     })
                 }
-                Some(_) | None => self.hosts.create(&key, own.clone()).await.map_err(|error| {
+                None => self.hosts.create(&key, own.clone()).await.map_err(|error| {
                     (
                         error.kind() == kv::CreateErrorKind::AlreadyExists,
                         failed(error),
@@ -493,7 +560,7 @@ impl Leases {
         if let Some(token) = self.held(host) {
             return Ok(Some(Holder::Here(token)));
         }
-        let entry = self.hosts.get(subject_token(host)).await.map_err(failed)?;
+        let entry = entries::recent(&self.hosts, &subject_token(host)).await?;
         let holder = entry.map(|name| String::from_utf8_lossy(&name).into_owned());
         Ok(holder.filter(|name| self.alive(name).is_some()).map(Holder::Other))
     }
@@ -568,10 +635,8 @@ pub(super) async fn read_replicas(
         let Some(key) = subject.strip_prefix(&bucket.prefix) else { continue };
         let Some(name) = token_text(key) else { continue };
         // It may have run out since.
-        let Some(value) = bucket.get(key).await.map_err(failed)? else {
-            continue;
-        };
-        if let Ok(replica) = serde_json::from_slice(&value) {
+        let Some(entry) = entries::exact(bucket, key).await? else { continue };
+        if let Ok(replica) = serde_json::from_slice(&entry.value) {
             replicas.insert(name, replica);
         }
     }

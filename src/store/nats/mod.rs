@@ -12,6 +12,7 @@
 //! - [`tombstones`]: what is left of removed jobs.
 //! - [`cancelled_tasks`]: cancelled tasks of MCP clients.
 //! - [`job_output`]: the chunks of each job's output, in one of a few streams.
+//! - [`entries`]: reads of buckets from servers of NATS that may be behind.
 //! - [`cursors`]: a bucket with the cursors of named readers.
 //! - [`replicas`]: streams of bytes between replicas, over which one passes calls on to the holder
 //!   of a host.
@@ -30,6 +31,7 @@ mod cancelled_tasks;
 mod chunks;
 mod connection;
 mod cursors;
+mod entries;
 mod events;
 mod import;
 mod job_output;

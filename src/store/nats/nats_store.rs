@@ -13,6 +13,7 @@ use super::cancelled_tasks::CancelledTasks;
 use super::chunks::Place;
 use super::connection::{Connection, failed};
 use super::cursors::Cursors;
+use super::entries;
 use super::events::Events;
 use super::job_output::JobOutput;
 use super::leases::{Holder, Leases, Own};
@@ -237,9 +238,13 @@ async fn shared_secret(connection: &Connection) -> Result<[u8; 32], StoreError> 
     let settings = connection.settings().await?;
     // Fails if another replica has created it.
     settings.create(SECRET, fresh.to_vec().into()).await.ok();
-    let value = settings.get(SECRET).await.map_err(failed)?;
-    let value = value.ok_or_else(|| failed("the shared secret is missing"))?;
-    value.as_ref().try_into().map_err(|_| failed("the shared secret is damaged"))
+    let entry = entries::exact(&settings, SECRET).await?;
+    let entry = entry.ok_or_else(|| failed("the shared secret is missing"))?;
+    entry
+        .value
+        .as_ref()
+        .try_into()
+        .map_err(|_| failed("the shared secret is damaged"))
 }
 
 impl Drop for NatsStore {

@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use async_nats::jetstream::kv;
-use async_nats::jetstream::stream::LastRawMessageErrorKind;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::sync::watch;
 
 use super::connection::{Connection, failed};
+use super::entries;
 use super::events::Events;
 use super::options::{subject_token, token_text};
 use super::record_index::RecordIndex;
@@ -137,7 +137,7 @@ impl Records {
 
     /// The job that has a key.
     async fn job_of_key(&self, key: &str) -> Result<Option<Record>, StoreError> {
-        match self.keys.get(key).await.map_err(failed)? {
+        match entries::recent(&self.keys, key).await? {
             Some(id) => self.get(&JobId::from(&*String::from_utf8_lossy(&id))).await,
             None => Ok(None),
         }
@@ -167,7 +167,7 @@ impl Records {
                 Err(error) => return Err(failed(error)),
             }
             // If there is no entry, the key was deleted meanwhile.
-            let Some(entry) = self.keys.entry(key).await.map_err(failed)? else { continue };
+            let Some(entry) = entries::exact(&self.keys, key).await? else { continue };
             let holder = JobId::from(&*String::from_utf8_lossy(&entry.value));
             if let Some(earlier) = self.get_exactly(&holder).await? {
                 return Ok(Some(earlier));
@@ -231,7 +231,7 @@ impl Records {
     }
 
     pub(super) async fn get(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
-        let value = self.jobs.get(job_key(id)).await.map_err(failed)?;
+        let value = entries::recent(&self.jobs, &job_key(id)).await?;
         value.map(|value| read(&value)).transpose()
     }
 
@@ -242,13 +242,9 @@ impl Records {
 
     /// A record and its revision, as the leader of NATS has them.
     async fn entry(&self, id: &JobId) -> Result<Option<(Record, u64)>, StoreError> {
-        let subject = format!("{}{}", self.jobs.prefix, job_key(id));
-        match self.jobs.stream.get_last_raw_message_by_subject(&subject).await {
-            // The marker of a removed record is empty.
-            Ok(message) if message.payload.is_empty() => Ok(None),
-            Ok(message) => Ok(Some((read(&message.payload)?, message.sequence))),
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
-            Err(error) => Err(failed(error)),
+        match entries::exact(&self.jobs, &job_key(id)).await? {
+            Some(entry) => Ok(Some((read(&entry.value)?, entry.revision))),
+            None => Ok(None),
         }
     }
 
@@ -270,8 +266,8 @@ impl Records {
         if let Some(record) = self.get(id).await? {
             self.tombstones.put(&record).await?;
             if let Some(key) = key_of(&record)
-                && let Some(holder) = self.keys.get(&key).await.map_err(failed)?
-                && holder == id.as_str().as_bytes()
+                && let Some(holder) = entries::exact(&self.keys, &key).await?
+                && holder.value == id.as_str().as_bytes()
             {
                 // The job's own key, and not that of a later job. Without a marker, which nothing
                 // would ever delete.

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::connection::{Connection, failed};
+use super::entries;
 use crate::lock::lock;
 use crate::store::{SharedText, StoreError, Versioned};
 
@@ -92,14 +93,16 @@ impl SharedText for NatsText {
 }
 
 async fn read(settings: &kv::Store, name: &str) -> Result<Versioned, StoreError> {
-    let entry = settings.entry(name).await.map_err(failed)?;
-    Ok(entry.map(|entry| versioned(&entry)).unwrap_or_default())
+    let entry = entries::exact(settings, name).await?;
+    Ok(entry.map_or_else(Versioned::default, |entry| {
+        versioned(&entry.value, entry.revision)
+    }))
 }
 
-fn versioned(entry: &kv::Entry) -> Versioned {
+fn versioned(text: &[u8], version: u64) -> Versioned {
     Versioned {
-        text: String::from_utf8_lossy(&entry.value).into_owned(),
-        version: entry.revision,
+        text: String::from_utf8_lossy(text).into_owned(),
+        version,
     }
 }
 
@@ -122,7 +125,7 @@ async fn follow_once(
     while let Some(entry) = changes.try_next().await.map_err(failed)? {
         let mut copy = lock(copy);
         if entry.revision > copy.version {
-            *copy = versioned(&entry);
+            *copy = versioned(&entry.value, entry.revision);
         }
     }
     Ok(())

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_nats::jetstream::kv;
 
 use super::connection::{Connection, failed};
+use super::entries;
 use super::options::subject_token;
 use super::record_text::{key_of, read, write};
 use crate::job::JobId;
@@ -35,13 +36,13 @@ impl Tombstones {
 
     /// The record of a job that was removed.
     pub(super) async fn get(&self, id: &JobId) -> Result<Option<Record>, StoreError> {
-        let value = self.0.get(job_key(id)).await.map_err(failed)?;
+        let value = entries::recent(&self.0, &job_key(id)).await?;
         value.map(|value| read(&value)).transpose()
     }
 
     /// The record of a removed job that had a key.
     pub(super) async fn of_key(&self, key: &str) -> Result<Option<Record>, StoreError> {
-        match self.0.get(format!("key.{key}")).await.map_err(failed)? {
+        match entries::recent(&self.0, &format!("key.{key}")).await? {
             Some(id) => self.get(&JobId::from(&*String::from_utf8_lossy(&id))).await,
             None => Ok(None),
         }
