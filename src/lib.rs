@@ -52,6 +52,8 @@
 //! features `cli` and `mcp` add these; without them the library builds without clap and rmcp.
 //! CONTRIBUTING.md shows the folders as floors: imports point only downwards.
 
+#[doc(hidden)]
+pub mod audit;
 mod bounded_file;
 #[doc(hidden)]
 pub mod files;

@@ -262,6 +262,7 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         | Verb::Serve(_)
         | Verb::Token(_)
         | Verb::Policy(_)
+        | Verb::Audit(_)
         | Verb::Cluster(_)
         | Verb::Store(_)
         | Verb::Trust(_)
@@ -289,6 +290,10 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             let service = of_a_person(config, None);
             cli::policy(service.library(), args).await?
         }
+        Verb::Audit(args) => {
+            let service = of_a_person(config, None);
+            cli::audit(service.library(), args).await?
+        }
         Verb::Cluster(args) => {
             let ClusterVerb::Status(args) = args.verb;
             let cluster = require(cluster(&config, args.cluster.nats.as_ref()).await?)?;
@@ -315,7 +320,7 @@ fn host_of(word: &Path) -> Option<String> {
 
 fn not_with_server() -> Error {
     let hint = "omit --server (and SSHJOBS_SERVER), and run it where the server runs";
-    let message = "demo, serve, token, policy, cluster, store, trust, init, config and hosts add do not \
+    let message = "demo, serve, token, policy, audit, cluster, store, trust, init, config and hosts add do not \
                    work with --server";
     Error::invalid(message, hint)
 }

@@ -7,11 +7,12 @@ use std::path::Path;
 use regex::Regex;
 
 /// Each folder, from the ground up, and the folders it may import.
-const PLAN: [(&str, &[&str]); 18] = [
+const PLAN: [(&str, &[&str]); 19] = [
     ("output", &[]),
     ("job", &["output"]),
     ("ssh", &["output"]),
-    ("policy", &["ssh"]),
+    ("audit", &[]),
+    ("policy", &["audit", "ssh"]),
     ("spool", &["output"]),
     ("hosts", &["job", "ssh", "output"]),
     ("store", &["job", "output"]),
@@ -24,8 +25,8 @@ const PLAN: [(&str, &[&str]); 18] = [
     (
         "jobs",
         &[
-            "runner", "files", "forward", "hosts", "store", "spool", "job", "policy", "ssh",
-            "output",
+            "runner", "files", "forward", "hosts", "store", "spool", "job", "policy", "audit",
+            "ssh", "output",
         ],
     ),
     ("wire", &["jobs"]),
@@ -34,7 +35,7 @@ const PLAN: [(&str, &[&str]); 18] = [
     ("remote", &["wire", "jobs"]),
     ("mcp", &["wire", "jobs"]),
     ("http", &["wire", "tokens", "jobs"]),
-    ("cli", &["remote", "wire", "tokens", "jobs"]),
+    ("cli", &["remote", "wire", "tokens", "jobs", "audit"]),
 ];
 
 /// Files beside the folders: helpers that every room may use, and the program that combines the

@@ -13,6 +13,7 @@ mod guide;
 mod support;
 
 mod attach;
+mod audit;
 mod auth;
 mod bad_input;
 mod ci_guide;

@@ -102,15 +102,14 @@ pub(super) fn body_broken() -> Failure {
 }
 
 /// The caller's role is too low for a path, whatever the body contains.
-pub(super) fn role(service: &Service, needed: Role) -> Failure {
+pub(super) fn role(service: &Service, needed: Role) -> crate::jobs::Error {
     let library = service.library();
     let caller = library.caller().clone();
-    Error::from(crate::jobs::Error::Denied {
+    crate::jobs::Error::Denied {
         caller,
         role: library.rights().role,
         needed,
-    })
-    .into()
+    }
 }
 
 pub(super) fn body_too_slow() -> Failure {

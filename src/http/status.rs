@@ -89,7 +89,9 @@ pub(super) fn status_of(code: Code) -> StatusCode {
         | Code::BecomeFailed
         | Code::ConnectionLost
         | Code::ExecRefused => StatusCode::BAD_GATEWAY,
-        Code::ChannelLimit | Code::Capacity | Code::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
+        Code::ChannelLimit | Code::Capacity | Code::ShuttingDown | Code::AuditFailed => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         Code::Timeout => StatusCode::GATEWAY_TIMEOUT,
     }
 }

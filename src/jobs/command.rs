@@ -273,7 +273,7 @@ impl<T> Command<T> {
     async fn fill_template(&mut self) -> Result<(), Error> {
         let Some(wanted) = self.draft.template.clone() else { return Ok(()) };
         let (template, values) = self.door.template(self.verb, &self.draft.host, &wanted).await?;
-        self.door.check_options(self.verb, &self.draft, &template)?;
+        self.door.check_options(self.verb, &self.draft, &template).await?;
         self.draft.command = template.command_with(&values);
         if !template.allows_stdin && self.draft.terminal.is_none() {
             self.draft.stdin = Stdin::Closed;
@@ -302,6 +302,9 @@ fn on<'a>(host: &'a str, spec: &'a JobSpec) -> On<'a> {
         },
         template: spec.template.as_ref().map(|template| template.name.as_str()),
         target: None,
+        job: None,
+        start: Some(spec),
+        path: None,
     }
 }
 

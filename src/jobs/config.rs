@@ -10,6 +10,7 @@ use etcetera::BaseStrategy;
 use serde::Deserialize;
 
 use super::cluster::ClusterConfig;
+use super::judge::Auditor;
 use crate::bounded_file::read_text;
 use crate::runner::Limits;
 use crate::ssh::HostSettings;
@@ -153,6 +154,12 @@ impl Config {
         self.state_dir
             .clone()
             .or_else(|| Some(etcetera::choose_base_strategy().ok()?.state_dir()?.join("sshjobs")))
+    }
+
+    /// Writes the audit log, if the policy names one.
+    pub(super) fn auditor(&self) -> Auditor {
+        let configuration = Self::file().and_then(|file| file.parent().map(Path::to_owned));
+        Auditor::new(self.state_dir(), configuration, self.process.clone())
     }
 
     /// Opens the state directory, if storing is enabled.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,9 +16,10 @@ use super::excluded::is_excluded_by_address;
 use super::judge::{Call, Judge, Permission, Place, PolicyState, Start, Why};
 use super::last_errors::LastErrors;
 use super::rights::Rights;
+use crate::files::RemotePath;
 use crate::forward::Forwards;
 use crate::hosts::{HostBook, HostError, HostRef, Hosts};
-use crate::job::{self, Caller, Draft, JobId, Scope, StdinPlan, TemplateCall};
+use crate::job::{self, Caller, Draft, JobId, JobSpec, Scope, StdinPlan, TemplateCall};
 use crate::nearest::nearest;
 use crate::policy::{Role, Template, Verb};
 use crate::runner::{Lookup, Runner};
@@ -27,6 +29,8 @@ use crate::runner::{Lookup, Runner};
 #[derive(Clone)]
 pub(super) struct Door {
     caller: Caller,
+    /// The address from which the caller has called, for the audit log. `None` for one of this machine.
+    address: Option<Arc<IpAddr>>,
     rights: Arc<Rights>,
     inside: Arc<Inside>,
 }
@@ -39,6 +43,12 @@ pub(super) struct On<'a> {
     pub(super) template: Option<&'a str>,
     /// Where a forward leads to, as `HOST:PORT`.
     pub(super) target: Option<&'a str>,
+    /// The job that it is about.
+    pub(super) job: Option<&'a JobId>,
+    /// The job that it starts.
+    pub(super) start: Option<&'a JobSpec>,
+    /// The file or directory that it reads or writes there.
+    pub(super) path: Option<&'a RemotePath>,
 }
 
 impl<'a> On<'a> {
@@ -56,6 +66,9 @@ impl<'a> On<'a> {
             place,
             template: None,
             target: None,
+            job: None,
+            start: None,
+            path: None,
         }
     }
 }
@@ -84,6 +97,7 @@ impl Door {
     pub(super) fn new(caller: Caller, rights: Rights, inside: Inside) -> Self {
         Self {
             caller,
+            address: None,
             rights: Arc::new(rights),
             inside: Arc::new(inside),
         }
@@ -93,8 +107,17 @@ impl Door {
     pub(super) fn of(&self, caller: Caller, rights: Rights) -> Self {
         Self {
             caller,
+            address: None,
             rights: Arc::new(rights),
             inside: Arc::clone(&self.inside),
+        }
+    }
+
+    /// The same door for a caller at an address.
+    pub(super) fn called_from(&self, address: IpAddr) -> Self {
+        Self {
+            address: Some(Arc::new(address)),
+            ..self.clone()
         }
     }
 
@@ -145,13 +168,13 @@ impl Door {
     /// # Errors
     /// [`Error::Denied`], [`Error::DeniedHost`], [`Error::Policy`].
     pub(super) async fn act(&self, verb: Verb, on: On<'_>) -> Result<&Inside, Error> {
-        self.check(verb, on.place.host)?;
+        self.check_rights(verb, on).await?;
         self.judge(verb, on).await?;
         tracing::info!(caller = %self.caller, ?verb, host = on.place.host, "call");
         Ok(&self.inside)
     }
 
-    /// Asks the policy about a verb on a host.
+    /// Asks the policy about a verb on a host, and records the decision.
     ///
     /// # Errors
     /// [`Error::Policy`].
@@ -174,20 +197,42 @@ impl Door {
 
     /// Whether the policy allows a verb on a host.
     pub(super) async fn is_allowed(&self, verb: Verb, host: &str) -> bool {
-        self.judge(verb, On::host(host)).await.is_ok()
+        self.ask(verb, On::host(host)).await.is_ok()
+    }
+
+    /// Asks the policy about a verb that is not performed yet.
+    ///
+    /// # Errors
+    /// [`Error::Policy`].
+    pub(super) async fn ask(&self, verb: Verb, on: On<'_>) -> Result<(), Error> {
+        Ok(self.inside.judge.ask(self.call(verb, on)).await?)
     }
 
     /// Whether the policy allows a verb on every host.
     pub(super) async fn is_allowed_everywhere(&self, verb: Verb) -> bool {
-        let call = Call {
+        self.inside.judge.allows_everywhere(self.call_without_host(verb)).await
+    }
+
+    /// Records a call that was refused because of the caller's role.
+    pub(super) async fn note_refusal(&self, verb: Verb, error: &Error) {
+        let call = self.call_without_host(verb);
+        let refusal = call.refused(Why::Rights(error.to_string()));
+        self.inside.judge.note_refusal(&refusal, call).await;
+    }
+
+    fn call_without_host(&self, verb: Verb) -> Call<'_> {
+        Call {
             caller: &self.caller,
+            address: self.address.as_deref().copied(),
             rights: &self.rights,
             verb,
             place: None,
             template: None,
             target: None,
-        };
-        self.inside.judge.allows_everywhere(call).await
+            job: None,
+            start: None,
+            path: None,
+        }
     }
 
     /// The template that a call names, with accepted values of its parameters.
@@ -204,14 +249,19 @@ impl Door {
             template: Some(&wanted.name),
             ..On::host(host)
         };
-        Ok(self.inside.judge.template(self.call(verb, on), wanted).await?)
+        let call = self.call(verb, on);
+        let template = self.inside.judge.template(call, wanted).await;
+        if let Err(refusal) = &template {
+            self.inside.judge.note_refusal(refusal, call).await;
+        }
+        Ok(template?)
     }
 
     /// Refuses settings of a call that its template does not let it set.
     ///
     /// # Errors
     /// [`Error::Policy`].
-    pub(super) fn check_options(
+    pub(super) async fn check_options(
         &self,
         verb: Verb,
         draft: &Draft,
@@ -235,7 +285,10 @@ impl Door {
                     template: Some(&template.name),
                     ..On::host(&draft.host)
                 };
-                Err(self.call(verb, on).refused(Why::TemplateOption(option)).into())
+                let call = self.call(verb, on);
+                let refusal = call.refused(Why::TemplateOption(option));
+                self.inside.judge.note_refusal(&refusal, call).await;
+                Err(refusal.into())
             }
             None => Ok(()),
         }
@@ -244,12 +297,27 @@ impl Door {
     fn call<'a>(&'a self, verb: Verb, on: On<'a>) -> Call<'a> {
         Call {
             caller: &self.caller,
+            address: self.address.as_deref().copied(),
             rights: &self.rights,
             verb,
             place: Some(on.place),
             template: on.template,
             target: on.target,
+            job: on.job,
+            start: on.start,
+            path: on.path,
         }
+    }
+
+    /// Checks the caller's role and host patterns, and records a refusal.
+    async fn check_rights(&self, verb: Verb, on: On<'_>) -> Result<(), Error> {
+        let checked = self.check(verb, on.place.host);
+        if let Err(error) = &checked {
+            let call = self.call(verb, on);
+            let refusal = call.refused(Why::Rights(error.to_string()));
+            self.inside.judge.note_refusal(&refusal, call).await;
+        }
+        checked
     }
 
     /// Checks the caller's role and host patterns.
@@ -300,18 +368,31 @@ impl Door {
     /// [`Error::Denied`], [`Error::DeniedHost`], [`Error::Policy`].
     pub(super) async fn act_on_job(&self, verb: Verb, job: &job::Job) -> Result<&Inside, Error> {
         for host in job.spec.hosts() {
-            self.check(verb, host)?;
+            let on = On {
+                job: Some(&job.id),
+                ..On::host(host)
+            };
+            self.check_rights(verb, on).await?;
         }
-        self.judge_job(verb, job).await?;
+        self.ask_about_job(verb, job, true).await?;
         tracing::info!(caller = %self.caller, ?verb, job = %job.id, "call");
         Ok(&self.inside)
     }
 
-    /// Asks the policy about a verb on a job: each of its hosts must be allowed.
+    /// Asks the policy about a verb on a job: each of its hosts must be allowed. A verb that acts is
+    /// recorded when it does ([`act_on_job`](Self::act_on_job)), and here only if it is refused.
     ///
     /// # Errors
     /// [`Error::Policy`].
     pub(super) async fn judge_job(&self, verb: Verb, job: &job::Job) -> Result<(), Error> {
+        let is_read = verb.needed_role() == Role::Read;
+        if is_read || self.ask_about_job(verb, job, false).await.is_err() {
+            return self.ask_about_job(verb, job, true).await;
+        }
+        Ok(())
+    }
+
+    async fn ask_about_job(&self, verb: Verb, job: &job::Job, recorded: bool) -> Result<(), Error> {
         let template = job.spec.template.as_ref().map(|template| template.name.as_str());
         for host in job.spec.hosts() {
             let on = On {
@@ -321,8 +402,15 @@ impl Door {
                 },
                 template,
                 target: None,
+                job: Some(&job.id),
+                start: None,
+                path: None,
             };
-            self.judge(verb, on).await?;
+            if recorded {
+                self.judge(verb, on).await?;
+            } else {
+                self.ask(verb, on).await?;
+            }
         }
         Ok(())
     }
@@ -345,7 +433,7 @@ impl Door {
 
     /// Checks everything but the policy for a verb on a host that the caller names.
     pub(super) async fn find_host(&self, verb: Verb, host: &str) -> Result<HostRef, Error> {
-        match self.check(verb, host) {
+        match self.check_rights(verb, On::host(host)).await {
             Err(Error::DeniedHost { host, .. }) => return Err(self.denied_host(&host).await),
             checked => checked?,
         }

@@ -45,7 +45,16 @@ impl Jobs {
     /// [`Error::Host`] and [`Error::DeniedHost`] if the host can't be used; [`Error::Files`] if it
     /// can't be reached or has no SFTP server.
     pub async fn files(&self, host: &str) -> Result<HostFiles, Error> {
-        self.open_files(Verb::Get, host).await
+        self.open_files(Verb::Get, self.on(host)).await
+    }
+
+    /// Like [`files`](Self::files), for a file or directory that is known.
+    ///
+    /// # Errors
+    /// As [`files`](Self::files).
+    #[doc(hidden)]
+    pub async fn files_at(&self, at: HostPath<'_>) -> Result<HostFiles, Error> {
+        self.open_files(Verb::Get, self.at(at)).await
     }
 
     /// Like [`files`](Self::files), for callers that also write.
@@ -53,11 +62,11 @@ impl Jobs {
     /// # Errors
     /// As [`files`](Self::files).
     pub async fn files_to_change(&self, host: &str) -> Result<HostFiles, Error> {
-        self.open_files(self.changing, host).await
+        self.open_files(self.changing, self.on(host)).await
     }
 
-    async fn open_files(&self, verb: Verb, host: &str) -> Result<HostFiles, Error> {
-        let allowed = self.door.act_on_host(verb, self.on(host)).await?;
+    async fn open_files(&self, verb: Verb, on: On<'_>) -> Result<HostFiles, Error> {
+        let allowed = self.door.act_on_host(verb, on).await?;
         let files =
             HostFiles::open(&allowed.inside.hosts, &allowed.host, self.becomes.as_ref()).await;
         let files = files.map(|files| files.with_most_bytes(allowed.permission.most_bytes));
@@ -93,7 +102,8 @@ impl Jobs {
         for member in &members {
             let on = self.on(member);
             self.door.check_user(on.place)?;
-            self.door.judge(self.changing, on).await?;
+            // Recorded when the file is written.
+            self.door.ask(self.changing, on).await?;
         }
         Ok(members)
     }
@@ -101,7 +111,15 @@ impl Jobs {
     /// Whether the policy lets the caller read files of a host, as the user that this handle becomes.
     #[doc(hidden)]
     pub async fn may_read_files(&self, host: &str) -> bool {
-        self.door.judge(Verb::Get, self.on(host)).await.is_ok()
+        self.door.ask(Verb::Get, self.on(host)).await.is_ok()
+    }
+
+    /// A file of a host, as the user that this handle becomes.
+    fn at<'a>(&'a self, HostPath { host, path }: HostPath<'a>) -> On<'a> {
+        On {
+            path: Some(path),
+            ..self.on(host)
+        }
     }
 
     /// A host, as the user that this handle becomes.
@@ -121,17 +139,17 @@ impl Jobs {
     /// [`Error::Files`], for example [`FilesError::ChangedMeanwhile`].
     pub async fn put_file(
         &self,
-        HostPath { host, path }: HostPath<'_>,
+        at @ HostPath { path, .. }: HostPath<'_>,
         source: Source,
         options: &PutOptions,
         progress: &Progress,
     ) -> Result<Put, Error> {
         let Some(first) = source.again() else {
-            let files = self.files_to_change(host).await?;
+            let files = self.open_files(self.changing, self.at(at)).await?;
             return Ok(files.put(path, source, options, progress).await?);
         };
         let mut attempt = Some((first, options.clone()));
-        self.repeat(self.changing, host, |files| {
+        self.repeat(self.changing, at, |files| {
             let (content, options) = attempt.take().expect("the last attempt prepares the next");
             // The connection may have been lost after the file had been replaced.
             let next = PutOptions {
@@ -151,7 +169,7 @@ impl Jobs {
     /// [`Error::Files`].
     pub async fn get_file(
         &self,
-        HostPath { host, path }: HostPath<'_>,
+        at @ HostPath { path, .. }: HostPath<'_>,
         local: &Path,
         options: GetOptions,
         progress: &Progress,
@@ -159,7 +177,7 @@ impl Jobs {
         let get = |files: HostFiles| {
             async move { files.get(path, local, options, progress).await }.boxed()
         };
-        self.repeat(Verb::Get, host, get).await
+        self.repeat(Verb::Get, at, get).await
     }
 
     /// Copies a directory of this machine to a host, with all that is in it.
@@ -169,14 +187,14 @@ impl Jobs {
     pub async fn put_tree(
         &self,
         local: &Path,
-        HostPath { host, path }: HostPath<'_>,
+        at @ HostPath { path, .. }: HostPath<'_>,
         options: TreeOptions,
         progress: &Arc<Progress>,
     ) -> Result<TreeReport, Error> {
         let put = |files: HostFiles| {
             async move { files.put_tree(local, path, options, progress).await }.boxed()
         };
-        self.repeat(self.changing, host, put).await
+        self.repeat(self.changing, at, put).await
     }
 
     /// Copies a directory of a host to this machine, with all that is in it. Nothing is written
@@ -186,7 +204,7 @@ impl Jobs {
     /// [`Error::Files`]. Entries that fail are in the report.
     pub async fn get_tree(
         &self,
-        HostPath { host, path }: HostPath<'_>,
+        at @ HostPath { path, .. }: HostPath<'_>,
         local: &Path,
         options: TreeOptions,
         progress: &Arc<Progress>,
@@ -194,7 +212,7 @@ impl Jobs {
         let get = |files: HostFiles| {
             async move { files.get_tree(path, local, options, progress).await }.boxed()
         };
-        self.repeat(Verb::Get, host, get).await
+        self.repeat(Verb::Get, at, get).await
     }
 
     /// Attempts a transfer again, on a new connection, after it has lost its own. A host that can't
@@ -202,14 +220,14 @@ impl Jobs {
     async fn repeat<'a, T>(
         &self,
         verb: Verb,
-        host: &str,
+        at: HostPath<'_>,
         mut transfer: impl FnMut(HostFiles) -> BoxFuture<'a, Result<T, FilesError>>,
     ) -> Result<T, Error> {
-        let mut files = Some(self.open_files(verb, host).await?);
+        let mut files = Some(self.open_files(verb, self.at(at)).await?);
         for pause in PAUSES {
             let files = match files.take() {
                 Some(files) => Ok(files),
-                None => self.open_files(verb, host).await,
+                None => self.open_files(verb, self.at(at)).await,
             };
             let done = match files {
                 Ok(files) => transfer(files).await.map_err(Error::from),
@@ -223,7 +241,7 @@ impl Jobs {
                 done => return done,
             }
         }
-        let files = self.open_files(verb, host).await?;
+        let files = self.open_files(verb, self.at(at)).await?;
         Ok(transfer(files).await?)
     }
 }

@@ -1,6 +1,7 @@
 //! The entry of the library: `Jobs`, the jobs of one caller.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +14,10 @@ use super::job::Job;
 use super::judge::{CaseResult, Explanation, Judge, PolicyFileError, PolicyState};
 use super::last_errors::LastErrors;
 use super::rights::{HostPatterns, Rights};
+use crate::audit::AuditFiles;
 use crate::forward::Forwards;
 use crate::hosts::{HostBook, Hosts, Prompters};
-use crate::job::{Become, Caller, Draft, JobId, Scope};
+use crate::job::{self, Become, Caller, Draft, JobId, Scope};
 use crate::jobs::{Access, Filter, Summary};
 use crate::policy::{Case, Role, Template, Verb};
 use crate::runner::{Runner, Stats};
@@ -112,8 +114,13 @@ impl Jobs {
         store: Option<Result<Arc<dyn Store>, StoreError>>,
     ) -> Self {
         let hosts = Arc::new(Hosts::new(book, config.limits.pool(), prompters));
-        let runner = Runner::new(Arc::clone(&hosts), config.limits, store);
-        let judge = Judge::new(Arc::clone(&hosts), config.policy.file.clone());
+        let auditor = Arc::new(config.auditor());
+        let note_end = {
+            let auditor = Arc::clone(&auditor);
+            Box::new(move |job: &job::Job| auditor.note_end(job))
+        };
+        let runner = Runner::new(Arc::clone(&hosts), config.limits, store, note_end);
+        let judge = Judge::new(Arc::clone(&hosts), config.policy.file.clone(), auditor);
         let inside = Inside {
             runner,
             hosts,
@@ -138,6 +145,23 @@ impl Jobs {
             becomes: None,
             changing: Verb::Put,
         }
+    }
+
+    /// The same for a caller at an address, which the audit log records.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn called_from(&self, address: IpAddr) -> Self {
+        Self {
+            door: self.door.called_from(address),
+            becomes: self.becomes.clone(),
+            changing: self.changing,
+        }
+    }
+
+    /// Records a call that was refused before it came here.
+    #[doc(hidden)]
+    pub async fn note_refusal(&self, verb: Verb, error: &Error) {
+        self.door.note_refusal(verb, error).await;
     }
 
     /// The same, with commands and files used as another user of the host.
@@ -246,6 +270,15 @@ impl Jobs {
     #[doc(hidden)]
     pub async fn policy_state(&self) -> Option<PolicyState> {
         self.door.judge_state().await
+    }
+
+    /// The files of the audit log that the policy names. `None` if it names none.
+    ///
+    /// # Errors
+    /// Why they are not known, in words.
+    #[doc(hidden)]
+    pub async fn audit_files(&self) -> Option<Result<AuditFiles, String>> {
+        self.door.judge_itself().audit_files().await
     }
 
     /// Reads the policy file now, whether or not it seems changed.
@@ -371,6 +404,8 @@ impl Jobs {
     pub async fn shutdown(&self) {
         self.door.forwards().shut_down().await;
         self.door.runner().shutdown().await;
+        // Last: it has the ends of all jobs.
+        self.door.judge_itself().finish_audit().await;
     }
 }
 

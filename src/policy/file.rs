@@ -16,6 +16,7 @@ use super::role::Role;
 use super::rule::{Approval, Commands, Effect, Limits, Rule};
 use super::template::{Template, parse_command};
 use super::verb::{Verb, Verbs};
+use crate::audit::AuditSettings;
 use crate::toml_text::explain;
 
 /// A file as it is written.
@@ -27,6 +28,7 @@ struct FileText {
     approvers: Vec<Spanned<ApproverText>>,
     templates: BTreeMap<String, Spanned<TemplateText>>,
     tests: Vec<Spanned<CaseText>>,
+    audit: Option<AuditSettings>,
 }
 
 #[derive(Deserialize)]
@@ -142,6 +144,7 @@ impl Policy {
             approvers,
             templates,
             cases,
+            audit: file.audit,
         })
     }
 }

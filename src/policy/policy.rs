@@ -10,6 +10,7 @@ use super::request::{CommandSource, Endpoint, Identity, Request, WeekMinute};
 use super::rule::{Approval, Effect, Rule};
 use super::template::Template;
 use super::verb::Verb;
+use crate::audit::AuditSettings;
 
 /// Who may do what. See the [module](super) for its rules.
 #[derive(Clone, Debug)]
@@ -19,6 +20,7 @@ pub struct Policy {
     pub(super) approvers: Vec<CallerPattern>,
     pub(super) templates: BTreeMap<String, Template>,
     pub(super) cases: Vec<Case>,
+    pub(super) audit: Option<AuditSettings>,
 }
 
 impl Policy {
@@ -98,6 +100,11 @@ impl Policy {
     pub fn named_hosts(&self) -> Vec<String> {
         let patterns = self.rules.iter().flat_map(|rule| &rule.hosts);
         patterns.filter_map(HostPattern::exact_host).collect()
+    }
+
+    /// Where calls are recorded, if they are.
+    pub fn audit(&self) -> Option<&AuditSettings> {
+        self.audit.as_ref()
     }
 
     /// The test cases in the file.

@@ -37,5 +37,5 @@ mod storing;
 pub use api::{Runner, Stats, Summary};
 pub use signal::{DeliveredVia, SignalReport, Unverified};
 pub use state::{
-    Key, Limits, Lookup, Order, SignalError, SpawnError, Tombstone, WriteError, chain,
+    Key, Limits, Lookup, OnEnd, Order, SignalError, SpawnError, Tombstone, WriteError, chain,
 };

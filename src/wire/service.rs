@@ -64,6 +64,15 @@ impl Service {
         }
     }
 
+    /// The same service for a caller at an address.
+    #[must_use]
+    pub(crate) fn called_from(&self, address: std::net::IpAddr) -> Self {
+        Self {
+            jobs: self.jobs.called_from(address),
+            ..self.clone()
+        }
+    }
+
     /// The same service for a client on this machine, which may copy files below the configured
     /// `transfer_roots`.
     #[must_use]

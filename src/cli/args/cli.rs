@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
+use super::audit::AuditArgs;
 use super::cluster::{ClusterArgs, StoreArgs};
 use super::files::{EditArgs, GetArgs, PutArgs};
 use super::forward::ForwardArgs;
@@ -157,6 +158,8 @@ pub enum Verb {
     Token(TokenArgs),
     /// Check, explain and test the policy: who may do what on which hosts.
     Policy(PolicyArgs),
+    /// Show the audit log: who was allowed to do what; and check that nobody has changed it.
+    Audit(AuditArgs),
     /// Show the replicas, hosts and NATS of a cluster.
     Cluster(ClusterArgs),
     /// Copy all jobs of the state directory to a cluster.

@@ -1,5 +1,6 @@
 //! The command line: arguments of each verb and their help texts. docs/cli.md is generated from it.
 
+mod audit;
 mod candidates;
 mod cli;
 mod cluster;
@@ -19,6 +20,7 @@ mod values;
 
 pub(super) use help::{command_line, long_version, wrapped};
 
+pub use audit::{AuditArgs, AuditKeyArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs};
 pub use cli::{Cli, LogLevel, Verb, WhenColours};
 pub use cluster::{
     ClusterArgs, ClusterStatusArgs, ClusterVerb, StoreArgs, StoreCopyArgs, StoreVerb,

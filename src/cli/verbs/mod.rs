@@ -1,5 +1,6 @@
 //! One file for each verb of the command line.
 
+mod audit;
 mod cluster;
 mod completions;
 mod config;
@@ -15,6 +16,7 @@ mod run;
 mod spawn;
 mod token;
 
+pub use audit::audit;
 pub use cluster::{cluster_status, store_copy};
 pub use completions::{answer_shell, completions};
 pub use config::{Override, Overrides, add_host, config, init};

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::http::status::Failure;
-use crate::jobs::Role;
+use crate::jobs::{PolicyVerb, Role};
 use crate::wire::{
     Error, ForgetReply, ForgetRequest, ForwardReply, ForwardRequest, GetReply, GetRequest,
     HostsReply, HostsRequest, JobsReply, JobsRequest, PutReply, PutRequest, ReadReply, ReadRequest,
@@ -31,6 +31,8 @@ pub(crate) struct Described {
 pub(crate) struct Verb {
     /// Minimum role. Some arguments need more.
     pub(crate) needs: Role,
+    /// The verb that the policy and the audit log know it as.
+    pub(crate) policy: PolicyVerb,
     /// What its body is.
     pub(crate) body: BodyKind,
 }
@@ -49,16 +51,24 @@ pub(crate) enum BodyKind {
 /// The verb at a path of the router, if it is one.
 pub(crate) fn verb_at(path: &str, method: &Method) -> Option<Verb> {
     let (_, name) = path.rsplit_once("/v1/")?;
-    let (needs, body) = match (name, method.as_str()) {
+    let (needs, policy, body) = match (name, method.as_str()) {
         // It runs a command, but over a WebSocket.
-        ("session", "GET") => (Role::Run, BodyKind::Nothing),
-        (FILES, "GET" | "HEAD") => (Role::Run, BodyKind::Nothing),
-        (FILES, "PUT") => (Role::Run, BodyKind::Stream),
-        (name, "POST") => (needed_role(name)?, BodyKind::Json),
+        ("session", "GET") => (Role::Run, PolicyVerb::Run, BodyKind::Nothing),
+        (FILES, "GET" | "HEAD") => (Role::Run, PolicyVerb::Get, BodyKind::Nothing),
+        (FILES, "PUT") => (Role::Run, PolicyVerb::Put, BodyKind::Stream),
+        (name, "POST") => {
+            // What the policy has no verb for is about the list of jobs.
+            let policy = PolicyVerb::named(name).unwrap_or(PolicyVerb::Jobs);
+            (needed_role(name)?, policy, BodyKind::Json)
+        }
         // The router answers with 405.
         _ => return None,
     };
-    Some(Verb { needs, body })
+    Some(Verb {
+        needs,
+        policy,
+        body,
+    })
 }
 
 /// The route of files, below `/v1/`.

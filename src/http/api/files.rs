@@ -65,7 +65,7 @@ pub(crate) async fn get(
     let becomes = parse_become(reading.becomes.as_deref(), reading.become_method.as_deref())?;
     let service = service.becoming(becomes);
     let host = address.host.as_str();
-    let files = service.library().files(host).await.map_err(Error::from)?;
+    let files = service.library().files_at(address.on_host()).await.map_err(Error::from)?;
     let about = |error: FilesError| Error::from(crate::jobs::Error::from(error)).about(host);
     let path = files.expand(&address.path).await.map_err(about)?;
     let found = files.stat(&path).await.map_err(about)?;
@@ -178,6 +178,13 @@ struct Address {
 }
 
 impl Address {
+    fn on_host(&self) -> HostPath<'_> {
+        HostPath {
+            host: &self.host,
+            path: &self.path,
+        }
+    }
+
     /// Parses `/hosts/HOST/files/PATH`. PATH is absolute, without its first slash, or begins with
     /// `~/`. Not by axum, which refuses names that are not UTF-8.
     fn parse(uri: &Uri) -> Result<Self, Error> {

@@ -107,6 +107,7 @@ fn responses(ok: Value) -> Value {
         Code::Unsupported,
         Code::Unreachable,
         Code::Capacity,
+        Code::AuditFailed,
         Code::Timeout,
     ];
     for code in codes {

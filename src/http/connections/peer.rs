@@ -15,6 +15,14 @@ pub(crate) enum Peer {
 const NETWORK_MASK: u128 = !0 << 64;
 
 impl Peer {
+    /// The address. `None` for the unix socket.
+    pub(crate) fn address(self) -> Option<IpAddr> {
+        match self {
+            Self::Network(address) => Some(address.to_canonical()),
+            Self::Socket => None,
+        }
+    }
+
     /// The address to which limits apply: an IPv4 address, or the /64 network of an IPv6 address,
     /// in which one subscriber has any number of addresses. `None` for the unix socket.
     pub(crate) fn network(self) -> Option<IpAddr> {

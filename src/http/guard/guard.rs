@@ -163,7 +163,7 @@ impl Guard {
         let service = self.service_of(&parts.headers, peer).await?;
         let caller = service.library().caller().clone();
         let path = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
-        let verb = check_verb(&service, parts, path.as_deref())?;
+        let verb = check_verb(&service, parts, path.as_deref()).await?;
         parts.extensions.insert(service);
         if let Some(reached_at) = reached_at {
             parts.extensions.insert(reached_at);
@@ -223,13 +223,15 @@ impl Guard {
                 error
             }
         })?;
-        Ok(self.service.of(
-            caller,
-            Rights {
-                role: rights.role.min(self.most),
-                ..rights
-            },
-        ))
+        let rights = Rights {
+            role: rights.role.min(self.most),
+            ..rights
+        };
+        let service = self.service.of(caller, rights);
+        Ok(match peer.address() {
+            Some(address) => service.called_from(address),
+            None => service,
+        })
     }
 
     /// Counts a failed authentication.
@@ -271,7 +273,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Checks the role that a verb needs, whatever the body contains. Returns the verb.
-fn check_verb(
+async fn check_verb(
     service: &Service,
     parts: &Parts,
     path: Option<&str>,
@@ -280,7 +282,9 @@ fn check_verb(
         return Ok(None);
     };
     if service.library().rights().role < verb.needs {
-        return Err(reject::role(service, verb.needs));
+        let denied = reject::role(service, verb.needs);
+        service.library().note_refusal(verb.policy, &denied).await;
+        return Err(Error::from(denied).into());
     }
     if verb.body == BodyKind::Json && !calls::is_json(&parts.headers) {
         return Err(reject::not_json());

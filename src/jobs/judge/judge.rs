@@ -4,17 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::auditor::{Auditor, Grounds, RecordedDecision};
+use super::call::Call;
 use super::machines::{Machines, Place};
 use super::policy_in_force::{LoadedPolicy, PolicyFileError, PolicyInForce, PolicyState};
 use super::refusal::{Limit, PolicyRefusal, Why};
 use super::usage::{Key, Reservation, Usage};
+use crate::audit::AuditFiles;
 use crate::hosts::Hosts;
 use crate::job::{Caller, TemplateCall};
 use crate::jobs::rights::Rights;
 use crate::nearest::nearest;
 use crate::policy::{
-    Approval, CommandSource, Decision, Endpoint, Identity, Permit, Request, Template, Verb,
-    WeekMinute,
+    Approval, CommandSource, Decision, Endpoint, Identity, Permit, Request, Template, WeekMinute,
 };
 
 /// Decides on calls by the policy. Without one it allows everything.
@@ -23,20 +25,7 @@ pub(in crate::jobs) struct Judge {
     policy: Option<PolicyInForce>,
     machines: Arc<Machines>,
     usage: Arc<Usage>,
-}
-
-/// A call to decide on.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::jobs) struct Call<'a> {
-    pub(in crate::jobs) caller: &'a Caller,
-    pub(in crate::jobs) rights: &'a Rights,
-    pub(in crate::jobs) verb: Verb,
-    /// Where it takes effect. `None` for a call about no host.
-    pub(in crate::jobs) place: Option<Place<'a>>,
-    /// The template of the command that it starts or feeds.
-    pub(in crate::jobs) template: Option<&'a str>,
-    /// Where a forward leads to.
-    pub(in crate::jobs) target: Option<&'a str>,
+    auditor: Arc<Auditor>,
 }
 
 /// A call that the policy allows.
@@ -52,11 +41,18 @@ pub(in crate::jobs) struct Start {
     /// The time limit of the job, if the rule or the caller sets one.
     pub(in crate::jobs) timeout: Option<Duration>,
     reservation: Option<Reservation>,
+    /// Its line in the audit log.
+    recorded: Option<RecordedDecision>,
 }
 
 impl Judge {
-    pub(in crate::jobs) fn new(hosts: Arc<Hosts>, file: Option<std::path::PathBuf>) -> Self {
+    pub(in crate::jobs) fn new(
+        hosts: Arc<Hosts>,
+        file: Option<std::path::PathBuf>,
+        auditor: Arc<Auditor>,
+    ) -> Self {
         Self {
+            auditor,
             machines: Arc::new(Machines::new(Arc::clone(&hosts))),
             hosts,
             policy: file.map(PolicyInForce::new),
@@ -77,7 +73,7 @@ impl Judge {
         }
     }
 
-    /// Decides on a call that starts no job.
+    /// Decides on a call that starts no job, and records the decision.
     ///
     /// # Errors
     /// Why it is refused.
@@ -87,8 +83,15 @@ impl Judge {
     ) -> Result<Permission, Box<PolicyRefusal>> {
         let Some(policy) = &self.policy else { return Ok(Permission::default()) };
         let loaded = self.loaded(policy, call).await?;
-        let endpoint = self.endpoint(&loaded, call).await?;
-        let permits = permits(&loaded, call, endpoint.as_ref())?;
+        let endpoint = self.endpoint(&loaded, call).await;
+        let permits = permits_at(&loaded, call, &endpoint);
+        let rules = permits.as_ref().map(|permits| names(permits));
+        let grounds = Grounds {
+            endpoint: endpoint.as_ref().ok().and_then(Option::as_ref),
+            decision: rules.as_deref().map_err(|refusal| &***refusal),
+        };
+        self.auditor.record(&loaded, call, grounds).await?;
+        let permits = permits?;
         // Any of the rules is enough, so the most generous one counts.
         let most_bytes = permits.iter().map(|permit| permit.limits.bytes.unwrap_or(u64::MAX)).max();
         Ok(Permission {
@@ -108,17 +111,58 @@ impl Judge {
         let Some(policy) = &self.policy else {
             return Ok(Start {
                 timeout,
-                reservation: None,
+                ..Start::default()
             });
         };
         let loaded = self.loaded(policy, call).await?;
+        let endpoint = self.endpoint(&loaded, call).await;
+        let permits = permits_at(&loaded, call, &endpoint);
+        let started = permits.and_then(|permits| self.start_by_any(call, &permits, timeout));
+        let rules = started.as_ref().map(|(rule, _)| [rule.clone()]);
+        let grounds = Grounds {
+            endpoint: endpoint.as_ref().ok().and_then(Option::as_ref),
+            decision: rules.as_ref().map(<[_; 1]>::as_slice).map_err(|refusal| &***refusal),
+        };
+        let recorded = self.auditor.record(&loaded, call, grounds).await?;
+        let (_, start) = started?;
+        Ok(Start { recorded, ..start })
+    }
+
+    /// Decides on a call that nobody has made yet: nothing is recorded.
+    ///
+    /// # Errors
+    /// Why it would be refused.
+    pub(in crate::jobs) async fn ask(&self, call: Call<'_>) -> Result<(), Box<PolicyRefusal>> {
+        let Some(policy) = &self.policy else { return Ok(()) };
+        let loaded = self.loaded(policy, call).await?;
         let endpoint = self.endpoint(&loaded, call).await?;
-        let permits = permits(&loaded, call, endpoint.as_ref())?;
+        permits(&loaded, call, endpoint.as_ref()).map(drop)
+    }
+
+    /// Records a call that was refused before the policy was asked.
+    pub(in crate::jobs) async fn note_refusal(&self, refusal: &PolicyRefusal, call: Call<'_>) {
+        let Some(policy) = &self.policy else { return };
+        let Ok(loaded) = policy.policy(self.hosts.book()).await else { return };
+        let grounds = Grounds {
+            endpoint: None,
+            decision: Err(refusal),
+        };
+        // A refusal is not waited for, so that there is no error.
+        self.auditor.record(&loaded, call, grounds).await.ok();
+    }
+
+    /// A start by the first rule whose limits allow it, and the name of that rule.
+    fn start_by_any(
+        &self,
+        call: Call<'_>,
+        permits: &[Permit<'_>],
+        timeout: Option<Duration>,
+    ) -> Result<(String, Start), Box<PolicyRefusal>> {
         let mut exceeded = None;
         // Any of the rules is enough.
-        for permit in &permits {
+        for permit in permits {
             match self.start(call, permit, timeout) {
-                Ok(start) => return Ok(start),
+                Ok(start) => return Ok((permit.rule.to_owned(), start)),
                 Err(limit) => {
                     exceeded.get_or_insert(Why::Limit {
                         rule: permit.rule.to_owned(),
@@ -151,6 +195,7 @@ impl Judge {
         Ok(Start {
             timeout: timeout.into_iter().chain(permit.limits.timeout).min(),
             reservation: Some(reservation),
+            recorded: None,
         })
     }
 
@@ -224,6 +269,22 @@ impl Judge {
         Some(policy.policy(self.hosts.book()).await)
     }
 
+    /// Completes the audit log, for the shutdown of the process.
+    pub(in crate::jobs) async fn finish_audit(&self) {
+        self.auditor.finish().await;
+    }
+
+    /// The files of the audit log that the policy names. `None` if it names none.
+    ///
+    /// # Errors
+    /// Why they are not known, in words.
+    pub(in crate::jobs) async fn audit_files(&self) -> Option<Result<AuditFiles, String>> {
+        match self.policy_in_force().await? {
+            Ok(loaded) => Some(self.auditor.files(loaded.policy.audit()?)),
+            Err(error) => Some(Err(error.to_string())),
+        }
+    }
+
     /// The account and machine at a place.
     pub(super) async fn endpoint_of(&self, place: Place<'_>) -> Endpoint {
         self.machines.endpoint(place).await.endpoint
@@ -238,7 +299,8 @@ impl Judge {
         loaded.map_err(|error| call.refused(Why::NoPolicy(error.to_string())))
     }
 
-    /// The account and machine of a call, if any rule looks at them: to find them takes time.
+    /// The account and machine of a call, if any rule looks at them, or if they are recorded: to find
+    /// them takes time.
     ///
     /// # Errors
     /// If the machine is not certain, and the call would act on it.
@@ -248,10 +310,11 @@ impl Judge {
         call: Call<'_>,
     ) -> Result<Option<Endpoint>, Box<PolicyRefusal>> {
         match call.place {
-            Some(place) if loaded.policy.looks_at_machines() => {
+            Some(place) if loaded.policy.looks_at_machines() || loaded.policy.audit().is_some() => {
                 self.machines.watch_names(loaded.named_hosts.clone());
                 let located = self.machines.endpoint(place).await;
-                if !located.is_resolved && call.verb.connects() {
+                let must_be_certain = loaded.policy.looks_at_machines() && call.verb.connects();
+                if !located.is_resolved && must_be_certain {
                     return Err(call.refused(Why::Unresolved));
                 }
                 Ok(Some(located.endpoint))
@@ -261,25 +324,32 @@ impl Judge {
     }
 }
 
-impl Call<'_> {
-    pub(in crate::jobs) fn refused(&self, why: Why) -> Box<PolicyRefusal> {
-        Box::new(PolicyRefusal {
-            caller: self.caller.clone(),
-            verb: self.verb,
-            host: self.place.map(|place| place.host.to_owned()),
-            template: self.template.map(str::to_owned),
-            why,
-        })
-    }
-}
-
 impl Start {
-    /// Counts the job that was started, for the limits of the rule.
+    /// Counts the job that was started, for the limits of the rule, and records it.
     pub(in crate::jobs) fn note_job(&self, job: &Arc<crate::job::Job>) {
+        if let Some(recorded) = &self.recorded {
+            recorded.note_job(job);
+        }
         if let Some(reservation) = &self.reservation {
             reservation.note_job(job);
         }
     }
+}
+
+/// The rules that allow a call at an account and machine that were found out, or not. At least one.
+fn permits_at<'a>(
+    loaded: &'a LoadedPolicy,
+    call: Call<'_>,
+    endpoint: &Result<Option<Endpoint>, Box<PolicyRefusal>>,
+) -> Result<Vec<Permit<'a>>, Box<PolicyRefusal>> {
+    match endpoint {
+        Ok(endpoint) => permits(loaded, call, endpoint.as_ref()),
+        Err(refusal) => Err(refusal.clone()),
+    }
+}
+
+fn names(permits: &[Permit<'_>]) -> Vec<String> {
+    permits.iter().map(|permit| permit.rule.to_owned()).collect()
 }
 
 /// The rules that allow a call. At least one.

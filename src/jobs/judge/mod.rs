@@ -13,8 +13,12 @@
 //! name, so that no alias leads around a rule. The names of all listed hosts are resolved in the
 //! background, at most every half minute.
 //!
+//! `auditor.rs` records each decision in the audit log, if the policy names one.
+//!
 //! `usage.rs` counts the jobs and starts of each caller, for the limits of rules.
 
+mod auditor;
+mod call;
 mod explanation;
 mod judge;
 mod machines;
@@ -22,8 +26,10 @@ mod policy_in_force;
 mod refusal;
 mod usage;
 
+pub(super) use auditor::Auditor;
+pub(super) use call::Call;
 pub use explanation::{CaseResult, Explanation};
-pub(super) use judge::{Call, Judge, Permission, Start};
+pub(super) use judge::{Judge, Permission, Start};
 pub(super) use machines::Place;
 pub use policy_in_force::{PolicyFileError, PolicyState};
 pub use refusal::{Limit, PolicyRefusal, Why};

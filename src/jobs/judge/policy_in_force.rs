@@ -35,6 +35,7 @@ struct Current {
 /// A policy that was read.
 pub(super) struct LoadedPolicy {
     pub(super) policy: Policy,
+    pub(super) file: PathBuf,
     /// SHA-256 of the file, in hexadecimal.
     pub(super) hash: String,
     pub(super) warnings: Vec<Warning>,
@@ -255,6 +256,7 @@ async fn load(file: &Path, book: &HostBook) -> Result<LoadedPolicy, PolicyFileEr
     Ok(LoadedPolicy {
         named_hosts: policy.named_hosts(),
         policy,
+        file: file.to_owned(),
         hash: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
         warnings,
     })

@@ -24,6 +24,8 @@ pub struct PolicyRefusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Why {
+    /// The caller's role or host patterns do not allow it, whatever the policy says.
+    Rights(String),
     /// No rule allows it.
     NotAllowed,
     /// The rules with these names deny it.
@@ -53,6 +55,8 @@ pub enum Why {
     Unresolved,
     /// The policy file can't be used, so that nothing is allowed.
     NoPolicy(String),
+    /// The call can't be recorded in the audit log.
+    NotRecorded(String),
 }
 
 /// A limit of a rule.
@@ -99,6 +103,7 @@ impl fmt::Display for PolicyRefusal {
             write!(f, " on {host:?}")?;
         }
         match why {
+            Why::Rights(error) => write!(f, ": {error}"),
             Why::NotAllowed => f.write_str(": no rule of the policy allows it"),
             Why::Denied(rules) if rules.len() == 1 => {
                 write!(f, ": the rule {:?} of the policy denies it", rules[0])
@@ -126,7 +131,27 @@ impl fmt::Display for PolicyRefusal {
             Why::Unresolved => f.write_str(
                 ": the host can't be resolved, so the policy can't tell which one it is",
             ),
+            Why::NotRecorded(error) => write!(f, ": it can't be recorded: {error}"),
             Why::NoPolicy(error) => write!(f, ": the policy can't be used: {error}"),
+        }
+    }
+}
+
+impl Why {
+    /// Names of the rules that refuse the call.
+    pub(super) fn rules(&self) -> Vec<String> {
+        match self {
+            Self::Denied(rules) => rules.clone(),
+            Self::NeedsApproval { asked_by } => vec![asked_by.clone()],
+            Self::Limit { rule, .. } => vec![rule.clone()],
+            Self::Rights(_)
+            | Self::NotAllowed
+            | Self::UnknownTemplate { .. }
+            | Self::Values(_)
+            | Self::TemplateOption(_)
+            | Self::Unresolved
+            | Self::NoPolicy(_)
+            | Self::NotRecorded(_) => Vec::new(),
         }
     }
 }

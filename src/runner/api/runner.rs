@@ -20,8 +20,8 @@ use crate::runner::owner;
 use crate::runner::owner::{Call, Owner, Reply};
 use crate::runner::start::spawn;
 use crate::runner::state::{
-    Followers, ForeignJobs, Limits, Lookup, Order, Registry, Screens, Shared, SpawnError, Stdin,
-    WriteError,
+    Followers, ForeignJobs, Limits, Lookup, OnEnd, Order, Registry, Screens, Shared, SpawnError,
+    Stdin, WriteError,
 };
 use crate::runner::storing::{FLUSH_TO_END, Storing};
 use crate::spool;
@@ -53,11 +53,13 @@ enum Input {
 
 impl Runner {
     /// A runner without jobs, which stores output in `store`. If `store` is an error, jobs run
-    /// without being stored and report that. Must be called within a tokio runtime.
+    /// without being stored and report that. Each job that ends is given to `on_end`. Must be called
+    /// within a tokio runtime.
     pub fn new(
         hosts: Arc<Hosts>,
         limits: Limits,
         store: Option<Result<Arc<dyn Store>, StoreError>>,
+        on_end: OnEnd,
     ) -> Self {
         let (storing, unstored) = match store.map(|store| start_storing(store, &limits)).transpose()
         {
@@ -85,6 +87,7 @@ impl Runner {
             followers: Followers::default(),
             screens: Screens::default(),
             adopts: limits.adopts_jobs,
+            on_end,
             stopping: CancellationToken::new(),
             growth: Arc::default(),
             became_heavy,

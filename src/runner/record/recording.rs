@@ -150,7 +150,7 @@ pub(crate) async fn record<F: FarEnd>(
             job.end(outcome);
             // The job has ended once that is stored and shown.
             job.over_within(END_SHOWN).await;
-            shared.registry().finish(&job.id);
+            shared.finish(&job);
         }
         End::Detached => {
             tracing::info!(job = %job.id, "job detached");
@@ -175,7 +175,7 @@ pub(super) async fn record_queued<F: FarEnd>(shared: Arc<Shared>, mut recording:
             job.end(outcome);
             // The job has ended once that is stored and shown.
             job.over_within(END_SHOWN).await;
-            shared.registry().finish(&job.id);
+            shared.finish(&job);
         }
         End::Detached => shared.registry().detach(&job.id),
     }

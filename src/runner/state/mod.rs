@@ -25,5 +25,6 @@ pub(crate) use meter::Meter;
 pub use order::{Key, Order};
 pub(crate) use registry::Registry;
 pub(crate) use screens::Screens;
+pub use shared::OnEnd;
 pub(crate) use shared::{FleetToRun, Shared};
 pub(crate) use stdin::Stdin;

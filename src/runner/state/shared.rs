@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) screens: Screens,
     /// Whether this process adopts durable jobs that no process follows.
     pub(crate) adopts: bool,
+    /// Called with each job that has ended here.
+    pub(crate) on_end: OnEnd,
     pub(crate) stopping: CancellationToken,
     pub(crate) growth: Arc<Growth>,
     pub(crate) became_heavy: mpsc::Sender<HostRef>,
@@ -42,6 +44,9 @@ pub(crate) struct Shared {
     /// The runner's tasks. They end with the runner.
     pub(crate) tasks: Weak<Mutex<JoinSet<()>>>,
 }
+
+/// Called with a job that has ended. It must not block.
+pub type OnEnd = Box<dyn Fn(&Job) + Send + Sync>;
 
 /// A fleet whose roll-out starts or continues.
 pub(crate) struct FleetToRun {
@@ -56,6 +61,12 @@ pub(crate) struct FleetToRun {
 impl Shared {
     pub(crate) fn registry(&self) -> Guard<'_, Registry> {
         lock(&self.registry)
+    }
+
+    /// Notes that a job has ended.
+    pub(crate) fn finish(&self, job: &Job) {
+        self.registry().finish(&job.id);
+        (self.on_end)(job);
     }
 
     /// Spawns a task that ends with the runner. Drops the task if the runner has ended.

@@ -12,8 +12,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::entries;
-use super::options::{NatsLogin, NatsOptions, SECRET};
+use super::options::{NatsLogin, NatsOptions};
 use crate::store::StoreError;
 
 /// A connection to NATS. It reconnects by itself.
@@ -51,7 +50,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest message that NATS must take, in bytes: twice the longest message of output.
 const LEAST_PAYLOAD: usize = 256 << 10;
 /// Bucket of values that all replicas share.
-const SETTINGS: &str = "settings";
+pub(super) const SETTINGS: &str = "settings";
 /// Number of copies in a NATS cluster: one server may fail.
 const COPIES: usize = 3;
 
@@ -207,16 +206,6 @@ impl Connection {
     /// The bucket of values that all replicas share.
     pub(super) async fn settings(&self) -> Result<kv::Store, StoreError> {
         self.bucket(SETTINGS, Duration::ZERO).await
-    }
-
-    /// Whether NATS has lost the cluster's data, as with an empty disk: it has no settings, or those of a
-    /// cluster that has begun since, with another secret. Asks the leader.
-    pub(super) async fn has_lost(&self, secret: &[u8]) -> Result<bool, StoreError> {
-        let Some(settings) = self.existing_bucket(SETTINGS).await? else {
-            return Ok(true);
-        };
-        let known = entries::exact(&settings, SECRET).await?;
-        Ok(known.is_none_or(|known| known.value != secret))
     }
 
     /// Opens a stream. Creates a missing one.

@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout};
 
-use super::connection::{Connection, failed};
+use super::connection::{Connection, SETTINGS, failed};
 use super::entries;
 use super::events::Events;
-use super::options::{subject_token, token_text};
+use super::options::{SECRET, subject_token, token_text};
 use super::records::Records;
 use crate::lock::lock;
 use crate::store::{OwnStatus, StoreError, StoreEvent};
@@ -288,7 +288,7 @@ impl Leases {
     /// Counts checks that have found NATS without the cluster's data. Several are needed: a leader that
     /// has just been elected may lack something for a moment.
     async fn check_loss(&self, losses: &mut u32) {
-        match self.connection.has_lost(&self.own.secret).await {
+        match self.has_lost().await {
             Ok(true) => *losses += 1,
             Ok(false) => *losses = 0,
             Err(error) => tracing::debug!(%error, "the settings of the cluster can't be read"),
@@ -296,6 +296,16 @@ impl Leases {
         if *losses == LOSSES && !self.is_lost.send_replace(true) {
             tracing::error!("NATS has lost the jobs, tokens and settings of this cluster");
         }
+    }
+
+    /// Whether NATS has lost the cluster's data, as with an empty disk: it has no settings, or those of a
+    /// cluster that has begun since, with another secret. Asks the leader.
+    async fn has_lost(&self) -> Result<bool, StoreError> {
+        let Some(settings) = self.connection.existing_bucket(SETTINGS).await? else {
+            return Ok(true);
+        };
+        let known = entries::exact(&settings, SECRET).await?;
+        Ok(known.is_none_or(|known| known.value != self.own.secret.as_slice()))
     }
 
     /// Resolves when NATS has lost the cluster's data. This replica must end: its memory describes a

@@ -62,6 +62,8 @@ pub enum Code {
     Unsupported,
     /// A rule forbids it.
     PolicyDenied,
+    /// The call can't be recorded in the audit log, so that it is refused.
+    AuditFailed,
     /// The caller has no valid token.
     Unauthenticated,
     /// The caller sends too many requests.
@@ -123,6 +125,7 @@ impl Code {
             Self::JobEnded => "job_ended",
             Self::Unsupported => "unsupported",
             Self::PolicyDenied => "policy_denied",
+            Self::AuditFailed => "audit_failed",
             Self::Unauthenticated => "unauthenticated",
             Self::RateLimited => "rate_limited",
             Self::NotFound => "not_found",
@@ -147,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Code; 41] = [
+    const ALL: [Code; 42] = [
         Code::UnknownJob,
         Code::ExpiredJob,
         Code::InvalidArgument,
@@ -175,6 +178,7 @@ mod tests {
         Code::JobEnded,
         Code::Unsupported,
         Code::PolicyDenied,
+        Code::AuditFailed,
         Code::Unauthenticated,
         Code::RateLimited,
         Code::NotFound,

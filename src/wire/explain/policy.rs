@@ -7,6 +7,14 @@ pub(super) fn policy(refusal: &PolicyRefusal) -> Error {
     let message = refusal.to_string();
     let denied = |hint: Hint| Error::new(Code::PolicyDenied, message.clone(), hint);
     match &refusal.why {
+        // Recorded only: such a refusal has an error of its own.
+        Why::Rights(_) => denied("ask the operator for another role".into()),
+        Why::NotRecorded(_) => Error::new(
+            Code::AuditFailed,
+            message,
+            "the operator must make room for the audit log, or make it writable; nothing was done",
+        )
+        .retryable(),
         Why::NotAllowed => {
             let hint = Hint::from("ssh_hosts lists the hosts and templates that you may use");
             denied(hint.or_for_a_person(

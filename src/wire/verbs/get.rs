@@ -184,7 +184,11 @@ impl Service {
             max_bytes,
         };
 
-        let files = service.jobs.files(&request.host).await?;
+        let at = HostPath {
+            host: &request.host,
+            path: &path,
+        };
+        let files = service.jobs.files_at(at).await?;
         let path = files.expand(&path).await.map_err(about(&request.host))?;
         let found = files.find(&path).await.map_err(about(&request.host))?;
         let reply = match found {

@@ -21,7 +21,10 @@ pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
     ("Manage jobs", &["jobs", "write", "signal", "forget"]),
     ("Files and ports", &["put", "get", "edit", "forward"]),
     ("Hosts", &["hosts", "ping", "trust"]),
-    ("Server", &["serve", "token", "policy", "cluster", "store"]),
+    (
+        "Server",
+        &["serve", "token", "policy", "audit", "cluster", "store"],
+    ),
     ("Other", &["init", "config", "completions", "man", "help"]),
 ];
 

@@ -1,0 +1,61 @@
+//! Copies the newest hash to places outside of the log.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::net::UnixDatagram;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::line::Head;
+use super::settings::Anchor;
+
+/// Time limit for a command.
+const COMMAND_TIME: Duration = Duration::from_secs(10);
+/// Interval of checks whether a command has ended.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Priority of a message: facility 10 (security), severity 6 (informational), RFC 5424 §6.2.1.
+const PRIORITY: u32 = 10 * 8 + 6;
+
+/// Copies a head. Blocks the thread.
+pub(super) fn copy_to(anchor: &Anchor, head: Head) -> io::Result<()> {
+    match anchor {
+        Anchor::File(file) => {
+            let mut file = OpenOptions::new().append(true).create(true).open(file)?;
+            writeln!(file, "{head}")?;
+            file.sync_data()
+        }
+        Anchor::Syslog(socket) => {
+            let message = format!("<{PRIORITY}>sshjobs-audit: {head}");
+            UnixDatagram::unbound()?.send_to(message.as_bytes(), socket).map(drop)
+        }
+        Anchor::Command(command) => run(command, head),
+    }
+}
+
+fn run(command: &str, head: Head) -> io::Result<()> {
+    let mut child = Command::new("/bin/sh")
+        .args(["-c", command])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let deadline = Instant::now() + COMMAND_TIME;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A command that does not read it may have its hash in another way.
+        writeln!(stdin, "{head}").ok();
+    }
+    loop {
+        match child.try_wait()? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(io::Error::other(format!("it ended with {status}"))),
+            None if Instant::now() < deadline => std::thread::park_timeout(CHECK_INTERVAL),
+            None => {
+                child.kill()?;
+                child.wait()?;
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+    }
+}

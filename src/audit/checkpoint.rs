@@ -1,0 +1,23 @@
+//! Checkpoints: signed lines.
+
+use super::key::{AuditKey, PublicKey};
+use super::line::{Head, LineHash};
+
+/// A checkpoint is written after so many lines.
+pub(super) const LINES: u64 = 256;
+
+/// The text that is signed: the number of the checkpoint's own line, and the hash of the line before it.
+/// As every line has the hash of the one before, the signature is one of all lines before.
+fn text(seq: u64, prev: LineHash) -> String {
+    format!("sshjobs-audit-1\n{seq}\n{prev}\n")
+}
+
+/// The signature for a checkpoint in the line after a head.
+pub(super) fn sign(key: &AuditKey, head: Head) -> String {
+    key.sign(&text(head.seq + 1, head.hash))
+}
+
+/// Whether a checkpoint's signature is that of a key.
+pub(super) fn is_signed(key: &PublicKey, seq: u64, prev: LineHash, signature: &str) -> bool {
+    key.has_signed(&text(seq, prev), signature)
+}

@@ -1,0 +1,84 @@
+//! The files of a log, line by line.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use super::error::AuditError;
+
+/// Longest line that is read, in bytes.
+const LONGEST_LINE: u64 = 16 << 20;
+
+/// A line as it is in its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RawLine {
+    /// The file.
+    pub file: PathBuf,
+    /// Number of the line in the file, from 1.
+    pub number: u64,
+    /// The line, without its line feed.
+    pub bytes: Vec<u8>,
+    /// Whether it ended with a line feed. The last one may be cut off.
+    pub is_complete: bool,
+}
+
+/// The name of a full file. It has the number of its last line.
+pub(super) fn rotated_name(log: &Path, last: u64) -> PathBuf {
+    let mut name = log.as_os_str().to_owned();
+    name.push(format!(".{last:012}"));
+    name.into()
+}
+
+/// The full files of a log, in order, by the number of their last line.
+pub(super) fn rotated_files(log: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
+    let directory = log.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let mut rotated = BTreeMap::new();
+    for entry in fs::read_dir(directory.unwrap_or_else(|| Path::new(".")))? {
+        let path = entry?.path();
+        let last = path.extension().and_then(|last| last.to_str()?.parse().ok());
+        if let Some(last) = last
+            && rotated_name(log, last).file_name() == path.file_name()
+        {
+            rotated.insert(last, path);
+        }
+    }
+    Ok(rotated)
+}
+
+/// Gives each line of a log to `read`, the oldest first, until it returns false.
+///
+/// # Errors
+/// If a file can't be read.
+pub fn for_each_line(log: &Path, mut read: impl FnMut(RawLine) -> bool) -> Result<(), AuditError> {
+    let at = |file: &Path| {
+        let file = file.to_owned();
+        move |source| AuditError { file, source }
+    };
+    let mut files: Vec<PathBuf> = rotated_files(log).map_err(at(log))?.into_values().collect();
+    // Missing between a rotation and the next line.
+    if log.exists() || files.is_empty() {
+        files.push(log.to_owned());
+    }
+    for file in files {
+        let mut reader = BufReader::new(File::open(&file).map_err(at(&file))?);
+        for number in 1.. {
+            let mut bytes = Vec::new();
+            let limited = reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes);
+            if limited.map_err(at(&file))? == 0 {
+                break;
+            }
+            let is_complete = bytes.pop_if(|last| *last == b'\n').is_some();
+            let line = RawLine {
+                file: file.clone(),
+                number,
+                bytes,
+                is_complete,
+            };
+            if !read(line) {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,287 @@
+use std::path::Path;
+
+use super::*;
+use crate::audit::{Report, verify};
+
+/// More bytes than any test writes.
+const LARGE: u64 = 1 << 40;
+
+struct Fixture {
+    directory: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.directory.path().join("audit.jsonl")
+    }
+
+    fn log_of(&self, longest: u64) -> AuditLog {
+        let files = AuditFiles {
+            log: self.file(),
+            key: self.directory.path().join("keys/audit.key"),
+        };
+        AuditLog::new(files, longest).unwrap()
+    }
+
+    fn log(&self) -> AuditLog {
+        self.log_of(LARGE)
+    }
+
+    /// Checks the log with the key of a writer.
+    fn verify(&self, log: &AuditLog, known: &[Head]) -> Report {
+        verify(&self.file(), Some(log.key().public()), known).unwrap()
+    }
+
+    fn text(&self) -> String {
+        fs::read_to_string(self.file()).unwrap()
+    }
+}
+
+fn event(number: u64) -> Event {
+    Event::Started {
+        decision: number,
+        job: format!("web1-{number}"),
+    }
+}
+
+fn append(log: &mut AuditLog, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        log.append(&[event(number)], false).unwrap();
+    }
+}
+
+fn messages(report: &Report) -> Vec<&str> {
+    report.faults.iter().map(|fault| fault.message.as_str()).collect()
+}
+
+#[test]
+fn a_log_goes_on_where_another_process_has_ended() {
+    let fixture = Fixture::new();
+    let mut log = fixture.log();
+    append(&mut log, 0..300);
+    drop(log);
+
+    let mut log = fixture.log();
+    append(&mut log, 300..600);
+
+    let report = fixture.verify(&log, &[]);
+    assert_eq!(messages(&report), [""; 0]);
+    assert_eq!(report.head, Some(log.head()));
+    // Each of the two has signed after 256 lines; a new process signs at once.
+    assert_eq!(fixture.text().matches("checkpoint").count(), 3);
+    assert_eq!(log.head().seq, 603);
+}
+
+#[test]
+fn two_processes_write_one_log() {
+    let fixture = Fixture::new();
+    let logs = [fixture.log(), fixture.log(), fixture.log()];
+
+    std::thread::scope(|scope| {
+        for mut log in logs {
+            scope.spawn(move || append(&mut log, 0..200));
+        }
+    });
+
+    let log = fixture.log();
+    let report = fixture.verify(&log, &[]);
+    assert_eq!(messages(&report), [""; 0]);
+    assert_eq!(fixture.text().matches("started").count(), 600);
+}
+
+#[test]
+fn a_full_file_is_continued_in_a_new_one() {
+    let fixture = Fixture::new();
+    let mut log = fixture.log_of(10_000);
+    append(&mut log, 0..500);
+    drop(log);
+    // Between a rotation and the next line there is no file.
+    let files = rotated_files(&fixture.file()).unwrap();
+    assert!(files.len() > 3, "{files:?}");
+
+    let mut log = fixture.log_of(10_000);
+    append(&mut log, 500..600);
+
+    let report = fixture.verify(&log, &[]);
+    assert_eq!(messages(&report), [""; 0]);
+    assert_eq!(report.first, 1);
+    // Without the oldest file the rest still holds together, and says where it begins.
+    let oldest = rotated_files(&fixture.file()).unwrap().into_iter().next().unwrap();
+    fs::remove_file(oldest.1).unwrap();
+    let report = fixture.verify(&log, &[]);
+    assert_eq!((report.first, report.faults.len()), (oldest.0 + 1, 0));
+    // A file in the middle is missed.
+    let second = rotated_files(&fixture.file()).unwrap().into_iter().nth(1).unwrap();
+    fs::remove_file(second.1).unwrap();
+    assert_eq!(fixture.verify(&log, &[]).faults.len(), 1);
+}
+
+#[test]
+fn half_a_line_of_a_killed_writer_is_cut_off_and_recorded() {
+    let fixture = Fixture::new();
+    let mut log = fixture.log();
+    append(&mut log, 0..3);
+    let whole = fixture.text();
+    let lines: Vec<&str> = whole.lines().collect();
+    let before_last = lines[0].len() + lines[1].len() + 2;
+
+    for cut in before_last + 1..whole.len() {
+        fs::write(fixture.file(), &whole.as_bytes()[..cut]).unwrap();
+        assert_eq!(
+            messages(&fixture.verify(&log, &[])),
+            ["the line is cut off"]
+        );
+
+        let mut next = fixture.log();
+        append(&mut next, 3..4);
+
+        assert_eq!(
+            messages(&fixture.verify(&next, &[])),
+            [""; 0],
+            "cut at {cut}"
+        );
+        let cut_off = Event::Repaired {
+            bytes: (cut - before_last) as u64,
+        };
+        let text = fixture.text();
+        let repaired: StoredLine = serde_json::from_str(text.lines().nth(2).unwrap()).unwrap();
+        assert_eq!(repaired.event, cut_off);
+    }
+}
+
+#[test]
+fn a_file_that_is_no_audit_log_is_left_as_it_is() {
+    for other in ["a line\n", "no line feed", "{\"seq\":1}\n"] {
+        let fixture = Fixture::new();
+        fs::write(fixture.file(), other).unwrap();
+
+        fixture.log().append(&[event(1)], true).unwrap_err();
+
+        assert_eq!(fixture.text(), other);
+    }
+}
+
+#[test]
+fn an_append_that_fails_leaves_no_trace() {
+    let fixture = Fixture::new();
+    let mut log = fixture.log();
+    append(&mut log, 0..2);
+    let before = (fixture.text(), log.head());
+    // Its permissions don't keep root out, and a directory in its place does.
+    let aside = fixture.directory.path().join("aside");
+    fs::rename(fixture.file(), &aside).unwrap();
+    fs::create_dir(fixture.file()).unwrap();
+
+    log.append(&[event(2)], true).unwrap_err();
+
+    fs::remove_dir(fixture.file()).unwrap();
+    fs::rename(&aside, fixture.file()).unwrap();
+    assert_eq!((fixture.text(), log.head()), before);
+    append(&mut log, 2..3);
+    assert_eq!(messages(&fixture.verify(&log, &[])), [""; 0]);
+}
+
+/// A log of a thousand lines, its text, and its last line.
+fn thousand_lines() -> (Fixture, AuditLog, Vec<String>) {
+    let fixture = Fixture::new();
+    let mut log = fixture.log();
+    while log.head().seq < 1000 {
+        append(&mut log, 0..1);
+    }
+    let lines = fixture.text().lines().map(str::to_owned).collect();
+    (fixture, log, lines)
+}
+
+/// Whether a check of all lines, changed in some way, finds anything.
+fn finds(fixture: &Fixture, log: &AuditLog, lines: &[String], known: &[Head]) -> bool {
+    let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
+    fs::write(fixture.file(), text).unwrap();
+    !fixture.verify(log, known).faults.is_empty()
+}
+
+#[test]
+fn a_removed_repeated_or_moved_line_is_found_wherever_it_is() {
+    let (fixture, log, lines) = thousand_lines();
+    assert!(!finds(&fixture, &log, &lines, &[log.head()]));
+    // Every tenth, to save time, and those around the first checkpoint.
+    let places = (0..lines.len()).filter(|place| place % 10 == 0 || place.abs_diff(256) < 4);
+    for place in places {
+        let mut removed = lines.clone();
+        removed.remove(place);
+        // The first line may be missing: the oldest files of a log may have been deleted.
+        assert_eq!(
+            finds(&fixture, &log, &removed, &[log.head()]),
+            place > 0,
+            "{place}"
+        );
+
+        let mut repeated = lines.clone();
+        repeated.insert(place, lines[place].clone());
+        assert!(finds(&fixture, &log, &repeated, &[]), "{place}");
+
+        let mut moved = lines.clone();
+        moved.swap(place, (place + 1) % lines.len());
+        assert!(finds(&fixture, &log, &moved, &[]), "{place}");
+    }
+}
+
+#[test]
+fn a_tail_that_was_cut_off_is_found_by_a_head_that_is_known() {
+    let (fixture, log, lines) = thousand_lines();
+
+    for kept in [1, 255, 256, 999] {
+        assert!(
+            !finds(&fixture, &log, &lines[..kept], &[]),
+            "a chain alone can't show it"
+        );
+        assert!(
+            finds(&fixture, &log, &lines[..kept], &[log.head()]),
+            "{kept}"
+        );
+    }
+}
+
+#[test]
+fn a_log_that_was_written_anew_is_found_by_the_key() {
+    let (fixture, log, lines) = thousand_lines();
+    let forger = Fixture::new();
+    let mut forged = forger.log();
+    while forged.head().seq < 1000 {
+        append(&mut forged, 7..8);
+    }
+    let new: Vec<String> = forger.text().lines().map(str::to_owned).collect();
+
+    assert!(
+        finds(&fixture, &log, &new, &[]),
+        "checkpoints of another key"
+    );
+    assert!(finds(&fixture, &forged, &lines, &[]));
+    // Without the checkpoints, the chain is made anew, too.
+    let mut head = Head::START;
+    let unsigned = (0..1000).map(|number| {
+        let (line, next) = head.append(&event(number), SystemTime::UNIX_EPOCH);
+        head = next;
+        line
+    });
+    let unsigned: Vec<String> = unsigned.collect();
+    assert!(finds(&fixture, &log, &unsigned, &[]), "no checkpoints");
+    // So is a short one, which needs no checkpoint: a head that is known shows it.
+    assert!(!finds(&fixture, &log, &unsigned[..200], &[]));
+    let known: StoredLine = serde_json::from_str(&lines[101]).unwrap();
+    let known = Head {
+        seq: 101,
+        hash: known.prev,
+    };
+    assert!(finds(&fixture, &log, &unsigned[..200], &[known]));
+}
+
+#[test]
+fn a_missing_log_is_an_error_of_a_check() {
+    assert!(verify(Path::new("/nonexistent/audit.jsonl"), None, &[]).is_err());
+}

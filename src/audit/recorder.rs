@@ -1,0 +1,327 @@
+//! A thread that writes a log, for calls that must not block.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use super::anchor::copy_to;
+use super::error::AuditError;
+use super::event::Event;
+use super::line::Head;
+use super::log::AuditLog;
+use super::settings::{Anchor, AuditFiles, AuditSettings};
+
+/// Writes events to a log, on a thread of its own. Events that come at the same time are written
+/// together, with one sync.
+#[derive(Clone)]
+pub struct Recorder {
+    requests: SyncSender<Request>,
+    /// Lines that could not be written.
+    missed: Arc<AtomicU64>,
+}
+
+enum Request {
+    /// Append an event.
+    Append(Append),
+    /// Sign what is there, and reply.
+    Sign(oneshot::Sender<()>),
+}
+
+type Reply = oneshot::Sender<Result<u64, Arc<AuditError>>>;
+
+/// An event to append.
+struct Append {
+    event: Event,
+    /// Whether it must be on the disk before the reply.
+    sync: bool,
+    /// Receives the line's sequence number. `None` if nobody waits for it.
+    reply: Option<Reply>,
+}
+
+/// Why an event was not recorded.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The log can't be written.
+    #[error(transparent)]
+    Log(#[from] Arc<AuditError>),
+    /// The disk does not answer.
+    #[error("the audit log was not written within {ANSWER:?}")]
+    TooSlow,
+}
+
+/// Time limit for a line.
+const ANSWER: Duration = Duration::from_secs(5);
+/// Events that wait to be written. Beyond them a call waits or is refused.
+const MOST_WAITING: usize = 4096;
+/// Events that are written together.
+const AT_ONCE: usize = 128;
+/// Interval of checkpoints, if there are lines to sign.
+const CHECKPOINTS: Duration = Duration::from_secs(60);
+/// Heads that wait to be copied to an anchor.
+const MOST_HEADS: usize = 16;
+
+impl Recorder {
+    /// Starts to write a log. It is opened with the first event, and begins with a line about `writer`.
+    ///
+    /// # Errors
+    /// If a thread can't be started.
+    pub fn start(
+        files: AuditFiles,
+        settings: &AuditSettings,
+        writer: LogWriter,
+    ) -> std::io::Result<Self> {
+        let (requests, received) = sync_channel(MOST_WAITING);
+        let missed = Arc::new(AtomicU64::new(0));
+        let anchors = copy_heads(settings.anchors.clone())?;
+        let mut writer = Writer {
+            files,
+            longest: u64::from(settings.rotate_mb) << 20,
+            writer,
+            log: None,
+            anchors,
+            missed: Arc::clone(&missed),
+            signed_at: Instant::now(),
+        };
+        thread::Builder::new()
+            .name("sshjobs-audit".to_owned())
+            .spawn(move || writer.run(&received))?;
+        Ok(Self { requests, missed })
+    }
+
+    /// Records an event, and waits until it is on the disk. Returns the sequence number of its line.
+    ///
+    /// # Errors
+    /// If it is not on the disk within some seconds.
+    pub async fn record(&self, event: Event) -> Result<u64, RecordError> {
+        self.append(event, true).await
+    }
+
+    /// Records an event, and waits until it is in the file, but perhaps not on the disk yet.
+    ///
+    /// # Errors
+    /// If it is not in the file within some seconds.
+    pub async fn write(&self, event: Event) -> Result<u64, RecordError> {
+        self.append(event, false).await
+    }
+
+    async fn append(&self, event: Event, sync: bool) -> Result<u64, RecordError> {
+        let (reply, written) = oneshot::channel();
+        let request = Request::Append(Append {
+            event,
+            sync,
+            reply: Some(reply),
+        });
+        if self.requests.try_send(request).is_err() {
+            return Err(RecordError::TooSlow);
+        }
+        match timeout(ANSWER, written).await {
+            Ok(Ok(written)) => Ok(written?),
+            Ok(Err(_)) | Err(_) => Err(RecordError::TooSlow),
+        }
+    }
+
+    /// Records an event without waiting for it.
+    pub fn note(&self, event: Event) {
+        let request = Request::Append(Append {
+            event,
+            sync: false,
+            reply: None,
+        });
+        match self.requests.try_send(request) {
+            Ok(()) => {}
+            // The thread ends only with this value.
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => self.note_missed(),
+        }
+    }
+
+    /// Writes all events that wait, and a checkpoint. At most for some seconds.
+    pub async fn finish(&self) {
+        let (reply, signed) = oneshot::channel();
+        if self.requests.try_send(Request::Sign(reply)).is_ok() {
+            timeout(ANSWER, signed).await.ok();
+        }
+    }
+
+    /// Counts an event that could not be recorded, and whose call went on.
+    pub fn note_missed(&self) {
+        self.missed.fetch_add(1, Relaxed);
+    }
+}
+
+/// Requests to the thread that copies heads.
+enum ForAnchors {
+    /// Copy this head.
+    Head(Head),
+    /// Reply, when all heads before are copied.
+    Reply(oneshot::Sender<()>),
+}
+
+/// Who writes a log.
+#[derive(Clone, Debug)]
+pub struct LogWriter {
+    /// Description of the process.
+    pub process: String,
+    /// Name of its machine.
+    pub machine: String,
+}
+
+/// The thread.
+struct Writer {
+    files: AuditFiles,
+    /// Bytes after which the log is continued in a new file.
+    longest: u64,
+    writer: LogWriter,
+    /// `None` until it is open.
+    log: Option<AuditLog>,
+    anchors: Option<SyncSender<ForAnchors>>,
+    missed: Arc<AtomicU64>,
+    signed_at: Instant,
+}
+
+impl Writer {
+    fn run(&mut self, received: &Receiver<Request>) {
+        loop {
+            match received.recv_timeout(CHECKPOINTS.saturating_sub(self.signed_at.elapsed())) {
+                Ok(request) => {
+                    let more = received.try_iter().take(AT_ONCE);
+                    self.perform(std::iter::once(request).chain(more));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if self.signed_at.elapsed() >= CHECKPOINTS {
+                self.sign();
+            }
+        }
+        // The process ends, or the settings have changed.
+        self.sign();
+    }
+
+    fn perform(&mut self, requests: impl Iterator<Item = Request>) {
+        let mut appends = Vec::new();
+        let mut signs = Vec::new();
+        for request in requests {
+            match request {
+                Request::Append(append) => appends.push(append),
+                Request::Sign(reply) => signs.push(reply),
+            }
+        }
+        if !appends.is_empty() {
+            self.write(appends);
+        }
+        if !signs.is_empty() {
+            self.sign();
+            for reply in signs {
+                match &self.anchors {
+                    // Answers when the head is copied. A full queue drops the reply, which ends the wait.
+                    Some(anchors) => drop(anchors.try_send(ForAnchors::Reply(reply))),
+                    // Fails only if the caller has gone away.
+                    None => drop(reply.send(())),
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, appends: Vec<Append>) {
+        let missed = self.missed.swap(0, Relaxed);
+        let sync = appends.iter().any(|append| append.sync);
+        let (events, replies): (Vec<Event>, Vec<_>) =
+            appends.into_iter().map(|append| (append.event, append.reply)).unzip();
+        let mut all = Vec::new();
+        all.extend((missed > 0).then_some(Event::Missed { lines: missed }));
+        let before = all.len() as u64;
+        all.extend(events);
+        match self.append(&all, sync) {
+            Ok(first) => {
+                for (number, reply) in (first + before..).zip(replies) {
+                    // Fails only if the caller has gone away.
+                    reply.map(|reply| reply.send(Ok(number)));
+                }
+            }
+            Err(error) => {
+                // Those that nobody waits for; of the others, their callers count.
+                let unnoticed = replies.iter().filter(|reply| reply.is_none()).count() as u64;
+                self.missed.fetch_add(missed + unnoticed, Relaxed);
+                tracing::error!(%error, "calls are not recorded");
+                let error = Arc::new(error);
+                for reply in replies.into_iter().flatten() {
+                    reply.send(Err(Arc::clone(&error))).ok();
+                }
+            }
+        }
+    }
+
+    /// Appends to the log, which it opens if necessary.
+    fn append(&mut self, events: &[Event], sync: bool) -> Result<u64, AuditError> {
+        let log = match &mut self.log {
+            Some(log) => log,
+            None => {
+                let mut log = AuditLog::new(self.files.clone(), self.longest)?;
+                let opened = Event::Opened {
+                    process: self.writer.process.clone(),
+                    machine: self.writer.machine.clone(),
+                    public_key: log.key().public().to_string(),
+                };
+                log.append(&[opened], false)?;
+                self.log.insert(log)
+            }
+        };
+        let signed = log.signed();
+        let first = log.append(events, sync)?;
+        if log.signed() != signed {
+            let head = log.head();
+            self.note_signed(head);
+        }
+        Ok(first)
+    }
+
+    fn sign(&mut self) {
+        self.signed_at = Instant::now();
+        let Some(log) = self.log.as_mut().filter(|log| log.unsigned() > 0) else {
+            return;
+        };
+        match log.sign() {
+            Ok(head) => self.note_signed(head),
+            Err(error) => tracing::error!(%error, "no checkpoint could be written"),
+        }
+    }
+
+    fn note_signed(&mut self, head: Head) {
+        self.signed_at = Instant::now();
+        // A full queue: an anchor hangs, and gets a later head.
+        self.anchors
+            .as_ref()
+            .map(|anchors| anchors.try_send(ForAnchors::Head(head)).ok());
+    }
+}
+
+/// Starts a thread that copies heads to anchors. `None` without anchors.
+fn copy_heads(anchors: Vec<Anchor>) -> std::io::Result<Option<SyncSender<ForAnchors>>> {
+    if anchors.is_empty() {
+        return Ok(None);
+    }
+    let (sender, requests) = sync_channel(MOST_HEADS);
+    thread::Builder::new().name("sshjobs-anchor".to_owned()).spawn(move || {
+        for request in requests {
+            match request {
+                ForAnchors::Head(head) => copy_to_all(&anchors, head),
+                // Fails only if the caller has gone away.
+                ForAnchors::Reply(reply) => drop(reply.send(())),
+            }
+        }
+    })?;
+    Ok(Some(sender))
+}
+
+fn copy_to_all(anchors: &[Anchor], head: Head) {
+    for anchor in anchors {
+        if let Err(error) = copy_to(anchor, head) {
+            tracing::error!(%error, ?anchor, "the head of the audit log can't be copied");
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Finds what is wrong with a log.
+
+use std::path::{Path, PathBuf};
+
+use super::checkpoint::{LINES, is_signed};
+use super::error::AuditError;
+use super::event::Event;
+use super::files::{RawLine, for_each_line};
+use super::key::PublicKey;
+use super::line::{Head, LineHash, StoredLine};
+
+/// What a log shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The newest line. `None` for a log without lines.
+    pub head: Option<Head>,
+    /// Sequence number of the first line. More than 1 if the oldest files were removed.
+    pub first: u64,
+    /// Sequence number of the last checkpoint that is signed with the given key. Everything before it
+    /// is as it was written.
+    pub signed_to: Option<u64>,
+    /// What is wrong: the first 20 faults.
+    pub faults: Vec<Fault>,
+}
+
+/// Something that is wrong with a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The file.
+    pub file: PathBuf,
+    /// Number of the line in the file, from 1.
+    pub line: u64,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Faults after which no further ones are looked for.
+const MOST_FAULTS: usize = 20;
+/// Lines that may follow a checkpoint without another one: the due one comes after the events that
+/// were appended together.
+const MOST_UNSIGNED: u64 = 2 * LINES;
+
+/// Reads a log with all of its files, and compares it with a head that was known before (`known`), and
+/// with the key that has signed its checkpoints.
+///
+/// # Errors
+/// If a file can't be read.
+pub fn verify(log: &Path, key: Option<PublicKey>, known: &[Head]) -> Result<Report, AuditError> {
+    let mut check = Check::new(key, known);
+    for_each_line(log, |line| check.read(line))?;
+    Ok(check.finish(log))
+}
+
+/// The state of a check, after some lines.
+struct Check<'a> {
+    key: Option<PublicKey>,
+    known: &'a [Head],
+    head: Option<Head>,
+    first: u64,
+    signed_to: Option<u64>,
+    unsigned: u64,
+    faults: Vec<Fault>,
+}
+
+impl<'a> Check<'a> {
+    fn new(key: Option<PublicKey>, known: &'a [Head]) -> Self {
+        Self {
+            key,
+            known,
+            head: None,
+            first: 0,
+            signed_to: None,
+            unsigned: 0,
+            faults: Vec::new(),
+        }
+    }
+
+    /// Checks the next line. Returns whether another one may be of interest.
+    fn read(&mut self, line: RawLine) -> bool {
+        let checked = if line.is_complete {
+            self.check(&line.bytes)
+        } else {
+            Err("the line is cut off".to_owned())
+        };
+        if let Err(message) = checked {
+            self.faults.push(Fault {
+                file: line.file,
+                line: line.number,
+                message,
+            });
+        }
+        self.faults.len() < MOST_FAULTS
+    }
+
+    /// Checks a line. The next one is compared with it also if it is wrong, so that each fault shows
+    /// once.
+    fn check(&mut self, line: &[u8]) -> Result<(), String> {
+        let hash = LineHash::of(line);
+        let before = self.head;
+        let stored: StoredLine = match serde_json::from_slice(line) {
+            Ok(stored) => stored,
+            Err(error) => {
+                let seq = before.map_or(1, |head| head.seq + 1);
+                self.head = Some(Head { seq, hash });
+                return Err(format!("it is no line of an audit log: {error}"));
+            }
+        };
+        let head = Head {
+            seq: stored.seq,
+            hash,
+        };
+        self.head = Some(head);
+        let Some(before) = before else {
+            self.first = stored.seq;
+            return self.check_known(head).and_then(|()| self.check_signature(&stored));
+        };
+        if stored.seq != before.seq + 1 {
+            return Err(format!(
+                "line {} follows line {}: lines are missing, moved or inserted",
+                stored.seq, before.seq
+            ));
+        }
+        if stored.prev != before.hash {
+            return Err(format!(
+                "line {} was changed after it was written",
+                before.seq
+            ));
+        }
+        self.check_known(head)?;
+        self.check_signature(&stored)
+    }
+
+    fn check_known(&self, head: Head) -> Result<(), String> {
+        let is_other = |known: &&Head| known.seq == head.seq && known.hash != head.hash;
+        match self.known.iter().find(is_other) {
+            Some(known) => Err(format!(
+                "line {} is not the one that was there before: its hash was {}",
+                head.seq, known.hash
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn check_signature(&mut self, stored: &StoredLine) -> Result<(), String> {
+        let Some(key) = self.key else { return Ok(()) };
+        let Event::Checkpoint { signature } = &stored.event else {
+            self.unsigned += 1;
+            if self.unsigned == MOST_UNSIGNED {
+                return Err(format!(
+                    "there is no checkpoint in the {MOST_UNSIGNED} lines up to here"
+                ));
+            }
+            return Ok(());
+        };
+        if !is_signed(&key, stored.seq, stored.prev, signature) {
+            return Err(format!("the checkpoint is not signed with the key {key}"));
+        }
+        self.unsigned = 0;
+        self.signed_to = Some(stored.seq);
+        Ok(())
+    }
+
+    fn finish(mut self, log: &Path) -> Report {
+        let newest = self.head.map_or(0, |head| head.seq);
+        for known in self.known {
+            if known.seq > newest {
+                self.faults.push(Fault {
+                    file: log.to_owned(),
+                    line: 0,
+                    message: format!(
+                        "line {} was there before, and the log ends with line {newest}: its tail was cut off",
+                        known.seq
+                    ),
+                });
+            } else if known.seq < self.first {
+                self.faults.push(Fault {
+                    file: log.to_owned(),
+                    line: 0,
+                    message: format!(
+                        "line {} was there before, and the log begins with line {}",
+                        known.seq, self.first
+                    ),
+                });
+            }
+        }
+        Report {
+            head: self.head,
+            first: self.first,
+            signed_to: self.signed_to,
+            faults: self.faults,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    /// A thousand lines, and the heads after each.
+    fn chain() -> Vec<(String, Head)> {
+        let mut head = Head::START;
+        let lines = (0..1000).map(|number| {
+            let event = Event::Started {
+                decision: number,
+                job: format!("web1-{number}"),
+            };
+            let (line, next) = head.append(&event, SystemTime::UNIX_EPOCH);
+            head = next;
+            (line, next)
+        });
+        lines.collect()
+    }
+
+    /// Whether a check that has come to `before` finds anything in the next lines.
+    fn finds(before: Option<Head>, lines: &[&[u8]], newest: Head) -> bool {
+        let known = [newest];
+        let mut check = Check::new(None, &known);
+        check.head = before;
+        lines.iter().any(|line| check.check(line).is_err())
+    }
+
+    #[test]
+    fn each_byte_of_a_thousand_lines_is_guarded() {
+        let lines = chain();
+        let newest = lines[999].1;
+        for (place, (line, _)) in lines.iter().enumerate() {
+            let before = place.checked_sub(1).map(|before| lines[before].1);
+            // The hash of the last line is known from elsewhere.
+            let next = lines.get(place + 1).map(|(next, _)| next.as_bytes());
+            let whole: Vec<&[u8]> = std::iter::once(line.as_bytes()).chain(next).collect();
+            assert!(!finds(before, &whole, newest));
+            for byte in 0..line.len() {
+                let mut changed = line.clone().into_bytes();
+                changed[byte] ^= 1;
+                let shown: Vec<&[u8]> = std::iter::once(changed.as_slice()).chain(next).collect();
+                assert!(finds(before, &shown, newest), "line {place}, byte {byte}");
+            }
+        }
+    }
+}

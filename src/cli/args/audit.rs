@@ -1,0 +1,105 @@
+//! Arguments of `audit` and its subcommands.
+
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use clap::{Args, Subcommand};
+use clap_complete::engine::ArgValueCandidates;
+
+use super::candidates;
+use crate::audit::{Head, PublicKey};
+
+/// Arguments of `audit`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The log is that of the policy file (--policy, or `file` in the table [policy] of the configuration),
+or FILE. docs/audit.md says what a check can show, and what it can't.
+
+Examples:
+  sshjobs audit show --host web1 --since 1d
+  sshjobs audit show --job web1-7f3k9q2m
+  sshjobs audit verify
+  sshjobs audit verify --head 1200:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")]
+pub struct AuditArgs {
+    /// The subcommand.
+    #[command(subcommand)]
+    pub verb: AuditSubcommand,
+}
+
+/// Subcommands of `audit`.
+#[derive(Debug, Subcommand)]
+pub enum AuditSubcommand {
+    /// Check that no line was changed, removed, inserted or moved.
+    Verify(AuditVerifyArgs),
+    /// Show decisions, and what became of them.
+    Show(AuditShowArgs),
+    /// Print the public key that checkpoints are checked with.
+    Key(AuditKeyArgs),
+}
+
+/// Arguments of `audit verify`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A line that was changed, removed, inserted or moved always shows. Lines that were cut off at the end
+show with --head, which names a line that was there before. A log that was written anew shows with
+--head, or with the key if it is not readable for whoever wrote it.
+
+Exit status: 0 if nothing is wrong; 1 if something is; 2 if the log can't be read.")]
+pub struct AuditVerifyArgs {
+    /// The log. Full files beside it are read first.
+    pub file: Option<PathBuf>,
+    /// A line that is known from an anchor or from an earlier check. May be repeated.
+    #[arg(long = "head", value_name = "SEQ:HASH")]
+    pub heads: Vec<Head>,
+    /// The public key that `sshjobs audit key` printed. Default: that of the private key, if it can be
+    /// read.
+    #[arg(long, value_name = "KEY")]
+    pub public_key: Option<PublicKey>,
+    /// Write one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `audit show`.
+#[derive(Debug, Args)]
+pub struct AuditShowArgs {
+    /// The log. Full files beside it are read first.
+    pub file: Option<PathBuf>,
+    /// Only calls of this caller.
+    #[arg(long, value_name = "NAME")]
+    pub caller: Option<String>,
+    /// Only calls about this host, by the name that the caller used or one that it has.
+    #[arg(long, value_name = "HOST", add = ArgValueCandidates::new(candidates::hosts))]
+    pub host: Option<String>,
+    /// Only the decision that started this job, and those about it.
+    #[arg(long, value_name = "ID")]
+    pub job: Option<String>,
+    /// Only denied calls.
+    #[arg(long)]
+    pub denied: bool,
+    /// Only lines from this time on: a duration before now, such as 2h, or a time, such as 2026-11-25.
+    #[arg(long, value_name = "TIME", value_parser = point_in_time)]
+    pub since: Option<SystemTime>,
+    /// Only lines before this time.
+    #[arg(long, value_name = "TIME", value_parser = point_in_time)]
+    pub until: Option<SystemTime>,
+    /// Write the lines as they are in the log.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `audit key`.
+#[derive(Debug, Args)]
+pub struct AuditKeyArgs {
+    /// The private key. Default: that of the policy file.
+    pub file: Option<PathBuf>,
+}
+
+/// Parses a duration before now, a date or a time in UTC.
+fn point_in_time(text: &str) -> Result<SystemTime, String> {
+    let ago = humantime::parse_duration(text).ok();
+    let ago = ago.and_then(|ago| SystemTime::now().checked_sub(ago));
+    let time = ago.or_else(|| humantime::parse_rfc3339_weak(text).ok());
+    let time = time.or_else(|| humantime::parse_rfc3339_weak(&format!("{text}T00:00:00")).ok());
+    time.ok_or_else(|| "use a duration, such as 2h, or a time, such as 2026-11-25".to_owned())
+}

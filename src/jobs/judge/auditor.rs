@@ -1,0 +1,253 @@
+//! Records decisions and ends of jobs in the audit log that the policy in force names.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use super::call::Call;
+use super::policy_in_force::LoadedPolicy;
+use super::refusal::{PolicyRefusal, Why};
+use crate::audit::{
+    AuditFiles, AuditSettings, Decided, Ended, Event, LogWriter, OnFailure, Recorder,
+};
+use crate::job::{self, Outcome, Phase};
+use crate::lock::lock;
+use crate::policy::{Endpoint, Machine, Role};
+
+/// Has the audit log of the policy in force.
+pub(in crate::jobs) struct Auditor {
+    /// Directory of the log, unless its name is absolute.
+    state: Option<PathBuf>,
+    /// Directory of the key, unless its name is absolute.
+    configuration: Option<PathBuf>,
+    /// Description of this process.
+    process: String,
+    current: Mutex<Option<Current>>,
+}
+
+#[derive(Clone)]
+struct Current {
+    settings: AuditSettings,
+    /// SHA-256 of the policy that is recorded as the one in force.
+    policy: String,
+    recorder: Recorder,
+}
+
+/// A decision that was recorded.
+#[derive(Clone)]
+pub(in crate::jobs) struct RecordedDecision {
+    recorder: Recorder,
+    /// Sequence number of its line.
+    seq: u64,
+}
+
+/// What is recorded of a decision, besides the call.
+#[derive(Clone, Copy)]
+pub(super) struct Grounds<'a> {
+    /// The account and machine, if they were found out.
+    pub(super) endpoint: Option<&'a Endpoint>,
+    /// The rules that allow the call, or why it is refused.
+    pub(super) decision: Result<&'a [String], &'a PolicyRefusal>,
+}
+
+impl Auditor {
+    pub(in crate::jobs) fn new(
+        state: Option<PathBuf>,
+        configuration: Option<PathBuf>,
+        process: String,
+    ) -> Self {
+        Self {
+            state,
+            configuration,
+            process,
+            current: Mutex::default(),
+        }
+    }
+
+    /// Records a decision, if the policy names a log. A call that is allowed and does something is on
+    /// the disk before this returns.
+    ///
+    /// # Errors
+    /// If it can't be recorded, and the policy refuses calls then.
+    pub(super) async fn record(
+        &self,
+        loaded: &LoadedPolicy,
+        call: Call<'_>,
+        grounds: Grounds<'_>,
+    ) -> Result<Option<RecordedDecision>, Box<PolicyRefusal>> {
+        let Some(settings) = loaded.policy.audit() else {
+            *lock(&self.current) = None;
+            return Ok(None);
+        };
+        let refused = |why: String| call.refused(Why::NotRecorded(why));
+        let recorder = self.recorder(loaded, settings).map_err(refused)?;
+        let event = Event::Decision(Box::new(decided(call, grounds)));
+        if grounds.decision.is_err() {
+            if let Err(error) = recorder.write(event).await {
+                tracing::warn!(%error, "a call is denied and not recorded");
+                recorder.note_missed();
+            }
+            return Ok(None);
+        }
+        if call.verb.needed_role() == Role::Read {
+            // A reader must not wait for a disk.
+            recorder.note(event);
+            return Ok(None);
+        }
+        match (recorder.record(event).await, settings.on_failure) {
+            (Ok(seq), _) => Ok(Some(RecordedDecision { recorder, seq })),
+            (Err(error), OnFailure::Refuse) => Err(refused(error.to_string())),
+            (Err(error), OnFailure::Warn) => {
+                tracing::warn!(%error, "a call is allowed and not recorded");
+                recorder.note_missed();
+                Ok(None)
+            }
+        }
+    }
+
+    /// Records the end of a job, if there is a log.
+    pub(in crate::jobs) fn note_end(&self, job: &job::Job) {
+        let Some(current) = lock(&self.current).clone() else { return };
+        current.recorder.note(Event::Ended(ended(job)));
+    }
+
+    /// Writes what waits to be recorded, and signs it. Bounded in time.
+    pub(in crate::jobs) async fn finish(&self) {
+        let current = lock(&self.current).clone();
+        if let Some(current) = current {
+            current.recorder.finish().await;
+        }
+    }
+
+    /// The recorder for the settings of a policy.
+    ///
+    /// # Errors
+    /// Why there is none, in words.
+    fn recorder(
+        &self,
+        loaded: &LoadedPolicy,
+        settings: &AuditSettings,
+    ) -> Result<Recorder, String> {
+        let mut current = lock(&self.current);
+        let known = current.take().filter(|known| known.settings == *settings);
+        let known = match known {
+            Some(known) if known.policy == loaded.hash => {
+                return Ok(current.insert(known).recorder.clone());
+            }
+            Some(known) => Current {
+                policy: loaded.hash.clone(),
+                ..known
+            },
+            None => Current {
+                settings: settings.clone(),
+                policy: loaded.hash.clone(),
+                recorder: self.start(settings)?,
+            },
+        };
+        known.recorder.note(Event::Policy {
+            file: loaded.file.display().to_string(),
+            sha256: loaded.hash.clone(),
+        });
+        Ok(current.insert(known).recorder.clone())
+    }
+
+    fn start(&self, settings: &AuditSettings) -> Result<Recorder, String> {
+        let files = self.files(settings)?;
+        let writer = LogWriter {
+            process: self.process.clone(),
+            machine: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+        };
+        Recorder::start(files, settings, writer).map_err(|error| error.to_string())
+    }
+
+    /// The files of a log.
+    ///
+    /// # Errors
+    /// If a name is relative and there is no directory for it.
+    pub(super) fn files(&self, settings: &AuditSettings) -> Result<AuditFiles, String> {
+        let missing = |file: &std::path::Path| {
+            format!(
+                "{} needs an absolute path here: there is no home directory",
+                file.display()
+            )
+        };
+        let below = |directory: &Option<PathBuf>, file: &PathBuf| match directory {
+            Some(directory) => Ok(directory.join(file)),
+            None if file.is_absolute() => Ok(file.clone()),
+            None => Err(missing(file)),
+        };
+        Ok(AuditFiles {
+            log: below(&self.state, &settings.file)?,
+            key: below(&self.configuration, &settings.key)?,
+        })
+    }
+}
+
+impl RecordedDecision {
+    /// Records the job that was started because of the decision.
+    pub(in crate::jobs) fn note_job(&self, job: &job::Job) {
+        self.recorder.note(Event::Started {
+            decision: self.seq,
+            job: job.id.as_str().to_owned(),
+        });
+    }
+}
+
+fn decided(call: Call<'_>, grounds: Grounds<'_>) -> Decided {
+    let mut decided = Decided {
+        caller: call.caller.as_str().to_owned(),
+        role: call.rights.role.to_string(),
+        verb: call.verb.as_str().to_owned(),
+        host: call.place.map(|place| place.host.to_owned()),
+        job: call.job.map(|job| job.as_str().to_owned()),
+        template: call.template.map(str::to_owned),
+        target: call.target.map(str::to_owned),
+        path: call.path.map(ToString::to_string),
+        address: call.address.map(|address| address.to_string()),
+        ..Decided::default()
+    };
+    if let Some(endpoint) = grounds.endpoint {
+        decided.machine = endpoint.machine.names().to_vec();
+        decided.users.clone_from(&endpoint.users);
+        let jumps = endpoint.jumps.iter().filter_map(|jump: &Machine| jump.names().first());
+        decided.through = jumps.cloned().collect();
+    }
+    if let Some(spec) = call.start {
+        decided.command = Some(spec.command.clone());
+        decided.params = spec.template.as_ref().map(|call| call.params.clone()).unwrap_or_default();
+        decided.cwd.clone_from(&spec.cwd);
+        decided.env = spec.env.keys().cloned().collect();
+    }
+    match grounds.decision {
+        Ok(rules) => {
+            decided.allowed = true;
+            decided.rules = rules.to_vec();
+        }
+        Err(refusal) => {
+            decided.rules = refusal.why.rules();
+            decided.why = Some(refusal.to_string());
+        }
+    }
+    decided
+}
+
+fn ended(job: &job::Job) -> Ended {
+    let status = job.status();
+    let outcome = match &status.phase {
+        Phase::Ended(outcome) => Some(outcome),
+        Phase::Starting | Phase::Running => None,
+    };
+    let duration = status.ended_at.and_then(|end| end.duration_since(status.started_at).ok());
+    Ended {
+        job: job.id.as_str().to_owned(),
+        caller: job.caller.as_str().to_owned(),
+        host: job.spec.host.clone(),
+        outcome: outcome.map_or_else(|| "has not ended".to_owned(), Outcome::to_string),
+        exit_code: outcome.and_then(Outcome::exit_status),
+        signal: outcome.and_then(Outcome::exit_signal).map(str::to_owned),
+        bytes: status.total_bytes,
+        lines: status.total_lines,
+        duration_ms: duration.map_or(0, |time| {
+            u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+        }),
+    }
+}
