@@ -1,16 +1,36 @@
-//! The cost of a decision of the policy, beside the work that can't be avoided: to look at each rule.
-#![allow(missing_docs, clippy::unwrap_used, reason = "a bench")]
+//! The cost of a decision of the policy, and of a start that is decided on and recorded, beside one
+//! without a policy in the same run.
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::panic,
+    clippy::disallowed_methods,
+    clippy::cast_precision_loss,
+    reason = "a bench"
+)]
+
+#[path = "../tests/support/mod.rs"]
+mod support;
 
 use std::fmt::Write;
 use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use sshjobs::jobs::{Access, Config, Jobs, PolicyConfig};
 use sshjobs::policy::{
     CommandSource, Decision, Endpoint, Identity, Machine, Policy, Request, Role, Verb, WeekMinute,
 };
+use support::{HOST, Sshd};
 
 /// A policy of a team: many callers, each with hosts of its own, and a few rules that deny.
 fn policy(rules: usize) -> Policy {
+    Policy::parse(&self::rules(rules)).unwrap()
+}
+
+fn rules(rules: usize) -> String {
     let mut text = String::new();
     for number in 0..rules {
         writeln!(text, "[[rules]]\nname = \"rule {number}\"").unwrap();
@@ -25,7 +45,7 @@ fn policy(rules: usize) -> Policy {
         }
         .unwrap();
     }
-    Policy::parse(&text).unwrap()
+    text
 }
 
 fn decide(c: &mut Criterion) {
@@ -57,5 +77,76 @@ fn decide(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, decide);
+/// Starts of each kind, in turns.
+const STARTS: usize = 300;
+
+/// Spawns jobs with and without a policy and its log, in turns, and prints the ratios of the medians.
+fn starts(_: &mut Criterion) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let sshd = Sshd::start().await;
+        let disk = sshd.path("");
+        let kinds = [
+            ("without a policy", None),
+            ("with a policy", Some(None)),
+            (
+                "with a policy and a log in memory",
+                Some(Some(Path::new("/dev/shm"))),
+            ),
+            (
+                "with a policy and a log on the disk",
+                Some(Some(disk.as_path())),
+            ),
+        ];
+        let mut runs = Vec::new();
+        for (number, (name, policy)) in kinds.into_iter().enumerate() {
+            let file = policy.map(|log| write_policy(&sshd, number, log));
+            let config = Config {
+                ssh_config: Some(sshd.ssh_config()),
+                state_dir: Some(sshd.path(&format!("state{number}"))),
+                policy: PolicyConfig { file },
+                ..Config::default()
+            };
+            runs.push((name, Jobs::new(config, Access::Listed), Vec::new()));
+        }
+        for _ in 0..STARTS {
+            for (_, jobs, times) in &mut runs {
+                let began = Instant::now();
+                let job = jobs.command(HOST, "true").spawn().await.unwrap();
+                times.push(began.elapsed());
+                job.wait().await;
+            }
+        }
+        let medians: Vec<Duration> = runs
+            .iter_mut()
+            .map(|(_, _, times)| {
+                times.sort();
+                times[times.len() / 2]
+            })
+            .collect();
+        println!("| a start | p50 | ratio | bar |\n|---|---|---|---|");
+        for ((name, jobs, _), median) in runs.iter().zip(&medians) {
+            let ratio = median.as_secs_f64() / medians[0].as_secs_f64();
+            println!("| {name} | {median:.2?} | {ratio:.2} | ≤ 1.1 without fsync |");
+            jobs.shutdown().await;
+        }
+    });
+}
+
+/// A policy of a hundred rules, the last of which allows everything here, perhaps with a log in a
+/// directory.
+fn write_policy(sshd: &Sshd, number: usize, log: Option<&Path>) -> std::path::PathBuf {
+    let mut text = rules(100);
+    text.push_str("[[rules]]\nname = \"here\"\ncallers = [\"local\"]\ncommands = \"any\"\n");
+    if let Some(directory) = log {
+        let log = directory.join(format!("sshjobs-bench-{}.jsonl", std::process::id()));
+        let key = sshd.path("audit.key");
+        writeln!(text, "[audit]\nfile = {log:?}\nkey = {key:?}").unwrap();
+    }
+    let file = sshd.path(&format!("policy{number}.toml"));
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+criterion_group!(benches, decide, starts);
 criterion_main!(benches);

@@ -84,7 +84,9 @@ impl Fixture {
 
     fn lines(&self) -> Vec<Value> {
         let text = fs::read_to_string(self.log()).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        // The last line may just be written.
+        let whole = text.rsplit_once('\n').map_or("", |(whole, _)| whole);
+        whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// The decisions, without the fields that are about the whole log.
@@ -373,7 +375,7 @@ async fn other_programs_can_check_the_log() {
         }
         prev = sha256sum(line);
     }
-    assert_eq!(checked, 1);
+    assert_eq!(checked, 2, "at the start and at the end");
 }
 
 fn sha256sum(line: &str) -> String {
@@ -393,12 +395,12 @@ fn sha256sum(line: &str) -> String {
 #[tokio::test]
 async fn a_call_that_cannot_be_recorded_is_refused_unless_the_policy_says_otherwise() {
     let fixture = Fixture::with("").await;
+    // A log that is a directory can't be written, not even by root.
+    fs::create_dir(fixture.log()).unwrap();
     let server = fixture.server();
     let agent = server.caller(&fixture.sshd, "agent1", &[]);
     let marker = fixture.sshd.path("was-run");
     let touch = json!({"host": "app1", "command": format!("touch {}", marker.display())});
-    // A log that is a directory can't be written, not even by root.
-    fs::create_dir(fixture.log()).unwrap();
 
     let (status, reply) = agent.call("run", touch.clone());
     assert_eq!(
@@ -502,6 +504,7 @@ async fn a_killed_server_leaves_a_log_that_holds_together() {
             *allowed.entry(command.to_owned()).or_default() += 1;
         }
     }
+    let mut ran = 0;
     for round in 0..4 {
         for number in 0..4 {
             let marker = fixture.sshd.path(&format!("ran-{round}-{number}")).display().to_string();
@@ -512,7 +515,63 @@ async fn a_killed_server_leaves_a_log_that_holds_together() {
                     Some(&1),
                     "{command} ran without a record"
                 );
+                ran += 1;
             }
         }
     }
+    assert!(ran > 10, "{ran} commands ran");
+}
+
+#[tokio::test]
+async fn a_caller_can_neither_forge_a_line_nor_fill_the_disk() {
+    let fixture = Fixture::with("").await;
+    let server = fixture.server();
+    let agent = server.caller(&fixture.sshd, "agent1", &[]);
+    let forged = "a\n2026-11-25T19:59:00.000Z 999 allowed alice run app1 \"id\"";
+
+    let _ = agent.call("run", json!({"host": "app1", "template": forged}));
+
+    let long = json!({"host": "other1", "command": "x".repeat(100_000)});
+    assert_eq!(agent.call("run", long).0, 403);
+
+    fixture.events("decision", 2).await;
+    let shown = fixture.run(&["audit", "show", "--denied"]).1;
+    assert_eq!(shown.lines().count(), 2, "{shown}");
+    assert!(fs::metadata(fixture.log()).unwrap().len() < 10_000);
+}
+
+#[tokio::test]
+async fn a_policy_that_ends_the_log_is_recorded_as_its_last_act() {
+    let fixture = Fixture::with("").await;
+    let server = fixture.server();
+    let agent = server.caller(&fixture.sshd, "agent1", &[]);
+    let command = json!({"host": "app1", "command": "true"});
+    agent.ok("run", command.clone());
+
+    fs::write(fixture.sshd.path("policy.toml"), RULES).unwrap();
+
+    eventually("the log is closed", async || {
+        agent.ok("run", command.clone());
+        fixture.lines().iter().any(|line| line["event"] == "closed")
+    })
+    .await;
+    let lines = fixture.events("checkpoint", 2).await;
+    assert_eq!(fixture.lines().last(), lines.last(), "the end is signed");
+    let before = fixture.lines().len();
+    agent.ok("run", command);
+    assert_eq!(fixture.lines().len(), before);
+}
+
+#[tokio::test]
+async fn a_start_that_fails_is_recorded() {
+    let fixture = Fixture::with("").await;
+    let config = fixture.sshd.ssh_config();
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, format!("Host app1\n  Port 1\n{text}")).unwrap();
+
+    assert_eq!(fixture.run(&["run", "app1", "--", "true"]).0, 255);
+
+    let failed = &fixture.events("failed", 1).await[0];
+    let decision = fixture.decisions().into_iter().find(|line| line["verb"] == "run").unwrap();
+    assert_eq!(failed["decision"], decision["seq"]);
 }

@@ -3,16 +3,18 @@
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::time::Instant;
 
 use super::line::Head;
 use super::settings::Anchor;
 
-/// Time limit for a command.
-const COMMAND_TIME: Duration = Duration::from_secs(10);
+/// Time limit for a message or a command. Less than the time that the end of a process waits.
+const COPY_TIME: Duration = Duration::from_secs(4);
 /// Interval of checks whether a command has ended.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// Priority of a message: facility 10 (security), severity 6 (informational), RFC 5424 §6.2.1.
@@ -23,12 +25,15 @@ pub(super) fn copy_to(anchor: &Anchor, head: Head) -> io::Result<()> {
     match anchor {
         Anchor::File(file) => {
             let mut file = OpenOptions::new().append(true).create(true).open(file)?;
-            writeln!(file, "{head}")?;
+            // At once, so that lines of several processes do not mix.
+            file.write_all(format!("{head}\n").as_bytes())?;
             file.sync_data()
         }
         Anchor::Syslog(socket) => {
             let message = format!("<{PRIORITY}>sshjobs-audit: {head}");
-            UnixDatagram::unbound()?.send_to(message.as_bytes(), socket).map(drop)
+            let sender = UnixDatagram::unbound()?;
+            sender.set_write_timeout(Some(COPY_TIME))?;
+            sender.send_to(message.as_bytes(), socket).map(drop)
         }
         Anchor::Command(command) => run(command, head),
     }
@@ -40,8 +45,10 @@ fn run(command: &str, head: Head) -> io::Result<()> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
+        // A group of its own, to end it with all that it has started.
+        .process_group(0)
         .spawn()?;
-    let deadline = Instant::now() + COMMAND_TIME;
+    let deadline = Instant::now() + COPY_TIME;
     if let Some(mut stdin) = child.stdin.take() {
         // A command that does not read it may have its hash in another way.
         writeln!(stdin, "{head}").ok();
@@ -52,7 +59,9 @@ fn run(command: &str, head: Head) -> io::Result<()> {
             Some(status) => return Err(io::Error::other(format!("it ended with {status}"))),
             None if Instant::now() < deadline => std::thread::park_timeout(CHECK_INTERVAL),
             None => {
-                child.kill()?;
+                if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+                    kill_process_group(group, Signal::KILL)?;
+                }
                 child.wait()?;
                 return Err(io::ErrorKind::TimedOut.into());
             }

@@ -41,13 +41,26 @@ pub enum Event {
         /// Ed25519 signature in base64.
         signature: String,
     },
-    /// The last writer was stopped in the middle of a line, which was cut off. No call was allowed
-    /// because of that line.
+    /// The last writer was stopped in the middle of a line, which was cut off. A call that starts or
+    /// changes something had not begun.
     Repaired {
         /// Number of bytes that were cut off.
         bytes: u64,
     },
-    /// Lines could not be written, and calls were allowed all the same (`on_failure = "warn"`).
+    /// A start that was allowed has failed.
+    Failed {
+        /// Sequence number of the decision that allowed it.
+        decision: u64,
+        /// Why it has failed.
+        why: String,
+    },
+    /// From here on calls are recorded elsewhere, or not at all: the policy has changed.
+    Closed {
+        /// The new log. `None` if calls are not recorded any more.
+        continued_in: Option<String>,
+    },
+    /// Lines could not be written, and their calls went on: reads, ends of jobs, and every call with
+    /// `on_failure = "warn"`.
     Missed {
         /// Number of these lines.
         lines: u64,

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::error::AuditError;
@@ -23,6 +24,37 @@ pub struct RawLine {
     pub is_complete: bool,
 }
 
+/// A file, up to its length when it was opened: others append to it meanwhile.
+struct Opened {
+    file: File,
+    length: u64,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+/// Opens a file between two appends. `None` if it does not exist.
+fn open(path: &Path) -> io::Result<Option<Opened>> {
+    // Looked at before: to open a pipe would wait for its writer.
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(_) => {
+            let message = "it is not a regular file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let file = File::open(path)?;
+    file.lock_shared()?;
+    let metadata = file.metadata()?;
+    file.unlock()?;
+    Ok(Some(Opened {
+        length: metadata.len(),
+        identity: (metadata.dev(), metadata.ino()),
+        file,
+    }))
+}
+
 /// The name of a full file. It has the number of its last line.
 pub(super) fn rotated_name(log: &Path, last: u64) -> PathBuf {
     let mut name = log.as_os_str().to_owned();
@@ -39,6 +71,7 @@ pub(super) fn rotated_files(log: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
         let last = path.extension().and_then(|last| last.to_str()?.parse().ok());
         if let Some(last) = last
             && rotated_name(log, last).file_name() == path.file_name()
+            && path.is_file()
         {
             rotated.insert(last, path);
         }
@@ -55,13 +88,26 @@ pub fn for_each_line(log: &Path, mut read: impl FnMut(RawLine) -> bool) -> Resul
         let file = file.to_owned();
         move |source| AuditError { file, source }
     };
-    let mut files: Vec<PathBuf> = rotated_files(log).map_err(at(log))?.into_values().collect();
-    // Missing between a rotation and the next line.
-    if log.exists() || files.is_empty() {
-        files.push(log.to_owned());
+    let opened = open(log).map_err(at(log))?;
+    let mut files = Vec::new();
+    for (_, file) in rotated_files(log).map_err(at(log))? {
+        files.push((open(&file).map_err(at(&file))?, file));
     }
-    for file in files {
-        let mut reader = BufReader::new(File::open(&file).map_err(at(&file))?);
+    // Perhaps it was renamed since it was opened here. It is read once.
+    let is_renamed = opened.as_ref().is_some_and(|opened| {
+        let mut rotated = files.iter().filter_map(|(rotated, _)| rotated.as_ref());
+        rotated.any(|rotated| rotated.identity == opened.identity)
+    });
+    if opened.is_none() && files.is_empty() {
+        return Err(at(log)(io::ErrorKind::NotFound.into()));
+    }
+    if !is_renamed {
+        files.push((opened, log.to_owned()));
+    }
+    for (opened, file) in files {
+        // Missing between a rotation and the next line.
+        let Some(opened) = opened else { continue };
+        let mut reader = BufReader::new(opened.file.take(opened.length));
         for number in 1.. {
             let mut bytes = Vec::new();
             let limited = reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes);

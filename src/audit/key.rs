@@ -1,9 +1,9 @@
 //! The key that signs checkpoints.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::str::FromStr;
 
@@ -42,7 +42,12 @@ impl AuditKey {
     /// # Errors
     /// If it can't be read, or is no key file.
     pub fn read(file: &Path) -> io::Result<Self> {
-        Self::parse(&SecretString::from(read_text(file)?))
+        let text = SecretString::from(read_text(file)?);
+        if fs::metadata(file)?.permissions().mode() & 0o077 != 0 {
+            let message = "its permissions let others use it: chmod 600";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+        }
+        Self::parse(&text)
     }
 
     fn parse(text: &SecretString) -> io::Result<Self> {
@@ -62,7 +67,8 @@ impl AuditKey {
             "{FORMAT} {}\n",
             BASE64_STANDARD.encode(pkcs8.as_ref())
         ));
-        let directory = file.parent().unwrap_or_else(|| Path::new("."));
+        let directory = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = directory.unwrap_or_else(|| Path::new("."));
         fs::create_dir_all(directory)?;
         // Under its name only once it is whole, and not over the key of a process that was faster.
         let mut new = tempfile::Builder::new().prefix(".audit-key").make_in(directory, |path| {
@@ -71,8 +77,11 @@ impl AuditKey {
         new.write_all(text.expose_secret().as_bytes())?;
         new.as_file().sync_all()?;
         match new.persist_noclobber(file) {
-            Ok(_) => Self::parse(&text),
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Self::open(file),
+            Ok(_) => {
+                File::open(directory)?.sync_all()?;
+                Self::parse(&text)
+            }
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Self::read(file),
             Err(error) => Err(error.error),
         }
     }
@@ -123,8 +132,6 @@ impl FromStr for PublicKey {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
 
     #[test]

@@ -62,10 +62,29 @@ impl Head {
             time: humantime::format_rfc3339_millis(now).to_string(),
             event,
         };
-        let line = serde_json::to_string(&line).expect("an event is JSON");
+        let line = visible_text(&serde_json::to_string(&line).expect("an event is JSON"));
         let hash = LineHash::of(line.as_bytes());
         (line, Self { seq, hash })
     }
+}
+
+/// Escapes all characters that would change how a terminal shows a line, as JSON does in a string.
+pub fn visible_text(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for character in json.chars() {
+        if is_invisible(character) {
+            shown.push_str(&format!("\\u{:04x}", u32::from(character)));
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// Control characters, and those that change the direction of a text (Unicode TR9).
+fn is_invisible(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 impl LineHash {

@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::time::SystemTime;
 
 use super::checkpoint::{LINES, sign};
@@ -84,7 +85,7 @@ impl AuditLog {
     /// With `sync`, the events are on the disk before it returns.
     ///
     /// # Errors
-    /// If not all of them could be written. Then none is in the log.
+    /// If not all of them could be written. Then none is in the log, unless the disk refuses that, too.
     pub fn append(&mut self, events: &[Event], sync: bool) -> Result<u64, AuditError> {
         self.try_append(events, sync).map_err(|source| AuditError {
             file: self.files.log.clone(),
@@ -110,8 +111,10 @@ impl AuditLog {
             // Of a full disk, for example: the next append must not follow half a line.
             file.set_len(self.length).ok();
         }
-        file.unlock()?;
-        self.file = Some(file);
+        // Closing the file would unlock it, too.
+        if file.unlock().is_ok() {
+            self.file = Some(file);
+        }
         written
     }
 
@@ -124,7 +127,7 @@ impl AuditLog {
             text.push('\n');
             *head = next;
         };
-        let torn = file.metadata()?.len() - self.length;
+        let torn = file.metadata()?.len().saturating_sub(self.length);
         if torn > 0 {
             file.set_len(self.length)?;
             append(&mut head, &Event::Repaired { bytes: torn });
@@ -166,7 +169,7 @@ impl AuditLog {
                 if self.length < self.longest {
                     return Ok(file);
                 }
-                self.rotate()?;
+                self.rotate(&file)?;
             }
         }
     }
@@ -178,6 +181,12 @@ impl AuditLog {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = options.open(&self.files.log)?;
+        if !file.metadata()?.is_file() {
+            let message = "it is not a regular file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        // A new file must be there after a power failure.
+        self.sync_directory()?;
         self.length = 0;
         Ok(file)
     }
@@ -188,45 +197,42 @@ impl AuditLog {
         if length == self.length && length > 0 {
             return Ok(());
         }
-        if length == 0 {
-            // New. The log goes on where the file before it has ended.
-            if let Some((_, before)) = rotated_files(&self.files.log)?.pop_last() {
-                let known = newest_line(&File::open(before)?)?;
-                self.take(known);
-            }
-            self.length = 0;
-            return Ok(());
-        }
-        // Shorter: someone has cut it. The next line has the hash of what was there, and shows it.
-        if length > self.length {
-            let known = newest_line(file)?;
-            self.length = known.as_ref().map_or(0, |line| line.end);
-            self.take(known);
-        } else {
-            self.length = length;
+        let newest = newest_line(file)?;
+        self.length = newest.as_ref().map_or(0, |line| line.end);
+        let newest = match newest {
+            Some(newest) => Some(newest),
+            // New, perhaps with half a line. The log goes on where the file before it has ended.
+            None => match rotated_files(&self.files.log)?.pop_last() {
+                Some((_, before)) => newest_line(&File::open(before)?)?,
+                None => None,
+            },
+        };
+        // Never back: an older line means that someone has cut the file, or replaced it by an older copy.
+        // The next line keeps the hash of what was there, so that a check shows it.
+        if let Some(newest) = newest
+            && newest.head.seq > self.head.seq
+        {
+            self.unsigned += newest.head.seq - self.head.seq;
+            self.head = newest.head;
         }
         Ok(())
-    }
-
-    fn take(&mut self, known: Option<NewestLine>) {
-        let Some(known) = known else { return };
-        // An older line is not the newest one: the file was cut, or replaced by an older copy.
-        if known.head.seq > self.head.seq {
-            self.unsigned += known.head.seq - self.head.seq;
-            self.head = known.head;
-        }
     }
 
     /// Renames the full file. Its new name has the number of its last line.
-    fn rotate(&mut self) -> io::Result<()> {
-        fs::rename(
-            &self.files.log,
-            rotated_name(&self.files.log, self.head.seq),
-        )?;
-        if let Some(directory) = self.files.log.parent() {
-            File::open(directory)?.sync_all()?;
+    fn rotate(&self, full: &File) -> io::Result<()> {
+        full.sync_data()?;
+        let name = rotated_name(&self.files.log, self.head.seq);
+        if name.exists() {
+            let message = format!("{} is in the way", name.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
         }
-        Ok(())
+        fs::rename(&self.files.log, name)?;
+        self.sync_directory()
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        let directory = self.files.log.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
     }
 }
 
@@ -257,7 +263,7 @@ fn newest_line(file: &File) -> io::Result<Option<NewestLine>> {
             ));
         }
         let before = start.saturating_sub(BLOCK);
-        let mut block = vec![0; usize::try_from(start - before).unwrap_or_default()];
+        let mut block = vec![0; usize::try_from(start - before).expect("at most a block")];
         file.seek(SeekFrom::Start(before))?;
         file.read_exact(&mut block)?;
         block.extend_from_slice(&tail);

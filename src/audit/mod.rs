@@ -29,7 +29,7 @@ pub use error::AuditError;
 pub use event::{Decided, Ended, Event};
 pub use files::{RawLine, for_each_line};
 pub use key::{AuditKey, PublicKey};
-pub use line::{BadHead, Head, LineHash, StoredLine};
+pub use line::{BadHead, Head, LineHash, StoredLine, visible_text};
 pub use log::AuditLog;
 pub use recorder::{LogWriter, RecordError, Recorder};
 pub use settings::{Anchor, AuditFiles, AuditSettings, OnFailure};

@@ -52,6 +52,12 @@ pub enum RecordError {
     /// The disk does not answer.
     #[error("the audit log was not written within {ANSWER:?}")]
     TooSlow,
+    /// More lines wait to be written than may.
+    #[error("more than {MOST_WAITING} lines wait to be written to the audit log")]
+    Full,
+    /// The thread has ended.
+    #[error("the audit log is not written any more: restart this process")]
+    Stopped,
 }
 
 /// Time limit for a line.
@@ -80,7 +86,7 @@ impl Recorder {
         let anchors = copy_heads(settings.anchors.clone())?;
         let mut writer = Writer {
             files,
-            longest: u64::from(settings.rotate_mb) << 20,
+            longest: u64::from(settings.rotate_mb.get()) << 20,
             writer,
             log: None,
             anchors,
@@ -116,12 +122,15 @@ impl Recorder {
             sync,
             reply: Some(reply),
         });
-        if self.requests.try_send(request).is_err() {
-            return Err(RecordError::TooSlow);
+        match self.requests.try_send(request) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => return Err(RecordError::Full),
+            Err(TrySendError::Disconnected(_)) => return Err(RecordError::Stopped),
         }
         match timeout(ANSWER, written).await {
             Ok(Ok(written)) => Ok(written?),
-            Ok(Err(_)) | Err(_) => Err(RecordError::TooSlow),
+            Ok(Err(_)) => Err(RecordError::Stopped),
+            Err(_) => Err(RecordError::TooSlow),
         }
     }
 
@@ -142,8 +151,9 @@ impl Recorder {
     /// Writes all events that wait, and a checkpoint. At most for some seconds.
     pub async fn finish(&self) {
         let (reply, signed) = oneshot::channel();
-        if self.requests.try_send(Request::Sign(reply)).is_ok() {
-            timeout(ANSWER, signed).await.ok();
+        let is_sent = self.requests.try_send(Request::Sign(reply)).is_ok();
+        if !is_sent || timeout(ANSWER, signed).await.is_err() {
+            tracing::error!("the audit log lacks its last lines: they were not written in time");
         }
     }
 
@@ -207,6 +217,8 @@ impl Writer {
         let mut signs = Vec::new();
         for request in requests {
             match request {
+                // Its call was refused meanwhile, because nothing was written in time.
+                Request::Append(append) if append.reply.as_ref().is_some_and(Reply::is_closed) => {}
                 Request::Append(append) => appends.push(append),
                 Request::Sign(reply) => signs.push(reply),
             }
@@ -268,6 +280,8 @@ impl Writer {
                     public_key: log.key().public().to_string(),
                 };
                 log.append(&[opened], false)?;
+                // At once: a log without a signature could be anybody's.
+                log.sign()?;
                 self.log.insert(log)
             }
         };
@@ -282,6 +296,13 @@ impl Writer {
 
     fn sign(&mut self) {
         self.signed_at = Instant::now();
+        let missed = self.missed.swap(0, Relaxed);
+        if missed > 0
+            && let Err(error) = self.append(&[Event::Missed { lines: missed }], true)
+        {
+            self.missed.fetch_add(missed, Relaxed);
+            tracing::error!(%error, missed, "calls are not recorded");
+        }
         let Some(log) = self.log.as_mut().filter(|log| log.unsigned() > 0) else {
             return;
         };
@@ -293,10 +314,11 @@ impl Writer {
 
     fn note_signed(&mut self, head: Head) {
         self.signed_at = Instant::now();
-        // A full queue: an anchor hangs, and gets a later head.
-        self.anchors
-            .as_ref()
-            .map(|anchors| anchors.try_send(ForAnchors::Head(head)).ok());
+        if let Some(anchors) = &self.anchors
+            && anchors.try_send(ForAnchors::Head(head)).is_err()
+        {
+            tracing::error!(%head, "an anchor hangs: the head of the audit log is not copied");
+        }
     }
 }
 
@@ -321,7 +343,8 @@ fn copy_heads(anchors: Vec<Anchor>) -> std::io::Result<Option<SyncSender<ForAnch
 fn copy_to_all(anchors: &[Anchor], head: Head) {
     for anchor in anchors {
         if let Err(error) = copy_to(anchor, head) {
-            tracing::error!(%error, ?anchor, "the head of the audit log can't be copied");
+            let anchor = anchor.kind();
+            tracing::error!(%error, anchor, "the head of the audit log can't be copied");
         }
     }
 }

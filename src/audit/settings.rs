@@ -1,6 +1,7 @@
 //! The table `[audit]` of a policy file.
 
-use std::path::{Path, PathBuf};
+use std::num::NonZeroU32;
+use std::path::PathBuf;
 
 use serde::Deserialize;
 
@@ -19,7 +20,7 @@ pub struct AuditSettings {
     pub on_failure: OnFailure,
     /// Size in MiB at which the log is continued in a new file.
     #[serde(default = "rotate_mb")]
-    pub rotate_mb: u32,
+    pub rotate_mb: NonZeroU32,
     /// Where the newest hash is copied to with each checkpoint.
     #[serde(default)]
     pub anchors: Vec<Anchor>,
@@ -57,12 +58,13 @@ pub struct AuditFiles {
     pub key: PathBuf,
 }
 
-impl AuditSettings {
-    /// The files, with relative names in these directories.
-    pub fn files(&self, state: &Path, configuration: &Path) -> AuditFiles {
-        AuditFiles {
-            log: state.join(&self.file),
-            key: configuration.join(&self.key),
+impl Anchor {
+    /// Its kind. What a command has in it may be secret.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::File(_) => "file",
+            Self::Syslog(_) => "syslog",
+            Self::Command(_) => "command",
         }
     }
 }
@@ -75,6 +77,6 @@ fn key_file() -> PathBuf {
     "audit.key".into()
 }
 
-fn rotate_mb() -> u32 {
-    64
+fn rotate_mb() -> NonZeroU32 {
+    NonZeroU32::new(64).expect("it is not zero")
 }

@@ -17,8 +17,10 @@ pub struct Report {
     /// Sequence number of the first line. More than 1 if the oldest files were removed.
     pub first: u64,
     /// Sequence number of the last checkpoint that is signed with the given key. Everything before it
-    /// is as it was written.
+    /// is as it was written. What follows it is not signed yet.
     pub signed_to: Option<u64>,
+    /// Whether a key was given, so that signatures were checked.
+    pub has_checked_signatures: bool,
     /// What is wrong: the first 20 faults.
     pub faults: Vec<Fault>,
 }
@@ -60,6 +62,8 @@ struct Check<'a> {
     signed_to: Option<u64>,
     unsigned: u64,
     faults: Vec<Fault>,
+    /// Whether there were too many faults to read on.
+    has_stopped: bool,
 }
 
 impl<'a> Check<'a> {
@@ -72,6 +76,7 @@ impl<'a> Check<'a> {
             signed_to: None,
             unsigned: 0,
             faults: Vec::new(),
+            has_stopped: false,
         }
     }
 
@@ -89,7 +94,8 @@ impl<'a> Check<'a> {
                 message,
             });
         }
-        self.faults.len() < MOST_FAULTS
+        self.has_stopped = self.faults.len() >= MOST_FAULTS;
+        !self.has_stopped
     }
 
     /// Checks a line. The next one is compared with it also if it is wrong, so that each fault shows
@@ -122,7 +128,7 @@ impl<'a> Check<'a> {
         }
         if stored.prev != before.hash {
             return Err(format!(
-                "line {} was changed after it was written",
+                "the line before, {}, was changed after it was written, or this one was",
                 before.seq
             ));
         }
@@ -162,7 +168,15 @@ impl<'a> Check<'a> {
 
     fn finish(mut self, log: &Path) -> Report {
         let newest = self.head.map_or(0, |head| head.seq);
-        for known in self.known {
+        if self.key.is_some() && self.signed_to.is_none() && newest > 0 && !self.has_stopped {
+            self.faults.push(Fault {
+                file: log.to_owned(),
+                line: 0,
+                message: "no line is signed with the key, so anyone may have written the log"
+                    .to_owned(),
+            });
+        }
+        for known in self.known.iter().filter(|_| !self.has_stopped) {
             if known.seq > newest {
                 self.faults.push(Fault {
                     file: log.to_owned(),
@@ -187,6 +201,7 @@ impl<'a> Check<'a> {
             head: self.head,
             first: self.first,
             signed_to: self.signed_to,
+            has_checked_signatures: self.key.is_some(),
             faults: self.faults,
         }
     }

@@ -207,7 +207,7 @@ impl<T> Command<T> {
         let mut starts = Vec::new();
         for member in spec.hosts() {
             let on = on(member, &spec);
-            self.door.check_user(on.place)?;
+            self.door.check_user(self.verb, on).await?;
             starts.push(self.door.judge_start(self.verb, on, spec.timeout).await?);
         }
         // The strictest rule sets the time limit of the whole fleet.
@@ -235,15 +235,16 @@ impl<T> Command<T> {
         // Checked before the policy is asked, so that a mistake is reported as one.
         let spec: JobSpec = self.draft.clone().try_into()?;
         let on = on(&host.name, &spec);
-        door.check_user(on.place)?;
+        door.check_user(self.verb, on).await?;
         let start = door.judge_start(self.verb, on, spec.timeout).await?;
         self.draft.timeout = start.timeout;
         let spec: JobSpec = self.draft.try_into()?;
         let inside = door.look(self.verb, &host.name);
         let order = Order::new(door.caller(), spec, self.key);
         let spawned = inside.runner.spawn(order, self.patience).await;
-        if let Ok(job) = &spawned {
-            start.note_job(job);
+        match &spawned {
+            Ok(job) => start.note_job(job),
+            Err(error) => start.note_failure(error).await,
         }
         let spawned = match spawned {
             Ok(job) => Ok(job),

@@ -311,13 +311,18 @@ impl Door {
 
     /// Checks the caller's role and host patterns, and records a refusal.
     async fn check_rights(&self, verb: Verb, on: On<'_>) -> Result<(), Error> {
-        let checked = self.check(verb, on.place.host);
-        if let Err(error) = &checked {
-            let call = self.call(verb, on);
-            let refusal = call.refused(Why::Rights(error.to_string()));
-            self.inside.judge.note_refusal(&refusal, call).await;
+        match self.check(verb, on.place.host) {
+            Err(error) => Err(self.recorded(verb, on, error).await),
+            checked => checked,
         }
-        checked
+    }
+
+    /// Records a refusal because of the caller's rights.
+    async fn recorded(&self, verb: Verb, on: On<'_>, error: Error) -> Error {
+        let call = self.call(verb, on);
+        let refusal = call.refused(Why::Rights(error.to_string()));
+        self.inside.judge.note_refusal(&refusal, call).await;
+        error
     }
 
     /// Checks the caller's role and host patterns.
@@ -346,20 +351,21 @@ impl Door {
     ///
     /// # Errors
     /// [`Error::DeniedHost`].
-    pub(super) fn check_user(&self, place: Place<'_>) -> Result<(), Error> {
-        let Some(becomes) = place.becomes else { return Ok(()) };
-        let host = place.host;
+    pub(super) async fn check_user(&self, verb: Verb, on: On<'_>) -> Result<(), Error> {
+        let Some(becomes) = on.place.becomes else { return Ok(()) };
+        let host = on.place.host;
         let place = host.rsplit_once('@').map_or(host, |(_, place)| place);
         let login = format!("{}@{place}", becomes.user());
         if self.has_host(&login) {
             tracing::info!(caller = %self.caller, host, becomes = %becomes, "as another user");
             return Ok(());
         }
-        Err(Error::DeniedHost {
+        let denied = Error::DeniedHost {
             caller: self.caller.clone(),
             host: login,
             nearest: None,
-        })
+        };
+        Err(self.recorded(verb, on, denied).await)
     }
 
     /// Access for a verb on a job: needs rights on each of its hosts.
@@ -422,7 +428,7 @@ impl Door {
         on: On<'_>,
     ) -> Result<AllowedHost<'_>, Error> {
         let host = self.find_host(verb, on.place.host).await?;
-        self.check_user(on.place)?;
+        self.check_user(verb, on).await?;
         let permission = self.judge(verb, on).await?;
         Ok(AllowedHost {
             inside: &self.inside,
@@ -437,7 +443,9 @@ impl Door {
             Err(Error::DeniedHost { host, .. }) => return Err(self.denied_host(&host).await),
             checked => checked?,
         }
-        self.checked_address(host).await?;
+        if let Err(error) = self.checked_address(host).await {
+            return Err(self.recorded(verb, On::host(host), error).await);
+        }
         let checked = self.inside.hosts.book().check(host).await;
         // The book suggests any listed host. This replaces it by one that the caller may use.
         if let Err(HostError::Unknown { name, .. }) = checked {

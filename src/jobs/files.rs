@@ -65,6 +65,15 @@ impl Jobs {
         self.open_files(self.changing, self.on(host)).await
     }
 
+    /// Like [`files_to_change`](Self::files_to_change), for a file or directory that is known.
+    ///
+    /// # Errors
+    /// As [`files`](Self::files).
+    #[doc(hidden)]
+    pub async fn files_to_change_at(&self, at: HostPath<'_>) -> Result<HostFiles, Error> {
+        self.open_files(self.changing, self.at(at)).await
+    }
+
     async fn open_files(&self, verb: Verb, on: On<'_>) -> Result<HostFiles, Error> {
         let allowed = self.door.act_on_host(verb, on).await?;
         let files =
@@ -101,7 +110,7 @@ impl Jobs {
         self.door.find_hosts(self.changing, &members).await?;
         for member in &members {
             let on = self.on(member);
-            self.door.check_user(on.place)?;
+            self.door.check_user(self.changing, on).await?;
             // Recorded when the file is written.
             self.door.ask(self.changing, on).await?;
         }

@@ -1,6 +1,7 @@
 //! `sshjobs audit verify`, `show` and `key`.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -8,13 +9,13 @@ use serde_json::json;
 
 use crate::audit::{
     AuditError, AuditFiles, AuditKey, Decided, Ended, Event, Fault, PublicKey, Report, StoredLine,
-    for_each_line, verify,
+    for_each_line, verify, visible_text,
 };
 use crate::cli::args::{AuditArgs, AuditKeyArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs};
 use crate::cli::exit::print;
 use crate::cli::json::json as json_line;
 use crate::cli::{Exit, note};
-use crate::jobs::{Jobs, printable};
+use crate::jobs::Jobs;
 use crate::wire::Error;
 
 /// Performs `sshjobs audit`.
@@ -30,13 +31,15 @@ pub async fn audit(jobs: &Jobs, args: AuditArgs) -> Result<Exit, Error> {
 }
 
 async fn check(jobs: &Jobs, args: AuditVerifyArgs) -> Result<Exit, Error> {
-    let (log, key) = match (args.file, args.public_key) {
-        (Some(log), key) => (log, key),
-        (None, Some(key)) => (files(jobs).await?.log, Some(key)),
-        (None, None) => {
-            let AuditFiles { log, key } = files(jobs).await?;
-            (log, AuditKey::read(&key).ok().map(|key| key.public()))
-        }
+    let configured = files(jobs).await;
+    let key = match (args.public_key, &configured) {
+        (Some(key), _) => Some(key),
+        (None, Ok(files)) => own_key(&files.key)?,
+        (None, Err(_)) => None,
+    };
+    let log = match args.file {
+        Some(log) => log,
+        None => configured?.log,
     };
     if key.is_none() {
         note("checkpoints are not checked: name the key that signs them with --public-key");
@@ -55,19 +58,37 @@ async fn check(jobs: &Jobs, args: AuditVerifyArgs) -> Result<Exit, Error> {
     })
 }
 
-fn report_in_words(report: &Report, key: Option<PublicKey>) -> Vec<String> {
-    let Some(head) = report.head else {
-        return vec!["the log has no lines".to_owned()];
-    };
-    let mut lines = vec![format!("lines {} to {}", report.first, head.seq)];
-    match (report.signed_to, key) {
-        (Some(signed), Some(key)) => {
-            lines.push(format!("signed up to line {signed} with the key {key}"));
-        }
-        (None, Some(_)) => lines.push("no checkpoint yet, so that nothing is signed".to_owned()),
-        (_, None) => {}
+/// The public part of the configured key. `None` if there is none on this machine.
+fn own_key(file: &Path) -> Result<Option<PublicKey>, Error> {
+    match AuditKey::read(file) {
+        Ok(key) => Ok(Some(key.public())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(unreadable_key(file, &source)),
     }
-    lines.push(format!("head {head}"));
+}
+
+fn report_in_words(report: &Report, key: Option<PublicKey>) -> Vec<String> {
+    let mut lines = Vec::new();
+    match report.head {
+        None => lines.push("the log has no lines".to_owned()),
+        Some(head) => {
+            lines.push(format!("lines {} to {}", report.first, head.seq));
+            if report.first > 1 {
+                lines.push(format!("the lines before {} are not here", report.first));
+            }
+            if let (Some(signed), Some(key)) = (report.signed_to, key) {
+                lines.push(format!("signed up to line {signed} with the key {key}"));
+                if signed < head.seq {
+                    lines.push(format!(
+                        "lines {} to {} are not signed",
+                        signed + 1,
+                        head.seq
+                    ));
+                }
+            }
+            lines.push(format!("head {head}"));
+        }
+    }
     let told = |fault: &Fault| match fault.line {
         0 => format!("{}: {}", fault.file.display(), fault.message),
         number => format!("{}:{number}: {}", fault.file.display(), fault.message),
@@ -78,7 +99,7 @@ fn report_in_words(report: &Report, key: Option<PublicKey>) -> Vec<String> {
         1 => "1 fault".to_owned(),
         count => format!("{count} faults"),
     });
-    lines.iter().map(|line| printable(line)).collect()
+    lines.iter().map(|line| visible_text(line)).collect()
 }
 
 fn report_as_json(report: &Report) -> serde_json::Value {
@@ -90,6 +111,7 @@ fn report_as_json(report: &Report) -> serde_json::Value {
         "first": report.first,
         "head": report.head.map(|head| head.to_string()),
         "signed_to": report.signed_to,
+        "signatures_checked": report.has_checked_signatures,
         "faults": faults.collect::<Vec<_>>(),
     })
 }
@@ -119,10 +141,11 @@ fn shown_lines(log: &Path, args: &AuditShowArgs) -> Result<Vec<String>, AuditErr
         let text = String::from_utf8_lossy(&line.bytes);
         match serde_json::from_slice::<StoredLine>(&line.bytes) {
             Ok(stored) if is_selected(&stored, args, &starts) => {
+                // An older or foreign line may have control characters.
                 let words = if args.json {
-                    text.into_owned()
+                    visible_text(&text)
                 } else {
-                    printable(&in_words(&stored))
+                    visible_text(&in_words(&stored))
                 };
                 shown.push(words);
             }
@@ -188,6 +211,8 @@ fn is_selected(stored: &StoredLine, args: &AuditShowArgs, starts: &BTreeSet<u64>
         }
         Event::Opened { .. }
         | Event::Policy { .. }
+        | Event::Closed { .. }
+        | Event::Failed { .. }
         | Event::Checkpoint { .. }
         | Event::Repaired { .. }
         | Event::Missed { .. } => !has_filter && !args.denied,
@@ -206,6 +231,11 @@ fn in_words(stored: &StoredLine) -> String {
         Event::Ended(ended) => end_in_words(ended),
         Event::Checkpoint { .. } => "checkpoint".to_owned(),
         Event::Repaired { bytes } => format!("half a line of {bytes} bytes was cut off"),
+        Event::Failed { decision, why } => format!("failed (line {decision}): {why}"),
+        Event::Closed { continued_in } => match continued_in {
+            Some(log) => format!("closed: calls are recorded in {log} from here on"),
+            None => "CLOSED: calls are not recorded from here on".to_owned(),
+        },
         Event::Missed { lines } => format!("{lines} lines could not be recorded"),
     };
     format!("{} {:>6} {what}", stored.time, stored.seq)
@@ -250,7 +280,7 @@ async fn key(jobs: &Jobs, args: AuditKeyArgs) -> Result<Exit, Error> {
         Some(file) => file,
         None => files(jobs).await?.key,
     };
-    let key = AuditKey::read(&file).map_err(|source| unreadable(&AuditError { file, source }))?;
+    let key = AuditKey::read(&file).map_err(|source| unreadable_key(&file, &source))?;
     Ok(print(&key.public().to_string()))
 }
 
@@ -260,6 +290,16 @@ async fn files(jobs: &Jobs) -> Result<AuditFiles, Error> {
     let missing = || Error::invalid("no audit log is named", hint);
     let named = jobs.audit_files().await.ok_or_else(missing)?;
     named.map_err(|error| Error::invalid(error, hint))
+}
+
+fn unreadable_key(file: &Path, error: &std::io::Error) -> Error {
+    Error::invalid(
+        format!(
+            "the key of the audit log, {}, can't be used: {error}",
+            file.display()
+        ),
+        "it is made with the first call that is recorded; to check without it, use --public-key",
+    )
 }
 
 fn unreadable(error: &AuditError) -> Error {

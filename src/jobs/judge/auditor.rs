@@ -74,12 +74,21 @@ impl Auditor {
         call: Call<'_>,
         grounds: Grounds<'_>,
     ) -> Result<Option<RecordedDecision>, Box<PolicyRefusal>> {
-        let Some(settings) = loaded.policy.audit() else {
-            *lock(&self.current) = None;
-            return Ok(None);
-        };
         let refused = |why: String| call.refused(Why::NotRecorded(why));
-        let recorder = self.recorder(loaded, settings).map_err(refused)?;
+        let (recorder, on_failure) = match self.open(loaded) {
+            Ok(Some(opened)) => opened,
+            Ok(None) => return Ok(None),
+            Err(why) => {
+                tracing::error!(why, "calls are not recorded");
+                let on_failure = loaded.policy.audit().map(|settings| settings.on_failure);
+                let is_refused = on_failure == Some(OnFailure::Refuse) && grounds.decision.is_ok();
+                return if is_refused {
+                    Err(refused(why))
+                } else {
+                    Ok(None)
+                };
+            }
+        };
         let event = Event::Decision(Box::new(decided(call, grounds)));
         if grounds.decision.is_err() {
             if let Err(error) = recorder.write(event).await {
@@ -93,7 +102,7 @@ impl Auditor {
             recorder.note(event);
             return Ok(None);
         }
-        match (recorder.record(event).await, settings.on_failure) {
+        match (recorder.record(event).await, on_failure) {
             (Ok(seq), _) => Ok(Some(RecordedDecision { recorder, seq })),
             (Err(error), OnFailure::Refuse) => Err(refused(error.to_string())),
             (Err(error), OnFailure::Warn) => {
@@ -118,36 +127,41 @@ impl Auditor {
         }
     }
 
-    /// The recorder for the settings of a policy.
+    /// The log of a policy. Closes the log of the policy before, if that was another one. `None` if the
+    /// policy names none.
     ///
     /// # Errors
-    /// Why there is none, in words.
-    fn recorder(
+    /// Why it can't be opened, in words.
+    pub(super) fn open(
         &self,
         loaded: &LoadedPolicy,
-        settings: &AuditSettings,
-    ) -> Result<Recorder, String> {
+    ) -> Result<Option<(Recorder, OnFailure)>, String> {
         let mut current = lock(&self.current);
-        let known = current.take().filter(|known| known.settings == *settings);
-        let known = match known {
-            Some(known) if known.policy == loaded.hash => {
-                return Ok(current.insert(known).recorder.clone());
-            }
-            Some(known) => Current {
-                policy: loaded.hash.clone(),
-                ..known
-            },
-            None => Current {
-                settings: settings.clone(),
-                policy: loaded.hash.clone(),
-                recorder: self.start(settings)?,
-            },
+        let settings = loaded.policy.audit();
+        let before = current.take();
+        let known = before.as_ref().filter(|before| Some(&before.settings) == settings);
+        if let Some(before) = &before
+            && known.is_none()
+        {
+            let continued_in = settings.map(|settings| settings.file.display().to_string());
+            tracing::warn!(?continued_in, "the policy closes the audit log");
+            before.recorder.note(policy_event(loaded));
+            before.recorder.note(Event::Closed { continued_in });
+        }
+        let Some(settings) = settings else { return Ok(None) };
+        let recorder = match known {
+            Some(known) => known.recorder.clone(),
+            None => self.start(settings)?,
         };
-        known.recorder.note(Event::Policy {
-            file: loaded.file.display().to_string(),
-            sha256: loaded.hash.clone(),
+        if known.is_none_or(|known| known.policy != loaded.hash) {
+            recorder.note(policy_event(loaded));
+        }
+        *current = Some(Current {
+            settings: settings.clone(),
+            policy: loaded.hash.clone(),
+            recorder: recorder.clone(),
         });
-        Ok(current.insert(known).recorder.clone())
+        Ok(Some((recorder, settings.on_failure)))
     }
 
     fn start(&self, settings: &AuditSettings) -> Result<Recorder, String> {
@@ -183,12 +197,45 @@ impl Auditor {
 }
 
 impl RecordedDecision {
+    /// Records that the start which was allowed has failed.
+    pub(in crate::jobs) async fn note_failure(&self, why: String) {
+        let event = Event::Failed {
+            decision: self.seq,
+            why,
+        };
+        // Written before its caller hears of it, who may end this process then.
+        if let Err(error) = self.recorder.write(event).await {
+            tracing::warn!(%error, "a failed start is not recorded");
+            self.recorder.note_missed();
+        }
+    }
+
     /// Records the job that was started because of the decision.
     pub(in crate::jobs) fn note_job(&self, job: &job::Job) {
         self.recorder.note(Event::Started {
             decision: self.seq,
             job: job.id.as_str().to_owned(),
         });
+    }
+}
+
+fn policy_event(loaded: &LoadedPolicy) -> Event {
+    Event::Policy {
+        file: loaded.file.display().to_string(),
+        sha256: loaded.hash.clone(),
+    }
+}
+
+/// Longest text of a denied call that is recorded, in bytes: nobody may fill the disk without rights.
+const LONGEST_DENIED: usize = 1000;
+
+/// The beginning of a long text.
+fn cut(text: &mut String) {
+    let length = text.len();
+    if length > LONGEST_DENIED {
+        let end = (0..=LONGEST_DENIED).rev().find(|end| text.is_char_boundary(*end));
+        text.truncate(end.unwrap_or(0));
+        text.push_str(&format!("… ({length} bytes)"));
     }
 }
 
@@ -225,6 +272,17 @@ fn decided(call: Call<'_>, grounds: Grounds<'_>) -> Decided {
         Err(refusal) => {
             decided.rules = refusal.why.rules();
             decided.why = Some(refusal.to_string());
+            let texts = [
+                &mut decided.host,
+                &mut decided.command,
+                &mut decided.template,
+                &mut decided.target,
+                &mut decided.path,
+                &mut decided.cwd,
+                &mut decided.why,
+            ];
+            texts.into_iter().flatten().for_each(cut);
+            decided.params.values_mut().for_each(cut);
         }
     }
     decided

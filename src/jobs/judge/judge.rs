@@ -18,6 +18,7 @@ use crate::nearest::nearest;
 use crate::policy::{
     Approval, CommandSource, Decision, Endpoint, Identity, Permit, Request, Template, WeekMinute,
 };
+use crate::runner::{SpawnError, chain};
 
 /// Decides on calls by the policy. Without one it allows everything.
 pub(in crate::jobs) struct Judge {
@@ -63,6 +64,12 @@ impl Judge {
     /// State of the policy. `None` without one.
     pub(in crate::jobs) async fn state(&self) -> Option<PolicyState> {
         let policy = self.policy.as_ref()?;
+        // The log begins with the process, and not with its first call.
+        if let Ok(loaded) = policy.policy(self.hosts.book()).await
+            && let Err(error) = self.auditor.open(&loaded)
+        {
+            tracing::error!(error, "calls are not recorded");
+        }
         Some(policy.state(self.hosts.book()).await)
     }
 
@@ -147,7 +154,7 @@ impl Judge {
             endpoint: None,
             decision: Err(refusal),
         };
-        // A refusal is not waited for, so that there is no error.
+        // The caller gets its own refusal, whether or not it could be recorded.
         self.auditor.record(&loaded, call, grounds).await.ok();
     }
 
@@ -325,6 +332,13 @@ impl Judge {
 }
 
 impl Start {
+    /// Records that the job was not started.
+    pub(in crate::jobs) async fn note_failure(&self, why: &SpawnError) {
+        if let Some(recorded) = &self.recorded {
+            recorded.note_failure(chain(why)).await;
+        }
+    }
+
     /// Counts the job that was started, for the limits of the rule, and records it.
     pub(in crate::jobs) fn note_job(&self, job: &Arc<crate::job::Job>) {
         if let Some(recorded) = &self.recorded {

@@ -75,6 +75,8 @@ struct State {
     /// Whether the held hosts were compared with NATS since the lease last ran out. Until then this
     /// replica may believe that it holds hosts which another one has taken.
     is_checked: bool,
+    /// How often the lease may have run out.
+    lapses: u64,
 }
 
 impl State {
@@ -88,6 +90,7 @@ impl State {
     fn note_lapse(&mut self) {
         self.checks = CHECKS;
         self.is_checked = false;
+        self.lapses += 1;
     }
 }
 
@@ -185,6 +188,7 @@ impl Leases {
                 plan: Plan::Stay,
                 checks: 0,
                 is_checked: true,
+                lapses: 0,
             }),
             records,
             events,
@@ -354,12 +358,12 @@ impl Leases {
 
     /// After the lease had run out: finds held hosts that another replica has taken.
     async fn check_hosts(&self) -> Result<(), StoreError> {
-        let held = {
+        let (held, lapses) = {
             let state = lock(&self.state);
             if state.checks == 0 {
                 return Ok(());
             }
-            state.held.clone()
+            (state.held.clone(), state.lapses)
         };
         for (host, token) in held {
             let entry = self.in_time(entries::exact(&self.hosts, &subject_token(&host))).await?;
@@ -379,8 +383,11 @@ impl Leases {
             }
         }
         let mut state = lock(&self.state);
-        state.checks = state.checks.saturating_sub(1);
-        state.is_checked = true;
+        // If the lease has run out since, the hosts that were read first may be taken now.
+        if state.lapses == lapses {
+            state.checks = state.checks.saturating_sub(1);
+            state.is_checked = true;
+        }
         Ok(())
     }
 

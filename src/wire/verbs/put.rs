@@ -294,14 +294,16 @@ impl Service {
                 let is_comparable =
                     str::from_utf8(&bytes).is_ok() && bytes.len() as u64 <= MOST_COMPARED;
                 if is_comparable && may_read {
-                    let files = self.jobs.files_to_change(host).await?;
+                    let at = HostPath { host, path: &path };
+                    let files = self.jobs.files_to_change_at(at).await?;
                     old_text = text_of(&files, &path).await;
                 }
                 FileSource::Memory(bytes)
             }
             Content::File(file) => FileSource::File(file),
             Content::Edits(edits) => {
-                let files = service.jobs.files_to_change(host).await?;
+                let at = HostPath { host, path: &path };
+                let files = service.jobs.files_to_change_at(at).await?;
                 let edited = edit(&files, &path, expected, &edits).await.map_err(about(host))?;
                 // Refused if the file changes between this read and the write.
                 options.expected = Expected::Digest(edited.old_digest);

@@ -28,7 +28,11 @@ pub async fn edit(service: &Service, args: EditArgs) -> Exit {
         let file = PathOnHosts::parse(&args.file)?;
         let jobs = service.library().becoming(args.becomes.becomes()?).editing();
         let host = &file.hosts;
-        let files = jobs.files_to_change(host).await?;
+        let at = HostPath {
+            host,
+            path: &file.path,
+        };
+        let files = jobs.files_to_change_at(at).await?;
         let path = files.expand(&file.path).await.map_err(jobs_error)?;
         let old = match files.read_whole(&path, MOST_BYTES).await {
             Ok(old) => Some(old),

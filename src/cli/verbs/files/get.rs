@@ -177,7 +177,11 @@ impl Getting<'_> {
     /// Writes the matches of a word to stdout, one after the other.
     async fn to_stdout(&self, hosts: &[String], source: &PathOnHosts) -> Result<Exit, Error> {
         for host in hosts {
-            let files = self.jobs.files(host).await?;
+            let at = HostPath {
+                host,
+                path: &source.path,
+            };
+            let files = self.jobs.files_at(at).await?;
             for found in files.named(&source.path).await.map_err(jobs_error)? {
                 let pieces = files.pieces(&found.path, 0, None).await;
                 let mut pieces = pieces.map_err(jobs_error)?;
