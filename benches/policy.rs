@@ -136,7 +136,8 @@ fn starts(_: &mut Criterion) {
 /// A policy of a hundred rules, the last of which allows everything here, perhaps with a log in a
 /// directory.
 fn write_policy(sshd: &Sshd, number: usize, log: Option<&Path>) -> std::path::PathBuf {
-    let mut text = rules(100);
+    // The bench's host has no tags, and a tag that no host has is a mistake.
+    let mut text = rules(100).replace(", \"tag:pci\"", "");
     text.push_str("[[rules]]\nname = \"here\"\ncallers = [\"local\"]\ncommands = \"any\"\n");
     if let Some(directory) = log {
         let log = directory.join(format!("sshjobs-bench-{}.jsonl", std::process::id()));
