@@ -3,7 +3,7 @@
 use super::key::{AuditKey, PublicKey};
 use super::line::{Head, LineHash};
 
-/// A checkpoint is written after so many lines.
+/// Number of lines after which a checkpoint is written.
 pub(super) const LINES: u64 = 256;
 
 /// The text that is signed: the number of the checkpoint's own line, and the hash of the line before it.

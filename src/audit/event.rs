@@ -1,4 +1,4 @@
-//! What the log records.
+//! Entries of the log.
 
 use std::collections::BTreeMap;
 
@@ -59,7 +59,7 @@ pub enum Event {
         /// The new log. `None` if calls are not recorded any more.
         continued_in: Option<String>,
     },
-    /// Lines could not be written, and their calls went on: reads, ends of jobs, and every call with
+    /// Lines could not be written, and their calls were performed all the same: reads, ends of jobs, and every call with
     /// `on_failure = "warn"`.
     Missed {
         /// Number of these lines.
@@ -118,7 +118,7 @@ pub struct Decided {
     /// Names of the variables that a start sets. Their values may be secrets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// The file or directory that is read or written. None if a call only looks what is there.
+    /// The file or directory that is read or written. None if a call only looks whether something exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Where a forward leads to.

@@ -29,7 +29,7 @@ impl AuditKey {
     /// Reads a key file. Creates a missing one, with a new key.
     ///
     /// # Errors
-    /// If it can't be read or created, or is no key file.
+    /// If it can't be read or created, or is not a key file.
     pub fn open(file: &Path) -> io::Result<Self> {
         match Self::read(file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Self::create(file),
@@ -40,7 +40,7 @@ impl AuditKey {
     /// Reads a key file.
     ///
     /// # Errors
-    /// If it can't be read, or is no key file.
+    /// If it can't be read, or is not a key file.
     pub fn read(file: &Path) -> io::Result<Self> {
         let text = SecretString::from(read_text(file)?);
         if fs::metadata(file)?.permissions().mode() & 0o077 != 0 {

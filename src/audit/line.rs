@@ -31,7 +31,7 @@ pub struct StoredLine {
     pub prev: LineHash,
     /// When it was written, as in RFC 3339, in UTC.
     pub time: String,
-    /// What it records.
+    /// The recorded event.
     #[serde(flatten)]
     pub event: Event,
 }
@@ -106,7 +106,7 @@ impl fmt::Debug for LineHash {
     }
 }
 
-/// A text that is no hash, or no head.
+/// The text is not a hash, or not a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("use SEQ:HASH, such as 12:9f86d0…, with 64 hexadecimal digits")]
 pub struct BadHead;

@@ -24,7 +24,7 @@ pub struct AuditLog {
     file: Option<File>,
     /// The newest line, as far as it is known.
     head: Head,
-    /// Length of the file behind that line.
+    /// Length of the file up to the end of that line.
     length: u64,
     /// Lines since the last checkpoint.
     unsigned: u64,
@@ -201,7 +201,7 @@ impl AuditLog {
         self.length = newest.as_ref().map_or(0, |line| line.end);
         let newest = match newest {
             Some(newest) => Some(newest),
-            // New, perhaps with half a line. The log goes on where the file before it has ended.
+            // New, perhaps with half a line. The log continues where the file before it has ended.
             None => match rotated_files(&self.files.log)?.pop_last() {
                 Some((_, before)) => newest_line(&File::open(before)?)?,
                 None => None,
