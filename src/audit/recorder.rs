@@ -270,21 +270,35 @@ impl Writer {
 
     /// Appends to the log, which it opens if necessary.
     fn append(&mut self, events: &[Event], sync: bool) -> Result<u64, AuditError> {
-        let log = match &mut self.log {
+        let mut log = match self.log.take() {
             Some(log) => log,
-            None => {
-                let mut log = AuditLog::new(self.files.clone(), self.longest)?;
-                let opened = Event::Opened {
-                    process: self.writer.process.clone(),
-                    machine: self.writer.machine.clone(),
-                    public_key: log.key().public().to_string(),
-                };
-                log.append(&[opened], false)?;
-                // At once: a log without a signature could be anybody's.
-                log.sign()?;
-                self.log.insert(log)
-            }
+            None => self.open()?,
         };
+        let appended = self.append_to(&mut log, events, sync);
+        self.log = Some(log);
+        appended
+    }
+
+    /// Opens the log, and signs its first line at once: anyone may have written a log without a signature.
+    fn open(&mut self) -> Result<AuditLog, AuditError> {
+        let mut log = AuditLog::new(self.files.clone(), self.longest)?;
+        let opened = Event::Opened {
+            process: self.writer.process.clone(),
+            machine: self.writer.machine.clone(),
+            public_key: log.key().public().to_string(),
+        };
+        log.append(&[opened], false)?;
+        let head = log.sign()?;
+        self.note_signed(head);
+        Ok(log)
+    }
+
+    fn append_to(
+        &mut self,
+        log: &mut AuditLog,
+        events: &[Event],
+        sync: bool,
+    ) -> Result<u64, AuditError> {
         let signed = log.signed();
         let first = log.append(events, sync)?;
         if log.signed() != signed {

@@ -13,7 +13,7 @@ use crate::audit::{Head, PublicKey};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The log is that of the policy file (--policy, or `file` in the table [policy] of the configuration),
-or FILE. docs/audit.md says what a check can show, and what it can't.
+or FILE. docs/audit.md explains the limits of a check.
 
 Examples:
   sshjobs audit show --host web1 --since 1d
@@ -31,7 +31,7 @@ pub struct AuditArgs {
 pub enum AuditSubcommand {
     /// Check that no line was changed, removed, inserted or moved.
     Verify(AuditVerifyArgs),
-    /// Show decisions, and what became of them.
+    /// Show decisions and their results.
     Show(AuditShowArgs),
     /// Print the public key that checkpoints are checked with.
     Key(AuditKeyArgs),
@@ -40,9 +40,10 @@ pub enum AuditSubcommand {
 /// Arguments of `audit verify`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A line that was changed, removed, inserted or moved always shows. Lines that were cut off at the end
-show with --head, which names a line that was there before. A log that was written anew shows with
---head, or with the key if it is not readable for whoever wrote it.
+A check finds a line that was changed, removed, inserted or moved, if the lines after it are as they
+were. It finds lines that were cut off at the end, or a change of the last one, with --head, which names
+a line of an earlier check or of an anchor. It finds a log that was rewritten with --head, or with the
+key, if the writer could not read the private one.
 
 Exit status: 0 if nothing is wrong; 1 if something is; 2 if the log can't be read.")]
 pub struct AuditVerifyArgs {

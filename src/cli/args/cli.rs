@@ -158,7 +158,7 @@ pub enum Verb {
     Token(TokenArgs),
     /// Check, explain and test the policy: who may do what on which hosts.
     Policy(PolicyArgs),
-    /// Show the audit log: who was allowed to do what; and check that nobody has changed it.
+    /// Show the audit log: who was allowed to do what. Find changes of it.
     Audit(AuditArgs),
     /// Show the replicas, hosts and NATS of a cluster.
     Cluster(ClusterArgs),
