@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use crate::support::{eventually, exit_of};
 use nix::sys::signal::{Signal, kill};
@@ -136,6 +137,29 @@ async fn asking_again_for_a_job_that_runs_changes_nothing() {
     );
     std::fs::write(go, "").unwrap();
     assert_eq!(ended(&spool).await, "6");
+}
+
+#[tokio::test]
+async fn the_result_of_the_gate_is_waited_for_when_its_file_is_still_empty() {
+    let host = Host::new();
+    // A start that another shell has begun, at the moment when it makes the file of the result.
+    let spool = host.spool("gated");
+    std::fs::create_dir_all(&spool).unwrap();
+    for file in ["exit.r", "claim", "gate"] {
+        std::fs::write(spool.join(file), "").unwrap();
+    }
+    let mut asker = host.start();
+    let order =
+        "gated - closed 0 30 0 none 20 sudo:nonce:4:root\nmark-of-a-test\n\ntrue\n\n\n\n.\n";
+    asker.stdin.take().unwrap().write_all(order.as_bytes()).unwrap();
+    // It looks many times a second.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    std::fs::write(spool.join("gate"), "passed\n").unwrap();
+    let mut told = String::new();
+    asker.stdout.take().unwrap().read_to_string(&mut told).unwrap();
+    asker.wait().unwrap();
+    assert_eq!(told, "sshjobs-spool ok\n");
+    assert!(spool.exists(), "the job that has passed is kept");
 }
 
 #[tokio::test]

@@ -188,15 +188,20 @@ pass_gate() { # Watches the program that changes the user: answers its prompt on
 }
 tell_gate() { # Waits until the user is changed, and answers if it is not.
   end=$(($(date +%s) + gate_seconds))
-  while [ ! -f "$sj_J/gate" ]; do
+  # The file exists a moment before it has its line.
+  while [ ! -s "$sj_J/gate" ]; do
     [ -d "$sj_J" ] || { say become ended; return 1; }
     sleep 0.03 2>/dev/null || sleep 1
+    now=$(date +%s)
     # After this no command is started, however late the host's PAM answers.
-    [ "$(date +%s)" -lt "$end" ] || decide_gate timeout
+    [ "$now" -lt "$end" ] || decide_gate timeout
+    # The shell that made the file was killed before it wrote the line.
+    [ "$now" -lt $((end + 5)) ] || break
   done
+  g=
   read -r g <"$sj_J/gate"
   [ "$g" != passed ] || return 0
-  say become "$g"
+  say become "${g:-timeout}"
   rm -rf "$sj_J"
   return 1
 }
