@@ -53,6 +53,8 @@
 //! CONTRIBUTING.md shows the folders as floors: imports point only downwards.
 
 #[doc(hidden)]
+pub mod approval;
+#[doc(hidden)]
 pub mod audit;
 mod bounded_file;
 #[doc(hidden)]

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use secrecy::SecretString;
 use tokio::runtime::Builder;
@@ -240,6 +241,9 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             let config = with_options(config, Some(&args.host), &args.ssh);
             cli::forward(&for_a_person(config), args).await
         }
+        Verb::Approvals(args) => cli::approvals(&api(config, None, None)?, args).await,
+        Verb::Approve(args) => cli::approve(&api(config, None, None)?, args).await,
+        Verb::Deny(args) => cli::deny(&api(config, None, None)?, args).await,
         Verb::Tail(args) => cli::tail(&api(config, None, None)?, args).await,
         Verb::Log(args) => cli::log(&api(config, None, None)?, args).await,
         Verb::Read(args) => cli::read(&api(config, None, None)?, args).await,
@@ -428,7 +432,10 @@ fn of_a_person(mut config: Config, prompter: Option<Arc<dyn Prompter>>) -> Servi
         Some(prompter) => Service::asking(config, Access::Any, prompter),
         None => Service::new(config, Access::Any),
     };
-    service.of(Caller::local(), Rights::everywhere(Role::Admin))
+    // A command of a person makes its call again while it waits.
+    service
+        .waiting_for_approval(Duration::ZERO)
+        .of(Caller::local(), Rights::everywhere(Role::Admin))
 }
 
 async fn serve(config: Config, args: &ServeArgs) -> Exit {

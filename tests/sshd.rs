@@ -12,6 +12,7 @@
 mod guide;
 mod support;
 
+mod approvals;
 mod attach;
 mod audit;
 mod auth;

@@ -27,6 +27,8 @@ pub enum Event {
     },
     /// A call was allowed or denied.
     Decision(Box<Decided>),
+    /// An approver agreed to a call, or refused it.
+    Voted(Voted),
     /// A job was started.
     Started {
         /// Sequence number of the decision that allowed it.
@@ -124,6 +126,31 @@ pub struct Decided {
     /// Where a forward leads to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
+    /// The approval that the call used or, if it is denied, waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval: Option<String>,
+}
+
+/// A vote on an approval.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Voted {
+    /// The approval.
+    pub approval: String,
+    /// SHA-256 of the call, in hexadecimal.
+    pub sha256: String,
+    /// Who asked for it.
+    pub asker: String,
+    /// The approver.
+    pub by: String,
+    /// The address from which the approver called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+    /// Whether the approver agrees.
+    pub agrees: bool,
+    /// Why, in the approver's words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// The end of a job.

@@ -81,10 +81,20 @@ pub fn visible_text(json: &str) -> String {
     shown
 }
 
-/// Control characters, and those that change the direction of a text (Unicode TR9).
+/// Control characters, those without a width, and those that change the direction of a text (Unicode
+/// TR9).
 fn is_invisible(character: char) -> bool {
     character.is_control()
-        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(
+            character,
+            '\u{ad}'
+                | '\u{61c}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
 }
 
 impl LineHash {

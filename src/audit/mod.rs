@@ -26,7 +26,7 @@ mod settings;
 mod verify;
 
 pub use error::AuditError;
-pub use event::{Decided, Ended, Event};
+pub use event::{Decided, Ended, Event, Voted};
 pub use files::{RawLine, for_each_line};
 pub use key::{AuditKey, PublicKey};
 pub use line::{BadHead, Head, LineHash, StoredLine, visible_text};

@@ -25,6 +25,7 @@ pub(super) struct Words {
     /// On a terminal with our type and size.
     pub(super) pty: bool,
     pub(super) durable: bool,
+    pub(super) reason: Option<String>,
     pub(super) becomes: BecomeArgs,
 }
 
@@ -48,6 +49,7 @@ pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
         timeout: args.timeout,
         pty: args.pty || args.tty > 0,
         durable: args.durable,
+        reason: args.reason,
         becomes: args.becomes,
     };
     words.into_request()
@@ -66,6 +68,7 @@ impl Words {
             env,
             timeout_s: self.timeout.map(|limit| limit.as_secs_f64()),
             durable: Some(self.durable),
+            reason: self.reason,
             becomes: self.becomes.user(),
             become_method: self.becomes.become_method.map(|method| method.as_str().to_owned()),
             ..CommandRequest::new(self.host, self.command)

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use secrecy::ExposeSecret;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::connector::{Connector, Prompters};
 use super::{HostBook, HostRef, Lease, Link, Linker, Pool, PoolError, PoolLimits, Pooled};
 use crate::job::Caller;
-use crate::ssh::{ConnectError, PresentedKey, Secrets};
+use crate::ssh::{ConnectError, HostName, KnownHosts, PresentedKey, Question, Secrets};
 
 /// Hosts and the connections to them, for jobs, `trust` and probing.
 pub struct Hosts {
@@ -44,6 +45,38 @@ impl Hosts {
     /// The secrets of a caller's logins.
     pub(super) fn secrets(&self, caller: &Caller) -> Arc<Secrets> {
         self.pool.connect().connector.secrets(caller)
+    }
+
+    /// Whether a caller has a person who can answer questions now.
+    pub fn can_ask(&self, caller: &Caller) -> bool {
+        self.secrets(caller).can_ask()
+    }
+
+    /// Asks the person behind a caller whether something may be done, and returns whether the answer is
+    /// "yes". `None` without an answer. Dropping the future withdraws the question.
+    pub async fn confirm(&self, caller: &Caller, question: &Question) -> Option<bool> {
+        let answer = self.secrets(caller).ask(question).await?;
+        Some(answer.expose_secret().trim().eq_ignore_ascii_case("yes"))
+    }
+
+    /// Fingerprints of the keys that known_hosts has for a host and its jump hosts, as texts. An
+    /// unreadable file is a text, too.
+    pub async fn trusted_keys(&self, name: &str) -> Vec<String> {
+        let Ok(host) = self.book.resolve(name).await else { return Vec::new() };
+        let mut keys = Vec::new();
+        let mut next = Some(&host);
+        while let Some(host) = next {
+            let name = HostName::of(host);
+            match KnownHosts::load(&host.known_hosts, &name).await {
+                Ok(known) => {
+                    let of_host = known.fingerprints().into_iter();
+                    keys.extend(of_host.map(|key| format!("{} {key}", name.as_str())));
+                }
+                Err(error) => keys.push(format!("{} {error}", name.as_str())),
+            }
+            next = host.jump.as_deref();
+        }
+        keys
     }
 
     /// A connection to `host` for probing. Connects if no existing connection answers.

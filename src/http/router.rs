@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::mount::Mount;
 use super::reject;
-use crate::http::api::{attach, calls, events, files, openapi, raw, screen};
+use crate::http::api::{approvals, attach, calls, events, files, openapi, raw, screen};
 use crate::http::guard::{Guard, check_names, guard, metrics};
 use crate::http::peers::{
     ClusterPrompters, answer_at_replica, ask_route, for_the_caller, pass_on_files, stick_to_replica,
@@ -31,6 +31,7 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
     };
     let api = calls::routes()
         .merge(file_routes().layer(from_fn(pass_on_files)))
+        .merge(approvals::routes())
         .route("/jobs/{id}/stream", get(events::stream))
         .route("/jobs/{id}/raw", get(raw::raw))
         .route("/jobs/{id}/screen", get(screen::screen))

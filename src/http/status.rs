@@ -55,7 +55,10 @@ pub(super) fn status_of(code: Code) -> StatusCode {
     match code {
         Code::InvalidArgument => StatusCode::BAD_REQUEST,
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,
-        Code::PolicyDenied => StatusCode::FORBIDDEN,
+        Code::PolicyDenied
+        | Code::ApprovalDenied
+        | Code::ApprovalExpired
+        | Code::ApprovalUnavailable => StatusCode::FORBIDDEN,
         Code::UnknownJob | Code::UnknownHost | Code::NotFound | Code::NoSuchFile => {
             StatusCode::NOT_FOUND
         }
@@ -69,6 +72,8 @@ pub(super) fn status_of(code: Code) -> StatusCode {
         | Code::Backpressure
         | Code::NotOwner
         | Code::StillRunning
+        | Code::ApprovalPending
+        | Code::ApprovalClosed
         | Code::JobEnded => StatusCode::CONFLICT,
         Code::ExpiredJob => StatusCode::GONE,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,

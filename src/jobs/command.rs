@@ -7,12 +7,12 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use secrecy::SecretString;
 
-use super::door::{Door, On};
+use super::door::Door;
 use super::error::Error;
 use super::fleet;
 use super::fleet::FleetSpec;
 use super::job::Job;
-use super::judge::Place;
+use super::judge::{On, Place, Starting};
 use crate::job::{
     Become, BecomeMethod, Draft, JobSpec, SpecError, TemplateCall, check_word, quote,
 };
@@ -33,6 +33,7 @@ pub struct Command<T = OneHost> {
     draft: Draft,
     fleet: Option<FleetSpec>,
     key: Option<String>,
+    reason: Option<String>,
     patience: Duration,
     /// The verb that the policy decides on.
     verb: Verb,
@@ -85,6 +86,7 @@ impl<T> Command<T> {
             draft,
             fleet,
             key: None,
+            reason: None,
             patience: PATIENCE,
             verb: Verb::Spawn,
             target: PhantomData,
@@ -165,6 +167,14 @@ impl<T> Command<T> {
         self
     }
 
+    /// Sets why the command is needed, for approvers: a rule of the policy may ask them. The start then
+    /// waits 20 seconds for an answer, and fails with [`Error::Policy`] if there is none. The same
+    /// start succeeds, once, after they have agreed.
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+
     /// Sets how long a start waits for the host, by default a minute. After that it returns a job
     /// that is still starting.
     pub fn start_within(mut self, patience: Duration) -> Self {
@@ -206,7 +216,7 @@ impl<T> Command<T> {
         // All of them before anything starts.
         let mut starts = Vec::new();
         for member in spec.hosts() {
-            let on = on(member, &spec);
+            let on = on(member, self.starting(&spec));
             self.door.check_user(self.verb, on).await?;
             starts.push(self.door.judge_start(self.verb, on, spec.timeout).await?);
         }
@@ -234,16 +244,23 @@ impl<T> Command<T> {
         self.fill_template().await?;
         // Checked before the policy is asked, so that a mistake is reported as one.
         let spec: JobSpec = self.draft.clone().try_into()?;
-        let on = on(&host.name, &spec);
+        let on = on(&host.name, self.starting(&spec));
         door.check_user(self.verb, on).await?;
         let start = door.judge_start(self.verb, on, spec.timeout).await?;
+        if let Some(known) = start.repeats() {
+            let job = door.find(&known).await?;
+            return Ok(Job { door, job });
+        }
         self.draft.timeout = start.timeout;
         let spec: JobSpec = self.draft.try_into()?;
         let inside = door.look(self.verb, &host.name);
         let order = Order::new(door.caller(), spec, self.key);
         let spawned = inside.runner.spawn(order, self.patience).await;
         match &spawned {
-            Ok(job) => start.note_job(job),
+            Ok(job) => {
+                start.note_job(job);
+                door.note_approved(&start, &job.id).await;
+            }
             Err(error) => start.note_failure(error).await,
         }
         let spawned = match spawned {
@@ -268,6 +285,14 @@ impl<T> Command<T> {
             door: door.clone(),
             job,
         })
+    }
+
+    fn starting<'a>(&'a self, spec: &'a JobSpec) -> Starting<'a> {
+        Starting {
+            spec,
+            idempotency_key: self.key.as_deref(),
+            reason: self.reason.as_deref(),
+        }
     }
 
     /// Replaces a template by its command, with the settings that the template has.
@@ -295,17 +320,15 @@ impl<T> Command<T> {
 }
 
 /// The host, user and template of a start.
-fn on<'a>(host: &'a str, spec: &'a JobSpec) -> On<'a> {
+fn on<'a>(host: &'a str, start: Starting<'a>) -> On<'a> {
+    let spec = start.spec;
     On {
-        place: Place {
+        template: spec.template.as_ref().map(|template| template.name.as_str()),
+        start: Some(start),
+        ..On::place(Place {
             host,
             becomes: spec.becomes.as_ref(),
-        },
-        template: spec.template.as_ref().map(|template| template.name.as_str()),
-        target: None,
-        job: None,
-        start: Some(spec),
-        path: None,
+        })
     }
 }
 
@@ -394,6 +417,7 @@ impl Command<ManyHosts> {
             draft: self.draft,
             fleet: self.fleet,
             key: self.key,
+            reason: self.reason,
             patience: self.patience,
             verb: self.verb,
             target: PhantomData,

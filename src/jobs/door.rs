@@ -13,13 +13,15 @@ use secrecy::ExposeSecret;
 use super::config::Config;
 use super::error::Error;
 use super::excluded::is_excluded_by_address;
-use super::judge::{Call, Judge, Permission, Place, PolicyState, Start, Why};
+use super::judge::{
+    Ballot, Call, Content, Judge, On, Permission, Place, PolicyState, Start, Voter, Why,
+};
 use super::last_errors::LastErrors;
 use super::rights::Rights;
-use crate::files::RemotePath;
+use crate::approval::Approval;
 use crate::forward::Forwards;
 use crate::hosts::{HostBook, HostError, HostRef, Hosts};
-use crate::job::{self, Caller, Draft, JobId, JobSpec, Scope, StdinPlan, TemplateCall};
+use crate::job::{self, Caller, Draft, JobId, Scope, StdinPlan, TemplateCall};
 use crate::nearest::nearest;
 use crate::policy::{Role, Template, Verb};
 use crate::runner::{Lookup, Runner};
@@ -28,49 +30,19 @@ use crate::runner::{Lookup, Runner};
 /// of other callers, hosts that may not be used, and verbs that the caller's role does not allow.
 #[derive(Clone)]
 pub(super) struct Door {
-    caller: Caller,
-    /// The address from which the caller has called, for the audit log. `None` for one of this machine.
-    address: Option<Arc<IpAddr>>,
-    rights: Arc<Rights>,
+    visitor: Arc<Visitor>,
     inside: Arc<Inside>,
 }
 
-/// The host that a verb acts on, and how.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct On<'a> {
-    pub(super) place: Place<'a>,
-    /// The template of the command that it starts or feeds. `None` for a free command.
-    pub(super) template: Option<&'a str>,
-    /// Where a forward leads to, as `HOST:PORT`.
-    pub(super) target: Option<&'a str>,
-    /// The job that it is about.
-    pub(super) job: Option<&'a JobId>,
-    /// The job that it starts.
-    pub(super) start: Option<&'a JobSpec>,
-    /// The file or directory that it reads or writes there.
-    pub(super) path: Option<&'a RemotePath>,
-}
-
-impl<'a> On<'a> {
-    /// A host, with the account that logs in.
-    pub(super) fn host(host: &'a str) -> Self {
-        Self::place(Place {
-            host,
-            becomes: None,
-        })
-    }
-
-    /// A host, perhaps as another user.
-    pub(super) fn place(place: Place<'a>) -> Self {
-        Self {
-            place,
-            template: None,
-            target: None,
-            job: None,
-            start: None,
-            path: None,
-        }
-    }
+/// The caller at the door.
+#[derive(Clone)]
+struct Visitor {
+    caller: Caller,
+    /// The address from which the caller has called, for the audit log. `None` for one of this machine.
+    address: Option<IpAddr>,
+    rights: Rights,
+    /// Time that a call waits for approvers.
+    approval_wait: Duration,
 }
 
 /// A host that a caller may use for a verb.
@@ -80,6 +52,8 @@ pub(super) struct AllowedHost<'a> {
     pub(super) permission: Permission,
 }
 
+/// Time that a call waits for approvers. Less than clients wait for a call.
+const APPROVAL_WAIT: Duration = Duration::from_secs(20);
 /// Maximum names resolved concurrently.
 const AT_A_TIME: usize = 16;
 
@@ -95,46 +69,65 @@ pub(super) struct Inside {
 
 impl Door {
     pub(super) fn new(caller: Caller, rights: Rights, inside: Inside) -> Self {
-        Self {
+        let visitor = Visitor {
             caller,
             address: None,
-            rights: Arc::new(rights),
+            rights,
+            approval_wait: APPROVAL_WAIT,
+        };
+        Self {
+            visitor: Arc::new(visitor),
             inside: Arc::new(inside),
+        }
+    }
+
+    fn with(&self, visitor: Visitor) -> Self {
+        Self {
+            visitor: Arc::new(visitor),
+            inside: Arc::clone(&self.inside),
         }
     }
 
     /// The same door for another caller.
     pub(super) fn of(&self, caller: Caller, rights: Rights) -> Self {
-        Self {
+        self.with(Visitor {
             caller,
             address: None,
-            rights: Arc::new(rights),
-            inside: Arc::clone(&self.inside),
-        }
+            rights,
+            approval_wait: self.visitor.approval_wait,
+        })
     }
 
     /// The same door for a caller at an address.
     pub(super) fn called_from(&self, address: IpAddr) -> Self {
-        Self {
-            address: Some(Arc::new(address)),
-            ..self.clone()
-        }
+        self.with(Visitor {
+            address: Some(address),
+            ..Visitor::clone(&self.visitor)
+        })
+    }
+
+    /// The same door for calls that wait this long for approvers, at most 20 seconds.
+    pub(super) fn waiting_for_approval(&self, approval_wait: Duration) -> Self {
+        self.with(Visitor {
+            approval_wait: approval_wait.min(APPROVAL_WAIT),
+            ..Visitor::clone(&self.visitor)
+        })
     }
 
     pub(super) fn caller(&self) -> &Caller {
-        &self.caller
+        &self.visitor.caller
     }
 
     pub(super) fn rights(&self) -> &Rights {
-        &self.rights
+        &self.visitor.rights
     }
 
     /// The callers whose jobs this caller sees.
     pub(super) fn scope(&self) -> Scope {
-        if self.rights.role == Role::Admin {
+        if self.visitor.rights.role == Role::Admin {
             Scope::All
         } else {
-            Scope::Of(self.caller.clone())
+            Scope::Of(self.visitor.caller.clone())
         }
     }
 
@@ -154,12 +147,12 @@ impl Door {
 
     /// Whether the caller has rights on a host.
     pub(super) fn has_host(&self, host: &str) -> bool {
-        self.rights.hosts.contain(host, self.inside.hosts.book().tags(host))
+        self.visitor.rights.hosts.contain(host, self.inside.hosts.book().tags(host))
     }
 
     /// Access for a verb that reads. The policy has decided when the caller got the job.
     pub(super) fn look(&self, verb: Verb, subject: &dyn fmt::Display) -> &Inside {
-        tracing::trace!(caller = %self.caller, ?verb, subject = ?subject.to_string(), "call");
+        tracing::trace!(caller = %self.visitor.caller, ?verb, subject = ?subject.to_string(), "call");
         &self.inside
     }
 
@@ -170,7 +163,7 @@ impl Door {
     pub(super) async fn act(&self, verb: Verb, on: On<'_>) -> Result<&Inside, Error> {
         self.check_rights(verb, on).await?;
         self.judge(verb, on).await?;
-        tracing::info!(caller = %self.caller, ?verb, host = on.place.host, "call");
+        tracing::info!(caller = %self.visitor.caller, ?verb, host = on.place.host, "call");
         Ok(&self.inside)
     }
 
@@ -222,16 +215,12 @@ impl Door {
 
     fn call_without_host(&self, verb: Verb) -> Call<'_> {
         Call {
-            caller: &self.caller,
-            address: self.address.as_deref().copied(),
-            rights: &self.rights,
+            caller: &self.visitor.caller,
+            address: self.visitor.address,
+            rights: &self.visitor.rights,
             verb,
-            place: None,
-            template: None,
-            target: None,
-            job: None,
-            start: None,
-            path: None,
+            approval_wait: self.visitor.approval_wait,
+            on: None,
         }
     }
 
@@ -296,16 +285,12 @@ impl Door {
 
     fn call<'a>(&'a self, verb: Verb, on: On<'a>) -> Call<'a> {
         Call {
-            caller: &self.caller,
-            address: self.address.as_deref().copied(),
-            rights: &self.rights,
+            caller: &self.visitor.caller,
+            address: self.visitor.address,
+            rights: &self.visitor.rights,
             verb,
-            place: Some(on.place),
-            template: on.template,
-            target: on.target,
-            job: on.job,
-            start: on.start,
-            path: on.path,
+            approval_wait: self.visitor.approval_wait,
+            on: Some(on),
         }
     }
 
@@ -328,15 +313,15 @@ impl Door {
     /// Checks the caller's role and host patterns.
     fn check(&self, verb: Verb, host: &str) -> Result<(), Error> {
         let needed = verb.needed_role();
-        if self.rights.role < needed {
+        if self.visitor.rights.role < needed {
             return Err(Error::Denied {
-                caller: self.caller.clone(),
-                role: self.rights.role,
+                caller: self.visitor.caller.clone(),
+                role: self.visitor.rights.role,
                 needed,
             });
         }
         if !self.has_host(host) {
-            let caller = self.caller.clone();
+            let caller = self.visitor.caller.clone();
             let host = host.to_owned();
             return Err(Error::DeniedHost {
                 caller,
@@ -357,11 +342,11 @@ impl Door {
         let place = host.rsplit_once('@').map_or(host, |(_, place)| place);
         let login = format!("{}@{place}", becomes.user());
         if self.has_host(&login) {
-            tracing::info!(caller = %self.caller, host, becomes = %becomes, "as another user");
+            tracing::info!(caller = %self.visitor.caller, host, becomes = %becomes, "as another user");
             return Ok(());
         }
         let denied = Error::DeniedHost {
-            caller: self.caller.clone(),
+            caller: self.visitor.caller.clone(),
             host: login,
             nearest: None,
         };
@@ -372,7 +357,12 @@ impl Door {
     ///
     /// # Errors
     /// [`Error::Denied`], [`Error::DeniedHost`], [`Error::Policy`].
-    pub(super) async fn act_on_job(&self, verb: Verb, job: &job::Job) -> Result<&Inside, Error> {
+    pub(super) async fn act_on_job(
+        &self,
+        verb: Verb,
+        job: &job::Job,
+        content: Option<Content<'_>>,
+    ) -> Result<&Inside, Error> {
         for host in job.spec.hosts() {
             let on = On {
                 job: Some(&job.id),
@@ -380,8 +370,10 @@ impl Door {
             };
             self.check_rights(verb, on).await?;
         }
-        self.ask_about_job(verb, job, true).await?;
-        tracing::info!(caller = %self.caller, ?verb, job = %job.id, "call");
+        for on in on_job(job, content) {
+            self.judge(verb, on).await?;
+        }
+        tracing::info!(caller = %self.visitor.caller, ?verb, job = %job.id, "call");
         Ok(&self.inside)
     }
 
@@ -392,30 +384,9 @@ impl Door {
     /// [`Error::Policy`].
     pub(super) async fn judge_job(&self, verb: Verb, job: &job::Job) -> Result<(), Error> {
         let is_read = verb.needed_role() == Role::Read;
-        if is_read || self.ask_about_job(verb, job, false).await.is_err() {
-            return self.ask_about_job(verb, job, true).await;
-        }
-        Ok(())
-    }
-
-    async fn ask_about_job(&self, verb: Verb, job: &job::Job, recorded: bool) -> Result<(), Error> {
-        let template = job.spec.template.as_ref().map(|template| template.name.as_str());
-        for host in job.spec.hosts() {
-            let on = On {
-                place: Place {
-                    host,
-                    becomes: job.spec.becomes.as_ref(),
-                },
-                template,
-                target: None,
-                job: Some(&job.id),
-                start: None,
-                path: None,
-            };
-            if recorded {
+        for on in on_job(job, None) {
+            if is_read || self.ask(verb, on).await.is_err() {
                 self.judge(verb, on).await?;
-            } else {
-                self.ask(verb, on).await?;
             }
         }
         Ok(())
@@ -453,9 +424,9 @@ impl Door {
             return Err(HostError::Unknown { name, nearest }.into());
         }
         checked?;
-        tracing::info!(caller = %self.caller, ?verb, host, "call");
+        tracing::info!(caller = %self.visitor.caller, ?verb, host, "call");
         Ok(HostRef {
-            caller: self.caller.clone(),
+            caller: self.visitor.caller.clone(),
             name: host.to_owned(),
         })
     }
@@ -468,7 +439,7 @@ impl Door {
                 self.find_host(verb, host).await?;
             }
         }
-        if self.rights.hosts.has_exclusions() {
+        if self.visitor.rights.hosts.has_exclusions() {
             let checks: Vec<_> =
                 hosts.iter().map(|host| self.checked_address(host).boxed()).collect();
             stream::iter(checks).buffered(AT_A_TIME).try_collect::<()>().await?;
@@ -484,7 +455,8 @@ impl Door {
 
     /// Refuses a host that is another name of an excluded one.
     async fn checked_address(&self, host: &str) -> Result<(), Error> {
-        if is_excluded_by_address(&self.rights.hosts, self.inside.hosts.book(), host).await {
+        if is_excluded_by_address(&self.visitor.rights.hosts, self.inside.hosts.book(), host).await
+        {
             return Err(self.denied_host(host).await);
         }
         Ok(())
@@ -493,7 +465,7 @@ impl Door {
     async fn denied_host(&self, host: &str) -> Error {
         let nearest = self.nearest(host).await;
         Error::DeniedHost {
-            caller: self.caller.clone(),
+            caller: self.visitor.caller.clone(),
             host: host.to_owned(),
             nearest,
         }
@@ -520,10 +492,42 @@ impl Door {
 
     /// The templates of the policy that the caller may run on a host.
     pub(super) async fn templates(&self, host: &str) -> Vec<Template> {
-        if self.rights.role < Role::Run || !self.may_reach(host).await {
+        if self.visitor.rights.role < Role::Run || !self.may_reach(host).await {
             return Vec::new();
         }
-        self.inside.judge.templates(&self.caller, &self.rights, host).await
+        self.inside
+            .judge
+            .templates(&self.visitor.caller, &self.visitor.rights, host)
+            .await
+    }
+
+    /// The approvals that the caller may see.
+    ///
+    /// # Errors
+    /// [`Error::Vote`].
+    pub(super) async fn approvals(&self) -> Result<Vec<Approval>, Error> {
+        Ok(self.inside.judge.approvals_seen_by(self.voter()).await?)
+    }
+
+    /// Answers an approval.
+    ///
+    /// # Errors
+    /// [`Error::Vote`].
+    pub(super) async fn vote(&self, ballot: &Ballot) -> Result<Approval, Error> {
+        Ok(self.inside.judge.vote(self.voter(), ballot).await?)
+    }
+
+    fn voter(&self) -> Voter<'_> {
+        Voter {
+            caller: &self.visitor.caller,
+            address: self.visitor.address,
+            rights: &self.visitor.rights,
+        }
+    }
+
+    /// Notes the job that an approved start has led to.
+    pub(super) async fn note_approved(&self, start: &Start, job: &JobId) {
+        self.inside.judge.note_approved(start, job).await;
     }
 
     /// The judge, for explanations to operators.
@@ -562,7 +566,7 @@ impl Door {
     /// Whether the caller may see a job in its scope. A caller always sees its own jobs. An admin
     /// with limited hosts sees jobs of others only on these.
     async fn may_see(&self, job: &job::Job) -> bool {
-        if job.caller == self.caller {
+        if job.caller == self.visitor.caller {
             return true;
         }
         for host in job.spec.hosts() {
@@ -589,7 +593,8 @@ impl Door {
     /// Whether the caller has rights on a host, also by its address.
     pub(super) async fn may_reach(&self, host: &str) -> bool {
         self.has_host(host)
-            && !is_excluded_by_address(&self.rights.hosts, self.inside.hosts.book(), host).await
+            && !is_excluded_by_address(&self.visitor.rights.hosts, self.inside.hosts.book(), host)
+                .await
     }
 
     /// The most similar name that the caller may use. `None` if `host` itself is listed.
@@ -611,8 +616,8 @@ impl Door {
             // The same error as for an unknown id, so that ids of hidden jobs can't be found out.
             Lookup::Found(_) => Err(unknown()),
             Lookup::Expired(tombstone) => {
-                let is_visible =
-                    tombstone.caller == self.caller || self.may_reach_all(&tombstone.host).await;
+                let is_visible = tombstone.caller == self.visitor.caller
+                    || self.may_reach_all(&tombstone.host).await;
                 Err(if is_visible {
                     Error::Expired(tombstone)
                 } else {
@@ -623,4 +628,18 @@ impl Door {
             Lookup::Unreadable(error) => Err(Error::Store(error)),
         }
     }
+}
+
+/// Where a verb on a job takes effect: on each of its hosts.
+fn on_job<'a>(job: &'a job::Job, content: Option<Content<'a>>) -> impl Iterator<Item = On<'a>> {
+    let template = job.spec.template.as_ref().map(|template| template.name.as_str());
+    job.spec.hosts().iter().map(move |host| On {
+        template,
+        job: Some(&job.id),
+        content,
+        ..On::place(Place {
+            host,
+            becomes: job.spec.becomes.as_ref(),
+        })
+    })
 }

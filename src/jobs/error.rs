@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::judge::PolicyRefusal;
+use super::judge::{PolicyRefusal, VoteError};
 use crate::files::FilesError;
 use crate::forward::ForwardError;
 use crate::hosts::HostError;
@@ -66,6 +66,9 @@ pub enum Error {
     /// The policy refuses it.
     #[error(transparent)]
     Policy(Box<PolicyRefusal>),
+    /// An answer to an approval does not count.
+    #[error(transparent)]
+    Vote(#[from] Box<VoteError>),
     /// The job does not run on a terminal, so it has no screen.
     #[error("job {0} does not run on a terminal, so it has no screen")]
     NoTerminal(JobId),
@@ -128,6 +131,12 @@ pub enum Error {
 impl From<Box<PolicyRefusal>> for Error {
     fn from(refusal: Box<PolicyRefusal>) -> Self {
         Self::Policy(refusal)
+    }
+}
+
+impl From<VoteError> for Error {
+    fn from(error: VoteError) -> Self {
+        Self::Vote(Box::new(error))
     }
 }
 

@@ -8,11 +8,10 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::time::sleep;
 
-use super::door::On;
 use super::error::Error;
 use super::fleet::FleetSpec;
 use super::jobs::Jobs;
-use super::judge::Place;
+use super::judge::{On, Place};
 use crate::files::{
     FilesError, GetOptions, Got, HostFiles, Progress, Put, PutOptions, RemotePath, Source,
     TreeOptions, TreeReport,

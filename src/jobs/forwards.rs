@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::door::{AllowedHost, On};
+use super::door::AllowedHost;
 use super::error::Error;
 use super::jobs::Jobs;
+use super::judge::On;
 use crate::forward::{ForwardError, ForwardId, ForwardOptions, ForwardSpec, ForwardStatus};
 use crate::job::Scope;
 use crate::policy::Verb;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 
-use super::door::{AllowedHost, Inside, On};
+use super::door::{AllowedHost, Inside};
 use super::error::Error;
 use super::jobs::Jobs;
+use super::judge::On;
 use crate::hosts::{HostRef, PoolError};
 use crate::jobs::{
     ConfigError, ConnectError, HostError, LoginShell, Negotiated, Setting, SpawnError, Usage,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::door::{Door, Inside};
 use super::error::Error;
+use super::judge::Content;
 use crate::job::{self, Caller, Fleet, prefixed};
 use crate::jobs::{
     Excerpt, ExcerptBudget, Line, Outcome, ReadQuery, Reading, Selection, Signal, Status, Summary,
@@ -156,7 +157,12 @@ impl Job {
     }
 
     async fn act(&self, verb: Verb) -> Result<&Inside, Error> {
-        self.door.act_on_job(verb, &self.job).await
+        self.door.act_on_job(verb, &self.job, None).await
+    }
+
+    /// Access for a verb that sends something to the job.
+    async fn send(&self, verb: Verb, content: Content<'_>) -> Result<&Inside, Error> {
+        self.door.act_on_job(verb, &self.job, Some(content)).await
     }
 
     /// Waits for the end of the job and returns its outcome. Cancel safe: the job continues.
@@ -222,7 +228,8 @@ impl Job {
     /// [`Error::Write`]: if the command does not read for `patience`, `Backpressure` with the
     /// number of bytes written.
     pub async fn write(&self, data: &[u8], patience: Duration) -> Result<(), Error> {
-        Ok(self.act(Verb::Write).await?.runner.write(&self.job, data, patience).await?)
+        let inside = self.send(Verb::Write, Content::Stdin(data)).await?;
+        Ok(inside.runner.write(&self.job, data, patience).await?)
     }
 
     /// Closes its stdin after the pending writes. Waits at most `patience`. On a terminal this
@@ -260,7 +267,12 @@ impl Job {
         signal: Signal,
         grace: Option<Duration>,
     ) -> Result<SignalReport, Error> {
-        Ok(self.act(Verb::Signal).await?.runner.signal(&self.job, signal, grace).await?)
+        let words = match grace {
+            Some(grace) => format!("{signal}, and KILL after {} ms", grace.as_millis()),
+            None => signal.to_string(),
+        };
+        let inside = self.send(Verb::Signal, Content::Signal(&words)).await?;
+        Ok(inside.runner.signal(&self.job, signal, grace).await?)
     }
 
     /// Kills the job, if it still runs, and waits for its end, at most five seconds.

@@ -11,9 +11,10 @@ use super::door::{Door, Inside};
 use super::error::Error;
 use super::fleet::FleetSpec;
 use super::job::Job;
-use super::judge::{CaseResult, Explanation, Judge, PolicyFileError, PolicyState};
+use super::judge::{Ballot, CaseResult, Explanation, Judge, PolicyFileError, PolicyState};
 use super::last_errors::LastErrors;
 use super::rights::{HostPatterns, Rights};
+use crate::approval::Approval;
 use crate::audit::AuditFiles;
 use crate::forward::Forwards;
 use crate::hosts::{HostBook, Hosts, Prompters};
@@ -119,8 +120,14 @@ impl Jobs {
             let auditor = Arc::clone(&auditor);
             Box::new(move |job: &job::Job| auditor.note_end(job))
         };
+        let shared = store.as_ref().and_then(|store| store.as_ref().ok()).cloned();
         let runner = Runner::new(Arc::clone(&hosts), config.limits, store, note_end);
-        let judge = Judge::new(Arc::clone(&hosts), config.policy.file.clone(), auditor);
+        let judge = Judge::new(
+            Arc::clone(&hosts),
+            config.policy.file.clone(),
+            auditor,
+            shared,
+        );
         let inside = Inside {
             runner,
             hosts,
@@ -155,6 +162,16 @@ impl Jobs {
             door: self.door.called_from(address),
             becomes: self.becomes.clone(),
             changing: self.changing,
+        }
+    }
+
+    /// The same, for calls that wait this long for approvers, at most and by default 20 seconds.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn waiting_for_approval(&self, wait: Duration) -> Self {
+        Self {
+            door: self.door.waiting_for_approval(wait),
+            ..self.clone()
         }
     }
 
@@ -240,6 +257,24 @@ impl Jobs {
         let job = self.job(id).await?;
         self.door.judge_job(verb, &job.job).await?;
         Ok(job)
+    }
+
+    /// Approvals that the caller may see, in the order in which they were asked for: its own, and for an
+    /// approver of the policy those for its hosts.
+    ///
+    /// # Errors
+    /// [`Error::Vote`] if the policy or the approvals can't be used.
+    pub async fn approvals(&self) -> Result<Vec<Approval>, Error> {
+        self.door.approvals().await
+    }
+
+    /// Answers an approval of another caller, and returns it. One caller that refuses is enough to refuse
+    /// the call.
+    ///
+    /// # Errors
+    /// [`Error::Vote`]: why the answer does not count.
+    pub async fn vote(&self, ballot: &Ballot) -> Result<Approval, Error> {
+        self.door.vote(ballot).await
     }
 
     /// The templates of the policy that the caller may run on a host.

@@ -66,12 +66,15 @@ pub use hosts::Host;
 pub use job::Job;
 pub use jobs::{Freshness, Jobs};
 pub use judge::{
-    CaseResult, Explanation, Limit as PolicyLimit, PolicyFileError, PolicyRefusal, PolicyState,
-    Why as PolicyWhy,
+    Ballot, CaseResult, Explanation, Limit as PolicyLimit, PolicyFileError, PolicyRefusal,
+    PolicyState, VoteError, Why as PolicyWhy,
 };
 pub use reading::{Fleet, FleetLine, FleetLines, Follow, Lagged, Lines, Output, ScreenWait};
 pub use trust::HostKey;
 
+pub use crate::approval::{Approval, ApprovalState, CantVote, Vote};
+#[doc(hidden)]
+pub use crate::audit::visible_text;
 pub use crate::files::{
     BadPath, Change, Digest, Edit, EditError, Entry, Expected, FileKind, FilesError, GetOptions,
     Got, HostFiles, LocalFile, Matched, Progress, Put, PutOptions, RemotePath,
@@ -122,8 +125,8 @@ pub use crate::output::{
 };
 #[doc(hidden)]
 pub use crate::policy::{
-    Approval, Case as PolicyCase, Expected as PolicyDecision, Identity as PolicyCaller, Role,
-    Template, Verb as PolicyVerb, WeekMinute, minute_of_week,
+    Approval as PolicyApproval, Case as PolicyCase, Expected as PolicyDecision,
+    Identity as PolicyCaller, Role, Template, Verb as PolicyVerb, WeekMinute, minute_of_week,
 };
 #[doc(hidden)]
 pub use crate::runner::{DeliveredVia, Stats, Tombstone, Unverified, chain};

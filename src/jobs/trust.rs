@@ -1,9 +1,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::door::{AllowedHost, On};
+use super::door::AllowedHost;
 use super::error::Error;
 use super::jobs::Jobs;
+use super::judge::On;
 use crate::policy::Verb;
 use crate::ssh::{PresentedKey, Verdict};
 

@@ -139,16 +139,26 @@ fn check_use(policy: &Policy) -> Result<(), PolicyMistake> {
 
 /// A call that needs a person can never be approved without approvers.
 fn check_approvers(policy: &Policy) -> Result<(), PolicyMistake> {
-    let asking = policy.rules.iter().find(|rule| rule.approval == Approval::Person);
-    match asking {
-        Some(rule) if policy.approvers.is_empty() => Err(mistake(
-            rule,
-            format!(
-                "the rule {:?} asks a person, and there are no [[approvers]]",
-                rule.name
+    if !policy.approvers.is_empty() {
+        return Ok(());
+    }
+    if let Some(rule) = policy.rules.iter().find(|rule| rule.approval == Approval::Person) {
+        let message = format!(
+            "the rule {:?} asks a person, and there are no [[approvers]]",
+            rule.name
+        );
+        return Err(mistake(rule, message));
+    }
+    let mut templates = policy.templates.values();
+    match templates.find(|template| template.approval == Approval::Person) {
+        Some(template) => Err(PolicyMistake {
+            line: template.line,
+            message: format!(
+                "the template {:?} asks a person, and there are no [[approvers]]",
+                template.name
             ),
-        )),
-        Some(_) | None => Ok(()),
+        }),
+        None => Ok(()),
     }
 }
 

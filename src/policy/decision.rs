@@ -22,6 +22,8 @@ pub struct Permit<'a> {
     pub rule: &'a str,
     /// Who has to agree.
     pub approval: Approval,
+    /// Number of callers who have to agree.
+    pub approvals: u32,
     /// Limits on the call.
     pub limits: Limits,
 }
@@ -35,6 +37,7 @@ pub(super) fn decide<'a>(rules: &'a [Rule], request: &Request<'_>) -> Decision<'
             Effect::Allow => permits.push(Permit {
                 rule: &rule.name,
                 approval: rule.approval,
+                approvals: rule.approvals,
                 limits: rule.limits,
             }),
             Effect::Deny => denied.push(rule.name.as_str()),
@@ -46,6 +49,6 @@ pub(super) fn decide<'a>(rules: &'a [Rule], request: &Request<'_>) -> Decision<'
     if permits.is_empty() {
         return Decision::NotAllowed;
     }
-    permits.sort_by_key(|permit| permit.approval);
+    permits.sort_by_key(|permit| (permit.approval, permit.approvals));
     Decision::Allowed(permits)
 }

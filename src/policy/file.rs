@@ -19,6 +19,9 @@ use super::verb::{Verb, Verbs};
 use crate::audit::AuditSettings;
 use crate::toml_text::explain;
 
+/// Maximum callers who have to agree to a call.
+const MOST_APPROVALS: u32 = 10;
+
 /// A file as it is written.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -45,6 +48,7 @@ struct RuleText {
     targets: Option<Spanned<Vec<String>>>,
     hours: Option<Spanned<Vec<String>>>,
     approval: Option<Spanned<Approval>>,
+    approvals: Option<Spanned<u32>>,
     limits: Option<Spanned<LimitsText>>,
 }
 
@@ -182,6 +186,7 @@ fn read_rule(
     if rule.effect == Effect::Deny {
         let without_effect = [
             ("approval", rule.approval.as_ref().map(Spanned::span)),
+            ("approvals", rule.approvals.as_ref().map(Spanned::span)),
             ("limits", rule.limits.as_ref().map(Spanned::span)),
         ];
         if let Some((key, Some(span))) = without_effect.into_iter().find(|(_, span)| span.is_some())
@@ -190,6 +195,7 @@ fn read_rule(
             return Err(lines.mistake(&span, message));
         }
     }
+    let approval = read_approval(lines, &rule, verbs)?;
     Ok(Rule {
         name: rule.name.into_inner(),
         line: lines.line(&span),
@@ -201,13 +207,43 @@ fn read_rule(
         commands: commands.unwrap_or(Commands::Any),
         targets: rule.targets.map_or(Ok(Vec::new()), |targets| read_names(lines, &targets))?,
         hours: rule.hours.map(|hours| read_hours(lines, &hours)).transpose()?,
-        approval: rule.approval.map(Spanned::into_inner).unwrap_or_default(),
+        approval,
+        approvals: rule.approvals.map_or(1, Spanned::into_inner),
         limits: rule
             .limits
             .map(|limits| read_limits(lines, &limits))
             .transpose()?
             .unwrap_or_default(),
     })
+}
+
+/// Who has to agree to a call that the rule allows.
+fn read_approval(
+    lines: Lines<'_>,
+    rule: &RuleText,
+    verbs: Verbs,
+) -> Result<Approval, PolicyMistake> {
+    let approval = rule.approval.as_ref().map(|approval| *approval.get_ref()).unwrap_or_default();
+    if let Some(needed) = &rule.approvals {
+        let is_possible = (1..=MOST_APPROVALS).contains(needed.get_ref());
+        if approval != Approval::Person || !is_possible {
+            let message = format!(
+                "approvals is the number of callers who have to agree, 1 to {MOST_APPROVALS}, with \
+                 approval = \"person\""
+            );
+            return Err(lines.mistake(&needed.span(), message));
+        }
+    }
+    if let Some(written) = &rule.approval
+        && approval != Approval::None
+        && let Some(verb) = verbs.iter().find(|verb| !verb.can_be_approved())
+    {
+        let message = format!(
+            "nobody can be asked about {verb}: only about run, spawn, write, signal and forward"
+        );
+        return Err(lines.mistake(&written.span(), message));
+    }
+    Ok(approval)
 }
 
 fn read_verbs(

@@ -29,6 +29,8 @@ pub(super) struct Rule {
     pub(super) hours: Option<Hours>,
     /// Who has to agree to a call that it allows.
     pub(super) approval: Approval,
+    /// Number of callers who have to agree.
+    pub(super) approvals: u32,
     /// Limits on the calls that it allows.
     pub(super) limits: Limits,
 }

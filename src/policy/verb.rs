@@ -148,6 +148,15 @@ impl Verb {
         }
     }
 
+    /// Whether someone can be asked to agree to a call with this verb. Reads are too many, and the
+    /// content of a file is not known before it is sent.
+    pub fn can_be_approved(self) -> bool {
+        matches!(
+            self,
+            Self::Run | Self::Spawn | Self::Write | Self::Signal | Self::Forward
+        )
+    }
+
     /// Whether the verb runs what the caller sends, so that a rule that allows it must say which
     /// commands it allows.
     pub fn runs_commands(self) -> bool {

@@ -11,11 +11,12 @@ use super::client::{Client, Repeat};
 use super::running::Running;
 use super::session::Session;
 use crate::wire::{
-    Code, CommandRequest, Error, ForgetReply, ForgetRequest, ForwardReply, ForwardRequest,
-    GetReply, GetRequest, Group, HostsReply, HostsRequest, JobEntry, JobsReply, JobsRequest,
-    LastLinesOf, PutReply, PutRequest, ReadReply, ReadRequest, SearchReply, SearchRequest, Service,
-    SessionRequest, SignalReply, SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest,
-    WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest,
+    ApprovalEntry, ApprovalsReply, ApprovalsRequest, Code, CommandRequest, Error, ForgetReply,
+    ForgetRequest, ForwardReply, ForwardRequest, GetReply, GetRequest, Group, HostsReply,
+    HostsRequest, JobEntry, JobsReply, JobsRequest, LastLinesOf, PutReply, PutRequest, ReadReply,
+    ReadRequest, SearchReply, SearchRequest, Service, SessionRequest, SignalReply, SignalRequest,
+    SpawnReply, SpawnRequest, TailReply, TailRequest, VoteRequest, WaitMode, WaitReply,
+    WaitRequest, WriteReply, WriteRequest,
 };
 
 /// The verbs, in this process or on a server.
@@ -74,6 +75,28 @@ verbs! {
 const WRITE_BYTES: usize = 512 << 10;
 
 impl Api {
+    /// Lists approvals.
+    pub async fn approvals(&self, request: ApprovalsRequest) -> Result<ApprovalsReply, Error> {
+        match self {
+            Self::Here(service) => service.approvals(request).await,
+            Self::There(client) if request.all => client.read("approvals?all=true").await,
+            Self::There(client) => client.read("approvals").await,
+        }
+    }
+
+    /// Answers an approval.
+    pub async fn vote(&self, id: &str, request: VoteRequest) -> Result<ApprovalEntry, Error> {
+        match self {
+            Self::Here(service) => service.vote(id, request).await,
+            Self::There(client) => {
+                // Nothing but the characters of an id: the rest would be another path.
+                let id: String =
+                    id.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+                client.call(&format!("approvals/{id}"), &request, Repeat::Never).await
+            }
+        }
+    }
+
     /// Starts a command whose output is followed byte by byte. Its stdin is open.
     pub async fn run(&self, request: CommandRequest) -> Result<Running, Error> {
         match self {

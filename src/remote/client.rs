@@ -8,7 +8,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Request, Response};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use rand::RngExt;
 use secrecy::{ExposeSecret, SecretString};
@@ -45,6 +45,32 @@ pub(super) enum Repeat {
     Safe,
     /// It changes something.
     Never,
+}
+
+/// A request, without what every request has.
+struct Asked<'a> {
+    method: Method,
+    /// Below `/v1/`.
+    path: &'a str,
+    body: Bytes,
+}
+
+impl<'a> Asked<'a> {
+    fn post(path: &'a str, body: Bytes) -> Self {
+        Self {
+            method: Method::POST,
+            path,
+            body,
+        }
+    }
+
+    fn get(path: &'a str) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            body: Bytes::new(),
+        }
+    }
 }
 
 /// Why a call has no answer.
@@ -85,10 +111,23 @@ impl Client {
         repeat: Repeat,
     ) -> Result<Reply, Error> {
         let body = Bytes::from(serde_json::to_vec(request).expect("a request is plain data"));
+        self.perform(Asked::post(verb, body), repeat).await
+    }
+
+    /// Reads what is at a path below `/v1/`. Waits for the server like a call that changes nothing.
+    pub(super) async fn read<Reply: DeserializeOwned>(&self, path: &str) -> Result<Reply, Error> {
+        self.perform(Asked::get(path), Repeat::Safe).await
+    }
+
+    async fn perform<Reply: DeserializeOwned>(
+        &self,
+        asked: Asked<'_>,
+        repeat: Repeat,
+    ) -> Result<Reply, Error> {
         let mut pause = FIRST_PAUSE;
         let mut lost_at = None;
         loop {
-            let (failed, is_safe) = match self.attempt(verb, body.clone()).await {
+            let (failed, is_safe) = match self.attempt(&asked).await {
                 Ok(reply) => return Ok(reply),
                 // The next attempt may reach the restarted server.
                 Err(Failed::Answered(error)) if error.code == Code::ShuttingDown => {
@@ -111,11 +150,7 @@ impl Client {
         }
     }
 
-    async fn attempt<Reply: DeserializeOwned>(
-        &self,
-        verb: &str,
-        body: Bytes,
-    ) -> Result<Reply, Failed> {
+    async fn attempt<Reply: DeserializeOwned>(&self, asked: &Asked<'_>) -> Result<Reply, Failed> {
         // A call that finds the connection in use, for example by a long wait, gets one of its own.
         let mut own = Connection::default();
         let mut shared = self.connection.try_lock().ok();
@@ -125,7 +160,7 @@ impl Client {
             Some(sender) => sender,
             None => self.connect(connection).await?,
         };
-        let (sender, answered) = timeout(ANSWER, self.send(sender, verb, body))
+        let (sender, answered) = timeout(ANSWER, self.send(sender, asked))
             .await
             .unwrap_or_else(|_| Err(Failed::Broken("it does not answer".to_owned())))?;
         // Only now: the answer is complete, so the next call can use the connection.
@@ -165,10 +200,9 @@ impl Client {
     async fn send(
         &self,
         mut sender: SendRequest<Full<Bytes>>,
-        verb: &str,
-        body: Bytes,
+        asked: &Asked<'_>,
     ) -> Result<(SendRequest<Full<Bytes>>, (bool, Bytes)), Failed> {
-        let request = self.request(verb, body);
+        let request = self.request(asked);
         // The server may have closed the idle connection. Nothing of this call was sent yet.
         sender.ready().await.map_err(|error| Failed::Unheard(error.to_string()))?;
         let response: Response<Incoming> = sender.send_request(request).await.map_err(|error| {
@@ -188,11 +222,16 @@ impl Client {
         Ok((sender, (is_success, body.to_bytes())))
     }
 
-    fn request(&self, verb: &str, body: Bytes) -> Request<Full<Bytes>> {
-        let builder = Request::post(self.address.path(verb))
+    fn request(&self, asked: &Asked<'_>) -> Request<Full<Bytes>> {
+        let builder = Request::builder()
+            .method(asked.method.clone())
+            .uri(self.address.path(asked.path))
             .header(HOST, self.address.authority())
-            .header(CONTENT_TYPE, "application/json");
-        let mut request = builder.body(Full::new(body)).expect("the address was checked");
+            .header(CONTENT_TYPE, "application/json")
+            // A call that waits for an approver is made again, and its user is told meanwhile.
+            .header("prefer", "wait=1");
+        let body = Full::new(asked.body.clone());
+        let mut request = builder.body(body).expect("the address was checked");
         if let Some(token) = self.authorization() {
             request.headers_mut().insert(AUTHORIZATION, token);
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, HeaderValue};
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -63,6 +63,7 @@ impl Session {
         let mut hello = format!("ws://{authority}{path}")
             .into_client_request()
             .map_err(|error| client.unreachable(&error.to_string()))?;
+        hello.headers_mut().insert("prefer", HeaderValue::from_static("wait=1"));
         if let Some(token) = client.authorization() {
             hello.headers_mut().insert(AUTHORIZATION, token);
         }

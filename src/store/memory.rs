@@ -9,7 +9,8 @@ use rand::RngExt;
 use super::buffers::Buffers;
 use super::media::Media;
 use super::{
-    Bounds, Filter, LogLimits, LogWriter, Record, Store, StoreError, StoredEnd, StoredLog,
+    Bounds, Filter, LogLimits, LogWriter, MemoryText, Record, SharedText, Store, StoreError,
+    StoredEnd, StoredLog,
 };
 use crate::job::{CursorMove, CursorName, Cursors, JobId, Moved};
 use crate::lock::{Guard, lock};
@@ -26,6 +27,7 @@ struct Shared {
     records: Mutex<BTreeMap<JobId, Record>>,
     owners: Mutex<BTreeSet<String>>,
     cursors: Mutex<BTreeMap<JobId, Arc<Cursors>>>,
+    texts: Mutex<BTreeMap<&'static str, MemoryText>>,
     buffers: Arc<Buffers>,
     secret: [u8; 32],
 }
@@ -36,6 +38,7 @@ impl Default for Memory {
             records: Mutex::default(),
             owners: Mutex::default(),
             cursors: Mutex::default(),
+            texts: Mutex::default(),
             buffers: Arc::default(),
             secret: rand::rng().random(),
         }))
@@ -199,6 +202,12 @@ impl Store for Memory {
 
     fn secret(&self) -> [u8; 32] {
         self.shared.secret
+    }
+
+    fn shared_text(&self, name: &'static str) -> Result<Box<dyn SharedText>, StoreError> {
+        Ok(Box::new(
+            lock(&self.shared.texts).entry(name).or_default().clone(),
+        ))
     }
 
     fn sweep(&self, bounds: &Bounds, now: Timestamp) -> Result<(), StoreError> {

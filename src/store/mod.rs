@@ -16,6 +16,7 @@ mod copy_report;
 mod error;
 mod files;
 mod frame;
+mod local_text;
 mod log_writer;
 mod mark;
 mod media;
@@ -39,6 +40,7 @@ pub use cluster_status::{
 pub use copy_report::{CopyReport, JobLeft};
 pub use error::StoreError;
 pub use frame::{Body, Frame, Parsed, Seal, parse};
+pub use local_text::MemoryText;
 pub use log_writer::{LogLimits, LogWriter, Unsynced};
 pub use media::News;
 pub use memory::Memory;

@@ -9,11 +9,13 @@ use std::sync::{Arc, Mutex};
 use rand::RngExt;
 
 use super::files::Files;
+use super::local_text::FileText;
 use super::media::Media;
 use super::owners::Owners;
 use super::sqlite::Records;
 use super::{
-    Bounds, Filter, LogLimits, LogWriter, Record, Store, StoreError, StoredEnd, StoredLog,
+    Bounds, Filter, LogLimits, LogWriter, Record, SharedText, Store, StoreError, StoredEnd,
+    StoredLog,
 };
 use crate::job::{CursorMove, CursorName, JobId, Moved};
 use crate::lock::lock;
@@ -238,6 +240,11 @@ impl Store for StateDir {
 
     fn secret(&self) -> [u8; 32] {
         self.secret
+    }
+
+    fn shared_text(&self, name: &'static str) -> Result<Box<dyn SharedText>, StoreError> {
+        let file = self.path.join(format!("{name}.json"));
+        Ok(Box::new(FileText::open(file)?))
     }
 
     fn sweep(&self, bounds: &Bounds, now: Timestamp) -> Result<(), StoreError> {

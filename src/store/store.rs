@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::{LogLimits, LogWriter, Peers, Record, StoreError, StoredEnd, StoredLog};
+use super::{LogLimits, LogWriter, Peers, Record, SharedText, StoreError, StoredEnd, StoredLog};
 use crate::job::{Caller, CursorMove, CursorName, JobId, Moved};
 use crate::output::{LineNo, Timestamp};
 
@@ -106,6 +106,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Key of the fingerprints.
     fn secret(&self) -> [u8; 32];
+
+    /// A text that all processes with this store share. Blocking.
+    ///
+    /// # Errors
+    /// If it can't be read.
+    fn shared_text(&self, name: &'static str) -> Result<Box<dyn SharedText>, StoreError>;
 
     /// The cursor of a job's named reader. A new reader starts before the first line.
     fn cursor(&self, job: &JobId, name: &CursorName) -> Result<LineNo, StoreError>;

@@ -73,6 +73,15 @@ impl Service {
         }
     }
 
+    /// The same service, for calls that wait this long for approvers, at most and by default 20 seconds.
+    #[must_use]
+    pub fn waiting_for_approval(&self, wait: Duration) -> Self {
+        Self {
+            jobs: self.jobs.waiting_for_approval(wait),
+            ..self.clone()
+        }
+    }
+
     /// The same service for a client on this machine, which may copy files below the configured
     /// `transfer_roots`.
     #[must_use]

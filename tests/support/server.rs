@@ -33,6 +33,8 @@ pub struct Caller {
     pub url: String,
     pub token: String,
     agent: Agent,
+    /// Whether it asks the server to answer at once, and not to wait for an approval.
+    is_impatient: bool,
 }
 
 impl Server {
@@ -178,6 +180,15 @@ impl Caller {
             url: url.to_owned(),
             token: token.to_owned(),
             agent: config.build().into(),
+            is_impatient: false,
+        }
+    }
+
+    /// The same, with calls that don't wait for approvers.
+    pub fn impatient(self) -> Self {
+        Self {
+            is_impatient: true,
+            ..self
         }
     }
 
@@ -191,6 +202,11 @@ impl Caller {
     pub fn try_call(&self, verb: &str, request: &Value) -> Result<Answer, ureq::Error> {
         let path = format!("{}/v1/{verb}", self.url);
         let sent = self.agent.post(path).header("Authorization", format!("Bearer {}", self.token));
+        let sent = if self.is_impatient {
+            sent.header("Prefer", "wait=0")
+        } else {
+            sent
+        };
         let sent = sent.header("Content-Type", "application/json").send(request.to_string())?;
         Ok(answer(sent))
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand, ValueEnum};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
+use super::approvals::{ApprovalsArgs, ApproveArgs, DenyArgs};
 use super::audit::AuditArgs;
 use super::cluster::{ClusterArgs, StoreArgs};
 use super::files::{EditArgs, GetArgs, PutArgs};
@@ -158,6 +159,12 @@ pub enum Verb {
     Token(TokenArgs),
     /// Check, explain and test the policy: who may do what on which hosts.
     Policy(PolicyArgs),
+    /// List calls that wait for an approval.
+    Approvals(ApprovalsArgs),
+    /// Agree to a call that waits for an approval.
+    Approve(ApproveArgs),
+    /// Refuse a call that waits for an approval.
+    Deny(DenyArgs),
     /// Show the audit log: who was allowed to do what. Find changes of it.
     Audit(AuditArgs),
     /// Show the replicas, hosts and NATS of a cluster.

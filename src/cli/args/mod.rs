@@ -1,5 +1,6 @@
 //! The command line: arguments of each verb and their help texts. docs/cli.md is generated from it.
 
+mod approvals;
 mod audit;
 mod candidates;
 mod cli;
@@ -20,6 +21,7 @@ mod values;
 
 pub(super) use help::{command_line, long_version, wrapped};
 
+pub use approvals::{ApprovalsArgs, ApproveArgs, DenyArgs};
 pub use audit::{AuditArgs, AuditKeyArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs};
 pub use cli::{Cli, LogLevel, Verb, WhenColours};
 pub use cluster::{

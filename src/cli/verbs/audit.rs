@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::audit::{
     AuditError, AuditFiles, AuditKey, Decided, Ended, Event, Fault, PublicKey, Report, StoredLine,
-    for_each_line, verify, visible_text,
+    Voted, for_each_line, verify, visible_text,
 };
 use crate::cli::args::{AuditArgs, AuditKeyArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs};
 use crate::cli::exit::print;
@@ -205,6 +205,13 @@ fn is_selected(stored: &StoredLine, args: &AuditShowArgs, starts: &BTreeSet<u64>
                 && matches(&args.job, &[&ended.job])
                 && !args.denied
         }
+        Event::Voted(voted) => {
+            let is_for_caller = matches(&args.caller, &[&voted.asker, &voted.by]);
+            is_for_caller
+                && args.host.is_none()
+                && args.job.is_none()
+                && !(args.denied && voted.agrees)
+        }
         Event::Started { job, .. } => {
             let has_other_filter = args.caller.is_some() || args.host.is_some();
             matches(&args.job, &[job]) && !has_other_filter && !args.denied
@@ -227,6 +234,7 @@ fn in_words(stored: &StoredLine) -> String {
         } => format!("opened by {process} on {machine}"),
         Event::Policy { file, sha256 } => format!("policy {file} {sha256}"),
         Event::Decision(decided) => decision_in_words(decided),
+        Event::Voted(voted) => voted_in_words(voted),
         Event::Started { decision, job } => format!("started {job} (line {decision})"),
         Event::Ended(ended) => end_in_words(ended),
         Event::Checkpoint { .. } => "checkpoint".to_owned(),
@@ -239,6 +247,15 @@ fn in_words(stored: &StoredLine) -> String {
         Event::Missed { lines } => format!("{lines} lines could not be recorded"),
     };
     format!("{} {:>6} {what}", stored.time, stored.seq)
+}
+
+fn voted_in_words(voted: &Voted) -> String {
+    let answer = if voted.agrees { "approved" } else { "refused" };
+    let reason = voted.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
+    format!(
+        "{} {answer} {} of {}{reason}",
+        voted.by, voted.approval, voted.asker
+    )
 }
 
 fn decision_in_words(decided: &Decided) -> String {

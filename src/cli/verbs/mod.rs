@@ -1,5 +1,6 @@
 //! One file for each verb of the command line.
 
+mod approvals;
 mod audit;
 mod cluster;
 mod completions;
@@ -16,6 +17,8 @@ mod run;
 mod spawn;
 mod token;
 
+pub(crate) use approvals::once_approved;
+pub use approvals::{approvals, approve, deny};
 pub use audit::audit;
 pub use cluster::{cluster_status, store_copy};
 pub use completions::{answer_shell, completions};

@@ -11,6 +11,7 @@ use crate::cli::command::of_run;
 use crate::cli::exit::{exit_of, output_error, print};
 use crate::cli::json::json;
 use crate::cli::terminal::{Keyboard, KeyboardRole, KeysEnded, Screen, Signals, keyboard, stdin};
+use crate::cli::verbs::once_approved;
 use crate::cli::{Exit, fleet, note, report};
 use crate::remote::{Api, Control, Running, Shown};
 use crate::wire::{Code, DeliveredVia, Error, JobEntry, JobState};
@@ -93,7 +94,7 @@ async fn attempt(
     let limit = args.timeout;
     let request = of_run(args)?;
     let running = tokio::select! {
-        running = api.run(request) => running?,
+        running = once_approved(async || api.run(request.clone()).await) => running?,
         number = signals.next() => return Ok(Exit::signaled(number).into()),
     };
     let job = running.control();

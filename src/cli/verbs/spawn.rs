@@ -8,6 +8,7 @@ use crate::cli::args::SpawnArgs;
 use crate::cli::command::Words;
 use crate::cli::exit::print;
 use crate::cli::terminal::Signals;
+use crate::cli::verbs::once_approved;
 use crate::cli::{Exit, fleet, note, report};
 use crate::jobs::printable;
 use crate::remote::Api;
@@ -108,7 +109,8 @@ async fn stay(service: &Service, id: &str, mut signals: Signals) -> Exit {
 }
 
 async fn start(api: &Api, args: SpawnArgs) -> Result<JobEntry, Error> {
-    let reply = api.spawn(request(args)?).await?;
+    let request = request(args)?;
+    let reply = once_approved(async || api.spawn(request.clone()).await).await?;
     let entry = api.entry(&reply.job_id).await;
     // The policy may let a caller start jobs and not look at them. The job runs, so print its id.
     if let Err(error) = &entry {
@@ -138,6 +140,7 @@ fn request(args: SpawnArgs) -> Result<CommandRequest, Error> {
         timeout: args.timeout,
         pty: args.pty,
         durable: !args.attached,
+        reason: args.reason,
         becomes: args.becomes,
     };
     let request = words.into_request()?;

@@ -54,6 +54,8 @@ pub(crate) fn verb_at(path: &str, method: &Method) -> Option<Verb> {
     let (needs, policy, body) = match (name, method.as_str()) {
         // It runs a command, but over a WebSocket.
         ("session", "GET") => (Role::Run, PolicyVerb::Run, BodyKind::Nothing),
+        // Whether the caller is an approver is not a matter of roles.
+        ("approvals/{id}", "POST") => (Role::Read, PolicyVerb::Jobs, BodyKind::Json),
         (FILES, "GET" | "HEAD") => (Role::Run, PolicyVerb::Get, BodyKind::Nothing),
         (FILES, "PUT") => (Role::Run, PolicyVerb::Put, BodyKind::Stream),
         (name, "POST") => {
@@ -124,7 +126,7 @@ verbs! {
     put: PutRequest => PutReply, Run, "Write a file of a host, or change parts of it";
 }
 
-async fn answer<R: Request, Reply: Serialize>(
+pub(crate) async fn answer<R: Request, Reply: Serialize>(
     body: &[u8],
     call: impl AsyncFnOnce(R) -> Result<Reply, Error>,
 ) -> Response {

@@ -1,5 +1,6 @@
 //! The JSON API: verbs, events, raw streams and sessions, and the document that describes them.
 
+pub(crate) mod approvals;
 pub(crate) mod attach;
 pub(crate) mod calls;
 mod conditions;

@@ -5,7 +5,10 @@ use serde_json::{Map, Value, json};
 
 use super::calls::{Described, described};
 use crate::http::status::status_of;
-use crate::wire::{Code, Error, PutReply, Screen, document_schema};
+use crate::wire::{
+    ApprovalEntry, ApprovalsReply, Code, Error, PutReply, Request, Screen, VoteRequest,
+    document_schema,
+};
 
 /// The API document (OpenAPI 3.1), generated from the types of requests and replies.
 pub(crate) fn document() -> Value {
@@ -13,6 +16,11 @@ pub(crate) fn document() -> Value {
     paths.insert("/jobs/{id}/stream".to_owned(), json!({"get": stream()}));
     paths.insert("/jobs/{id}/raw".to_owned(), json!({"get": raw()}));
     paths.insert("/jobs/{id}/screen".to_owned(), json!({"get": screen()}));
+    paths.insert("/approvals".to_owned(), json!({"get": list_approvals()}));
+    paths.insert(
+        "/approvals/{id}".to_owned(),
+        json!({"get": get_approval(), "post": vote()}),
+    );
     paths.insert(
         "/hosts/{host}/files/{path}".to_owned(),
         json!({"get": get_file(), "put": put_file()}),
@@ -246,6 +254,54 @@ fn put_file() -> Value {
             parameter("become_method", "query", "sudo, doas or su", &text),
         ]),
         "requestBody": {"required": true, "content": {"application/octet-stream": {}}},
+        "responses": responses,
+    })
+}
+
+fn list_approvals() -> Value {
+    let truth = json!({"type": "boolean"});
+    json!({
+        "operationId": "approvals",
+        "summary": "Calls that wait for an approval",
+        "description": "The caller's own ones, and for an approver of the policy those for its hosts.",
+        "parameters": [parameter("all", "query", "Also those that are over", &truth)],
+        "responses": responses(json!({
+            "description": "The approvals",
+            "content": {"application/json": {"schema": document_schema::<ApprovalsReply>()}},
+        })),
+    })
+}
+
+fn approval_id() -> Value {
+    parameter("id", "path", "The approval", &json!({"type": "string"}))
+}
+
+fn get_approval() -> Value {
+    json!({
+        "operationId": "approval",
+        "summary": "One approval, with the exact call",
+        "parameters": [approval_id()],
+        "responses": responses(json!({
+            "description": "The approval",
+            "content": {"application/json": {"schema": document_schema::<ApprovalEntry>()}},
+        })),
+    })
+}
+
+fn vote() -> Value {
+    let mut responses = responses(json!({
+        "description": "The approval, with the answer",
+        "content": {"application/json": {"schema": document_schema::<ApprovalEntry>()}},
+    }));
+    for status in OF_BODIES {
+        responses[status.as_str()] = json!({"$ref": "#/components/responses/Error"});
+    }
+    let request = with_null(VoteRequest::schema());
+    json!({
+        "operationId": "vote",
+        "summary": "Approve or deny a call of another caller",
+        "parameters": [approval_id()],
+        "requestBody": {"required": true, "content": {"application/json": {"schema": request}}},
         "responses": responses,
     })
 }

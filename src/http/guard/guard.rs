@@ -164,6 +164,10 @@ impl Guard {
         let caller = service.library().caller().clone();
         let path = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
         let verb = check_verb(&service, parts, path.as_deref()).await?;
+        let service = match preferred_wait(&parts.headers) {
+            Some(wait) => service.waiting_for_approval(wait),
+            None => service,
+        };
         parts.extensions.insert(service);
         if let Some(reached_at) = reached_at {
             parts.extensions.insert(reached_at);
@@ -270,6 +274,15 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     }
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The time that a client wants to wait (RFC 7240, section 4.3).
+fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
+    let preferences = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let mut waits = preferences
+        .flat_map(|value| value.split(','))
+        .filter_map(|preference| preference.trim().strip_prefix("wait="));
+    waits.next()?.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// Checks the role that a verb needs, whatever the body contains. Returns the verb.

@@ -7,7 +7,7 @@ use super::call::Call;
 use super::policy_in_force::LoadedPolicy;
 use super::refusal::{PolicyRefusal, Why};
 use crate::audit::{
-    AuditFiles, AuditSettings, Decided, Ended, Event, LogWriter, OnFailure, Recorder,
+    AuditFiles, AuditSettings, Decided, Ended, Event, LogWriter, OnFailure, Recorder, Voted,
 };
 use crate::job::{self, Outcome, Phase};
 use crate::lock::lock;
@@ -40,13 +40,15 @@ pub(in crate::jobs) struct RecordedDecision {
     seq: u64,
 }
 
-/// What is recorded of a decision, besides the call.
+/// Reasons of a decision, recorded with the call.
 #[derive(Clone, Copy)]
 pub(super) struct Grounds<'a> {
     /// The account and machine, if they were found out.
     pub(super) endpoint: Option<&'a Endpoint>,
     /// The rules that allow the call, or why it is refused.
     pub(super) decision: Result<&'a [String], &'a PolicyRefusal>,
+    /// The approval that the call used, or waits for.
+    pub(super) approval: Option<&'a str>,
 }
 
 impl Auditor {
@@ -111,6 +113,34 @@ impl Auditor {
                 Ok(None)
             }
         }
+    }
+
+    /// Records a vote, if the policy names a log. It is on the disk before this returns.
+    ///
+    /// # Errors
+    /// If it can't be recorded, and the policy refuses calls then: why, in words.
+    pub(super) async fn record_vote(
+        &self,
+        loaded: &LoadedPolicy,
+        voted: Voted,
+    ) -> Result<Option<RecordedDecision>, String> {
+        let on_failure = loaded.policy.audit().map(|settings| settings.on_failure);
+        let why = match self.open(loaded) {
+            Ok(Some((recorder, _))) => match recorder.record(Event::Voted(voted)).await {
+                Ok(seq) => return Ok(Some(RecordedDecision { recorder, seq })),
+                Err(error) => {
+                    recorder.note_missed();
+                    error.to_string()
+                }
+            },
+            Ok(None) => return Ok(None),
+            Err(why) => why,
+        };
+        if on_failure == Some(OnFailure::Refuse) {
+            return Err(why);
+        }
+        tracing::warn!(why, "a vote is not recorded");
+        Ok(None)
     }
 
     /// Records the end of a job, if there is a log.
@@ -244,21 +274,25 @@ fn decided(call: Call<'_>, grounds: Grounds<'_>) -> Decided {
         caller: call.caller.as_str().to_owned(),
         role: call.rights.role.to_string(),
         verb: call.verb.as_str().to_owned(),
-        host: call.place.map(|place| place.host.to_owned()),
-        job: call.job.map(|job| job.as_str().to_owned()),
-        template: call.template.map(str::to_owned),
-        target: call.target.map(str::to_owned),
-        path: call.path.map(ToString::to_string),
         address: call.address.map(|address| address.to_string()),
+        approval: grounds.approval.map(str::to_owned),
         ..Decided::default()
     };
+    if let Some(on) = call.on {
+        decided.host = Some(on.place.host.to_owned());
+        decided.job = on.job.map(|job| job.as_str().to_owned());
+        decided.template = on.template.map(str::to_owned);
+        decided.target = on.target.map(str::to_owned);
+        decided.path = on.path.map(ToString::to_string);
+    }
     if let Some(endpoint) = grounds.endpoint {
         decided.machine = endpoint.machine.names().to_vec();
         decided.users.clone_from(&endpoint.users);
         let jumps = endpoint.jumps.iter().filter_map(|jump: &Machine| jump.names().first());
         decided.through = jumps.cloned().collect();
     }
-    if let Some(spec) = call.start {
+    if let Some(start) = call.on.and_then(|on| on.start) {
+        let spec = start.spec;
         decided.command = Some(spec.command.clone());
         decided.params = spec.template.as_ref().map(|call| call.params.clone()).unwrap_or_default();
         decided.cwd.clone_from(&spec.cwd);

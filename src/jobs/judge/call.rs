@@ -1,6 +1,7 @@
-//! What the policy is asked about.
+//! Calls, as the policy is asked about them.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use super::machines::Place;
 use super::refusal::{PolicyRefusal, Why};
@@ -17,27 +18,103 @@ pub(in crate::jobs) struct Call<'a> {
     pub(in crate::jobs) address: Option<IpAddr>,
     pub(in crate::jobs) rights: &'a Rights,
     pub(in crate::jobs) verb: Verb,
-    /// Where it takes effect. `None` for a call about no host.
-    pub(in crate::jobs) place: Option<Place<'a>>,
-    /// The template of the command that it starts or feeds.
+    /// Time that it waits for approvers.
+    pub(in crate::jobs) approval_wait: Duration,
+    /// Where it takes effect, and how. `None` for a call about no host.
+    pub(in crate::jobs) on: Option<On<'a>>,
+}
+
+/// The host that a verb acts on, and how.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::jobs) struct On<'a> {
+    pub(in crate::jobs) place: Place<'a>,
+    /// The template of the command that it starts or feeds. `None` for a free command.
     pub(in crate::jobs) template: Option<&'a str>,
-    /// Where a forward leads to.
+    /// Where a forward leads to, as `HOST:PORT`.
     pub(in crate::jobs) target: Option<&'a str>,
-    /// The job that the call is about.
+    /// The job that it is about.
     pub(in crate::jobs) job: Option<&'a JobId>,
     /// The job that it starts.
-    pub(in crate::jobs) start: Option<&'a JobSpec>,
-    /// The file or directory that it reads or writes.
+    pub(in crate::jobs) start: Option<Starting<'a>>,
+    /// Input or signal for a job.
+    pub(in crate::jobs) content: Option<Content<'a>>,
+    /// The file or directory that it reads or writes there.
     pub(in crate::jobs) path: Option<&'a RemotePath>,
 }
 
-impl Call<'_> {
+/// A job that a call starts.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::jobs) struct Starting<'a> {
+    pub(in crate::jobs) spec: &'a JobSpec,
+    /// A repetition with the same key returns the first call's job.
+    pub(in crate::jobs) idempotency_key: Option<&'a str>,
+    /// Why it is needed, in the caller's words, for those who have to agree.
+    pub(in crate::jobs) reason: Option<&'a str>,
+}
+
+/// Input or signal for a job.
+#[derive(Clone, Copy)]
+pub(in crate::jobs) enum Content<'a> {
+    /// Bytes for its stdin. They may be a secret.
+    Stdin(&'a [u8]),
+    /// A signal, in words.
+    Signal(&'a str),
+}
+
+impl std::fmt::Debug for Content<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Stdin(bytes) => write!(f, "Stdin({} bytes)", bytes.len()),
+            Self::Signal(signal) => write!(f, "Signal({signal})"),
+        }
+    }
+}
+
+impl<'a> On<'a> {
+    /// A host, with the account that logs in.
+    pub(in crate::jobs) fn host(host: &'a str) -> Self {
+        Self::place(Place {
+            host,
+            becomes: None,
+        })
+    }
+
+    /// A host, perhaps as another user.
+    pub(in crate::jobs) fn place(place: Place<'a>) -> Self {
+        Self {
+            place,
+            template: None,
+            target: None,
+            job: None,
+            start: None,
+            content: None,
+            path: None,
+        }
+    }
+}
+
+impl<'a> Call<'a> {
+    /// Where it takes effect.
+    pub(super) fn place(&self) -> Option<Place<'a>> {
+        self.on.map(|on| on.place)
+    }
+
+    /// The template of the command that it starts or feeds.
+    pub(super) fn template(&self) -> Option<&'a str> {
+        self.on.and_then(|on| on.template)
+    }
+
+    /// Where a forward leads to.
+    pub(super) fn target(&self) -> Option<&'a str> {
+        self.on.and_then(|on| on.target)
+    }
+
     pub(in crate::jobs) fn refused(&self, why: Why) -> Box<PolicyRefusal> {
         Box::new(PolicyRefusal {
             caller: self.caller.clone(),
             verb: self.verb,
-            host: self.place.map(|place| place.host.to_owned()),
-            template: self.template.map(str::to_owned),
+            host: self.place().map(|place| place.host.to_owned()),
+            template: self.template().map(str::to_owned),
             why,
         })
     }

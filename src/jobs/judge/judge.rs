@@ -4,29 +4,33 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::approvals::Approvals;
 use super::auditor::{Auditor, Grounds, RecordedDecision};
 use super::call::Call;
 use super::machines::{Machines, Place};
 use super::policy_in_force::{LoadedPolicy, PolicyFileError, PolicyInForce, PolicyState};
 use super::refusal::{Limit, PolicyRefusal, Why};
+use super::ruling::{Allowance, Ruling, Used};
 use super::usage::{Key, Reservation, Usage};
 use crate::audit::AuditFiles;
 use crate::hosts::Hosts;
-use crate::job::{Caller, TemplateCall};
+use crate::job::{Caller, JobId, TemplateCall};
 use crate::jobs::rights::Rights;
 use crate::nearest::nearest;
 use crate::policy::{
-    Approval, CommandSource, Decision, Endpoint, Identity, Permit, Request, Template, WeekMinute,
+    CommandSource, Decision, Endpoint, Identity, Permit, Request, Template, WeekMinute,
 };
 use crate::runner::{SpawnError, chain};
+use crate::store::Store;
 
 /// Decides on calls by the policy. Without one it allows everything.
 pub(in crate::jobs) struct Judge {
-    hosts: Arc<Hosts>,
+    pub(super) hosts: Arc<Hosts>,
     policy: Option<PolicyInForce>,
     machines: Arc<Machines>,
     usage: Arc<Usage>,
-    auditor: Arc<Auditor>,
+    pub(super) auditor: Arc<Auditor>,
+    pub(super) approvals: Approvals,
 }
 
 /// A call that the policy allows.
@@ -44,6 +48,14 @@ pub(in crate::jobs) struct Start {
     reservation: Option<Reservation>,
     /// Its line in the audit log.
     recorded: Option<RecordedDecision>,
+    /// The approval by which it goes through.
+    approval: Option<Used>,
+}
+
+/// A start, and the rule that allows it.
+struct StartBy {
+    allowance: Allowance,
+    start: Start,
 }
 
 impl Judge {
@@ -51,9 +63,11 @@ impl Judge {
         hosts: Arc<Hosts>,
         file: Option<std::path::PathBuf>,
         auditor: Arc<Auditor>,
+        store: Option<Arc<dyn Store>>,
     ) -> Self {
         Self {
             auditor,
+            approvals: Approvals::new(store),
             machines: Arc::new(Machines::new(Arc::clone(&hosts))),
             hosts,
             policy: file.map(PolicyInForce::new),
@@ -89,21 +103,45 @@ impl Judge {
         call: Call<'_>,
     ) -> Result<Permission, Box<PolicyRefusal>> {
         let Some(policy) = &self.policy else { return Ok(Permission::default()) };
-        let loaded = self.loaded(policy, call).await?;
-        let endpoint = self.endpoint(&loaded, call).await;
-        let permits = permits_at(&loaded, call, &endpoint);
-        let rules = permits.as_ref().map(|permits| names(permits));
-        let grounds = Grounds {
-            endpoint: endpoint.as_ref().ok().and_then(Option::as_ref),
-            decision: rules.as_deref().map_err(|refusal| &***refusal),
-        };
-        self.auditor.record(&loaded, call, grounds).await?;
-        let permits = permits?;
+        let ruling = self.rule(policy, call).await?;
+        self.record(call, &ruling).await?;
         // Any of the rules is enough, so the most generous one counts.
-        let most_bytes = permits.iter().map(|permit| permit.limits.bytes.unwrap_or(u64::MAX)).max();
+        let allowances = ruling.verdict?;
+        let bytes = allowances.iter().map(|allowance| allowance.limits.bytes.unwrap_or(u64::MAX));
         Ok(Permission {
-            most_bytes: most_bytes.filter(|most| *most != u64::MAX),
+            most_bytes: bytes.max().filter(|most| *most != u64::MAX),
         })
+    }
+
+    /// Records a decision. A call that can't be recorded has not used its approval.
+    async fn record(
+        &self,
+        call: Call<'_>,
+        ruling: &Ruling,
+    ) -> Result<Option<RecordedDecision>, Box<PolicyRefusal>> {
+        if ruling.is_recorded {
+            return Ok(None);
+        }
+        let rules = ruling.rules();
+        let grounds = Grounds {
+            endpoint: ruling.endpoint.as_ref(),
+            decision: match &ruling.verdict {
+                Ok(_) => Ok(rules.as_slice()),
+                Err(refusal) => Err(refusal),
+            },
+            approval: ruling.approval.as_ref().map(Used::as_str),
+        };
+        let recorded = self.auditor.record(&ruling.loaded, call, grounds).await;
+        if recorded.is_err() {
+            self.give_back(ruling).await;
+        }
+        recorded
+    }
+
+    async fn give_back(&self, ruling: &Ruling) {
+        if let Some(Used::ByApprovers(id)) = &ruling.approval {
+            self.approvals.give_back(id).await;
+        }
     }
 
     /// Decides on a start with this time limit, and reserves room for its job.
@@ -121,21 +159,39 @@ impl Judge {
                 ..Start::default()
             });
         };
-        let loaded = self.loaded(policy, call).await?;
-        let endpoint = self.endpoint(&loaded, call).await;
-        let permits = permits_at(&loaded, call, &endpoint);
-        let started = permits.and_then(|permits| self.start_by_any(call, &permits, timeout));
-        let rules = started.as_ref().map(|(rule, _)| [rule.clone()]);
-        let grounds = Grounds {
-            endpoint: endpoint.as_ref().ok().and_then(Option::as_ref),
-            decision: rules.as_ref().map(<[_; 1]>::as_slice).map_err(|refusal| &***refusal),
-        };
-        let recorded = self.auditor.record(&loaded, call, grounds).await?;
-        let (_, start) = started?;
-        Ok(Start { recorded, ..start })
+        let mut ruling = self.rule(policy, call).await?;
+        let mut started = None;
+        let allowances = ruling.verdict.clone();
+        if let Ok(allowances) = &allowances {
+            match self.start_by_any(call, allowances, timeout) {
+                Ok(by) => {
+                    ruling.verdict = Ok(vec![by.allowance]);
+                    started = Some(by.start);
+                }
+                Err(refusal) => {
+                    self.give_back(&ruling).await;
+                    ruling = ruling.refused(refusal);
+                }
+            }
+        }
+        let recorded = self.record(call, &ruling).await?;
+        ruling.verdict?;
+        Ok(Start {
+            recorded,
+            approval: ruling.approval,
+            ..started.unwrap_or_default()
+        })
     }
 
-    /// Decides on a call that nobody has made yet: nothing is recorded.
+    /// Notes the job that an approved start has led to, so that a repetition with the same idempotency
+    /// key finds it.
+    pub(in crate::jobs) async fn note_approved(&self, start: &Start, job: &JobId) {
+        if let Some(Used::ByApprovers(id)) = &start.approval {
+            self.approvals.note_job(id, job.as_str()).await;
+        }
+    }
+
+    /// Decides on a call that was not made yet: nothing is recorded, and no person is asked.
     ///
     /// # Errors
     /// Why it would be refused.
@@ -153,26 +209,30 @@ impl Judge {
         let grounds = Grounds {
             endpoint: None,
             decision: Err(refusal),
+            approval: None,
         };
         // The caller gets its own refusal, whether or not it could be recorded.
         self.auditor.record(&loaded, call, grounds).await.ok();
     }
 
-    /// A start by the first rule whose limits allow it, and the name of that rule.
+    /// A start by the first rule whose limits allow it.
     fn start_by_any(
         &self,
         call: Call<'_>,
-        permits: &[Permit<'_>],
+        allowances: &[Allowance],
         timeout: Option<Duration>,
-    ) -> Result<(String, Start), Box<PolicyRefusal>> {
+    ) -> Result<StartBy, Box<PolicyRefusal>> {
         let mut exceeded = None;
         // Any of the rules is enough.
-        for permit in permits {
-            match self.start(call, permit, timeout) {
-                Ok(start) => return Ok((permit.rule.to_owned(), start)),
+        for allowance in allowances {
+            match self.start(call, allowance, timeout) {
+                Ok(start) => {
+                    let allowance = allowance.clone();
+                    return Ok(StartBy { allowance, start });
+                }
                 Err(limit) => {
                     exceeded.get_or_insert(Why::Limit {
-                        rule: permit.rule.to_owned(),
+                        rule: allowance.rule.clone(),
                         limit,
                     });
                 }
@@ -184,25 +244,26 @@ impl Judge {
     fn start(
         &self,
         call: Call<'_>,
-        permit: &Permit<'_>,
+        allowance: &Allowance,
         timeout: Option<Duration>,
     ) -> Result<Start, Limit> {
-        if let (Some(wanted), Some(most)) = (timeout, permit.limits.timeout)
+        let limits = &allowance.limits;
+        if let (Some(wanted), Some(most)) = (timeout, limits.timeout)
             && wanted > most
             // The time limit of a template may be longer: the caller has not chosen it.
-            && call.template.is_none()
+            && call.template().is_none()
         {
             return Err(Limit::Timeout(most.as_secs()));
         }
         let key = Key {
-            rule: permit.rule.to_owned(),
+            rule: allowance.rule.clone(),
             caller: call.caller.clone(),
         };
-        let reservation = self.usage.reserve(key, &permit.limits)?;
+        let reservation = self.usage.reserve(key, limits)?;
         Ok(Start {
-            timeout: timeout.into_iter().chain(permit.limits.timeout).min(),
+            timeout: timeout.into_iter().chain(limits.timeout).min(),
             reservation: Some(reservation),
-            recorded: None,
+            ..Start::default()
         })
     }
 
@@ -233,10 +294,6 @@ impl Judge {
                 nearest: nearest.map(str::to_owned),
             }));
         };
-        if template.approval != Approval::None {
-            let asked_by = template.name.clone();
-            return Err(call.refused(Why::NeedsApproval { asked_by }));
-        }
         let values = template
             .accept(&wanted.params)
             .map_err(|error| call.refused(Why::Values(error)))?;
@@ -260,9 +317,7 @@ impl Judge {
         };
         let endpoint = self.machines.endpoint(place).await.endpoint;
         let identity = identity(caller, rights);
-        let templates = loaded.policy.templates_for(&identity, &endpoint, now());
-        let without_approval = templates.filter(|template| template.approval == Approval::None);
-        without_approval.cloned().collect()
+        loaded.policy.templates_for(&identity, &endpoint, now()).cloned().collect()
     }
 
     /// The policy in force. `None` without one.
@@ -297,7 +352,7 @@ impl Judge {
         self.machines.endpoint(place).await.endpoint
     }
 
-    async fn loaded(
+    pub(super) async fn loaded(
         &self,
         policy: &PolicyInForce,
         call: Call<'_>,
@@ -311,12 +366,12 @@ impl Judge {
     ///
     /// # Errors
     /// If the machine is not certain, and the call would act on it.
-    async fn endpoint(
+    pub(super) async fn endpoint(
         &self,
         loaded: &LoadedPolicy,
         call: Call<'_>,
     ) -> Result<Option<Endpoint>, Box<PolicyRefusal>> {
-        match call.place {
+        match call.place() {
             Some(place) if loaded.policy.looks_at_machines() || loaded.policy.audit().is_some() => {
                 self.machines.watch_names(loaded.named_hosts.clone());
                 let located = self.machines.endpoint(place).await;
@@ -339,6 +394,15 @@ impl Start {
         }
     }
 
+    /// The job that a call with the same idempotency key has started, if this one repeats it. Nothing
+    /// new is to be started then.
+    pub(in crate::jobs) fn repeats(&self) -> Option<JobId> {
+        match &self.approval {
+            Some(Used::Before { job, .. }) => Some(JobId::from(job.as_str())),
+            Some(Used::ByClient | Used::ByApprovers(_)) | None => None,
+        }
+    }
+
     /// Counts the job that was started, for the limits of the rule, and records it.
     pub(in crate::jobs) fn note_job(&self, job: &Arc<crate::job::Job>) {
         if let Some(recorded) = &self.recorded {
@@ -350,39 +414,15 @@ impl Start {
     }
 }
 
-/// The rules that allow a call at an account and machine that were found out, or not. At least one.
-fn permits_at<'a>(
-    loaded: &'a LoadedPolicy,
-    call: Call<'_>,
-    endpoint: &Result<Option<Endpoint>, Box<PolicyRefusal>>,
-) -> Result<Vec<Permit<'a>>, Box<PolicyRefusal>> {
-    match endpoint {
-        Ok(endpoint) => permits(loaded, call, endpoint.as_ref()),
-        Err(refusal) => Err(refusal.clone()),
-    }
-}
-
-fn names(permits: &[Permit<'_>]) -> Vec<String> {
-    permits.iter().map(|permit| permit.rule.to_owned()).collect()
-}
-
-/// The rules that allow a call. At least one.
-fn permits<'a>(
+/// The rules that allow a call, perhaps once it is approved. At least one.
+pub(super) fn permits<'a>(
     loaded: &'a LoadedPolicy,
     call: Call<'_>,
     endpoint: Option<&Endpoint>,
 ) -> Result<Vec<Permit<'a>>, Box<PolicyRefusal>> {
     let identity = identity(call.caller, call.rights);
     match loaded.policy.decide(&request(call, &identity, endpoint)) {
-        Decision::Allowed(mut permits) => {
-            let first = permits[0];
-            permits.retain(|permit| permit.approval == Approval::None);
-            if permits.is_empty() {
-                let asked_by = first.rule.to_owned();
-                return Err(call.refused(Why::NeedsApproval { asked_by }));
-            }
-            Ok(permits)
-        }
+        Decision::Allowed(permits) => Ok(permits),
         Decision::Denied(rules) => {
             let rules = rules.into_iter().map(str::to_owned).collect();
             Err(call.refused(Why::Denied(rules)))
@@ -400,8 +440,8 @@ fn request<'a>(
         caller: identity,
         verb: call.verb,
         endpoint,
-        command: Some(call.template.map_or(CommandSource::Free, CommandSource::Template)),
-        target: call.target,
+        command: Some(call.template().map_or(CommandSource::Free, CommandSource::Template)),
+        target: call.target(),
         minute: now(),
     }
 }

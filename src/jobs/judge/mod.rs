@@ -15,8 +15,14 @@
 //!
 //! `auditor.rs` records each decision in the audit log, if the policy names one.
 //!
+//! `asking.rs` makes a decision. If a rule asks for an approval, it asks for one and waits a while, and
+//! `approvals.rs` keeps the list of approvals where all processes with the same store see it. `voting.rs`
+//! lets approvers answer.
+//!
 //! `usage.rs` counts the jobs and starts of each caller, for the limits of rules.
 
+mod approvals;
+mod asking;
 mod auditor;
 mod call;
 mod explanation;
@@ -24,12 +30,16 @@ mod judge;
 mod machines;
 mod policy_in_force;
 mod refusal;
+mod ruling;
 mod usage;
+mod voting;
 
 pub(super) use auditor::Auditor;
-pub(super) use call::Call;
+pub(super) use call::{Call, Content, On, Starting};
 pub use explanation::{CaseResult, Explanation};
 pub(super) use judge::{Judge, Permission, Start};
 pub(super) use machines::Place;
 pub use policy_in_force::{PolicyFileError, PolicyState};
 pub use refusal::{Limit, PolicyRefusal, Why};
+pub(super) use voting::Voter;
+pub use voting::{Ballot, VoteError};

@@ -30,11 +30,31 @@ pub enum Why {
     NotAllowed,
     /// The rules with these names deny it.
     Denied(Vec<String>),
-    /// Someone has to agree to it.
-    NeedsApproval {
-        /// Name of the rule, or of the template.
+    /// An approver has to agree to it first.
+    ApprovalPending {
+        /// The approval.
+        id: String,
+        /// Name of the rule or template that asks for it.
         asked_by: String,
+        /// Time until which approvers may answer, in milliseconds since the Unix epoch.
+        expires_at: u64,
     },
+    /// An approver, or the user of the caller's client, has refused it.
+    ApprovalDenied {
+        /// The approval. `None` if the client was asked.
+        id: Option<String>,
+        /// Who has refused.
+        by: String,
+        /// Why, in that person's words.
+        reason: Option<String>,
+    },
+    /// No approver has answered in time, or the call was not repeated in time.
+    ApprovalExpired {
+        /// The approval.
+        id: String,
+    },
+    /// It needs an approval, and no person can be asked: why.
+    CantAsk(String),
     /// It is beyond a limit of the rule that allows it.
     Limit {
         /// Name of the rule.
@@ -116,11 +136,25 @@ impl fmt::Display for PolicyRefusal {
                     quoted.join(" and ")
                 )
             }
-            Why::NeedsApproval { asked_by } => {
-                write!(
-                    f,
-                    ": {asked_by:?} asks for an approval, which can't be given yet"
-                )
+            Why::ApprovalPending { id, asked_by, .. } => write!(
+                f,
+                ": {asked_by:?} asks for an approval, and {id} waits for an approver"
+            ),
+            Why::ApprovalDenied { id, by, reason } => {
+                match id {
+                    Some(id) => write!(f, ": {by} has refused {id}")?,
+                    None => write!(f, ": {by} has refused it")?,
+                }
+                match reason {
+                    Some(reason) => write!(f, ": {reason}"),
+                    None => Ok(()),
+                }
+            }
+            Why::ApprovalExpired { id } => {
+                write!(f, ": the approval {id} was not given or not used in time")
+            }
+            Why::CantAsk(why) => {
+                write!(f, ": it needs an approval, which can't be asked for: {why}")
             }
             Why::Limit { rule, limit } => write!(f, ": the rule {rule:?} of the policy {limit}"),
             Why::UnknownTemplate { .. } => f.write_str(": the policy has no such template"),
@@ -142,7 +176,7 @@ impl Why {
     pub(super) fn rules(&self) -> Vec<String> {
         match self {
             Self::Denied(rules) => rules.clone(),
-            Self::NeedsApproval { asked_by } => vec![asked_by.clone()],
+            Self::ApprovalPending { asked_by, .. } => vec![asked_by.clone()],
             Self::Limit { rule, .. } => vec![rule.clone()],
             Self::Rights(_)
             | Self::NotAllowed
@@ -150,6 +184,9 @@ impl Why {
             | Self::Values(_)
             | Self::TemplateOption(_)
             | Self::Unresolved
+            | Self::ApprovalDenied { .. }
+            | Self::ApprovalExpired { .. }
+            | Self::CantAsk(_)
             | Self::NoPolicy(_)
             | Self::NotRecorded(_) => Vec::new(),
         }

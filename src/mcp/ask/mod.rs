@@ -7,5 +7,6 @@ mod elicitor;
 mod loopback_page;
 
 pub use answer_desk::AnswerDesk;
+pub(crate) use answer_form::unguessable;
 pub(crate) use elicitor::{Address, Asked, Asker};
 pub use elicitor::{Elicitor, Elicitors};

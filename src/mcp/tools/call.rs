@@ -34,8 +34,8 @@ pub(crate) struct Call {
     _asker: Asker,
 }
 
-/// Tools that log in to hosts.
-const LOG_IN: [&str; 7] = [
+/// Tools that log in to hosts, or whose caller's user may have to allow them.
+const LOG_IN: [&str; 8] = [
     "ssh_forward",
     "ssh_get",
     "ssh_hosts",
@@ -43,6 +43,7 @@ const LOG_IN: [&str; 7] = [
     "ssh_run",
     "ssh_signal",
     "ssh_spawn",
+    "ssh_write",
 ];
 
 /// Whether this call can pass a login's questions to its client.

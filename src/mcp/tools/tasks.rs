@@ -21,7 +21,8 @@ use serde_json::Value;
 
 use super::tool_call::{failure, success};
 use crate::lock::lock;
-use crate::wire::{Error, Request, RunRequest, Service, WaitReply, WaitRequest};
+use crate::mcp::ask::unguessable;
+use crate::wire::{Code, Error, Request, RunRequest, Service, WaitReply, WaitRequest};
 
 /// The tools whose calls may become tasks. A spawn never does: the model would lose the job's id.
 pub(crate) const RUN: &str = "ssh_run";
@@ -45,6 +46,10 @@ enum Waits {
         job_id: String,
         max_bytes: Option<i64>,
     },
+    /// An approver. The call is made again at each poll, with an idempotency key.
+    Approval {
+        arguments: JsonObject,
+    },
     Jobs(WaitRequest),
 }
 
@@ -52,6 +57,8 @@ enum Waits {
 #[derive(Default)]
 pub(crate) struct Tasks(Mutex<VecDeque<String>>);
 
+/// Arguments that may be secrets.
+const SECRETS: [&str; 2] = ["env", "stdin"];
 /// Time for which a call is waited for before it becomes a task: most commands are quick.
 const AT_ONCE_MS: i64 = 1000;
 /// Recommended pause between two polls of a client.
@@ -118,12 +125,24 @@ impl Tasks {
     }
 }
 
-async fn run(service: &Service, arguments: JsonObject) -> Result<CallToolResponse, Error> {
-    let mut request = RunRequest::parse(arguments)?;
+async fn run(service: &Service, mut arguments: JsonObject) -> Result<CallToolResponse, Error> {
+    // A call that waits for an approval is made again, and must not run twice.
+    let key = arguments.entry("idempotency_key").or_insert(Value::Null);
+    if key.is_null() {
+        *key = Value::String(format!("task-{}", unguessable()));
+    }
+    let mut request = RunRequest::parse(arguments.clone())?;
     let wait_ms = request.options.wait_ms;
     let max_bytes = request.options.max_bytes;
     request.options.wait_ms = Some(wait_ms.map_or(AT_ONCE_MS, |wait| wait.clamp(0, AT_ONCE_MS)));
-    let reply = service.run(request).await?;
+    let service = service.waiting_for_approval(Duration::ZERO);
+    let reply = match service.run(request).await {
+        Ok(reply) => reply,
+        Err(error) if error.code == Code::ApprovalPending => {
+            return until_approved(arguments, wait_ms).ok_or(error);
+        }
+        Err(error) => return Err(error),
+    };
     let waits = Waits::Run {
         job_id: reply.job_id.clone(),
         max_bytes,
@@ -131,6 +150,14 @@ async fn run(service: &Service, arguments: JsonObject) -> Result<CallToolRespons
     let task = TaskId::new(waits, wait_ms).filter(|task| reply.still_running && !task.is_over());
     // If there is none, the reply itself says how to follow the job.
     Ok(task.and_then(|task| task.begun()).unwrap_or_else(|| success(&reply).into()))
+}
+
+/// A task that waits for an approver. `None` if its id, which clients may log, would have secrets.
+fn until_approved(arguments: JsonObject, wait_ms: Option<i64>) -> Option<CallToolResponse> {
+    let has_secrets = SECRETS.into_iter().any(|name| arguments.contains_key(name));
+    let waits = Waits::Approval { arguments };
+    let task = TaskId::new(waits, wait_ms).filter(|task| !has_secrets && !task.is_over());
+    task.and_then(|task| task.begun())
 }
 
 async fn wait(service: &Service, arguments: JsonObject) -> Result<CallToolResponse, Error> {
@@ -199,6 +226,16 @@ impl TaskId {
                 let reply = service.ran(job_id, *max_bytes).await?;
                 (!reply.still_running || self.is_over()).then(|| success(&reply))
             }
+            Waits::Approval { arguments } => {
+                let mut request = RunRequest::parse(arguments.clone())?;
+                request.options.wait_ms = Some(0);
+                let service = service.waiting_for_approval(Duration::ZERO);
+                match service.run(request).await {
+                    Ok(reply) => (!reply.still_running || self.is_over()).then(|| success(&reply)),
+                    Err(error) if error.code == Code::ApprovalPending && !self.is_over() => None,
+                    Err(error) => return Err(error),
+                }
+            }
             Waits::Jobs(request) => {
                 let reply = service
                     .wait(WaitRequest {
@@ -233,12 +270,15 @@ impl TaskId {
     }
 
     fn task(&self, id: &str, status: TaskStatus) -> Task {
-        let mut task = Task::new(id, status, rfc3339(self.created), rfc3339(now()))
+        let task = Task::new(id, status, rfc3339(self.created), rfc3339(now()))
             .with_poll_interval_ms(POLL_MS);
-        if let Waits::Run { job_id, .. } = &self.waits {
-            task = task.with_status_message(format!("job {job_id}"));
+        match &self.waits {
+            Waits::Run { job_id, .. } => task.with_status_message(format!("job {job_id}")),
+            Waits::Approval { .. } => {
+                task.with_status_message("waits for an approver, or for its job")
+            }
+            Waits::Jobs(_) => task,
         }
-        task
     }
 }
 

@@ -43,7 +43,8 @@ impl Secrets {
         self.prompter.as_ref().is_some_and(|prompter| prompter.is_there())
     }
 
-    pub(super) async fn ask(&self, question: &Question) -> Option<SecretString> {
+    /// Asks the person. `None` if nobody answers in time.
+    pub async fn ask(&self, question: &Question) -> Option<SecretString> {
         let prompter = self.prompter.as_ref()?;
         let asked = async {
             let _one_at_a_time = self.asking.lock().await;

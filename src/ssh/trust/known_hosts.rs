@@ -212,6 +212,18 @@ impl KnownHosts {
         })
     }
 
+    /// Fingerprints of the keys that are trusted for the hosts and authorities of the entries, in
+    /// order and each once.
+    pub fn fingerprints(&self) -> Vec<String> {
+        let trusted = self.entries.iter().filter(|entry| entry.marker != Marker::Revoked);
+        let mut found: Vec<String> = trusted
+            .map(|entry| entry.key.fingerprint(HashAlg::Sha256).to_string())
+            .collect();
+        found.sort();
+        found.dedup();
+        found
+    }
+
     fn types_for(&self, name: &str) -> Vec<Algorithm> {
         self.of(name, Marker::Plain).map(|entry| entry.key.algorithm()).collect()
     }

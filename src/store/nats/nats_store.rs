@@ -22,12 +22,13 @@ use super::options::SECRET;
 use super::output_streams::{Answer, NewChunk, OutputStreams, Stored, fenced};
 use super::records::Records;
 use super::replicas::Replicas;
+use super::shared_text::NatsText;
 use crate::job::{CursorMove, CursorName, JobId, Moved};
 use crate::output::{LineNo, Timestamp};
 use crate::store::media::Media;
 use crate::store::{
-    Bounds, Filter, LogLimits, LogWriter, Peers, Record, Store, StoreError, StoreEvent, StoredEnd,
-    StoredLog,
+    Bounds, Filter, LogLimits, LogWriter, Peers, Record, SharedText, Store, StoreError, StoreEvent,
+    StoredEnd, StoredLog,
 };
 
 /// Records and output in NATS JetStream, shared by all replicas of a cluster.
@@ -423,6 +424,10 @@ impl Store for NatsStore {
 
     fn secret(&self) -> [u8; 32] {
         self.secret
+    }
+
+    fn shared_text(&self, name: &'static str) -> Result<Box<dyn SharedText>, StoreError> {
+        Ok(Box::new(NatsText::open(&self.connection, name)?))
     }
 
     fn cursor(&self, job: &JobId, name: &CursorName) -> Result<LineNo, StoreError> {

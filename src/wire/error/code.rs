@@ -62,6 +62,16 @@ pub enum Code {
     Unsupported,
     /// A rule forbids it.
     PolicyDenied,
+    /// The call waits for an approver. The same call goes through, once, after it is approved.
+    ApprovalPending,
+    /// An approver has refused the call.
+    ApprovalDenied,
+    /// No approver has answered in time, or the call was not repeated in time.
+    ApprovalExpired,
+    /// The call needs an approval, and nobody can be asked.
+    ApprovalUnavailable,
+    /// The approval is decided, used, expired or void already, so an answer does not count.
+    ApprovalClosed,
     /// The call can't be recorded in the audit log, so that it is refused.
     AuditFailed,
     /// The caller has no valid token.
@@ -125,6 +135,11 @@ impl Code {
             Self::JobEnded => "job_ended",
             Self::Unsupported => "unsupported",
             Self::PolicyDenied => "policy_denied",
+            Self::ApprovalPending => "approval_pending",
+            Self::ApprovalDenied => "approval_denied",
+            Self::ApprovalExpired => "approval_expired",
+            Self::ApprovalUnavailable => "approval_unavailable",
+            Self::ApprovalClosed => "approval_closed",
             Self::AuditFailed => "audit_failed",
             Self::Unauthenticated => "unauthenticated",
             Self::RateLimited => "rate_limited",
@@ -150,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Code; 42] = [
+    const ALL: [Code; 47] = [
         Code::UnknownJob,
         Code::ExpiredJob,
         Code::InvalidArgument,
@@ -178,6 +193,11 @@ mod tests {
         Code::JobEnded,
         Code::Unsupported,
         Code::PolicyDenied,
+        Code::ApprovalPending,
+        Code::ApprovalDenied,
+        Code::ApprovalExpired,
+        Code::ApprovalUnavailable,
+        Code::ApprovalClosed,
         Code::AuditFailed,
         Code::Unauthenticated,
         Code::RateLimited,

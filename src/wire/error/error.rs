@@ -23,6 +23,10 @@ pub struct Error {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "u64")]
     pub bytes_written: Option<usize>,
+    /// For a call that waits for an approver: the id of its approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub approval_id: Option<Box<str>>,
 }
 
 impl Error {
@@ -34,6 +38,7 @@ impl Error {
             hint: hint.into(),
             retryable: false,
             bytes_written: None,
+            approval_id: None,
         }
     }
 

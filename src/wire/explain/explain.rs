@@ -1,6 +1,6 @@
 //! Explains all other errors of the library.
 
-use super::policy::policy;
+use super::policy::{policy, vote};
 use super::{calls, connect, expired, files, forwards};
 use crate::jobs::{self, BadBecome, HostError, SpecError, StoreError, TrustError, chain};
 use crate::wire::error::{Code, Error, Hint};
@@ -37,6 +37,7 @@ impl From<jobs::Error> for Error {
             jobs::Error::Forward(error) => forwards::forward(&error),
             jobs::Error::Trust(error) => trust(&error),
             jobs::Error::Policy(refusal) => policy(&refusal),
+            jobs::Error::Vote(error) => vote(&error),
             jobs::Error::Denied { .. } => Self::new(
                 Code::PolicyDenied,
                 error.to_string(),

@@ -23,22 +23,22 @@ pub struct CommandRequest {
     /// Host name from ssh_hosts.
     #[serde(default)]
     pub host: String,
-    /// Several hosts (names, globs, tag:NAME, !NAME), one job with members ID/HOST.
+    /// Hosts (names, globs, tag:NAME, !NAME): one job with members ID/HOST.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// Maximum hosts at the same time. Default 64.
+    /// Maximum hosts at a time. Default 64.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 1))]
     pub max_parallel: Option<usize>,
-    /// Start this many hosts first, the others once these succeeded.
+    /// Hosts to start first; others once these succeeded.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0))]
     pub canary: usize,
-    /// Start no more hosts after this many failures: 3 or 10%.
+    /// Start no more after this many failures: 3 or 10%.
     #[serde(default)]
     #[schemars(with = "String")]
     pub stop_after_failures: Option<String>,
-    /// Retries where the command could not be started.
+    /// Retries of failed starts.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0, max = 100))]
     pub retry: u32,
@@ -57,7 +57,7 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub cwd: Option<String>,
-    /// Environment variables, hidden from the process list.
+    /// Variables, hidden from the process list.
     #[serde(default, serialize_with = "reveal_values")]
     #[schemars(with = "BTreeMap<String, String>")]
     pub env: BTreeMap<String, SecretString>,
@@ -69,11 +69,11 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub become_method: Option<String>,
-    /// Text for stdin, then closed. Default: open in ssh_spawn, empty in ssh_run without until.
+    /// All of stdin. Default: open in ssh_spawn, empty in ssh_run without until.
     #[serde(default, serialize_with = "reveal")]
     #[schemars(with = "String")]
     pub stdin: Option<SecretString>,
-    /// Run on a terminal, to answer prompts; all output is then stdout.
+    /// Run on a terminal, to answer prompts; all output is stdout.
     #[serde(default)]
     pub pty: bool,
     /// Terminal width. Default 80.
@@ -91,7 +91,7 @@ pub struct CommandRequest {
     /// With pty: answer terminal queries.
     #[serde(default)]
     pub answer_queries: bool,
-    /// Keep running on the host if this server or the connection ends.
+    /// Keep running if the server or connection ends.
     #[serde(default)]
     #[schemars(with = "bool")]
     pub durable: Option<bool>,
@@ -99,11 +99,15 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub label: Option<String>,
-    /// End the whole process tree after this many seconds.
+    /// End the process tree after this many seconds.
     #[serde(default)]
     #[schemars(with = "f64", range(min = 0.001, max = 31_536_000))]
     pub timeout_s: Option<f64>,
-    /// The same key again returns the first call's job.
+    /// Why, for approvers.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub reason: Option<String>,
+    /// The same key returns the first job.
     #[serde(default)]
     #[schemars(with = "String", length(max = 200))]
     pub idempotency_key: Option<String>,
@@ -154,6 +158,9 @@ impl CommandRequest {
         command = command.durable(self.durable.unwrap_or(default));
         if let Some(terminal) = terminal {
             command = command.terminal(terminal);
+        }
+        if let Some(reason) = self.reason {
+            command = command.reason(reason);
         }
         if let Some(key) = self.idempotency_key {
             command = command.idempotency_key(key);

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::{Host, Jobs, Negotiated, Setting, Source, Template};
+use crate::jobs::{Host, Jobs, Negotiated, PolicyApproval, Setting, Source, Template};
 use crate::wire::Service;
 use crate::wire::error::Error;
-use crate::wire::leave_out::is_zero_count;
+use crate::wire::leave_out::{is_false, is_zero_count};
 
 /// List the configured hosts, or test one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -51,6 +51,9 @@ pub struct TemplateEntry {
     /// The values that each parameter accepts, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub params: BTreeMap<String, String>,
+    /// Whether a person has to approve each call.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub approval: bool,
 }
 
 /// State of one host.
@@ -178,6 +181,7 @@ impl From<Template> for TemplateEntry {
             (name, accepted)
         });
         Self {
+            approval: template.approval != PolicyApproval::None,
             params: params.collect(),
             name: template.name,
             description: template.description,

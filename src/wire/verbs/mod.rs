@@ -1,5 +1,6 @@
 //! One file for each verb: its request, its reply, and the method that performs it.
 
+mod approvals;
 mod at_replica;
 mod command;
 mod forget;
@@ -20,6 +21,9 @@ mod tail;
 mod wait;
 mod write;
 
+pub use approvals::{
+    ApprovalEntry, ApprovalsReply, ApprovalsRequest, Decision, VoteEntry, VoteRequest,
+};
 pub use command::CommandRequest;
 #[doc(hidden)]
 pub(crate) use command::parse_become;

@@ -4,7 +4,8 @@ use serde_json::{Map, Value};
 
 use super::{
     CommandRequest, ForgetRequest, ForwardRequest, GetRequest, HostsRequest, JobsRequest,
-    PutRequest, ReadRequest, SearchRequest, SignalRequest, TailRequest, WaitRequest, WriteRequest,
+    PutRequest, ReadRequest, SearchRequest, SignalRequest, TailRequest, VoteRequest, WaitRequest,
+    WriteRequest,
 };
 use crate::wire::error::Error;
 use crate::wire::request::{Request, parse};
@@ -37,5 +38,6 @@ plain_requests!(
     ForgetRequest,
     ForwardRequest,
     GetRequest,
-    PutRequest
+    PutRequest,
+    VoteRequest
 );

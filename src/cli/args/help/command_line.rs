@@ -23,7 +23,17 @@ pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
     ("Hosts", &["hosts", "ping", "trust"]),
     (
         "Server",
-        &["serve", "token", "policy", "audit", "cluster", "store"],
+        &[
+            "serve",
+            "token",
+            "policy",
+            "approvals",
+            "approve",
+            "deny",
+            "audit",
+            "cluster",
+            "store",
+        ],
     ),
     ("Other", &["init", "config", "completions", "man", "help"]),
 ];

@@ -1,0 +1,169 @@
+use super::*;
+
+fn ask(id: &str) -> Ask {
+    Ask {
+        id: id.to_owned(),
+        call: "{}".to_owned(),
+        sha256: "abc".to_owned(),
+        asker: "agent".to_owned(),
+        reason: None,
+        rule: "production".to_owned(),
+        host: "prod-1".to_owned(),
+        policy: "1".to_owned(),
+        needed: 1,
+        has_idempotency_key: false,
+    }
+}
+
+fn vote(by: &str, agrees: bool) -> Vote {
+    Vote {
+        by: by.to_owned(),
+        agrees,
+        reason: None,
+        at: 0,
+    }
+}
+
+fn is_passed(found: &Found) -> bool {
+    matches!(found, Found::Passed(_))
+}
+
+#[test]
+fn a_call_waits_until_someone_agrees_and_goes_through_once() {
+    let mut list = ApprovalList::default();
+
+    assert!(matches!(list.pass(&ask("a"), 0), Ok(Found::Asked(_))));
+    assert!(matches!(list.pass(&ask("b"), 1), Ok(Found::Pending(found)) if found.id == "a"));
+    list.vote("a", vote("alice", true), 2).unwrap();
+    assert!(is_passed(&list.pass(&ask("c"), 3).unwrap()));
+
+    let again = list.pass(&ask("d"), 4).unwrap();
+    assert!(matches!(again, Found::Asked(found) if found.id == "d"));
+}
+
+#[test]
+fn another_call_and_another_caller_have_no_part_in_an_approval() {
+    let mut list = ApprovalList::default();
+    list.pass(&ask("a"), 0).unwrap();
+    list.vote("a", vote("alice", true), 1).unwrap();
+
+    let altered = Ask {
+        sha256: "abd".to_owned(),
+        ..ask("b")
+    };
+    assert!(matches!(list.pass(&altered, 2), Ok(Found::Asked(_))));
+    let stolen = Ask {
+        asker: "other".to_owned(),
+        ..ask("c")
+    };
+    assert!(matches!(list.pass(&stolen, 2), Ok(Found::Asked(_))));
+    assert!(is_passed(&list.pass(&ask("d"), 2).unwrap()));
+}
+
+#[test]
+fn nobody_agrees_to_their_own_call_or_twice() {
+    let mut list = ApprovalList::default();
+    let two = Ask {
+        needed: 2,
+        ..ask("a")
+    };
+    list.pass(&two, 0).unwrap();
+
+    let own = list.vote("a", vote("agent", true), 1);
+    assert!(matches!(own, Err(CantVote::OwnCall { .. })));
+    list.vote("a", vote("alice", true), 1).unwrap();
+    let twice = list.vote("a", vote("alice", true), 1);
+    assert!(matches!(twice, Err(CantVote::Again { .. })));
+    assert!(matches!(list.pass(&two, 2), Ok(Found::Pending(_))));
+    list.vote("a", vote("bob", true), 2).unwrap();
+    assert!(is_passed(&list.pass(&two, 3).unwrap()));
+}
+
+#[test]
+fn one_refusal_is_enough_and_stands_for_a_while() {
+    let mut list = ApprovalList::default();
+    let two = Ask {
+        needed: 2,
+        ..ask("a")
+    };
+    list.pass(&two, 0).unwrap();
+    list.vote("a", vote("alice", true), 1).unwrap();
+    list.vote("a", vote("bob", false), 1).unwrap();
+
+    assert!(matches!(list.pass(&two, 2), Ok(Found::Denied(_))));
+    let late = list.vote("a", vote("carol", true), 2);
+    assert!(matches!(
+        late,
+        Err(CantVote::Closed {
+            state: ApprovalState::Denied,
+            ..
+        })
+    ));
+    assert!(matches!(
+        list.pass(&two, 1 + APPROVAL_LIFETIME),
+        Ok(Found::Asked(_))
+    ));
+}
+
+#[test]
+fn no_answer_is_no_and_an_agreement_does_not_last() {
+    let mut list = ApprovalList::default();
+    list.pass(&ask("a"), 0).unwrap();
+
+    let late = list.vote("a", vote("alice", true), APPROVAL_LIFETIME);
+    assert!(matches!(late, Err(CantVote::Closed { .. })));
+    assert!(matches!(
+        list.pass(&ask("b"), APPROVAL_LIFETIME),
+        Ok(Found::Expired(_))
+    ));
+    let again = list.pass(&ask("b"), APPROVAL_LIFETIME).unwrap();
+    assert!(matches!(again, Found::Asked(found) if found.id == "b"));
+
+    list.vote("b", vote("alice", true), APPROVAL_LIFETIME + 1).unwrap();
+    let unused = list.pass(&ask("c"), 2 * APPROVAL_LIFETIME + 1).unwrap();
+    assert!(matches!(unused, Found::Expired(_)));
+}
+
+#[test]
+fn a_call_with_an_idempotency_key_finds_its_job_again() {
+    let mut list = ApprovalList::default();
+    let keyed = Ask {
+        has_idempotency_key: true,
+        ..ask("a")
+    };
+    list.pass(&keyed, 0).unwrap();
+    list.vote("a", vote("alice", true), 1).unwrap();
+    assert!(is_passed(&list.pass(&keyed, 2).unwrap()));
+    list.note_job("a", "j1");
+
+    assert!(matches!(list.pass(&keyed, 3), Ok(Found::Repeated { job, .. }) if job == "j1"));
+}
+
+#[test]
+fn an_approval_that_was_given_back_can_be_used() {
+    let mut list = ApprovalList::default();
+    list.pass(&ask("a"), 0).unwrap();
+    list.vote("a", vote("alice", true), 1).unwrap();
+    assert!(is_passed(&list.pass(&ask("b"), 2).unwrap()));
+    list.give_back("a");
+
+    assert!(is_passed(&list.pass(&ask("b"), 3).unwrap()));
+}
+
+#[test]
+fn a_caller_can_not_fill_the_list() {
+    let mut list = ApprovalList::default();
+    let other = |number: usize| Ask {
+        sha256: number.to_string(),
+        ..ask(&number.to_string())
+    };
+    for number in 0..MOST_PENDING {
+        list.pass(&other(number), 0).unwrap();
+    }
+
+    assert_eq!(
+        list.pass(&other(MOST_PENDING), 0),
+        Err(TooManyApprovals(MOST_PENDING))
+    );
+    assert!(list.pass(&other(MOST_PENDING), APPROVAL_LIFETIME).is_ok());
+}

@@ -1,0 +1,289 @@
+//! The approvals that all processes with the same store share.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hmac::{Hmac, KeyInit, Mac};
+use rand::RngExt;
+use rand::distr::Alphanumeric;
+use sha2::Sha256;
+use tokio::task::spawn_blocking;
+
+use super::call::{Call, Content, Starting};
+use crate::approval::{
+    Approval, ApprovalList, Ask, CantVote, ExactCall, Found, TooManyApprovals, Vote,
+};
+use crate::audit::visible_text;
+use crate::job::StdinPlan;
+use crate::policy::{Endpoint, Machine};
+use crate::store::{MemoryText, SharedText, Store, StoreError};
+
+/// Keeps the list of approvals. A cheap handle.
+#[derive(Clone)]
+pub(super) struct Approvals(Arc<Shared>);
+
+struct Shared {
+    /// `None` if nothing is stored: approvals then end with the process.
+    store: Option<Arc<dyn Store>>,
+    /// The text with the list, opened when it is first needed.
+    text: OnceLock<Box<dyn SharedText>>,
+    secret: [u8; 32],
+}
+
+/// Name of the shared text.
+const TEXT: &str = "approvals";
+/// Longest call that can be approved, in bytes: a person has to read it.
+const LONGEST_CALL: usize = 16 << 10;
+/// Longest reason that is kept, in characters.
+const LONGEST_REASON: usize = 1000;
+
+/// Why approvals can't be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ApprovalsError {
+    /// They can't be read or stored.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The stored list is damaged.
+    #[error("the list of approvals is damaged: {0}")]
+    Damaged(#[from] serde_json::Error),
+    /// The call is too long for a person to read.
+    #[error("the call has {0} bytes, and only a call of at most {LONGEST_CALL} can be approved")]
+    TooLong(usize),
+    /// The caller asks for too many.
+    #[error(transparent)]
+    TooMany(#[from] TooManyApprovals),
+}
+
+/// What an approval is asked for.
+pub(super) struct Wanted {
+    pub(super) exact: ExactCall,
+    pub(super) reason: Option<String>,
+    /// The rule or template that asks for it.
+    pub(super) rule: String,
+    /// Number of callers who have to agree.
+    pub(super) needed: u32,
+}
+
+impl Approvals {
+    pub(super) fn new(store: Option<Arc<dyn Store>>) -> Self {
+        let secret = store.as_ref().map_or_else(|| rand::rng().random(), |store| store.secret());
+        Self(Arc::new(Shared {
+            store,
+            text: OnceLock::new(),
+            secret,
+        }))
+    }
+
+    /// All approvals.
+    pub(super) async fn list(&self) -> Result<ApprovalList, ApprovalsError> {
+        self.off_runtime(|shared| Ok(shared.load()?.list)).await
+    }
+
+    /// Finds the approval of a call, and uses it up if it is agreed to. Asks for one if there is
+    /// none.
+    pub(super) async fn pass(&self, wanted: &Wanted) -> Result<Found, ApprovalsError> {
+        let call = wanted.exact.canonical();
+        if call.len() > LONGEST_CALL {
+            return Err(ApprovalsError::TooLong(call.len()));
+        }
+        let reason = wanted.reason.as_ref();
+        let ask = Ask {
+            id: new_id(),
+            sha256: ExactCall::hash(&call),
+            call,
+            asker: wanted.exact.caller.clone(),
+            reason: reason.map(|reason| reason.chars().take(LONGEST_REASON).collect()),
+            rule: wanted.rule.clone(),
+            host: wanted.exact.host.clone(),
+            policy: wanted.exact.policy.clone(),
+            needed: wanted.needed,
+            has_idempotency_key: wanted.exact.idempotency_key.is_some(),
+        };
+        Ok(self.change(move |list| list.pass(&ask, now())).await??)
+    }
+
+    /// Counts a vote.
+    pub(super) async fn vote(
+        &self,
+        id: &str,
+        vote: Vote,
+    ) -> Result<Result<Approval, CantVote>, ApprovalsError> {
+        let id = id.to_owned();
+        let at = vote.at;
+        self.change(move |list| list.vote(&id, vote.clone(), at)).await
+    }
+
+    /// Gives an approval back, because the call was not performed for another reason.
+    pub(super) async fn give_back(&self, id: &str) {
+        let id = id.to_owned();
+        if let Err(error) = self.change(move |list| list.give_back(&id)).await {
+            tracing::warn!(%error, "an approval is used up by a call that was not performed");
+        }
+    }
+
+    /// Notes the job that an approved call has started.
+    pub(super) async fn note_job(&self, id: &str, job: &str) {
+        let id = id.to_owned();
+        let job = job.to_owned();
+        if let Err(error) = self.change(move |list| list.note_job(&id, &job)).await {
+            // A repetition with the same key then needs another approval.
+            tracing::warn!(%error, "the job of an approved call is not noted");
+        }
+    }
+
+    /// Changes the list. Of two changes at once, the second one is made to the list that the first has
+    /// left, so `change` may run again.
+    async fn change<T: Send + 'static>(
+        &self,
+        change: impl Fn(&mut ApprovalList) -> T + Send + 'static,
+    ) -> Result<T, ApprovalsError> {
+        self.off_runtime(move |shared| {
+            loop {
+                let Loaded {
+                    list: before,
+                    version,
+                } = shared.load()?;
+                let mut list = before.clone();
+                let result = change(&mut list);
+                if list == before {
+                    return Ok(result);
+                }
+                let text = serde_json::to_string(&list)?;
+                if shared.text()?.replace(&text, version)? {
+                    return Ok(result);
+                }
+            }
+        })
+        .await
+    }
+
+    async fn off_runtime<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Shared) -> Result<T, ApprovalsError> + Send + 'static,
+    ) -> Result<T, ApprovalsError> {
+        let shared = Arc::clone(&self.0);
+        let done = spawn_blocking(move || work(&shared)).await;
+        done.unwrap_or_else(|error| Err(StoreError::Records(error.to_string()).into()))
+    }
+
+    /// A hash that only processes with the same store can compute.
+    fn keyed_hash(&self, bytes: &[u8]) -> String {
+        let mut hash =
+            Hmac::<Sha256>::new_from_slice(&self.0.secret).expect("a key of any length will do");
+        hash.update(bytes);
+        let first = hash.finalize().into_bytes();
+        first.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// A call on a host with everything that decides about its effect.
+    pub(super) fn exact(&self, call: Call<'_>, endpoint: Option<&Endpoint>) -> ExactCall {
+        let mut exact = ExactCall {
+            caller: call.caller.as_str().to_owned(),
+            verb: call.verb.as_str().to_owned(),
+            ..ExactCall::default()
+        };
+        if let Some(endpoint) = endpoint {
+            exact.machine = endpoint.machine.names().to_vec();
+            exact.users.clone_from(&endpoint.users);
+            let jumps = endpoint.jumps.iter().filter_map(|jump: &Machine| jump.names().first());
+            exact.through = jumps.cloned().collect();
+        }
+        let Some(on) = call.on else { return exact };
+        exact.host = on.place.host.to_owned();
+        exact.job = on.job.map(|job| job.as_str().to_owned());
+        exact.template = on.template.map(str::to_owned);
+        exact.target = on.target.map(str::to_owned);
+        exact.content = on.content.map(|content| match content {
+            Content::Stdin(bytes) => {
+                format!("{} bytes, hash {}", bytes.len(), self.keyed_hash(bytes))
+            }
+            Content::Signal(signal) => signal.to_owned(),
+        });
+        if let Some(start) = on.start {
+            self.add_start(&mut exact, start);
+        }
+        exact
+    }
+
+    fn add_start(&self, exact: &mut ExactCall, start: Starting<'_>) {
+        let spec = start.spec;
+        exact.command = Some(spec.command.clone());
+        exact.cwd.clone_from(&spec.cwd);
+        exact.durable = spec.durable;
+        exact.env = spec.env.keys().cloned().collect();
+        exact.idempotency_key = start.idempotency_key.map(str::to_owned);
+        exact.params = spec.template.as_ref().map(|call| call.params.clone()).unwrap_or_default();
+        exact.pty = spec.terminal.is_some();
+        exact.settings = Some(spec.fingerprint(&self.0.secret));
+        exact.stdin = match &spec.stdin {
+            StdinPlan::Open => Some("open".to_owned()),
+            StdinPlan::Closed => None,
+            StdinPlan::Text(text) => {
+                use secrecy::ExposeSecret;
+                Some(format!("{} bytes", text.expose_secret().len()))
+            }
+        };
+        exact.timeout_ms = spec.timeout.and_then(|time| u64::try_from(time.as_millis()).ok());
+    }
+}
+
+/// The list, with the version of its text.
+struct Loaded {
+    list: ApprovalList,
+    version: u64,
+}
+
+impl Shared {
+    fn load(&self) -> Result<Loaded, ApprovalsError> {
+        let text = self.text()?;
+        text.refresh()?;
+        let now = text.read();
+        let list = if now.text.is_empty() {
+            ApprovalList::default()
+        } else {
+            serde_json::from_str(&now.text)?
+        };
+        Ok(Loaded {
+            list,
+            version: now.version,
+        })
+    }
+
+    fn text(&self) -> Result<&dyn SharedText, StoreError> {
+        if let Some(text) = self.text.get() {
+            return Ok(&**text);
+        }
+        let opened: Box<dyn SharedText> = match &self.store {
+            Some(store) => store.shared_text(TEXT)?,
+            None => Box::new(MemoryText::default()),
+        };
+        // Another thread may have opened it meanwhile; then that one is used.
+        Ok(&**self.text.get_or_init(|| opened))
+    }
+}
+
+/// A question to the person behind a client, with all characters visible.
+pub(super) fn question(exact: &ExactCall) -> String {
+    let what = match (&exact.command, &exact.content, &exact.target) {
+        (Some(command), ..) => format!("run `{command}`"),
+        (None, Some(content), _) => format!("{} ({content})", exact.verb),
+        (None, None, Some(target)) => format!("{} to {target}", exact.verb),
+        (None, None, None) => exact.verb.clone(),
+    };
+    let users = exact.users.join(", then ");
+    visible_text(&format!(
+        "{} wants to {what} on {} as {users}. Type yes to allow it: ",
+        exact.caller, exact.host
+    ))
+}
+
+/// Milliseconds since the Unix epoch.
+pub(super) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn new_id() -> String {
+    let random: String = rand::rng().sample_iter(Alphanumeric).take(12).map(char::from).collect();
+    format!("ap_{}", random.to_ascii_lowercase())
+}

@@ -1,0 +1,278 @@
+//! Decides on a call. If a rule asks for an approval, asks for it and waits a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::approvals::{ApprovalsError, Wanted, question};
+use super::auditor::Grounds;
+use super::call::Call;
+use super::judge::{Judge, permits};
+use super::policy_in_force::{LoadedPolicy, PolicyInForce};
+use super::refusal::{PolicyRefusal, Why};
+use super::ruling::{Allowance, Ruling, Used};
+use crate::approval::{Approval, ExactCall, Found};
+use crate::policy::{Approval as Asks, Permit, Verb};
+use crate::ssh::Question;
+
+/// Who has to agree to a call.
+#[derive(Clone, Debug)]
+struct Asking {
+    who: Asks,
+    /// The rule or template that asks.
+    by: String,
+    /// Number of callers who have to agree.
+    needed: u32,
+    /// What the rule allows then.
+    allowance: Allowance,
+}
+
+/// The answer to a question.
+enum Answered {
+    /// The call may go through.
+    Yes(Used),
+    /// No answer yet.
+    Waits {
+        approval: Box<Approval>,
+        /// Whether this call has asked first.
+        is_new: bool,
+    },
+    /// The call is refused.
+    No(Why),
+}
+
+/// Time between two looks for an answer, which may come through another process.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+impl Judge {
+    /// Decides on a call. If someone has to agree, asks them, and waits as long as the call does.
+    ///
+    /// # Errors
+    /// If there is no policy to decide by.
+    pub(super) async fn rule(
+        &self,
+        policy: &PolicyInForce,
+        call: Call<'_>,
+    ) -> Result<Ruling, Box<PolicyRefusal>> {
+        let give_up_at = Instant::now() + call.approval_wait;
+        let mut client_agreed_to = None;
+        // Each round decides again: the policy or the host's key may have changed meanwhile, and then
+        // it is another call.
+        loop {
+            let loaded = self.loaded(policy, call).await?;
+            let (ruling, asking) = self.rule_without_asking(loaded, call).await;
+            let Some(asking) = asking else { return Ok(ruling) };
+
+            let answered = match self.wanted(&ruling, call, &asking).await {
+                Ok(wanted) if asking.who == Asks::Client => {
+                    self.ask_client(call, &wanted, &mut client_agreed_to).await
+                }
+                Ok(wanted) => self.ask_approvers(&wanted).await,
+                Err(why) => Some(Answered::No(why)),
+            };
+            match answered {
+                Some(Answered::Yes(used)) => {
+                    return Ok(Ruling {
+                        verdict: Ok(vec![asking.allowance]),
+                        approval: Some(used),
+                        ..ruling
+                    });
+                }
+                Some(Answered::No(why)) => return Ok(ruling.refused(call.refused(why))),
+                Some(Answered::Waits { approval, is_new }) => {
+                    let refusal = call.refused(Why::ApprovalPending {
+                        id: approval.id,
+                        asked_by: asking.by,
+                        expires_at: approval.expires_at,
+                    });
+                    if is_new {
+                        self.record_question(&ruling, call, &refusal).await;
+                    }
+                    if Instant::now() >= give_up_at {
+                        return Ok(Ruling {
+                            // The log has the question, and its answer will be there, too.
+                            is_recorded: true,
+                            ..ruling.refused(refusal)
+                        });
+                    }
+                    sleep(LOOK_AGAIN).await;
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Decides on a call, and says who has to agree to it.
+    async fn rule_without_asking(
+        &self,
+        loaded: Arc<LoadedPolicy>,
+        call: Call<'_>,
+    ) -> (Ruling, Option<Asking>) {
+        let endpoint = self.endpoint(&loaded, call).await;
+        let mut asking = None;
+        let verdict = match &endpoint {
+            Ok(endpoint) => {
+                let permits = permits(&loaded, call, endpoint.as_ref());
+                permits.map(|permits| {
+                    asking = asking_for(&loaded, call, &permits);
+                    allowances(&permits)
+                })
+            }
+            Err(refusal) => Err(refusal.clone()),
+        };
+        let ruling = Ruling {
+            endpoint: endpoint.ok().flatten(),
+            loaded,
+            verdict,
+            approval: None,
+            is_recorded: false,
+        };
+        (ruling, asking)
+    }
+
+    /// The approval that a call needs.
+    ///
+    /// # Errors
+    /// If nobody can be asked about such a call.
+    async fn wanted(
+        &self,
+        ruling: &Ruling,
+        call: Call<'_>,
+        asking: &Asking,
+    ) -> Result<Wanted, Why> {
+        let start = call.on.and_then(|on| on.start);
+        if start.is_some_and(|start| start.spec.fleet.is_some()) {
+            return Err(Why::CantAsk("a start on several hosts at once".to_owned()));
+        }
+        let mut exact = self.approvals.exact(call, ruling.endpoint.as_ref());
+        exact.policy.clone_from(&ruling.loaded.hash);
+        exact.host_keys = self.hosts.trusted_keys(&exact.host).await;
+        Ok(Wanted {
+            exact,
+            reason: start.and_then(|start| start.reason).map(str::to_owned),
+            rule: asking.by.clone(),
+            needed: asking.needed,
+        })
+    }
+
+    /// Asks the person behind the caller's client. `None` if the person has agreed just now: the call
+    /// has to be decided on again.
+    async fn ask_client(
+        &self,
+        call: Call<'_>,
+        wanted: &Wanted,
+        agreed_to: &mut Option<ExactCall>,
+    ) -> Option<Answered> {
+        if agreed_to.as_ref() == Some(&wanted.exact) {
+            return Some(Answered::Yes(Used::ByClient));
+        }
+        let cant_ask = "the client can't ask its user".to_owned();
+        if !self.hosts.can_ask(call.caller) {
+            return Some(Answered::No(Why::CantAsk(cant_ask)));
+        }
+        let question = Question {
+            host: wanted.exact.host.clone(),
+            text: question(&wanted.exact),
+            echo: true,
+        };
+        match self.hosts.confirm(call.caller, &question).await {
+            Some(true) => {
+                *agreed_to = Some(wanted.exact.clone());
+                None
+            }
+            Some(false) => Some(Answered::No(Why::ApprovalDenied {
+                id: None,
+                by: "the user of the client".to_owned(),
+                reason: None,
+            })),
+            None => Some(Answered::No(Why::CantAsk(
+                "the user of the client did not answer".to_owned(),
+            ))),
+        }
+    }
+
+    async fn ask_approvers(&self, wanted: &Wanted) -> Option<Answered> {
+        let found = match self.approvals.pass(wanted).await {
+            Ok(found) => found,
+            Err(error @ (ApprovalsError::TooLong(_) | ApprovalsError::TooMany(_))) => {
+                return Some(Answered::No(Why::CantAsk(error.to_string())));
+            }
+            Err(error @ (ApprovalsError::Store(_) | ApprovalsError::Damaged(_))) => {
+                tracing::error!(%error, "approvals can't be used");
+                return Some(Answered::No(Why::CantAsk(error.to_string())));
+            }
+        };
+        Some(match found {
+            Found::Asked(approval) => Answered::Waits {
+                approval: Box::new(approval),
+                is_new: true,
+            },
+            Found::Pending(approval) => Answered::Waits {
+                approval: Box::new(approval),
+                is_new: false,
+            },
+            Found::Passed(approval) => Answered::Yes(Used::ByApprovers(approval.id)),
+            Found::Repeated { id, job } => Answered::Yes(Used::Before { id, job }),
+            Found::Denied(approval) => {
+                let vote = approval.refusal();
+                Answered::No(Why::ApprovalDenied {
+                    by: vote.map_or_else(String::new, |vote| vote.by.clone()),
+                    reason: vote.and_then(|vote| vote.reason.clone()),
+                    id: Some(approval.id),
+                })
+            }
+            Found::Expired(approval) => Answered::No(Why::ApprovalExpired { id: approval.id }),
+        })
+    }
+
+    /// Records that a call waits for an approval.
+    async fn record_question(&self, ruling: &Ruling, call: Call<'_>, refusal: &PolicyRefusal) {
+        let Why::ApprovalPending { id, .. } = &refusal.why else { return };
+        let grounds = Grounds {
+            endpoint: ruling.endpoint.as_ref(),
+            decision: Err(refusal),
+            approval: Some(id),
+        };
+        // The call is refused until it is approved, whether or not this is recorded.
+        self.auditor.record(&ruling.loaded, call, grounds).await.ok();
+    }
+}
+
+/// Who has to agree to a call that these rules allow. `None` if one of them allows it without.
+fn asking_for(loaded: &LoadedPolicy, call: Call<'_>, permits: &[Permit<'_>]) -> Option<Asking> {
+    let on = call.on?;
+    // To close stdin, or to resize a terminal, is part of the job that was approved.
+    if call.verb == Verb::Write && on.content.is_none() {
+        return None;
+    }
+    // The one that asks the least comes first.
+    let permit = permits.first()?;
+    let of_template = on.start.and(on.template).and_then(|name| loaded.policy.template(name));
+    let (who, by, needed) = match of_template {
+        Some(template) if template.approval > permit.approval => {
+            (template.approval, template.name.as_str(), 1)
+        }
+        Some(_) | None => (permit.approval, permit.rule, permit.approvals),
+    };
+    (who != Asks::None).then(|| Asking {
+        who,
+        by: by.to_owned(),
+        needed,
+        allowance: Allowance {
+            rule: permit.rule.to_owned(),
+            limits: permit.limits,
+        },
+    })
+}
+
+/// The rules that need no approval.
+fn allowances(permits: &[Permit<'_>]) -> Vec<Allowance> {
+    let least = permits.first().map(|permit| permit.approval).unwrap_or_default();
+    let free = permits.iter().filter(|permit| permit.approval == least);
+    free.map(|permit| Allowance {
+        rule: permit.rule.to_owned(),
+        limits: permit.limits,
+    })
+    .collect()
+}

@@ -1,0 +1,157 @@
+//! Lets approvers answer.
+
+use std::net::IpAddr;
+
+use super::approvals::{ApprovalsError, now};
+use super::judge::Judge;
+use crate::approval::{Approval, CantVote, Vote};
+use crate::audit::Voted;
+use crate::job::Caller;
+use crate::jobs::rights::Rights;
+use crate::policy::Identity;
+
+/// Who answers.
+#[derive(Clone, Copy)]
+pub(in crate::jobs) struct Voter<'a> {
+    pub(in crate::jobs) caller: &'a Caller,
+    /// The address from which the voter has called.
+    pub(in crate::jobs) address: Option<IpAddr>,
+    pub(in crate::jobs) rights: &'a Rights,
+}
+
+/// An answer to an approval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ballot {
+    /// The id of the approval.
+    pub id: String,
+    /// Whether the call may be performed.
+    pub agrees: bool,
+    /// Why, for the asker and the audit log.
+    pub reason: Option<String>,
+}
+
+/// Why an answer does not count.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VoteError {
+    /// There is no policy, so nothing asks for approvals.
+    #[error("there is no policy, so nothing waits for an approval")]
+    NoPolicy,
+    /// The policy file can't be used.
+    #[error("the policy can't be used: {0}")]
+    PolicyFile(String),
+    /// The voter is not among the approvers of the policy.
+    #[error("{0} is not among the approvers of the policy")]
+    NotApprover(Caller),
+    /// The approval is not open to this voter.
+    #[error(transparent)]
+    CantVote(#[from] CantVote),
+    /// The policy has changed since the call, which then is another call.
+    #[error("the policy has changed since {0} was asked for, which is void now")]
+    Voided(String),
+    /// The vote can't be recorded in the audit log.
+    #[error("the vote can't be recorded: {0}")]
+    NotRecorded(String),
+    /// The approvals can't be read or stored.
+    #[error("approvals can't be used: {0}")]
+    Unusable(String),
+}
+
+impl From<ApprovalsError> for VoteError {
+    fn from(error: ApprovalsError) -> Self {
+        Self::Unusable(error.to_string())
+    }
+}
+
+/// Longest reason that is kept, in characters.
+const LONGEST_REASON: usize = 1000;
+
+impl Voter<'_> {
+    fn identity(&self) -> Identity {
+        Identity {
+            name: self.caller.as_str().to_owned(),
+            role: self.rights.role,
+        }
+    }
+}
+
+impl Judge {
+    /// The approvals that a caller may see: its own, and for approvers those for their hosts.
+    ///
+    /// # Errors
+    /// If the policy or the approvals can't be used.
+    pub(in crate::jobs) async fn approvals_seen_by(
+        &self,
+        voter: Voter<'_>,
+    ) -> Result<Vec<Approval>, VoteError> {
+        let Some(loaded) = self.policy_in_force().await else { return Ok(Vec::new()) };
+        let loaded = loaded.map_err(|error| VoteError::PolicyFile(error.to_string()))?;
+        let is_approver = loaded.policy.is_approver(&voter.identity());
+        let list = self.approvals.list().await?;
+        let is_seen = |approval: &&Approval| {
+            approval.asker == voter.caller.as_str()
+                || is_approver && self.is_for(voter, &approval.host)
+        };
+        Ok(list.approvals().iter().filter(is_seen).cloned().collect())
+    }
+
+    /// Counts an approver's answer, once the audit log has it.
+    ///
+    /// # Errors
+    /// Why it does not count.
+    pub(in crate::jobs) async fn vote(
+        &self,
+        voter: Voter<'_>,
+        ballot: &Ballot,
+    ) -> Result<Approval, VoteError> {
+        let loaded = self.policy_in_force().await.ok_or(VoteError::NoPolicy)?;
+        let loaded = loaded.map_err(|error| VoteError::PolicyFile(error.to_string()))?;
+        if !loaded.policy.is_approver(&voter.identity()) {
+            return Err(VoteError::NotApprover(voter.caller.clone()));
+        }
+        let by = voter.caller.as_str();
+        let list = self.approvals.list().await?;
+        let approval = list.check_vote(&ballot.id, by, now())?.clone();
+        // As if it did not exist: the voter has no rights on the host.
+        if !self.is_for(voter, &approval.host) {
+            return Err(CantVote::Unknown(ballot.id.clone()).into());
+        }
+        if approval.policy != loaded.hash {
+            return Err(VoteError::Voided(approval.id));
+        }
+        let reason = ballot.reason.as_ref();
+        let reason: Option<String> =
+            reason.map(|reason| reason.chars().take(LONGEST_REASON).collect());
+        let voted = Voted {
+            approval: approval.id.clone(),
+            sha256: approval.sha256.clone(),
+            asker: approval.asker.clone(),
+            by: by.to_owned(),
+            address: voter.address.map(|address| address.to_string()),
+            agrees: ballot.agrees,
+            reason: reason.clone(),
+        };
+        // First, so that no call goes through whose approval is not in the log.
+        let recorded = self.auditor.record_vote(&loaded, voted).await;
+        let recorded = recorded.map_err(VoteError::NotRecorded)?;
+        let vote = Vote {
+            by: by.to_owned(),
+            agrees: ballot.agrees,
+            reason,
+            at: now(),
+        };
+        let counted = self.approvals.vote(&approval.id, vote).await;
+        let counted = match counted {
+            Ok(counted) => counted.map_err(VoteError::from),
+            Err(error) => Err(error.into()),
+        };
+        if let (Err(error), Some(recorded)) = (&counted, recorded) {
+            recorded.note_failure(error.to_string()).await;
+        }
+        counted
+    }
+
+    fn is_for(&self, voter: Voter<'_>, host: &str) -> bool {
+        voter.rights.hosts.contain(host, self.hosts.book().tags(host))
+    }
+}
