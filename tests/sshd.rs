@@ -22,6 +22,7 @@ mod cli;
 mod contract;
 mod docs;
 mod durable;
+mod exports;
 mod faults;
 mod files;
 mod files_cli;

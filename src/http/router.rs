@@ -13,7 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use super::mount::Mount;
 use super::reject;
-use crate::http::api::{approvals, attach, calls, events, files, openapi, raw, screen};
+use crate::http::api::{approvals, attach, calls, events, export, files, openapi, raw, screen};
 use crate::http::guard::{Guard, check_names, guard, metrics};
 use crate::http::peers::{
     ClusterPrompters, answer_at_replica, ask_route, for_the_caller, pass_on_files, stick_to_replica,
@@ -34,6 +34,7 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
         .merge(approvals::routes())
         .route("/jobs/{id}/stream", get(events::stream))
         .route("/jobs/{id}/raw", get(raw::raw))
+        .route("/jobs/{id}/export", get(export::export))
         .route("/jobs/{id}/screen", get(screen::screen))
         .merge(session_route(sessions))
         .route("/openapi.json", get(async || Json(openapi::document())))

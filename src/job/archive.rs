@@ -2,8 +2,10 @@
 
 use std::{fmt, io};
 
+use bytes::Bytes;
+
 use super::span::{LineRange, Span};
-use crate::output::{LineNo, Measure, Origin, Ring, Selection, Stream};
+use crate::output::{LineNo, Measure, Origin, Ring, Selection, Source, Stream, Timestamp};
 
 /// The stored part of a job's output. Readers get evicted lines from it.
 pub trait Archive: Send + Sync + fmt::Debug {
@@ -25,6 +27,13 @@ pub trait Archive: Send + Sync + fmt::Debug {
         has_no_match: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Option<Skimmed>;
 
+    /// Output as it arrived, from a place on; the start without one. At most about a megabyte. Blocking:
+    /// it reads files.
+    ///
+    /// # Errors
+    /// If the store can't be read.
+    fn recording(&self, from: Option<RecordingPlace>) -> io::Result<Recording>;
+
     /// The stored range of the output.
     fn coverage(&self) -> Coverage;
 
@@ -36,6 +45,41 @@ pub trait Archive: Send + Sync + fmt::Debug {
     /// # Errors
     /// If the store can't be read.
     fn read_deleted(&self) -> io::Result<Origin>;
+}
+
+/// A part of stored output, as it arrived.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    /// The pieces, in order.
+    pub pieces: Vec<RecordedPiece>,
+    /// Where the next part begins. `None` if no more is stored yet.
+    pub next: Option<RecordingPlace>,
+}
+
+/// Bytes that arrived at once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordedPiece {
+    /// Their time.
+    pub at: Timestamp,
+    /// Their stream, and in a fleet their member.
+    pub source: Source,
+    /// The bytes.
+    pub bytes: Bytes,
+    /// Number of bytes of their stream before them, including those that are not kept.
+    pub position: u64,
+}
+
+/// A place in stored output. Only the store knows its meaning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecordingPlace {
+    /// The segment.
+    pub segment: u64,
+    /// The position in it.
+    pub offset: u64,
+    /// Bytes of stdout before it.
+    pub stdout: u64,
+    /// Bytes of stderr before it.
+    pub stderr: u64,
 }
 
 /// Result of [`Archive::skim`].

@@ -31,7 +31,7 @@ pub use announced::{
     Announcements, BecomeRefusal, Gate, GateStep, Greeted, Greeting, MachineId, ProgramEnd,
     repeats_our_command,
 };
-pub use archive::{Archive, Coverage, Skimmed};
+pub use archive::{Archive, Coverage, RecordedPiece, Recording, RecordingPlace, Skimmed};
 pub use becomes::{BadBecome, Become, BecomeMethod};
 pub use caller::{Caller, Scope};
 pub use cursors::{CursorMove, CursorName, Cursors, Moved, TooManyCursors, may_move};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::archive::{Archive, Coverage};
+use super::archive::{Archive, Coverage, Recording, RecordingPlace};
 use super::job::{Job, LOG_LOCK};
 use super::storage::Storage;
 use crate::job::log::{Batch, Log, LogEvent, OutputStore, Pending, Status};
@@ -56,6 +56,18 @@ impl Job {
 
     pub(super) fn archive(&self) -> Option<&Arc<dyn Archive>> {
         self.storage.get().map(|storage| &storage.archive)
+    }
+
+    /// Stored output as it arrived, from a place on; the start without one. `None` if the job is not
+    /// stored.
+    ///
+    /// # Errors
+    /// If the store can't be read.
+    pub async fn recording(&self, from: Option<RecordingPlace>) -> io::Result<Option<Recording>> {
+        let Some(archive) = self.archive().cloned() else { return Ok(None) };
+        let reading = tokio::task::spawn_blocking(move || archive.recording(from));
+        let read = reading.await.map_err(io::Error::other)?;
+        read.map(Some)
     }
 
     /// Shows an event once it is stored; immediately if the job is not stored.

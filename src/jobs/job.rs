@@ -7,14 +7,15 @@ use std::time::Duration;
 use super::door::{Door, Inside};
 use super::error::Error;
 use super::judge::Content;
-use crate::job::{self, Caller, Fleet, prefixed};
+use crate::job::{self, Caller, Fleet, Recording, RecordingPlace, prefixed};
 use crate::jobs::{
     Excerpt, ExcerptBudget, Line, Outcome, ReadQuery, Reading, Selection, Signal, Status, Summary,
 };
 use crate::nearest::nearest;
-use crate::output::TerminalSize;
+use crate::output::{Resize, TerminalSize};
 use crate::policy::Verb;
 use crate::runner::{SignalError, SignalReport};
+use crate::store::StoreError;
 
 /// A job: one run of one command. A cheap handle; dropping it ends nothing.
 #[derive(Clone)]
@@ -100,6 +101,12 @@ impl Job {
         self.job.spec.durable
     }
 
+    /// Size of its terminal at the start. `None` without a terminal.
+    #[doc(hidden)]
+    pub fn terminal_size(&self) -> Option<TerminalSize> {
+        self.job.spec.terminal.as_ref().map(crate::job::Terminal::size)
+    }
+
     /// Whether the job runs on a terminal.
     pub fn has_terminal(&self) -> bool {
         self.job.spec.terminal.is_some()
@@ -183,6 +190,27 @@ impl Job {
     pub async fn read(&self, query: &ReadQuery) -> (Reading, Status) {
         self.look(Verb::Read);
         self.job.read(query).await
+    }
+
+    /// Its stored output as it arrived, with times, from a place on; the start without one. `None` if its
+    /// output is not stored. Cancel safe.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if the store can't be read.
+    #[doc(hidden)]
+    pub async fn recording(
+        &self,
+        from: Option<RecordingPlace>,
+    ) -> Result<Option<Recording>, Error> {
+        self.look(Verb::Read);
+        let read = self.job.recording(from).await;
+        read.map_err(|error| StoreError::Records(error.to_string()).into())
+    }
+
+    /// Changes of its terminal's size, oldest first. Only the newest are kept.
+    #[doc(hidden)]
+    pub fn resizes(&self) -> Vec<Resize> {
+        self.job.resizes()
     }
 
     /// The host that printed a line of a fleet. `None` for a job on one host.

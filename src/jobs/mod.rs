@@ -113,15 +113,15 @@ pub use crate::hosts::{Prompters, Usage};
 #[doc(hidden)]
 pub use crate::job::{
     Caller, FarEndError, FleetPlan, Found, JobId, LoginShell, MemberEnd, Pace, Piece, PlanError,
-    RangeError, ReturnedBecause, TooManyCursors, TooSlow, UnknownSignal, fold, key_bytes,
-    shown_end, unfold, words,
+    RangeError, RecordedPiece, Recording, RecordingPlace, ReturnedBecause, TooManyCursors, TooSlow,
+    UnknownSignal, fold, key_bytes, shown_end, unfold, words,
 };
 #[doc(hidden)]
 pub use crate::nearest::nearest;
 #[doc(hidden)]
 pub use crate::output::{
-    Content, Excerpt, ExcerptBudget, Keep, Match, TerminalFilter, TerminalModes, Unit, clean,
-    coloured, printable, render, timestamp_of,
+    Content, Excerpt, ExcerptBudget, Keep, Match, Resize, TerminalFilter, TerminalModes, Timestamp,
+    Unit, clean, coloured, printable, render, timestamp_of,
 };
 #[doc(hidden)]
 pub use crate::policy::{

@@ -1,22 +1,25 @@
 //! Each verb, performed in this process or by a server.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
+use futures_util::StreamExt;
 use tokio::time::Instant;
 
 use super::client::{Client, Repeat};
 use super::running::Running;
 use super::session::Session;
 use crate::wire::{
-    ApprovalEntry, ApprovalsReply, ApprovalsRequest, Code, CommandRequest, Error, ForgetReply,
-    ForgetRequest, ForwardReply, ForwardRequest, GetReply, GetRequest, Group, HostsReply,
-    HostsRequest, JobEntry, JobsReply, JobsRequest, LastLinesOf, PutReply, PutRequest, ReadReply,
-    ReadRequest, SearchReply, SearchRequest, Service, SessionRequest, SignalReply, SignalRequest,
-    SpawnReply, SpawnRequest, TailReply, TailRequest, VoteRequest, WaitMode, WaitReply,
-    WaitRequest, WriteReply, WriteRequest,
+    ApprovalEntry, ApprovalsReply, ApprovalsRequest, Code, CommandRequest, Error, ExportFormat,
+    ForgetReply, ForgetRequest, ForwardReply, ForwardRequest, GetReply, GetRequest, Group,
+    HostsReply, HostsRequest, JobEntry, JobsReply, JobsRequest, LastLinesOf, PutReply, PutRequest,
+    ReadReply, ReadRequest, SearchReply, SearchRequest, Service, SessionRequest, SignalReply,
+    SignalRequest, SpawnReply, SpawnRequest, TailReply, TailRequest, VoteRequest, WaitMode,
+    WaitReply, WaitRequest, WriteReply, WriteRequest,
 };
 
 /// The verbs, in this process or on a server.
@@ -75,6 +78,30 @@ verbs! {
 const WRITE_BYTES: usize = 512 << 10;
 
 impl Api {
+    /// Exports a job's output. `take` gets it in pieces, and returns false to stop.
+    pub async fn export(
+        &self,
+        id: &str,
+        format: ExportFormat,
+        mut take: impl FnMut(Bytes) -> bool,
+    ) -> Result<(), Error> {
+        match self {
+            Self::Here(service) => {
+                let mut pages = pin!(service.export(id, format).await?);
+                while let Some(page) = pages.next().await {
+                    if !take(page?) {
+                        break;
+                    }
+                }
+                Ok(())
+            }
+            Self::There(client) => {
+                let path = format!("jobs/{id}/export?format={}", format.as_str());
+                client.download(&path, take).await
+            }
+        }
+    }
+
     /// Lists approvals.
     pub async fn approvals(&self, request: ApprovalsRequest) -> Result<ApprovalsReply, Error> {
         match self {

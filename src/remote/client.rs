@@ -119,6 +119,42 @@ impl Client {
         self.perform(Asked::get(path), Repeat::Safe).await
     }
 
+    /// Reads what is at a path below `/v1/`, on a connection of its own. `take` gets it in pieces, and
+    /// returns false to stop.
+    pub(super) async fn download(
+        &self,
+        path: &str,
+        mut take: impl FnMut(Bytes) -> bool,
+    ) -> Result<(), Error> {
+        let mut own = Connection::default();
+        let failed = |failed| match failed {
+            Failed::Unheard(why) => self.unreachable(&why),
+            Failed::Broken(why) => self.broken(&why),
+            Failed::Answered(error) => error,
+        };
+        let mut sender = self.connect(&mut own).await.map_err(failed)?;
+        let response = sender.send_request(self.request(&Asked::get(path))).await;
+        let response = response.map_err(|error| self.broken(&error.to_string()))?;
+        let is_success = response.status().is_success();
+        let mut body = response.into_body();
+        if !is_success {
+            let text = body.collect().await.map_err(|error| self.broken(&error.to_string()))?;
+            let told = serde_json::from_slice(&text.to_bytes());
+            return Err(told.unwrap_or_else(|_| self.foreign()));
+        }
+        loop {
+            let frame = timeout(ANSWER, body.frame()).await;
+            let frame = frame.map_err(|_| self.broken("it does not answer"))?;
+            let Some(frame) = frame else { return Ok(()) };
+            let frame = frame.map_err(|error| self.broken(&error.to_string()))?;
+            if let Ok(bytes) = frame.into_data()
+                && !take(bytes)
+            {
+                return Ok(());
+            }
+        }
+    }
+
     async fn perform<Reply: DeserializeOwned>(
         &self,
         asked: Asked<'_>,

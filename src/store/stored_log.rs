@@ -10,7 +10,8 @@ use super::mark::{Mark, Marks};
 use super::media::{Access, Media, News, Part, read_all};
 use super::replay::Replay;
 use crate::job::{
-    Archive, Coverage, JobId, LineRange, LogEvent, Outcome, Skimmed, Span, SpanStart,
+    Archive, Coverage, JobId, LineRange, LogEvent, Outcome, RecordedPiece, Recording,
+    RecordingPlace, Skimmed, Span, SpanStart,
 };
 use crate::lock::lock;
 use crate::output::{
@@ -51,6 +52,8 @@ pub struct StoredEnd {
 const PAGE: usize = 384 << 10;
 /// Maximum size of a window. A reader that needs more calls again.
 const WINDOW: usize = 4 << 20;
+/// Bytes of one part of a recording.
+const RECORDING: usize = 1 << 20;
 /// Bytes at the end of a log that are read when it is opened: readers of its end need no window.
 const END: u64 = 1 << 20;
 
@@ -392,6 +395,38 @@ fn extend(forgotten: &mut Origin, origin: &Origin, selection: Selection) {
     }
 }
 
+/// The bytes of a frame, without those that are deleted. Moves the place on.
+fn recorded(
+    frame: &Frame<'_>,
+    place: &mut RecordingPlace,
+    deleted: &Origin,
+) -> Option<RecordedPiece> {
+    match &frame.body {
+        Body::Checkpoint { checkpoint, .. } => {
+            place.stdout = checkpoint.origin.stdout.bytes + checkpoint.stdout.bytes.len() as u64;
+            place.stderr = checkpoint.origin.stderr.bytes + checkpoint.stderr.bytes.len() as u64;
+            None
+        }
+        Body::Data(source, bytes) => {
+            let position = match source.stream {
+                Stream::Stdout => &mut place.stdout,
+                Stream::Stderr => &mut place.stderr,
+            };
+            let start = *position;
+            *position += bytes.len() as u64;
+            let gone = deleted.position(source.stream).bytes.saturating_sub(start);
+            let kept = bytes.get(usize::try_from(gone).ok()?..)?;
+            (!kept.is_empty()).then(|| RecordedPiece {
+                at: frame.at,
+                source: *source,
+                bytes: Bytes::copy_from_slice(kept),
+                position: start + gone,
+            })
+        }
+        Body::FinishStreams | Body::End(_) => None,
+    }
+}
+
 /// Limits that a window never reaches: [`WINDOW`] ends it first.
 fn unbounded(line_bytes: u64) -> RingLimits {
     let line_bytes = usize::try_from(line_bytes).unwrap_or(usize::MAX);
@@ -432,6 +467,39 @@ impl Archive for StoredLog {
     ) -> Option<Skimmed> {
         // The search line by line meets the same error and reports it.
         self.skim_through(lines, selection, has_no_match).ok().flatten()
+    }
+
+    fn recording(&self, from: Option<RecordingPlace>) -> io::Result<Recording> {
+        let deleted = self.learn_forgotten()?;
+        let mut place = match from {
+            Some(place) => place,
+            None => match self.media.segments(&self.job)?.first() {
+                Some(&segment) => RecordingPlace {
+                    segment,
+                    ..RecordingPlace::default()
+                },
+                None => return Ok(Recording::default()),
+            },
+        };
+        let media = Arc::clone(&self.media);
+        let mut replay = Replay::new(media, self.job.clone(), place.segment, place.offset);
+        let mut pieces = Vec::new();
+        let mut bytes = 0;
+        while bytes < RECORDING {
+            let stepped = replay.step(|frame, _| {
+                let piece = recorded(&frame, &mut place, &deleted);
+                bytes += piece.as_ref().map_or(0, |piece| piece.bytes.len());
+                pieces.extend(piece);
+            })?;
+            if stepped.is_none() {
+                return Ok(Recording { pieces, next: None });
+            }
+        }
+        (place.segment, place.offset) = replay.position();
+        Ok(Recording {
+            pieces,
+            next: Some(place),
+        })
     }
 
     fn coverage(&self) -> Coverage {

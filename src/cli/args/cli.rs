@@ -12,8 +12,8 @@ use super::files::{EditArgs, GetArgs, PutArgs};
 use super::forward::ForwardArgs;
 use super::hosts::{HostsArgs, PingArgs, TrustArgs};
 use super::jobs::{
-    AttachArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs,
-    TailArgs, TopArgs, WaitArgs, WriteArgs,
+    AttachArgs, ExportArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs, SearchArgs,
+    SignalArgs, TailArgs, TopArgs, WaitArgs, WriteArgs,
 };
 use super::policy::PolicyArgs;
 use super::program::{CompletionsArgs, ConfigArgs, DemoArgs, HelpArgs, InitArgs, ManArgs};
@@ -183,6 +183,8 @@ pub enum Verb {
     Log(LogArgs),
     /// Show a part of a job's output, by position.
     Read(ReadArgs),
+    /// Write a job's output as a recording for asciinema, as text or as JSON lines.
+    Export(ExportArgs),
     /// Show the screen of a job's terminal; -f follows it.
     Screen(ScreenArgs),
     /// Attach this terminal to a job that runs on one.

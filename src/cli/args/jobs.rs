@@ -1,5 +1,6 @@
 //! Arguments of the verbs on existing jobs.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -9,7 +10,7 @@ use super::candidates;
 use super::filter::{FILTERS, FilterArgs, state};
 use super::values::{Since, StreamChoice, since, time};
 use crate::jobs::Signal;
-use crate::wire::JobState;
+use crate::wire::{ExportFormat, JobState};
 
 /// Arguments of `tail`.
 #[derive(Debug, Args)]
@@ -125,6 +126,37 @@ pub struct ReadArgs {
     /// Write a line of JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Arguments of `export`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A recording has the output with its times, and the sizes of the terminal. What was typed is not part
+of it, except where the program has echoed it.
+
+Examples:
+  sshjobs export ID -o deploy.cast && asciinema play deploy.cast
+  sshjobs export ID --format asciicast-v3 -o deploy.cast     with the exit status
+  sshjobs export ID --format json | jq -r .text")]
+pub struct ExportArgs {
+    /// The job's id, as printed by `spawn` and `jobs`; the unique start of one; or `last`.
+    #[arg(add = ArgValueCandidates::new(candidates::jobs))]
+    pub job: String,
+    /// Format: asciicast-v2 for every player, asciicast-v3 for asciinema 3, text for the lines without
+    /// control sequences, json for a line of JSON each.
+    #[arg(long, value_name = "FORMAT", default_value = "asciicast-v2", value_parser = export_format)]
+    pub format: ExportFormat,
+    /// Write this file. Default: stdout.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+fn export_format(name: &str) -> Result<ExportFormat, String> {
+    let named = ExportFormat::ALL.into_iter().find(|format| format.as_str() == name);
+    named.ok_or_else(|| {
+        let known = ExportFormat::ALL.map(ExportFormat::as_str).join(", ");
+        format!("use one of {known}")
+    })
 }
 
 /// Arguments of `screen`.

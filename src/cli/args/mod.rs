@@ -32,8 +32,8 @@ pub use filter::FilterArgs;
 pub use forward::ForwardArgs;
 pub use hosts::{AddHostArgs, HostAddress, HostsArgs, HostsVerb, PingArgs, TrustArgs};
 pub use jobs::{
-    AttachArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs, SearchArgs, SignalArgs,
-    SignalTarget, SortBy, TailArgs, TopArgs, UnitChoice, WaitArgs, WriteArgs,
+    AttachArgs, ExportArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs, SearchArgs,
+    SignalArgs, SignalTarget, SortBy, TailArgs, TopArgs, UnitChoice, WaitArgs, WriteArgs,
 };
 pub use parse::parse;
 pub use policy::{

@@ -5,6 +5,7 @@ pub(crate) mod attach;
 pub(crate) mod calls;
 mod conditions;
 pub(crate) mod events;
+pub(crate) mod export;
 pub(crate) mod files;
 pub(crate) mod openapi;
 mod range;

@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 use super::calls::{Described, described};
 use crate::http::status::status_of;
 use crate::wire::{
-    ApprovalEntry, ApprovalsReply, Code, Error, PutReply, Request, Screen, VoteRequest,
-    document_schema,
+    ApprovalEntry, ApprovalsReply, Code, Error, ExportFormat, PutReply, Request, Screen,
+    VoteRequest, document_schema,
 };
 
 /// The API document (OpenAPI 3.1), generated from the types of requests and replies.
@@ -15,6 +15,7 @@ pub(crate) fn document() -> Value {
     let mut paths: Map<String, Value> = described().into_iter().map(verb).collect();
     paths.insert("/jobs/{id}/stream".to_owned(), json!({"get": stream()}));
     paths.insert("/jobs/{id}/raw".to_owned(), json!({"get": raw()}));
+    paths.insert("/jobs/{id}/export".to_owned(), json!({"get": export()}));
     paths.insert("/jobs/{id}/screen".to_owned(), json!({"get": screen()}));
     paths.insert("/approvals".to_owned(), json!({"get": list_approvals()}));
     paths.insert(
@@ -255,6 +256,21 @@ fn put_file() -> Value {
         ]),
         "requestBody": {"required": true, "content": {"application/octet-stream": {}}},
         "responses": responses,
+    })
+}
+
+fn export() -> Value {
+    let formats = json!({"enum": ExportFormat::ALL.map(ExportFormat::as_str)});
+    let text = json!({"schema": {"type": "string"}});
+    let content: Map<String, Value> = ExportFormat::ALL
+        .map(|format| (format.media_type().to_owned(), text.clone()))
+        .into_iter()
+        .collect();
+    json!({
+        "operationId": "export",
+        "summary": "A job's output as a recording, as text or as JSON lines",
+        "parameters": [job(), parameter("format", "query", "Default: asciicast-v2", &formats)],
+        "responses": responses(json!({"description": "The file", "content": content})),
     })
 }
 

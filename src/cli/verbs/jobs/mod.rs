@@ -1,6 +1,7 @@
 //! Verbs on existing jobs.
 
 mod attach;
+mod export;
 mod finish;
 mod forget;
 mod jobs;
@@ -17,6 +18,7 @@ mod write;
 
 pub use attach::attach;
 pub(crate) use attach::attach_to;
+pub use export::export;
 pub(super) use finish::finish;
 pub use forget::forget;
 pub use jobs::jobs;

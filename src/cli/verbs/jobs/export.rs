@@ -1,0 +1,62 @@
+//! `sshjobs export`: the stored output as a file for other programs.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::finish::finish;
+use super::pick;
+use crate::cli::args::ExportArgs;
+use crate::cli::exit::write_out;
+use crate::cli::{Exit, note};
+use crate::remote::Api;
+use crate::wire::{Code, Error};
+
+/// Writes a job's output to stdout or to a file.
+pub async fn export(api: &Api, mut args: ExportArgs) -> Exit {
+    finish(api, async {
+        args.job = pick::resolve(api, &args.job).await?;
+        match &args.output {
+            Some(file) => to_file(api, &args, file).await,
+            None => to_stdout(api, &args).await,
+        }
+    })
+    .await
+}
+
+async fn to_stdout(api: &Api, args: &ExportArgs) -> Result<Exit, Error> {
+    let mut exit = Exit::SUCCESS;
+    api.export(&args.job, args.format, |page| {
+        exit = write_out(&page);
+        exit == Exit::SUCCESS
+    })
+    .await?;
+    Ok(exit)
+}
+
+/// Writes a file at once: an export that fails leaves no half of one.
+async fn to_file(api: &Api, args: &ExportArgs, file: &Path) -> Result<Exit, Error> {
+    let directory = match file.parent() {
+        Some(directory) if directory != Path::new("") => directory.to_owned(),
+        Some(_) | None => PathBuf::from("."),
+    };
+    let failed = |error: io::Error| {
+        let message = format!("can't write {}: {error}", file.display());
+        Error::new(Code::Io, message, "check the directory and its free space")
+    };
+    let mut new = tempfile::Builder::new()
+        .prefix(".sshjobs-export")
+        .tempfile_in(directory)
+        .map_err(failed)?;
+    let mut written = Ok(());
+    api.export(&args.job, args.format, |page| {
+        written = new.write_all(&page);
+        written.is_ok()
+    })
+    .await?;
+    written.map_err(failed)?;
+    let new: File = new.persist(file).map_err(|error| failed(error.error))?;
+    let length = new.metadata().map_err(failed)?.len();
+    note(&format!("{}: {length} bytes", file.display()));
+    Ok(Exit::SUCCESS)
+}
