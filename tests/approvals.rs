@@ -13,14 +13,14 @@ use crate::support::{Sshd, eventually};
 const RULES: &str = r#"
 [[rules]]
 name = "everyone looks"
-verbs = ["hosts", "jobs", "tail", "read", "search", "wait", "signal"]
+verbs = ["hosts", "jobs", "tail", "read", "search", "wait"]
 
 [[rules]]
 name = "production asks a person"
 callers = ["agent*", "local"]
 hosts = ["prod1"]
 commands = "any"
-verbs = ["run", "spawn", "write"]
+verbs = ["run", "spawn", "write", "signal", "forward"]
 approval = "person"
 
 [[rules]]
@@ -162,7 +162,7 @@ async fn a_call_waits_for_an_approver_and_goes_through_once() {
 #[tokio::test]
 async fn an_approver_sees_the_exact_call_and_no_secret() {
     let fixture = Fixture::start().await;
-    let mut request = on_prod("echo 'x\u{202e}y' \u{7}");
+    let mut request = on_prod("echo 'x\u{202e}y' \u{7} a\\u000ab");
     request["env"] = json!({"PASSWORD": "s3cret-value"});
     request["stdin"] = json!("s3cret-stdin");
     request["reason"] = json!("to see it");
@@ -171,7 +171,7 @@ async fn an_approver_sees_the_exact_call_and_no_secret() {
     let path = format!("/v1/approvals/{id}");
     let seen: Value = answer(fixture.alice.get(&path)).1;
     let call = &seen["call"];
-    assert_eq!(call["command"], "echo 'x\u{202e}y' \u{7}");
+    assert_eq!(call["command"], "echo 'x\u{202e}y' \u{7} a\\u000ab");
     assert_eq!(call["env"], json!(["PASSWORD"]));
     assert_eq!(call["stdin"], "12 bytes");
     assert_eq!(call["host"], "prod1");
@@ -187,6 +187,7 @@ async fn an_approver_sees_the_exact_call_and_no_secret() {
         shown.contains("x\\u202ey") && shown.contains("\\u0007"),
         "{shown}"
     );
+    assert!(shown.contains(r"a\\u000ab"), "not a line feed: {shown}");
     let stored = fs::read_to_string(fixture.sshd.path("state/sshjobs/approvals.json")).unwrap();
     for text in [seen.to_string(), shown, stored] {
         assert!(!text.contains("s3cret"), "{text}");
@@ -210,7 +211,6 @@ async fn another_call_is_not_approved_with_it() {
         ("pty", json!(true)),
         ("durable", json!(true)),
         ("timeout_s", json!(60)),
-        ("idempotency_key", json!("k")),
     ] {
         let mut altered = request.clone();
         altered[name] = value;
@@ -329,9 +329,18 @@ async fn a_changed_policy_or_host_key_voids_an_approval() {
 
     let before = asked(agent, "run", &request);
     approve(alice, &before);
+    // Other calls, so that the server reads the file again.
+    let policy_of_another_call = || {
+        let id = asked(agent, "run", &on_prod("another"));
+        let seen = answer(alice.get(&format!("/v1/approvals/{id}"))).1;
+        seen["call"]["policy"].clone()
+    };
+    let old_policy = policy_of_another_call();
     change("# Changed.", "policy.toml");
-    // The server looks at the file at most once a second.
-    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    eventually("the new policy is in force", async || {
+        policy_of_another_call() != old_policy
+    })
+    .await;
     let after = asked(agent, "run", &request);
     assert_ne!(after, before);
 
@@ -536,8 +545,17 @@ async fn an_input_is_approved_with_its_content() {
     approve(alice, &asked(agent, "spawn", &request));
     let job = agent.ok("spawn", request)["job_id"].clone();
     let write = |data: &str| json!({"job_id": job, "data": data});
+    let content = |id: &str| {
+        let seen = answer(alice.get(&format!("/v1/approvals/{id}"))).1;
+        seen["call"]["content"].as_str().unwrap().to_owned()
+    };
 
+    let mut secret = write("s3cret\n");
+    secret["secret"] = json!(true);
+    let hidden = content(&asked(agent, "write", &secret));
+    assert!(hidden.starts_with("7 bytes that are not shown"), "{hidden}");
     let id = asked(agent, "write", &write("good\n"));
+    assert_eq!(content(&id), "good\n");
     approve(alice, &id);
     assert_ne!(asked(agent, "write", &write("evil\n")), id);
     agent.ok("write", write("good\n"));
@@ -642,4 +660,133 @@ async fn a_rule_that_nobody_could_approve_is_refused() {
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && told.contains(words), "{told}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_stdin_of_an_approved_run_reaches_its_command() {
+    let fixture = Fixture::start().await;
+    let policy = fixture.policy();
+    let socket = fixture.server.socket.display().to_string();
+    // Through the server, and in a process of its own.
+    for (options, token) in [
+        (["--server", &socket], fixture.agent.token.clone()),
+        (["--policy", &policy], String::new()),
+    ] {
+        let arguments = [&options[..], &["run", "prod1", "--", "wc", "-c"]].concat();
+        let mut client = command(&fixture.sshd, &arguments);
+        let mut client = client
+            .env("SSHJOBS_TOKEN", token)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut notes = BufReader::new(client.stderr.take().unwrap()).lines();
+        let note = notes.next().unwrap().unwrap();
+        let id = note.split_ascii_whitespace().find(|word| word.starts_with("ap_")).unwrap();
+        approve(&fixture.alice, id);
+        // Longer than one message, so that it is more than one write.
+        client.stdin.take().unwrap().write_all(&vec![b'x'; 300_000]).unwrap();
+
+        let output = client.wait_with_output().unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout).trim(),
+            "300000",
+            "{options:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_was_approved_can_be_stopped_without_asking() {
+    let fixture = Fixture::start().await;
+    let request = on_prod("sleep 600");
+    approve(&fixture.alice, &asked(&fixture.agent, "spawn", &request));
+    let job = fixture.agent.ok("spawn", request)["job_id"].clone();
+
+    fixture.agent.ok("signal", json!({"job_id": job, "signal": "KILL"}));
+
+    let ended = fixture.agent.ok("wait", json!({"job_ids": [job], "wait_ms": 20_000}));
+    assert_eq!(ended["jobs"][0]["state"], "signaled", "{ended}");
+}
+
+#[tokio::test]
+async fn a_forward_is_approved_with_both_ends() {
+    let fixture = Fixture::start().await;
+    let Fixture { agent, alice, .. } = &fixture;
+    let forward = |listen: &str| json!({"action": "open", "host": "prod1", "listen": listen, "target": "127.0.0.1:9"});
+
+    let id = asked(agent, "forward", &forward("127.0.0.1:0"));
+    let seen = answer(alice.get(&format!("/v1/approvals/{id}"))).1;
+    assert_eq!(seen["call"]["target"], "127.0.0.1:9", "{seen}");
+    let ends = seen["call"]["content"].as_str().unwrap();
+    assert!(
+        ends.contains("127.0.0.1:0 here to 127.0.0.1:9 there"),
+        "{ends}"
+    );
+    approve(alice, &id);
+    assert_ne!(asked(agent, "forward", &forward("127.0.0.1:65000")), id);
+    agent.ok("forward", forward("127.0.0.1:0"));
+}
+
+#[tokio::test]
+async fn an_approval_is_for_an_account_and_a_machine_also_if_no_rule_names_one() {
+    let fixture = Fixture::start().await;
+    fs::write(
+        fixture.policy(),
+        "[[rules]]\nname = \"all\"\ncommands = \"any\"\napproval = \"person\"\n\
+         [[approvers]]\ncallers = [\"alice\"]\n",
+    )
+    .unwrap();
+    let policy = fixture.policy();
+    let server = Server::with(&fixture.sshd, &["--policy", &policy]);
+    let agent = server.caller(&fixture.sshd, "agent9", &[]).impatient();
+    let alice = Caller::new(&server.url, &fixture.alice.token);
+
+    let id = asked(&agent, "run", &on_prod("true"));
+
+    let seen = answer(alice.get(&format!("/v1/approvals/{id}"))).1;
+    let call = &seen["call"];
+    assert!(call["machine"].to_string().contains("127.0.0.1"), "{seen}");
+    assert_eq!(call["users"].as_array().unwrap().len(), 1, "{seen}");
+}
+
+#[tokio::test]
+async fn a_server_that_was_killed_lets_an_approved_call_through_once() {
+    let fixture = Fixture::start().await;
+    let file = fixture.sshd.path("ran");
+    let request = on_prod(&format!("echo ran >> {}", file.display()));
+    approve(&fixture.alice, &asked(&fixture.agent, "run", &request));
+    let policy = fixture.policy();
+    let token = fixture.agent.token.clone();
+    drop(fixture.server);
+
+    let server = Server::with(&fixture.sshd, &["--policy", &policy]);
+    let agent = Caller::new(&server.url, &token).impatient();
+    assert_eq!(agent.ok("run", request.clone())["exit_status"], 0);
+    asked(&agent, "run", &request);
+
+    assert_eq!(fs::read_to_string(file).unwrap(), "ran\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_with_secrets_is_no_task_and_can_be_repeated() {
+    let fixture = Fixture::start().await;
+    let arguments = json!({"host": "prod1", "command": "cat", "stdin": "s3cret"});
+    let call = json!({"name": "ssh_run", "arguments": arguments});
+    let pending = fixture.agent.result("tools/call", call.clone());
+    assert_eq!(
+        pending["_meta"]["sshjobs/error"]["code"], "approval_pending",
+        "{pending}"
+    );
+    let id = pending["_meta"]["sshjobs/error"]["approval_id"].as_str().unwrap();
+    approve(&fixture.alice, id);
+
+    let done = fixture.agent.result("tools/call", call);
+
+    assert_eq!(
+        done["structuredContent"]["head"],
+        json!(["s3cret"]),
+        "{done}"
+    );
 }

@@ -27,7 +27,7 @@ pub struct Approval {
     pub needed: u32,
     /// Time of the first call.
     pub asked_at: u64,
-    /// Time after which it is not valid: for votes, and once it is agreed to, for the call.
+    /// Deadline: for votes while it is pending, then for the call.
     pub expires_at: u64,
     /// What approvers said, in order.
     #[serde(default)]
@@ -35,12 +35,15 @@ pub struct Approval {
     /// Time at which the call was let through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_at: Option<u64>,
+    /// The idempotency key of the call that was let through.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used_with_key: Option<String>,
     /// The job that the call has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Whether its asker has heard that nobody answered in time.
+    /// Whether the asker has been told that it expired.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_expiry_told: bool,
+    pub is_expiry_reported: bool,
 }
 
 /// What an approver said.
@@ -67,7 +70,7 @@ pub enum ApprovalState {
     Approved,
     /// An approver has refused.
     Denied,
-    /// Nobody answered in time, or the call was not repeated in time.
+    /// No approver answered in time, or the call was not repeated in time.
     Expired,
     /// The call was let through.
     Used,

@@ -18,7 +18,7 @@ pub struct ExactCall {
     /// The command of a start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// What is written to a job, or the signal that is sent to it.
+    /// The input for a job, or both ends of a forward.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
     /// Working directory of a start.
@@ -35,9 +35,6 @@ pub struct ExactCall {
     /// The keys that are trusted for the host and its jump hosts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host_keys: Vec<String>,
-    /// The idempotency key of a start.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub idempotency_key: Option<String>,
     /// The job that is written to or signalled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
@@ -52,8 +49,9 @@ pub struct ExactCall {
     /// Whether the command runs on a terminal.
     #[serde(skip_serializing_if = "is_false")]
     pub pty: bool,
-    /// A hash of all settings of a start, with the values of its variables and its stdin. Only servers
-    /// that share the jobs can compute it, so that nobody finds out a short secret by trying.
+    /// A hash of all settings of a start, with the values of its variables and its stdin, and of the
+    /// caller. Only servers that share the jobs can compute it, and it differs for another caller, so
+    /// that no approver finds out a short secret by trying.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settings: Option<String>,
     /// The stdin of a start: its size, or that it stays open.
@@ -88,7 +86,7 @@ impl ExactCall {
     pub fn hash(canonical: &str) -> String {
         let mut hexadecimal = String::new();
         for byte in Sha256::digest(canonical) {
-            write!(hexadecimal, "{byte:02x}").expect("a String takes everything");
+            write!(hexadecimal, "{byte:02x}").expect("writing to a String can't fail");
         }
         hexadecimal
     }
@@ -115,7 +113,6 @@ mod tests {
             env: list(),
             host: "web1".to_owned(),
             host_keys: list(),
-            idempotency_key: text(),
             job: text(),
             machine: list(),
             params: BTreeMap::from([("b".to_owned(), "1".to_owned())]),
@@ -146,7 +143,7 @@ mod tests {
     fn every_field_of_a_call_changes_its_hash() {
         let text = full().canonical();
         let fields: BTreeMap<String, serde_json::Value> = serde_json::from_str(&text).unwrap();
-        assert_eq!(fields.len(), 22, "all fields are written");
+        assert_eq!(fields.len(), 21, "all fields are written");
 
         for name in fields.keys() {
             let mut without = fields.clone();

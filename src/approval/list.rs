@@ -32,8 +32,8 @@ pub struct Ask {
     pub policy: String,
     /// Number of callers who have to agree.
     pub needed: u32,
-    /// Whether a repetition of the call returns the first one's job.
-    pub has_idempotency_key: bool,
+    /// The key with which a repetition of the call returns the first one's job.
+    pub idempotency_key: Option<String>,
 }
 
 /// The approval of a call.
@@ -47,21 +47,26 @@ pub enum Found {
     Passed(Approval),
     /// An approver has refused it.
     Denied(Approval),
-    /// Nobody answered in time. The next call asks again.
+    /// No approver answered in time. The next call asks again.
     Expired(Approval),
-    /// The call went through before, and has started this job.
-    Repeated {
-        /// The approval.
-        id: String,
-        /// The job.
-        job: String,
-    },
+    /// A call with this idempotency key went through before, and has started a job.
+    Repeated(Approval),
 }
 
-/// A caller asks for too many approvals.
+/// No room for another approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0} approvals wait already")]
-pub struct TooManyApprovals(pub usize);
+pub enum TooManyApprovals {
+    /// The caller has asked for too many.
+    #[error(
+        "the caller's pending approvals reach a limit: {MOST_PENDING}, or {MOST_PENDING_BYTES} bytes"
+    )]
+    OfCaller,
+    /// All callers together have asked for too many.
+    #[error(
+        "the pending approvals of all callers reach a limit: {MOST_KEPT}, or {MOST_KEPT_BYTES} bytes"
+    )]
+    OfAll,
+}
 
 /// Why a vote does not count.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -71,7 +76,7 @@ pub enum CantVote {
     #[error("no approval has the id {0:?}")]
     Unknown(String),
     /// It does not wait for votes any more.
-    #[error("the approval {id} is {} already", .state.as_str())]
+    #[error("the approval {id} does not wait for an answer any more: it is {}", .state.as_str())]
     Closed {
         /// The approval.
         id: String,
@@ -96,13 +101,22 @@ pub enum CantVote {
     },
 }
 
-/// Time for approvers to answer, and then for the asker to repeat the call, in milliseconds.
+/// Time for approvers to answer, in milliseconds. The asker then has as long to repeat the call, and a
+/// refusal stands as long.
 pub const APPROVAL_LIFETIME: u64 = 10 * 60 * 1000;
+/// Time for which an expiry is reported to the asker: a later call asks again at once.
+const EXPIRY_REPORTED: u64 = 60 * 1000;
 /// Time for which an approval that is over is kept.
 const KEPT: u64 = 24 * 3600 * 1000;
-/// Maximum approvals of one caller that wait, and maximum approvals in the list.
+/// Maximum pending approvals of one caller.
 const MOST_PENDING: usize = 20;
+/// Maximum bytes of the calls in them.
+const MOST_PENDING_BYTES: usize = 32 << 10;
+/// Maximum approvals in the list.
 const MOST_KEPT: usize = 500;
+/// Maximum bytes of the calls in them: the list is one message in NATS, of 256 KiB at least, and JSON
+/// within JSON has twice the quotes.
+const MOST_KEPT_BYTES: usize = 100 << 10;
 
 impl ApprovalList {
     /// All approvals, in the order in which they were asked for.
@@ -121,11 +135,25 @@ impl ApprovalList {
     /// # Errors
     /// If the caller asks for too many.
     pub fn pass(&mut self, ask: &Ask, now: u64) -> Result<Found, TooManyApprovals> {
-        let newest = self
-            .approvals
-            .iter_mut()
-            .rev()
-            .find(|approval| approval.asker == ask.asker && approval.sha256 == ask.sha256);
+        let of_asker = self.approvals.iter_mut().filter(|approval| approval.asker == ask.asker);
+        let mut newest = None;
+        for approval in of_asker {
+            let is_this_call = approval.sha256 == ask.sha256;
+            if approval.was_used_with(ask.idempotency_key.as_deref()) {
+                if approval.job.is_some() {
+                    // Also if the host's key or the policy has changed since: nothing new is started.
+                    return Ok(Found::Repeated(approval.clone()));
+                }
+                if is_this_call {
+                    // The first call may have failed, or is still under way. The key ensures that only
+                    // one of them starts a job.
+                    return Ok(Found::Passed(approval.clone()));
+                }
+            }
+            if is_this_call {
+                newest = Some(approval);
+            }
+        }
         if let Some(approval) = newest
             && let Some(found) = approval.found_by(ask, now)
         {
@@ -134,26 +162,39 @@ impl ApprovalList {
         self.add(ask, now).map(Found::Asked)
     }
 
-    fn add(&mut self, ask: &Ask, now: u64) -> Result<Approval, TooManyApprovals> {
-        let is_open = |approval: &Approval| approval.state(now) == ApprovalState::Pending;
-        self.approvals
-            .retain(|approval| now < approval.expires_at.saturating_add(KEPT) || is_open(approval));
-        let pending = self
-            .approvals
-            .iter()
-            .filter(|approval| approval.asker == ask.asker && is_open(approval))
-            .count();
-        if pending >= MOST_PENDING {
-            return Err(TooManyApprovals(pending));
+    /// Removes approvals that are over, until there is room for another one.
+    fn make_room(&mut self, ask: &Ask, now: u64) -> Result<(), TooManyApprovals> {
+        let state = |approval: &Approval| approval.state(now);
+        self.approvals.retain(|approval| {
+            now < approval.expires_at.saturating_add(KEPT)
+                || state(approval) == ApprovalState::Pending
+        });
+        let own = self.approvals.iter().filter(|approval| {
+            approval.asker == ask.asker && state(approval) == ApprovalState::Pending
+        });
+        let own: Vec<usize> = own.map(Approval::bytes).collect();
+        if own.len() >= MOST_PENDING
+            || own.iter().sum::<usize>() + ask.call.len() > MOST_PENDING_BYTES
+        {
+            return Err(TooManyApprovals::OfCaller);
         }
-        if self.approvals.len() >= MOST_KEPT {
-            // The oldest that is over. If all are open, nobody may ask.
-            let over = self.approvals.iter().position(|approval| {
-                let state = approval.state(now);
-                !matches!(state, ApprovalState::Pending | ApprovalState::Approved)
+        while self.approvals.len() >= MOST_KEPT
+            || self.approvals.iter().map(Approval::bytes).sum::<usize>() + ask.call.len()
+                > MOST_KEPT_BYTES
+        {
+            let oldest_over = self.approvals.iter().position(|approval| {
+                !matches!(
+                    state(approval),
+                    ApprovalState::Pending | ApprovalState::Approved
+                )
             });
-            self.approvals.remove(over.ok_or(TooManyApprovals(MOST_KEPT))?);
+            self.approvals.remove(oldest_over.ok_or(TooManyApprovals::OfAll)?);
         }
+        Ok(())
+    }
+
+    fn add(&mut self, ask: &Ask, now: u64) -> Result<Approval, TooManyApprovals> {
+        self.make_room(ask, now)?;
         let approval = Approval {
             id: ask.id.clone(),
             call: ask.call.clone(),
@@ -168,8 +209,9 @@ impl ApprovalList {
             expires_at: now.saturating_add(APPROVAL_LIFETIME),
             votes: Vec::new(),
             used_at: None,
+            used_with_key: None,
             job: None,
-            is_expiry_told: false,
+            is_expiry_reported: false,
         };
         self.approvals.push(approval.clone());
         Ok(approval)
@@ -215,10 +257,17 @@ impl ApprovalList {
         Ok(approval.clone())
     }
 
-    /// Gives an approval back: the call was not performed for another reason.
-    pub fn give_back(&mut self, id: &str) {
-        if let Some(approval) = self.approvals.iter_mut().find(|approval| approval.id == id) {
+    /// Gives an approval back that was used at this time: the call was not performed for another reason.
+    pub fn give_back(&mut self, id: &str, used_at: Option<u64>) {
+        let found = self
+            .approvals
+            .iter_mut()
+            .find(|approval| approval.id == id && approval.used_at == used_at);
+        if let Some(approval) = found
+            && approval.job.is_none()
+        {
             approval.used_at = None;
+            approval.used_with_key = None;
         }
     }
 
@@ -237,22 +286,29 @@ impl Approval {
             ApprovalState::Pending => Some(Found::Pending(self.clone())),
             ApprovalState::Approved => {
                 self.used_at = Some(now);
+                self.used_with_key.clone_from(&ask.idempotency_key);
                 Some(Found::Passed(self.clone()))
             }
             // For a while: an agent must not ask again and again until someone agrees.
             ApprovalState::Denied if now < self.expires_at => Some(Found::Denied(self.clone())),
-            ApprovalState::Expired if !self.is_expiry_told => {
-                self.is_expiry_told = true;
+            ApprovalState::Expired
+                if !self.is_expiry_reported
+                    && now < self.expires_at.saturating_add(EXPIRY_REPORTED) =>
+            {
+                self.is_expiry_reported = true;
                 Some(Found::Expired(self.clone()))
-            }
-            ApprovalState::Used if ask.has_idempotency_key => {
-                self.job.clone().map(|job| Found::Repeated {
-                    id: self.id.clone(),
-                    job,
-                })
             }
             ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Used => None,
         }
+    }
+
+    fn was_used_with(&self, key: Option<&str>) -> bool {
+        self.used_at.is_some() && key.is_some() && self.used_with_key.as_deref() == key
+    }
+
+    /// Bytes of the texts that its asker has chosen.
+    fn bytes(&self) -> usize {
+        self.call.len() + self.reason.as_ref().map_or(0, String::len)
     }
 }
 

@@ -73,7 +73,9 @@ pub fn visible_text(json: &str) -> String {
     let mut shown = String::with_capacity(json.len());
     for character in json.chars() {
         if is_invisible(character) {
-            shown.push_str(&format!("\\u{:04x}", u32::from(character)));
+            // Two escapes for a character beyond the first 65,536, as in JSON.
+            let units = character.encode_utf16(&mut [0; 2]).to_vec();
+            shown.extend(units.iter().map(|unit| format!("\\u{unit:04x}")));
         } else {
             shown.push(character);
         }
@@ -88,6 +90,7 @@ fn is_invisible(character: char) -> bool {
         || matches!(
             character,
             '\u{ad}'
+                | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{3164}' | '\u{ffa0}'
                 | '\u{61c}'
                 | '\u{200b}'..='\u{200f}'
                 | '\u{2028}'..='\u{202e}'

@@ -16,6 +16,7 @@ mod guard;
 mod mount;
 mod options;
 mod peers;
+mod prefer;
 mod reject;
 mod router;
 mod server;

@@ -233,6 +233,7 @@ impl<T> Command<T> {
         })?;
         starts.iter().for_each(|start| start.note_job(&job));
         Ok(Job {
+            is_approved: false,
             door: self.door.clone(),
             job,
         })
@@ -247,10 +248,6 @@ impl<T> Command<T> {
         let on = on(&host.name, self.starting(&spec));
         door.check_user(self.verb, on).await?;
         let start = door.judge_start(self.verb, on, spec.timeout).await?;
-        if let Some(known) = start.repeats() {
-            let job = door.find(&known).await?;
-            return Ok(Job { door, job });
-        }
         self.draft.timeout = start.timeout;
         let spec: JobSpec = self.draft.try_into()?;
         let inside = door.look(self.verb, &host.name);
@@ -259,9 +256,14 @@ impl<T> Command<T> {
         match &spawned {
             Ok(job) => {
                 start.note_job(job);
-                door.note_approved(&start, &job.id).await;
+                door.note_job_of_approval(&start, &job.id).await;
             }
-            Err(error) => start.note_failure(error).await,
+            Err(error) => {
+                start.note_failure(error).await;
+                if error.has_started_nothing() {
+                    door.give_back_approval(&start).await;
+                }
+            }
         }
         let spawned = match spawned {
             Ok(job) => Ok(job),
@@ -282,6 +284,7 @@ impl<T> Command<T> {
         // A success removes the host's last error.
         inside.last_errors.note(&host, spawned.as_ref().err());
         spawned.map(|job| Job {
+            is_approved: start.is_approved(),
             door: door.clone(),
             job,
         })

@@ -114,6 +114,10 @@ impl Door {
         })
     }
 
+    pub(super) fn approval_wait(&self) -> Duration {
+        self.visitor.approval_wait
+    }
+
     pub(super) fn caller(&self) -> &Caller {
         &self.visitor.caller
     }
@@ -526,8 +530,13 @@ impl Door {
     }
 
     /// Notes the job that an approved start has led to.
-    pub(super) async fn note_approved(&self, start: &Start, job: &JobId) {
-        self.inside.judge.note_approved(start, job).await;
+    pub(super) async fn note_job_of_approval(&self, start: &Start, job: &JobId) {
+        self.inside.judge.note_job_of_approval(start, job).await;
+    }
+
+    /// Gives the approval of a start back that has started nothing.
+    pub(super) async fn give_back_approval(&self, start: &Start) {
+        self.inside.judge.give_back_approval(start).await;
     }
 
     /// The judge, for explanations to operators.
@@ -637,6 +646,7 @@ fn on_job<'a>(job: &'a job::Job, content: Option<Content<'a>>) -> impl Iterator<
         template,
         job: Some(&job.id),
         content,
+        is_one_of_many: job.spec.fleet.is_some(),
         ..On::place(Place {
             host,
             becomes: job.spec.becomes.as_ref(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::door::AllowedHost;
 use super::error::Error;
 use super::jobs::Jobs;
-use super::judge::On;
+use super::judge::{Content, On};
 use crate::forward::{ForwardError, ForwardId, ForwardOptions, ForwardSpec, ForwardStatus};
 use crate::job::Scope;
 use crate::policy::Verb;
@@ -26,8 +26,10 @@ impl Jobs {
         options: ForwardOptions,
     ) -> Result<ForwardStatus, Error> {
         let target = spec.target().map(ToString::to_string);
+        let ends = spec.to_string();
         let on = On {
             target: target.as_deref(),
+            content: Some(Content::Ends(&ends)),
             ..On::host(host)
         };
         let AllowedHost {

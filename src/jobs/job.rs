@@ -22,6 +22,9 @@ use crate::store::StoreError;
 pub struct Job {
     pub(super) door: Door,
     pub(super) job: Arc<job::Job>,
+    /// Whether this handle comes from a start that a person has approved: its input needs no approval
+    /// of its own.
+    pub(super) is_approved: bool,
 }
 
 /// Time limit for the end of a killed job to be recorded.
@@ -91,6 +94,7 @@ impl Job {
             });
         };
         Ok(Self {
+            is_approved: self.is_approved,
             door: self.door.clone(),
             job: self.door.find(id).await?,
         })
@@ -165,11 +169,6 @@ impl Job {
 
     async fn act(&self, verb: Verb) -> Result<&Inside, Error> {
         self.door.act_on_job(verb, &self.job, None).await
-    }
-
-    /// Access for a verb that sends something to the job.
-    async fn send(&self, verb: Verb, content: Content<'_>) -> Result<&Inside, Error> {
-        self.door.act_on_job(verb, &self.job, Some(content)).await
     }
 
     /// Waits for the end of the job and returns its outcome. Cancel safe: the job continues.
@@ -256,7 +255,24 @@ impl Job {
     /// [`Error::Write`]: if the command does not read for `patience`, `Backpressure` with the
     /// number of bytes written.
     pub async fn write(&self, data: &[u8], patience: Duration) -> Result<(), Error> {
-        let inside = self.send(Verb::Write, Content::Stdin(data)).await?;
+        self.write_content(Content::SecretStdin(data), data, patience).await
+    }
+
+    /// Like [`write`](Self::write), for input that a person who has to approve it may see.
+    #[doc(hidden)]
+    pub async fn write_visibly(&self, data: &[u8], patience: Duration) -> Result<(), Error> {
+        self.write_content(Content::Stdin(data), data, patience).await
+    }
+
+    async fn write_content(
+        &self,
+        content: Content<'_>,
+        data: &[u8],
+        patience: Duration,
+    ) -> Result<(), Error> {
+        // The input of a start that was approved is part of it, as long as this handle has it.
+        let content = (!self.is_approved).then_some(content);
+        let inside = self.door.act_on_job(Verb::Write, &self.job, content).await?;
         Ok(inside.runner.write(&self.job, data, patience).await?)
     }
 
@@ -295,12 +311,7 @@ impl Job {
         signal: Signal,
         grace: Option<Duration>,
     ) -> Result<SignalReport, Error> {
-        let words = match grace {
-            Some(grace) => format!("{signal}, and KILL after {} ms", grace.as_millis()),
-            None => signal.to_string(),
-        };
-        let inside = self.send(Verb::Signal, Content::Signal(&words)).await?;
-        Ok(inside.runner.signal(&self.job, signal, grace).await?)
+        Ok(self.act(Verb::Signal).await?.runner.signal(&self.job, signal, grace).await?)
     }
 
     /// Kills the job, if it still runs, and waits for its end, at most five seconds.

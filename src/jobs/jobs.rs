@@ -120,7 +120,7 @@ impl Jobs {
             let auditor = Arc::clone(&auditor);
             Box::new(move |job: &job::Job| auditor.note_end(job))
         };
-        let shared = store.as_ref().and_then(|store| store.as_ref().ok()).cloned();
+        let shared = store.clone();
         let runner = Runner::new(Arc::clone(&hosts), config.limits, store, note_end);
         let judge = Judge::new(
             Arc::clone(&hosts),
@@ -173,6 +173,12 @@ impl Jobs {
             door: self.door.waiting_for_approval(wait),
             ..self.clone()
         }
+    }
+
+    /// Maximum time that calls wait for approvers.
+    #[doc(hidden)]
+    pub fn approval_wait(&self) -> Duration {
+        self.door.approval_wait()
     }
 
     /// Records a call that was refused before it came here.
@@ -239,6 +245,7 @@ impl Jobs {
         let (id, member) = id.split_once('/').map_or((id, None), |(id, member)| (id, Some(member)));
         let job = self.door.find(&JobId::from(id)).await?;
         let job = Job {
+            is_approved: false,
             door: self.door.clone(),
             job,
         };
@@ -259,8 +266,8 @@ impl Jobs {
         Ok(job)
     }
 
-    /// Approvals that the caller may see, in the order in which they were asked for: its own, and for an
-    /// approver of the policy those for its hosts.
+    /// Approvals that the caller asked for, in order. An approver also sees those on the hosts of its
+    /// token.
     ///
     /// # Errors
     /// [`Error::Vote`] if the policy or the approvals can't be used.

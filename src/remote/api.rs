@@ -74,6 +74,8 @@ verbs! {
     hosts: HostsRequest => HostsReply, Safe;
 }
 
+/// Longest id of an approval, in bytes.
+const LONGEST_ID: usize = 64;
 /// Maximum bytes of one write.
 const WRITE_BYTES: usize = 512 << 10;
 
@@ -116,9 +118,13 @@ impl Api {
         match self {
             Self::Here(service) => service.vote(id, request).await,
             Self::There(client) => {
-                // Nothing but the characters of an id: the rest would be another path.
-                let id: String =
-                    id.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+                let is_id = (1..=LONGEST_ID).contains(&id.len())
+                    && id.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+                if !is_id {
+                    let shown: String = id.chars().take(LONGEST_ID).collect();
+                    let message = format!("{shown:?} is not the id of an approval");
+                    return Err(Error::invalid(message, "`sshjobs approvals` lists the ids"));
+                }
                 client.call(&format!("approvals/{id}"), &request, Repeat::Never).await
             }
         }

@@ -61,6 +61,9 @@ impl FileText {
         flock(&lock_file, FlockOperation::LockExclusive)?;
         // After `flock`, so that another process's change is not lost.
         let now = self.load()?;
+        if text.len() as u64 > LONGEST {
+            return Err(io::Error::other("the text is too long to be read again"));
+        }
         let is_unchanged = now.version == version;
         if is_unchanged {
             self.write(text)?;
@@ -135,7 +138,7 @@ impl SharedText for MemoryText {
     }
 }
 
-/// A version that a text has in every process: the beginning of its SHA-256, and never 0.
+/// Version of a text: the first 8 bytes of its SHA-256, so the same in every process; never 0.
 fn version_of(text: &str) -> u64 {
     let hash = Sha256::digest(text);
     let mut first = [0; 8];

@@ -7,7 +7,7 @@ use super::StoreError;
 pub struct Versioned {
     /// The text. Empty if there is none.
     pub text: String,
-    /// Another one after every change. 0 if there is no text.
+    /// Differs after every change. 0 if there is no text.
     pub version: u64,
 }
 

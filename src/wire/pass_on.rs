@@ -1,5 +1,7 @@
 //! Calls that another replica of the cluster performs, because it has the host or the job.
 
+use std::time::Duration;
+
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 
@@ -19,6 +21,8 @@ pub struct Passed {
     pub caller: Caller,
     /// The caller's rights.
     pub rights: Rights,
+    /// Maximum time to wait for approvers.
+    pub approval_wait: Duration,
     /// The verb.
     pub verb: &'static str,
     /// Its request.

@@ -11,7 +11,7 @@ fn ask(id: &str) -> Ask {
         host: "prod-1".to_owned(),
         policy: "1".to_owned(),
         needed: 1,
-        has_idempotency_key: false,
+        idempotency_key: None,
     }
 }
 
@@ -128,15 +128,31 @@ fn no_answer_is_no_and_an_agreement_does_not_last() {
 fn a_call_with_an_idempotency_key_finds_its_job_again() {
     let mut list = ApprovalList::default();
     let keyed = Ask {
-        has_idempotency_key: true,
+        idempotency_key: Some("k".to_owned()),
         ..ask("a")
     };
     list.pass(&keyed, 0).unwrap();
     list.vote("a", vote("alice", true), 1).unwrap();
     assert!(is_passed(&list.pass(&keyed, 2).unwrap()));
+    assert!(
+        is_passed(&list.pass(&keyed, 3).unwrap()),
+        "the first call is still under way, and the key keeps it from running twice"
+    );
     list.note_job("a", "j1");
 
-    assert!(matches!(list.pass(&keyed, 3), Ok(Found::Repeated { job, .. }) if job == "j1"));
+    for sha256 in ["abc", "a new host key"] {
+        let again = Ask {
+            sha256: sha256.to_owned(),
+            ..keyed.clone()
+        };
+        let found = list.pass(&again, 4).unwrap();
+        assert!(matches!(found, Found::Repeated(used) if used.job.as_deref() == Some("j1")));
+    }
+    let other_key = Ask {
+        idempotency_key: Some("other".to_owned()),
+        ..ask("b")
+    };
+    assert!(matches!(list.pass(&other_key, 5), Ok(Found::Asked(_))));
 }
 
 #[test]
@@ -145,9 +161,14 @@ fn an_approval_that_was_given_back_can_be_used() {
     list.pass(&ask("a"), 0).unwrap();
     list.vote("a", vote("alice", true), 1).unwrap();
     assert!(is_passed(&list.pass(&ask("b"), 2).unwrap()));
-    list.give_back("a");
+    list.give_back("a", Some(1));
+    assert!(
+        matches!(list.pass(&ask("b"), 3), Ok(Found::Asked(_))),
+        "another call has used it"
+    );
+    list.give_back("a", Some(2));
 
-    assert!(is_passed(&list.pass(&ask("b"), 3).unwrap()));
+    assert_eq!(list.get("a").unwrap().state(3), ApprovalState::Approved);
 }
 
 #[test]
@@ -163,7 +184,43 @@ fn a_caller_can_not_fill_the_list() {
 
     assert_eq!(
         list.pass(&other(MOST_PENDING), 0),
-        Err(TooManyApprovals(MOST_PENDING))
+        Err(TooManyApprovals::OfCaller)
     );
     assert!(list.pass(&other(MOST_PENDING), APPROVAL_LIFETIME).is_ok());
+}
+
+#[test]
+fn long_calls_fill_neither_the_list_nor_a_message_of_nats() {
+    let mut list = ApprovalList::default();
+    let long = |caller: usize, number: usize| Ask {
+        asker: caller.to_string(),
+        sha256: format!("{caller}-{number}"),
+        call: "\"".repeat(8000),
+        ..ask(&format!("{caller}-{number}"))
+    };
+    let mut refused = Vec::new();
+    for caller in 0..10 {
+        for number in 0..10 {
+            refused.extend(list.pass(&long(caller, number), 0).err());
+        }
+    }
+
+    assert!(refused.contains(&TooManyApprovals::OfCaller));
+    assert!(refused.contains(&TooManyApprovals::OfAll));
+    let stored = serde_json::to_string(&list).unwrap();
+    assert!(stored.len() < 256 << 10, "{}", stored.len());
+    let later = list.pass(&long(11, 0), 2 * APPROVAL_LIFETIME);
+    assert!(later.is_ok(), "those that have expired make room");
+}
+
+#[test]
+fn an_expiry_is_reported_for_a_minute_only() {
+    let mut list = ApprovalList::default();
+    list.pass(&ask("a"), 0).unwrap();
+
+    let next_day = APPROVAL_LIFETIME + EXPIRY_REPORTED;
+    assert!(matches!(
+        list.pass(&ask("b"), next_day),
+        Ok(Found::Asked(_))
+    ));
 }

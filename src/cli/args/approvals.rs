@@ -5,11 +5,11 @@ use clap::Args;
 /// Arguments of `approvals`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A rule of the policy may ask that another person agrees to a call. An approver of the policy sees
-the calls that wait, exactly as they would be performed; others see their own.
+A rule of the policy may require that another person approves a call. Approvers list, approve and
+deny these calls here; other callers see their own. Values of variables and stdin are not shown.
 
 Examples:
-  sshjobs approvals                                   on the server's machine
+  sshjobs approvals --policy policy.toml              on the server's machine
   sshjobs approvals --server https://jobs.example.com
   sshjobs approve ap_k3x9q27fhm1b
   sshjobs deny ap_k3x9q27fhm1b --reason 'not during the release'")]
@@ -51,7 +51,7 @@ pub struct DenyArgs {
     pub id: String,
     /// Why, for the caller and the audit log.
     #[arg(long, value_name = "TEXT")]
-    pub reason: String,
+    pub reason: Option<String>,
     /// Write a line of JSON.
     #[arg(long)]
     pub json: bool,

@@ -18,6 +18,14 @@ const CALL_AGAIN: Duration = Duration::from_secs(1);
 
 /// Lists approvals.
 pub async fn approvals(api: &Api, args: ApprovalsArgs) -> Exit {
+    if let Api::Here(service) = api
+        && service.library().policy_state().await.is_none()
+    {
+        return failed(&Error::invalid(
+            "no policy is named, so it is not known who approves",
+            "name the server's policy with --policy FILE, or the server with --server URL",
+        ));
+    }
     let listed = api.approvals(ApprovalsRequest { all: args.all }).await;
     let entries = match listed {
         Ok(reply) => reply.approvals,
@@ -51,7 +59,7 @@ pub async fn approve(api: &Api, args: ApproveArgs) -> Exit {
 pub async fn deny(api: &Api, args: DenyArgs) -> Exit {
     let request = VoteRequest {
         decision: Decision::Deny,
-        reason: Some(args.reason),
+        reason: args.reason,
     };
     vote(api, &args.id, request, args.json).await
 }
@@ -71,15 +79,16 @@ async fn vote(api: &Api, id: &str, request: VoteRequest, as_json: bool) -> Exit 
 pub(crate) async fn once_approved<T>(
     mut call: impl AsyncFnMut() -> Result<T, Error>,
 ) -> Result<T, Error> {
-    let mut is_told = false;
+    let mut told = None;
     loop {
         match call().await {
             Err(error) if error.code == Code::ApprovalPending => {
-                if !is_told {
+                // Another id means that something has changed, and it is asked for again.
+                if told != error.approval_id {
                     note(&error.message);
                     note("waiting; an approver decides with `sshjobs approve ID` or `deny ID`");
                 }
-                is_told = true;
+                told = error.approval_id;
                 sleep(CALL_AGAIN).await;
             }
             done => return done,
@@ -132,7 +141,8 @@ fn in_words(entry: &ApprovalEntry) -> Vec<String> {
         lines.push(format!("  {:<16} {} approvers", "needs", entry.needed));
     }
     lines.extend(entry.job_id.iter().map(|job| format!("  {:<16} {job}", "job")));
-    lines.iter().map(|line| visible_text(line)).collect()
+    // A backslash of the caller's must not look like the escape of a character.
+    lines.iter().map(|line| visible_text(&line.replace('\\', r"\\"))).collect()
 }
 
 fn print_lines(lines: &[String]) -> Exit {

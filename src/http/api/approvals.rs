@@ -1,6 +1,7 @@
 //! Approvals: `GET /v1/approvals`, and `GET` and `POST /v1/approvals/ID`.
 
 use axum::body::Bytes;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -8,6 +9,7 @@ use axum::{Extension, Json, Router};
 use serde::Deserialize;
 
 use super::calls::answer;
+use crate::http::reject;
 use crate::http::status::Failure;
 use crate::wire::{ApprovalsRequest, Error, Service, VoteRequest};
 
@@ -28,10 +30,10 @@ pub(crate) fn routes() -> Router {
 
 async fn list(
     Extension(service): Extension<Service>,
-    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+    query: Result<Query<ListQuery>, QueryRejection>,
 ) -> Result<Response, Failure> {
     let Ok(Query(query)) = query else {
-        let hint = "the only parameter is all=true, for approvals that are over, too";
+        let hint = "the only parameter is all=true, which adds decided, used and expired approvals";
         return Err(Error::invalid("the query can't be read", hint).into());
     };
     let reply = service.approvals(ApprovalsRequest { all: query.all }).await?;
@@ -40,18 +42,20 @@ async fn list(
 
 async fn one(
     Extension(service): Extension<Service>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Failure> {
+    let Path(id) = id.map_err(|error| reject::bad_address(&error.body_text()))?;
     Ok(Json(service.approval(&id).await?).into_response())
 }
 
 async fn vote(
     Extension(service): Extension<Service>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
     body: Bytes,
-) -> Response {
-    answer(&body, async |request: VoteRequest| {
+) -> Result<Response, Failure> {
+    let Path(id) = id.map_err(|error| reject::bad_address(&error.body_text()))?;
+    Ok(answer(&body, async |request: VoteRequest| {
         service.vote(&id, request).await
     })
-    .await
+    .await)
 }

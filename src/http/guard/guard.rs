@@ -26,6 +26,7 @@ use super::metrics::Metrics;
 use super::names::Names;
 use crate::http::api::calls::{self, BodyKind, Verb};
 use crate::http::connections::{Peer, hold_until_sent};
+use crate::http::prefer::preferred_wait;
 use crate::http::reject;
 use crate::http::status::Failure;
 use crate::jobs::{Caller, Rights, Role};
@@ -274,15 +275,6 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     }
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
-}
-
-/// The time that a client wants to wait (RFC 7240, section 4.3).
-fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
-    let preferences = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    let mut waits = preferences
-        .flat_map(|value| value.split(','))
-        .filter_map(|preference| preference.trim().strip_prefix("wait="));
-    waits.next()?.trim().parse().ok().map(Duration::from_secs)
 }
 
 /// Checks the role that a verb needs, whatever the body contains. Returns the verb.

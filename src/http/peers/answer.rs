@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::header::PassedCaller;
+use crate::http::prefer::preferred_wait;
 use crate::http::reject;
 use crate::http::status::Failure;
 use crate::jobs::Peers;
@@ -60,6 +61,10 @@ pub(crate) async fn for_the_caller(
         request.extensions_mut().insert(reached_at);
     }
     let (caller, rights) = passed.into_parts();
+    let service = match preferred_wait(request.headers()) {
+        Some(wait) => service.waiting_for_approval(wait),
+        None => Service::clone(&service),
+    };
     request.extensions_mut().insert(service.of(caller, rights));
     next.run(request).await
 }

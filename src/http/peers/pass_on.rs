@@ -17,6 +17,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::header::PassedCaller;
+use crate::http::prefer::prefer_wait;
 use crate::http::status::Failure;
 use crate::jobs::Peers;
 use crate::wire::{Error, PassOn, Passed, Service, not_passed_on};
@@ -42,6 +43,7 @@ impl HttpPassOn {
             .body(Body::from(body))
             .expect("its parts are constant");
         PassedCaller::new(&passed.caller, &passed.rights).write_to(request.headers_mut());
+        prefer_wait(request.headers_mut(), passed.approval_wait);
 
         let response = send(&*self.peers, replica, request).await?;
         let is_success = response.status().is_success();

@@ -24,7 +24,7 @@ pub(super) struct Approvals(Arc<Shared>);
 
 struct Shared {
     /// `None` if nothing is stored: approvals then end with the process.
-    store: Option<Arc<dyn Store>>,
+    store: Option<Result<Arc<dyn Store>, StoreError>>,
     /// The text with the list, opened when it is first needed.
     text: OnceLock<Box<dyn SharedText>>,
     secret: [u8; 32],
@@ -33,7 +33,7 @@ struct Shared {
 /// Name of the shared text.
 const TEXT: &str = "approvals";
 /// Longest call that can be approved, in bytes: a person has to read it.
-const LONGEST_CALL: usize = 16 << 10;
+const LONGEST_CALL: usize = 8 << 10;
 /// Longest reason that is kept, in characters.
 const LONGEST_REASON: usize = 1000;
 
@@ -57,6 +57,7 @@ pub(super) enum ApprovalsError {
 /// What an approval is asked for.
 pub(super) struct Wanted {
     pub(super) exact: ExactCall,
+    pub(super) idempotency_key: Option<String>,
     pub(super) reason: Option<String>,
     /// The rule or template that asks for it.
     pub(super) rule: String,
@@ -65,8 +66,11 @@ pub(super) struct Wanted {
 }
 
 impl Approvals {
-    pub(super) fn new(store: Option<Arc<dyn Store>>) -> Self {
-        let secret = store.as_ref().map_or_else(|| rand::rng().random(), |store| store.secret());
+    pub(super) fn new(store: Option<Result<Arc<dyn Store>, StoreError>>) -> Self {
+        let secret = match &store {
+            Some(Ok(store)) => store.secret(),
+            Some(Err(_)) | None => rand::rng().random(),
+        };
         Self(Arc::new(Shared {
             store,
             text: OnceLock::new(),
@@ -97,7 +101,7 @@ impl Approvals {
             host: wanted.exact.host.clone(),
             policy: wanted.exact.policy.clone(),
             needed: wanted.needed,
-            has_idempotency_key: wanted.exact.idempotency_key.is_some(),
+            idempotency_key: wanted.idempotency_key.clone(),
         };
         Ok(self.change(move |list| list.pass(&ask, now())).await??)
     }
@@ -113,10 +117,11 @@ impl Approvals {
         self.change(move |list| list.vote(&id, vote.clone(), at)).await
     }
 
-    /// Gives an approval back, because the call was not performed for another reason.
-    pub(super) async fn give_back(&self, id: &str) {
+    /// Gives an approval back that was used at this time, because the call was not performed for another
+    /// reason.
+    pub(super) async fn give_back(&self, id: &str, used_at: Option<u64>) {
         let id = id.to_owned();
-        if let Err(error) = self.change(move |list| list.give_back(&id)).await {
+        if let Err(error) = self.change(move |list| list.give_back(&id, used_at)).await {
             tracing::warn!(%error, "an approval is used up by a call that was not performed");
         }
     }
@@ -139,7 +144,7 @@ impl Approvals {
     ) -> Result<T, ApprovalsError> {
         self.off_runtime(move |shared| {
             loop {
-                let Loaded {
+                let VersionedList {
                     list: before,
                     version,
                 } = shared.load()?;
@@ -166,10 +171,14 @@ impl Approvals {
         done.unwrap_or_else(|error| Err(StoreError::Records(error.to_string()).into()))
     }
 
-    /// A hash that only processes with the same store can compute.
-    fn keyed_hash(&self, bytes: &[u8]) -> String {
+    /// A hash that only processes with the same store can compute, and that differs for another caller:
+    /// an approver who makes calls of its own can't compare them with this one.
+    fn keyed_hash(&self, caller: &str, bytes: &[u8]) -> String {
         let mut hash =
             Hmac::<Sha256>::new_from_slice(&self.0.secret).expect("a key of any length will do");
+        // With the length, so that no byte moves from one part to the other.
+        hash.update(&(caller.len() as u64).to_le_bytes());
+        hash.update(caller.as_bytes());
         hash.update(bytes);
         let first = hash.finalize().into_bytes();
         first.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
@@ -193,16 +202,23 @@ impl Approvals {
         exact.job = on.job.map(|job| job.as_str().to_owned());
         exact.template = on.template.map(str::to_owned);
         exact.target = on.target.map(str::to_owned);
-        exact.content = on.content.map(|content| match content {
-            Content::Stdin(bytes) => {
-                format!("{} bytes, hash {}", bytes.len(), self.keyed_hash(bytes))
-            }
-            Content::Signal(signal) => signal.to_owned(),
-        });
+        exact.content = on.content.map(|content| self.shown(&exact.caller, content));
         if let Some(start) = on.start {
             self.add_start(&mut exact, start);
         }
         exact
+    }
+
+    /// The content of a call, as approvers see it: a text, or the size and hash of a secret.
+    fn shown(&self, caller: &str, content: Content<'_>) -> String {
+        match content {
+            Content::Stdin(bytes) if let Ok(text) = std::str::from_utf8(bytes) => text.to_owned(),
+            Content::Stdin(bytes) | Content::SecretStdin(bytes) => {
+                let hash = self.keyed_hash(caller, bytes);
+                format!("{} bytes that are not shown, hash {hash}", bytes.len())
+            }
+            Content::Ends(ends) => ends.to_owned(),
+        }
     }
 
     fn add_start(&self, exact: &mut ExactCall, start: Starting<'_>) {
@@ -211,10 +227,10 @@ impl Approvals {
         exact.cwd.clone_from(&spec.cwd);
         exact.durable = spec.durable;
         exact.env = spec.env.keys().cloned().collect();
-        exact.idempotency_key = start.idempotency_key.map(str::to_owned);
         exact.params = spec.template.as_ref().map(|call| call.params.clone()).unwrap_or_default();
         exact.pty = spec.terminal.is_some();
-        exact.settings = Some(spec.fingerprint(&self.0.secret));
+        let settings = spec.fingerprint(&self.0.secret);
+        exact.settings = Some(self.keyed_hash(&exact.caller, settings.as_bytes()));
         exact.stdin = match &spec.stdin {
             StdinPlan::Open => Some("open".to_owned()),
             StdinPlan::Closed => None,
@@ -228,24 +244,24 @@ impl Approvals {
 }
 
 /// The list, with the version of its text.
-struct Loaded {
+struct VersionedList {
     list: ApprovalList,
     version: u64,
 }
 
 impl Shared {
-    fn load(&self) -> Result<Loaded, ApprovalsError> {
+    fn load(&self) -> Result<VersionedList, ApprovalsError> {
         let text = self.text()?;
         text.refresh()?;
-        let now = text.read();
-        let list = if now.text.is_empty() {
+        let current = text.read();
+        let list = if current.text.is_empty() {
             ApprovalList::default()
         } else {
-            serde_json::from_str(&now.text)?
+            serde_json::from_str(&current.text)?
         };
-        Ok(Loaded {
+        Ok(VersionedList {
             list,
-            version: now.version,
+            version: current.version,
         })
     }
 
@@ -254,7 +270,9 @@ impl Shared {
             return Ok(&**text);
         }
         let opened: Box<dyn SharedText> = match &self.store {
-            Some(store) => store.shared_text(TEXT)?,
+            Some(Ok(store)) => store.shared_text(TEXT)?,
+            // Not a list of this process alone: approvers could not see it.
+            Some(Err(error)) => return Err(error.clone()),
             None => Box::new(MemoryText::default()),
         };
         // Another thread may have opened it meanwhile; then that one is used.
@@ -262,19 +280,36 @@ impl Shared {
     }
 }
 
-/// A question to the person behind a client, with all characters visible.
+/// Longest text of a question, in characters.
+const LONGEST_QUESTION: usize = 2000;
+
+/// A question to the person behind a client. Host and account come first, where no text of the caller
+/// can push them away, and all characters are visible.
 pub(super) fn question(exact: &ExactCall) -> String {
-    let what = match (&exact.command, &exact.content, &exact.target) {
-        (Some(command), ..) => format!("run `{command}`"),
-        (None, Some(content), _) => format!("{} ({content})", exact.verb),
-        (None, None, Some(target)) => format!("{} to {target}", exact.verb),
-        (None, None, None) => exact.verb.clone(),
-    };
-    let users = exact.users.join(", then ");
-    visible_text(&format!(
-        "{} wants to {what} on {} as {users}. Type yes to allow it: ",
-        exact.caller, exact.host
-    ))
+    let mut details = Vec::new();
+    let fields = [
+        ("in", &exact.cwd),
+        ("with stdin", &exact.stdin),
+        ("to job", &exact.job),
+        ("sending", &exact.content),
+        ("running", &exact.command),
+    ];
+    if !exact.env.is_empty() {
+        details.push(format!("with the variables {}", exact.env.join(", ")));
+    }
+    details.extend(
+        fields
+            .into_iter()
+            .filter_map(|(name, text)| Some(format!("{name} {:?}", text.as_ref()?))),
+    );
+    let text: String = visible_text(&details.join(", ")).chars().take(LONGEST_QUESTION).collect();
+    format!(
+        "on {} as {}: {} by {}, {text} — type yes to allow it: ",
+        visible_text(&exact.host),
+        visible_text(&exact.users.join(", then ")),
+        exact.verb,
+        visible_text(&exact.caller)
+    )
 }
 
 /// Milliseconds since the Unix epoch.

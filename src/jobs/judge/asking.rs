@@ -24,8 +24,8 @@ struct Asking {
     by: String,
     /// Number of callers who have to agree.
     needed: u32,
-    /// What the rule allows then.
-    allowance: Allowance,
+    /// The rules that allow the call then.
+    allowances: Vec<Allowance>,
 }
 
 /// The answer to a question.
@@ -40,6 +40,8 @@ enum Answered {
     },
     /// The call is refused.
     No(Why),
+    /// The person behind the client has agreed just now. Meanwhile something may have changed.
+    DecideAgain,
 }
 
 /// Time between two looks for an answer, which may come through another process.
@@ -69,18 +71,18 @@ impl Judge {
                     self.ask_client(call, &wanted, &mut client_agreed_to).await
                 }
                 Ok(wanted) => self.ask_approvers(&wanted).await,
-                Err(why) => Some(Answered::No(why)),
+                Err(why) => Answered::No(why),
             };
             match answered {
-                Some(Answered::Yes(used)) => {
+                Answered::Yes(used) => {
                     return Ok(Ruling {
-                        verdict: Ok(vec![asking.allowance]),
+                        verdict: Ok(asking.allowances),
                         approval: Some(used),
                         ..ruling
                     });
                 }
-                Some(Answered::No(why)) => return Ok(ruling.refused(call.refused(why))),
-                Some(Answered::Waits { approval, is_new }) => {
+                Answered::No(why) => return Ok(ruling.refused(call.refused(why))),
+                Answered::Waits { approval, is_new } => {
                     let refusal = call.refused(Why::ApprovalPending {
                         id: approval.id,
                         asked_by: asking.by,
@@ -98,7 +100,7 @@ impl Judge {
                     }
                     sleep(LOOK_AGAIN).await;
                 }
-                None => {}
+                Answered::DecideAgain => {}
             }
         }
     }
@@ -134,7 +136,7 @@ impl Judge {
     /// The approval that a call needs.
     ///
     /// # Errors
-    /// If nobody can be asked about such a call.
+    /// If no person can be asked about such a call.
     async fn wanted(
         &self,
         ruling: &Ruling,
@@ -142,34 +144,39 @@ impl Judge {
         asking: &Asking,
     ) -> Result<Wanted, Why> {
         let start = call.on.and_then(|on| on.start);
-        if start.is_some_and(|start| start.spec.fleet.is_some()) {
-            return Err(Why::CantAsk("a start on several hosts at once".to_owned()));
+        let is_on_many = start.is_some_and(|start| start.spec.fleet.is_some());
+        if is_on_many || call.on.is_some_and(|on| on.is_one_of_many) {
+            return Err(Why::CantAsk("it acts on several hosts at once".to_owned()));
         }
-        let mut exact = self.approvals.exact(call, ruling.endpoint.as_ref());
+        // A policy without machines may not have looked for it.
+        let endpoint = match (&ruling.endpoint, call.place()) {
+            (None, Some(place)) => Some(self.certain_endpoint(place).await?),
+            (known, _) => known.clone(),
+        };
+        let mut exact = self.approvals.exact(call, endpoint.as_ref());
         exact.policy.clone_from(&ruling.loaded.hash);
         exact.host_keys = self.hosts.trusted_keys(&exact.host).await;
         Ok(Wanted {
             exact,
+            idempotency_key: start.and_then(|start| start.idempotency_key).map(str::to_owned),
             reason: start.and_then(|start| start.reason).map(str::to_owned),
             rule: asking.by.clone(),
             needed: asking.needed,
         })
     }
 
-    /// Asks the person behind the caller's client. `None` if the person has agreed just now: the call
-    /// has to be decided on again.
+    /// Asks the person behind the caller's client.
     async fn ask_client(
         &self,
         call: Call<'_>,
         wanted: &Wanted,
         agreed_to: &mut Option<ExactCall>,
-    ) -> Option<Answered> {
+    ) -> Answered {
         if agreed_to.as_ref() == Some(&wanted.exact) {
-            return Some(Answered::Yes(Used::ByClient));
+            return Answered::Yes(Used::ByClient);
         }
-        let cant_ask = "the client can't ask its user".to_owned();
         if !self.hosts.can_ask(call.caller) {
-            return Some(Answered::No(Why::CantAsk(cant_ask)));
+            return Answered::No(Why::CantAsk("the client can't ask its user".to_owned()));
         }
         let question = Question {
             host: wanted.exact.host.clone(),
@@ -179,31 +186,35 @@ impl Judge {
         match self.hosts.confirm(call.caller, &question).await {
             Some(true) => {
                 *agreed_to = Some(wanted.exact.clone());
-                None
+                Answered::DecideAgain
             }
-            Some(false) => Some(Answered::No(Why::ApprovalDenied {
+            Some(false) => Answered::No(Why::ApprovalDenied {
                 id: None,
                 by: "the user of the client".to_owned(),
                 reason: None,
-            })),
-            None => Some(Answered::No(Why::CantAsk(
+            }),
+            None => Answered::No(Why::CantAsk(
                 "the user of the client did not answer".to_owned(),
-            ))),
+            )),
         }
     }
 
-    async fn ask_approvers(&self, wanted: &Wanted) -> Option<Answered> {
+    async fn ask_approvers(&self, wanted: &Wanted) -> Answered {
         let found = match self.approvals.pass(wanted).await {
             Ok(found) => found,
-            Err(error @ (ApprovalsError::TooLong(_) | ApprovalsError::TooMany(_))) => {
-                return Some(Answered::No(Why::CantAsk(error.to_string())));
+            Err(error @ ApprovalsError::TooLong(_)) => {
+                return Answered::No(Why::CantAsk(error.to_string()));
+            }
+            Err(error @ ApprovalsError::TooMany(_)) => {
+                return Answered::No(Why::NoRoomToAsk(error.to_string()));
             }
             Err(error @ (ApprovalsError::Store(_) | ApprovalsError::Damaged(_))) => {
+                // The caller does not learn where they are stored.
                 tracing::error!(%error, "approvals can't be used");
-                return Some(Answered::No(Why::CantAsk(error.to_string())));
+                return Answered::No(Why::ApprovalsUnusable);
             }
         };
-        Some(match found {
+        match found {
             Found::Asked(approval) => Answered::Waits {
                 approval: Box::new(approval),
                 is_new: true,
@@ -212,8 +223,10 @@ impl Judge {
                 approval: Box::new(approval),
                 is_new: false,
             },
-            Found::Passed(approval) => Answered::Yes(Used::ByApprovers(approval.id)),
-            Found::Repeated { id, job } => Answered::Yes(Used::Before { id, job }),
+            Found::Passed(Approval { id, used_at, .. }) => {
+                Answered::Yes(Used::ByApprovers { id, used_at })
+            }
+            Found::Repeated(Approval { id, .. }) => Answered::Yes(Used::Repetition { id }),
             Found::Denied(approval) => {
                 let vote = approval.refusal();
                 Answered::No(Why::ApprovalDenied {
@@ -223,7 +236,7 @@ impl Judge {
                 })
             }
             Found::Expired(approval) => Answered::No(Why::ApprovalExpired { id: approval.id }),
-        })
+        }
     }
 
     /// Records that a call waits for an approval.
@@ -242,7 +255,12 @@ impl Judge {
 /// Who has to agree to a call that these rules allow. `None` if one of them allows it without.
 fn asking_for(loaded: &LoadedPolicy, call: Call<'_>, permits: &[Permit<'_>]) -> Option<Asking> {
     let on = call.on?;
-    // To close stdin, or to resize a terminal, is part of the job that was approved.
+    // Whoever may start a job must be able to stop it.
+    if call.verb == Verb::Signal {
+        return None;
+    }
+    // To close stdin, or to resize a terminal, is part of the job that was approved. So is the input of
+    // the session that has started it.
     if call.verb == Verb::Write && on.content.is_none() {
         return None;
     }
@@ -259,14 +277,11 @@ fn asking_for(loaded: &LoadedPolicy, call: Call<'_>, permits: &[Permit<'_>]) -> 
         who,
         by: by.to_owned(),
         needed,
-        allowance: Allowance {
-            rule: permit.rule.to_owned(),
-            limits: permit.limits,
-        },
+        allowances: allowances(permits),
     })
 }
 
-/// The rules that need no approval.
+/// The rules that ask the least.
 fn allowances(permits: &[Permit<'_>]) -> Vec<Allowance> {
     let least = permits.first().map(|permit| permit.approval).unwrap_or_default();
     let free = permits.iter().filter(|permit| permit.approval == least);

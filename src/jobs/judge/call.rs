@@ -18,7 +18,7 @@ pub(in crate::jobs) struct Call<'a> {
     pub(in crate::jobs) address: Option<IpAddr>,
     pub(in crate::jobs) rights: &'a Rights,
     pub(in crate::jobs) verb: Verb,
-    /// Time that it waits for approvers.
+    /// Maximum time to wait for approvers.
     pub(in crate::jobs) approval_wait: Duration,
     /// Where it takes effect, and how. `None` for a call about no host.
     pub(in crate::jobs) on: Option<On<'a>>,
@@ -36,8 +36,10 @@ pub(in crate::jobs) struct On<'a> {
     pub(in crate::jobs) job: Option<&'a JobId>,
     /// The job that it starts.
     pub(in crate::jobs) start: Option<Starting<'a>>,
-    /// Input or signal for a job.
+    /// Input for a job, or both ends of a forward.
     pub(in crate::jobs) content: Option<Content<'a>>,
+    /// Whether it acts on several hosts, of which this is one.
+    pub(in crate::jobs) is_one_of_many: bool,
     /// The file or directory that it reads or writes there.
     pub(in crate::jobs) path: Option<&'a RemotePath>,
 }
@@ -52,20 +54,24 @@ pub(in crate::jobs) struct Starting<'a> {
     pub(in crate::jobs) reason: Option<&'a str>,
 }
 
-/// Input or signal for a job.
+/// Content of a call, besides its arguments.
 #[derive(Clone, Copy)]
 pub(in crate::jobs) enum Content<'a> {
-    /// Bytes for its stdin. They may be a secret.
+    /// Bytes for the stdin of a job, which an approver may see.
     Stdin(&'a [u8]),
-    /// A signal, in words.
-    Signal(&'a str),
+    /// Bytes for the stdin of a job that may be a secret.
+    SecretStdin(&'a [u8]),
+    /// Both ends of a forward, in words.
+    Ends(&'a str),
 }
 
 impl std::fmt::Debug for Content<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Stdin(bytes) => write!(f, "Stdin({} bytes)", bytes.len()),
-            Self::Signal(signal) => write!(f, "Signal({signal})"),
+            Self::Stdin(bytes) | Self::SecretStdin(bytes) => {
+                write!(f, "Stdin({} bytes)", bytes.len())
+            }
+            Self::Ends(ends) => write!(f, "Ends({ends})"),
         }
     }
 }
@@ -88,6 +94,7 @@ impl<'a> On<'a> {
             job: None,
             start: None,
             content: None,
+            is_one_of_many: false,
             path: None,
         }
     }

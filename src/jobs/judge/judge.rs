@@ -21,7 +21,7 @@ use crate::policy::{
     CommandSource, Decision, Endpoint, Identity, Permit, Request, Template, WeekMinute,
 };
 use crate::runner::{SpawnError, chain};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// Decides on calls by the policy. Without one it allows everything.
 pub(in crate::jobs) struct Judge {
@@ -63,7 +63,7 @@ impl Judge {
         hosts: Arc<Hosts>,
         file: Option<std::path::PathBuf>,
         auditor: Arc<Auditor>,
-        store: Option<Arc<dyn Store>>,
+        store: Option<Result<Arc<dyn Store>, StoreError>>,
     ) -> Self {
         Self {
             auditor,
@@ -133,15 +133,20 @@ impl Judge {
         };
         let recorded = self.auditor.record(&ruling.loaded, call, grounds).await;
         if recorded.is_err() {
-            self.give_back(ruling).await;
+            self.give_back(ruling.approval.as_ref()).await;
         }
         recorded
     }
 
-    async fn give_back(&self, ruling: &Ruling) {
-        if let Some(Used::ByApprovers(id)) = &ruling.approval {
-            self.approvals.give_back(id).await;
+    async fn give_back(&self, used: Option<&Used>) {
+        if let Some(Used::ByApprovers { id, used_at }) = used {
+            self.approvals.give_back(id, *used_at).await;
         }
+    }
+
+    /// Gives the approval of a start back that has started nothing.
+    pub(in crate::jobs) async fn give_back_approval(&self, start: &Start) {
+        self.give_back(start.approval.as_ref()).await;
     }
 
     /// Decides on a start with this time limit, and reserves room for its job.
@@ -160,6 +165,17 @@ impl Judge {
             });
         };
         let mut ruling = self.rule(policy, call).await?;
+        if let Some(Used::Repetition { .. }) = &ruling.approval {
+            // Nothing new is started, so no limit counts it, and the log has its first call.
+            let allowances = ruling.verdict?;
+            let most = allowances.first().and_then(|allowance| allowance.limits.timeout);
+            return Ok(Start {
+                // As it was for the first call, which is compared with this one.
+                timeout: timeout.into_iter().chain(most).min(),
+                approval: ruling.approval,
+                ..Start::default()
+            });
+        }
         let mut started = None;
         let allowances = ruling.verdict.clone();
         if let Ok(allowances) = &allowances {
@@ -169,7 +185,7 @@ impl Judge {
                     started = Some(by.start);
                 }
                 Err(refusal) => {
-                    self.give_back(&ruling).await;
+                    self.give_back(ruling.approval.take().as_ref()).await;
                     ruling = ruling.refused(refusal);
                 }
             }
@@ -185,8 +201,8 @@ impl Judge {
 
     /// Notes the job that an approved start has led to, so that a repetition with the same idempotency
     /// key finds it.
-    pub(in crate::jobs) async fn note_approved(&self, start: &Start, job: &JobId) {
-        if let Some(Used::ByApprovers(id)) = &start.approval {
+    pub(in crate::jobs) async fn note_job_of_approval(&self, start: &Start, job: &JobId) {
+        if let Some(Used::ByApprovers { id, .. }) = &start.approval {
             self.approvals.note_job(id, job.as_str()).await;
         }
     }
@@ -352,6 +368,19 @@ impl Judge {
         self.machines.endpoint(place).await.endpoint
     }
 
+    /// The account and machine at a place, for a call that must not reach another one.
+    ///
+    /// # Errors
+    /// If it can't be resolved.
+    pub(super) async fn certain_endpoint(&self, place: Place<'_>) -> Result<Endpoint, Why> {
+        let located = self.machines.endpoint(place).await;
+        if located.is_resolved {
+            Ok(located.endpoint)
+        } else {
+            Err(Why::Unresolved)
+        }
+    }
+
     pub(super) async fn loaded(
         &self,
         policy: &PolicyInForce,
@@ -394,13 +423,9 @@ impl Start {
         }
     }
 
-    /// The job that a call with the same idempotency key has started, if this one repeats it. Nothing
-    /// new is to be started then.
-    pub(in crate::jobs) fn repeats(&self) -> Option<JobId> {
-        match &self.approval {
-            Some(Used::Before { job, .. }) => Some(JobId::from(job.as_str())),
-            Some(Used::ByClient | Used::ByApprovers(_)) | None => None,
-        }
+    /// Whether a person has agreed to it.
+    pub(in crate::jobs) fn is_approved(&self) -> bool {
+        self.approval.is_some()
     }
 
     /// Counts the job that was started, for the limits of the rule, and records it.

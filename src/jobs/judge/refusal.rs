@@ -55,6 +55,10 @@ pub enum Why {
     },
     /// It needs an approval, and no person can be asked: why.
     CantAsk(String),
+    /// It needs an approval, and there is no room for another one: why.
+    NoRoomToAsk(String),
+    /// It needs an approval, and approvals can't be read or stored now.
+    ApprovalsUnusable,
     /// It is beyond a limit of the rule that allows it.
     Limit {
         /// Name of the rule.
@@ -153,6 +157,10 @@ impl fmt::Display for PolicyRefusal {
             Why::ApprovalExpired { id } => {
                 write!(f, ": the approval {id} was not given or not used in time")
             }
+            Why::ApprovalsUnusable => {
+                f.write_str(": it needs an approval, and approvals can't be stored now")
+            }
+            Why::NoRoomToAsk(why) => write!(f, ": it needs an approval, and {why}"),
             Why::CantAsk(why) => {
                 write!(f, ": it needs an approval, which can't be asked for: {why}")
             }
@@ -187,6 +195,8 @@ impl Why {
             | Self::ApprovalDenied { .. }
             | Self::ApprovalExpired { .. }
             | Self::CantAsk(_)
+            | Self::NoRoomToAsk(_)
+            | Self::ApprovalsUnusable
             | Self::NoPolicy(_)
             | Self::NotRecorded(_) => Vec::new(),
         }

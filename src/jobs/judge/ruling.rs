@@ -31,14 +31,17 @@ pub(super) struct Allowance {
 pub(super) enum Used {
     /// The person behind the caller's client has agreed.
     ByClient,
-    /// Approvers have agreed: the id of the approval.
-    ByApprovers(String),
-    /// A call with the same idempotency key has used it, and has started this job.
-    Before {
+    /// Approvers have agreed.
+    ByApprovers {
         /// The id of the approval.
         id: String,
-        /// The id of the job.
-        job: String,
+        /// Time at which it was used, in milliseconds since the Unix epoch.
+        used_at: Option<u64>,
+    },
+    /// A call with the same idempotency key has used it, and has started a job.
+    Repetition {
+        /// The id of the approval.
+        id: String,
     },
 }
 
@@ -47,7 +50,7 @@ impl Used {
     pub(super) fn as_str(&self) -> &str {
         match self {
             Self::ByClient => "client",
-            Self::ByApprovers(id) | Self::Before { id, .. } => id,
+            Self::ByApprovers { id, .. } | Self::Repetition { id } => id,
         }
     }
 }

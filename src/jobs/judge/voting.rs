@@ -7,6 +7,7 @@ use super::judge::Judge;
 use crate::approval::{Approval, CantVote, Vote};
 use crate::audit::Voted;
 use crate::job::Caller;
+use crate::jobs::excluded::is_excluded_by_address;
 use crate::jobs::rights::Rights;
 use crate::policy::Identity;
 
@@ -53,13 +54,15 @@ pub enum VoteError {
     #[error("the vote can't be recorded: {0}")]
     NotRecorded(String),
     /// The approvals can't be read or stored.
-    #[error("approvals can't be used: {0}")]
-    Unusable(String),
+    #[error("approvals can't be read or stored now")]
+    Unusable,
 }
 
 impl From<ApprovalsError> for VoteError {
     fn from(error: ApprovalsError) -> Self {
-        Self::Unusable(error.to_string())
+        // A caller does not learn where they are stored.
+        tracing::error!(%error, "approvals can't be used");
+        Self::Unusable
     }
 }
 
@@ -76,7 +79,7 @@ impl Voter<'_> {
 }
 
 impl Judge {
-    /// The approvals that a caller may see: its own, and for approvers those for their hosts.
+    /// Approvals that the caller asked for. An approver also sees those on the hosts of its token.
     ///
     /// # Errors
     /// If the policy or the approvals can't be used.
@@ -88,11 +91,14 @@ impl Judge {
         let loaded = loaded.map_err(|error| VoteError::PolicyFile(error.to_string()))?;
         let is_approver = loaded.policy.is_approver(&voter.identity());
         let list = self.approvals.list().await?;
-        let is_seen = |approval: &&Approval| {
-            approval.asker == voter.caller.as_str()
-                || is_approver && self.is_for(voter, &approval.host)
-        };
-        Ok(list.approvals().iter().filter(is_seen).cloned().collect())
+        let mut seen = Vec::new();
+        for approval in list.approvals() {
+            let is_own = approval.asker == voter.caller.as_str();
+            if is_own || is_approver && self.may_decide_on(voter, &approval.host).await {
+                seen.push(approval.clone());
+            }
+        }
+        Ok(seen)
     }
 
     /// Counts an approver's answer, once the audit log has it.
@@ -113,7 +119,7 @@ impl Judge {
         let list = self.approvals.list().await?;
         let approval = list.check_vote(&ballot.id, by, now())?.clone();
         // As if it did not exist: the voter has no rights on the host.
-        if !self.is_for(voter, &approval.host) {
+        if !self.may_decide_on(voter, &approval.host).await {
             return Err(CantVote::Unknown(ballot.id.clone()).into());
         }
         if approval.policy != loaded.hash {
@@ -151,7 +157,11 @@ impl Judge {
         counted
     }
 
-    fn is_for(&self, voter: Voter<'_>, host: &str) -> bool {
-        voter.rights.hosts.contain(host, self.hosts.book().tags(host))
+    /// Whether a voter has rights on a host, also by its address.
+    async fn may_decide_on(&self, voter: Voter<'_>, host: &str) -> bool {
+        let book = self.hosts.book();
+        let patterns = &voter.rights.hosts;
+        patterns.contain(host, book.tags(host))
+            && !is_excluded_by_address(patterns, book, host).await
     }
 }

@@ -125,12 +125,7 @@ impl Tasks {
     }
 }
 
-async fn run(service: &Service, mut arguments: JsonObject) -> Result<CallToolResponse, Error> {
-    // A call that waits for an approval is made again, and must not run twice.
-    let key = arguments.entry("idempotency_key").or_insert(Value::Null);
-    if key.is_null() {
-        *key = Value::String(format!("task-{}", unguessable()));
-    }
+async fn run(service: &Service, arguments: JsonObject) -> Result<CallToolResponse, Error> {
     let mut request = RunRequest::parse(arguments.clone())?;
     let wait_ms = request.options.wait_ms;
     let max_bytes = request.options.max_bytes;
@@ -152,12 +147,20 @@ async fn run(service: &Service, mut arguments: JsonObject) -> Result<CallToolRes
     Ok(task.and_then(|task| task.begun()).unwrap_or_else(|| success(&reply).into()))
 }
 
-/// A task that waits for an approver. `None` if its id, which clients may log, would have secrets.
-fn until_approved(arguments: JsonObject, wait_ms: Option<i64>) -> Option<CallToolResponse> {
-    let has_secrets = SECRETS.into_iter().any(|name| arguments.contains_key(name));
-    let waits = Waits::Approval { arguments };
-    let task = TaskId::new(waits, wait_ms).filter(|task| !has_secrets && !task.is_over());
-    task.and_then(|task| task.begun())
+/// A task that waits for an approver. `None` if its id, which clients may log, would contain secrets:
+/// variables or stdin. (A command is in the host's process list anyway.)
+fn until_approved(mut arguments: JsonObject, wait_ms: Option<i64>) -> Option<CallToolResponse> {
+    let is_given = |name: &str| arguments.get(name).is_some_and(|value| !value.is_null());
+    if SECRETS.into_iter().any(is_given) {
+        return None;
+    }
+    // Each poll makes the call again, and it must not run twice.
+    let key = arguments.entry("idempotency_key").or_insert(Value::Null);
+    if key.is_null() {
+        *key = Value::String(format!("task-{}", unguessable()));
+    }
+    let task = TaskId::new(Waits::Approval { arguments }, wait_ms);
+    task.filter(|task| !task.is_over()).and_then(|task| task.begun())
 }
 
 async fn wait(service: &Service, arguments: JsonObject) -> Result<CallToolResponse, Error> {

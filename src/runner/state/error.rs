@@ -191,6 +191,21 @@ impl SpawnError {
         }
     }
 
+    /// Whether nothing was sent to the host that could run there now or later.
+    pub fn has_started_nothing(&self) -> bool {
+        matches!(
+            self,
+            Self::Capacity { .. }
+                | Self::Connect(_)
+                | Self::ConnectionsFull(_)
+                | Self::Plan(_)
+                | Self::Become(_)
+                | Self::Unstored(_)
+                | Self::HeldElsewhere { .. }
+                | Self::Order(_)
+        )
+    }
+
     /// Whether a channel was lost before anything could run on it.
     pub(crate) fn is_lost_channel(&self) -> bool {
         matches!(

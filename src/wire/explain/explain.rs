@@ -1,6 +1,7 @@
 //! Explains all other errors of the library.
 
-use super::policy::{policy, vote};
+use super::approvals::vote;
+use super::policy::policy;
 use super::{calls, connect, expired, files, forwards};
 use crate::jobs::{self, BadBecome, HostError, SpecError, StoreError, TrustError, chain};
 use crate::wire::error::{Code, Error, Hint};

@@ -1,6 +1,7 @@
 //! Converts errors of the library to those of the contract: each gets its code, and a hint what to
 //! do next.
 
+mod approvals;
 mod calls;
 mod connect;
 mod expired;

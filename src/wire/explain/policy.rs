@@ -1,6 +1,7 @@
 //! Explains refusals of the policy.
 
-use crate::jobs::{CantVote, PolicyRefusal, PolicyWhy as Why, VoteError};
+use super::approvals::not_approved;
+use crate::jobs::{PolicyRefusal, PolicyWhy as Why};
 use crate::wire::error::{Code, Error, Hint};
 
 pub(super) fn policy(refusal: &PolicyRefusal) -> Error {
@@ -25,26 +26,12 @@ pub(super) fn policy(refusal: &PolicyRefusal) -> Error {
             "don't try another way: the operator has ruled this out, and can change the policy"
                 .into(),
         ),
-        Why::ApprovalPending { id, .. } => Error {
-            approval_id: Some(id.as_str().into()),
-            ..Error::new(Code::ApprovalPending, message, repeat_it()).retryable()
-        },
-        Why::ApprovalDenied { .. } => Error::new(
-            Code::ApprovalDenied,
-            message,
-            "don't try another way; if it is needed all the same, talk to the approver",
-        ),
-        Why::ApprovalExpired { .. } => Error::new(
-            Code::ApprovalExpired,
-            message,
-            "make the call again to ask again, when an approver is there",
-        )
-        .retryable(),
-        Why::CantAsk(_) => Error::new(
-            Code::ApprovalUnavailable,
-            message,
-            "nobody has refused it; use a template or a host that needs no approval, or ask the operator",
-        ),
+        Why::ApprovalPending { .. }
+        | Why::ApprovalDenied { .. }
+        | Why::ApprovalExpired { .. }
+        | Why::ApprovalsUnusable
+        | Why::NoRoomToAsk(_)
+        | Why::CantAsk(_) => not_approved(&refusal.why, message),
         Why::Limit { .. } if refusal.is_temporary() => {
             denied("wait for a job to end, or for a minute to pass".into()).retryable()
         }
@@ -70,60 +57,6 @@ pub(super) fn policy(refusal: &PolicyRefusal) -> Error {
         Why::NoPolicy(_) => denied(
             "the operator must correct the policy file; `sshjobs policy check` shows its mistakes"
                 .into(),
-        ),
-    }
-}
-
-fn repeat_it() -> Hint {
-    let hint = Hint::from(
-        "make exactly the same call again in a while; it goes through, once, after it is approved. An \
-         idempotency_key makes repetition safe",
-    );
-    hint.or_for_a_person(
-        "an approver decides with `sshjobs approve ID`; then make the same call again",
-    )
-}
-
-/// Explains why an answer to an approval does not count.
-pub(super) fn vote(error: &VoteError) -> Error {
-    let message = error.to_string();
-    match error {
-        VoteError::NoPolicy => Error::invalid(message, "name a policy with --policy FILE"),
-        VoteError::PolicyFile(_) => Error::new(
-            Code::PolicyDenied,
-            message,
-            "the operator must correct the policy file; `sshjobs policy check` shows its mistakes",
-        ),
-        VoteError::NotApprover(_) => Error::new(
-            Code::PolicyDenied,
-            message,
-            "an [[approvers]] table of the policy must name the caller",
-        ),
-        VoteError::CantVote(CantVote::Unknown(_)) => Error::new(
-            Code::NotFound,
-            message,
-            "`sshjobs approvals` lists those that wait",
-        ),
-        VoteError::CantVote(CantVote::OwnCall { .. }) => Error::new(
-            Code::PolicyDenied,
-            message,
-            "another approver has to decide about one's own calls",
-        ),
-        VoteError::CantVote(_) | VoteError::Voided(_) => Error::new(
-            Code::ApprovalClosed,
-            message,
-            "`sshjobs approvals --all` shows its state; the caller has to make the call again",
-        ),
-        VoteError::NotRecorded(_) => Error::new(
-            Code::AuditFailed,
-            message,
-            "the operator must make room for the audit log, or make it writable",
-        )
-        .retryable(),
-        VoteError::Unusable(_) => Error::new(
-            Code::Io,
-            message,
-            "check the state directory, or the cluster's NATS",
         ),
     }
 }

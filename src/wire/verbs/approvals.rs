@@ -45,7 +45,7 @@ pub enum Decision {
 /// Approvals, in the order in which they were asked for.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ApprovalsReply {
-    /// The caller's own ones, and for an approver of the policy those for its hosts.
+    /// Approvals that the caller asked for. An approver also sees those on the hosts of its token.
     pub approvals: Vec<ApprovalEntry>,
 }
 
@@ -77,7 +77,7 @@ pub struct ApprovalEntry {
     pub needed: u32,
     /// Time of the first call.
     pub asked_at: u64,
-    /// Time after which it is not valid.
+    /// Deadline: for votes while it is pending, then for the call.
     pub expires_at: u64,
     /// What approvers said.
     pub votes: Vec<VoteEntry>,
@@ -138,7 +138,7 @@ impl ApprovalEntry {
 }
 
 impl Service {
-    /// Lists approvals: the caller's own ones, and for an approver of the policy those for its hosts.
+    /// Approvals that the caller asked for. An approver also sees those on the hosts of its token.
     pub async fn approvals(&self, request: ApprovalsRequest) -> Result<ApprovalsReply, Error> {
         let approvals = self.library().approvals().await?.into_iter().map(ApprovalEntry::of);
         let is_wanted =

@@ -13,7 +13,7 @@ use super::paste::{BRACKETS, add_pasted};
 use super::screen::Screen;
 use super::tail::{LEAST_QUIET_MS, TailReply, TailRequest, optional_regex};
 use crate::jobs::{
-    self, PolicyVerb, ScreenWait, Terminal, TerminalModes, TerminalSize, WriteError, key_bytes,
+    self, Job, PolicyVerb, ScreenWait, Terminal, TerminalModes, TerminalSize, WriteError, key_bytes,
 };
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
@@ -172,9 +172,7 @@ impl Service {
             job.resize(size).await?;
         }
         if !data.is_empty() {
-            job.write(&data, PATIENCE).await?;
-            let bytes = (!request.secret).then_some(data.len());
-            tracing::debug!(job = job.id(), bytes, "stdin written");
+            send(&job, &data, request.secret).await?;
         }
         if request.close_after {
             match job.close_stdin(PATIENCE).await {
@@ -321,4 +319,16 @@ fn too_long(bytes: usize) -> Error {
 
 fn length_of(text: Option<&SecretString>) -> usize {
     text.map_or(0, |text| text.expose_secret().len())
+}
+
+/// Writes input. A person who has to approve it sees it unless it is a secret.
+async fn send(job: &Job, data: &[u8], is_secret: bool) -> Result<(), Error> {
+    if is_secret {
+        job.write(data, PATIENCE).await?;
+    } else {
+        job.write_visibly(data, PATIENCE).await?;
+    }
+    let bytes = (!is_secret).then_some(data.len());
+    tracing::debug!(job = job.id(), bytes, "stdin written");
+    Ok(())
 }
