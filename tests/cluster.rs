@@ -112,6 +112,42 @@ async fn every_replica_writes_to_a_job_signals_it_and_forgets_it() {
 }
 
 #[tokio::test]
+async fn a_call_is_approved_at_any_replica_and_goes_through_at_one() {
+    let policy = "[[rules]]\nname = \"all\"\ncommands = \"any\"\napproval = \"person\"\n\
+                  [[approvers]]\ncallers = [\"alice\"]\n";
+    let cluster = Cluster::with_policy(policy, 3).await;
+    let agents = cluster.callers("agent", &[]).into_iter().map(Caller::impatient);
+    let agents: Vec<Caller> = agents.collect();
+    let approvers = cluster.callers("alice", &[]);
+    let file = cluster.sshd.path("ran");
+    let request = json!({"host": "h3", "command": format!("echo once >> {}", file.display())});
+    let call = |agent: &Caller| agent.call("run", request.clone());
+
+    let ids: Vec<Value> = agents.iter().map(|agent| call(agent).1["approval_id"].clone()).collect();
+    assert!(
+        ids[0].is_string() && ids.iter().all(|id| *id == ids[0]),
+        "{ids:?}"
+    );
+    let id = ids[0].as_str().unwrap();
+    let (status, reply) =
+        approvers[1].call(&format!("approvals/{id}"), json!({"decision": "approve"}));
+    assert_eq!(status, 200, "{reply}");
+
+    let calls: Vec<_> = agents
+        .iter()
+        .map(|agent| {
+            let agent = agent.clone();
+            let request = request.clone();
+            std::thread::spawn(move || agent.call("run", request).0)
+        })
+        .collect();
+    let mut statuses: Vec<u16> = calls.into_iter().map(|call| call.join().unwrap()).collect();
+    statuses.sort_unstable();
+    assert_eq!(statuses, [200, 409, 409]);
+    assert_eq!(std::fs::read_to_string(file).unwrap(), "once\n");
+}
+
+#[tokio::test]
 async fn a_key_is_one_jobs_at_all_replicas() {
     let cluster = Cluster::start(3).await;
     let callers = cluster.callers("ci", &[]);

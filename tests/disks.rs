@@ -323,3 +323,46 @@ async fn a_directory_is_copied_to_a_host_without_an_sftp_server_and_back() {
     }
     service.shutdown().await;
 }
+
+/// A policy that allows everything and records it in this directory.
+fn recording_policy(log: &Path, on_failure: &str) -> String {
+    format!(
+        "[[rules]]\nname = \"all\"\ncommands = \"any\"\n\
+         [audit]\nfile = \"{log}/audit.jsonl\"\nkey = \"{log}.key\"\non_failure = \"{on_failure}\"\n",
+        log = log.display()
+    )
+}
+
+#[tokio::test]
+async fn a_call_that_a_full_disk_does_not_record_is_refused_or_warned_about() {
+    for (on_failure, is_performed) in [("refuse", false), ("warn", true)] {
+        let sshd = Sshd::start().await;
+        let disk = Disk::mount(sshd.path("audit"), "size=1m,mode=700");
+        let policy = sshd.path("policy.toml");
+        std::fs::write(&policy, recording_policy(&disk.0, on_failure)).unwrap();
+        let policy = policy.display().to_string();
+        let sshjobs = |words: &[&str]| {
+            support::command::sshjobs(&sshd, &[&["--policy", policy.as_str()], words].concat())
+        };
+        let touch = |name: &str| format!("touch {}", sshd.path(name).display());
+        assert!(sshjobs(&["run", HOST, "--", &touch("before")]).status.success());
+
+        let ballast = disk.fill();
+        // Longer than the rest of the log's last block.
+        let long = format!("{}; : {}", touch("full"), "x".repeat(8000));
+        let full = sshjobs(&["run", HOST, "--", &long]);
+        let words = String::from_utf8_lossy(&full.stderr).into_owned();
+        assert_eq!(full.status.success(), is_performed, "{words}");
+        assert_eq!(words.contains("audit_failed"), !is_performed, "{words}");
+        assert_eq!(sshd.path("full").exists(), is_performed);
+
+        std::fs::remove_file(ballast).unwrap();
+        assert!(sshjobs(&["run", HOST, "--", &touch("after")]).status.success());
+        let checked = sshjobs(&["audit", "verify"]);
+        assert!(
+            checked.status.success(),
+            "{}",
+            String::from_utf8_lossy(&checked.stderr)
+        );
+    }
+}

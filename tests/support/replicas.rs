@@ -40,6 +40,16 @@ impl Cluster {
         Self::configured(sshd, vec![nats], replicas, lease, &limits)
     }
 
+    /// Over one NATS server, with a policy.
+    pub async fn with_policy(policy: &str, replicas: usize) -> Self {
+        let nats = NatsServer::start().expect("`make test-cluster` installs NATS");
+        let sshd = Sshd::with("MaxStartups 1000\nMaxSessions 100").await;
+        let file = sshd.path("policy.toml");
+        std::fs::write(&file, policy).expect("a file");
+        let table = format!("[policy]\nfile = {:?}", file.display().to_string());
+        Self::configured(sshd, vec![nats], replicas, LEASE, &table)
+    }
+
     /// Over one NATS server.
     pub async fn start(replicas: usize) -> Self {
         let nats = NatsServer::start().expect("`make test-cluster` installs NATS");
@@ -66,7 +76,7 @@ impl Cluster {
         Self::configured(sshd, nats, replicas, lease, "")
     }
 
-    /// With leases of so many seconds, and further lines for `[limits]`.
+    /// With leases of so many seconds, and further lines for `[limits]` or tables after it.
     fn configured(
         sshd: Sshd,
         nats: Vec<NatsServer>,
