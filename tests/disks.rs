@@ -12,6 +12,7 @@ use sshjobs::jobs::{
     Verified,
 };
 use sshjobs::wire::{Code, EditArg, JobState, PutRequest, Service, TailRequest};
+use support::server::Server;
 use support::{
     HOST, Namespace, Sshd, canonical_loop, durable, eventually, run, spawn, stored_service,
 };
@@ -322,6 +323,29 @@ async fn a_directory_is_copied_to_a_host_without_an_sftp_server_and_back() {
         assert!(!name.to_string_lossy().contains(".sshjobs-"), "{name:?}");
     }
     service.shutdown().await;
+}
+
+#[tokio::test]
+async fn readiness_tells_that_the_audit_log_can_not_be_written() {
+    let sshd = Sshd::start().await;
+    let disk = Disk::mount(sshd.path("audit"), "size=1m,mode=700");
+    let policy = sshd.path("policy.toml");
+    std::fs::write(&policy, recording_policy(&disk.0, "refuse")).unwrap();
+    let server = Server::with(&sshd, &["--policy", &policy.display().to_string()]);
+    let caller = server.caller(&sshd, "ci", &[]);
+    let readiness = || caller.get("/readyz").body_mut().read_to_string().unwrap();
+    let run = |text: &str| {
+        let command = format!("echo {text}");
+        caller.call("run", serde_json::json!({"host": HOST, "command": command})).0
+    };
+    assert_eq!((run("before"), readiness().as_str()), (200, "ready\n"));
+
+    let ballast = disk.fill();
+    assert_eq!(run(&"x".repeat(8000)), 503);
+    assert!(readiness().contains("the audit log can't be written"));
+
+    std::fs::remove_file(ballast).unwrap();
+    assert_eq!((run("after"), readiness().as_str()), (200, "ready\n"));
 }
 
 /// A policy that allows everything and records it in this directory.

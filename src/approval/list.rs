@@ -147,6 +147,7 @@ impl ApprovalList {
                 if is_this_call {
                     // The first call may have failed, or is still under way. The key ensures that only
                     // one of them starts a job.
+                    approval.uses += 1;
                     return Ok(Found::Passed(approval.clone()));
                 }
             }
@@ -209,6 +210,7 @@ impl ApprovalList {
             expires_at: now.saturating_add(APPROVAL_LIFETIME),
             votes: Vec::new(),
             used_at: None,
+            uses: 0,
             used_with_key: None,
             job: None,
             is_expiry_reported: false,
@@ -263,11 +265,14 @@ impl ApprovalList {
             .approvals
             .iter_mut()
             .find(|approval| approval.id == id && approval.used_at == used_at);
+        // Of several repetitions another one may still start the job.
         if let Some(approval) = found
             && approval.job.is_none()
+            && approval.uses == 1
         {
             approval.used_at = None;
             approval.used_with_key = None;
+            approval.uses = 0;
         }
     }
 
@@ -286,6 +291,7 @@ impl Approval {
             ApprovalState::Pending => Some(Found::Pending(self.clone())),
             ApprovalState::Approved => {
                 self.used_at = Some(now);
+                self.uses = 1;
                 self.used_with_key.clone_from(&ask.idempotency_key);
                 Some(Found::Passed(self.clone()))
             }
@@ -306,9 +312,10 @@ impl Approval {
         self.used_at.is_some() && key.is_some() && self.used_with_key.as_deref() == key
     }
 
-    /// Bytes of the texts that its asker has chosen.
+    /// Bytes of the texts that callers have chosen.
     fn bytes(&self) -> usize {
-        self.call.len() + self.reason.as_ref().map_or(0, String::len)
+        let reasons = self.votes.iter().filter_map(|vote| vote.reason.as_ref()).chain(&self.reason);
+        self.call.len() + reasons.map(String::len).sum::<usize>()
     }
 }
 

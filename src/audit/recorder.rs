@@ -1,7 +1,7 @@
 //! A thread that writes a log, for calls that must not block.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -23,6 +23,8 @@ pub struct Recorder {
     requests: SyncSender<Request>,
     /// Lines that could not be written.
     missed: Arc<AtomicU64>,
+    /// Whether the last attempt to write has failed.
+    is_failing: Arc<AtomicBool>,
 }
 
 enum Request {
@@ -83,6 +85,7 @@ impl Recorder {
     ) -> std::io::Result<Self> {
         let (requests, received) = sync_channel(MOST_WAITING);
         let missed = Arc::new(AtomicU64::new(0));
+        let is_failing = Arc::new(AtomicBool::new(false));
         let anchors = copy_heads(settings.anchors.clone())?;
         let mut writer = Writer {
             files,
@@ -91,12 +94,17 @@ impl Recorder {
             log: None,
             anchors,
             missed: Arc::clone(&missed),
+            is_failing: Arc::clone(&is_failing),
             signed_at: Instant::now(),
         };
         thread::Builder::new()
             .name("sshjobs-audit".to_owned())
             .spawn(move || writer.run(&received))?;
-        Ok(Self { requests, missed })
+        Ok(Self {
+            requests,
+            missed,
+            is_failing,
+        })
     }
 
     /// Records an event, and waits until it is on the disk. Returns the sequence number of its line.
@@ -157,6 +165,11 @@ impl Recorder {
         }
     }
 
+    /// Whether the last attempt to write the log has failed.
+    pub fn is_failing(&self) -> bool {
+        self.is_failing.load(Relaxed)
+    }
+
     /// Counts an event that could not be recorded, and whose call went on.
     pub fn note_missed(&self) {
         self.missed.fetch_add(1, Relaxed);
@@ -190,6 +203,7 @@ struct Writer {
     log: Option<AuditLog>,
     anchors: Option<SyncSender<ForAnchors>>,
     missed: Arc<AtomicU64>,
+    is_failing: Arc<AtomicBool>,
     signed_at: Instant,
 }
 
@@ -270,6 +284,12 @@ impl Writer {
 
     /// Appends to the log, which it opens if necessary.
     fn append(&mut self, events: &[Event], sync: bool) -> Result<u64, AuditError> {
+        let appended = self.try_append(events, sync);
+        self.is_failing.store(appended.is_err(), Relaxed);
+        appended
+    }
+
+    fn try_append(&mut self, events: &[Event], sync: bool) -> Result<u64, AuditError> {
         let mut log = match self.log.take() {
             Some(log) => log,
             None => self.open()?,

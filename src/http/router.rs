@@ -152,7 +152,8 @@ struct Readiness {
 /// renew its lease, so that it starts no durable job.
 ///
 /// A policy file with a mistake is reported, and the server stays ready: the last good policy is in
-/// force, and all replicas may have read the same file.
+/// force, and all replicas may have read the same file. So is an audit log that can't be written: only
+/// another call shows that it can be written again.
 async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
     let Readiness {
         closing,
@@ -171,15 +172,22 @@ async fn ready(State(readiness): State<Readiness>) -> (StatusCode, String) {
             "NATS can't be reached\n".to_owned(),
         );
     }
-    let trouble = jobs.policy_state().await.and_then(|state| state.trouble);
-    if let Some(trouble) = trouble {
+    let mut answer = "ready\n".to_owned();
+    let Some(state) = jobs.policy_state().await else {
+        return (StatusCode::OK, answer);
+    };
+    if let Some(trouble) = state.trouble {
         // Without the text of the file: the caller may be anybody.
         tracing::debug!(trouble, "asked for readiness");
-        let error = "error: the policy file can't be used, and the last good one stays in force; \
-                     `sshjobs policy check` shows the mistake";
-        return (StatusCode::OK, format!("ready\n{error}\n"));
+        answer.push_str(
+            "error: the policy file can't be used, and the last good one stays in force; \
+             `sshjobs policy check` shows the mistake\n",
+        );
     }
-    (StatusCode::OK, "ready\n".to_owned())
+    if state.is_log_failing {
+        answer.push_str("error: the audit log can't be written\n");
+    }
+    (StatusCode::OK, answer)
 }
 
 /// Adds headers: browsers must neither guess the type of a job's output nor store it.

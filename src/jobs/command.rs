@@ -167,7 +167,7 @@ impl<T> Command<T> {
         self
     }
 
-    /// Sets why the command is needed, for approvers: a rule of the policy may ask them. The start then
+    /// Sets why the command is needed, up to 200 characters, for approvers: a rule of the policy may ask them. The start then
     /// waits 20 seconds for an answer, and fails with [`Error::Policy`] if there is none. The same
     /// start succeeds, once, after they have agreed.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
@@ -199,6 +199,7 @@ impl<T> Command<T> {
 
     async fn start(mut self) -> Result<Job, Error> {
         check_word("idempotency_key", self.key.as_deref())?;
+        check_word("reason", self.reason.as_deref())?;
         if let Some(fleet) = self.fleet.take() {
             let plan = fleet.plan(&self.door).await?;
             self.draft.host = fleet::name(&plan);

@@ -125,7 +125,7 @@ pub use crate::output::{
 };
 #[doc(hidden)]
 pub use crate::policy::{
-    Approval as PolicyApproval, Case as PolicyCase, Expected as PolicyDecision,
+    Case as PolicyCase, Consent as PolicyConsent, Expected as PolicyDecision,
     Identity as PolicyCaller, Role, Template, Verb as PolicyVerb, WeekMinute, minute_of_week,
 };
 #[doc(hidden)]

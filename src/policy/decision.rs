@@ -2,7 +2,7 @@
 //! order of rules never matters.
 
 use super::request::Request;
-use super::rule::{Approval, Effect, Limits, Rule};
+use super::rule::{Consent, Effect, Limits, Rule};
 
 /// The decision on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct Permit<'a> {
     /// Name of the rule.
     pub rule: &'a str,
     /// Who has to agree.
-    pub approval: Approval,
+    pub approval: Consent,
     /// Number of callers who have to agree.
     pub approvals: u32,
     /// Limits on the call.

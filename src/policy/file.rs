@@ -13,7 +13,7 @@ use super::parameter::{Kind, Parameter, WordForm};
 use super::pattern::{CallerPattern, HostPattern, NamePattern};
 use super::policy::Policy;
 use super::role::Role;
-use super::rule::{Approval, Commands, Effect, Limits, Rule};
+use super::rule::{Commands, Consent, Effect, Limits, Rule};
 use super::template::{Template, parse_command};
 use super::verb::{Verb, Verbs};
 use crate::audit::AuditSettings;
@@ -47,7 +47,7 @@ struct RuleText {
     commands: Option<Spanned<CommandsText>>,
     targets: Option<Spanned<Vec<String>>>,
     hours: Option<Spanned<Vec<String>>>,
-    approval: Option<Spanned<Approval>>,
+    approval: Option<Spanned<Consent>>,
     approvals: Option<Spanned<u32>>,
     limits: Option<Spanned<LimitsText>>,
 }
@@ -85,7 +85,7 @@ struct TemplateText {
     cwd: Option<String>,
     timeout_s: Option<u32>,
     #[serde(default)]
-    approval: Approval,
+    approval: Consent,
     #[serde(default)]
     stdin: bool,
     #[serde(default)]
@@ -222,11 +222,11 @@ fn read_approval(
     lines: Lines<'_>,
     rule: &RuleText,
     verbs: Verbs,
-) -> Result<Approval, PolicyMistake> {
+) -> Result<Consent, PolicyMistake> {
     let approval = rule.approval.as_ref().map(|approval| *approval.get_ref()).unwrap_or_default();
     if let Some(needed) = &rule.approvals {
         let is_possible = (1..=MOST_APPROVALS).contains(needed.get_ref());
-        if approval != Approval::Person || !is_possible {
+        if approval != Consent::Person || !is_possible {
             let message = format!(
                 "approvals is the number of callers who have to agree, 1 to {MOST_APPROVALS}, with \
                  approval = \"person\""
@@ -235,7 +235,7 @@ fn read_approval(
         }
     }
     if let Some(written) = &rule.approval
-        && approval != Approval::None
+        && approval != Consent::None
         && let Some(verb) = verbs.iter().find(|verb| !verb.can_be_approved())
     {
         let message = format!(

@@ -40,6 +40,6 @@ pub use policy::Policy;
 pub use quoting::quote_for_any_shell;
 pub use request::{CommandSource, Endpoint, Identity, Machine, Request, WeekMinute};
 pub use role::Role;
-pub use rule::{Approval, Limits};
+pub use rule::{Consent, Limits};
 pub use template::{BadTemplate, FillError, Template};
 pub use verb::Verb;

@@ -7,7 +7,7 @@ use super::decision;
 use super::decision::Decision;
 use super::pattern::{CallerPattern, HostPattern};
 use super::request::{CommandSource, Endpoint, Identity, Request, WeekMinute};
-use super::rule::{Approval, Effect, Rule};
+use super::rule::{Consent, Effect, Rule};
 use super::template::Template;
 use super::verb::Verb;
 use crate::audit::AuditSettings;
@@ -40,7 +40,7 @@ impl Policy {
         let is_denied = self.rules.iter().filter(about).any(|rule| rule.effect == Effect::Deny);
         let is_allowed = self.rules.iter().filter(about).any(|rule| {
             let is_everywhere = rule.hosts.is_empty() && rule.users.is_empty();
-            rule.effect == Effect::Allow && is_everywhere && rule.approval == Approval::None
+            rule.effect == Effect::Allow && is_everywhere && rule.approval == Consent::None
         });
         is_allowed && !is_denied
     }
@@ -87,8 +87,8 @@ impl Policy {
 
     /// Whether any rule or template asks someone to agree.
     pub fn asks_for_approval(&self) -> bool {
-        self.rules.iter().any(|rule| rule.approval != Approval::None)
-            || self.templates.values().any(|template| template.approval != Approval::None)
+        self.rules.iter().any(|rule| rule.approval != Consent::None)
+            || self.templates.values().any(|template| template.approval != Consent::None)
     }
 
     /// Whether any rule is about some machines or accounts only.

@@ -28,7 +28,7 @@ pub(super) struct Rule {
     /// When it holds. `None` for always.
     pub(super) hours: Option<Hours>,
     /// Who has to agree to a call that it allows.
-    pub(super) approval: Approval,
+    pub(super) approval: Consent,
     /// Number of callers who have to agree.
     pub(super) approvals: u32,
     /// Limits on the calls that it allows.
@@ -60,7 +60,7 @@ pub(super) enum Commands {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(rename_all = "snake_case")]
-pub enum Approval {
+pub enum Consent {
     /// Nobody.
     #[default]
     None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::parameter::{BadValue, Parameter};
 use super::quoting::quote_for_any_shell;
-use super::rule::Approval;
+use super::rule::Consent;
 
 /// A command template.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct Template {
     /// The command's time limit.
     pub timeout: Option<Duration>,
     /// Who has to agree to a call, in addition to what the rule asks for.
-    pub approval: Approval,
+    pub approval: Consent,
     /// Whether a call may send something to the command's stdin.
     pub allows_stdin: bool,
     /// Whether a call may run the command on a terminal.

@@ -172,6 +172,23 @@ fn an_approval_that_was_given_back_can_be_used() {
 }
 
 #[test]
+fn an_approval_is_not_given_back_while_a_repetition_may_start_the_job() {
+    let mut list = ApprovalList::default();
+    let keyed = Ask {
+        idempotency_key: Some("k".to_owned()),
+        ..ask("a")
+    };
+    list.pass(&keyed, 0).unwrap();
+    list.vote("a", vote("alice", true), 1).unwrap();
+    assert!(is_passed(&list.pass(&keyed, 2).unwrap()));
+    assert!(is_passed(&list.pass(&keyed, 2).unwrap()));
+
+    list.give_back("a", Some(2));
+
+    assert!(matches!(list.pass(&ask("b"), 3), Ok(Found::Asked(_))));
+}
+
+#[test]
 fn a_caller_can_not_fill_the_list() {
     let mut list = ApprovalList::default();
     let other = |number: usize| Ask {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::mpsc;
 
+use crate::jobs::printable;
 use crate::remote::Control;
 use crate::wire::Code;
 
@@ -39,6 +40,10 @@ pub(crate) async fn forward(job: &Control) -> HungUp {
         if let Err(error) = job.write(&data, PATIENCE).await {
             // Never returns: the end of the job, or a signal, decides how the run ends.
             tracing::debug!(%error, "stdin is not passed on any further");
+            if matches!(error.code, Code::PolicyDenied | Code::ApprovalPending) {
+                let message = printable(&error.message);
+                writeln!(io::stderr(), "sshjobs: stdin is not passed on: {message}").ok();
+            }
             return pending().await;
         }
     }

@@ -9,7 +9,7 @@ use crate::cli::exit::print;
 use crate::cli::json::json as json_line;
 use crate::cli::{Exit, note};
 use crate::jobs::{
-    CaseResult, Explanation, Jobs, PolicyApproval, PolicyCaller, PolicyCase, PolicyDecision,
+    CaseResult, Explanation, Jobs, PolicyCaller, PolicyCase, PolicyConsent, PolicyDecision,
     PolicyState, Role, printable,
 };
 use crate::wire::Error;
@@ -92,7 +92,7 @@ async fn explain(jobs: &Jobs, args: PolicyExplainArgs) -> Result<Exit, Error> {
 fn in_words(case: &PolicyCase, explanation: &Explanation) -> Vec<String> {
     let decision = match (explanation.decision, explanation.approval) {
         (PolicyDecision::Allow, _) => "allowed",
-        (PolicyDecision::Approval, PolicyApproval::Person) => "allowed once an approver has agreed",
+        (PolicyDecision::Approval, PolicyConsent::Person) => "allowed once an approver has agreed",
         (PolicyDecision::Approval, _) => "allowed once the user of the client has agreed",
         (PolicyDecision::Deny, _) => "denied",
     };

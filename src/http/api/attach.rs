@@ -242,6 +242,11 @@ async fn listen(job: &Job, stream: &mut SplitStream<WebSocket>, said: mpsc::Send
             // A command need not read its stdin to its end.
             if let Err(error) = write(job, &bytes).await {
                 tracing::debug!(job = job.id(), %error, "stdin was not passed on");
+                // The end of stdin has no bytes: a caller may run commands and not write to them.
+                let has_bytes = bytes.len() > 1;
+                if has_bytes && let crate::jobs::Error::Policy(_) = &error {
+                    said.send(SessionEvent::Failed(error.into())).await.ok();
+                }
             }
             // Also after an error: the client waits for one `Taken` per message.
             said.send(SessionEvent::Taken).await.ok();

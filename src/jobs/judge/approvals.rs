@@ -34,8 +34,6 @@ struct Shared {
 const TEXT: &str = "approvals";
 /// Longest call that can be approved, in bytes: a person has to read it.
 const LONGEST_CALL: usize = 8 << 10;
-/// Longest reason that is kept, in characters.
-const LONGEST_REASON: usize = 1000;
 
 /// Why approvals can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -54,8 +52,8 @@ pub(super) enum ApprovalsError {
     TooMany(#[from] TooManyApprovals),
 }
 
-/// What an approval is asked for.
-pub(super) struct Wanted {
+/// A call that needs an approval.
+pub(super) struct ApprovalRequest {
     pub(super) exact: ExactCall,
     pub(super) idempotency_key: Option<String>,
     pub(super) reason: Option<String>,
@@ -85,25 +83,24 @@ impl Approvals {
 
     /// Finds the approval of a call, and uses it up if it is agreed to. Asks for one if there is
     /// none.
-    pub(super) async fn pass(&self, wanted: &Wanted) -> Result<Found, ApprovalsError> {
-        let call = wanted.exact.canonical();
+    pub(super) async fn pass(&self, request: &ApprovalRequest) -> Result<Found, ApprovalsError> {
+        let call = request.exact.canonical();
         if call.len() > LONGEST_CALL {
             return Err(ApprovalsError::TooLong(call.len()));
         }
-        let reason = wanted.reason.as_ref();
         let ask = Ask {
             id: new_id(),
             sha256: ExactCall::hash(&call),
             call,
-            asker: wanted.exact.caller.clone(),
-            reason: reason.map(|reason| reason.chars().take(LONGEST_REASON).collect()),
-            rule: wanted.rule.clone(),
-            host: wanted.exact.host.clone(),
-            policy: wanted.exact.policy.clone(),
-            needed: wanted.needed,
-            idempotency_key: wanted.idempotency_key.clone(),
+            asker: request.exact.caller.clone(),
+            reason: request.reason.clone(),
+            rule: request.rule.clone(),
+            host: request.exact.host.clone(),
+            policy: request.exact.policy.clone(),
+            needed: request.needed,
+            idempotency_key: request.idempotency_key.clone(),
         };
-        Ok(self.change(move |list| list.pass(&ask, now())).await??)
+        Ok(self.change(move |list| list.pass(&ask, unix_ms())).await??)
     }
 
     /// Counts a vote.
@@ -313,7 +310,7 @@ pub(super) fn question(exact: &ExactCall) -> String {
 }
 
 /// Milliseconds since the Unix epoch.
-pub(super) fn now() -> u64 {
+pub(super) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

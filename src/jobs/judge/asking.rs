@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::approvals::{ApprovalsError, Wanted, question};
+use super::approvals::{ApprovalRequest, ApprovalsError, question};
 use super::auditor::Grounds;
 use super::call::Call;
 use super::judge::{Judge, permits};
@@ -13,13 +13,13 @@ use super::policy_in_force::{LoadedPolicy, PolicyInForce};
 use super::refusal::{PolicyRefusal, Why};
 use super::ruling::{Allowance, Ruling, Used};
 use crate::approval::{Approval, ExactCall, Found};
-use crate::policy::{Approval as Asks, Permit, Verb};
+use crate::policy::{Consent, Permit, Verb};
 use crate::ssh::Question;
 
 /// Who has to agree to a call.
 #[derive(Clone, Debug)]
-struct Asking {
-    who: Asks,
+struct RequiredApproval {
+    who: Consent,
     /// The rule or template that asks.
     by: String,
     /// Number of callers who have to agree.
@@ -29,17 +29,17 @@ struct Asking {
 }
 
 /// The answer to a question.
-enum Answered {
+enum Outcome {
     /// The call may go through.
-    Yes(Used),
+    Granted(Used),
     /// No answer yet.
-    Waits {
+    Pending {
         approval: Box<Approval>,
         /// Whether this call has asked first.
         is_new: bool,
     },
     /// The call is refused.
-    No(Why),
+    Refused(Why),
     /// The person behind the client has agreed just now. Meanwhile something may have changed.
     DecideAgain,
 }
@@ -52,7 +52,7 @@ impl Judge {
     ///
     /// # Errors
     /// If there is no policy to decide by.
-    pub(super) async fn rule(
+    pub(super) async fn decide_or_ask(
         &self,
         policy: &PolicyInForce,
         call: Call<'_>,
@@ -63,29 +63,29 @@ impl Judge {
         // it is another call.
         loop {
             let loaded = self.loaded(policy, call).await?;
-            let (ruling, asking) = self.rule_without_asking(loaded, call).await;
-            let Some(asking) = asking else { return Ok(ruling) };
+            let (ruling, required) = self.decide_at_once(loaded, call).await;
+            let Some(required) = required else { return Ok(ruling) };
 
-            let answered = match self.wanted(&ruling, call, &asking).await {
-                Ok(wanted) if asking.who == Asks::Client => {
-                    self.ask_client(call, &wanted, &mut client_agreed_to).await
+            let outcome = match self.approval_request(&ruling, call, &required).await {
+                Ok(request) if required.who == Consent::Client => {
+                    self.ask_client(call, &request, &mut client_agreed_to).await
                 }
-                Ok(wanted) => self.ask_approvers(&wanted).await,
-                Err(why) => Answered::No(why),
+                Ok(request) => self.ask_approvers(&request).await,
+                Err(why) => Outcome::Refused(why),
             };
-            match answered {
-                Answered::Yes(used) => {
+            match outcome {
+                Outcome::Granted(used) => {
                     return Ok(Ruling {
-                        verdict: Ok(asking.allowances),
+                        verdict: Ok(required.allowances),
                         approval: Some(used),
                         ..ruling
                     });
                 }
-                Answered::No(why) => return Ok(ruling.refused(call.refused(why))),
-                Answered::Waits { approval, is_new } => {
+                Outcome::Refused(why) => return Ok(ruling.refused(call.refused(why))),
+                Outcome::Pending { approval, is_new } => {
                     let refusal = call.refused(Why::ApprovalPending {
                         id: approval.id,
-                        asked_by: asking.by,
+                        asked_by: required.by,
                         expires_at: approval.expires_at,
                     });
                     if is_new {
@@ -100,24 +100,24 @@ impl Judge {
                     }
                     sleep(LOOK_AGAIN).await;
                 }
-                Answered::DecideAgain => {}
+                Outcome::DecideAgain => {}
             }
         }
     }
 
     /// Decides on a call, and says who has to agree to it.
-    async fn rule_without_asking(
+    async fn decide_at_once(
         &self,
         loaded: Arc<LoadedPolicy>,
         call: Call<'_>,
-    ) -> (Ruling, Option<Asking>) {
+    ) -> (Ruling, Option<RequiredApproval>) {
         let endpoint = self.endpoint(&loaded, call).await;
-        let mut asking = None;
+        let mut required = None;
         let verdict = match &endpoint {
             Ok(endpoint) => {
                 let permits = permits(&loaded, call, endpoint.as_ref());
                 permits.map(|permits| {
-                    asking = asking_for(&loaded, call, &permits);
+                    required = required_approval(&loaded, call, &permits);
                     allowances(&permits)
                 })
             }
@@ -130,19 +130,19 @@ impl Judge {
             approval: None,
             is_recorded: false,
         };
-        (ruling, asking)
+        (ruling, required)
     }
 
     /// The approval that a call needs.
     ///
     /// # Errors
     /// If no person can be asked about such a call.
-    async fn wanted(
+    async fn approval_request(
         &self,
         ruling: &Ruling,
         call: Call<'_>,
-        asking: &Asking,
-    ) -> Result<Wanted, Why> {
+        required: &RequiredApproval,
+    ) -> Result<ApprovalRequest, Why> {
         let start = call.on.and_then(|on| on.start);
         let is_on_many = start.is_some_and(|start| start.spec.fleet.is_some());
         if is_on_many || call.on.is_some_and(|on| on.is_one_of_many) {
@@ -156,86 +156,86 @@ impl Judge {
         let mut exact = self.approvals.exact(call, endpoint.as_ref());
         exact.policy.clone_from(&ruling.loaded.hash);
         exact.host_keys = self.hosts.trusted_keys(&exact.host).await;
-        Ok(Wanted {
+        Ok(ApprovalRequest {
             exact,
             idempotency_key: start.and_then(|start| start.idempotency_key).map(str::to_owned),
             reason: start.and_then(|start| start.reason).map(str::to_owned),
-            rule: asking.by.clone(),
-            needed: asking.needed,
+            rule: required.by.clone(),
+            needed: required.needed,
         })
     }
 
-    /// Asks the person behind the caller's client.
+    /// Consent the person behind the caller's client.
     async fn ask_client(
         &self,
         call: Call<'_>,
-        wanted: &Wanted,
+        request: &ApprovalRequest,
         agreed_to: &mut Option<ExactCall>,
-    ) -> Answered {
-        if agreed_to.as_ref() == Some(&wanted.exact) {
-            return Answered::Yes(Used::ByClient);
+    ) -> Outcome {
+        if agreed_to.as_ref() == Some(&request.exact) {
+            return Outcome::Granted(Used::ByClient);
         }
         if !self.hosts.can_ask(call.caller) {
-            return Answered::No(Why::CantAsk("the client can't ask its user".to_owned()));
+            return Outcome::Refused(Why::CantAsk("the client can't ask its user".to_owned()));
         }
         let question = Question {
-            host: wanted.exact.host.clone(),
-            text: question(&wanted.exact),
+            host: request.exact.host.clone(),
+            text: question(&request.exact),
             echo: true,
         };
         match self.hosts.confirm(call.caller, &question).await {
             Some(true) => {
-                *agreed_to = Some(wanted.exact.clone());
-                Answered::DecideAgain
+                *agreed_to = Some(request.exact.clone());
+                Outcome::DecideAgain
             }
-            Some(false) => Answered::No(Why::ApprovalDenied {
+            Some(false) => Outcome::Refused(Why::ApprovalDenied {
                 id: None,
                 by: "the user of the client".to_owned(),
                 reason: None,
             }),
-            None => Answered::No(Why::CantAsk(
+            None => Outcome::Refused(Why::CantAsk(
                 "the user of the client did not answer".to_owned(),
             )),
         }
     }
 
-    async fn ask_approvers(&self, wanted: &Wanted) -> Answered {
-        let found = match self.approvals.pass(wanted).await {
+    async fn ask_approvers(&self, request: &ApprovalRequest) -> Outcome {
+        let found = match self.approvals.pass(request).await {
             Ok(found) => found,
             Err(error @ ApprovalsError::TooLong(_)) => {
-                return Answered::No(Why::CantAsk(error.to_string()));
+                return Outcome::Refused(Why::CantAsk(error.to_string()));
             }
             Err(error @ ApprovalsError::TooMany(_)) => {
-                return Answered::No(Why::NoRoomToAsk(error.to_string()));
+                return Outcome::Refused(Why::NoRoomToAsk(error.to_string()));
             }
             Err(error @ (ApprovalsError::Store(_) | ApprovalsError::Damaged(_))) => {
                 // The caller does not learn where they are stored.
                 tracing::error!(%error, "approvals can't be used");
-                return Answered::No(Why::ApprovalsUnusable);
+                return Outcome::Refused(Why::ApprovalsUnusable);
             }
         };
         match found {
-            Found::Asked(approval) => Answered::Waits {
+            Found::Asked(approval) => Outcome::Pending {
                 approval: Box::new(approval),
                 is_new: true,
             },
-            Found::Pending(approval) => Answered::Waits {
+            Found::Pending(approval) => Outcome::Pending {
                 approval: Box::new(approval),
                 is_new: false,
             },
             Found::Passed(Approval { id, used_at, .. }) => {
-                Answered::Yes(Used::ByApprovers { id, used_at })
+                Outcome::Granted(Used::ByApprovers { id, used_at })
             }
-            Found::Repeated(Approval { id, .. }) => Answered::Yes(Used::Repetition { id }),
+            Found::Repeated(Approval { id, .. }) => Outcome::Granted(Used::Repetition { id }),
             Found::Denied(approval) => {
                 let vote = approval.refusal();
-                Answered::No(Why::ApprovalDenied {
+                Outcome::Refused(Why::ApprovalDenied {
                     by: vote.map_or_else(String::new, |vote| vote.by.clone()),
                     reason: vote.and_then(|vote| vote.reason.clone()),
                     id: Some(approval.id),
                 })
             }
-            Found::Expired(approval) => Answered::No(Why::ApprovalExpired { id: approval.id }),
+            Found::Expired(approval) => Outcome::Refused(Why::ApprovalExpired { id: approval.id }),
         }
     }
 
@@ -253,7 +253,11 @@ impl Judge {
 }
 
 /// Who has to agree to a call that these rules allow. `None` if one of them allows it without.
-fn asking_for(loaded: &LoadedPolicy, call: Call<'_>, permits: &[Permit<'_>]) -> Option<Asking> {
+fn required_approval(
+    loaded: &LoadedPolicy,
+    call: Call<'_>,
+    permits: &[Permit<'_>],
+) -> Option<RequiredApproval> {
     let on = call.on?;
     // Whoever may start a job must be able to stop it.
     if call.verb == Verb::Signal {
@@ -273,7 +277,7 @@ fn asking_for(loaded: &LoadedPolicy, call: Call<'_>, permits: &[Permit<'_>]) -> 
         }
         Some(_) | None => (permit.approval, permit.rule, permit.approvals),
     };
-    (who != Asks::None).then(|| Asking {
+    (who != Consent::None).then(|| RequiredApproval {
         who,
         by: by.to_owned(),
         needed,

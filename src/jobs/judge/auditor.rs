@@ -149,6 +149,13 @@ impl Auditor {
         current.recorder.note(Event::Ended(ended(job)));
     }
 
+    /// Whether the last line could not be written.
+    pub(super) fn is_failing(&self) -> bool {
+        lock(&self.current)
+            .as_ref()
+            .is_some_and(|current| current.recorder.is_failing())
+    }
+
     /// Writes what waits to be recorded, and signs it. Bounded in time.
     pub(in crate::jobs) async fn finish(&self) {
         let current = lock(&self.current).clone();

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::judge::{Judge, now};
+use super::judge::{Judge, this_minute};
 use super::machines::Place;
 use super::policy_in_force::PolicyFileError;
 use crate::job::Become;
-use crate::policy::{Approval, Case, CommandSource, Decision, Endpoint, Expected, Limits, Request};
+use crate::policy::{Case, CommandSource, Consent, Decision, Endpoint, Expected, Limits, Request};
 
 /// The decision of the policy on a call, and its reasons.
 #[derive(Clone, Debug, Serialize)]
@@ -18,7 +18,7 @@ pub struct Explanation {
     /// Names of the rules that decide. Empty if no rule allows the call.
     pub rules: Vec<String>,
     /// Who has to agree.
-    pub approval: Approval,
+    pub approval: Consent,
     /// Why the values of a template's parameters are not accepted, or why there is no such template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mistake: Option<String>,
@@ -116,7 +116,7 @@ impl Judge {
                 None => CommandSource::Free,
             }),
             target: case.target.as_deref(),
-            minute: case.at.unwrap_or_else(now),
+            minute: case.at.unwrap_or_else(this_minute),
         };
         let mut explanation = Explanation::of(&policy.decide(&request), endpoint.as_ref());
         if let Some(template) = template {
@@ -125,7 +125,7 @@ impl Judge {
                 explanation.command = Some(template.command_with(values));
             }
         }
-        if explanation.decision == Expected::Allow && explanation.approval != Approval::None {
+        if explanation.decision == Expected::Allow && explanation.approval != Consent::None {
             explanation.decision = Expected::Approval;
         }
         let needed = case.verb.needed_role();
@@ -178,15 +178,10 @@ impl Explanation {
             Decision::Denied(rules) => (
                 Expected::Deny,
                 rules.iter().map(|rule| (*rule).to_owned()).collect(),
-                Approval::None,
+                Consent::None,
                 Limits::default(),
             ),
-            Decision::NotAllowed => (
-                Expected::Deny,
-                Vec::new(),
-                Approval::None,
-                Limits::default(),
-            ),
+            Decision::NotAllowed => (Expected::Deny, Vec::new(), Consent::None, Limits::default()),
         };
         let endpoint = endpoint.cloned().unwrap_or_default();
         let jumps = endpoint.jumps.iter().flat_map(|jump| jump.names().to_vec());

@@ -79,12 +79,20 @@ impl Judge {
     pub(in crate::jobs) async fn state(&self) -> Option<PolicyState> {
         let policy = self.policy.as_ref()?;
         // The log begins with the process, and not with its first call.
-        if let Ok(loaded) = policy.policy(self.hosts.book()).await
-            && let Err(error) = self.auditor.open(&loaded)
-        {
-            tracing::error!(error, "calls are not recorded");
+        let mut is_log_failing = false;
+        if let Ok(loaded) = policy.policy(self.hosts.book()).await {
+            is_log_failing = match self.auditor.open(&loaded) {
+                Ok(_) => self.auditor.is_failing(),
+                Err(error) => {
+                    tracing::error!(error, "calls are not recorded");
+                    true
+                }
+            };
         }
-        Some(policy.state(self.hosts.book()).await)
+        Some(PolicyState {
+            is_log_failing,
+            ..policy.state(self.hosts.book()).await
+        })
     }
 
     /// Reads the policy file now.
@@ -103,7 +111,7 @@ impl Judge {
         call: Call<'_>,
     ) -> Result<Permission, Box<PolicyRefusal>> {
         let Some(policy) = &self.policy else { return Ok(Permission::default()) };
-        let ruling = self.rule(policy, call).await?;
+        let ruling = self.decide_or_ask(policy, call).await?;
         self.record(call, &ruling).await?;
         // Any of the rules is enough, so the most generous one counts.
         let allowances = ruling.verdict?;
@@ -164,7 +172,7 @@ impl Judge {
                 ..Start::default()
             });
         };
-        let mut ruling = self.rule(policy, call).await?;
+        let mut ruling = self.decide_or_ask(policy, call).await?;
         if let Some(Used::Repetition { .. }) = &ruling.approval {
             // Nothing new is started, so no limit counts it, and the log has its first call.
             let allowances = ruling.verdict?;
@@ -333,7 +341,11 @@ impl Judge {
         };
         let endpoint = self.machines.endpoint(place).await.endpoint;
         let identity = identity(caller, rights);
-        loaded.policy.templates_for(&identity, &endpoint, now()).cloned().collect()
+        loaded
+            .policy
+            .templates_for(&identity, &endpoint, this_minute())
+            .cloned()
+            .collect()
     }
 
     /// The policy in force. `None` without one.
@@ -467,7 +479,7 @@ fn request<'a>(
         endpoint,
         command: Some(call.template().map_or(CommandSource::Free, CommandSource::Template)),
         target: call.target(),
-        minute: now(),
+        minute: this_minute(),
     }
 }
 
@@ -478,7 +490,7 @@ fn identity(caller: &Caller, rights: &Rights) -> Identity {
     }
 }
 
-pub(super) fn now() -> WeekMinute {
+pub(super) fn this_minute() -> WeekMinute {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     WeekMinute::of_unix_time(since.as_secs())
 }

@@ -95,6 +95,8 @@ pub struct PolicyState {
     pub rules: usize,
     /// Why the file that is there now is not in force.
     pub trouble: Option<String>,
+    /// Whether the audit log that it names can't be opened, or the last line could not be written.
+    pub is_log_failing: bool,
     /// Parts of the file that are probably not meant so, each as `FILE:LINE: MESSAGE`.
     pub warnings: Vec<String>,
 }
@@ -157,6 +159,7 @@ impl PolicyInForce {
             hash: loaded.as_ref().map(|loaded| loaded.hash.clone()),
             rules: loaded.as_ref().map_or(0, |loaded| loaded.policy.rule_count()),
             trouble: trouble.map(|trouble| trouble.to_string()),
+            is_log_failing: false,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::approvals::{ApprovalsError, now};
+use super::approvals::{ApprovalsError, unix_ms};
 use super::judge::Judge;
 use crate::approval::{Approval, CantVote, Vote};
 use crate::audit::Voted;
@@ -66,9 +66,6 @@ impl From<ApprovalsError> for VoteError {
     }
 }
 
-/// Longest reason that is kept, in characters.
-const LONGEST_REASON: usize = 1000;
-
 impl Voter<'_> {
     fn identity(&self) -> Identity {
         Identity {
@@ -117,7 +114,7 @@ impl Judge {
         }
         let by = voter.caller.as_str();
         let list = self.approvals.list().await?;
-        let approval = list.check_vote(&ballot.id, by, now())?.clone();
+        let approval = list.check_vote(&ballot.id, by, unix_ms())?.clone();
         // As if it did not exist: the voter has no rights on the host.
         if !self.may_decide_on(voter, &approval.host).await {
             return Err(CantVote::Unknown(ballot.id.clone()).into());
@@ -125,9 +122,7 @@ impl Judge {
         if approval.policy != loaded.hash {
             return Err(VoteError::Voided(approval.id));
         }
-        let reason = ballot.reason.as_ref();
-        let reason: Option<String> =
-            reason.map(|reason| reason.chars().take(LONGEST_REASON).collect());
+        let reason = ballot.reason.clone();
         let voted = Voted {
             approval: approval.id.clone(),
             sha256: approval.sha256.clone(),
@@ -144,7 +139,7 @@ impl Judge {
             by: by.to_owned(),
             agrees: ballot.agrees,
             reason,
-            at: now(),
+            at: unix_ms(),
         };
         let counted = self.approvals.vote(&approval.id, vote).await;
         let counted = match counted {

@@ -60,7 +60,9 @@ fn repeat_it() -> Hint {
 pub(super) fn vote(error: &VoteError) -> Error {
     let message = error.to_string();
     match error {
-        VoteError::NoPolicy => Error::invalid(message, "name a policy with --policy FILE"),
+        VoteError::NoPolicy => {
+            Error::new(Code::NotFound, message, "name a policy with --policy FILE")
+        }
         VoteError::PolicyFile(_) => Error::new(
             Code::PolicyDenied,
             message,

@@ -92,6 +92,14 @@ impl Asciicast {
         self.event(at, "o", &text)
     }
 
+    /// The rest of the output, which ends within a character.
+    pub(super) fn rest(&mut self, at: Timestamp) -> String {
+        let stdout = std::mem::take(&mut self.stdout);
+        let stderr = std::mem::take(&mut self.stderr);
+        let rests = [stdout, stderr].into_iter().filter(|rest| !rest.is_empty());
+        rests.map(|rest| self.event(at, "o", &String::from_utf8_lossy(&rest))).collect()
+    }
+
     /// A new size of the terminal.
     pub(super) fn resize(&mut self, at: Timestamp, size: TerminalSize) -> String {
         self.event(at, "r", &format!("{}x{}", size.cols, size.rows))
@@ -199,6 +207,10 @@ mod tests {
         let mut cast = Asciicast::new(Version::V2, true, 0);
         let lines = cast.output(0, Stream::Stdout, b"\xff\xfea\x80");
         assert_eq!(events(&lines)[0][2], "\u{fffd}\u{fffd}a\u{fffd}");
+
+        let first_byte = cast.output(1, Stream::Stderr, b"\xc3");
+        assert_eq!(first_byte, "");
+        assert_eq!(events(&cast.rest(2))[0][2], "\u{fffd}");
     }
 
     #[test]

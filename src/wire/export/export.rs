@@ -185,15 +185,14 @@ impl Cast {
         text + &self.cast.output(piece.at, stream, &piece.bytes)
     }
 
+    /// The end of a job that has ended.
     fn end(&mut self) -> String {
         let status = self.job.status();
-        match (&status.phase, status.ended_at) {
-            (Phase::Ended(outcome), Some(at)) => outcome
-                .exit_status()
-                .map(|exit| self.cast.exit(timestamp_of(at), exit))
-                .unwrap_or_default(),
-            (Phase::Ended(_) | Phase::Starting | Phase::Running, _) => String::new(),
-        }
+        let Phase::Ended(outcome) = &status.phase else { return String::new() };
+        let Some(at) = status.ended_at.map(timestamp_of) else { return String::new() };
+        let rest = self.cast.rest(at);
+        let exit = outcome.exit_status().map(|exit| self.cast.exit(at, exit));
+        rest + &exit.unwrap_or_default()
     }
 }
 

@@ -27,7 +27,7 @@ pub struct VoteRequest {
     pub decision: Decision,
     /// Why, for the asker and the audit log.
     #[serde(default)]
-    #[schemars(with = "String", length(max = 1000))]
+    #[schemars(with = "String", length(max = 200))]
     pub reason: Option<String>,
 }
 
@@ -103,6 +103,9 @@ pub struct VoteEntry {
     pub at: u64,
 }
 
+/// Longest reason, in characters.
+const LONGEST_REASON: usize = 200;
+
 impl ApprovalEntry {
     fn of(approval: Approval) -> Self {
         Self {
@@ -163,6 +166,13 @@ impl Service {
 
     /// Answers an approval of another caller.
     pub async fn vote(&self, id: &str, request: VoteRequest) -> Result<ApprovalEntry, Error> {
+        let reason = request.reason.as_deref().unwrap_or_default();
+        if reason.chars().count() > LONGEST_REASON {
+            return Err(Error::invalid(
+                format!("the reason is longer than {LONGEST_REASON} characters"),
+                "shorten it, or omit it",
+            ));
+        }
         let ballot = Ballot {
             id: id.to_owned(),
             agrees: request.decision == Decision::Approve,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::{Host, Jobs, Negotiated, PolicyApproval, Setting, Source, Template};
+use crate::jobs::{Host, Jobs, Negotiated, PolicyConsent, Setting, Source, Template};
 use crate::wire::Service;
 use crate::wire::error::Error;
 use crate::wire::leave_out::{is_false, is_zero_count};
@@ -181,7 +181,7 @@ impl From<Template> for TemplateEntry {
             (name, accepted)
         });
         Self {
-            approval: template.approval != PolicyApproval::None,
+            approval: template.approval != PolicyConsent::None,
             params: params.collect(),
             name: template.name,
             description: template.description,
