@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::support::command::{command as command_of, sshjobs, told};
+use crate::support::relay::Relay;
 use crate::support::tmux::Tmux;
 use crate::support::{HOST, McpClient, Sshd, eventually};
 use nix::sys::signal::{Signal, kill};
@@ -493,6 +494,40 @@ async fn an_attached_job_ends_with_the_program_that_is_told_to_stop() {
     eventually("it runs", async || alive.exists()).await;
     kill(Pid::from_raw(owner.id().cast_signed()), Signal::SIGTERM).unwrap();
     assert_eq!(crate::support::exit_of(&mut owner).await, Some(143));
+    let before = std::fs::read(&alive).unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(
+        std::fs::read(&alive).unwrap(),
+        before,
+        "its process is gone"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_start_is_not_confirmed_yet_ends_with_its_program() {
+    let sshd = Sshd::start().await;
+    // So far away that the command runs for a while before its program knows.
+    let address = format!("tcp://127.0.0.1:{}", sshd.port());
+    let relay = Relay::with_delay(&address, Duration::from_millis(150));
+    let port = relay.url().rsplit_once(':').unwrap().1.to_owned();
+    let config = std::fs::read_to_string(sshd.ssh_config()).unwrap();
+    let config = config.replace(&format!("Port {}", sshd.port()), &format!("Port {port}"));
+    std::fs::write(sshd.ssh_config(), config).unwrap();
+    let public = std::fs::read_to_string(sshd.path("host.pub")).unwrap();
+    sshd.write_known_hosts(&format!("[127.0.0.1]:{port} {public}"));
+
+    let alive = sshd.path("alive");
+    let command = format!(
+        "while :; do date +%s%N > {}; sleep 0.1; done",
+        alive.display()
+    );
+    let mut owner = command_of(&sshd, &["spawn", "--attached", HOST, "--", &command])
+        .spawn()
+        .unwrap();
+    eventually("it runs", async || alive.exists()).await;
+    kill(Pid::from_raw(owner.id().cast_signed()), Signal::SIGTERM).unwrap();
+    assert_eq!(crate::support::exit_of(&mut owner).await, Some(143));
+
     let before = std::fs::read(&alive).unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(

@@ -15,7 +15,6 @@ pub mod command;
 pub mod login_shell;
 mod mcp_client;
 mod namespace;
-#[cfg(feature = "cluster")]
 pub mod relay;
 #[cfg(feature = "cluster")]
 pub mod replicas;

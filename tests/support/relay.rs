@@ -1,5 +1,5 @@
-//! A relay between a replica and NATS that can stop passing bytes on, as a network does that drops
-//! every packet.
+//! A relay to a server, such as NATS or an sshd, that can delay what it passes on, or stop passing it
+//! on, as a network does that drops every packet.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

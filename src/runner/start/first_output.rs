@@ -11,6 +11,7 @@
 //! 64 KiB to stdout or a megabyte in all. It then runs twice.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -21,6 +22,8 @@ use crate::ssh::{ChannelEvent, ChannelReader, ChannelWriter};
 
 /// Time limit for a login shell to greet: the time that its startup files take.
 const GREETING_TIME: Duration = Duration::from_secs(10);
+/// Time for a greeting to arrive after the start was cancelled.
+const ON_ITS_WAY: Duration = Duration::from_millis(500);
 /// Maximum bytes of stdout and stderr that are read before the greeting.
 const MOST_BYTES: usize = 1 << 20;
 
@@ -65,16 +68,26 @@ impl<'a> FirstEvents<'a> {
         }
     }
 
-    /// Reads until the greeting. Closes the channel if no greeting comes in time, or when
+    /// Reads until the greeting. Closes the channel if no greeting comes in time, or soon after
     /// `unwanted` is cancelled.
     pub(crate) async fn read(
         &mut self,
         writer: &ChannelWriter,
         unwanted: &CancellationToken,
     ) -> FirstWords {
-        let reading = unwanted.run_until_cancelled(self.read_greeting());
-        // In time, not cancelled, and not after too much other output.
-        if let Ok(Some(Some(words))) = timeout(GREETING_TIME, reading).await {
+        let words = {
+            let mut reading = pin!(timeout(GREETING_TIME, self.read_greeting()));
+            tokio::select! {
+                words = &mut reading => words.ok().flatten(),
+                // The greeting may be on its way. Then the command runs, and must be listed, so that it
+                // can be ended.
+                () = unwanted.cancelled() => {
+                    timeout(ON_ITS_WAY, reading).await.ok().and_then(|words| words.ok().flatten())
+                }
+            }
+        };
+        // In time, and not after too much other output.
+        if let Some(words) = words {
             return words;
         }
 
