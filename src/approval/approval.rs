@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A call that someone has to agree to, and what they said. Times are in milliseconds since the Unix
+/// A call that someone has to agree to, with the votes on it. Times are in milliseconds since the Unix
 /// epoch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
@@ -29,7 +29,7 @@ pub struct Approval {
     pub asked_at: u64,
     /// Deadline: for votes while it is pending, then for the call.
     pub expires_at: u64,
-    /// What approvers said, in order.
+    /// Answers of approvers, in order.
     #[serde(default)]
     pub votes: Vec<Vote>,
     /// Time at which the call was let through.
@@ -45,12 +45,12 @@ pub struct Approval {
     /// The job that the call has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Whether the asker has been told that it expired.
+    /// Whether its expiry was reported to the asker.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_expiry_reported: bool,
 }
 
-/// What an approver said.
+/// The answer of an approver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vote {
     /// The approver.

@@ -253,7 +253,7 @@ impl ApprovalList {
         let agrees = vote.agrees;
         approval.votes.push(vote);
         if !agrees || approval.has_enough_votes() {
-            // From here on the asker has time to repeat the call, and to learn what was decided.
+            // The asker now has time to repeat the call, or to learn of the refusal.
             approval.expires_at = now.saturating_add(APPROVAL_LIFETIME);
         }
         Ok(approval.clone())

@@ -43,7 +43,7 @@ pub struct ApproveArgs {
 /// Arguments of `deny`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The caller is told who refused, and why. The same call is refused for ten minutes.
+The caller receives your name and the reason. The same call is refused for ten minutes.
 
 Exit status: 0 if the answer counts, 255 if it does not.")]
 pub struct DenyArgs {

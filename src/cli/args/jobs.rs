@@ -131,8 +131,8 @@ pub struct ReadArgs {
 /// Arguments of `export`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A recording has the output with its times, and the sizes of the terminal. What was typed is not part
-of it, except where the program has echoed it.
+A recording has the output with its times, and the sizes of the terminal. Typed keys are not part of
+it, except where the program has echoed them.
 
 Examples:
   sshjobs export ID -o deploy.cast && asciinema play deploy.cast

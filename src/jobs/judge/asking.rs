@@ -105,7 +105,7 @@ impl Judge {
         }
     }
 
-    /// Decides on a call, and says who has to agree to it.
+    /// Decides on a call without asking a person. Also returns who has to agree to it.
     async fn decide_at_once(
         &self,
         loaded: Arc<LoadedPolicy>,
