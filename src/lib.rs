@@ -75,6 +75,8 @@ pub mod policy;
 #[doc(hidden)]
 pub mod runner;
 #[doc(hidden)]
+pub mod scrub;
+#[doc(hidden)]
 pub mod spool;
 #[doc(hidden)]
 pub mod ssh;

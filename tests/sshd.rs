@@ -44,6 +44,7 @@ mod policy;
 mod processes;
 mod questions;
 mod screens;
+mod secrets;
 mod seeds;
 mod setup;
 mod snapshots;

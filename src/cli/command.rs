@@ -9,7 +9,7 @@ use std::time::Duration;
 use secrecy::SecretString;
 
 use crate::bounded_file::read_text;
-use crate::cli::args::{BecomeArgs, RunArgs, TemplateArgs};
+use crate::cli::args::{BecomeArgs, RunArgs, SecretArgs, TemplateArgs};
 use crate::cli::terminal::keyboard;
 use crate::wire::{CommandRequest, Error};
 
@@ -20,6 +20,7 @@ pub(super) struct Words {
     pub(super) template: TemplateArgs,
     pub(super) cwd: Option<String>,
     pub(super) env: Vec<String>,
+    pub(super) secrets: SecretArgs,
     pub(super) env_files: Vec<PathBuf>,
     pub(super) timeout: Option<Duration>,
     /// On a terminal with our type and size.
@@ -45,6 +46,7 @@ pub(super) fn of_run(args: RunArgs) -> Result<CommandRequest, Error> {
         template: args.template,
         cwd: args.cwd,
         env: args.env,
+        secrets: args.secrets,
         env_files: args.env_file,
         timeout: args.timeout,
         pty: args.pty || args.tty > 0,
@@ -66,6 +68,8 @@ impl Words {
             params: self.template.params.into_iter().collect(),
             cwd: self.cwd,
             env,
+            secret_env: self.secrets.secret_env.into_iter().collect(),
+            secret_stdin: self.secrets.secret_stdin,
             timeout_s: self.timeout.map(|limit| limit.as_secs_f64()),
             durable: Some(self.durable),
             reason: self.reason,

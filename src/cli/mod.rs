@@ -22,9 +22,10 @@ pub use args::{
     HostAddress, HostsArgs, HostsVerb, InitArgs, JobsArgs, ListTokensArgs, LogArgs, LogLevel,
     ManArgs, NewTokenArgs, PingArgs, PolicyArgs, PolicyCheckArgs, PolicyExplainArgs,
     PolicySubcommand, PolicyTestArgs, PutArgs, ReadArgs, RoleChoice, RolloutArgs, RunArgs,
-    ScreenArgs, SearchArgs, ServeArgs, SignalArgs, SignalTarget, Since, SortBy, SpawnArgs, SshArgs,
-    StoreArgs, StoreCopyArgs, StoreVerb, StreamChoice, TailArgs, TemplateArgs, TokenArgs,
-    TokenVerb, TopArgs, TrustArgs, UnitChoice, Verb, WaitArgs, WhenColours, WriteArgs, parse,
+    ScreenArgs, SearchArgs, SecretArgs, ServeArgs, SignalArgs, SignalTarget, Since, SortBy,
+    SpawnArgs, SshArgs, StoreArgs, StoreCopyArgs, StoreVerb, StreamChoice, TailArgs, TemplateArgs,
+    TokenArgs, TokenVerb, TopArgs, TrustArgs, UnitChoice, Verb, WaitArgs, WhenColours, WriteArgs,
+    parse,
 };
 pub use exit::{Exit, be_quiet, note, report};
 pub use terminal::{ServerSignals, TerminalPrompter, told_to_stop};

@@ -58,7 +58,8 @@ pub(super) fn status_of(code: Code) -> StatusCode {
         Code::PolicyDenied
         | Code::ApprovalDenied
         | Code::ApprovalExpired
-        | Code::ApprovalUnavailable => StatusCode::FORBIDDEN,
+        | Code::ApprovalUnavailable
+        | Code::SecretDenied => StatusCode::FORBIDDEN,
         Code::UnknownJob | Code::UnknownHost | Code::NotFound | Code::NoSuchFile => {
             StatusCode::NOT_FOUND
         }
@@ -94,9 +95,11 @@ pub(super) fn status_of(code: Code) -> StatusCode {
         | Code::BecomeFailed
         | Code::ConnectionLost
         | Code::ExecRefused => StatusCode::BAD_GATEWAY,
-        Code::ChannelLimit | Code::Capacity | Code::ShuttingDown | Code::AuditFailed => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+        Code::ChannelLimit
+        | Code::Capacity
+        | Code::ShuttingDown
+        | Code::SecretUnavailable
+        | Code::AuditFailed => StatusCode::SERVICE_UNAVAILABLE,
         Code::Timeout => StatusCode::GATEWAY_TIMEOUT,
     }
 }

@@ -2,7 +2,7 @@
 //! wait for states of the log.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -18,10 +18,11 @@ use super::reach::HostReach;
 use super::spec::{JobSpec, Pace, Terminal};
 use super::storage::Storage;
 use crate::job::fleet::Fleet;
-use crate::job::log::{Change, Log, LogEvent, Status};
+use crate::job::log::{ByteCounts, Change, Log, LogEvent, Scrubbing, Status};
 use crate::job::shell::ProcessGroup;
 use crate::lock::{Held, lock};
 use crate::output::{LineNo, Measure, Resize, RingLimits, Selection, Stream, TerminalSize};
+use crate::scrub::HiddenSecret;
 
 /// One run of one command on a host: its specification, and its log in a `watch`.
 pub struct Job {
@@ -57,6 +58,10 @@ pub struct Job {
     is_given_up: AtomicBool,
     /// The store knows that the record is out of date. Cleared when the record is written.
     pub(super) is_changed: AtomicBool,
+    /// Hides secrets in its output. `None` if it uses none.
+    scrubbing: Mutex<Option<Scrubbing>>,
+    /// Bytes of output that scrubbing has removed or holds back; negative if it has added more.
+    scrubbed_away: AtomicI64,
     /// Number of completed rounds of copying what another process stores. A round ends when nothing
     /// is left to copy.
     mirror_rounds: watch::Sender<u64>,
@@ -113,7 +118,7 @@ impl Job {
         let fleet = spec.fleet.as_ref().map(Fleet::new);
         let has_ended = AtomicBool::new(false);
         let mirror_rounds = watch::Sender::new(0);
-        Self {
+        let job = Self {
             id,
             spec,
             mark,
@@ -131,8 +136,38 @@ impl Job {
             is_stale: AtomicBool::new(false),
             is_given_up: AtomicBool::new(false),
             is_changed: AtomicBool::new(false),
+            scrubbing: Mutex::default(),
+            scrubbed_away: AtomicI64::new(0),
             mirror_rounds,
+        };
+        // The output of a fleet is that of its members, which scrub theirs.
+        if job.fleet.is_none() {
+            job.spec.secrets.hidden.iter().for_each(|secret| job.hide(secret));
         }
+        job
+    }
+
+    /// Hides a secret in its output from here on.
+    pub fn hide(&self, secret: &HiddenSecret) {
+        lock(&self.scrubbing).get_or_insert_default().hide(secret);
+    }
+
+    /// Expects the output from its start once more, of which the log has the beginning: it is scrubbed
+    /// again, and continues the log.
+    pub fn expect_known_output(&self) {
+        let (stdout, stderr) = self.read_log(|log| {
+            let ring = log.ring();
+            (
+                ring.total_bytes(Stream::Stdout),
+                ring.total_bytes(Stream::Stderr),
+            )
+        });
+        lock(&self.scrubbing).get_or_insert_default().skip_known(stdout, stderr);
+    }
+
+    /// Drops all output from here on, because its secrets can't be hidden. One line says so.
+    pub fn withhold_output(&self, why: &str) {
+        lock(&self.scrubbing).get_or_insert_default().withhold(why);
     }
 
     /// The log, to wait for changes.
@@ -357,7 +392,9 @@ impl Job {
         // What was delivered is shown once it is recorded and stored.
         let delivered = self.delivered.load(Ordering::Relaxed);
         self.wait_for(patience, |log| {
-            log.ring().total() >= delivered || log.outcome().is_some()
+            let scrubbed_away = self.scrubbed_away.load(Ordering::Relaxed);
+            let shown = log.ring().total().saturating_add_signed(scrubbed_away);
+            shown >= delivered || log.outcome().is_some()
         })
         .await;
     }
@@ -398,9 +435,26 @@ impl Job {
         look(&log)
     }
 
-    /// Applies changes that happened at `now`, and wakes all readers. Changes that are to be stored
-    /// are shown once they are.
+    /// Applies changes that happened at `now`, and wakes all readers. Secrets are hidden first.
+    /// Changes that are to be stored are shown once they are.
     pub fn record(&self, changes: Vec<Change>, now: Instant) {
+        let changes = match &mut *lock(&self.scrubbing) {
+            None => changes,
+            Some(scrubbing) => {
+                let (changes, counts) = scrubbing.scrub(changes);
+                self.note_scrubbed(counts);
+                changes
+            }
+        };
+        self.record_scrubbed(changes, now);
+    }
+
+    fn note_scrubbed(&self, counts: ByteCounts) {
+        let removed = counts.received.cast_signed() - counts.returned.cast_signed();
+        self.scrubbed_away.fetch_add(removed, Ordering::Relaxed);
+    }
+
+    fn record_scrubbed(&self, changes: Vec<Change>, now: Instant) {
         let mut at_once = Vec::new();
         for change in changes {
             if let (Some(pacing), Change::Append(_, bytes)) = (&self.pacing, &change) {
@@ -425,7 +479,15 @@ impl Job {
     pub fn end(&self, outcome: Outcome) {
         // The log shows the end only after it is stored, which a slow disk delays.
         self.has_ended.store(true, Ordering::Relaxed);
-        self.keep(LogEvent::End(outcome), Instant::now());
+        let mut counts = ByteCounts::default();
+        let rest = match &mut *lock(&self.scrubbing) {
+            None => Vec::new(),
+            Some(scrubbing) => scrubbing.finish(&mut counts),
+        };
+        self.note_scrubbed(counts);
+        let now = Instant::now();
+        self.record_scrubbed(rest, now);
+        self.keep(LogEvent::End(outcome), now);
     }
 
     pub(super) fn write_log<T>(&self, change: impl FnOnce(&mut Log) -> T) -> T {

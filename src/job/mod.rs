@@ -20,6 +20,7 @@ mod pacing;
 mod reach;
 mod reading;
 mod screen;
+mod secret_uses;
 mod shell;
 mod signal;
 mod span;
@@ -61,6 +62,7 @@ pub use reading::{
     Chunk, Found, PARTIAL_SHOWN, Piece, Positions, ReturnedBecause, Tail, Wait, shown_end,
 };
 pub use screen::{Drawn, JobScreen};
+pub use secret_uses::{SecretMark, SecretUses};
 pub use shell::{LoginShell, from_home, quote, whole_script};
 pub(crate) use shell::{for_shell, inert_bytes};
 pub use signal::{Kill, Signal, UnknownSignal};

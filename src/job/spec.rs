@@ -1,6 +1,6 @@
 //! Specifications of jobs. A `JobSpec` is valid for any host; only a `Draft` can be invalid.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use sha2::Sha256;
 
 use super::becomes::{BadBecome, Become};
 use super::id::JobId;
+use super::secret_uses::SecretUses;
 use crate::job::fleet::FleetPlan;
 use crate::output::TerminalSize;
 
@@ -27,6 +28,9 @@ pub struct Draft {
     pub cwd: Option<String>,
     /// Variables to set. Their values are sent on stdin, never in the command line.
     pub env: BTreeMap<String, SecretString>,
+    /// Secrets of the configuration that it uses. Once they were read, their values are in `env` and
+    /// `stdin`, too.
+    pub secrets: SecretUses,
     /// A label by which the caller finds the job; up to 200 characters.
     pub label: Option<String>,
     /// The command's stdin.
@@ -112,6 +116,9 @@ pub enum SpecError {
     /// The time limit is zero, or longer than a year.
     #[error("a time limit of {} s is out of range", .0.as_secs_f64())]
     Timeout(Duration),
+    /// A variable or stdin would get two values.
+    #[error("{0} would get a value and a secret")]
+    TwoValues(String),
     /// A label or key is too long.
     #[error("{0} is longer than {LONGEST_WORD} characters")]
     LongWord(&'static str),
@@ -171,6 +178,7 @@ impl Draft {
             command: command.into(),
             cwd: None,
             env: BTreeMap::new(),
+            secrets: SecretUses::default(),
             label: None,
             stdin: StdinPlan::Open,
             timeout: None,
@@ -182,6 +190,29 @@ impl Draft {
             fleet: None,
             member_of: None,
         }
+    }
+
+    /// Names of all variables that it sets, with those that get a secret.
+    pub fn env_names(&self) -> BTreeSet<&str> {
+        self.env.keys().chain(self.secrets.env.keys()).map(String::as_str).collect()
+    }
+
+    /// Refuses a variable or stdin that would get a value and a secret. Only before the secrets were
+    /// read.
+    ///
+    /// # Errors
+    /// [`SpecError::TwoValues`].
+    pub fn check_secrets(&self) -> Result<(), SpecError> {
+        let both = self.secrets.env.keys().find(|name| self.env.contains_key(*name));
+        if let Some(name) = both {
+            return Err(SpecError::TwoValues(name.clone()));
+        }
+        let has_text =
+            matches!(&self.stdin, StdinPlan::Text(text) if !text.expose_secret().is_empty());
+        if has_text && self.secrets.stdin.is_some() {
+            return Err(SpecError::TwoValues("stdin".to_owned()));
+        }
+        Ok(())
     }
 }
 
@@ -210,7 +241,7 @@ impl TryFrom<Draft> for JobSpec {
         if let Some(terminal) = &draft.terminal {
             terminal.check()?;
         }
-        check_env(&draft.env)?;
+        check_env(&draft.env_names())?;
         let cwd = draft.cwd.as_deref().unwrap_or_default();
         let nul_in_env = draft.env.values().any(|value| value.expose_secret().contains('\0'));
         let places = [
@@ -266,14 +297,14 @@ fn check_fleet(fleet: &FleetPlan, has_terminal: bool) -> Result<(), SpecError> {
 /// The variable that marks a job's processes on its host.
 const MARK: &str = "SSHJOBS_JOB";
 
-fn check_env(env: &BTreeMap<String, SecretString>) -> Result<(), SpecError> {
-    for name in env.keys() {
+fn check_env(names: &BTreeSet<&str>) -> Result<(), SpecError> {
+    for name in names {
         let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        if name == MARK {
+        if *name == MARK {
             return Err(SpecError::Mark);
         }
         if name.is_empty() || !plain || name.starts_with(|c: char| c.is_ascii_digit()) {
-            return Err(SpecError::EnvName(name.clone()));
+            return Err(SpecError::EnvName((*name).to_owned()));
         }
     }
     Ok(())
@@ -345,6 +376,7 @@ impl JobSpec {
             command,
             cwd,
             env,
+            secrets,
             label,
             stdin,
             timeout,
@@ -356,17 +388,14 @@ impl JobSpec {
             fleet,
             member_of,
         } = &self.0;
-        // Both maps are sorted, so equal ones agree entry by entry.
-        let same_env = env.len() == other.env.len()
-            && env.iter().zip(&other.env).all(|((name, value), (other_name, other))| {
-                name == other_name && value.expose_secret() == other.expose_secret()
-            });
+        let is_same_env = own_env(env, secrets).eq(own_env(&other.env, &other.secrets));
         *host == other.host
             && *command == other.command
             && *cwd == other.cwd
-            && same_env
+            && is_same_env
+            && secrets.is_same(&other.secrets)
             && *label == other.label
-            && stdin.is_same(&other.stdin)
+            && (secrets.stdin.is_some() || stdin.is_same(&other.stdin))
             && *timeout == other.timeout
             && *terminal == other.terminal
             && *pace == other.pace
@@ -386,6 +415,7 @@ impl JobSpec {
             command,
             cwd,
             env,
+            secrets,
             label,
             stdin,
             timeout,
@@ -398,6 +428,7 @@ impl JobSpec {
             member_of,
         } = &self.0;
         let (kind, text) = match stdin {
+            _ if secrets.stdin.is_some() => ("secret", ""),
             StdinPlan::Open => ("open", ""),
             StdinPlan::Closed => ("closed", ""),
             StdinPlan::Text(text) => ("text", text.expose_secret()),
@@ -416,19 +447,35 @@ impl JobSpec {
             None => plain,
             Some(template) => format!("{plain}{template:?}"),
         };
+        let plain = if secrets.is_empty() {
+            plain
+        } else {
+            format!("{plain}{:?}{:?}", secrets.env, secrets.stdin)
+        };
         let plain = match (fleet, member_of) {
             (None, None) => plain,
             (fleet, member_of) => format!("{plain}{fleet:?}{member_of:?}"),
         };
-        let secrets = env.iter().flat_map(|(name, value)| [name.as_str(), value.expose_secret()]);
+        let values = own_env(env, secrets).flat_map(|(name, value)| [name, value]);
         let mut hash = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length will do");
-        for part in [plain.as_str(), text].into_iter().chain(secrets) {
+        for part in [plain.as_str(), text].into_iter().chain(values) {
             // With the length, text that moves from one part to the next changes the hash.
             hash.update(&(part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
         }
         BASE64_STANDARD.encode(hash.finalize().into_bytes())
     }
+}
+
+/// The variables whose values the caller has given. Those of secrets may change between two calls
+/// that are the same.
+fn own_env<'a>(
+    env: &'a BTreeMap<String, SecretString>,
+    secrets: &'a SecretUses,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    env.iter()
+        .filter(|(name, _)| !secrets.env.contains_key(*name))
+        .map(|(name, value)| (name.as_str(), value.expose_secret()))
 }
 
 impl StdinPlan {
@@ -512,11 +559,13 @@ mod tests {
         };
         let plain = || spec(|_| ());
         assert!(plain().is_same(&plain()));
-        let changes: [fn(&mut Draft); 13] = [
+        let changes: [fn(&mut Draft); 15] = [
             |draft| draft.host.push('x'),
             |draft| draft.command.push('x'),
             |draft| draft.cwd = Some("x".into()),
             |draft| drop(draft.env.insert("X".into(), "x".into())),
+            |draft| drop(draft.secrets.env.insert("X".into(), "x".into())),
+            |draft| draft.secrets.stdin = Some("x".into()),
             |draft| draft.label = Some("x".into()),
             |draft| draft.stdin = StdinPlan::Text("x".into()),
             |draft| draft.timeout = Some(Duration::from_secs(1)),
@@ -535,5 +584,21 @@ mod tests {
             assert_ne!(spec(change).fingerprint(&key), plain().fingerprint(&key));
             assert!(spec(change).is_same(&spec(change)));
         }
+    }
+    #[test]
+    fn two_specs_with_other_values_of_the_same_secrets_are_the_same() {
+        let spec = |value: &str| {
+            let mut draft = Draft::new("web1", "true");
+            draft.secrets.env.insert("X".into(), "db".into());
+            draft.secrets.stdin = Some("db".into());
+            draft.env.insert("X".into(), value.into());
+            draft.stdin = StdinPlan::Text(value.into());
+            JobSpec::try_from(draft).unwrap()
+        };
+        assert!(spec("one").is_same(&spec("two")));
+        assert_eq!(
+            spec("one").fingerprint(&[7; 32]),
+            spec("two").fingerprint(&[7; 32])
+        );
     }
 }

@@ -19,7 +19,7 @@ use crate::job::{
 use crate::jobs::reading::{Fleet, Follow};
 use crate::jobs::{Outcome, Pace, Stdin, Terminal};
 use crate::policy::Verb;
-use crate::runner::Order;
+use crate::runner::{Order, chain};
 
 /// A command to run as a job, built step by step.
 ///
@@ -119,6 +119,20 @@ impl<T> Command<T> {
         self
     }
 
+    /// Sets a variable to a secret of the configuration, by the secret's name. Its value appears in
+    /// no process list, and the job's output shows `[secret NAME]` in its place.
+    pub fn secret_env(mut self, name: impl Into<String>, secret: impl Into<String>) -> Self {
+        self.draft.secrets.env.insert(name.into(), secret.into());
+        self
+    }
+
+    /// Sets the command's stdin to a secret of the configuration, by the secret's name, followed by
+    /// the end of input. The job's output shows `[secret NAME]` in its place.
+    pub fn secret_stdin(mut self, secret: impl Into<String>) -> Self {
+        self.draft.secrets.stdin = Some(secret.into());
+        self
+    }
+
     /// Sets the command's stdin. It is closed by default; [`Stdin::Open`] is for later
     /// [writes](Job::write).
     pub fn stdin(mut self, stdin: Stdin) -> Self {
@@ -214,6 +228,7 @@ impl<T> Command<T> {
         self.fill_template().await?;
         let spec: JobSpec = self.draft.clone().try_into()?;
         let inside = self.door.find_hosts(self.verb, spec.hosts()).await?;
+        self.door.check_secrets(self.verb, &self.draft, spec.hosts()).await?;
         // All of them before anything starts.
         let mut starts = Vec::new();
         for member in spec.hosts() {
@@ -223,6 +238,12 @@ impl<T> Command<T> {
         }
         // The strictest rule sets the time limit of the whole fleet.
         self.draft.timeout = starts.iter().filter_map(|start| start.timeout).min();
+        if let Err(error) = self.door.fill_secrets(&mut self.draft).await {
+            for start in &starts {
+                start.note_failure(error.to_string()).await;
+            }
+            return Err(error);
+        }
         let spec: JobSpec = self.draft.try_into()?;
         let host = spec.host.clone();
         let order = Order::new(self.door.caller(), spec, self.key);
@@ -243,6 +264,8 @@ impl<T> Command<T> {
     async fn start_on_host(mut self) -> Result<Job, Error> {
         let door = self.door.clone();
         let host = door.find_host(self.verb, &self.draft.host).await?;
+        let hosts = std::slice::from_ref(&host.name);
+        door.check_secrets(self.verb, &self.draft, hosts).await?;
         self.fill_template().await?;
         // Checked before the policy is asked, so that a mistake is reported as one.
         let spec: JobSpec = self.draft.clone().try_into()?;
@@ -250,7 +273,14 @@ impl<T> Command<T> {
         door.check_user(self.verb, on).await?;
         let start = door.judge_start(self.verb, on, spec.timeout).await?;
         self.draft.timeout = start.timeout;
-        let spec: JobSpec = self.draft.try_into()?;
+        let spec = match self.with_secrets().await {
+            Ok(spec) => spec,
+            Err(error) => {
+                start.note_failure(error.to_string()).await;
+                door.give_back_approval(&start).await;
+                return Err(error);
+            }
+        };
         let inside = door.look(self.verb, &host.name);
         let order = Order::new(door.caller(), spec, self.key);
         let spawned = inside.runner.spawn(order, self.patience).await;
@@ -260,7 +290,7 @@ impl<T> Command<T> {
                 door.note_job_of_approval(&start, &job.id).await;
             }
             Err(error) => {
-                start.note_failure(error).await;
+                start.note_failure(chain(error)).await;
                 if error.has_started_nothing() {
                     door.give_back_approval(&start).await;
                 }
@@ -289,6 +319,12 @@ impl<T> Command<T> {
             door: door.clone(),
             job,
         })
+    }
+
+    /// The specification with the values of its secrets, once the start is allowed.
+    async fn with_secrets(&mut self) -> Result<JobSpec, Error> {
+        self.door.fill_secrets(&mut self.draft).await?;
+        Ok(self.draft.clone().try_into()?)
     }
 
     fn starting<'a>(&'a self, spec: &'a JobSpec) -> Starting<'a> {

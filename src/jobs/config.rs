@@ -11,9 +11,10 @@ use serde::Deserialize;
 
 use super::cluster::ClusterConfig;
 use super::judge::Auditor;
+use super::secrets::SecretConfig;
 use crate::bounded_file::read_text;
 use crate::runner::Limits;
-use crate::ssh::HostSettings;
+use crate::ssh::{HostSettings, SecretSource};
 use crate::store::{StateDir, Store, StoreError};
 use crate::toml_text::{explain, line_of};
 
@@ -27,6 +28,8 @@ pub struct Config {
     pub defaults: Defaults,
     /// Settings of hosts, by name. They override those of ssh_config.
     pub hosts: BTreeMap<String, HostSettings>,
+    /// Secrets that commands may use, by name.
+    pub secrets: BTreeMap<String, SecretConfig>,
     /// Whether callers may use any host, as in ssh.
     pub allow_any_host: bool,
     /// Whether a ProxyCommand of ssh_config may be run on this machine.
@@ -133,6 +136,7 @@ impl Default for Config {
             limits: Limits::default(),
             defaults: Defaults::default(),
             hosts: BTreeMap::new(),
+            secrets: BTreeMap::new(),
             allow_any_host: false,
             allow_proxy_command: false,
             ssh_config: None,
@@ -215,6 +219,26 @@ impl Config {
         // Relative to the configuration, so that it does not matter where the program is started.
         if let (Some(policy), Some(directory)) = (&mut config.policy.file, file.parent()) {
             *policy = directory.join(&*policy);
+        }
+        for secret in config.secrets.values_mut() {
+            if let (SecretSource::File(secret), Some(directory)) =
+                (&mut secret.source, file.parent())
+            {
+                *secret = directory.join(&*secret);
+            }
+        }
+        let is_name = |name: &&String| {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+            (1..=64).contains(&name.len()) && name.chars().all(is_plain)
+        };
+        let bad_name = config.secrets.keys().find(|name| !is_name(name));
+        if let Some(name) = bad_name {
+            let message =
+                format!("{name:?} is no name of a secret; use letters, digits, '_', '.' and '-'");
+            return Err(mistake(
+                line_of(text, text.find("[secrets").unwrap_or(0)),
+                message,
+            ));
         }
         let mistakes = [
             config.limits.validate(),
@@ -322,6 +346,40 @@ mod tests {
         )
         .unwrap();
         assert!(config.hosts["a"].password.is_some() && !format!("{config:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn a_named_secret_has_one_source_and_is_never_repeated() {
+        for (value, expected) in [
+            ("\"hunter2\"", "a secret is a table"),
+            ("{ value = \"hunter2\" }", "unknown key \"value\""),
+            ("{ file = \"hunter2\", env = \"A\" }", "a secret is a table"),
+            ("{ file = [\"hunter2\"] }", "a secret is a table"),
+            (
+                "{ env = \"A\", scrub = \"hunter2\" }",
+                "hosts and callers of a secret are lists",
+            ),
+            ("{ env = \"A\", hosts = [] }", "hosts is empty"),
+            (
+                "{ env = \"A\", callers = [\"role:nobody\"] }",
+                "unknown role \"nobody\"",
+            ),
+        ] {
+            let error = error(&format!("\n[secrets]\ndb = {value}\n"));
+            assert!(
+                error.starts_with("c.toml:3: ") && error.contains(expected),
+                "{error}"
+            );
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        assert!(error("[secrets.'a b']\nenv = \"A\"\n").contains("no name of a secret"));
+
+        let text = "[secrets.db]\nfile = \"db\"\nhosts = [\"prod-*\"]\ncallers = [\"role:admin\"]\nscrub = false\n";
+        let config = Config::parse(Path::new("/etc/c.toml"), text).unwrap();
+        let secret = &config.secrets["db"];
+        assert_eq!(secret.source, SecretSource::File("/etc/db".into()));
+        assert!(secret.hosts.contain("prod-1", &[]) && !secret.hosts.contain("web1", &[]));
+        assert!(!secret.scrub && secret.callers.len() == 1);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::judge::{
 };
 use super::last_errors::LastErrors;
 use super::rights::Rights;
+use super::secrets::Secrets;
 use crate::approval::Approval;
 use crate::forward::Forwards;
 use crate::hosts::{HostBook, HostError, HostRef, Hosts};
@@ -65,6 +66,7 @@ pub(super) struct Inside {
     pub(super) last_errors: LastErrors,
     pub(super) forwards: Forwards,
     pub(super) judge: Judge,
+    pub(super) secrets: Arc<Secrets>,
 }
 
 impl Door {
@@ -261,9 +263,11 @@ impl Door {
         template: &Template,
     ) -> Result<(), Error> {
         // An open stdin is a default; `Command` closes it.
-        let has_stdin =
+        let has_text =
             matches!(&draft.stdin, StdinPlan::Text(text) if !text.expose_secret().is_empty());
-        let unlisted = draft.env.keys().any(|name| !template.env.contains(name));
+        let has_stdin = has_text || draft.secrets.stdin.is_some();
+        let is_listed = |name: &str| template.env.iter().any(|listed| listed == name);
+        let unlisted = !draft.env_names().into_iter().all(is_listed);
         let options = [
             ("command", !draft.command.is_empty()),
             ("cwd", draft.cwd.is_some()),
@@ -299,15 +303,15 @@ impl Door {
     }
 
     /// Checks the caller's role and host patterns, and records a refusal.
-    async fn check_rights(&self, verb: Verb, on: On<'_>) -> Result<(), Error> {
+    pub(super) async fn check_rights(&self, verb: Verb, on: On<'_>) -> Result<(), Error> {
         match self.check(verb, on.place.host) {
             Err(error) => Err(self.recorded(verb, on, error).await),
             checked => checked,
         }
     }
 
-    /// Records a refusal because of the caller's rights.
-    async fn recorded(&self, verb: Verb, on: On<'_>, error: Error) -> Error {
+    /// Records a refusal that no rule has made, and returns it.
+    pub(super) async fn recorded(&self, verb: Verb, on: On<'_>, error: Error) -> Error {
         let call = self.call(verb, on);
         let refusal = call.refused(Why::Rights(error.to_string()));
         self.inside.judge.note_refusal(&refusal, call).await;
@@ -552,6 +556,11 @@ impl Door {
     /// Reads the policy file now.
     pub(super) async fn reload_policy(&self) {
         self.inside.judge.reload().await;
+    }
+
+    /// The secrets of the configuration.
+    pub(super) fn secrets(&self) -> &Secrets {
+        &self.inside.secrets
     }
 
     /// The known hosts.

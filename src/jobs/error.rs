@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::judge::{PolicyRefusal, VoteError};
+use super::secrets::SecretRefusal;
 use crate::files::FilesError;
 use crate::forward::ForwardError;
 use crate::hosts::HostError;
@@ -69,6 +70,9 @@ pub enum Error {
     /// An answer to an approval does not count.
     #[error(transparent)]
     Vote(#[from] Box<VoteError>),
+    /// A secret of the configuration can't be used.
+    #[error(transparent)]
+    Secret(Box<SecretRefusal>),
     /// The job does not run on a terminal, so it has no screen.
     #[error("job {0} does not run on a terminal, so it has no screen")]
     NoTerminal(JobId),
@@ -131,6 +135,12 @@ pub enum Error {
 impl From<Box<PolicyRefusal>> for Error {
     fn from(refusal: Box<PolicyRefusal>) -> Self {
         Self::Policy(refusal)
+    }
+}
+
+impl From<SecretRefusal> for Error {
+    fn from(refusal: SecretRefusal) -> Self {
+        Self::Secret(Box::new(refusal))
     }
 }
 

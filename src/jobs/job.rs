@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use secrecy::SecretString;
+
 use super::door::{Door, Inside};
 use super::error::Error;
 use super::judge::Content;
@@ -274,6 +276,16 @@ impl Job {
         let content = (!self.is_approved).then_some(content);
         let inside = self.door.act_on_job(Verb::Write, &self.job, content).await?;
         Ok(inside.runner.write(&self.job, data, patience).await?)
+    }
+
+    /// Reads a secret of the configuration to write it, and hides it in the job's output from here on.
+    ///
+    /// # Errors
+    /// [`Error::Secret`] if the caller may not use it on each of the job's hosts, if it can't be read,
+    /// or if the job is durable and was started without it; [`Error::Write`] if the job does not run.
+    #[doc(hidden)]
+    pub async fn secret(&self, name: &str) -> Result<SecretString, Error> {
+        Ok(self.door.secret_for_job(name, &self.job).await?.value)
     }
 
     /// Closes its stdin after the pending writes. Waits at most `patience`. On a terminal this

@@ -14,6 +14,7 @@ use super::job::Job;
 use super::judge::{Ballot, CaseResult, Explanation, Judge, PolicyFileError, PolicyState};
 use super::last_errors::LastErrors;
 use super::rights::{HostPatterns, Rights};
+use super::secrets::Secrets;
 use crate::approval::Approval;
 use crate::audit::AuditFiles;
 use crate::forward::Forwards;
@@ -121,7 +122,14 @@ impl Jobs {
             Box::new(move |job: &job::Job| auditor.note_end(job))
         };
         let shared = store.clone();
-        let runner = Runner::new(Arc::clone(&hosts), config.limits, store, note_end);
+        let secrets = Arc::new(Secrets::new(config.secrets.clone()));
+        let runner = Runner::new(
+            Arc::clone(&hosts),
+            config.limits,
+            store,
+            Arc::clone(&secrets) as _,
+            note_end,
+        );
         let judge = Judge::new(
             Arc::clone(&hosts),
             config.policy.file.clone(),
@@ -132,6 +140,7 @@ impl Jobs {
             runner,
             hosts,
             judge,
+            secrets,
             config,
             last_errors: LastErrors::default(),
             forwards: Forwards::default(),

@@ -52,6 +52,8 @@ mod judge;
 mod last_errors;
 mod reading;
 mod rights;
+mod secret_use;
+mod secrets;
 mod trust;
 
 pub use builder::JobsBuilder;
@@ -70,6 +72,7 @@ pub use judge::{
     PolicyState, VoteError, Why as PolicyWhy,
 };
 pub use reading::{Fleet, FleetLine, FleetLines, Follow, Lagged, Lines, Output, ScreenWait};
+pub use secrets::SecretRefusal;
 pub use trust::HostKey;
 
 pub use crate::approval::{Approval, ApprovalState, CantVote, Vote};
@@ -103,6 +106,8 @@ pub use command::OneHost;
 pub use config::{Defaults, PolicyConfig};
 #[doc(hidden)]
 pub use rights::{HostPatterns, Rights};
+#[doc(hidden)]
+pub use secrets::SecretConfig;
 
 #[doc(hidden)]
 pub use crate::files::{

@@ -272,8 +272,7 @@ impl Server {
     }
 
     /// Wait for the end of several jobs, and return a summary of each, with the last lines of those
-    /// that failed if asked. Example: {"job_ids": ["web1-7f3k9q2m", "web2-x2m4p8ka"], "last_lines":
-    /// 20}
+    /// that failed if asked. Example: {"job_ids": ["web1-7f3k9q2m"], "last_lines": 20}
     #[tool(
         name = "ssh_wait",
         title = "Wait for jobs to end",

@@ -12,7 +12,6 @@ use super::mistake::{Lines, PolicyMistake, unknown};
 use super::parameter::{Kind, Parameter, WordForm};
 use super::pattern::{CallerPattern, HostPattern, NamePattern};
 use super::policy::Policy;
-use super::role::Role;
 use super::rule::{Commands, Consent, Effect, Limits, Rule};
 use super::template::{Template, parse_command};
 use super::verb::{Verb, Verbs};
@@ -270,23 +269,7 @@ pub(super) fn read_callers(
 }
 
 fn read_caller(lines: Lines<'_>, text: &Spanned<String>) -> Result<CallerPattern, PolicyMistake> {
-    let span = text.span();
-    let text = text.get_ref();
-    if let Some(name) = text.strip_prefix("role:") {
-        let known = Role::ALL.map(Role::as_str);
-        return match Role::named(name) {
-            Some(role) => Ok(CallerPattern::Role(role)),
-            None => Err(lines.mistake(&span, unknown("role", name, &known))),
-        };
-    }
-    if let Some(claim) = text.strip_prefix("claim:") {
-        let message = format!("claim:{claim}: this version knows no claims of tokens");
-        return Err(lines.mistake(&span, message));
-    }
-    if text.trim().is_empty() {
-        return Err(lines.mistake(&span, "the name of a caller is empty"));
-    }
-    Ok(CallerPattern::Name(NamePattern::new(text)))
+    CallerPattern::parse(text.get_ref()).map_err(|message| lines.mistake(&text.span(), message))
 }
 
 fn read_hosts(

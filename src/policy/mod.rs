@@ -36,6 +36,7 @@ pub use decision::{Decision, Permit};
 pub use hours::minute_of_week;
 pub use mistake::PolicyMistake;
 pub use parameter::{BadValue, Kind, Parameter, WordForm};
+pub use pattern::CallerPattern;
 pub use policy::Policy;
 pub use quoting::quote_for_any_shell;
 pub use request::{CommandSource, Endpoint, Identity, Machine, Request, WeekMinute};

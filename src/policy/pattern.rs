@@ -1,6 +1,7 @@
 //! Patterns in rules: of names, callers and hosts. They are compiled once, so that a decision costs
 //! little.
 
+use super::mistake::unknown;
 use super::request::{Identity, Machine, Which};
 use super::role::Role;
 use crate::ssh::{canonical_host, matches};
@@ -61,9 +62,12 @@ impl std::fmt::Display for NamePattern {
     }
 }
 
-/// A pattern of callers: `NAME` or `role:ROLE`.
+/// A pattern of callers: `NAME` with `*` and `?`, or `role:ROLE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum CallerPattern {
+pub struct CallerPattern(Callers);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Callers {
     /// Callers with such a name.
     Name(NamePattern),
     /// Callers with this role, or with one that includes it.
@@ -71,19 +75,39 @@ pub(super) enum CallerPattern {
 }
 
 impl CallerPattern {
-    pub(super) fn matches(&self, caller: &Identity) -> bool {
-        match self {
-            Self::Name(pattern) => pattern.matches(&caller.name),
-            Self::Role(role) => caller.role >= *role,
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// Why it is none, in words.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some(name) = text.strip_prefix("role:") {
+            let role = Role::named(name);
+            let role = role.ok_or_else(|| unknown("role", name, &Role::ALL.map(Role::as_str)))?;
+            return Ok(Self(Callers::Role(role)));
+        }
+        if text.starts_with("claim:") {
+            return Err(format!("{text}: this version knows no claims of tokens"));
+        }
+        if text.trim().is_empty() {
+            return Err("the name of a caller is empty".to_owned());
+        }
+        Ok(Self(Callers::Name(NamePattern::new(text))))
+    }
+
+    /// Whether it matches a caller.
+    pub fn matches(&self, caller: &Identity) -> bool {
+        match &self.0 {
+            Callers::Name(pattern) => pattern.matches(&caller.name),
+            Callers::Role(role) => caller.role >= *role,
         }
     }
 
     /// Whether it matches every caller that another pattern matches. May miss some such pairs.
     pub(super) fn includes(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Name(NamePattern::Any), _) => true,
-            (Self::Name(pattern), Self::Name(other)) => pattern.includes(other),
-            (Self::Role(role), Self::Role(other)) => role <= other,
+        match (&self.0, &other.0) {
+            (Callers::Name(NamePattern::Any), _) => true,
+            (Callers::Name(pattern), Callers::Name(other)) => pattern.includes(other),
+            (Callers::Role(role), Callers::Role(other)) => role <= other,
             (_, _) => self == other,
         }
     }

@@ -259,6 +259,7 @@ pub struct SearchArgs {
 #[command(after_help = "\
 Examples:
   sshjobs write ID yes                    the text and a newline
+  sshjobs write ID --secret sudo            a secret of the configuration, at a prompt
   sshjobs write ID --close < input        all of stdin, then close it")]
 pub struct WriteArgs {
     /// The job's id.
@@ -266,6 +267,10 @@ pub struct WriteArgs {
     pub job: String,
     /// Text to write, followed by a newline. Without it, stdin is copied.
     pub text: Option<String>,
+    /// Write a secret of the configuration, followed by a newline, in place of a text. The output
+    /// shows `[secret NAME]` in its place.
+    #[arg(long, value_name = "NAME", conflicts_with = "text")]
+    pub secret: Option<String>,
     /// Don't add a newline to the text.
     #[arg(long)]
     pub no_newline: bool,

@@ -79,7 +79,7 @@ async fn attempt(
     signals: &mut Signals,
     started: &mut Option<JobEntry>,
 ) -> Result<Ended, Error> {
-    let no_stdin = args.no_stdin;
+    let no_stdin = args.no_stdin || args.secrets.secret_stdin.is_some();
     check(&args)?;
     if args.tty > 0 && !keyboard::is_there() {
         if args.tty > 1 {

@@ -136,6 +136,7 @@ fn request(args: SpawnArgs) -> Result<CommandRequest, Error> {
         template: args.template,
         cwd: args.cwd,
         env: args.env,
+        secrets: args.secrets,
         env_files: Vec::new(),
         timeout: args.timeout,
         pty: args.pty,

@@ -8,15 +8,20 @@
 //! too long, the task shows it unstored; if a disk hangs, another thread of the store does. A batch
 //! in flight is then overtaken, and may still be stored. Readers wait for states of the log, and
 //! neither the task nor the threads wait for them. Locks are taken in this order: queue, log.
+//!
+//! Output of a job that uses secrets passes `Scrubbing` first, so that neither queue nor store nor log
+//! ever has a secret.
 
 mod drain;
 mod far_end;
 mod log;
 mod pending;
 mod recorder;
+mod scrubbing;
 
 pub use far_end::{Controls, FarEnd, FarEndError, FarEvent};
 pub use log::{Log, Past, Phase, Status, wall_now};
 pub(crate) use pending::Pending;
 pub use pending::{Batch, EndOfJob, LogEvent, OutputStore};
 pub use recorder::{Change, End, Recorded, Recorder};
+pub(super) use scrubbing::{ByteCounts, Scrubbing};

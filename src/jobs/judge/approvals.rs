@@ -223,12 +223,18 @@ impl Approvals {
         exact.command = Some(spec.command.clone());
         exact.cwd.clone_from(&spec.cwd);
         exact.durable = spec.durable;
-        exact.env = spec.env.keys().cloned().collect();
+        let secrets = &spec.secrets;
+        let variables = spec.env_names().into_iter().map(|name| match secrets.env.get(name) {
+            Some(secret) => format!("{name} (secret {secret})"),
+            None => name.to_owned(),
+        });
+        exact.env = variables.collect();
         exact.params = spec.template.as_ref().map(|call| call.params.clone()).unwrap_or_default();
         exact.pty = spec.terminal.is_some();
         let settings = spec.fingerprint(&self.0.secret);
         exact.settings = Some(self.keyed_hash(&exact.caller, settings.as_bytes()));
         exact.stdin = match &spec.stdin {
+            _ if let Some(secret) = &secrets.stdin => Some(format!("secret {secret}")),
             StdinPlan::Open => Some("open".to_owned()),
             StdinPlan::Closed => None,
             StdinPlan::Text(text) => {

@@ -303,7 +303,8 @@ fn decided(call: Call<'_>, grounds: Grounds<'_>) -> Decided {
         decided.command = Some(spec.command.clone());
         decided.params = spec.template.as_ref().map(|call| call.params.clone()).unwrap_or_default();
         decided.cwd.clone_from(&spec.cwd);
-        decided.env = spec.env.keys().cloned().collect();
+        decided.env = spec.env_names().into_iter().map(str::to_owned).collect();
+        decided.secrets = spec.secrets.names().into_iter().map(str::to_owned).collect();
     }
     match grounds.decision {
         Ok(rules) => {

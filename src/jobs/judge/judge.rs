@@ -20,7 +20,6 @@ use crate::nearest::nearest;
 use crate::policy::{
     CommandSource, Decision, Endpoint, Identity, Permit, Request, Template, WeekMinute,
 };
-use crate::runner::{SpawnError, chain};
 use crate::store::{Store, StoreError};
 
 /// Decides on calls by the policy. Without one it allows everything.
@@ -429,9 +428,9 @@ impl Judge {
 
 impl Start {
     /// Records that the job was not started.
-    pub(in crate::jobs) async fn note_failure(&self, why: &SpawnError) {
+    pub(in crate::jobs) async fn note_failure(&self, why: String) {
         if let Some(recorded) = &self.recorded {
-            recorded.note_failure(chain(why)).await;
+            recorded.note_failure(why).await;
         }
     }
 

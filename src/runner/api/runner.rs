@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rand::RngExt;
+use secrecy::ExposeSecret;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -20,10 +21,11 @@ use crate::runner::owner;
 use crate::runner::owner::{Call, Owner, Reply};
 use crate::runner::start::spawn;
 use crate::runner::state::{
-    Followers, ForeignJobs, Limits, Lookup, OnEnd, Order, Registry, Screens, Shared, SpawnError,
-    Stdin, WriteError,
+    Followers, ForeignJobs, Limits, Lookup, OnEnd, Order, Registry, Screens, SecretReader, Shared,
+    SpawnError, Stdin, WriteError,
 };
 use crate::runner::storing::{FLUSH_TO_END, Storing};
+use crate::scrub::HiddenSecret;
 use crate::spool;
 use crate::store::{Peers, Store, StoreError};
 
@@ -53,12 +55,14 @@ enum Input {
 
 impl Runner {
     /// A runner without jobs, which stores output in `store`. If `store` is an error, jobs run
-    /// without being stored and report that. Each job that ends is given to `on_end`. Must be called
+    /// without being stored and report that. `secrets` reads the secrets of jobs that this process
+    /// takes over. Each job that ends is given to `on_end`. Must be called
     /// within a tokio runtime.
     pub fn new(
         hosts: Arc<Hosts>,
         limits: Limits,
         store: Option<Result<Arc<dyn Store>, StoreError>>,
+        secrets: Arc<dyn SecretReader>,
         on_end: OnEnd,
     ) -> Self {
         let (storing, unstored) = match store.map(|store| start_storing(store, &limits)).transpose()
@@ -87,6 +91,7 @@ impl Runner {
             followers: Followers::default(),
             screens: Screens::default(),
             adopts: limits.adopts_jobs,
+            secrets,
             on_end,
             stopping: CancellationToken::new(),
             growth: Arc::default(),
@@ -142,6 +147,21 @@ impl Runner {
             Input::Here(stdin) => stdin.write(data, patience).await,
             Input::At(owner) => owner.ask(Call::Write { patience }, data).await.map(drop),
         }
+    }
+
+    /// Hides a secret in the output of a running job from here on. For a fleet: in that of its running
+    /// members.
+    pub async fn hide(&self, job: &Job, secret: &HiddenSecret) -> Result<(), WriteError> {
+        match self.stdin(job)? {
+            Input::Here(_) => self.shared.hide(job, secret),
+            Input::At(owner) => {
+                let call = Call::Hide {
+                    name: secret.name().to_owned(),
+                };
+                owner.ask(call, secret.value().expose_secret().as_bytes()).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Closes a job's stdin. Waits at most `patience`.

@@ -8,11 +8,12 @@ use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::open::{Resumed, close, resume};
-use crate::job::{JobId, Pace, wall_now};
+use crate::job::{Job, JobId, Pace, Positions, SecretMark, wall_now};
 use crate::lock::lock;
 use crate::runner::durable::follow_again;
 use crate::runner::state::{FleetToRun, Shared};
 use crate::runner::storing::Storing;
+use crate::scrub::HiddenSecret;
 use crate::store::{Record, StoreError};
 
 /// Interval at which jobs whose process has ended are searched for.
@@ -135,6 +136,11 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
         }))) => {
             tracing::info!(job = %job.id, "its process has ended: the job is followed from here");
             let had_secrets = record.had_secrets;
+            let positions = if job.fleet.is_some() || record.hidden_secrets.is_empty() {
+                positions
+            } else {
+                hide_again(shared, &job, &record.hidden_secrets).await
+            };
             let key = record.key.clone().map(|key| (record.caller.clone(), key));
             // Registered here before it is forgotten there, so that a lookup always finds the job.
             lock(&shared.registry).adopt(Arc::clone(&job), key, record.machine.clone());
@@ -163,4 +169,32 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
             shared.foreign_jobs.note_to_take_over(id);
         }
     }
+}
+
+/// Hides the secrets of a job that was followed by another process, and returns where its output is
+/// followed from.
+///
+/// The store has scrubbed output, whose length differs from that of the output on the host. So the
+/// output is read from its start and scrubbed once more, which gives the same bytes.
+async fn hide_again(shared: &Shared, job: &Job, marks: &[SecretMark]) -> Positions {
+    let key = shared.registry().secret;
+    job.expect_known_output();
+    for mark in marks {
+        let value = shared.secrets.read(&mark.name).await;
+        let secret = value.map(|value| HiddenSecret::new(mark.name.as_str(), value));
+        match secret {
+            Some(secret) if SecretMark::of(&secret, &key) == *mark => job.hide(&secret),
+            other => {
+                let what = if other.is_some() {
+                    "has another value now"
+                } else {
+                    "can't be read any more"
+                };
+                let why = format!("the secret {} {what}, so it can't be hidden", mark.name);
+                tracing::warn!(job = %job.id, "output is withheld: {why}");
+                job.withhold_output(&why);
+            }
+        }
+    }
+    Positions::default()
 }

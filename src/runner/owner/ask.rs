@@ -34,7 +34,7 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Sends a call to the owner. `data` has the bytes for [`Call::Write`]. Dropping the future
+    /// Sends a call to the owner. `data` has the bytes for [`Call::Write`] and [`Call::Hide`]. Dropping the future
     /// cancels the call there.
     ///
     /// # Errors
@@ -58,7 +58,7 @@ async fn ask(socket: &Path, job: &JobId, call: Call, data: &[u8]) -> Result<Repl
         Call::Signal { grace, .. } => grace.unwrap_or_default() + REPLY_TIME,
         // The owner of a durable job may have to wait for its terminal.
         Call::Resize { .. } => RESIZE_TIME,
-        Call::IsStdinClosed => Duration::ZERO,
+        Call::IsStdinClosed | Call::Hide { .. } => Duration::ZERO,
     };
     let mut stream = timeout(SEND_TIME, connect(socket))
         .await

@@ -21,6 +21,7 @@ use crate::job::{FarEndError, Fleet, Kill, Phase, Signal};
 use crate::output::TerminalSize;
 use crate::runner::signal::{MEMBERS_AT_A_TIME, SignalReport, end_tree, merged};
 use crate::runner::state::{Shared, SignalError, WriteError};
+use crate::scrub::HiddenSecret;
 
 /// Maximum calls handled at the same time.
 const AT_A_TIME: usize = 32;
@@ -127,6 +128,12 @@ async fn try_to_perform(
         Call::Write { patience } => stdin.write(data, *patience).await.map(|()| Reply::Done),
         Call::CloseStdin { patience } => stdin.close(*patience).await.map(|()| Reply::Done),
         Call::IsStdinClosed => Ok(Reply::IsStdinClosed(stdin.is_closed())),
+        Call::Hide { name } => {
+            let value = std::str::from_utf8(data);
+            let value = value.map_err(|_| FarEndError::Unsupported("takes only texts"))?;
+            shared.hide(&job, &HiddenSecret::new(name.as_str(), value.into()));
+            Ok(Reply::Done)
+        }
         Call::Resize { cols, rows } => {
             let size = TerminalSize {
                 cols: *cols,

@@ -37,6 +37,10 @@ pub(crate) enum Call {
         patience: Duration,
     },
     IsStdinClosed,
+    /// Hide a secret in the output; its value are the bytes that follow.
+    Hide {
+        name: String,
+    },
     Resize {
         cols: u32,
         rows: u32,

@@ -13,6 +13,7 @@ mod meter;
 mod order;
 mod registry;
 mod screens;
+mod secret_reader;
 mod shared;
 mod stdin;
 
@@ -25,6 +26,7 @@ pub(crate) use meter::Meter;
 pub use order::{Key, Order};
 pub(crate) use registry::Registry;
 pub(crate) use screens::Screens;
+pub use secret_reader::SecretReader;
 pub use shared::OnEnd;
 pub(crate) use shared::{FleetToRun, Shared};
 pub(crate) use stdin::Stdin;

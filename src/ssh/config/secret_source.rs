@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -16,8 +16,8 @@ use crate::bounded_file::read_text;
 use crate::ssh::files::off_runtime;
 
 /// Source of a passphrase or password: `{ env = "NAME" }`, `{ file = "PATH" }` or
-/// `{ command = "COMMAND" }`. It is read when a login needs it. The configuration never contains
-/// the secret.
+/// `{ command = "COMMAND" }`. It is read when it is needed. The configuration never contains the
+/// secret.
 #[derive(Clone, PartialEq, Eq, Hash, Deserialize)]
 #[serde(try_from = "toml::Value")]
 pub enum SecretSource {
@@ -25,7 +25,7 @@ pub enum SecretSource {
     Env(String),
     /// A file that only its owner can read.
     File(PathBuf),
-    /// The first line that a command prints; run by `/bin/sh`, within 30 s.
+    /// The output of a command, run by `/bin/sh` within 30 s.
     Command(String),
 }
 
@@ -93,11 +93,20 @@ pub enum SecretError {
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl SecretSource {
-    /// Reads the secret.
+    /// Reads the first line of the secret.
     pub async fn read(&self) -> Result<SecretString, SecretError> {
         match self {
+            // A variable has no lines.
+            Self::Env(_) => self.read_whole().await,
+            Self::File(_) | Self::Command(_) => self.read_whole().await.map(first_line),
+        }
+    }
+
+    /// Reads the secret without the line ends at its end, at most 16 MiB.
+    pub async fn read_whole(&self) -> Result<SecretString, SecretError> {
+        let text = match self {
             Self::Env(name) => std::env::var(name)
-                .map(Into::into)
+                .map(SecretString::from)
                 .map_err(|_| SecretError::NotSet(name.clone())),
             Self::File(file) => {
                 let path = file.clone();
@@ -109,13 +118,14 @@ impl SecretSource {
                 })?
             }
             Self::Command(command) => {
-                first_line_of(
+                output_of(
                     Command::new("/bin/sh").arg("-c").arg(command),
                     COMMAND_TIMEOUT,
                 )
                 .await
             }
-        }
+        };
+        text.map(|text| text.expose_secret().trim_end_matches(['\r', '\n']).to_owned().into())
     }
 }
 
@@ -123,7 +133,8 @@ fn read_file(file: &Path) -> Result<SecretString, SecretError> {
     if others_can_read(file).map_err(|source| unreadable(file, source))? {
         return Err(SecretError::Exposed(file.to_owned()));
     }
-    read_text(file).map(first_line).map_err(|source| unreadable(file, source))
+    let text = read_text(file).map_err(|source| unreadable(file, source))?;
+    Ok(text.into())
 }
 
 fn unreadable(file: &Path, source: io::Error) -> SecretError {
@@ -143,6 +154,11 @@ pub(crate) async fn first_line_of(
     command: &mut Command,
     limit: Duration,
 ) -> Result<SecretString, SecretError> {
+    output_of(command, limit).await.map(first_line)
+}
+
+/// The text that a command prints within a time limit.
+async fn output_of(command: &mut Command, limit: Duration) -> Result<SecretString, SecretError> {
     // Its stderr is for the person who configured it.
     let running = command
         .stdin(Stdio::null())
@@ -156,26 +172,20 @@ pub(crate) async fn first_line_of(
     if !output.status.success() {
         return Err(failed(output.status));
     }
-    String::from_utf8(output.stdout)
-        .map(first_line)
-        .map_err(|_| failed("it printed no text"))
+    let text = String::from_utf8(output.stdout).map_err(|_| failed("it printed no text"))?;
+    Ok(text.into())
 }
 
 fn failed(why: impl fmt::Display) -> SecretError {
     SecretError::Command(why.to_string())
 }
 
-fn first_line(text: String) -> SecretString {
-    let line = text.lines().next().unwrap_or_default().to_owned();
-    // A SecretString overwrites its memory when it is dropped.
-    drop(SecretString::from(text));
-    line.into()
+fn first_line(text: SecretString) -> SecretString {
+    text.expose_secret().lines().next().unwrap_or_default().to_owned().into()
 }
 
 #[cfg(test)]
 mod tests {
-    use secrecy::ExposeSecret;
-
     use super::*;
 
     async fn read(source: SecretSource) -> Result<String, String> {
@@ -202,6 +212,14 @@ mod tests {
             read(SecretSource::Env("PATH".into())).await.unwrap(),
             std::env::var("PATH").unwrap()
         );
+    }
+
+    #[tokio::test]
+    async fn a_whole_secret_has_all_lines_without_the_last_line_end() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "one\ntwo \n").unwrap();
+        let whole = SecretSource::File(file.path().into()).read_whole().await.unwrap();
+        assert_eq!(whole.expose_secret(), "one\ntwo ");
     }
 
     #[tokio::test]

@@ -72,6 +72,10 @@ pub enum Code {
     ApprovalUnavailable,
     /// The approval is decided, used, expired or void already, so an answer does not count.
     ApprovalClosed,
+    /// The caller has no such secret for this host.
+    SecretDenied,
+    /// The secret can't be read.
+    SecretUnavailable,
     /// The call can't be recorded in the audit log, so that it is refused.
     AuditFailed,
     /// The caller has no valid token.
@@ -140,6 +144,8 @@ impl Code {
             Self::ApprovalExpired => "approval_expired",
             Self::ApprovalUnavailable => "approval_unavailable",
             Self::ApprovalClosed => "approval_closed",
+            Self::SecretDenied => "secret_denied",
+            Self::SecretUnavailable => "secret_unavailable",
             Self::AuditFailed => "audit_failed",
             Self::Unauthenticated => "unauthenticated",
             Self::RateLimited => "rate_limited",
@@ -165,7 +171,7 @@ mod tests {
 
     use super::*;
 
-    const ALL: [Code; 47] = [
+    const ALL: [Code; 49] = [
         Code::UnknownJob,
         Code::ExpiredJob,
         Code::InvalidArgument,
@@ -198,6 +204,8 @@ mod tests {
         Code::ApprovalExpired,
         Code::ApprovalUnavailable,
         Code::ApprovalClosed,
+        Code::SecretDenied,
+        Code::SecretUnavailable,
         Code::AuditFailed,
         Code::Unauthenticated,
         Code::RateLimited,

@@ -2,6 +2,7 @@
 
 use super::approvals::vote;
 use super::policy::policy;
+use super::secrets::secret;
 use super::{calls, connect, expired, files, forwards};
 use crate::jobs::{self, BadBecome, HostError, SpecError, StoreError, TrustError, chain};
 use crate::wire::error::{Code, Error, Hint};
@@ -39,6 +40,7 @@ impl From<jobs::Error> for Error {
             jobs::Error::Trust(error) => trust(&error),
             jobs::Error::Policy(refusal) => policy(&refusal),
             jobs::Error::Vote(error) => vote(&error),
+            jobs::Error::Secret(refusal) => secret(&refusal),
             jobs::Error::Denied { .. } => Self::new(
                 Code::PolicyDenied,
                 error.to_string(),
@@ -154,6 +156,7 @@ fn spec(error: &SpecError) -> Error {
         SpecError::EnvName(_) => {
             "a name has letters, digits and _, and does not begin with a digit"
         }
+        SpecError::TwoValues(_) => "use one of them",
         SpecError::Mark => "omit it",
         SpecError::Nul(_) => "take the NUL out",
         SpecError::Become(BadBecome::Method(_)) => "omit it for sudo",

@@ -9,5 +9,6 @@ mod explain;
 mod files;
 mod forwards;
 mod policy;
+mod secrets;
 
 use expired::expired;

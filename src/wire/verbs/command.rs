@@ -23,7 +23,7 @@ pub struct CommandRequest {
     /// Host name from ssh_hosts.
     #[serde(default)]
     pub host: String,
-    /// Hosts (names, globs, tag:NAME, !NAME): one job with members ID/HOST.
+    /// Hosts (names, globs, tag:NAME, !NAME): members are jobs ID/HOST.
     #[serde(default)]
     pub hosts: Vec<String>,
     /// Maximum hosts at a time. Default 64.
@@ -61,6 +61,10 @@ pub struct CommandRequest {
     #[serde(default, serialize_with = "reveal_values")]
     #[schemars(with = "BTreeMap<String, String>")]
     pub env: BTreeMap<String, SecretString>,
+    /// Variables with names of secrets.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub secret_env: BTreeMap<String, String>,
     /// As this user, such as root.
     #[serde(default, rename = "become")]
     #[schemars(with = "String")]
@@ -69,10 +73,14 @@ pub struct CommandRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub become_method: Option<String>,
-    /// All of stdin. Default: open in ssh_spawn, empty in ssh_run without until.
+    /// All of stdin. Default: empty; open in ssh_spawn and with until.
     #[serde(default, serialize_with = "reveal")]
     #[schemars(with = "String")]
     pub stdin: Option<SecretString>,
+    /// Name of a secret as stdin.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub secret_stdin: Option<String>,
     /// Run on a terminal, to answer prompts; all output is stdout.
     #[serde(default)]
     pub pty: bool,
@@ -144,6 +152,12 @@ impl CommandRequest {
         command = command.stdin(self.stdin.map_or(without_stdin, Stdin::Text));
         for (name, value) in self.env {
             command = command.env(name, value);
+        }
+        for (name, secret) in self.secret_env {
+            command = command.secret_env(name, secret);
+        }
+        if let Some(secret) = self.secret_stdin {
+            command = command.secret_stdin(secret);
         }
         if let Some(directory) = self.cwd {
             command = command.cwd(directory);

@@ -37,7 +37,7 @@ pub struct JobsRequest {
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0))]
     pub limit: Option<i64>,
-    /// Don't ask hosts for the state of jobs that no process follows.
+    /// Don't ask hosts for newer states.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cached: bool,
     /// Examine which jobs wait for input, also if `cached`.

@@ -48,7 +48,7 @@ pub struct PutRequest {
     /// Replacements in the existing text.
     #[serde(default)]
     pub edits: Vec<EditArg>,
-    /// Write only if the file still has this SHA-256.
+    /// Write only if the file has this SHA-256.
     #[serde(default)]
     #[schemars(with = "String")]
     pub if_sha256: Option<String>,
@@ -60,7 +60,7 @@ pub struct PutRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub become_method: Option<String>,
-    /// Permissions, such as 0644. Default: unchanged.
+    /// Permissions, such as 0644.
     #[serde(default)]
     #[schemars(with = "String")]
     pub mode: Option<String>,

@@ -37,7 +37,7 @@ pub struct ReadRequest {
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0))]
     pub limit: Option<i64>,
-    /// Maximum bytes of lines to return. Default 32768.
+    /// Maximum bytes to return. Default 32768.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0))]
     pub max_bytes: Option<i64>,
@@ -50,11 +50,11 @@ pub struct ReadRequest {
     /// base64: the exact bytes.
     #[serde(default)]
     pub encoding: Encoding,
-    /// With unit screen: return only the rows that changed since this version.
+    /// With unit screen: only the rows changed since this version.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0))]
     pub since_version: Option<u64>,
-    /// With unit screen: milliseconds to wait for a screen newer than since_version.
+    /// With unit screen: milliseconds to wait for a newer one.
     #[serde(default)]
     pub wait_ms: i64,
 }

@@ -52,15 +52,15 @@ pub struct RunOptions {
     #[serde(default)]
     #[schemars(with = "i64")]
     pub wait_ms: Option<i64>,
-    /// Maximum bytes of output. Default: all up to 8192; of longer output 2560: first, last and last stderr lines.
+    /// Maximum bytes of output. Default: 8192, or 2560 of longer output.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0))]
     pub max_bytes: Option<i64>,
-    /// Return one page as ssh_tail does: the first lines, or the last.
+    /// Return one page: the first lines, or the last.
     #[serde(default)]
     #[schemars(with = "KeepArg")]
     pub keep: Option<KeepArg>,
-    /// Return only lines that match this regex, as ssh_tail does.
+    /// Return only lines that match this regex.
     #[serde(default)]
     #[schemars(with = "String")]
     pub filter: Option<String>,

@@ -21,7 +21,7 @@ pub struct SearchRequest {
     /// Stream to search.
     #[serde(default)]
     pub stream: StreamArg,
-    /// Cursor to continue: last_line_no of the previous reply.
+    /// Cursor: last_line_no of the previous reply.
     #[serde(default)]
     pub since_line_no: i64,
     /// Lines around each match. Default 2.

@@ -20,7 +20,7 @@ pub struct SignalRequest {
     #[serde(default)]
     #[schemars(with = "String")]
     pub signal: Option<String>,
-    /// Send KILL to processes still alive after this many milliseconds, up to 45000.
+    /// KILL what still lives after this many milliseconds, up to 45000.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub grace_ms: Option<i64>,

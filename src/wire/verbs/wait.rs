@@ -23,7 +23,7 @@ pub struct WaitRequest {
     /// Jobs from ssh_spawn.
     #[schemars(length(min = 1, max = 1000))]
     pub job_ids: Vec<String>,
-    /// Wait for the end of all jobs, or of any.
+    /// Wait for all jobs, or any.
     #[serde(default)]
     pub mode: WaitMode,
     /// Milliseconds to wait, up to 50000. Default 30000.
@@ -34,12 +34,12 @@ pub struct WaitRequest {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub last_lines: i64,
-    /// Jobs whose last lines are returned.
+    /// Jobs whose lines are returned.
     #[serde(default)]
     pub last_lines_of: LastLinesOf,
 }
 
-/// Jobs whose last lines are returned.
+/// Jobs whose lines are returned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(inline)]

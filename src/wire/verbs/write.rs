@@ -35,7 +35,11 @@ pub struct WriteRequest {
     #[serde(default, serialize_with = "reveal")]
     #[schemars(with = "String")]
     pub data_base64: Option<SecretString>,
-    /// Keys to press afterwards, with pty: ctrl+a to ctrl+z, alt+x, esc, tab, enter, backspace, delete, up, down, left, right, home, end, pageup, pagedown, f1 to f12.
+    /// Name of a secret to write next.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub secret_name: Option<String>,
+    /// Keys to press afterwards, with pty: ctrl+c, alt+x, esc, enter, backspace, up, pagedown, f1, and so on.
     #[serde(default)]
     pub keys: Vec<String>,
     /// Press enter last.
@@ -55,14 +59,14 @@ pub struct WriteRequest {
     #[serde(default)]
     #[schemars(with = "i64", range(min = 1, max = 1000))]
     pub rows: Option<i64>,
-    /// Milliseconds to wait for output afterwards, as ssh_tail does.
+    /// Milliseconds to wait for output afterwards.
     #[serde(default)]
     pub wait_ms: i64,
     /// Wait until nothing was printed for this many milliseconds.
     #[serde(default)]
     #[schemars(with = "i64")]
     pub quiet_ms: Option<i64>,
-    /// screen: return the screen once it has changed and is quiet for quiet_ms (default 200), or after wait_ms (default 2000).
+    /// screen: return the screen once it changed and is quiet for quiet_ms (200), or after wait_ms (2000).
     #[serde(default)]
     pub unit: WriteUnit,
     /// As in ssh_tail.
@@ -147,16 +151,7 @@ impl Service {
         }
         let enter = if job.has_terminal() { b'\r' } else { b'\n' };
         let size = request.size()?;
-        let is_screen = request.unit == WriteUnit::Screen;
-        if is_screen && (request.filter.is_some() || request.keep != KeepArg::First) {
-            let hint = "omit them, or omit unit";
-            return Err(Error::invalid(
-                "keep and filter are for lines, not for a screen",
-                hint,
-            ));
-        }
-        // Before anything is written, because a caller that corrects the pattern writes again.
-        optional_regex("filter", request.filter.as_deref())?;
+        request.check()?;
         // A job that is still starting refuses every write.
         job.started_within(PATIENCE).await;
         let screen_before = match request.unit {
@@ -165,14 +160,22 @@ impl Service {
         };
         // Before the write, so that the tail below begins with the answer to it.
         let before = job.status();
-        let data = request.bytes(enter, before.terminal_modes)?;
         // Also refuses a job that has ended, even if there is nothing to write.
         let was_closed = job.is_stdin_closed().await?;
+        let secret = match &request.secret_name {
+            Some(name) => Some(job.secret(name).await?),
+            None => None,
+        };
+        let input = Input {
+            request: &request,
+            secret: secret.as_ref(),
+        };
+        let data = input.bytes(enter, before.terminal_modes)?;
         if let Some(size) = size {
             job.resize(size).await?;
         }
         if !data.is_empty() {
-            send(&job, &data, request.secret).await?;
+            send(&job, &data, request.secret || secret.is_some()).await?;
         }
         if request.close_after {
             match job.close_stdin(PATIENCE).await {
@@ -236,6 +239,21 @@ impl Service {
 }
 
 impl WriteRequest {
+    /// Refuses arguments that contradict each other. To be called before anything is written, because
+    /// a caller that corrects them writes again.
+    fn check(&self) -> Result<(), Error> {
+        let is_screen = self.unit == WriteUnit::Screen;
+        if is_screen && (self.filter.is_some() || self.keep != KeepArg::First) {
+            let hint = "omit them, or omit unit";
+            return Err(Error::invalid(
+                "keep and filter are for lines, not for a screen",
+                hint,
+            ));
+        }
+        optional_regex("filter", self.filter.as_deref())?;
+        Ok(())
+    }
+
     fn size(&self) -> Result<Option<TerminalSize>, Error> {
         match (self.cols, self.rows) {
             (None, None) => Ok(None),
@@ -246,17 +264,29 @@ impl WriteRequest {
             )),
         }
     }
+}
 
+/// The input of a write.
+struct Input<'a> {
+    request: &'a WriteRequest,
+    /// The value of the secret that it names.
+    secret: Option<&'a SecretString>,
+}
+
+impl Input<'_> {
     /// The bytes to write, wiped when dropped. Allocated once, so that no copy remains.
     fn bytes(&self, enter: u8, modes: TerminalModes) -> Result<Zeroizing<Vec<u8>>, Error> {
-        let texts = length_of(self.data.as_ref()) + length_of(self.data_base64.as_ref());
+        let request = self.request;
+        let texts = length_of(request.data.as_ref())
+            + length_of(request.data_base64.as_ref())
+            + length_of(self.secret);
         // An upper bound: no key has more than 5 bytes, and base64 only shrinks when decoded.
-        let room = texts + 8 * self.keys.len() + BRACKETS + 1;
+        let room = texts + 8 * request.keys.len() + BRACKETS + 1;
         if room > 2 * MOST_BYTES {
             return Err(too_long(room));
         }
         let mut bytes = Zeroizing::new(Vec::with_capacity(room));
-        if let Some(data) = &self.data {
+        if let Some(data) = &request.data {
             let text = data.expose_secret();
             if modes.bracketed_paste {
                 add_pasted(&mut bytes, text);
@@ -264,13 +294,16 @@ impl WriteRequest {
                 bytes.extend_from_slice(text.as_bytes());
             }
         }
-        if let Some(encoded) = &self.data_base64 {
+        if let Some(encoded) = &request.data_base64 {
             bytes.extend_from_slice(&decode(encoded)?);
         }
-        for key in &self.keys {
+        if let Some(secret) = self.secret {
+            bytes.extend_from_slice(secret.expose_secret().as_bytes());
+        }
+        for key in &request.keys {
             bytes.extend(pressed(key, enter, modes)?);
         }
-        if self.newline {
+        if request.newline {
             bytes.push(enter);
         }
         if bytes.len() > MOST_BYTES {

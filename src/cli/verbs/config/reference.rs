@@ -31,7 +31,7 @@ pub(super) struct Key {
     pub(super) default: Option<String>,
 }
 
-/// All keys outside of `[hosts]`, in the order of the reference.
+/// All keys outside of `[hosts]` and `[secrets]`, in the order of the reference.
 pub(super) fn keys() -> Vec<Key> {
     let mut keys: Vec<Key> = Vec::new();
     let mut table = String::new();
@@ -40,7 +40,7 @@ pub(super) fn keys() -> Vec<Key> {
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
             name.clone_into(&mut table);
         } else if let Some((name, value)) = line.split_once('=')
-            && !table.starts_with("hosts")
+            && !(table.starts_with("hosts") || table.starts_with("secrets"))
         {
             let name = name.trim();
             let value = value.split(" #").next().unwrap_or_default().trim();

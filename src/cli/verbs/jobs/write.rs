@@ -17,19 +17,28 @@ const WRITE_BYTES: usize = 1 << 20;
 pub async fn write(api: &Api, mut args: WriteArgs) -> Exit {
     finish(api, async {
         args.job = pick::resolve(api, &args.job).await?;
-        if args.text.is_none() && std::io::stdin().is_terminal() && !args.close {
+        let is_given = args.text.is_some() || args.secret.is_some();
+        if !is_given && std::io::stdin().is_terminal() && !args.close {
             return Err(Error::invalid(
                 "there is nothing to write",
                 "give the text, or redirect stdin from it",
             ));
         }
-        let from_stdin = args.text.is_none() && !std::io::stdin().is_terminal();
+        let from_stdin = !is_given && !std::io::stdin().is_terminal();
         let mut written = 0;
         if let Some(text) = &args.text {
             let end = if args.no_newline { "" } else { "\n" };
             let data = format!("{text}{end}");
             api.write_bytes(&args.job, data.as_bytes(), args.patience).await?;
             written = data.len();
+        }
+        if args.secret.is_some() {
+            let request = WriteRequest {
+                secret_name: args.secret.clone(),
+                newline: !args.no_newline,
+                ..WriteRequest::new(&args.job)
+            };
+            written = api.write(request).await?.bytes_written;
         }
         if from_stdin {
             written = write_stdin(api, &args).await?;

@@ -21,7 +21,7 @@ pub struct TailRequest {
     /// Job from ssh_spawn.
     #[serde(default)]
     pub job_id: String,
-    /// Several jobs, up to 50: returns when one of them has news. Omit ended ones.
+    /// Several jobs, up to 50: returns when one has news. Omit ended ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub job_ids: Vec<String>,
     /// With job_ids: cursors of the previous reply, by job.
@@ -31,7 +31,7 @@ pub struct TailRequest {
     #[serde(default)]
     #[schemars(with = "i64")]
     pub since_line_no: Option<i64>,
-    /// Name under which the server keeps the cursor for you.
+    /// Name under which the server keeps a cursor.
     #[serde(default)]
     #[schemars(with = "String", length(min = 1, max = 64))]
     pub reader: Option<String>,
@@ -49,7 +49,7 @@ pub struct TailRequest {
     /// Stream to read.
     #[serde(default)]
     pub stream: StreamArg,
-    /// If there are more than max_lines: return the first, or the last (skipping the others).
+    /// Of more than max_lines: the first, or the last (skipping others).
     #[serde(default)]
     pub keep: KeepArg,
     /// Return only lines that match this regex, skipping the others.

@@ -1,0 +1,194 @@
+use base64::Engine;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE};
+use proptest::prelude::*;
+
+use super::*;
+
+const VALUE: &str = "it's a/b+c?\"$x\" %41\\ü";
+
+fn scrubber(value: &str) -> Scrubber {
+    let mut scrubber = Scrubber::default();
+    scrubber.hide(HiddenSecret::new("db", value.into()));
+    scrubber
+}
+
+fn scrub_pieces<'a>(mut scrubber: Scrubber, pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
+    let mut all = Vec::new();
+    for piece in pieces {
+        all.extend(scrubber.take(piece));
+    }
+    all.extend(scrubber.finish());
+    String::from_utf8(all).unwrap()
+}
+
+fn scrub(value: &str, text: &str) -> String {
+    scrub_pieces(scrubber(value), [text.as_bytes()])
+}
+
+/// Forms in which programs print a value.
+fn printed(value: &str) -> Vec<String> {
+    let percent = |keep: &str, upper: bool| {
+        let encode = |byte: u8| match char::from(byte) {
+            c if c.is_ascii_alphanumeric() || keep.contains(c) => c.to_string(),
+            _ if upper => format!("%{byte:02X}"),
+            _ => format!("%{byte:02x}"),
+        };
+        value.bytes().map(encode).collect::<String>()
+    };
+    let backslashes = |c: char| {
+        if c.is_ascii_alphanumeric() {
+            c.to_string()
+        } else {
+            format!("\\{c}")
+        }
+    };
+    vec![
+        value.to_owned(),
+        BASE64_STANDARD.encode(value),
+        BASE64_URL_SAFE.encode(value),
+        BASE64_STANDARD.encode(value).trim_end_matches('=').to_owned(),
+        percent("-._~", true),
+        percent("-._~", false),
+        percent("-_.!~*'()", true),
+        percent("*-._", true).replace("%20", "+"),
+        format!("'{}'", value.replace('\'', r"'\''")),
+        format!("'{}'", value.replace('\'', r#"'"'"'"#)),
+        value
+            .chars()
+            .map(|c| {
+                if c.is_ascii() {
+                    backslashes(c)
+                } else {
+                    c.to_string()
+                }
+            })
+            .collect(),
+        serde_json::to_string(value).unwrap().trim_matches('"').to_owned(),
+    ]
+}
+
+#[test]
+fn every_form_becomes_the_name_wherever_it_is_split() {
+    for form in printed(VALUE) {
+        let text = format!("before {form} after");
+        for at in 0..=text.len() {
+            let (one, other) = text.as_bytes().split_at(at);
+            let scrubbed = scrub_pieces(scrubber(VALUE), [one, other]);
+            assert_eq!(scrubbed, "before [secret db] after", "{form} split at {at}");
+        }
+        let bytes: Vec<[u8; 1]> = text.bytes().map(|byte| [byte]).collect();
+        let pieces = bytes.iter().map(<[u8; 1]>::as_slice);
+        assert_eq!(
+            scrub_pieces(scrubber(VALUE), pieces),
+            "before [secret db] after",
+            "{form}"
+        );
+    }
+}
+
+#[test]
+fn a_secret_is_found_across_the_ends_of_lines() {
+    for line_end in ["\n", "\r\n"] {
+        for form in printed("hunter2-and-more") {
+            for at in 1..form.len() {
+                let (one, other) = form.split_at(at);
+                let text = format!("a {one}{line_end}{other}\nb\n");
+                assert_eq!(
+                    scrub("hunter2-and-more", &text),
+                    "a [secret db]\nb\n",
+                    "{text:?}"
+                );
+            }
+        }
+    }
+    let long = "x".repeat(50) + "middle" + &"y".repeat(80);
+    let wrapped: Vec<String> = BASE64_STANDARD
+        .encode(&long)
+        .as_bytes()
+        .chunks(76)
+        .map(|line| String::from_utf8(line.to_vec()).unwrap())
+        .collect();
+    assert_eq!(scrub(&long, &(wrapped.join("\n") + "\n")), "[secret db]\n");
+}
+
+#[test]
+fn a_secret_of_several_lines_is_found_however_its_lines_end() {
+    let value = "-----BEGIN KEY-----\nabcd\nefgh\n-----END KEY-----";
+    assert_eq!(scrub(value, &format!("{value}\n")), "[secret db]\n");
+    assert_eq!(scrub(value, &value.replace('\n', "\r\n")), "[secret db]");
+    assert_eq!(scrub(value, &value.replace('\n', "\\n")), "[secret db]");
+    assert_eq!(scrub(value, "abcd -----END KEY-----"), "abcd [secret db]");
+}
+
+#[test]
+fn a_secret_is_found_inside_of_a_longer_base64_text() {
+    for user in ["", "u", "us", "use", "user"] {
+        for end in ["", "1", "12"] {
+            let text = BASE64_STANDARD.encode(format!("{user}:correct horse battery{end}"));
+            let scrubbed = scrub("correct horse battery", &text);
+            assert!(scrubbed.contains("[secret db]"), "{text} {scrubbed}");
+            assert!(scrubbed.len() < "[secret db]".len() + 14, "{scrubbed}");
+        }
+    }
+}
+
+#[test]
+fn other_text_stays_as_it_is_and_only_a_possible_start_is_held_back() {
+    let mut scrubber = scrubber("hunter2");
+    assert_eq!(scrubber.take(b"Password: "), b"Password: ");
+    assert_eq!(scrubber.take(b"hunt"), b"");
+    assert_eq!(scrubber.take(b"ing\n\xff\x00"), b"hunting\n\xff\x00");
+    assert_eq!(scrubber.take(b"the h"), b"the ");
+    assert_eq!(scrubber.finish(), b"h");
+}
+
+#[test]
+fn the_longest_secret_is_named_and_each_by_its_own_name() {
+    let mut scrubber = Scrubber::default();
+    scrubber.hide(HiddenSecret::new("short", "hunter2".into()));
+    scrubber.hide(HiddenSecret::new("long", "hunter2000".into()));
+    let text = b"hunter2000 hunter2 hunter20\n";
+    let scrubbed = scrub_pieces(scrubber, [text.as_slice()]);
+    assert_eq!(scrubbed, "[secret long] [secret short] [secret short]0\n");
+}
+
+#[test]
+fn a_secret_that_is_hidden_later_is_found_in_bytes_that_come_later() {
+    let mut scrubber = Scrubber::default();
+    assert_eq!(scrubber.take(b"hunter2 "), b"hunter2 ");
+    scrubber.hide(HiddenSecret::new("db", "hunter2".into()));
+    assert_eq!(scrubber.take(b"hunter2 "), b"[secret db] ");
+}
+
+#[test]
+fn debug_shows_no_value() {
+    let scrubber = scrubber("hunter2");
+    let shown = format!(
+        "{scrubber:?} {:?}",
+        HiddenSecret::new("db", "hunter2".into())
+    );
+    assert!(
+        shown.contains("db") && !shown.contains("hunter2"),
+        "{shown}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn the_result_does_not_depend_on_the_pieces(
+        words in prop::collection::vec(
+            prop::sample::select(vec!["hunter2", "hunter", "aHVudGVy", "Mg==", "\n", "h", "%", "x", "\r\n"]),
+            0..40,
+        ),
+        cuts in prop::collection::vec(0usize..200, 0..20),
+    ) {
+        let text = words.concat();
+        let whole = scrub("hunter2", &text);
+        let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+        cuts.extend([0, text.len()]);
+        cuts.sort_unstable();
+        let pieces = cuts.windows(2).map(|ends| &text.as_bytes()[ends[0]..ends[1]]);
+        prop_assert_eq!(&scrub_pieces(scrubber("hunter2"), pieces), &whole);
+        prop_assert!(!whole.replace(['\r', '\n'], "").contains("hunter2"));
+    }
+}
