@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use sshjobs::jobs::{Access, Config, Jobs, PolicyConfig};
 use sshjobs::policy::{
-    CommandSource, Decision, Endpoint, Identity, Machine, Policy, Request, Role, Verb, WeekMinute,
+    Claims, CommandSource, Decision, Endpoint, Identity, Machine, Policy, Request, Role, Verb,
+    WeekMinute,
 };
 use support::{HOST, Sshd};
 
@@ -55,6 +56,7 @@ fn decide(c: &mut Criterion) {
         let caller = Identity {
             name: "team9-agent".to_owned(),
             role: Role::Run,
+            claims: Claims::default(),
         };
         let endpoint = Endpoint {
             machine: Machine::new(["web9-1", "10.9.0.1"], 22, ["staging".to_owned()]),

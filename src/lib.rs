@@ -57,6 +57,8 @@ pub mod approval;
 #[doc(hidden)]
 pub mod audit;
 mod bounded_file;
+#[cfg(any(feature = "remote", feature = "http"))]
+mod dial;
 #[doc(hidden)]
 pub mod files;
 #[doc(hidden)]
@@ -104,5 +106,8 @@ pub mod cli;
 pub mod http;
 #[cfg(feature = "mcp")]
 pub mod mcp;
+#[cfg(feature = "http")]
+#[doc(hidden)]
+pub mod oidc;
 #[cfg(all(feature = "cli", feature = "http", feature = "mcp"))]
 pub mod program;

@@ -527,17 +527,26 @@ fn no_state_dir() -> Error {
     )
 }
 
-async fn serve_http(config: Config, args: ServeArgs) -> Exit {
-    let prepared = async {
-        let cluster = cluster(&config, args.cluster.nats.as_ref()).await?;
-        let tokens = if args.no_auth {
-            None
-        } else {
-            Some(tokens(&config, cluster.as_ref()).await?)
-        };
-        Ok::<_, Error>((cluster, options(args, tokens)?))
+/// The cluster of a server, if it is a replica, and its options.
+async fn prepared(
+    config: &Config,
+    args: ServeArgs,
+) -> Result<(Option<Cluster>, http::Options), Error> {
+    let cluster = cluster(config, args.cluster.nats.as_ref()).await?;
+    let tokens = if args.no_auth {
+        None
+    } else {
+        Some(tokens(config, cluster.as_ref()).await?)
     };
-    let (cluster, mut options) = match prepared.await {
+    let options = http::Options {
+        oidc: http::Oidc::new(&config.oidc),
+        ..options(args, tokens)?
+    };
+    Ok((cluster, options))
+}
+
+async fn serve_http(config: Config, args: ServeArgs) -> Exit {
+    let (cluster, mut options) = match prepared(&config, args).await {
         Ok(prepared) => prepared,
         Err(error) => {
             cli::report(&error);
@@ -651,6 +660,7 @@ fn options(args: ServeArgs, tokens: Option<Tokens>) -> Result<http::Options, Err
         drain: args.drain.unwrap_or_default(),
         most,
         tokens,
+        oidc: None,
     })
 }
 

@@ -14,6 +14,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use sshjobs::jobs::Limits;
 use sshjobs::wire::{Code, HostsRequest, SpawnRequest};
 use support::server::{Caller, Server};
@@ -342,4 +344,81 @@ async fn a_host_key_is_proved_with_what_was_agreed_on_and_nothing_else() {
             "{does} for {agreed}"
         );
     }
+}
+
+/// An issuer that is not ours, which ends with its test.
+struct Issuer {
+    process: Child,
+    url: String,
+}
+
+impl Drop for Issuer {
+    fn drop(&mut self) {
+        self.process.kill().ok();
+        self.process.wait().ok();
+    }
+}
+
+impl Issuer {
+    fn start(sshd: &Sshd) -> Self {
+        let mut process = program(sshd, "node");
+        process.arg("issuer.mjs").stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = process.spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        // It also prints warnings there.
+        let url = lines.find_map(|line| line.ok().filter(|line| line.starts_with("http://")));
+        Self {
+            process,
+            url: url.expect("a URL"),
+        }
+    }
+
+    /// An access token for a resource.
+    fn token(&self, resource: &str, scope: &str) -> String {
+        let form = [
+            ("grant_type", "client_credentials"),
+            ("resource", resource),
+            ("scope", scope),
+        ];
+        let mut response = ureq::post(format!("{}/token", self.url))
+            .header(
+                "authorization",
+                "Basic Y2k6dGhlLXNlY3JldC1vZi10aGUtY2xpZW50",
+            )
+            .send_form(form)
+            .unwrap();
+        let text = response.body_mut().read_to_string().unwrap();
+        let reply: serde_json::Value = serde_json::from_str(&text).unwrap();
+        reply["access_token"].as_str().unwrap().to_owned()
+    }
+}
+
+#[tokio::test]
+async fn access_tokens_of_a_real_issuer_are_accepted_if_they_are_for_this_server() {
+    let sshd = Sshd::start().await;
+    let issuer = Issuer::start(&sshd);
+    let audience = "https://jobs.example.com";
+    let configuration = format!(
+        "[[oidc.issuers]]\nissuer = \"{}\"\naudiences = [\"{audience}\"]\n",
+        issuer.url
+    );
+    std::fs::write(sshd.path("config.toml"), configuration).unwrap();
+    let config = sshd.path("config.toml").display().to_string();
+    let server = Server::with(&sshd, &["--config", &config]);
+    let with =
+        |resource: &str, scope: &str| Caller::new(&server.url, &issuer.token(resource, scope));
+    let run = serde_json::json!({"host": HOST, "command": "true"});
+
+    let runs = with(audience, "sshjobs:read sshjobs:run");
+    assert_eq!(runs.call("run", run.clone()).0, 200);
+    let reads = with(audience, "sshjobs:read");
+    assert_eq!(reads.call("jobs", serde_json::json!({})).0, 200);
+    assert_eq!(reads.call("run", run.clone()).0, 403);
+    let other = with("https://other.example.com", "sshjobs:run");
+    let (status, refused) = other.call("run", run);
+    assert_eq!(status, 401);
+    assert!(
+        refused["message"].as_str().unwrap().contains("another audience"),
+        "{refused}"
+    );
 }

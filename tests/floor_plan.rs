@@ -7,7 +7,7 @@ use std::path::Path;
 use regex::Regex;
 
 /// Each folder, from the ground up, and the folders it may import.
-const PLAN: [(&str, &[&str]); 21] = [
+const PLAN: [(&str, &[&str]); 22] = [
     ("output", &[]),
     ("scrub", &[]),
     ("job", &["output", "scrub"]),
@@ -33,19 +33,21 @@ const PLAN: [(&str, &[&str]); 21] = [
     ),
     ("wire", &["jobs"]),
     ("tokens", &["jobs"]),
+    ("oidc", &["jobs"]),
     ("testing", &["jobs"]),
     ("remote", &["wire", "jobs"]),
     ("mcp", &["wire", "jobs"]),
-    ("http", &["wire", "tokens", "jobs"]),
+    ("http", &["wire", "tokens", "oidc", "jobs"]),
     ("cli", &["remote", "wire", "tokens", "jobs", "audit"]),
 ];
 
 /// Files beside the folders: helpers that every room may use, and the program that combines the
 /// faces.
-const EVERYBODY: [&str; 4] = ["bounded_file", "lock", "nearest", "toml_text"];
+const EVERYBODY: [&str; 5] = ["bounded_file", "dial", "lock", "nearest", "toml_text"];
 
 /// Foreign crates that have one home.
-const HOMES: [(&str, &str); 10] = [
+const HOMES: [(&str, &str); 11] = [
+    ("jsonwebtoken", "oidc"),
     ("russh", "ssh"),
     ("rmcp", "mcp"),
     ("clap", "cli"),

@@ -40,6 +40,7 @@ mod kills;
 mod library;
 mod login_shells;
 mod mcp_stdio;
+mod oidc;
 mod policy;
 mod processes;
 mod questions;

@@ -29,3 +29,5 @@ pub use options::{Options, TlsFiles};
 pub use peers::ClusterPrompters;
 pub use server::{Server, ServerError};
 pub use tls::TlsError;
+
+pub use crate::oidc::Oidc;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::http::peers::ClusterPrompters;
 use crate::jobs::Role;
+use crate::oidc::Oidc;
 use crate::tokens::Tokens;
 
 /// Where a server listens, and which clients it accepts. By default it does not listen. Once an
@@ -35,6 +36,8 @@ pub struct Options {
     pub most: Role,
     /// Tokens of callers. Without tokens every client acts as the user who started the server.
     pub tokens: Option<Tokens>,
+    /// Issuers of OpenID Connect whose tokens are accepted beside these.
+    pub oidc: Option<Oidc>,
 }
 
 impl Default for Options {
@@ -52,6 +55,7 @@ impl Default for Options {
             drain: Duration::ZERO,
             most: Role::Read,
             tokens: None,
+            oidc: None,
         }
     }
 }

@@ -4,6 +4,7 @@ use axum::http::StatusCode;
 
 use super::status::Failure;
 use crate::jobs::Role;
+use crate::oidc::TokenRefused;
 use crate::tokens::Refused;
 use crate::wire::{Code, Error, Service};
 
@@ -37,6 +38,21 @@ pub(super) fn refused(why: Refused) -> Error {
     }
     let hint = "ask the operator for a new one; `sshjobs token list` shows which there are";
     Error::new(Code::Unauthenticated, why.to_string(), hint)
+}
+
+pub(super) fn refused_jwt(why: &TokenRefused) -> Error {
+    let message = why.to_string();
+    let is_missing_role = *why == TokenRefused::NoRole;
+    if *why == TokenRefused::KeysUnavailable {
+        let hint = "the server's log says why; try again in a minute, or use another token";
+        return Error::new(Code::Io, message, hint);
+    }
+    let hint = if is_missing_role {
+        "ask the operator for a role for these claims, in [[oidc.issuers.roles]]"
+    } else {
+        "get a new token of an issuer that the server's metadata name, for its audience"
+    };
+    Error::new(Code::Unauthenticated, message, hint)
 }
 
 pub(super) fn too_many_failures() -> Error {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Json, Router};
 use tokio_util::sync::CancellationToken;
@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::mount::Mount;
 use super::reject;
 use crate::http::api::{approvals, attach, calls, events, export, files, openapi, raw, screen};
-use crate::http::guard::{Guard, check_names, guard, metrics};
+use crate::http::guard::{Guard, METADATA, check_names, guard, metrics};
 use crate::http::peers::{
     ClusterPrompters, answer_at_replica, ask_route, for_the_caller, pass_on_files, stick_to_replica,
 };
@@ -41,6 +41,7 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
         .fallback(async || reject::nothing_here())
         .method_not_allowed_fallback(async || reject::wrong_method());
     let app = Router::new().nest("/v1", api);
+    let for_metadata = Arc::clone(&guarded);
     let (for_anybody, mounts): (Vec<_>, _) =
         mounts.into_iter().partition(|mount| mount.is_for_anybody);
     let mut mounted_paths = mounts.into_iter().fold(Router::new(), mounted);
@@ -71,11 +72,30 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
         .route("/readyz", get(ready).with_state(readiness))
         // Outermost, so that requests that the guard refuses are counted, too.
         .layer(from_fn_with_state(metrics, metrics::count));
-    if prefix.is_empty() {
+    let app = if prefix.is_empty() {
         app
     } else {
         Router::new().nest(prefix, app)
-    }
+    };
+    // Outside of the prefix: RFC 9728 puts the path of a resource behind this one.
+    app.merge(metadata_routes(for_metadata))
+}
+
+/// Metadata of the server as a resource of OAuth, at both well-known paths of RFC 9728.
+fn metadata_routes(guarded: Arc<Guard>) -> Router {
+    let answer = get(async |State(guard): State<Arc<Guard>>, request: Request| {
+        let (parts, _) = request.into_parts();
+        match guard.oauth_metadata(&parts) {
+            Some(metadata) => metadata.into_response(),
+            None => reject::nothing_here().into_response(),
+        }
+    });
+    Router::new()
+        .route(METADATA, answer.clone())
+        .route(&format!("{METADATA}/{{*resource}}"), answer)
+        .with_state(Arc::clone(&guarded))
+        .layer(from_fn_with_state(guarded, check_names))
+        .layer(from_fn(without_sniffing))
 }
 
 /// The routes for other replicas of a cluster. Calls of verbs are performed here; sessions of MCP

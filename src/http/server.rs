@@ -262,6 +262,7 @@ fn guard(service: Service, options: Options, tls: bool) -> Guard {
             public: options.public_url,
         },
         tokens: options.tokens.map(Arc::new),
+        oidc: options.oidc,
         most: options.most,
         failures: Failures::new(),
         in_flight: Arc::new(InFlight::new()),

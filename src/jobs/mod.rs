@@ -50,6 +50,7 @@ mod job;
 mod jobs;
 mod judge;
 mod last_errors;
+mod oidc;
 mod reading;
 mod rights;
 mod secret_use;
@@ -105,6 +106,8 @@ pub use command::OneHost;
 #[doc(hidden)]
 pub use config::{Defaults, PolicyConfig};
 #[doc(hidden)]
+pub use oidc::{IssuerConfig, OidcConfig, RoleOfClaims};
+#[doc(hidden)]
 pub use rights::{HostPatterns, Rights};
 #[doc(hidden)]
 pub use secrets::SecretConfig;
@@ -130,7 +133,7 @@ pub use crate::output::{
 };
 #[doc(hidden)]
 pub use crate::policy::{
-    Case as PolicyCase, Consent as PolicyConsent, Expected as PolicyDecision,
+    Case as PolicyCase, Claims, Consent as PolicyConsent, Expected as PolicyDecision,
     Identity as PolicyCaller, Role, Template, Verb as PolicyVerb, WeekMinute, minute_of_week,
 };
 #[doc(hidden)]

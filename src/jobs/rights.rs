@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::policy::Role;
+use crate::policy::{Claims, Role};
 use crate::ssh::{Destination, canonical_host, matches};
 
 /// Role of a caller, and its hosts.
@@ -14,6 +14,9 @@ pub struct Rights {
     pub role: Role,
     /// Hosts to which the role applies. A caller may read its own jobs on other hosts.
     pub hosts: HostPatterns,
+    /// Claims of the caller's token, for rules of the policy. Empty unless an OpenID Connect issuer made
+    /// the token.
+    pub claims: Claims,
 }
 
 impl Rights {
@@ -22,6 +25,7 @@ impl Rights {
         Self {
             role,
             hosts: HostPatterns::default(),
+            claims: Claims::default(),
         }
     }
 }

@@ -114,6 +114,7 @@ impl Door {
         let caller = Identity {
             name: self.caller().as_str().to_owned(),
             role: self.rights().role,
+            claims: self.rights().claims.clone(),
         };
         let book = self.book();
         secret.is_for_caller(&caller)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use super::claims::Claims;
 use super::hours::minute_of_week;
 use super::mistake::{Lines, PolicyMistake, unknown};
 use super::request::{Identity, WeekMinute};
@@ -67,6 +68,8 @@ impl Expected {
 pub(super) struct CaseText {
     caller: String,
     role: Option<Spanned<String>>,
+    #[serde(default)]
+    claims: BTreeMap<String, String>,
     verb: Option<Spanned<String>>,
     host: Option<String>,
     r#become: Option<String>,
@@ -124,6 +127,7 @@ impl Case {
             caller: Identity {
                 name: text.caller,
                 role,
+                claims: Claims::with(text.claims),
             },
             verb,
             host: text.host,

@@ -16,6 +16,7 @@
 
 mod case;
 mod check;
+mod claims;
 mod decision;
 mod file;
 mod hours;
@@ -32,6 +33,7 @@ mod verb;
 
 pub use case::{Case, Expected};
 pub use check::{Inventory, Warning};
+pub use claims::Claims;
 pub use decision::{Decision, Permit};
 pub use hours::minute_of_week;
 pub use mistake::PolicyMistake;

@@ -62,7 +62,7 @@ impl std::fmt::Display for NamePattern {
     }
 }
 
-/// A pattern of callers: `NAME` with `*` and `?`, or `role:ROLE`.
+/// A pattern of callers: `NAME` with `*` and `?`, `role:ROLE`, or `claim:NAME=PATTERN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerPattern(Callers);
 
@@ -72,6 +72,8 @@ enum Callers {
     Name(NamePattern),
     /// Callers with this role, or with one that includes it.
     Role(Role),
+    /// Callers whose token has this claim, with such a value.
+    Claim { name: String, value: NamePattern },
 }
 
 impl CallerPattern {
@@ -85,8 +87,13 @@ impl CallerPattern {
             let role = role.ok_or_else(|| unknown("role", name, &Role::ALL.map(Role::as_str)))?;
             return Ok(Self(Callers::Role(role)));
         }
-        if text.starts_with("claim:") {
-            return Err(format!("{text}: this version knows no claims of tokens"));
+        if let Some(claim) = text.strip_prefix("claim:") {
+            let parts = claim.split_once('=').filter(|(name, _)| !name.is_empty());
+            let (name, value) = parts.ok_or("write a claim as claim:NAME=VALUE")?;
+            return Ok(Self(Callers::Claim {
+                name: name.to_owned(),
+                value: NamePattern::new(value),
+            }));
         }
         if text.trim().is_empty() {
             return Err("the name of a caller is empty".to_owned());
@@ -99,6 +106,9 @@ impl CallerPattern {
         match &self.0 {
             Callers::Name(pattern) => pattern.matches(&caller.name),
             Callers::Role(role) => caller.role >= *role,
+            Callers::Claim { name, value } => {
+                caller.claims.values(name).iter().any(|text| value.matches(text))
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! The inputs of a decision: who, what, where, with which command, and when.
 
+use super::claims::Claims;
 use super::role::Role;
 use super::verb::Verb;
 use crate::ssh::canonical_host;
@@ -28,6 +29,8 @@ pub struct Identity {
     pub name: String,
     /// Its role.
     pub role: Role,
+    /// Claims of its token. Empty unless an OpenID Connect issuer made it.
+    pub claims: Claims,
 }
 
 /// An account of a machine, and how it is reached.

@@ -79,8 +79,8 @@ impl TokenEntry {
     /// Rights of the caller.
     pub fn rights(&self) -> Rights {
         Rights {
-            role: self.role,
             hosts: self.hosts.clone(),
+            ..Rights::everywhere(self.role)
         }
     }
 }

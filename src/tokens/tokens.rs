@@ -187,8 +187,8 @@ mod tests {
 
     fn run() -> Rights {
         Rights {
-            role: Role::Run,
             hosts: "web*".to_owned().into(),
+            ..Rights::everywhere(Role::Run)
         }
     }
 

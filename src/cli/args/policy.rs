@@ -61,6 +61,9 @@ pub struct PolicyExplainArgs {
     /// Role of the caller.
     #[arg(long, value_enum, default_value = "run")]
     pub role: RoleChoice,
+    /// A claim of the caller's token.
+    #[arg(long = "claim", value_name = "NAME=VALUE", value_parser = parameter)]
+    pub claims: Vec<(String, String)>,
     /// Verb of the call.
     #[arg(long, value_name = "VERB", default_value = "run", value_parser = verb)]
     pub verb: crate::jobs::PolicyVerb,

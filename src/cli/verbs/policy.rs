@@ -9,7 +9,7 @@ use crate::cli::exit::print;
 use crate::cli::json::json as json_line;
 use crate::cli::{Exit, note};
 use crate::jobs::{
-    CaseResult, Explanation, Jobs, PolicyCaller, PolicyCase, PolicyConsent, PolicyDecision,
+    CaseResult, Claims, Explanation, Jobs, PolicyCaller, PolicyCase, PolicyConsent, PolicyDecision,
     PolicyState, Role, printable,
 };
 use crate::wire::Error;
@@ -64,6 +64,7 @@ async fn explain(jobs: &Jobs, args: PolicyExplainArgs) -> Result<Exit, Error> {
                 RoleChoice::Run => Role::Run,
                 RoleChoice::Admin => Role::Admin,
             },
+            claims: Claims::with(args.claims),
         },
         verb: args.verb,
         host: Some(args.host),

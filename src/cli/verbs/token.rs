@@ -28,8 +28,8 @@ pub fn token(tokens: &Tokens, args: &TokenArgs) -> Exit {
 
 fn new(tokens: &Tokens, args: &NewTokenArgs) -> Result<Exit, Error> {
     let rights = Rights {
-        role: args.role.into(),
         hosts: args.hosts.clone().unwrap_or_default().into(),
+        ..Rights::everywhere(args.role.into())
     };
     let token = tokens.add(&args.name, rights, args.expires).map_err(explained)?;
     if !args.json {

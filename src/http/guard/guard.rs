@@ -5,6 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Json;
 use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
@@ -15,11 +16,13 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http_body_util::{BodyExt, Limited};
 use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::bodies::Bodies;
+use super::challenge::{Lack, add_challenge, metadata};
 use super::failures::Failures;
 use super::in_flight::{InFlight, Ticket};
 use super::metrics::Metrics;
@@ -30,6 +33,7 @@ use crate::http::prefer::preferred_wait;
 use crate::http::reject;
 use crate::http::status::Failure;
 use crate::jobs::{Caller, Rights, Role};
+use crate::oidc::Oidc;
 use crate::tokens::Tokens;
 use crate::wire::{Code, Error, ReachedAt, Service};
 
@@ -40,6 +44,8 @@ pub(crate) struct Guard {
     pub(crate) base: Base,
     /// `None`: every client is the operator.
     pub(crate) tokens: Option<Arc<Tokens>>,
+    /// Issuers whose tokens are accepted, too.
+    pub(crate) oidc: Option<Oidc>,
     /// Maximum role of any caller.
     pub(crate) most: Role,
     pub(crate) failures: Failures,
@@ -79,6 +85,10 @@ const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// Time limit for reading the file of tokens.
 const TOKENS_TIME: Duration = Duration::from_secs(5);
 
+/// The role of a caller who is known, for the response if the request is refused.
+#[derive(Clone, Copy)]
+struct KnownRole(Role);
+
 /// A request that passed the checks that need no body.
 struct Checked {
     caller: Caller,
@@ -99,7 +109,7 @@ pub(crate) async fn guard(
         Ok(checked) => checked,
         Err(failure) => {
             drain(body, &guard.drains);
-            return failure.into_response();
+            return guard.refuse(failure, &parts);
         }
     };
 
@@ -163,6 +173,7 @@ impl Guard {
         let reached_at = self.check_names(&parts.uri, &parts.headers, peer)?;
         let service = self.service_of(&parts.headers, peer).await?;
         let caller = service.library().caller().clone();
+        parts.extensions.insert(KnownRole(service.library().rights().role));
         let path = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
         let verb = check_verb(&service, parts, path.as_deref()).await?;
         let service = match preferred_wait(&parts.headers) {
@@ -193,6 +204,34 @@ impl Guard {
         })
     }
 
+    /// The response for a request that was refused. If issuers are configured, it says how to get a
+    /// token that is accepted.
+    fn refuse(&self, failure: Failure, request: &Parts) -> Response {
+        let mut response = failure.into_response();
+        if self.oidc.is_none() {
+            return response;
+        }
+        let path = request.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+        let verb = path.and_then(|path| calls::verb_at(path, &request.method));
+        // MCP has verbs that act.
+        let needed = verb.map_or(Role::Run, |verb| verb.needs);
+        let role = request.extensions.get::<KnownRole>().map(|known| known.0);
+        let lacks_role = role.is_some_and(|role| role < needed);
+        if let Some(lack) = Lack::of(&response, &request.headers, lacks_role) {
+            let base = self.base.reached_at(self.names.host(&request.uri, &request.headers));
+            add_challenge(&mut response, lack, needed, base.as_ref());
+        }
+        response
+    }
+
+    /// Metadata of the server as a resource of OAuth (RFC 9728). `None` without issuers.
+    pub(crate) fn oauth_metadata(&self, request: &Parts) -> Option<Json<Value>> {
+        let issuers: Vec<&str> = self.oidc.as_ref()?.issuers().collect();
+        let base = self.base.reached_at(self.names.host(&request.uri, &request.headers))?;
+        let is_mcp = request.uri.path().ends_with("/mcp");
+        Some(metadata(&issuers, &base.0, is_mcp))
+    }
+
     /// Checks Host and Origin. Returns the server's URL for browsers: `None` over the socket, which
     /// they can't reach, unless the options have a public one.
     fn check_names(
@@ -218,7 +257,12 @@ impl Guard {
         let Some(tokens) = &self.tokens else { return Ok(self.service.clone()) };
         let found = match bearer(headers) {
             None => Err(reject::without_token()),
-            Some(token) => caller_of(tokens, token).await,
+            Some(token) => match &self.oidc {
+                Some(oidc) if Oidc::is_jwt(token) => {
+                    oidc.caller_of(token).await.map_err(|why| reject::refused_jwt(&why))
+                }
+                Some(_) | None => caller_of(tokens, token).await,
+            },
         };
         let (caller, rights) = found.map_err(|error| {
             // Unreadable tokens are the server's fault and don't count against the client.

@@ -1,6 +1,7 @@
 //! Everything before a request is performed: names, tokens, limits, bodies and metrics.
 
 mod bodies;
+mod challenge;
 mod failures;
 mod guard;
 mod in_flight;
@@ -8,6 +9,7 @@ pub(crate) mod metrics;
 mod names;
 
 pub(crate) use bodies::Bodies;
+pub(crate) use challenge::METADATA;
 pub(crate) use failures::Failures;
 pub(crate) use guard::{Base, Guard, check_names, guard};
 pub(crate) use in_flight::InFlight;

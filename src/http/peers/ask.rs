@@ -15,9 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::header::PassedCaller;
 use super::pass_on::send;
-use crate::jobs::{
-    Answer, Caller, HostPatterns, Peers, Prompter, Prompters, Question, Rights, Role,
-};
+use crate::jobs::{Answer, Caller, Peers, Prompter, Prompters, Question, Rights, Role};
 use crate::wire::Service;
 
 /// Asks this replica's clients first, then those of all other replicas.
@@ -125,10 +123,7 @@ async fn ask_at(
         .body(body.into())
         .expect("its parts are constant");
     // Its rights don't matter: nothing is done there but to ask.
-    let rights = Rights {
-        role: Role::Read,
-        hosts: HostPatterns::default(),
-    };
+    let rights = Rights::everywhere(Role::Read);
     PassedCaller::new(caller, &rights).write_to(request.headers_mut());
     let response = match send(peers, replica, request).await {
         Ok(response) if response.status() == StatusCode::OK => response,

@@ -3,7 +3,7 @@
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::{Caller, HostPatterns, Rights, Role};
+use crate::jobs::{Caller, Claims, HostPatterns, Rights, Role};
 use crate::wire::ReachedAt;
 
 /// Name of the header with the caller. No listener for clients reads it.
@@ -18,6 +18,8 @@ pub(super) struct PassedCaller {
     caller: Caller,
     role: Role,
     hosts: HostPatterns,
+    #[serde(default)]
+    claims: Claims,
 }
 
 impl PassedCaller {
@@ -26,6 +28,7 @@ impl PassedCaller {
             caller: caller.clone(),
             role: rights.role,
             hosts: rights.hosts.clone(),
+            claims: rights.claims.clone(),
         }
     }
 
@@ -34,8 +37,14 @@ impl PassedCaller {
             caller,
             role,
             hosts,
+            claims,
         } = self;
-        (caller, Rights { role, hosts })
+        let rights = Rights {
+            role,
+            hosts,
+            claims,
+        };
+        (caller, rights)
     }
 
     /// Writes the header. A client's own header of this name is replaced.

@@ -486,6 +486,7 @@ fn identity(caller: &Caller, rights: &Rights) -> Identity {
     Identity {
         name: caller.as_str().to_owned(),
         role: rights.role,
+        claims: rights.claims.clone(),
     }
 }
 

@@ -71,6 +71,7 @@ impl Voter<'_> {
         Identity {
             name: self.caller.as_str().to_owned(),
             role: self.rights.role,
+            claims: self.rights.claims.clone(),
         }
     }
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::policy::{Inventory, Machine, Role};
+use crate::policy::{Claims, Inventory, Machine, Role};
 
 const POLICY: &str = r#"
 [[rules]]
@@ -47,6 +47,7 @@ fn caller(name: &str, role: Role) -> Identity {
     Identity {
         name: name.to_owned(),
         role,
+        claims: Claims::default(),
     }
 }
 

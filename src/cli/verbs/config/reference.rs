@@ -5,6 +5,8 @@ use toml::de::DeTable;
 const REFERENCE: &str = include_str!("reference.toml");
 /// The table with a table for each host.
 const HOSTS: &str = "hosts";
+/// Beginnings of tables that are examples as a whole. An array of tables begins with a second bracket.
+const EXAMPLE_TABLES: [&str; 3] = ["hosts", "secrets", "[oidc"];
 /// Tables and keys whose value in the reference is an example.
 const EXAMPLES: [(&str, &str); 12] = [
     ("", "ssh_config"),
@@ -31,7 +33,7 @@ pub(super) struct Key {
     pub(super) default: Option<String>,
 }
 
-/// All keys outside of `[hosts]` and `[secrets]`, in the order of the reference.
+/// All keys outside of [`EXAMPLE_TABLES`], in the order of the reference.
 pub(super) fn keys() -> Vec<Key> {
     let mut keys: Vec<Key> = Vec::new();
     let mut table = String::new();
@@ -40,7 +42,7 @@ pub(super) fn keys() -> Vec<Key> {
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
             name.clone_into(&mut table);
         } else if let Some((name, value)) = line.split_once('=')
-            && !(table.starts_with("hosts") || table.starts_with("secrets"))
+            && !EXAMPLE_TABLES.iter().any(|start| table.starts_with(start))
         {
             let name = name.trim();
             let value = value.split(" #").next().unwrap_or_default().trim();

@@ -1,0 +1,140 @@
+//! The table `[oidc]` of the configuration: issuers of tokens, and what their claims allow.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::rights::HostPatterns;
+use crate::policy::Role;
+
+/// Issuers of OpenID Connect whose tokens the HTTP server accepts: the table `[oidc]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct OidcConfig {
+    /// The issuers.
+    pub issuers: Vec<IssuerConfig>,
+}
+
+/// An issuer.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct IssuerConfig {
+    /// Its URL, exactly as in the claim `iss`.
+    pub issuer: String,
+    /// Begins the names of its callers, followed by `|`. Default: the URL.
+    pub name: Option<String>,
+    /// Accepted values of the claim `aud`: the URL of this server, as its clients know it.
+    pub audiences: Vec<String>,
+    /// Accepted algorithms, all of them asymmetric.
+    #[serde(default = "usual_algorithms")]
+    pub algorithms: Vec<String>,
+    /// URL of its keys. By default its discovery document has it.
+    pub jwks_url: Option<String>,
+    /// The claim that names a caller. It must not be shared by two callers.
+    #[serde(default = "subject")]
+    pub caller: String,
+    /// The roles that claims give: the first that matches counts. Without any, the scopes
+    /// `sshjobs:read`, `sshjobs:run` and `sshjobs:admin` give the roles.
+    #[serde(default)]
+    pub roles: Vec<RoleOfClaims>,
+}
+
+/// A role that claims give.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoleOfClaims {
+    /// The role: `read`, `run` or `admin`.
+    pub role: String,
+    /// Hosts to which it applies. Empty: every host.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+    /// Claims that a token must have, with patterns of their values. A claim inside of another is
+    /// named as in `realm_access.roles`.
+    pub claims: BTreeMap<String, String>,
+}
+
+fn usual_algorithms() -> Vec<String> {
+    vec!["RS256".to_owned(), "ES256".to_owned()]
+}
+
+fn subject() -> String {
+    "sub".to_owned()
+}
+
+/// Asymmetric algorithms (RFC 7518, RFC 8037).
+const ALGORITHMS: [&str; 9] = [
+    "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA",
+];
+
+impl OidcConfig {
+    /// The first invalid value, in words that begin with its key.
+    pub(super) fn validate(&self) -> Option<String> {
+        self.issuers.iter().find_map(IssuerConfig::validate)
+    }
+}
+
+impl IssuerConfig {
+    /// Begins the names of its callers.
+    pub fn prefix(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.issuer)
+    }
+
+    fn validate(&self) -> Option<String> {
+        for (key, url) in [
+            ("issuer", Some(&self.issuer)),
+            ("jwks_url", self.jwks_url.as_ref()),
+        ] {
+            if let Some(url) = url
+                && !is_trusted_url(url)
+            {
+                return Some(format!(
+                    "{key} must be a URL that begins with https://: {url:?}"
+                ));
+            }
+        }
+        if self.audiences.is_empty() || self.audiences.iter().any(String::is_empty) {
+            return Some("audiences must name this server, as in the claim aud".to_owned());
+        }
+        let unknown = self.algorithms.iter().find(|name| !ALGORITHMS.contains(&name.as_str()));
+        if let Some(unknown) = unknown {
+            let known = ALGORITHMS.join(", ");
+            return Some(format!("algorithms has {unknown:?}; known are {known}"));
+        }
+        if self.algorithms.is_empty() {
+            return Some("algorithms is empty".to_owned());
+        }
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "_.-".contains(c);
+        if let Some(name) = &self.name
+            && (name.is_empty() || !name.chars().all(is_plain))
+        {
+            return Some("name must have only letters, digits, '_', '.' and '-'".to_owned());
+        }
+        self.roles.iter().find_map(RoleOfClaims::validate)
+    }
+}
+
+impl RoleOfClaims {
+    /// The role and its hosts.
+    pub fn granted(&self) -> (Role, HostPatterns) {
+        let role = Role::named(&self.role).expect("the configuration was checked");
+        (role, HostPatterns::from(self.hosts.join(",")))
+    }
+
+    fn validate(&self) -> Option<String> {
+        if Role::named(&self.role).is_none() {
+            let known = Role::ALL.map(Role::as_str).join(", ");
+            return Some(format!("role must be one of {known}: {:?}", self.role));
+        }
+        // Without claims it would be for everybody that the issuer knows, such as all of GitHub.
+        if self.claims.is_empty() {
+            return Some("claims must have at least one, such as repository".to_owned());
+        }
+        None
+    }
+}
+
+/// Whether a URL uses TLS, or leads to this machine.
+fn is_trusted_url(url: &str) -> bool {
+    let loopback = ["http://127.0.0.1:", "http://[::1]:", "http://localhost:"];
+    url.starts_with("https://") || loopback.iter().any(|start| url.starts_with(start))
+}

@@ -1,0 +1,93 @@
+//! Callers with tokens of configured issuers.
+
+use super::error::TokenRefused;
+use super::issuer::{Issuer, named_issuer};
+use super::ring_provider;
+use crate::jobs::{
+    Caller, Claims, HostPatterns, IssuerConfig, OidcConfig, Rights, Role, glob_matches,
+};
+
+/// The issuers whose tokens are accepted.
+pub struct Oidc {
+    issuers: Vec<Issuer>,
+}
+
+/// Longest token in bytes.
+const LONGEST_TOKEN: usize = 16 << 10;
+/// Longest name of a caller in bytes.
+const LONGEST_NAME: usize = 300;
+
+impl Oidc {
+    /// The issuers of a configuration. `None` if it has none.
+    pub fn new(config: &OidcConfig) -> Option<Self> {
+        ring_provider::install();
+        let issuers: Vec<Issuer> = config.issuers.iter().cloned().map(Issuer::new).collect();
+        (!issuers.is_empty()).then_some(Self { issuers })
+    }
+
+    /// URLs of the issuers.
+    pub fn issuers(&self) -> impl Iterator<Item = &str> {
+        self.issuers.iter().map(|issuer| issuer.config.issuer.as_str())
+    }
+
+    /// Whether a token looks like one of an issuer: tokens of this program have no dots.
+    pub fn is_jwt(token: &str) -> bool {
+        token.contains('.')
+    }
+
+    /// The caller of a token, and its rights. May wait five seconds for the keys of the issuer. Cancel
+    /// safe.
+    ///
+    /// # Errors
+    /// Why the token is refused.
+    pub async fn caller_of(&self, token: &str) -> Result<(Caller, Rights), TokenRefused> {
+        if token.len() > LONGEST_TOKEN {
+            return Err(TokenRefused::Malformed);
+        }
+        let named = named_issuer(token)?;
+        let issuer = self.issuers.iter().find(|issuer| issuer.config.issuer == named);
+        let issuer = issuer.ok_or(TokenRefused::Issuer)?;
+        let claims = Claims::of(&issuer.verify(token).await?);
+
+        let caller = caller_named(&issuer.config, &claims)?;
+        let (role, hosts) = role_of(&issuer.config, &claims).ok_or(TokenRefused::NoRole)?;
+        let rights = Rights {
+            role,
+            hosts,
+            claims,
+        };
+        Ok((caller, rights))
+    }
+}
+
+/// The caller that the claims name. Callers with tokens of this program have no `|` in their names, so
+/// that none of them has the same name.
+fn caller_named(config: &IssuerConfig, claims: &Claims) -> Result<Caller, TokenRefused> {
+    let invalid = || TokenRefused::Claim(config.caller.clone());
+    let [name] = claims.values(&config.caller) else { return Err(invalid()) };
+    let is_plain = name.chars().all(|c| c.is_ascii_graphic());
+    if name.is_empty() || !is_plain || name.len() > LONGEST_NAME {
+        return Err(invalid());
+    }
+    Ok(Caller::new(&format!("{}|{name}", config.prefix())))
+}
+
+/// The role that the claims give, and its hosts.
+fn role_of(config: &IssuerConfig, claims: &Claims) -> Option<(Role, HostPatterns)> {
+    if config.roles.is_empty() {
+        let has_scope = |role: &Role| claims.values("scope").contains(&scope_of(*role));
+        let role = Role::ALL.into_iter().filter(has_scope).max()?;
+        return Some((role, HostPatterns::default()));
+    }
+    let matching = config.roles.iter().find(|role| {
+        role.claims.iter().all(|(name, pattern)| {
+            claims.values(name).iter().any(|value| glob_matches(pattern, value))
+        })
+    });
+    matching.map(|role| role.granted())
+}
+
+/// The OAuth scope of a role.
+fn scope_of(role: Role) -> String {
+    format!("sshjobs:{}", role.as_str())
+}
