@@ -61,11 +61,13 @@ const HOMES: [(&str, &str); 11] = [
 ];
 
 /// Modules that the pure floor must not use.
-const IMPURE: [&str; 8] = [
+const IMPURE: [&str; 10] = [
     "tokio",
     "Instant",
     "::now()",
-    "std::sync",
+    "Mutex",
+    "atomic",
+    "mpsc",
     "std::fs",
     "std::io",
     "std::net",

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::support::command::{command, sshjobs, told};
-use crate::support::server::{Caller, Server, token};
+use crate::support::server::{Caller, Server, answer, token};
 use crate::support::{Sshd, eventually};
 
 const VALUE: &str = "hunter2 & 'so' on";
@@ -227,7 +227,10 @@ async fn a_secret_is_for_the_callers_and_hosts_that_the_configuration_names() {
         "{refused}"
     );
 
-    for (secret, message) in [("missing", "can't read"), ("short", "fewer than 4 bytes")] {
+    for (secret, message) in [
+        ("missing", "can't be read"),
+        ("short", "fewer than 4 bytes"),
+    ] {
         let (status, refused) = fixture.agent.call("run", with("prod1", secret));
         assert_eq!(
             (status, &refused["code"]),
@@ -265,16 +268,17 @@ async fn no_file_log_process_list_or_audit_line_has_the_value() {
     let spawned = agent.ok(
         "spawn",
         json!({"host": "prod1", "secret_env": {"P": "db"}, "secret_stdin": "db",
-            "command": "cat >/dev/null; echo \"$P\"; ps axww -o args; read never || sleep 5"}),
+            "command": "cat >/dev/null; echo \"$P\"; sleep 60"}),
     );
     let id = spawned["job_id"].as_str().unwrap();
-    let tail = agent.ok(
-        "tail",
-        json!({"job_id": id, "wait_ms": 5000, "until": "ps axww"}),
-    );
-    let processes = tail.to_string();
+    let tail = agent.ok("tail", json!({"job_id": id, "wait_ms": 10000}));
+    assert_eq!(lines(&tail), ["[secret db]"]);
+
+    // From outside of the job, whose output would be scrubbed.
+    let processes = std::process::Command::new("ps").args(["axww", "-o", "args"]).output().unwrap();
+    let processes = String::from_utf8_lossy(&processes.stdout).into_owned();
     assert!(
-        processes.contains("[secret db]") && !processes.contains("hunter2"),
+        processes.contains("sleep 60") && !processes.contains("hunter2"),
         "{processes}"
     );
     agent.ok("signal", json!({"job_id": id, "signal": "KILL"}));
@@ -286,6 +290,63 @@ async fn no_file_log_process_list_or_audit_line_has_the_value() {
     assert_eq!(server.stop().await, Some(0));
     assert_absent(&sshd.path("state"), "hunter2");
     assert_absent(&sshd.path("state"), VALUE);
+}
+
+#[tokio::test]
+async fn an_approver_sees_the_name_of_a_secret_that_is_written_and_the_input_beside_it() {
+    let sshd = configured().await;
+    let rules = r#"
+[[rules]]
+name = "free"
+callers = ["agent*"]
+verbs = ["run", "spawn", "tail", "read", "jobs", "signal"]
+commands = "any"
+
+[[rules]]
+name = "writes are asked for"
+callers = ["agent*"]
+verbs = ["write"]
+commands = "any"
+approval = "person"
+
+[[approvers]]
+callers = ["alice"]
+"#;
+    fs::write(sshd.path("policy.toml"), rules).unwrap();
+    let policy = sshd.path("policy.toml").display().to_string();
+    let server = Server::with(&sshd, &["--config", &config(&sshd), "--policy", &policy]);
+    let agent = server.caller(&sshd, "agent1", &[]).impatient();
+    let alice = server.caller(&sshd, "alice", &["--role", "read"]);
+    let job = agent.ok("spawn", json!({"host": "prod1", "command": "cat"}));
+    let id = &job["job_id"];
+    let asked = |request: Value| {
+        let (status, reply) = agent.call("write", request);
+        assert_eq!(
+            (status, &reply["code"]),
+            (409, &json!("approval_pending")),
+            "{reply}"
+        );
+        let text = answer(alice.get("/v1/approvals")).1;
+        text.to_string()
+    };
+
+    let request = json!({"job_id": id, "secret_name": "db", "data": "rm -rf / #"});
+    let shown = asked(request);
+    assert!(
+        shown.contains("secret db and other input: rm -rf / #"),
+        "{shown}"
+    );
+
+    // The same bytes, guessed: another call.
+    let before = asked(json!({"job_id": id, "secret_name": "db"}));
+    let after = asked(json!({"job_id": id, "data": VALUE, "secret": true}));
+    let count = |text: &str| text.matches("\"id\"").count();
+    assert_eq!(count(&after), count(&before) + 1, "{after}");
+    assert!(
+        before.contains("\"secret db\"") || before.contains("\\\"secret db"),
+        "{before}"
+    );
+    agent.ok("signal", json!({"job_id": id, "signal": "KILL"}));
 }
 
 #[tokio::test]
@@ -348,11 +409,7 @@ async fn another_process_continues_the_scrubbed_output_of_a_durable_job_exactly(
 async fn output_is_withheld_when_its_secret_has_changed_since_the_start() {
     let all = after_a_kill(|sshd| write_secret(&sshd.path("db.secret"), ROTATED)).await;
     let text = all.join("\n");
-    assert!(!text.contains("hunter2"), "{text}");
-    assert!(
-        text.contains("withholds output: the secret db has another value now"),
-        "{text}"
-    );
+    assert!(!text.contains("hunter2") && !text.contains("60 "), "{text}");
 }
 
 #[tokio::test]
@@ -374,6 +431,15 @@ async fn a_durable_job_takes_only_secrets_that_it_was_started_with() {
     );
     let written = agent.ok("write", write("shown"));
     assert_eq!(lines(&written["tail"]), ["got shown-value"]);
+
+    // A process that takes the job over could not hide another value.
+    write_secret(&fixture.sshd.path("db.secret"), ROTATED);
+    let (status, refused) = agent.call("write", write("db"));
+    assert_eq!(
+        (status, &refused["code"]),
+        (501, &json!("unsupported")),
+        "{refused}"
+    );
 }
 
 #[tokio::test]
@@ -432,7 +498,7 @@ async fn the_command_line_uses_secrets_of_its_configuration() {
     let refused = run(&["run", "--secret-env", "P=admins", "prod1", "--", "true"]);
     let why = String::from_utf8_lossy(&refused.stderr);
     assert!(
-        why.contains("those that you may use there: db, key"),
+        why.contains("secrets that you may use on this host: db, key"),
         "{why}"
     );
     let mut stopped = command(

@@ -120,7 +120,7 @@ pub struct Decided {
     /// Names of the variables that a start sets. Their values may be secrets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// Names of the configuration's secrets that a start uses.
+    /// Names of the configuration's secrets that a start or a write uses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<String>,
     /// The file or directory that is read or written. None if a call only looks whether something exists.

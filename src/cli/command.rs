@@ -68,7 +68,7 @@ impl Words {
             params: self.template.params.into_iter().collect(),
             cwd: self.cwd,
             env,
-            secret_env: self.secrets.secret_env.into_iter().collect(),
+            secret_env: by_variable(self.secrets.secret_env)?,
             secret_stdin: self.secrets.secret_stdin,
             timeout_s: self.timeout.map(|limit| limit.as_secs_f64()),
             durable: Some(self.durable),
@@ -82,6 +82,18 @@ impl Words {
         }
         Ok(request)
     }
+}
+
+/// The secret of each variable.
+fn by_variable(secrets: Vec<(String, String)>) -> Result<BTreeMap<String, String>, Error> {
+    let mut by_variable = BTreeMap::new();
+    for (name, secret) in secrets {
+        if by_variable.insert(name.clone(), secret).is_some() {
+            let message = format!("--secret-env gives {name} two secrets");
+            return Err(Error::invalid(message, "use one of them"));
+        }
+    }
+    Ok(by_variable)
 }
 
 /// Variables from files, followed by those of the command line, which take precedence.

@@ -18,7 +18,7 @@ use super::reach::HostReach;
 use super::spec::{JobSpec, Pace, Terminal};
 use super::storage::Storage;
 use crate::job::fleet::Fleet;
-use crate::job::log::{ByteCounts, Change, Log, LogEvent, Scrubbing, Status};
+use crate::job::log::{Change, Log, LogEvent, Scrubbed, Scrubbing, Status};
 use crate::job::shell::ProcessGroup;
 use crate::lock::{Held, lock};
 use crate::output::{LineNo, Measure, Resize, RingLimits, Selection, Stream, TerminalSize};
@@ -60,8 +60,12 @@ pub struct Job {
     pub(super) is_changed: AtomicBool,
     /// Hides secrets in its output. `None` if it uses none.
     scrubbing: Mutex<Option<Scrubbing>>,
-    /// Bytes of output that scrubbing has removed or holds back; negative if it has added more.
-    scrubbed_away: AtomicI64,
+    /// Secrets that a fleet hides in the output of members that are written to.
+    secrets_hidden_later: Mutex<Vec<HiddenSecret>>,
+    /// Why output that arrives is dropped, if it is.
+    pub(super) withheld: OnceLock<String>,
+    /// Bytes that the host has sent, minus those that the log has: scrubbing removes and adds some.
+    bytes_scrubbed_away: AtomicI64,
     /// Number of completed rounds of copying what another process stores. A round ends when nothing
     /// is left to copy.
     mirror_rounds: watch::Sender<u64>,
@@ -137,23 +141,35 @@ impl Job {
             is_given_up: AtomicBool::new(false),
             is_changed: AtomicBool::new(false),
             scrubbing: Mutex::default(),
-            scrubbed_away: AtomicI64::new(0),
+            secrets_hidden_later: Mutex::default(),
+            withheld: OnceLock::new(),
+            bytes_scrubbed_away: AtomicI64::new(0),
             mirror_rounds,
         };
         // The output of a fleet is that of its members, which scrub theirs.
         if job.fleet.is_none() {
-            job.spec.secrets.hidden.iter().for_each(|secret| job.hide(secret));
+            job.spec.secrets.hidden.iter().for_each(|secret| job.hide_secret(secret));
         }
         job
     }
 
-    /// Hides a secret in its output from here on.
-    pub fn hide(&self, secret: &HiddenSecret) {
-        lock(&self.scrubbing).get_or_insert_default().hide(secret);
+    /// Hides a secret in its output that arrives later. A fleet keeps it for the members that are written
+    /// to.
+    pub fn hide_secret(&self, secret: &HiddenSecret) {
+        if self.fleet.is_some() {
+            lock(&self.secrets_hidden_later).push(secret.clone());
+        } else {
+            lock(&self.scrubbing).get_or_insert_default().hide(secret);
+        }
     }
 
-    /// Expects the output from its start once more, of which the log has the beginning: it is scrubbed
-    /// again, and continues the log.
+    /// The secrets that a fleet hides in the output of members that are written to.
+    pub fn secrets_hidden_later(&self) -> Vec<HiddenSecret> {
+        lock(&self.secrets_hidden_later).clone()
+    }
+
+    /// Prepares for output that the host sends again from its start: the part that the log has is
+    /// dropped.
     pub fn expect_known_output(&self) {
         let (stdout, stderr) = self.read_log(|log| {
             let ring = log.ring();
@@ -162,12 +178,15 @@ impl Job {
                 ring.total_bytes(Stream::Stderr),
             )
         });
-        lock(&self.scrubbing).get_or_insert_default().skip_known(stdout, stderr);
+        lock(&self.scrubbing).get_or_insert_default().skip_logged(stdout, stderr);
+        let in_log = stdout.saturating_add(stderr).cast_signed();
+        self.bytes_scrubbed_away.store(-in_log, Ordering::Relaxed);
     }
 
-    /// Drops all output from here on, because its secrets can't be hidden. One line says so.
-    pub fn withhold_output(&self, why: &str) {
-        lock(&self.scrubbing).get_or_insert_default().withhold(why);
+    /// Drops all output that arrives later because its secrets can't be hidden. The job's status says why.
+    pub fn withhold_output(&self, why: String) {
+        lock(&self.scrubbing).get_or_insert_default().withhold();
+        self.withheld.get_or_init(|| why);
     }
 
     /// The log, to wait for changes.
@@ -392,7 +411,7 @@ impl Job {
         // What was delivered is shown once it is recorded and stored.
         let delivered = self.delivered.load(Ordering::Relaxed);
         self.wait_for(patience, |log| {
-            let scrubbed_away = self.scrubbed_away.load(Ordering::Relaxed);
+            let scrubbed_away = self.bytes_scrubbed_away.load(Ordering::Relaxed);
             let shown = log.ring().total().saturating_add_signed(scrubbed_away);
             shown >= delivered || log.outcome().is_some()
         })
@@ -437,24 +456,27 @@ impl Job {
 
     /// Applies changes that happened at `now`, and wakes all readers. Secrets are hidden first.
     /// Changes that are to be stored are shown once they are.
+    ///
+    /// Only the task that records the job calls this and [`end`](Self::end): what is scrubbed first must
+    /// be recorded first.
     pub fn record(&self, changes: Vec<Change>, now: Instant) {
-        let changes = match &mut *lock(&self.scrubbing) {
-            None => changes,
-            Some(scrubbing) => {
-                let (changes, counts) = scrubbing.scrub(changes);
-                self.note_scrubbed(counts);
-                changes
-            }
+        let scrubbed = match &mut *lock(&self.scrubbing) {
+            None => Scrubbed::untouched(changes),
+            Some(scrubbing) => scrubbing.scrub(changes),
         };
-        self.record_scrubbed(changes, now);
+        self.record_scrubbed(scrubbed, now);
     }
 
-    fn note_scrubbed(&self, counts: ByteCounts) {
-        let removed = counts.received.cast_signed() - counts.returned.cast_signed();
-        self.scrubbed_away.fetch_add(removed, Ordering::Relaxed);
-    }
-
-    fn record_scrubbed(&self, changes: Vec<Change>, now: Instant) {
+    fn record_scrubbed(&self, scrubbed: Scrubbed, now: Instant) {
+        let Scrubbed {
+            changes,
+            bytes_removed,
+        } = scrubbed;
+        if bytes_removed != 0 {
+            self.bytes_scrubbed_away.fetch_add(bytes_removed, Ordering::Relaxed);
+            // Wakes `caught_up`, also if nothing is left to record.
+            self.log.send_modify(|_| {});
+        }
         let mut at_once = Vec::new();
         for change in changes {
             if let (Some(pacing), Change::Append(_, bytes)) = (&self.pacing, &change) {
@@ -479,14 +501,11 @@ impl Job {
     pub fn end(&self, outcome: Outcome) {
         // The log shows the end only after it is stored, which a slow disk delays.
         self.has_ended.store(true, Ordering::Relaxed);
-        let mut counts = ByteCounts::default();
-        let rest = match &mut *lock(&self.scrubbing) {
-            None => Vec::new(),
-            Some(scrubbing) => scrubbing.finish(&mut counts),
-        };
-        self.note_scrubbed(counts);
+        let held_back = lock(&self.scrubbing).as_mut().map(Scrubbing::finish);
         let now = Instant::now();
-        self.record_scrubbed(rest, now);
+        if let Some(held_back) = held_back {
+            self.record_scrubbed(held_back, now);
+        }
         self.keep(LogEvent::End(outcome), now);
     }
 

@@ -62,7 +62,7 @@ pub use reading::{
     Chunk, Found, PARTIAL_SHOWN, Piece, Positions, ReturnedBecause, Tail, Wait, shown_end,
 };
 pub use screen::{Drawn, JobScreen};
-pub use secret_uses::{SecretMark, SecretUses};
+pub use secret_uses::{SecretFingerprint, SecretUses};
 pub use shell::{LoginShell, from_home, quote, whole_script};
 pub(crate) use shell::{for_shell, inert_bytes};
 pub use signal::{Kill, Signal, UnknownSignal};

@@ -7,7 +7,7 @@ use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use crate::scrub::HiddenSecret;
+use crate::scrub::{HiddenSecret, SCRUBBER_VERSION};
 
 /// The secrets of the configuration that a job uses, by their names.
 #[derive(Clone, Debug, Default)]
@@ -16,19 +16,20 @@ pub struct SecretUses {
     pub env: BTreeMap<String, String>,
     /// The secret that is its stdin.
     pub stdin: Option<String>,
-    /// The secrets that its output must not show. Empty until they were read, and for a job that
+    /// The secrets that its output must not show. Empty until they are read, and for a job that
     /// another process has started.
     pub hidden: Vec<HiddenSecret>,
-    /// Names of the secrets that its output must not show.
-    pub hidden_names: BTreeSet<String>,
+    /// Fingerprints of the secrets that its output must not show. Empty until they are read.
+    pub fingerprints: Vec<SecretFingerprint>,
 }
 
 /// A secret that the output of a job must not show, without its value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SecretMark {
+pub struct SecretFingerprint {
     /// Its name.
     pub name: String,
-    /// A keyed hash of its value, which shows later whether the value is still the same.
+    /// A keyed hash of its value and of the scrubber's version, which shows later whether output would be
+    /// scrubbed the same.
     pub hash: String,
 }
 
@@ -47,19 +48,15 @@ impl SecretUses {
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.env == other.env && self.stdin == other.stdin
     }
-
-    /// The secrets that its output must not show, with hashes of their values.
-    pub fn marks(&self, key: &[u8; 32]) -> Vec<SecretMark> {
-        self.hidden.iter().map(|secret| SecretMark::of(secret, key)).collect()
-    }
 }
 
-impl SecretMark {
+impl SecretFingerprint {
     /// A secret with a keyed hash (HMAC-SHA-256) of its value.
     pub fn of(secret: &HiddenSecret, key: &[u8; 32]) -> Self {
         let mut hash = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length will do");
         hash.update(secret.name().as_bytes());
         hash.update(&[0]);
+        hash.update(&SCRUBBER_VERSION.to_le_bytes());
         hash.update(secret.value().expose_secret().as_bytes());
         let hash = hash.finalize().into_bytes();
         Self {

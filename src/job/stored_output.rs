@@ -34,7 +34,7 @@ impl Job {
     pub(super) fn with_troubles(&self, status: Status) -> Status {
         let lost_for = self.reach.lost_for();
         Status {
-            unstored: self.trouble(),
+            unstored: self.withheld.get().cloned().or_else(|| self.trouble()),
             is_stale: self.is_stale.load(Relaxed),
             disconnected: if status.ended_at.is_none() {
                 lost_for

@@ -225,10 +225,11 @@ impl<T> Command<T> {
     }
 
     async fn start_on_hosts(mut self) -> Result<Job, Error> {
+        let door = self.door.clone();
         self.fill_template().await?;
         let spec: JobSpec = self.draft.clone().try_into()?;
-        let inside = self.door.find_hosts(self.verb, spec.hosts()).await?;
-        self.door.check_secrets(self.verb, &self.draft, spec.hosts()).await?;
+        let inside = door.find_hosts(self.verb, spec.hosts()).await?;
+        door.check_secrets(self.verb, &self.draft, spec.hosts()).await?;
         // All of them before anything starts.
         let mut starts = Vec::new();
         for member in spec.hosts() {
@@ -238,13 +239,15 @@ impl<T> Command<T> {
         }
         // The strictest rule sets the time limit of the whole fleet.
         self.draft.timeout = starts.iter().filter_map(|start| start.timeout).min();
-        if let Err(error) = self.door.fill_secrets(&mut self.draft).await {
-            for start in &starts {
-                start.note_failure(error.to_string()).await;
+        let spec = match self.with_secrets().await {
+            Ok(spec) => spec,
+            Err(error) => {
+                for start in &starts {
+                    start.note_failure(error.to_string()).await;
+                }
+                return Err(error);
             }
-            return Err(error);
-        }
-        let spec: JobSpec = self.draft.try_into()?;
+        };
         let host = spec.host.clone();
         let order = Order::new(self.door.caller(), spec, self.key);
         let spawned = inside.runner.spawn(order, self.patience).await;

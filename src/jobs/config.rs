@@ -360,6 +360,16 @@ mod tests {
             ("{ value = \"hunter2\" }", "unknown key \"value\""),
             ("{ file = \"hunter2\", env = \"A\" }", "a secret is a table"),
             ("{ file = [\"hunter2\"] }", "a secret is a table"),
+            (
+                "{ env = \"A\", scrub = \"hunter2\" }",
+                "hosts and callers of a secret are lists",
+            ),
+            ("{ env = \"A\", hosts = [\",\"] }", "hosts has \",\""),
+            ("{ env = \"A\", hosts = [] }", "hosts is empty"),
+            (
+                "{ env = \"A\", callers = [\"role:nobody\"] }",
+                "unknown role \"nobody\"",
+            ),
         ] {
             let error = error(&format!("\n[secrets]\ndb = {value}\n"));
             assert!(

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use secrecy::SecretString;
+use secrecy::ExposeSecret;
+use secrecy::zeroize::Zeroizing;
 
 use super::door::{Door, Inside};
 use super::error::Error;
@@ -27,6 +28,20 @@ pub struct Job {
     /// Whether this handle comes from a start that a person has approved: its input needs no approval
     /// of its own.
     pub(super) is_approved: bool,
+}
+
+/// Input with a secret of the configuration.
+#[derive(Clone, Copy)]
+#[doc(hidden)]
+pub struct SecretInput<'a> {
+    /// Name of the secret.
+    pub name: &'a str,
+    /// Bytes before its value.
+    pub before: &'a [u8],
+    /// Bytes after its value.
+    pub after: &'a [u8],
+    /// Whether a person who has to approve it may see these bytes.
+    pub is_shown: bool,
 }
 
 /// Time limit for the end of a killed job to be recorded.
@@ -278,14 +293,43 @@ impl Job {
         Ok(inside.runner.write(&self.job, data, patience).await?)
     }
 
-    /// Reads a secret of the configuration to write it, and hides it in the job's output from here on.
+    /// Writes input with a secret of the configuration to its stdin. The job's output shows the name of the
+    /// secret in place of its value from here on. Cancelling may leave a part written. Returns the number of
+    /// bytes.
     ///
     /// # Errors
     /// [`Error::Secret`] if the caller may not use it on each of the job's hosts, if it can't be read,
-    /// or if the job is durable and was started without it; [`Error::Write`] if the job does not run.
+    /// or if the job is durable and was started without it; those of [`write`](Self::write).
     #[doc(hidden)]
-    pub async fn secret(&self, name: &str) -> Result<SecretString, Error> {
-        Ok(self.door.secret_for_job(name, &self.job).await?.value)
+    pub async fn write_secret(
+        &self,
+        input: SecretInput<'_>,
+        patience: Duration,
+    ) -> Result<usize, Error> {
+        let SecretInput {
+            name,
+            before,
+            after,
+            is_shown,
+        } = input;
+        self.door.check_secret(Verb::Write, name, self.job.spec.hosts()).await?;
+        let others = Zeroizing::new([before, after].concat());
+        let content = Content::NamedSecret {
+            name,
+            others: &others,
+            is_shown,
+        };
+        let content = (!self.is_approved).then_some(content);
+        let inside = self.door.act_on_job(Verb::Write, &self.job, content).await?;
+
+        let secret = self.door.secret_for_job(name, &self.job).await?;
+        let secret = secret.expose_secret().as_bytes();
+        let mut data = Zeroizing::new(Vec::with_capacity(others.len() + secret.len()));
+        data.extend_from_slice(before);
+        data.extend_from_slice(secret);
+        data.extend_from_slice(after);
+        inside.runner.write(&self.job, &data, patience).await?;
+        Ok(data.len())
     }
 
     /// Closes its stdin after the pending writes. Waits at most `patience`. On a terminal this

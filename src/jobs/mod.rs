@@ -106,6 +106,8 @@ pub use command::OneHost;
 #[doc(hidden)]
 pub use config::{Defaults, PolicyConfig};
 #[doc(hidden)]
+pub use job::SecretInput;
+#[doc(hidden)]
 pub use oidc::{IssuerConfig, OidcConfig, RoleOfClaims};
 #[doc(hidden)]
 pub use rights::{HostPatterns, Rights};

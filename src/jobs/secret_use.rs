@@ -1,5 +1,7 @@
 //! The use of a secret by a caller.
 
+use secrecy::SecretString;
+
 use super::door::Door;
 use super::error::Error;
 use super::excluded::is_excluded_by_address;
@@ -63,7 +65,7 @@ impl Door {
     pub(super) async fn fill_secrets(&self, draft: &mut Draft) -> Result<(), Error> {
         let uses = draft.secrets.clone();
         for name in uses.names() {
-            let SecretValue { value, hidden } = self.secrets().value(name).await?;
+            let SecretValue { value, hidden } = self.secrets().read_value(name).await?;
             let variables = uses.env.iter().filter(|(_, secret)| *secret == name);
             for (variable, _) in variables {
                 draft.env.insert(variable.clone(), value.clone());
@@ -71,38 +73,46 @@ impl Door {
             if uses.stdin.as_deref() == Some(name) {
                 draft.stdin = StdinPlan::Text(value);
             }
-            draft.secrets.hidden_names.extend(hidden.iter().map(|_| name.to_owned()));
-            draft.secrets.hidden.extend(hidden);
+            if let Some(hidden) = hidden {
+                draft.secrets.fingerprints.push(self.runner().fingerprint_of(&hidden));
+                draft.secrets.hidden.push(hidden);
+            }
         }
         Ok(())
     }
 
-    /// Reads a secret that is written to a job, and hides it in the job's output from here on.
+    /// Reads a secret that will be written to a job, and hides it in output that arrives later. The write
+    /// must be allowed already.
     ///
     /// # Errors
     /// [`Error::Secret`]; [`Error::Write`] if the job does not run.
-    pub(super) async fn secret_for_job(&self, name: &str, job: &Job) -> Result<SecretValue, Error> {
-        self.check_secret(Verb::Write, name, job.spec.hosts()).await?;
-        let secret = self.secrets().value(name).await?;
-        if let Some(hidden) = &secret.hidden {
-            let is_known = job.spec.secrets.hidden_names.contains(name);
-            // Another process that takes the job over must find the same bytes in its output.
-            if job.spec.durable && !is_known {
-                let refusal = SecretRefusal::NotOfDurableJob {
-                    name: name.to_owned(),
-                    job: job.id.clone(),
-                };
-                return Err(refusal.into());
-            }
-            self.runner().hide(job, hidden).await?;
+    pub(super) async fn secret_for_job(
+        &self,
+        name: &str,
+        job: &Job,
+    ) -> Result<SecretString, Error> {
+        let SecretValue { value, hidden } = self.secrets().read_value(name).await?;
+        let Some(hidden) = hidden else { return Ok(value) };
+        if !job.spec.durable {
+            self.runner().hide_secret(job, &hidden).await?;
+            return Ok(value);
         }
-        Ok(secret)
+        // A process that takes the job over hides only the secrets in its record.
+        let fingerprint = self.runner().fingerprint_of(&hidden);
+        if job.spec.secrets.fingerprints.contains(&fingerprint) {
+            return Ok(value);
+        }
+        let refusal = SecretRefusal::NotOfDurableJob {
+            name: name.to_owned(),
+            job: job.id.clone(),
+        };
+        Err(refusal.into())
     }
 
     /// Names of the secrets that the caller may use on a host.
     async fn usable_secrets(&self, host: &str) -> Vec<String> {
         let mut names = Vec::new();
-        for (name, secret) in self.secrets().all() {
+        for (name, secret) in self.secrets().iter() {
             if self.may_use(secret, host).await {
                 names.push(name.clone());
             }

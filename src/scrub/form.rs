@@ -4,9 +4,9 @@ use std::fmt;
 
 use secrecy::zeroize::Zeroizing;
 
-/// Maximum line ends (CR or LF) in a row that a printed secret may have between two of its bytes: a
-/// terminal or `base64` may break its line.
-const MOST_LINE_ENDS: usize = 3;
+/// Maximum line ends (CR, LF) and control sequences in a row that are skipped inside a printed secret: a
+/// terminal or `base64` may break its line, `grep` may colour a part of it, and a value may have blank lines.
+const MAX_LINE_ENDS: usize = 8;
 
 /// One form in which a secret may be printed. `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
@@ -21,7 +21,8 @@ pub(super) struct Form {
 pub(super) enum Style {
     /// As they are.
     Plain,
-    /// Any byte but a letter or digit may have a backslash before it, as in a shell.
+    /// With the escapes of shells, `$'…'` and JSON: any byte except a letter or digit may have a
+    /// backslash before it, and bytes may be written as `\n`, `\t`, `\NNN`, `\xHH` or `\u00HH`.
     Backslashes,
     /// Any byte may be `%XX`, and a space `+`, as in a URL (RFC 3986).
     Percent,
@@ -29,7 +30,7 @@ pub(super) enum Style {
 
 /// The result of looking for a form at the start of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum FormMatch {
     /// The text begins with the form, which takes this many bytes.
     Whole(usize),
     /// The text ends before the form does.
@@ -39,13 +40,13 @@ pub(super) enum Found {
 }
 
 /// The result of comparing one byte of a form.
-enum Unit {
+enum ByteMatch {
     /// The text has it, in this many bytes.
-    Taken(usize),
+    Matches(usize),
     /// The text ends too early to tell.
-    Short,
+    NeedsMore,
     /// The text has another byte.
-    Other,
+    Differs,
 }
 
 impl Form {
@@ -56,32 +57,50 @@ impl Form {
         (!kept.is_empty()).then_some(Self { bytes: kept, style })
     }
 
-    /// The bytes with which a text that has the form may begin.
+    /// First bytes of the texts in which the form may be written.
     pub(super) fn first_bytes(&self) -> impl Iterator<Item = u8> {
         let first = self.bytes[0];
         let encoded = match self.style {
-            Style::Backslashes if is_special(first) => Some(b'\\'),
+            Style::Backslashes => Some(b'\\'),
             Style::Percent => Some(b'%'),
-            Style::Plain | Style::Backslashes => None,
+            Style::Plain => None,
         };
         let space = (self.style == Style::Percent && first == b' ').then_some(b'+');
         [Some(first), encoded, space].into_iter().flatten()
     }
 
-    /// Looks for the form at the start of `text`.
-    pub(super) fn find_at_start(&self, text: &[u8]) -> Found {
+    /// Looks for the form at the start of `text`. A line end directly after its first byte is not
+    /// skipped: each line that ends with that byte would have to wait for the next one.
+    pub(super) fn find_at_start(&self, text: &[u8]) -> FormMatch {
+        self.find_from(0, text)
+    }
+
+    /// Looks for the form without its first byte at the start of `text`, a new line. The line before
+    /// ended with `first`.
+    pub(super) fn find_rest_at_start(&self, first: u8, text: &[u8]) -> FormMatch {
+        if self.bytes[0] == first && self.bytes.len() > 1 {
+            self.find_from(1, text)
+        } else {
+            FormMatch::Nothing
+        }
+    }
+
+    fn find_from(&self, start: usize, text: &[u8]) -> FormMatch {
         let mut at = 0;
-        for (index, expected) in self.bytes.iter().enumerate() {
-            if index > 0 {
-                at += line_ends_at_start(&text[at..]);
+        for (index, expected) in self.bytes.iter().enumerate().skip(start) {
+            if index > 1 && index > start {
+                match self.style.skipped_at_start(&text[at..], *expected) {
+                    Some(length) => at += length,
+                    None => return FormMatch::Partial,
+                }
             }
             match self.style.compare(&text[at..], *expected) {
-                Unit::Taken(length) => at += length,
-                Unit::Short => return Found::Partial,
-                Unit::Other => return Found::Nothing,
+                ByteMatch::Matches(length) => at += length,
+                ByteMatch::NeedsMore => return FormMatch::Partial,
+                ByteMatch::Differs => return FormMatch::Nothing,
             }
         }
-        Found::Whole(at)
+        FormMatch::Whole(at)
     }
 }
 
@@ -92,53 +111,129 @@ impl fmt::Debug for Form {
 }
 
 impl Style {
-    fn compare(self, text: &[u8], expected: u8) -> Unit {
-        let Some(first) = text.first() else { return Unit::Short };
+    fn compare(self, text: &[u8], expected: u8) -> ByteMatch {
+        let Some(first) = text.first() else { return ByteMatch::NeedsMore };
         let encoded = match (self, first) {
-            (Self::Backslashes, b'\\') if is_special(expected) => after_backslash(text, expected),
-            (Self::Percent, b'%') => after_percent(text, expected),
-            (Self::Percent, b'+') if expected == b' ' => Unit::Taken(1),
-            _ => Unit::Other,
+            (Self::Backslashes, b'\\') => after_backslash(text, expected),
+            (Self::Percent, b'%') => number_after(text, 1, Base::HEXADECIMAL, expected),
+            (Self::Percent, b'+') if expected == b' ' => ByteMatch::Matches(1),
+            _ => ByteMatch::Differs,
         };
         // The byte itself may be a backslash or a percent sign.
-        if matches!(encoded, Unit::Other) && *first == expected {
-            Unit::Taken(1)
+        if matches!(encoded, ByteMatch::Differs) && *first == expected {
+            ByteMatch::Matches(1)
         } else {
             encoded
         }
     }
-}
 
-/// Compares the byte after a backslash, with which `text` begins.
-fn after_backslash(text: &[u8], expected: u8) -> Unit {
-    match byte_after(text, 1) {
-        None => Unit::Short,
-        Some((byte, end)) if byte == expected => Unit::Taken(end),
-        Some(_) => Unit::Other,
+    /// Number of bytes at the start of a text that are line ends or colours, before the byte `expected`.
+    /// `None` if the text ends within a colour.
+    fn skipped_at_start(self, text: &[u8], expected: u8) -> Option<usize> {
+        let mut at = 0;
+        for _ in 0..MAX_LINE_ENDS {
+            match text.get(at..) {
+                Some([b'\r' | b'\n', ..]) => at += 1,
+                // The end of a line at the edge of a terminal.
+                Some([b' ', b'\r', ..]) if expected != b' ' => at += 2,
+                Some([0x1b, b'[', rest @ ..]) => {
+                    let length = control_sequence_length(rest);
+                    match length {
+                        Some(length) => at += 2 + length,
+                        None if rest.len() < MAX_CONTROL_SEQUENCE => return None,
+                        None => break,
+                    }
+                }
+                Some([b'%', b'0', b'A' | b'a' | b'D' | b'd', ..])
+                    if self == Self::Percent && expected != b'%' =>
+                {
+                    at += 3;
+                }
+                // Escaped, unless the backslash is one of the secret's own.
+                Some([b'\\', b'r' | b'n', ..])
+                    if self == Self::Backslashes && expected != b'\\' =>
+                {
+                    at += 2;
+                }
+                _ => break,
+            }
+        }
+        Some(at)
     }
 }
 
-/// Compares the two digits after a percent sign, with which `text` begins.
-fn after_percent(text: &[u8], expected: u8) -> Unit {
+/// Maximum bytes of a control sequence that is skipped, after its first two.
+const MAX_CONTROL_SEQUENCE: usize = 32;
+
+/// Length of the rest of a control sequence (ECMA-48, section 5.4), such as a colour. `None` if it does not
+/// end.
+fn control_sequence_length(rest: &[u8]) -> Option<usize> {
+    let end = |byte: &u8| (0x40..=0x7e).contains(byte);
+    rest.iter().take(MAX_CONTROL_SEQUENCE).position(end).map(|at| at + 1)
+}
+
+/// A number of a fixed length.
+#[derive(Clone, Copy)]
+struct Base {
+    radix: u32,
+    digits: usize,
+}
+
+impl Base {
+    const HEXADECIMAL: Self = Self {
+        radix: 16,
+        digits: 2,
+    };
+    const UNICODE: Self = Self {
+        radix: 16,
+        digits: 4,
+    };
+    const OCTAL: Self = Self {
+        radix: 8,
+        digits: 3,
+    };
+}
+
+/// Compares what follows a backslash, with which `text` begins, with `expected`.
+fn after_backslash(text: &[u8], expected: u8) -> ByteMatch {
+    let Some((byte, end)) = byte_after(text, 1) else {
+        return ByteMatch::NeedsMore;
+    };
+    match byte {
+        _ if byte == expected && is_special(expected) => ByteMatch::Matches(end),
+        b't' if expected == b'\t' => ByteMatch::Matches(end),
+        b'x' => number_after(text, end, Base::HEXADECIMAL, expected),
+        b'u' => number_after(text, end, Base::UNICODE, expected),
+        b'0'..=b'7' => number_after(text, end - 1, Base::OCTAL, expected),
+        _ => ByteMatch::Differs,
+    }
+}
+
+/// Compares the number that begins at `at` with `expected`.
+fn number_after(text: &[u8], at: usize, base: Base, expected: u8) -> ByteMatch {
     let mut value = 0;
-    let mut end = 1;
-    for _ in 0..2 {
-        let Some((byte, after)) = byte_after(text, end) else { return Unit::Short };
-        let Some(digit) = char::from(byte).to_digit(16) else { return Unit::Other };
-        value = value * 16 + digit;
+    let mut end = at;
+    for _ in 0..base.digits {
+        let Some((byte, after)) = byte_after(text, end) else {
+            return ByteMatch::NeedsMore;
+        };
+        let Some(digit) = char::from(byte).to_digit(base.radix) else {
+            return ByteMatch::Differs;
+        };
+        value = value * base.radix + digit;
         end = after;
     }
     if value == u32::from(expected) {
-        Unit::Taken(end)
+        ByteMatch::Matches(end)
     } else {
-        Unit::Other
+        ByteMatch::Differs
     }
 }
 
-/// The next byte at or after `at` that is no line end, and the place after it.
+/// The first byte at or after `at` that is not a line end, and the offset just after it.
 fn byte_after(text: &[u8], at: usize) -> Option<(u8, usize)> {
     let rest = text.get(at..)?;
-    let skipped = line_ends_at_start(rest);
+    let skipped = rest.iter().take(MAX_LINE_ENDS).take_while(|byte| is_line_end(**byte)).count();
     Some((*rest.get(skipped)?, at + skipped + 1))
 }
 
@@ -147,10 +242,7 @@ fn is_special(byte: u8) -> bool {
     !byte.is_ascii_alphanumeric()
 }
 
-fn is_line_end(byte: u8) -> bool {
+/// Whether a byte ends a line.
+pub(super) fn is_line_end(byte: u8) -> bool {
     matches!(byte, b'\r' | b'\n')
-}
-
-fn line_ends_at_start(text: &[u8]) -> usize {
-    text.iter().take(MOST_LINE_ENDS).take_while(|byte| is_line_end(**byte)).count()
 }

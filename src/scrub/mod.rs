@@ -10,5 +10,5 @@ mod form;
 mod hidden_secret;
 mod scrubber;
 
-pub use hidden_secret::{HiddenSecret, SHORTEST};
+pub use hidden_secret::{HiddenSecret, MIN_SECRET_BYTES, SCRUBBER_VERSION};
 pub use scrubber::Scrubber;

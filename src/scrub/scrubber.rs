@@ -4,7 +4,7 @@ use std::fmt;
 
 use secrecy::zeroize::Zeroizing;
 
-use super::form::Found;
+use super::form::{FormMatch, is_line_end};
 use super::hidden_secret::HiddenSecret;
 
 /// Replaces secrets in one stream of output, which comes in pieces.
@@ -14,13 +14,17 @@ pub struct Scrubber {
     may_begin: [bool; 256],
     /// The last bytes of the stream so far, which may be the start of a secret.
     held: Zeroizing<Vec<u8>>,
+    /// The last byte that was returned and is no line end, if a secret may begin with it.
+    last_byte: Option<u8>,
+    /// Whether line ends have followed it.
+    is_new_line: bool,
 }
 
 /// What a text begins with.
 enum Start<'a> {
     /// A secret, which takes this many bytes.
     Secret(&'a HiddenSecret, usize),
-    /// Perhaps a secret, or a longer one: the text ends too early to tell.
+    /// Perhaps a secret, or a longer one, once more bytes come.
     Undecided,
     Nothing,
 }
@@ -31,31 +35,31 @@ impl Default for Scrubber {
             secrets: Vec::new(),
             may_begin: [false; 256],
             held: Zeroizing::default(),
+            last_byte: None,
+            is_new_line: false,
         }
     }
 }
 
 impl Scrubber {
-    /// Hides a secret from here on.
+    /// Hides a secret in bytes that come later.
     pub fn hide(&mut self, secret: HiddenSecret) {
-        let is_known =
-            |known: &HiddenSecret| known.name() == secret.name() && known.forms == secret.forms;
-        if self.secrets.iter().any(is_known) {
+        if self.secrets.contains(&secret) {
             return;
         }
-        for byte in secret.forms.iter().flat_map(|form| form.first_bytes()) {
+        for byte in secret.forms().iter().flat_map(|form| form.first_bytes()) {
             self.may_begin[usize::from(byte)] = true;
         }
         self.secrets.push(secret);
     }
 
-    /// Takes the next bytes of the stream, and returns the bytes that are decided.
+    /// Takes the next bytes of the stream, and returns the output that can't change any more.
     pub fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.held.extend_from_slice(bytes);
         self.decide(false)
     }
 
-    /// Returns the bytes that were held back: the stream has ended, so they are no secret.
+    /// Returns the bytes that were held back: the stream has ended, so no secret can be completed.
     pub fn finish(&mut self) -> Vec<u8> {
         self.decide(true)
     }
@@ -64,23 +68,19 @@ impl Scrubber {
         let text = std::mem::take(&mut self.held);
         let mut decided = Vec::with_capacity(text.len());
         let mut at = 0;
-        while let Some(rest) = text.get(at..).filter(|rest| !rest.is_empty()) {
-            let harmless = rest.iter().take_while(|byte| !self.may_begin[usize::from(**byte)]);
-            let count = harmless.count();
-            decided.extend_from_slice(&rest[..count]);
-            at += count;
-            if count == rest.len() {
-                break;
-            }
-            match self.start_of(&rest[count..], is_end) {
+        while at < text.len() {
+            let rest = &text[at..];
+            match self.start_of(rest, is_end) {
                 Start::Secret(secret, length) => {
                     decided.extend_from_slice(secret.replacement().as_bytes());
                     at += length;
+                    (self.last_byte, self.is_new_line) = (None, false);
                 }
                 Start::Undecided => break,
                 Start::Nothing => {
-                    decided.push(rest[count]);
+                    decided.push(rest[0]);
                     at += 1;
+                    self.note_returned(rest[0]);
                 }
             }
         }
@@ -88,28 +88,49 @@ impl Scrubber {
         decided
     }
 
+    fn note_returned(&mut self, byte: u8) {
+        if is_line_end(byte) {
+            self.is_new_line = true;
+        } else {
+            self.last_byte = self.may_begin[usize::from(byte)].then_some(byte);
+            self.is_new_line = false;
+        }
+    }
+
     /// The longest secret at the start of a text.
     fn start_of(&self, text: &[u8], is_end: bool) -> Start<'_> {
-        let mut longest = Start::Nothing;
+        let may_begin_here = self.may_begin[usize::from(text[0])];
+        let last_byte = self.last_byte.filter(|_| self.is_new_line);
+        if !may_begin_here && last_byte.is_none() {
+            return Start::Nothing;
+        }
+
+        let mut longest = None;
+        let mut longest_length = 0;
         for secret in &self.secrets {
-            for form in &secret.forms {
-                match form.find_at_start(text) {
-                    Found::Whole(length) => {
-                        let known = match longest {
-                            Start::Secret(_, known) => known,
-                            Start::Undecided | Start::Nothing => 0,
-                        };
-                        if length > known {
-                            longest = Start::Secret(secret, length);
+            for form in secret.forms() {
+                let whole = form.find_at_start(text);
+                let rest = match last_byte {
+                    Some(first) => form.find_rest_at_start(first, text),
+                    None => FormMatch::Nothing,
+                };
+                for found in [whole, rest] {
+                    match found {
+                        FormMatch::Whole(length) if length > longest_length => {
+                            longest = Some(secret);
+                            longest_length = length;
                         }
+                        // More bytes may make it the longest one.
+                        FormMatch::Partial if !is_end => return Start::Undecided,
+                        FormMatch::Whole(_) | FormMatch::Partial | FormMatch::Nothing => {}
                     }
-                    // More bytes may make it the longest one.
-                    Found::Partial if !is_end => return Start::Undecided,
-                    Found::Partial | Found::Nothing => {}
                 }
             }
         }
-        longest
+        match longest {
+            Some(secret) => Start::Secret(secret, longest_length),
+            None => Start::Nothing,
+        }
     }
 }
 

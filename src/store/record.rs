@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use crate::job::{
     Become, Caller, Draft, FleetPlan, Identity, Job, JobId, JobSpec, MachineId, Member, Nonce,
-    Outcome, Past, Phase, SecretMark, SecretUses, SpecError, Status, StdinPlan, TemplateCall,
-    Terminal, wall_now,
+    Outcome, Past, Phase, SecretFingerprint, SecretUses, SpecError, Status, StdinPlan,
+    TemplateCall, Terminal, wall_now,
 };
 use crate::output::{LineNo, Resize, TerminalModes, Timestamp, time_of, timestamp_of};
 
@@ -38,9 +38,9 @@ pub struct Record {
     // Records of earlier versions lack the fields that have a default.
     #[serde(default)]
     pub had_secrets: bool,
-    /// The secrets that its output must not show.
+    /// Fingerprints of the secrets that its output must not show.
     #[serde(default)]
-    pub hidden_secrets: Vec<SecretMark>,
+    pub hidden_secrets: Vec<SecretFingerprint>,
     /// Its time limit.
     pub timeout: Option<Duration>,
     /// Its terminal.
@@ -114,6 +114,7 @@ impl Record {
             command,
             cwd,
             env,
+            secrets,
             label,
             stdin,
             timeout,
@@ -135,7 +136,7 @@ impl Record {
             cwd: cwd.clone(),
             env: env.keys().cloned().collect(),
             has_stdin: matches!(stdin, StdinPlan::Open),
-            hidden_secrets: Vec::new(),
+            hidden_secrets: secrets.fingerprints.clone(),
             had_secrets: !env.is_empty() || matches!(stdin, StdinPlan::Text(_)),
             timeout: *timeout,
             terminal: terminal.clone(),
@@ -245,9 +246,8 @@ impl Record {
     pub fn spec(&self) -> Result<JobSpec, SpecError> {
         let env: BTreeMap<_, _> =
             self.env.iter().map(|name| (name.clone(), SecretString::default())).collect();
-        let hidden = self.hidden_secrets.iter().map(|secret| secret.name.clone());
         let secrets = SecretUses {
-            hidden_names: hidden.collect(),
+            fingerprints: self.hidden_secrets.clone(),
             ..SecretUses::default()
         };
         let draft = Draft {

@@ -10,7 +10,9 @@
 //! neither the task nor the threads wait for them. Locks are taken in this order: queue, log.
 //!
 //! Output of a job that uses secrets passes `Scrubbing` first, so that neither queue nor store nor log
-//! ever has a secret.
+//! ever has a secret. Only the recording task passes output through it, so that output is recorded in the
+//! order in which it was scrubbed; other tasks only add secrets. When a durable job is detached, held bytes are
+//! dropped: the host sends them again to the process that takes the job over.
 
 mod drain;
 mod far_end;
@@ -24,4 +26,4 @@ pub use log::{Log, Past, Phase, Status, wall_now};
 pub(crate) use pending::Pending;
 pub use pending::{Batch, EndOfJob, LogEvent, OutputStore};
 pub use recorder::{Change, End, Recorded, Recorder};
-pub(super) use scrubbing::{ByteCounts, Scrubbing};
+pub(super) use scrubbing::{Scrubbed, Scrubbing};

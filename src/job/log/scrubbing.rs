@@ -11,86 +11,106 @@ use crate::scrub::{HiddenSecret, Scrubber};
 pub(in crate::job) struct Scrubbing {
     stdout: StreamScrubbing,
     stderr: StreamScrubbing,
-    /// A line that the next output is replaced by.
-    notice: Option<String>,
 }
 
 /// One stream of the output.
 #[derive(Debug, Default)]
 struct StreamScrubbing {
     scrubber: Scrubber,
-    /// Number of scrubbed bytes that are known already. They come once more.
-    known: u64,
-    /// Whether all output is withheld.
+    /// Scrubbed bytes that the log already has. The host sends them again, and they are dropped.
+    bytes_to_skip: u64,
+    /// Whether all output is dropped.
     is_withheld: bool,
+    /// Bytes that were received, minus those that were returned or are held back.
+    bytes_removed: i64,
 }
 
-/// Bytes of output, before and after.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::job) struct ByteCounts {
-    pub(in crate::job) received: u64,
-    /// With those that were known already.
-    pub(in crate::job) returned: u64,
+/// Changes of a log without secrets.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::job) struct Scrubbed {
+    pub(in crate::job) changes: Vec<Change>,
+    /// Received bytes that will never be in the log, minus bytes in the log that were never received.
+    /// Bytes that are held back count as removed until they are returned.
+    pub(in crate::job) bytes_removed: i64,
+}
+
+impl Scrubbed {
+    /// Changes of a job without secrets.
+    pub(in crate::job) fn untouched(changes: Vec<Change>) -> Self {
+        Self {
+            changes,
+            bytes_removed: 0,
+        }
+    }
 }
 
 impl Scrubbing {
-    /// Hides a secret from here on.
+    /// Hides a secret in output that arrives later.
     pub(in crate::job) fn hide(&mut self, secret: &HiddenSecret) {
         self.stdout.scrubber.hide(secret.clone());
         self.stderr.scrubber.hide(secret.clone());
     }
 
-    /// Expects the output from its start, of which this many scrubbed bytes are known.
-    pub(in crate::job) fn skip_known(&mut self, stdout: u64, stderr: u64) {
-        self.stdout.known = stdout;
-        self.stderr.known = stderr;
+    /// Drops this many scrubbed bytes, which the log already has: the host sends the output again from its
+    /// start.
+    pub(in crate::job) fn skip_logged(&mut self, stdout: u64, stderr: u64) {
+        self.stdout.bytes_to_skip = stdout;
+        self.stderr.bytes_to_skip = stderr;
     }
 
-    /// Returns no output from here on, but once a line that says so.
-    pub(in crate::job) fn withhold(&mut self, why: &str) {
-        self.notice = Some(format!("[sshjobs withholds output: {why}]\n"));
+    /// Drops all later output.
+    pub(in crate::job) fn withhold(&mut self) {
         self.stdout.is_withheld = true;
         self.stderr.is_withheld = true;
     }
 
-    /// Scrubs the changes of a log, and counts their bytes.
-    pub(in crate::job) fn scrub(&mut self, changes: Vec<Change>) -> (Vec<Change>, ByteCounts) {
-        let mut counts = ByteCounts::default();
+    /// Hides secrets in changes of a log.
+    pub(in crate::job) fn scrub(&mut self, changes: Vec<Change>) -> Scrubbed {
         let mut scrubbed = Vec::with_capacity(changes.len());
         for change in changes {
             match change {
                 Change::Append(source, bytes) => {
-                    let notice = self.notice.take().map(Bytes::from);
-                    scrubbed.extend(notice.map(|notice| Change::Append(source, notice)));
-                    let bytes = self.of(source.stream).take(&bytes, &mut counts);
+                    let bytes = self.stream_mut(source.stream).take(&bytes);
                     // A chunk that is held back is not output yet.
                     if !bytes.is_empty() {
                         scrubbed.push(Change::Append(source, bytes));
                     }
                 }
                 Change::FinishStreams => {
-                    scrubbed.extend(self.finish(&mut counts));
+                    self.finish_streams(&mut scrubbed);
                     scrubbed.push(Change::FinishStreams);
                 }
                 other @ (Change::Started | Change::ProcessGroup(_)) => scrubbed.push(other),
             }
         }
-        (scrubbed, counts)
+        self.counted(scrubbed)
     }
 
     /// Returns the bytes that were held back, at the end of the output.
-    pub(in crate::job) fn finish(&mut self, counts: &mut ByteCounts) -> Vec<Change> {
+    pub(in crate::job) fn finish(&mut self) -> Scrubbed {
         let mut changes = Vec::new();
+        self.finish_streams(&mut changes);
+        self.counted(changes)
+    }
+
+    fn finish_streams(&mut self, changes: &mut Vec<Change>) {
         for stream in Stream::ALL {
-            let bytes = self.of(stream).finish(counts);
+            let bytes = self.stream_mut(stream).finish();
             if !bytes.is_empty() {
                 changes.push(Change::Append(stream.into(), bytes));
             }
         }
-        changes
     }
 
-    fn of(&mut self, stream: Stream) -> &mut StreamScrubbing {
+    fn counted(&mut self, changes: Vec<Change>) -> Scrubbed {
+        let removed = |stream: &mut StreamScrubbing| std::mem::take(&mut stream.bytes_removed);
+        Scrubbed {
+            changes,
+            bytes_removed: removed(&mut self.stdout) + removed(&mut self.stderr),
+        }
+    }
+
+    fn stream_mut(&mut self, stream: Stream) -> &mut StreamScrubbing {
         match stream {
             Stream::Stdout => &mut self.stdout,
             Stream::Stderr => &mut self.stderr,
@@ -99,27 +119,33 @@ impl Scrubbing {
 }
 
 impl StreamScrubbing {
-    fn take(&mut self, bytes: &[u8], counts: &mut ByteCounts) -> Bytes {
-        counts.received += bytes.len() as u64;
+    fn take(&mut self, bytes: &[u8]) -> Bytes {
+        self.bytes_removed += length(bytes);
         if self.is_withheld {
             return Bytes::new();
         }
         let scrubbed = self.scrubber.take(bytes);
-        self.without_known(scrubbed, counts)
+        self.skip(scrubbed)
     }
 
-    fn finish(&mut self, counts: &mut ByteCounts) -> Bytes {
+    fn finish(&mut self) -> Bytes {
         let scrubbed = self.scrubber.finish();
-        self.without_known(scrubbed, counts)
+        self.skip(scrubbed)
     }
 
-    fn without_known(&mut self, scrubbed: Vec<u8>, counts: &mut ByteCounts) -> Bytes {
-        counts.returned += scrubbed.len() as u64;
+    /// Drops the bytes that the log already has.
+    fn skip(&mut self, scrubbed: Vec<u8>) -> Bytes {
         let mut scrubbed = Bytes::from(scrubbed);
-        let known = usize::try_from(self.known).unwrap_or(usize::MAX).min(scrubbed.len());
-        self.known -= known as u64;
-        scrubbed.split_off(known)
+        let skipped = usize::try_from(self.bytes_to_skip).unwrap_or(usize::MAX).min(scrubbed.len());
+        self.bytes_to_skip -= skipped as u64;
+        let new = scrubbed.split_off(skipped);
+        self.bytes_removed -= length(&new);
+        new
     }
+}
+
+fn length(bytes: &[u8]) -> i64 {
+    i64::try_from(bytes.len()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -145,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stream_is_scrubbed_for_itself_and_the_rest_comes_at_its_end() {
+    fn each_stream_is_scrubbed_alone_and_its_held_bytes_come_at_the_end() {
         let mut scrubbing = scrubbing();
         let pieces = vec![
             append(Stream::Stdout, "a hunt"),
@@ -153,33 +179,46 @@ mod tests {
             append(Stream::Stdout, "er2 c hun"),
             Change::FinishStreams,
         ];
-        let (changes, counts) = scrubbing.scrub(pieces);
+
+        let Scrubbed {
+            changes,
+            bytes_removed,
+        } = scrubbing.scrub(pieces);
+
         assert_eq!(text_of(&changes), "a er2 b [secret db]\n[secret db] c hun");
         assert_eq!(changes.last(), Some(&Change::FinishStreams));
-        assert_eq!((counts.received, counts.returned), (29, 37));
+        assert_eq!(bytes_removed, 29 - 37);
     }
 
     #[test]
-    fn output_that_comes_once_more_is_continued_where_it_was() {
+    fn replayed_output_continues_where_the_log_ends() {
         let whole = "one hunter2\ntwo hunter2\nthree";
         let scrubbed = "one [secret db]\ntwo [secret db]\nthree";
-        for known in 0..=scrubbed.len() {
+        for in_log in 0..=scrubbed.len() {
             let mut scrubbing = scrubbing();
-            scrubbing.skip_known(known as u64, 0);
-            let (changes, counts) = scrubbing.scrub(vec![append(Stream::Stdout, whole)]);
-            assert_eq!(Some(text_of(&changes).as_str()), scrubbed.get(known..));
-            assert_eq!(counts.returned, scrubbed.len() as u64);
+            scrubbing.skip_logged(in_log as u64, 0);
+
+            let new = scrubbing.scrub(vec![append(Stream::Stdout, whole)]);
+
+            assert_eq!(Some(text_of(&new.changes).as_str()), scrubbed.get(in_log..));
+            // The log has all that the host has sent.
+            let received = length(whole.as_bytes());
+            let shown = length(scrubbed.as_bytes()) - in_log as i64 + new.bytes_removed;
+            assert_eq!(shown, received);
         }
     }
 
     #[test]
-    fn withheld_output_is_replaced_by_one_line() {
+    fn withheld_output_is_dropped_and_counted() {
         let mut scrubbing = Scrubbing::default();
-        scrubbing.withhold("the secret db has changed");
-        let output = || append(Stream::Stdout, "x");
-        let (changes, counts) = scrubbing.scrub(vec![output(), output(), Change::Started]);
-        let notice = "[sshjobs withholds output: the secret db has changed]\n";
-        assert_eq!(changes, [append(Stream::Stdout, notice), Change::Started]);
-        assert_eq!((counts.received, counts.returned), (2, 0));
+        scrubbing.withhold();
+
+        let scrubbed = scrubbing.scrub(vec![append(Stream::Stdout, "x"), Change::Started]);
+
+        let expected = Scrubbed {
+            changes: vec![Change::Started],
+            bytes_removed: 1,
+        };
+        assert_eq!(scrubbed, expected);
     }
 }

@@ -214,6 +214,23 @@ impl Approvals {
                 let hash = self.keyed_hash(caller, bytes);
                 format!("{} bytes that are not shown, hash {hash}", bytes.len())
             }
+            Content::NamedSecret {
+                name, others: [], ..
+            } => {
+                format!("secret {name}")
+            }
+            Content::NamedSecret {
+                name,
+                others,
+                is_shown,
+            } => {
+                let others = if is_shown {
+                    self.shown(caller, Content::Stdin(others))
+                } else {
+                    self.shown(caller, Content::SecretStdin(others))
+                };
+                format!("secret {name} and other input: {others}")
+            }
             Content::Ends(ends) => ends.to_owned(),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use super::call::Call;
+use super::call::{Call, Content};
 use super::policy_in_force::LoadedPolicy;
 use super::refusal::{PolicyRefusal, Why};
 use crate::audit::{
@@ -291,6 +291,9 @@ fn decided(call: Call<'_>, grounds: Grounds<'_>) -> Decided {
         decided.template = on.template.map(str::to_owned);
         decided.target = on.target.map(str::to_owned);
         decided.path = on.path.map(ToString::to_string);
+        if let Some(Content::NamedSecret { name, .. }) = on.content {
+            decided.secrets.push(name.to_owned());
+        }
     }
     if let Some(endpoint) = grounds.endpoint {
         decided.machine = endpoint.machine.names().to_vec();

@@ -61,6 +61,15 @@ pub(in crate::jobs) enum Content<'a> {
     Stdin(&'a [u8]),
     /// Bytes for the stdin of a job that may be a secret.
     SecretStdin(&'a [u8]),
+    /// A secret of the configuration for the stdin of a job, by its name, and other input of the write.
+    NamedSecret {
+        /// The secret.
+        name: &'a str,
+        /// The other input.
+        others: &'a [u8],
+        /// Whether an approver may see the other input.
+        is_shown: bool,
+    },
     /// Both ends of a forward, in words.
     Ends(&'a str),
 }
@@ -71,6 +80,7 @@ impl std::fmt::Debug for Content<'_> {
             Self::Stdin(bytes) | Self::SecretStdin(bytes) => {
                 write!(f, "Stdin({} bytes)", bytes.len())
             }
+            Self::NamedSecret { name, .. } => write!(f, "NamedSecret({name})"),
             Self::Ends(ends) => write!(f, "Ends({ends})"),
         }
     }

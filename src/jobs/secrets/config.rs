@@ -30,15 +30,15 @@ struct Table {
     env: Option<toml::Value>,
     hosts: Option<Vec<String>>,
     callers: Option<Vec<String>>,
-    #[serde(default = "yes")]
+    #[serde(default = "scrub_by_default")]
     scrub: bool,
 }
 
-fn yes() -> bool {
+fn scrub_by_default() -> bool {
     true
 }
 
-/// The error for a value that is written into the configuration does not repeat it.
+/// Errors do not repeat the text: it may be the secret itself.
 impl TryFrom<toml::Value> for SecretConfig {
     type Error = String;
 
@@ -76,10 +76,15 @@ impl TryFrom<toml::Value> for SecretConfig {
 
 /// A list that was left out is empty. One that is written must not be: it would mean everything.
 fn not_empty(key: &str, list: Option<Vec<String>>) -> Result<Vec<String>, String> {
-    match list {
-        None => Ok(Vec::new()),
-        Some(list) if list.iter().any(|text| !text.trim().is_empty()) => Ok(list),
-        Some(_) => Err(format!("{key} is empty; omit it to allow all {key}")),
+    let Some(list) = list else { return Ok(Vec::new()) };
+    if list.is_empty() {
+        return Err(format!("{key} is empty; omit it to allow all {key}"));
+    }
+    match list.iter().find(|text| text.trim().is_empty() || text.contains(',')) {
+        Some(text) => Err(format!(
+            "{key} has {text:?}; write each pattern as a text of its own"
+        )),
+        None => Ok(list),
     }
 }
 

@@ -1,10 +1,7 @@
 //! Why a secret can't be used.
 
-use std::sync::Arc;
-
 use crate::job::Caller;
-use crate::scrub::SHORTEST;
-use crate::ssh::SecretError;
+use crate::scrub::MIN_SECRET_BYTES;
 
 /// Why a secret of the configuration can't be used. Never contains any of its value.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -22,22 +19,25 @@ pub enum SecretRefusal {
         /// Names of the secrets that the caller may use there.
         usable: Vec<String>,
     },
-    /// Its source has no value.
-    #[error("the secret {name:?} can't be read: {source}")]
-    Unreadable {
-        /// The secret.
-        name: String,
-        /// The cause.
-        source: Arc<SecretError>,
-    },
+    /// Its source has no value. The log says why.
+    #[error("the secret {0:?} can't be read")]
+    Unreadable(String),
     /// Its value is empty.
     #[error("the secret {0:?} is empty")]
     Empty(String),
     /// Its value is so short that it occurs in output by chance.
-    #[error("the secret {0:?} has fewer than {SHORTEST} bytes, so output can't be scrubbed of it")]
+    #[error(
+        "the secret {0:?} has fewer than {MIN_SECRET_BYTES} bytes, so it can't be hidden in output"
+    )]
     TooShort(String),
-    /// A durable job was started without it.
-    #[error("the durable job {job} was started without the secret {name:?}")]
+    /// Its value has more than 64 KiB.
+    #[error("the secret {0:?} has more than 64 KiB")]
+    TooLong(String),
+    /// A NUL can't be part of a variable.
+    #[error("the secret {0:?} contains a NUL character")]
+    Nul(String),
+    /// A durable job was started without it, or with another value.
+    #[error("the durable job {job} was started without this value of the secret {name:?}")]
     NotOfDurableJob {
         /// The secret.
         name: String,

@@ -1,7 +1,6 @@
 //! The secrets of the configuration.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -10,7 +9,10 @@ use secrecy::{ExposeSecret, SecretString};
 use super::config::SecretConfig;
 use super::refusal::SecretRefusal;
 use crate::runner::SecretReader;
-use crate::scrub::{HiddenSecret, SHORTEST};
+use crate::scrub::HiddenSecret;
+
+/// Maximum bytes of a secret.
+const LONGEST_SECRET: usize = 64 << 10;
 
 /// The secrets of the configuration, by name.
 pub(in crate::jobs) struct Secrets(BTreeMap<String, SecretConfig>);
@@ -24,22 +26,36 @@ impl Secrets {
         self.0.get(name)
     }
 
-    pub(in crate::jobs) fn all(&self) -> impl Iterator<Item = (&String, &SecretConfig)> {
+    pub(in crate::jobs) fn iter(&self) -> impl Iterator<Item = (&String, &SecretConfig)> {
         self.0.iter()
     }
 
     /// Reads a secret. Whether the caller may use it must be checked before.
-    pub(in crate::jobs) async fn value(&self, name: &str) -> Result<SecretValue, SecretRefusal> {
+    ///
+    /// # Errors
+    /// Why it has no usable value.
+    pub(in crate::jobs) async fn read_value(
+        &self,
+        name: &str,
+    ) -> Result<SecretValue, SecretRefusal> {
         let secret = self.get(name).expect("a secret that may be used is configured");
         let read = secret.source.read_whole().await;
-        let value = read.map_err(|source| SecretRefusal::Unreadable {
-            name: name.to_owned(),
-            source: Arc::new(source),
+        let value = read.map_err(|error| {
+            // A caller does not learn where it comes from.
+            tracing::error!(secret = name, %error, "a secret can't be read");
+            SecretRefusal::Unreadable(name.to_owned())
         })?;
-        if value.expose_secret().is_empty() {
+        let length = value.expose_secret().len();
+        if length == 0 {
             return Err(SecretRefusal::Empty(name.to_owned()));
         }
-        if secret.scrub && value.expose_secret().len() < SHORTEST {
+        if length > LONGEST_SECRET {
+            return Err(SecretRefusal::TooLong(name.to_owned()));
+        }
+        if value.expose_secret().contains('\0') {
+            return Err(SecretRefusal::Nul(name.to_owned()));
+        }
+        if secret.scrub && !HiddenSecret::is_long_enough(&value) {
             return Err(SecretRefusal::TooShort(name.to_owned()));
         }
         let hidden = secret.scrub.then(|| HiddenSecret::new(name, value.clone()));
@@ -55,10 +71,10 @@ pub(in crate::jobs) struct SecretValue {
 }
 
 impl SecretReader for Secrets {
-    fn read<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Option<SecretString>> {
+    fn read<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<SecretString, String>> {
         async {
-            let source = &self.get(name)?.source;
-            source.read_whole().await.ok()
+            let secret = self.get(name).ok_or("it is not configured")?;
+            secret.source.read_whole().await.map_err(|error| error.to_string())
         }
         .boxed()
     }

@@ -12,7 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::sweep::{connect_ahead, sweep};
 use crate::hosts::{HostRef, Hosts, Script};
-use crate::job::{AwaitsStdin, Job, JobId, JobScreen, Phase, Scope, awaits_stdin_script};
+use crate::job::{
+    AwaitsStdin, Job, JobId, JobScreen, Phase, Scope, SecretFingerprint, awaits_stdin_script,
+};
 use crate::output::TerminalSize;
 use crate::runner::durable::{ask, stdin_on_host};
 use crate::runner::fleet::run_fleets;
@@ -149,11 +151,18 @@ impl Runner {
         }
     }
 
-    /// Hides a secret in the output of a running job from here on. For a fleet: in that of its running
-    /// members.
-    pub async fn hide(&self, job: &Job, secret: &HiddenSecret) -> Result<(), WriteError> {
+    /// Fingerprint of a secret, which other processes with the same store compute alike.
+    pub fn fingerprint_of(&self, secret: &HiddenSecret) -> SecretFingerprint {
+        let key = self.shared.registry().secret;
+        SecretFingerprint::of(secret, &key)
+    }
+
+    /// Hides a secret in output of a running job that arrives later. For a fleet: in that of each member
+    /// that is written to. Not for durable jobs: a process that takes one over hides only the secrets in
+    /// its record.
+    pub async fn hide_secret(&self, job: &Job, secret: &HiddenSecret) -> Result<(), WriteError> {
         match self.stdin(job)? {
-            Input::Here(_) => self.shared.hide(job, secret),
+            Input::Here(_) => job.hide_secret(secret),
             Input::At(owner) => {
                 let call = Call::Hide {
                     name: secret.name().to_owned(),

@@ -57,6 +57,10 @@ impl Controls for FleetControls {
         async {
             // Copied, so that no lock is held while members accept the data.
             let stdins = self.stdins().await;
+            // Here, so that exactly the members that get the data hide its secrets.
+            for secret in self.job.secrets_hidden_later() {
+                stdins.iter().for_each(|stdin| stdin.job().hide_secret(&secret));
+            }
             let written =
                 join_all(stdins.iter().map(|stdin| stdin.write(data, MEMBER_TAKES))).await;
             for error in written.iter().filter_map(|written| written.as_ref().err()) {

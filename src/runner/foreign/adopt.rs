@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::open::{Resumed, close, resume};
-use crate::job::{Job, JobId, Pace, Positions, SecretMark, wall_now};
+use crate::job::{Job, JobId, Pace, Positions, SecretFingerprint, wall_now};
 use crate::lock::lock;
 use crate::runner::durable::follow_again;
 use crate::runner::state::{FleetToRun, Shared};
@@ -115,6 +115,8 @@ pub(crate) async fn adopt_if_orphan(shared: &Arc<Shared>, id: &JobId) {
 pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record) {
     let limits = shared.limits;
     let id = record.id.clone();
+    // Before the claim: from there on, a caller that goes away must not leave the job to nobody.
+    let secrets = read_secrets(shared, &record).await;
     let taken = storing.blocking(move |store| {
         if !store.claim(&record)? {
             // Another process was faster.
@@ -136,10 +138,10 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
         }))) => {
             tracing::info!(job = %job.id, "its process has ended: the job is followed from here");
             let had_secrets = record.had_secrets;
-            let positions = if job.fleet.is_some() || record.hidden_secrets.is_empty() {
-                positions
-            } else {
-                hide_again(shared, &job, &record.hidden_secrets).await
+            let positions = match secrets {
+                _ if job.fleet.is_some() => positions,
+                Ok(secrets) if secrets.is_empty() => positions,
+                secrets => hide_again(&job, secrets),
             };
             let key = record.key.clone().map(|key| (record.caller.clone(), key));
             // Registered here before it is forgotten there, so that a lookup always finds the job.
@@ -171,29 +173,40 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
     }
 }
 
-/// Hides the secrets of a job that was followed by another process, and returns where its output is
-/// followed from.
+/// Reads the secrets that the output of a job must not show.
+///
+/// # Errors
+/// Why they can't be hidden, in words.
+async fn read_secrets(shared: &Shared, record: &Record) -> Result<Vec<HiddenSecret>, String> {
+    let key = shared.registry().secret;
+    let mut secrets = Vec::new();
+    for fingerprint in &record.hidden_secrets {
+        let name = &fingerprint.name;
+        let value = shared.secrets.read(name).await;
+        let value = value.map_err(|why| format!("the secret {name} can't be read here: {why}"))?;
+        let secret = HiddenSecret::new(name.as_str(), value);
+        if SecretFingerprint::of(&secret, &key) != *fingerprint {
+            return Err(format!(
+                "the secret {name} was changed after the job had started"
+            ));
+        }
+        secrets.push(secret);
+    }
+    Ok(secrets)
+}
+
+/// Hides the secrets of a job that was followed by another process, and returns the offsets from which
+/// the host must send the output.
 ///
 /// The store has scrubbed output, whose length differs from that of the output on the host. So the
-/// output is read from its start and scrubbed once more, which gives the same bytes.
-async fn hide_again(shared: &Shared, job: &Job, marks: &[SecretMark]) -> Positions {
-    let key = shared.registry().secret;
+/// output is read from its start and scrubbed again, which gives the same bytes.
+fn hide_again(job: &Job, secrets: Result<Vec<HiddenSecret>, String>) -> Positions {
     job.expect_known_output();
-    for mark in marks {
-        let value = shared.secrets.read(&mark.name).await;
-        let secret = value.map(|value| HiddenSecret::new(mark.name.as_str(), value));
-        match secret {
-            Some(secret) if SecretMark::of(&secret, &key) == *mark => job.hide(&secret),
-            other => {
-                let what = if other.is_some() {
-                    "has another value now"
-                } else {
-                    "can't be read any more"
-                };
-                let why = format!("the secret {} {what}, so it can't be hidden", mark.name);
-                tracing::warn!(job = %job.id, "output is withheld: {why}");
-                job.withhold_output(&why);
-            }
+    match secrets {
+        Ok(secrets) => secrets.iter().for_each(|secret| job.hide_secret(secret)),
+        Err(why) => {
+            tracing::warn!(job = %job.id, "output is withheld: {why}");
+            job.withhold_output(format!("output is withheld: {why}"));
         }
     }
     Positions::default()

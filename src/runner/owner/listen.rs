@@ -131,7 +131,7 @@ async fn try_to_perform(
         Call::Hide { name } => {
             let value = std::str::from_utf8(data);
             let value = value.map_err(|_| FarEndError::Unsupported("takes only texts"))?;
-            shared.hide(&job, &HiddenSecret::new(name.as_str(), value.into()));
+            job.hide_secret(&HiddenSecret::new(name.as_str(), value.into()));
             Ok(Reply::Done)
         }
         Call::Resize { cols, rows } => {

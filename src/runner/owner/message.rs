@@ -37,7 +37,7 @@ pub(crate) enum Call {
         patience: Duration,
     },
     IsStdinClosed,
-    /// Hide a secret in the output; its value are the bytes that follow.
+    /// Hide a secret in output that arrives later. The bytes that follow are its value.
     Hide {
         name: String,
     },

@@ -62,10 +62,7 @@ pub(super) fn reserve(shared: &Arc<Shared>, order: Order) -> Result<Reserved, Sp
 
     let record = shared.storing.is_some().then(|| {
         let key = order.key.as_ref().map(|(_, key)| key.as_str());
-        Record {
-            hidden_secrets: job.spec.secrets.marks(&registry.secret),
-            ..Record::new(&job, key, job.spec.fingerprint(&registry.secret))
-        }
+        Record::new(&job, key, job.spec.fingerprint(&registry.secret))
     });
     let abandoned = registry.insert(Arc::clone(&job), order.key);
 

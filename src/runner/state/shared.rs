@@ -17,7 +17,6 @@ use crate::hosts::{HostRef, Hosts};
 use crate::job::Job;
 use crate::lock::{Guard, lock};
 use crate::runner::storing::Storing;
-use crate::scrub::HiddenSecret;
 
 /// State shared by the runner's tasks.
 pub(crate) struct Shared {
@@ -36,7 +35,7 @@ pub(crate) struct Shared {
     pub(crate) screens: Screens,
     /// Whether this process adopts durable jobs that no process follows.
     pub(crate) adopts: bool,
-    /// Reads secrets that the output of a job must not show.
+    /// Reads the secrets of durable jobs that this process takes over.
     pub(crate) secrets: Arc<dyn SecretReader>,
     /// Called with each job that has ended here.
     pub(crate) on_end: OnEnd,
@@ -71,20 +70,6 @@ impl Shared {
     pub(crate) fn finish(&self, job: &Job) {
         self.registry().finish(&job.id);
         (self.on_end)(job);
-    }
-
-    /// Hides a secret in the output of a job of this process from here on. For a fleet: in that of its
-    /// members here.
-    pub(crate) fn hide(&self, job: &Job, secret: &HiddenSecret) {
-        let Some(fleet) = &job.fleet else {
-            job.hide(secret);
-            return;
-        };
-        let registry = self.registry();
-        let ids = fleet.members().into_iter().filter_map(|member| member.job);
-        for member in ids.filter_map(|id| registry.jobs.get(&id)) {
-            member.job.hide(secret);
-        }
     }
 
     /// Spawns a task that ends with the runner. Drops the task if the runner has ended.

@@ -182,6 +182,11 @@ impl Stdin {
         self.state.try_lock().is_ok_and(|state| state.closed)
     }
 
+    /// The job that reads it.
+    pub(crate) fn job(&self) -> &Job {
+        &self.job
+    }
+
     /// The far end's controls, for signals and closing.
     pub(crate) fn controls(&self) -> &dyn Controls {
         &*self.controls

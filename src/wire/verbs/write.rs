@@ -13,7 +13,8 @@ use super::paste::{BRACKETS, add_pasted};
 use super::screen::Screen;
 use super::tail::{LEAST_QUIET_MS, TailReply, TailRequest, optional_regex};
 use crate::jobs::{
-    self, Job, PolicyVerb, ScreenWait, Terminal, TerminalModes, TerminalSize, WriteError, key_bytes,
+    self, Job, PolicyVerb, ScreenWait, SecretInput, Terminal, TerminalModes, TerminalSize,
+    WriteError, key_bytes,
 };
 use crate::wire::clamp::Clamps;
 use crate::wire::error::Error;
@@ -162,32 +163,22 @@ impl Service {
         let before = job.status();
         // Also refuses a job that has ended, even if there is nothing to write.
         let was_closed = job.is_stdin_closed().await?;
-        let secret = match &request.secret_name {
-            Some(name) => Some(job.secret(name).await?),
-            None => None,
-        };
-        let input = Input {
-            request: &request,
-            secret: secret.as_ref(),
-        };
-        let data = input.bytes(enter, before.terminal_modes)?;
+        let input = request.input(enter, before.terminal_modes)?;
         if let Some(size) = size {
             job.resize(size).await?;
         }
-        if !data.is_empty() {
-            send(&job, &data, request.secret || secret.is_some()).await?;
-        }
+        let bytes_written = request.send(&job, &input).await?;
         if request.close_after {
             match job.close_stdin(PATIENCE).await {
                 // The command read the data and ended before the close.
-                Err(jobs::Error::Write(WriteError::JobEnded)) if !data.is_empty() => {}
+                Err(jobs::Error::Write(WriteError::JobEnded)) if bytes_written > 0 => {}
                 closed => closed?,
             }
         }
         // On a terminal `close_after` sends ctrl+d, and more can be written after it.
         let stdin_closed = was_closed || (request.close_after && !job.has_terminal());
         let mut reply = WriteReply {
-            bytes_written: data.len(),
+            bytes_written,
             stdin_closed,
             tail: None,
             screen: None,
@@ -266,51 +257,66 @@ impl WriteRequest {
     }
 }
 
-/// The input of a write.
-struct Input<'a> {
-    request: &'a WriteRequest,
-    /// The value of the secret that it names.
-    secret: Option<&'a SecretString>,
+/// The input of a write, wiped when dropped.
+struct Input {
+    /// Text and bytes, before a secret.
+    before: Zeroizing<Vec<u8>>,
+    /// Keys and the last enter, after a secret.
+    after: Zeroizing<Vec<u8>>,
 }
 
-impl Input<'_> {
-    /// The bytes to write, wiped when dropped. Allocated once, so that no copy remains.
-    fn bytes(&self, enter: u8, modes: TerminalModes) -> Result<Zeroizing<Vec<u8>>, Error> {
-        let request = self.request;
-        let texts = length_of(request.data.as_ref())
-            + length_of(request.data_base64.as_ref())
-            + length_of(self.secret);
+impl WriteRequest {
+    /// The input. Each part is allocated once, so that no copy remains.
+    fn input(&self, enter: u8, modes: TerminalModes) -> Result<Input, Error> {
+        let texts = length_of(self.data.as_ref()) + length_of(self.data_base64.as_ref());
         // An upper bound: no key has more than 5 bytes, and base64 only shrinks when decoded.
-        let room = texts + 8 * request.keys.len() + BRACKETS + 1;
-        if room > 2 * MOST_BYTES {
-            return Err(too_long(room));
+        let keys = 8 * self.keys.len() + 1;
+        if texts + keys + BRACKETS > 2 * MOST_BYTES {
+            return Err(too_long(texts + keys));
         }
-        let mut bytes = Zeroizing::new(Vec::with_capacity(room));
-        if let Some(data) = &request.data {
+        let mut before = Zeroizing::new(Vec::with_capacity(texts + BRACKETS));
+        if let Some(data) = &self.data {
             let text = data.expose_secret();
             if modes.bracketed_paste {
-                add_pasted(&mut bytes, text);
+                add_pasted(&mut before, text);
             } else {
-                bytes.extend_from_slice(text.as_bytes());
+                before.extend_from_slice(text.as_bytes());
             }
         }
-        if let Some(encoded) = &request.data_base64 {
-            bytes.extend_from_slice(&decode(encoded)?);
+        if let Some(encoded) = &self.data_base64 {
+            before.extend_from_slice(&decode(encoded)?);
         }
-        if let Some(secret) = self.secret {
-            bytes.extend_from_slice(secret.expose_secret().as_bytes());
+        let mut after = Zeroizing::new(Vec::with_capacity(keys));
+        for key in &self.keys {
+            after.extend(pressed(key, enter, modes)?);
         }
-        for key in &request.keys {
-            bytes.extend(pressed(key, enter, modes)?);
+        if self.newline {
+            after.push(enter);
         }
-        if request.newline {
-            bytes.push(enter);
+        let length = before.len() + after.len();
+        if length > MOST_BYTES {
+            return Err(too_long(length));
         }
-        if bytes.len() > MOST_BYTES {
-            Err(too_long(bytes.len()))
-        } else {
-            Ok(bytes)
+        Ok(Input { before, after })
+    }
+
+    /// Writes the input, with the secret that is named. Returns the number of bytes.
+    async fn send(&self, job: &Job, input: &Input) -> Result<usize, Error> {
+        let Input { before, after } = input;
+        if let Some(name) = &self.secret_name {
+            let input = SecretInput {
+                name,
+                before,
+                after,
+                is_shown: !self.secret,
+            };
+            return Ok(job.write_secret(input, PATIENCE).await?);
         }
+        let data = Zeroizing::new([before.as_slice(), after.as_slice()].concat());
+        if !data.is_empty() {
+            send(job, &data, self.secret).await?;
+        }
+        Ok(data.len())
     }
 }
 
