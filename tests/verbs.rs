@@ -167,7 +167,7 @@ async fn wait_for_any_prints_the_job_that_has_ended() {
 #[tokio::test]
 async fn the_list_is_sorted_and_shows_exit_and_time() {
     let sshd = Sshd::start().await;
-    let long = spawn(&sshd, "a", "seq 5; sleep 1.2; exit 7");
+    let long = spawn(&sshd, "a", "seq 5; sleep 5; exit 7");
     assert_eq!(sshjobs(&sshd, &["wait", &long]).status.code(), Some(7));
     let short = spawn(&sshd, "b", "true");
     told(&sshjobs(&sshd, &["wait", &short]));
