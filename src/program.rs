@@ -538,8 +538,13 @@ async fn prepared(
     } else {
         Some(tokens(config, cluster.as_ref()).await?)
     };
+    let oidc = if args.no_auth {
+        None
+    } else {
+        http::Oidc::new(&config.oidc)
+    };
     let options = http::Options {
-        oidc: http::Oidc::new(&config.oidc),
+        oidc,
         ..options(args, tokens)?
     };
     Ok((cluster, options))

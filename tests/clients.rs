@@ -364,13 +364,16 @@ impl Issuer {
         let mut process = program(sshd, "node");
         process.arg("issuer.mjs").stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = process.spawn().unwrap();
-        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        // It also prints warnings there.
-        let url = lines.find_map(|line| line.ok().filter(|line| line.starts_with("http://")));
-        Self {
+        let stdout = process.stdout.take().unwrap();
+        let mut issuer = Self {
             process,
-            url: url.expect("a URL"),
-        }
+            url: String::new(),
+        };
+        let mut lines = BufReader::new(stdout).lines();
+        let url = lines.next().expect("a line").unwrap();
+        assert!(url.starts_with("http://"), "{url}");
+        issuer.url = url;
+        issuer
     }
 
     /// An access token for a resource.
@@ -380,11 +383,10 @@ impl Issuer {
             ("resource", resource),
             ("scope", scope),
         ];
+        // As in issuer.mjs.
+        let client = BASE64_STANDARD.encode("ci:the-secret-of-the-client");
         let mut response = ureq::post(format!("{}/token", self.url))
-            .header(
-                "authorization",
-                "Basic Y2k6dGhlLXNlY3JldC1vZi10aGUtY2xpZW50",
-            )
+            .header("authorization", format!("Basic {client}"))
             .send_form(form)
             .unwrap();
         let text = response.body_mut().read_to_string().unwrap();
@@ -397,14 +399,22 @@ impl Issuer {
 async fn access_tokens_of_a_real_issuer_are_accepted_if_they_are_for_this_server() {
     let sshd = Sshd::start().await;
     let issuer = Issuer::start(&sshd);
-    let audience = "https://jobs.example.com";
+    let audience = "https://jobs.example.com/mcp";
     let configuration = format!(
         "[[oidc.issuers]]\nissuer = \"{}\"\naudiences = [\"{audience}\"]\n",
         issuer.url
     );
     std::fs::write(sshd.path("config.toml"), configuration).unwrap();
     let config = sshd.path("config.toml").display().to_string();
-    let server = Server::with(&sshd, &["--config", &config]);
+    let public_url = "https://jobs.example.com";
+    let server = Server::with(&sshd, &["--config", &config, "--public-url", public_url]);
+    // Clients of MCP ask for a token for this resource.
+    let metadata = format!("{}/.well-known/oauth-protected-resource/mcp", server.url);
+    let metadata = ureq::get(metadata).call().unwrap().body_mut().read_to_string().unwrap();
+    assert!(
+        metadata.contains(&format!("\"resource\":\"{audience}\"")),
+        "{metadata}"
+    );
     let with =
         |resource: &str, scope: &str| Caller::new(&server.url, &issuer.token(resource, scope));
     let run = serde_json::json!({"host": HOST, "command": "true"});

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -15,9 +16,9 @@ use ring::signature::{
 };
 use serde_json::{Value, json};
 
-use crate::support::command::{sshjobs, told};
+use crate::support::command::{command, sshjobs, told};
 use crate::support::server::{Caller, Server};
-use crate::support::{HOST, Sshd};
+use crate::support::{HOST, Sshd, eventually, exit_of};
 
 const AUDIENCE: &str = "https://jobs.example.com";
 
@@ -209,7 +210,7 @@ async fn claims_of_a_token_name_its_caller_and_give_it_a_role() {
     let (status, message) = fixture.listed(&issuer.token(&claims));
     assert_eq!(
         (status, message.as_str()),
-        (401, "the token's claims give no role on this server")
+        (403, "the token's claims give no role on this server")
     );
     // Tokens of this program are accepted as before.
     assert_eq!(
@@ -361,6 +362,9 @@ async fn an_issuer_that_hangs_delays_no_other_token() {
             (caller.call("jobs", json!({})), start.elapsed())
         })
     };
+    while hanging.fetches() == 0 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let start = Instant::now();
     let agent = Caller::new(&server.url, &fine.token(&fine.claims()));
     assert_eq!(agent.call("jobs", json!({})).0, 200);
@@ -370,8 +374,45 @@ async fn an_issuer_that_hangs_delays_no_other_token() {
         start.elapsed()
     );
     let ((status, reply), elapsed) = waits.join().unwrap();
-    assert_eq!((status, &reply["code"]), (500, &json!("io")), "{reply}");
+    assert_eq!(
+        (status, &reply["code"]),
+        (502, &json!("unreachable")),
+        "{reply}"
+    );
     assert!(elapsed < Duration::from_secs(20), "{elapsed:?}");
+}
+
+#[tokio::test]
+async fn a_known_key_is_accepted_while_the_issuer_hangs_and_a_client_that_hangs_up_stops_no_fetch()
+{
+    let fixture = Fixture::start().await;
+    let issuer = &fixture.issuer;
+    *issuer.state.delay.lock().unwrap() = Duration::from_secs(2);
+    // It sends a token and goes away while the keys are fetched for it.
+    let token = issuer.token(&issuer.claims());
+    let address = fixture.server.url.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "GET /v1/jobs HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n"
+    )
+    .unwrap();
+    eventually("keys are fetched", async || issuer.fetches() == 1).await;
+    drop(stream);
+    eventually("the keys are known", async || {
+        fixture.listed(&token).0 == 200
+    })
+    .await;
+    assert_eq!(issuer.fetches(), 1);
+
+    *issuer.state.delay.lock().unwrap() = Duration::from_secs(60);
+    let start = Instant::now();
+    assert_eq!(fixture.listed(&token).0, 200);
+    assert!(
+        start.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -449,6 +490,18 @@ async fn a_refused_client_learns_where_to_get_a_token() {
             .starts_with("Bearer error=\"insufficient_scope\", scope=\"sshjobs:run\"")
     );
 
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": "ssh_run", "arguments": {"host": HOST, "command": "true"}}});
+    let lacking = nobody
+        .post(format!("{url}/mcp"))
+        .header("authorization", &token)
+        .header("content-type", "application/json")
+        .header("accept", "application/json, text/event-stream")
+        .send(call.to_string())
+        .unwrap();
+    assert_eq!(lacking.status(), 403);
+    assert!(challenge(&lacking).starts_with("Bearer error=\"insufficient_scope\""));
+
     for (path, resource) in [("/mcp", "/mcp"), ("", "")] {
         let at = format!("{url}/.well-known/oauth-protected-resource{path}");
         let mut response = nobody.get(at).call().unwrap();
@@ -490,7 +543,7 @@ async fn scopes_give_roles_if_the_configuration_names_no_claims() {
     for (scope, runs, lists) in [
         ("sshjobs:read openid", 403, 200),
         ("openid sshjobs:run", 200, 200),
-        ("openid", 401, 401),
+        ("openid", 403, 403),
     ] {
         let mut claims = issuer.claims();
         claims["scope"] = json!(scope);
@@ -547,6 +600,7 @@ async fn a_configuration_that_would_trust_too_much_is_refused() {
     let sshd = Sshd::start().await;
     let issuer = Issuer::start();
     let good = configuration(&issuer);
+    let hosts = format!("[\"{HOST}\"]");
     for (from, to, message) in [
         (
             "\"ES256\", \"RS256\"",
@@ -564,6 +618,8 @@ async fn a_configuration_that_would_trust_too_much_is_refused() {
             "audiences must name",
         ),
         ("role = \"run\"", "role = \"root\"", "role must be one of"),
+        (hosts.as_str(), "[\",\"]", "hosts has"),
+        (hosts.as_str(), "[]", "hosts is empty"),
         (
             "{ repository = \"acme/*\" }",
             "{}",
@@ -618,4 +674,43 @@ async fn the_workflow_for_github_deploys_with_a_token_of_its_own() {
     assert!(printed.contains("Linux"), "{printed}");
     let asked = requested.recv_timeout(Duration::from_secs(10)).unwrap();
     assert!(asked.contains(&format!("&audience={AUDIENCE}")), "{asked}");
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_a_command_whose_token_has_expired_meanwhile() {
+    let fixture = Fixture::start().await;
+    let issuer = &fixture.issuer;
+    let mut claims = issuer.claims();
+    // Valid for four more seconds: clocks may differ by a minute.
+    claims["exp"] = json!(now() - 56);
+    let url = &fixture.server.url;
+    let script = "echo started; sleep 61.37";
+    let mut run = command(
+        &fixture.sshd,
+        &["--server", url, "run", "-n", HOST, "--", script],
+    );
+    let mut run = run
+        .env("SSHJOBS_TOKEN", issuer.token(&claims))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut started = String::new();
+    BufReader::new(run.stdout.take().unwrap()).read_line(&mut started).unwrap();
+    assert_eq!(started, "started\n");
+    eventually("the token has expired", async || {
+        now() - claims["exp"].as_u64().unwrap() > 61
+    })
+    .await;
+
+    let pid = nix::unistd::Pid::from_raw(run.id().cast_signed());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+
+    assert_eq!(exit_of(&mut run).await, Some(130));
+    let runs = || {
+        let processes = std::process::Command::new("ps").args(["axww", "-o", "args"]).output();
+        String::from_utf8_lossy(&processes.unwrap().stdout)
+            .lines()
+            .any(|line| line == "sleep 61.37")
+    };
+    eventually("the command has ended", async || !runs()).await;
 }

@@ -42,16 +42,16 @@ pub(super) fn refused(why: Refused) -> Error {
 
 pub(super) fn refused_jwt(why: &TokenRefused) -> Error {
     let message = why.to_string();
-    let is_missing_role = *why == TokenRefused::NoRole;
     if *why == TokenRefused::KeysUnavailable {
         let hint = "the server's log says why; try again in a minute, or use another token";
-        return Error::new(Code::Io, message, hint);
+        return Error::new(Code::Unreachable, message, hint).retryable();
     }
-    let hint = if is_missing_role {
-        "ask the operator for a role for these claims, in [[oidc.issuers.roles]]"
-    } else {
-        "get a new token of an issuer that the server's metadata name, for its audience"
-    };
+    if *why == TokenRefused::NoRole {
+        let hint = "ask the operator for a role for these claims, in [[oidc.issuers.roles]]";
+        return Error::new(Code::PolicyDenied, message, hint);
+    }
+    let hint = "get a new token for this server from an issuer that is listed at \
+        /.well-known/oauth-protected-resource";
     Error::new(Code::Unauthenticated, message, hint)
 }
 

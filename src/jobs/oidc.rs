@@ -21,14 +21,14 @@ pub struct OidcConfig {
 pub struct IssuerConfig {
     /// Its URL, exactly as in the claim `iss`.
     pub issuer: String,
-    /// Begins the names of its callers, followed by `|`. Default: the URL.
+    /// Prefix of its callers' names, as in `NAME|SUBJECT`. Default: the URL.
     pub name: Option<String>,
     /// Accepted values of the claim `aud`: the URL of this server, as its clients know it.
     pub audiences: Vec<String>,
     /// Accepted algorithms, all of them asymmetric.
     #[serde(default = "usual_algorithms")]
     pub algorithms: Vec<String>,
-    /// URL of its keys. By default its discovery document has it.
+    /// URL of its keys. Default: `jwks_uri` of its discovery document.
     pub jwks_url: Option<String>,
     /// The claim that names a caller. It must not be shared by two callers.
     #[serde(default = "subject")]
@@ -45,9 +45,8 @@ pub struct IssuerConfig {
 pub struct RoleOfClaims {
     /// The role: `read`, `run` or `admin`.
     pub role: String,
-    /// Hosts to which it applies. Empty: every host.
-    #[serde(default)]
-    pub hosts: Vec<String>,
+    /// Hosts to which it applies. `None`: every host.
+    pub hosts: Option<Vec<String>>,
     /// Claims that a token must have, with patterns of their values. A claim inside of another is
     /// named as in `realm_access.roles`.
     pub claims: BTreeMap<String, String>,
@@ -69,6 +68,16 @@ const ALGORITHMS: [&str; 9] = [
 impl OidcConfig {
     /// The first invalid value, in words that begin with its key.
     pub(super) fn validate(&self) -> Option<String> {
+        // Callers of two issuers with one name would be the same.
+        for (index, issuer) in self.issuers.iter().enumerate() {
+            let earlier = &self.issuers[..index];
+            if earlier.iter().any(|other| other.issuer == issuer.issuer) {
+                return Some(format!("issuer {:?} is listed twice", issuer.issuer));
+            }
+            if earlier.iter().any(|other| other.prefix() == issuer.prefix()) {
+                return Some(format!("name {:?} is used by two issuers", issuer.prefix()));
+            }
+        }
         self.issuers.iter().find_map(IssuerConfig::validate)
     }
 }
@@ -117,7 +126,8 @@ impl RoleOfClaims {
     /// The role and its hosts.
     pub fn granted(&self) -> (Role, HostPatterns) {
         let role = Role::named(&self.role).expect("the configuration was checked");
-        (role, HostPatterns::from(self.hosts.join(",")))
+        let hosts = self.hosts.as_deref().unwrap_or_default();
+        (role, HostPatterns::from(hosts.join(",")))
     }
 
     fn validate(&self) -> Option<String> {
@@ -125,9 +135,18 @@ impl RoleOfClaims {
             let known = Role::ALL.map(Role::as_str).join(", ");
             return Some(format!("role must be one of {known}: {:?}", self.role));
         }
-        // Without claims it would be for everybody that the issuer knows, such as all of GitHub.
+        // Without claims it would apply to every account of the issuer, such as all of GitHub.
         if self.claims.is_empty() {
             return Some("claims must have at least one, such as repository".to_owned());
+        }
+        if self.hosts.as_ref().is_some_and(Vec::is_empty) {
+            return Some("hosts is empty; omit it for every host".to_owned());
+        }
+        let is_bad = |host: &&String| host.trim().is_empty() || host.contains(',');
+        if let Some(host) = self.hosts.iter().flatten().find(is_bad) {
+            return Some(format!(
+                "hosts has {host:?}; write each pattern as a text of its own"
+            ));
         }
         None
     }
@@ -135,6 +154,13 @@ impl RoleOfClaims {
 
 /// Whether a URL uses TLS, or leads to this machine.
 fn is_trusted_url(url: &str) -> bool {
-    let loopback = ["http://127.0.0.1:", "http://[::1]:", "http://localhost:"];
-    url.starts_with("https://") || loopback.iter().any(|start| url.starts_with(start))
+    let starts = [
+        "https://",
+        "http://127.0.0.1:",
+        "http://[::1]:",
+        "http://localhost:",
+    ];
+    let rest = starts.iter().find_map(|start| url.strip_prefix(start));
+    // Without a user name, after which another host could follow.
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['@', '?', '#', ' ']))
 }

@@ -1,6 +1,6 @@
 //! Why a token of an issuer is refused.
 
-/// Why a token of an issuer is refused. Never contains any of the token but names of claims.
+/// Why a token of an issuer is refused. Contains nothing of the token except names of claims.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenRefused {
@@ -25,6 +25,9 @@ pub enum TokenRefused {
     /// It is for another server.
     #[error("the token is for another audience")]
     Audience,
+    /// It has more claims than this server looks at.
+    #[error("the token has too many claims, or one that is too long")]
+    TooManyClaims,
     /// A claim is missing or invalid.
     #[error("the token lacks the claim {0}, or its value is invalid")]
     Claim(String),

@@ -19,11 +19,11 @@ const MOST_BYTES: usize = 1 << 20;
 /// Time limit for the whole request.
 const FETCH_TIME: Duration = Duration::from_secs(5);
 
-/// Fetches a document. Follows no redirects: an issuer's URL is configured, and no one else chooses
-/// where keys come from.
+/// Fetches a document. Follows no redirects: only the configuration and the issuer choose where keys come
+/// from.
 ///
 /// # Errors
-/// Why there is no document, in words, at most after five seconds.
+/// A message for the log, after five seconds at the latest.
 pub(super) async fn fetch<T: DeserializeOwned>(url: &str) -> Result<T, String> {
     let fetched = timeout(FETCH_TIME, fetch_bytes(url)).await;
     let bytes = fetched
@@ -41,9 +41,13 @@ async fn fetch_bytes(url: &str) -> io::Result<Bytes> {
     let connecting = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = connecting.map_err(io::Error::other)?;
 
+    let authority = match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    };
     let target = &url[url::Position::BeforePath..url::Position::AfterQuery];
     let request = Request::get(target)
-        .header(HOST, format!("{host}:{port}"))
+        .header(HOST, authority)
         .header(ACCEPT, "application/json")
         .body(Empty::<Bytes>::new())
         .map_err(io::Error::other)?;
@@ -61,10 +65,7 @@ async fn fetch_bytes(url: &str) -> io::Result<Bytes> {
     let mut answering = std::pin::pin!(answering);
     tokio::select! {
         answer = &mut answering => answer,
-        // The connection ends after the answer, which may still be in its buffer.
-        ended = connection => {
-            ended.map_err(io::Error::other)?;
-            answering.await
-        }
+        // The server may close the connection before the answer has been read from its buffer.
+        _ = connection => answering.await,
     }
 }

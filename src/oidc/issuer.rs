@@ -50,7 +50,7 @@ impl Issuer {
     /// Why the token is refused.
     pub(super) async fn verify(&self, token: &str) -> Result<Map<String, Value>, TokenRefused> {
         let header = header(token)?;
-        // An extension that must be understood is not: there is none that this server knows.
+        // This server knows no critical extensions (RFC 7515, section 4.1.11).
         if header.crit.is_some() {
             return Err(TokenRefused::Malformed);
         }
@@ -65,14 +65,15 @@ impl Issuer {
 
         let keys = self.keys.keys_for(header.kid.as_deref(), algorithm).await?;
         let validation = self.validation(algorithm);
-        let mut refused = TokenRefused::Key;
         for key in keys {
             match decode::<Map<String, Value>>(token, &key, &validation) {
                 Ok(verified) => return Ok(verified.claims),
-                Err(error) => refused = explain(error.kind()),
+                // A token without `kid` may be signed with another key.
+                Err(error) if *error.kind() == ErrorKind::InvalidSignature => {}
+                Err(error) => return Err(refusal_for(error.kind())),
             }
         }
-        Err(refused)
+        Err(TokenRefused::Signature)
     }
 
     fn validation(&self, algorithm: Algorithm) -> Validation {
@@ -81,7 +82,7 @@ impl Issuer {
         validation.validate_nbf = true;
         validation.set_issuer(&[&self.config.issuer]);
         validation.set_audience(&self.config.audiences);
-        // Otherwise a token without one of them would pass its check.
+        // jsonwebtoken skips the check of a claim that is absent unless it is required here.
         validation.set_required_spec_claims(&["exp", "iss", "aud", "sub"]);
         validation
     }
@@ -91,7 +92,7 @@ impl Issuer {
     clippy::wildcard_enum_match_arm,
     reason = "all other errors are about the form of a token, also those of later versions"
 )]
-fn explain(kind: &ErrorKind) -> TokenRefused {
+fn refusal_for(kind: &ErrorKind) -> TokenRefused {
     match kind {
         ErrorKind::InvalidSignature => TokenRefused::Signature,
         ErrorKind::ExpiredSignature | ErrorKind::ImmatureSignature => TokenRefused::Time,

@@ -1,33 +1,45 @@
 //! The keys of one issuer.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jsonwebtoken::jwk::{Jwk, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::sync::Mutex as AsyncMutex;
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tokio_util::task::TaskTracker;
 
 use super::error::TokenRefused;
 use super::fetch::fetch;
-use crate::lock::lock;
 
-/// The keys of one issuer, fetched when they are needed.
+/// The keys of one issuer, fetched when they are needed, in a task that no request can cancel.
 pub(super) struct KeyCache {
+    source: Arc<KeySource>,
+    state: Arc<watch::Sender<CacheState>>,
+    fetches: TaskTracker,
+}
+
+/// Where the keys of an issuer come from.
+struct KeySource {
     issuer: String,
     jwks_url: Option<String>,
-    known: Mutex<Option<Fetched>>,
-    /// Time of the last attempt to fetch them. Locked while they are fetched, by one caller at a time.
-    last_attempt: AsyncMutex<Option<Instant>>,
+}
+
+#[derive(Default)]
+struct CacheState {
+    cached: Option<FetchedKeys>,
+    /// When the last fetch began.
+    last_attempt: Option<Instant>,
+    is_fetching: bool,
 }
 
 /// Keys as they were fetched.
 #[derive(Clone)]
-struct Fetched {
+struct FetchedKeys {
     keys: Arc<[SigningKey]>,
-    at: Instant,
+    fetched_at: Instant,
 }
 
 /// A public key for signatures.
@@ -39,11 +51,15 @@ struct SigningKey {
 }
 
 /// Time after which keys are fetched again.
-const FRESH: Duration = Duration::from_secs(600);
+const REFRESH_AFTER: Duration = Duration::from_secs(600);
 /// Time for which known keys are used while the issuer does not answer.
-const USABLE: Duration = Duration::from_secs(24 * 3600);
-/// Minimum time between two attempts to fetch them.
-const BETWEEN_ATTEMPTS: Duration = Duration::from_secs(60);
+const USABLE_FOR: Duration = Duration::from_secs(24 * 3600);
+/// Minimum time between two fetches.
+const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(60);
+/// The same while no keys are cached, so that a restart at a bad moment locks nobody out for long.
+const FIRST_RETRY: Duration = Duration::from_secs(5);
+/// Longest wait of a token for keys: two documents are fetched.
+const LONGEST_WAIT: Duration = Duration::from_secs(11);
 /// Maximum keys of an issuer.
 const MOST_KEYS: usize = 100;
 
@@ -54,7 +70,8 @@ struct Discovery {
     jwks_uri: String,
 }
 
-/// A set of keys (RFC 7517, section 5). Keys of unknown kinds are ignored, as it says.
+/// A set of keys (RFC 7517, section 5). They are read one by one, because keys of unknown kinds must be
+/// ignored.
 #[derive(Deserialize)]
 struct KeySet {
     keys: Vec<Value>,
@@ -63,14 +80,13 @@ struct KeySet {
 impl KeyCache {
     pub(super) fn new(issuer: String, jwks_url: Option<String>) -> Self {
         Self {
-            issuer,
-            jwks_url,
-            known: Mutex::default(),
-            last_attempt: AsyncMutex::default(),
+            source: Arc::new(KeySource { issuer, jwks_url }),
+            state: Arc::default(),
+            fetches: TaskTracker::new(),
         }
     }
 
-    /// The keys with which a token may be signed.
+    /// The keys with which a token may be signed. Cancel safe.
     ///
     /// # Errors
     /// [`TokenRefused::Key`] if the issuer has no such key, [`TokenRefused::KeysUnavailable`] if it does
@@ -80,24 +96,23 @@ impl KeyCache {
         id: Option<&str>,
         algorithm: Algorithm,
     ) -> Result<Vec<DecodingKey>, TokenRefused> {
-        let now = Instant::now();
-        let known = self.usable(now);
-        let found = known.as_ref().map(|known| known.find(id, algorithm)).unwrap_or_default();
-        let is_fresh = known.as_ref().is_some_and(|known| now - known.at < FRESH);
-        if is_fresh && !found.is_empty() {
+        let cached = self.usable();
+        let found = cached.as_ref().map(|cached| cached.find(id, algorithm)).unwrap_or_default();
+        let is_fresh = cached
+            .as_ref()
+            .is_some_and(|cached| cached.fetched_at.elapsed() < REFRESH_AFTER);
+        if !is_fresh || found.is_empty() {
+            self.fetch_if_due();
+        }
+        if !found.is_empty() {
             return Ok(found);
         }
-        // With a known key, a token does not wait for another one that fetches.
-        if !found.is_empty() {
-            if let Ok(mut last_attempt) = self.last_attempt.try_lock() {
-                self.fetch_again(&mut last_attempt).await;
-            }
-        } else {
-            let mut last_attempt = self.last_attempt.lock().await;
-            self.fetch_again(&mut last_attempt).await;
-        }
-        let known = self.usable(Instant::now()).ok_or(TokenRefused::KeysUnavailable)?;
-        let found = known.find(id, algorithm);
+
+        let mut state = self.state.subscribe();
+        // However the wait ends, the state has the answer.
+        drop(timeout(LONGEST_WAIT, state.wait_for(|state| !state.is_fetching)).await);
+        let cached = self.usable().ok_or(TokenRefused::KeysUnavailable)?;
+        let found = cached.find(id, algorithm);
         if found.is_empty() {
             Err(TokenRefused::Key)
         } else {
@@ -105,56 +120,86 @@ impl KeyCache {
         }
     }
 
-    fn usable(&self, now: Instant) -> Option<Fetched> {
-        lock(&self.known).clone().filter(|known| now - known.at < USABLE)
+    fn usable(&self) -> Option<FetchedKeys> {
+        let cached = self.state.borrow().cached.clone();
+        cached.filter(|cached| cached.fetched_at.elapsed() < USABLE_FOR)
     }
 
-    /// Fetches the keys unless that was tried a moment ago.
-    async fn fetch_again(&self, last_attempt: &mut Option<Instant>) {
+    /// Starts to fetch the keys, unless that was tried a moment ago.
+    fn fetch_if_due(&self) {
         let now = Instant::now();
-        if last_attempt.is_some_and(|last| now - last < BETWEEN_ATTEMPTS) {
+        let is_started = self.state.send_if_modified(|state| {
+            let interval = if state.cached.is_none() {
+                FIRST_RETRY
+            } else {
+                MIN_FETCH_INTERVAL
+            };
+            let is_recent = state.last_attempt.is_some_and(|last| now - last < interval);
+            if state.is_fetching || is_recent {
+                return false;
+            }
+            state.is_fetching = true;
+            state.last_attempt = Some(now);
+            true
+        });
+        if !is_started {
             return;
         }
-        *last_attempt = Some(now);
-        match self.fetch().await {
-            Ok(keys) => {
-                *lock(&self.known) = Some(Fetched { keys, at: now });
-            }
-            Err(why) => {
+        let (source, state) = (Arc::clone(&self.source), Arc::clone(&self.state));
+        self.fetches.spawn(async move {
+            let fetched = source.fetch().await;
+            if let Err(why) = &fetched {
                 tracing::warn!(
-                    issuer = self.issuer,
+                    issuer = source.issuer,
                     "the issuer's keys can't be fetched: {why}"
                 );
             }
-        }
-    }
-
-    async fn fetch(&self) -> Result<Arc<[SigningKey]>, String> {
-        let url = match &self.jwks_url {
-            Some(url) => url.clone(),
-            None => {
-                let base = self.issuer.trim_end_matches('/');
-                let url = format!("{base}/.well-known/openid-configuration");
-                let discovery: Discovery = fetch(&url).await?;
-                // OpenID Connect Discovery, section 4.3.
-                if discovery.issuer != self.issuer {
-                    return Err("its discovery document is of another issuer".to_owned());
+            state.send_modify(|state| {
+                state.is_fetching = false;
+                if let Ok(keys) = fetched {
+                    state.cached = Some(FetchedKeys {
+                        keys,
+                        fetched_at: now,
+                    });
                 }
-                if self.issuer.starts_with("https://")
-                    && !discovery.jwks_uri.starts_with("https://")
-                {
-                    return Err("its keys are not at an https:// URL".to_owned());
-                }
-                discovery.jwks_uri
-            }
-        };
-        let set: KeySet = fetch(&url).await?;
-        let keys = set.keys.into_iter().take(MOST_KEYS).filter_map(SigningKey::of);
-        Ok(keys.collect())
+            });
+        });
     }
 }
 
-impl Fetched {
+impl KeySource {
+    async fn fetch(&self) -> Result<Arc<[SigningKey]>, String> {
+        let url = match &self.jwks_url {
+            Some(url) => url.clone(),
+            None => self.discover().await?,
+        };
+        let set: KeySet = fetch(&url).await?;
+        let keys: Arc<[SigningKey]> =
+            set.keys.into_iter().filter_map(SigningKey::of).take(MOST_KEYS).collect();
+        if keys.is_empty() {
+            return Err("it lists no key for signatures".to_owned());
+        }
+        Ok(keys)
+    }
+
+    async fn discover(&self) -> Result<String, String> {
+        let base = self.issuer.trim_end_matches('/');
+        let discovery: Discovery =
+            fetch(&format!("{base}/.well-known/openid-configuration")).await?;
+        // OpenID Connect Discovery, section 4.3.
+        if discovery.issuer != self.issuer {
+            return Err("its discovery document is of another issuer".to_owned());
+        }
+        let is_downgrade =
+            self.issuer.starts_with("https://") && !discovery.jwks_uri.starts_with("https://");
+        if is_downgrade {
+            return Err("its keys are not at an https:// URL".to_owned());
+        }
+        Ok(discovery.jwks_uri)
+    }
+}
+
+impl FetchedKeys {
     fn find(&self, id: Option<&str>, algorithm: Algorithm) -> Vec<DecodingKey> {
         let fits = |key: &&SigningKey| {
             let has_id = id.is_none() || key.id.as_deref() == id;
@@ -169,12 +214,12 @@ impl Fetched {
 impl SigningKey {
     fn of(value: Value) -> Option<Self> {
         let jwk: Jwk = serde_json::from_value(value).ok()?;
-        // A shared secret in a public list would be a mistake that lets everybody sign.
         let is_for_signatures = match &jwk.common.public_key_use {
             None | Some(PublicKeyUse::Signature) => true,
             Some(PublicKeyUse::Encryption | PublicKeyUse::Other(_)) => false,
         };
         let key = DecodingKey::from_jwk(&jwk).ok()?;
+        // A shared secret in a public list would be a mistake that lets everybody sign.
         let is_public = key.family() != jsonwebtoken::AlgorithmFamily::Hmac;
         (is_for_signatures && is_public).then(|| Self {
             id: jwk.common.key_id.clone(),

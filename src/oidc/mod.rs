@@ -2,10 +2,11 @@
 //!
 //! # Theory of operation
 //! `issuer.rs` checks a token (a JWT, RFC 7519) as RFC 8725 advises: the configuration names issuers,
-//! audiences and asymmetric algorithms, and a token only chooses among them. `key_cache.rs` has the keys
-//! of one issuer (RFC 7517). They are fetched (`fetch.rs`) when the first token comes, again after ten
-//! minutes, and for a key that is not known, at most once a minute; other tokens are checked with the
-//! known keys meanwhile, up to a day. `oidc.rs` makes a caller and its rights of the claims.
+//! audiences and asymmetric algorithms, and a token only chooses among them. `key_cache.rs` caches one
+//! issuer's keys (RFC 7517). It fetches them for the first token, after ten minutes, and for an unknown
+//! key, but never twice within a minute, in a task of its own (`fetch.rs`). Only a token whose key is not
+//! cached waits for it. If a fetch fails, cached keys stay in use for a day. `oidc.rs` derives the caller
+//! and its rights from the claims.
 
 mod error;
 mod fetch;

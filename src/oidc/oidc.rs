@@ -20,9 +20,12 @@ const LONGEST_NAME: usize = 300;
 impl Oidc {
     /// The issuers of a configuration. `None` if it has none.
     pub fn new(config: &OidcConfig) -> Option<Self> {
-        ring_provider::install();
         let issuers: Vec<Issuer> = config.issuers.iter().cloned().map(Issuer::new).collect();
-        (!issuers.is_empty()).then_some(Self { issuers })
+        if issuers.is_empty() {
+            return None;
+        }
+        ring_provider::install();
+        Some(Self { issuers })
     }
 
     /// URLs of the issuers.
@@ -30,12 +33,12 @@ impl Oidc {
         self.issuers.iter().map(|issuer| issuer.config.issuer.as_str())
     }
 
-    /// Whether a token looks like one of an issuer: tokens of this program have no dots.
+    /// Whether a token may be a JWT. Static tokens contain no dot.
     pub fn is_jwt(token: &str) -> bool {
         token.contains('.')
     }
 
-    /// The caller of a token, and its rights. May wait five seconds for the keys of the issuer. Cancel
+    /// The caller of a token, and its rights. May wait some seconds for the keys of the issuer. Cancel
     /// safe.
     ///
     /// # Errors
@@ -47,7 +50,8 @@ impl Oidc {
         let named = named_issuer(token)?;
         let issuer = self.issuers.iter().find(|issuer| issuer.config.issuer == named);
         let issuer = issuer.ok_or(TokenRefused::Issuer)?;
-        let claims = Claims::of(&issuer.verify(token).await?);
+        let payload = issuer.verify(token).await?;
+        let claims = Claims::of(&payload).map_err(|_| TokenRefused::TooManyClaims)?;
 
         let caller = caller_named(&issuer.config, &claims)?;
         let (role, hosts) = role_of(&issuer.config, &claims).ok_or(TokenRefused::NoRole)?;
@@ -60,8 +64,8 @@ impl Oidc {
     }
 }
 
-/// The caller that the claims name. Callers with tokens of this program have no `|` in their names, so
-/// that none of them has the same name.
+/// The caller that the claims name. Names of static tokens contain no `|`, so they never equal one of
+/// these.
 fn caller_named(config: &IssuerConfig, claims: &Claims) -> Result<Caller, TokenRefused> {
     let invalid = || TokenRefused::Claim(config.caller.clone());
     let [name] = claims.values(&config.caller) else { return Err(invalid()) };

@@ -33,7 +33,7 @@ mod verb;
 
 pub use case::{Case, Expected};
 pub use check::{Inventory, Warning};
-pub use claims::Claims;
+pub use claims::{Claims, TooManyClaims};
 pub use decision::{Decision, Permit};
 pub use hours::minute_of_week;
 pub use mistake::PolicyMistake;

@@ -90,6 +90,10 @@ impl CallerPattern {
         if let Some(claim) = text.strip_prefix("claim:") {
             let parts = claim.split_once('=').filter(|(name, _)| !name.is_empty());
             let (name, value) = parts.ok_or("write a claim as claim:NAME=VALUE")?;
+            if name.contains(['*', '?']) || value.is_empty() {
+                let why = "only the value of a claim has wildcards, and it must not be empty";
+                return Err(format!("{text}: {why}"));
+            }
             return Ok(Self(Callers::Claim {
                 name: name.to_owned(),
                 value: NamePattern::new(value),

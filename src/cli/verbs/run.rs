@@ -340,15 +340,41 @@ async fn pass_on(job: &Control, signals: &mut Signals) -> u8 {
             return number;
         }
         signals.interrupted = true;
-        number = signals.next_while(send(job, signal)).await;
+        let sending = async {
+            if send(job, signal).await == Sent::Refused {
+                return;
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            next = signals.next() => number = next,
+            // The end of this program ends the command: its connection is closed.
+            () = sending => return number,
+        }
     }
     number
 }
 
-async fn send(job: &Control, signal: &str) {
+/// Whether a signal could be sent.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sent {
+    /// It was sent, or may be sent again.
+    Yes,
+    /// The server lets this client make no more calls: its token has expired or was revoked.
+    Refused,
+}
+
+async fn send(job: &Control, signal: &str) -> Sent {
     match job.signal(signal, None).await {
-        Ok(_) => {}
-        Err(error) if error.code == Code::JobEnded => {}
-        Err(error) => report(&error),
+        Ok(_) => Sent::Yes,
+        Err(error) if error.code == Code::JobEnded => Sent::Yes,
+        Err(error) => {
+            report(&error);
+            if error.code == Code::Unauthenticated {
+                Sent::Refused
+            } else {
+                Sent::Yes
+            }
+        }
     }
 }

@@ -2,17 +2,17 @@
 //! server as a resource of OAuth.
 
 use axum::Json;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::jobs::Role;
 use crate::wire::ReachedAt;
 
-/// Path of the metadata (RFC 9728, section 3), before the path of the resource.
+/// Path of the metadata (RFC 9728, section 3). The path of the resource follows it.
 pub(crate) const METADATA: &str = "/.well-known/oauth-protected-resource";
 /// Path of the MCP endpoint.
-const MCP: &str = "/mcp";
+pub(super) const MCP: &str = "/mcp";
 
 /// The OAuth scope that a role needs.
 fn scope_of(role: Role) -> String {
@@ -32,13 +32,11 @@ pub(super) enum Lack {
 
 impl Lack {
     /// What the response of a refused request says. `None` if another token would not help.
-    pub(super) fn of(response: &Response, request: &HeaderMap, lacks_role: bool) -> Option<Self> {
-        match response.status() {
-            StatusCode::UNAUTHORIZED if request.contains_key(header::AUTHORIZATION) => {
-                Some(Self::ValidToken)
-            }
-            StatusCode::UNAUTHORIZED => Some(Self::Token),
-            StatusCode::FORBIDDEN if lacks_role => Some(Self::Role),
+    pub(super) fn of(response: &Response, token: Option<&str>, lacks_role: bool) -> Option<Self> {
+        match (response.status(), token) {
+            (StatusCode::UNAUTHORIZED, Some(_)) => Some(Self::ValidToken),
+            (StatusCode::UNAUTHORIZED, None) => Some(Self::Token),
+            (StatusCode::FORBIDDEN, _) if lacks_role => Some(Self::Role),
             _ => None,
         }
     }
@@ -52,8 +50,8 @@ impl Lack {
     }
 }
 
-/// Adds the header to a response. `role` is what the request needs. Roles include lesser ones, so one
-/// scope is all that is missing.
+/// Adds the header to a response. `role` is what the request needs. A role includes all lesser roles, so
+/// the challenge names one scope.
 pub(super) fn add_challenge(
     response: &mut Response,
     lack: Lack,
@@ -77,15 +75,22 @@ pub(super) fn add_challenge(
 }
 
 /// The metadata of the server at `base`, or of its MCP endpoint.
-pub(super) fn metadata(issuers: &[&str], base: &str, is_mcp: bool) -> Json<Value> {
+pub(super) fn metadata(issuers: &[&str], base: &str, is_mcp: bool, most: Role) -> Json<Value> {
     let path = if is_mcp { MCP } else { "" };
+    let scopes: Vec<String> =
+        Role::ALL.into_iter().filter(|role| *role <= most).map(scope_of).collect();
     Json(json!({
         "resource": format!("{base}{path}"),
         "resource_name": "sshjobs",
         "authorization_servers": issuers,
         "bearer_methods_supported": ["header"],
-        "scopes_supported": Role::ALL.map(scope_of),
+        "scopes_supported": scopes,
     }))
+}
+
+/// The path of a base URL.
+pub(super) fn path_of(url: &str) -> &str {
+    origin_and_prefix(url).1
 }
 
 /// A base URL without its path, and the path.

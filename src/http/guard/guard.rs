@@ -16,13 +16,14 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use http_body_util::{BodyExt, Limited};
 use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::bodies::Bodies;
-use super::challenge::{Lack, add_challenge, metadata};
+use super::challenge::{Lack, MCP, METADATA, add_challenge, metadata, path_of};
 use super::failures::Failures;
 use super::in_flight::{InFlight, Ticket};
 use super::metrics::Metrics;
@@ -85,9 +86,10 @@ const DRAIN_TIME: Duration = Duration::from_secs(2);
 /// Time limit for reading the file of tokens.
 const TOKENS_TIME: Duration = Duration::from_secs(5);
 
-/// The role of a caller who is known, for the response if the request is refused.
+/// The role of a caller whose token is valid, for the response if the request is refused. `None` if its
+/// claims give no role.
 #[derive(Clone, Copy)]
-struct KnownRole(Role);
+struct CallerRole(Option<Role>);
 
 /// A request that passed the checks that need no body.
 struct Checked {
@@ -116,7 +118,13 @@ pub(crate) async fn guard(
     // The body's budget is released when the call has been answered.
     let (body, _budget) = match checked.body {
         BodyKind::Json => match guard.bodies.read(&checked.caller, body).await {
-            Ok((bytes, budget)) => (Body::from(bytes), Some(budget)),
+            Ok((bytes, budget)) => {
+                if let Some(verb) = guard.verb_of_forbidden_tool(&parts, &bytes) {
+                    let failure = guard.lacks_role(&parts, &verb).await;
+                    return guard.refuse(failure, &parts);
+                }
+                (Body::from(bytes), Some(budget))
+            }
             Err(failure) => return failure.into_response(),
         },
         // It is never held as a whole.
@@ -171,9 +179,17 @@ impl Guard {
         // The acceptor adds the peer to every request.
         let peer = parts.extensions.get::<Peer>().copied().unwrap_or(Peer::Socket);
         let reached_at = self.check_names(&parts.uri, &parts.headers, peer)?;
-        let service = self.service_of(&parts.headers, peer).await?;
+        let service = match self.service_of(&parts.headers, peer).await {
+            Ok(service) => service,
+            Err(error) => {
+                if error.code == Code::PolicyDenied {
+                    parts.extensions.insert(CallerRole(None));
+                }
+                return Err(error.into());
+            }
+        };
         let caller = service.library().caller().clone();
-        parts.extensions.insert(KnownRole(service.library().rights().role));
+        parts.extensions.insert(CallerRole(Some(service.library().rights().role)));
         let path = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
         let verb = check_verb(&service, parts, path.as_deref()).await?;
         let service = match preferred_wait(&parts.headers) {
@@ -213,23 +229,46 @@ impl Guard {
         }
         let path = request.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
         let verb = path.and_then(|path| calls::verb_at(path, &request.method));
-        // MCP has verbs that act.
+        // A path without a verb is MCP, whose tools include those that need `run`.
         let needed = verb.map_or(Role::Run, |verb| verb.needs);
-        let role = request.extensions.get::<KnownRole>().map(|known| known.0);
-        let lacks_role = role.is_some_and(|role| role < needed);
-        if let Some(lack) = Lack::of(&response, &request.headers, lacks_role) {
+        let role = request.extensions.get::<CallerRole>();
+        // With `--read-only` no token would help.
+        let lacks_role =
+            needed <= self.most && role.is_some_and(|CallerRole(role)| *role < Some(needed));
+        if let Some(lack) = Lack::of(&response, bearer(&request.headers), lacks_role) {
             let base = self.base.reached_at(self.names.host(&request.uri, &request.headers));
             add_challenge(&mut response, lack, needed, base.as_ref());
         }
         response
     }
 
-    /// Metadata of the server as a resource of OAuth (RFC 9728). `None` without issuers.
+    /// The verb of an MCP tool that is called, if the caller lacks its role. MCP's authorization wants a
+    /// response by which a client can get a token with more rights. `None` without issuers: such a caller
+    /// is only not offered the tool.
+    fn verb_of_forbidden_tool(&self, request: &Parts, body: &[u8]) -> Option<Verb> {
+        self.oidc.as_ref()?;
+        let CallerRole(role) = *request.extensions.get::<CallerRole>()?;
+        verb_of_tool_call(request, body).filter(|verb| role < Some(verb.needs))
+    }
+
+    /// The refusal of a request whose caller lacks a role.
+    async fn lacks_role(&self, request: &Parts, verb: &Verb) -> Failure {
+        let service = request.extensions.get::<Service>().unwrap_or(&self.service);
+        let denied = reject::role(service, verb.needs);
+        service.library().note_refusal(verb.policy, &denied).await;
+        Error::from(denied).into()
+    }
+
+    /// Metadata of the server as a resource of OAuth (RFC 9728), at the path of its base URL or of its MCP
+    /// endpoint. `None` without issuers, and at another path.
     pub(crate) fn oauth_metadata(&self, request: &Parts) -> Option<Json<Value>> {
         let issuers: Vec<&str> = self.oidc.as_ref()?.issuers().collect();
         let base = self.base.reached_at(self.names.host(&request.uri, &request.headers))?;
-        let is_mcp = request.uri.path().ends_with("/mcp");
-        Some(metadata(&issuers, &base.0, is_mcp))
+        let resource = request.uri.path().strip_prefix(METADATA)?;
+        let below_base = [self.base.prefix.as_str(), path_of(&base.0), ""]
+            .into_iter()
+            .find_map(|path| resource.strip_prefix(path).filter(|rest| ["", MCP].contains(rest)))?;
+        Some(metadata(&issuers, &base.0, below_base == MCP, self.most))
     }
 
     /// Checks Host and Origin. Returns the server's URL for browsers: `None` over the socket, which
@@ -256,7 +295,8 @@ impl Guard {
     async fn service_of(&self, headers: &HeaderMap, peer: Peer) -> Result<Service, Error> {
         let Some(tokens) = &self.tokens else { return Ok(self.service.clone()) };
         let found = match bearer(headers) {
-            None => Err(reject::without_token()),
+            // Nothing is guessed, and each client of MCP begins so: it does not count as a failure.
+            None => return Err(reject::without_token()),
             Some(token) => match &self.oidc {
                 Some(oidc) if Oidc::is_jwt(token) => {
                     oidc.caller_of(token).await.map_err(|why| reject::refused_jwt(&why))
@@ -309,6 +349,31 @@ async fn caller_of(tokens: &Arc<Tokens>, token: &str) -> Result<(Caller, Rights)
             &"the file does not answer, or the lookup failed",
         )),
     }
+}
+
+/// The verb of the tool that an MCP request calls. `None` if it calls none.
+fn verb_of_tool_call(request: &Parts, body: &[u8]) -> Option<Verb> {
+    #[derive(Deserialize)]
+    struct Message {
+        method: String,
+        params: Option<Params>,
+    }
+    #[derive(Deserialize)]
+    struct Params {
+        name: Option<String>,
+    }
+    let path = request.extensions.get::<MatchedPath>()?;
+    if !path.as_str().ends_with("/mcp") {
+        return None;
+    }
+    let message: Message = serde_json::from_slice(body).ok()?;
+    if message.method != "tools/call" {
+        return None;
+    }
+    // Each tool has a verb of the API.
+    let name = message.params?.name?;
+    let path = format!("/v1/{}", name.strip_prefix("ssh_")?);
+    calls::verb_at(&path, &Method::POST)
 }
 
 /// The token of a request (RFC 6750, section 2.1).
