@@ -77,7 +77,7 @@ pub(super) fn router(guarded: Arc<Guard>, mounts: Vec<Mount>, ends: Ends, prefix
     } else {
         Router::new().nest(prefix, app)
     };
-    // Outside of the prefix: RFC 9728 puts the path of a resource behind this one.
+    // Outside of the prefix: RFC 9728 appends the path of the resource to the well-known path.
     app.merge(metadata_routes(for_metadata))
 }
 

@@ -28,7 +28,7 @@ pub struct Draft {
     pub cwd: Option<String>,
     /// Variables to set. Their values are sent on stdin, never in the command line.
     pub env: BTreeMap<String, SecretString>,
-    /// Secrets of the configuration that it uses. Once they were read, their values are in `env` and
+    /// Secrets of the configuration that it uses. After they are read, their values are in `env` and
     /// `stdin`, too.
     pub secrets: SecretUses,
     /// A label by which the caller finds the job; up to 200 characters.
@@ -116,8 +116,8 @@ pub enum SpecError {
     /// The time limit is zero, or longer than a year.
     #[error("a time limit of {} s is out of range", .0.as_secs_f64())]
     Timeout(Duration),
-    /// A variable or stdin would get two values.
-    #[error("{0} would get a value and a secret")]
+    /// A variable or stdin is given two values.
+    #[error("{0} is given both a value and a secret")]
     TwoValues(String),
     /// A label or key is too long.
     #[error("{0} is longer than {LONGEST_WORD} characters")]
@@ -192,13 +192,13 @@ impl Draft {
         }
     }
 
-    /// Names of all variables that it sets, with those that get a secret.
+    /// Names of all variables that it sets, including those that get a secret.
     pub fn env_names(&self) -> BTreeSet<&str> {
         self.env.keys().chain(self.secrets.env.keys()).map(String::as_str).collect()
     }
 
-    /// Refuses a variable or stdin that would get a value and a secret. Only before the secrets were
-    /// read.
+    /// Refuses a variable or stdin that is given both a value and a secret. Call it before the secrets
+    /// are read.
     ///
     /// # Errors
     /// [`SpecError::TwoValues`].
@@ -388,7 +388,8 @@ impl JobSpec {
             fleet,
             member_of,
         } = &self.0;
-        let is_same_env = own_env(env, secrets).eq(own_env(&other.env, &other.secrets));
+        let is_same_env =
+            env_given_by_caller(env, secrets).eq(env_given_by_caller(&other.env, &other.secrets));
         *host == other.host
             && *command == other.command
             && *cwd == other.cwd
@@ -456,7 +457,7 @@ impl JobSpec {
             (None, None) => plain,
             (fleet, member_of) => format!("{plain}{fleet:?}{member_of:?}"),
         };
-        let values = own_env(env, secrets).flat_map(|(name, value)| [name, value]);
+        let values = env_given_by_caller(env, secrets).flat_map(|(name, value)| [name, value]);
         let mut hash = Hmac::<Sha256>::new_from_slice(key).expect("a key of any length will do");
         for part in [plain.as_str(), text].into_iter().chain(values) {
             // With the length, text that moves from one part to the next changes the hash.
@@ -467,9 +468,9 @@ impl JobSpec {
     }
 }
 
-/// The variables whose values the caller has given. Those of secrets may change between two calls
-/// that are the same.
-fn own_env<'a>(
+/// Variables with a value from the caller. Values of secrets are left out: they may be rotated between
+/// two equal calls.
+fn env_given_by_caller<'a>(
     env: &'a BTreeMap<String, SecretString>,
     secrets: &'a SecretUses,
 ) -> impl Iterator<Item = (&'a str, &'a str)> {

@@ -181,9 +181,9 @@ impl<T> Command<T> {
         self
     }
 
-    /// Sets why the command is needed, up to 200 characters, for approvers: a rule of the policy may ask them. The start then
-    /// waits 20 seconds for an answer, and fails with [`Error::Policy`] if there is none. The same
-    /// start succeeds, once, after they have agreed.
+    /// Sets why the command is needed, up to 200 characters, for approvers: a rule of the policy may ask
+    /// them. The start then waits 20 seconds for an answer, and fails with [`Error::Policy`] if there is
+    /// none. The same start succeeds, once, after they have agreed.
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
         self

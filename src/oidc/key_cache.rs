@@ -42,7 +42,7 @@ struct FetchedKeys {
     fetched_at: Instant,
 }
 
-/// A public key for signatures.
+/// A public key that verifies signatures.
 struct SigningKey {
     id: Option<String>,
     /// The only algorithm for which it may be used, if the issuer names one.

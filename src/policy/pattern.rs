@@ -80,7 +80,7 @@ impl CallerPattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// Why it is none, in words.
+    /// A message that says why the text is not a pattern.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(name) = text.strip_prefix("role:") {
             let role = Role::named(name);

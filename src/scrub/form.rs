@@ -128,7 +128,8 @@ impl Style {
     }
 
     /// Number of bytes at the start of a text that are line ends or colours, before the byte `expected`.
-    /// `None` if the text ends within a colour.
+    /// `None` if the text ends too early to tell, so that the result does not depend on where a piece of
+    /// output ends.
     fn skipped_at_start(self, text: &[u8], expected: u8) -> Option<usize> {
         let mut at = 0;
         for _ in 0..MAX_LINE_ENDS {
@@ -136,6 +137,8 @@ impl Style {
                 Some([b'\r' | b'\n', ..]) => at += 1,
                 // The end of a line at the edge of a terminal.
                 Some([b' ', b'\r', ..]) if expected != b' ' => at += 2,
+                Some([b' ']) if expected != b' ' => return None,
+                Some([0x1b]) => return None,
                 Some([0x1b, b'[', rest @ ..]) => {
                     let length = control_sequence_length(rest);
                     match length {

@@ -116,7 +116,11 @@ pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, reco
     let limits = shared.limits;
     let id = record.id.clone();
     // Before the claim: from there on, a caller that goes away must not leave the job to nobody.
-    let secrets = read_secrets(shared, &record).await;
+    let secrets = if record.durable {
+        read_secrets(shared, &record).await
+    } else {
+        Ok(Vec::new())
+    };
     let taken = storing.blocking(move |store| {
         if !store.claim(&record)? {
             // Another process was faster.

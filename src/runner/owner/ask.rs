@@ -34,8 +34,8 @@ pub(crate) struct Owner {
 }
 
 impl Owner {
-    /// Sends a call to the owner. `data` has the bytes for [`Call::Write`] and [`Call::Hide`]. Dropping the future
-    /// cancels the call there.
+    /// Sends a call to the owner. `data` has the bytes for [`Call::Write`] and [`Call::Hide`]. Dropping the
+    /// future cancels the call there.
     ///
     /// # Errors
     /// The owner's error; [`WriteError::OwnerGone`] if the owner does not answer,
