@@ -457,8 +457,8 @@ impl Job {
     /// Applies changes that happened at `now`, and wakes all readers. Secrets are hidden first.
     /// Changes that are to be stored are shown once they are.
     ///
-    /// Only the task that records the job calls this and [`end`](Self::end): what is scrubbed first must
-    /// be recorded first.
+    /// Only the task that records the job calls this and [`end`](Self::end): output that is scrubbed first
+    /// must be recorded first.
     pub fn record(&self, changes: Vec<Change>, now: Instant) {
         let scrubbed = match &mut *lock(&self.scrubbing) {
             None => Scrubbed::untouched(changes),

@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenRefused {
-    /// The token is no JWT that this server understands.
+    /// The token is not a JWT that this server understands.
     #[error("the token is not a signed JWT of the usual form")]
     Malformed,
     /// The token's issuer is not configured.

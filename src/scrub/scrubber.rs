@@ -14,13 +14,13 @@ pub struct Scrubber {
     may_begin: [bool; 256],
     /// The last bytes of the stream so far, which may be the start of a secret.
     held: Zeroizing<Vec<u8>>,
-    /// The last byte that was returned and is no line end, if a secret may begin with it.
+    /// The last returned byte that is not a line end, if a secret may begin with it.
     last_byte: Option<u8>,
     /// Whether line ends have followed it.
     is_new_line: bool,
 }
 
-/// What a text begins with.
+/// The start of a text.
 enum Start<'a> {
     /// A secret, which takes this many bytes.
     Secret(&'a HiddenSecret, usize),

@@ -19,7 +19,7 @@ fn scope_of(role: Role) -> String {
     format!("sshjobs:{}", role.as_str())
 }
 
-/// What a refused request lacks.
+/// The reason for which another token would help a refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lack {
     /// It has no token.
@@ -31,7 +31,7 @@ pub(super) enum Lack {
 }
 
 impl Lack {
-    /// What the response of a refused request says. `None` if another token would not help.
+    /// The lack that a response reports. `None` if another token would not help.
     pub(super) fn of(response: &Response, token: Option<&str>, lacks_role: bool) -> Option<Self> {
         match (response.status(), token) {
             (StatusCode::UNAUTHORIZED, Some(_)) => Some(Self::ValidToken),
@@ -50,8 +50,8 @@ impl Lack {
     }
 }
 
-/// Adds the header to a response. `role` is what the request needs. A role includes all lesser roles, so
-/// the challenge names one scope.
+/// Adds the header to a response. The request needs `role`. A role includes all lesser roles, so the
+/// challenge names one scope.
 pub(super) fn add_challenge(
     response: &mut Response,
     lack: Lack,

@@ -115,7 +115,7 @@ pub(crate) async fn adopt_if_orphan(shared: &Arc<Shared>, id: &JobId) {
 pub(super) async fn take_over(shared: &Arc<Shared>, storing: &Arc<Storing>, record: Record) {
     let limits = shared.limits;
     let id = record.id.clone();
-    // Before the claim: from there on, a caller that goes away must not leave the job to nobody.
+    // Before the claim: after it, a caller that goes away must not leave the job without a process.
     let secrets = if record.durable {
         read_secrets(shared, &record).await
     } else {
