@@ -225,8 +225,8 @@ impl Config {
             *policy = directory.join(&*policy);
         }
         for secret in config.secrets.values_mut() {
-            if let (SecretSource::File(secret), Some(directory)) =
-                (&mut secret.source, file.parent())
+            if let SecretSource::File(secret) = &mut secret.source
+                && let Some(directory) = file.parent()
             {
                 *secret = directory.join(&*secret);
             }
@@ -237,8 +237,9 @@ impl Config {
         };
         let bad_name = config.secrets.keys().find(|name| !is_name(name));
         if let Some(name) = bad_name {
-            let message =
-                format!("{name:?} is no name of a secret; use letters, digits, '_', '.' and '-'");
+            let message = format!(
+                "{name:?} is not a name for a secret; use letters, digits, '_', '.' and '-'"
+            );
             return Err(mistake(
                 line_of(text, text.find("[secrets").unwrap_or(0)),
                 message,
@@ -378,7 +379,7 @@ mod tests {
             );
             assert!(!error.contains("hunter2"), "{error}");
         }
-        assert!(error("[secrets.'a b']\nenv = \"A\"\n").contains("no name of a secret"));
+        assert!(error("[secrets.'a b']\nenv = \"A\"\n").contains("not a name for a secret"));
 
         let text = "[secrets.db]\nfile = \"db\"\nhosts = [\"prod-*\"]\ncallers = [\"role:admin\"]\nscrub = false\n";
         let config = Config::parse(Path::new("/etc/c.toml"), text).unwrap();

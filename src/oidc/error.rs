@@ -8,7 +8,7 @@ pub enum TokenRefused {
     #[error("the token is not a signed JWT of the usual form")]
     Malformed,
     /// The token's issuer is not configured.
-    #[error("the token is of an issuer that this server does not know")]
+    #[error("the token comes from an issuer that this server does not know")]
     Issuer,
     /// The token's algorithm is not accepted.
     #[error("the token is signed with an algorithm that is not accepted")]

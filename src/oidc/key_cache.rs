@@ -145,7 +145,8 @@ impl KeyCache {
         if !is_started {
             return;
         }
-        let (source, state) = (Arc::clone(&self.source), Arc::clone(&self.state));
+        let source = Arc::clone(&self.source);
+        let state = Arc::clone(&self.state);
         self.fetches.spawn(async move {
             let fetched = source.fetch().await;
             if let Err(why) = &fetched {
@@ -188,7 +189,7 @@ impl KeySource {
             fetch(&format!("{base}/.well-known/openid-configuration")).await?;
         // OpenID Connect Discovery, section 4.3.
         if discovery.issuer != self.issuer {
-            return Err("its discovery document is of another issuer".to_owned());
+            return Err("its discovery document names another issuer".to_owned());
         }
         let is_downgrade =
             self.issuer.starts_with("https://") && !discovery.jwks_uri.starts_with("https://");

@@ -16,4 +16,4 @@ mod oidc;
 mod ring_provider;
 
 pub use error::TokenRefused;
-pub use oidc::Oidc;
+pub use oidc::{Oidc, scope_of};

@@ -91,7 +91,7 @@ fn role_of(config: &IssuerConfig, claims: &Claims) -> Option<(Role, HostPatterns
     matching.map(|role| role.granted())
 }
 
-/// The OAuth scope of a role.
-fn scope_of(role: Role) -> String {
+/// The OAuth scope that gives a role, such as `sshjobs:run`.
+pub fn scope_of(role: Role) -> String {
     format!("sshjobs:{}", role.as_str())
 }

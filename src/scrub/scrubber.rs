@@ -74,7 +74,8 @@ impl Scrubber {
                 Start::Secret(secret, length) => {
                     decided.extend_from_slice(secret.replacement().as_bytes());
                     at += length;
-                    (self.last_byte, self.is_new_line) = (None, false);
+                    self.last_byte = None;
+                    self.is_new_line = false;
                 }
                 Start::Undecided => break,
                 Start::Nothing => {
@@ -100,7 +101,11 @@ impl Scrubber {
     /// The longest secret at the start of a text.
     fn start_of(&self, text: &[u8], is_end: bool) -> Start<'_> {
         let may_begin_here = self.may_begin[usize::from(text[0])];
-        let last_byte = self.last_byte.filter(|_| self.is_new_line);
+        let last_byte = if self.is_new_line {
+            self.last_byte
+        } else {
+            None
+        };
         if !may_begin_here && last_byte.is_none() {
             return Start::Nothing;
         }

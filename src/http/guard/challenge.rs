@@ -7,17 +7,13 @@ use axum::response::Response;
 use serde_json::{Value, json};
 
 use crate::jobs::Role;
+use crate::oidc::scope_of;
 use crate::wire::ReachedAt;
 
 /// Path of the metadata (RFC 9728, section 3). The path of the resource follows it.
 pub(crate) const METADATA: &str = "/.well-known/oauth-protected-resource";
 /// Path of the MCP endpoint.
 pub(super) const MCP: &str = "/mcp";
-
-/// The OAuth scope that a role needs.
-fn scope_of(role: Role) -> String {
-    format!("sshjobs:{}", role.as_str())
-}
 
 /// The reason for which another token would help a refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
