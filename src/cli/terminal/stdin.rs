@@ -3,14 +3,14 @@
 
 use std::future::pending;
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::sync::mpsc;
 
 use crate::jobs::printable;
+use crate::lock::lock;
 use crate::remote::Control;
 use crate::wire::Code;
 
@@ -24,6 +24,12 @@ const KEYS_AHEAD: usize = 256;
 /// program at the other end of our pipe gets SIGHUP as we do, and the pipe may end before the
 /// signal arrives.
 const HANG_UP_DELAY: Duration = Duration::from_millis(100);
+
+/// Time after which the reading thread looks whether it is still wanted.
+const POLL_TIMEOUT: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
 
 /// Our terminal has closed, so the job's stdin stays open.
 pub(crate) struct HungUp;
@@ -129,15 +135,16 @@ pub(crate) async fn end(job: &Control) {
     }
 }
 
-/// Our stdin. Dropping it stops reading, so that keys typed later are for the next program.
+/// Our stdin. Dropping it stops reading: keys typed later are for the next program.
 #[derive(Default)]
 struct Input {
-    is_over: Arc<AtomicBool>,
+    /// Held while the thread reads, so that it reads nothing after the drop.
+    is_over: Arc<Mutex<bool>>,
 }
 
 impl Drop for Input {
     fn drop(&mut self) {
-        self.is_over.store(true, Relaxed);
+        *lock(&self.is_over) = true;
     }
 }
 
@@ -173,21 +180,24 @@ fn has_hung_up() -> bool {
     rustix::termios::tcgetattr(io::stdin()).is_err_and(|error| error == rustix::io::Errno::IO)
 }
 
-fn read_unless(is_over: &AtomicBool) -> io::Result<Vec<u8>> {
+fn read_unless(is_over: &Mutex<bool>) -> io::Result<Vec<u8>> {
     let stdin = io::stdin();
-    let moment = Timespec {
-        tv_sec: 0,
-        tv_nsec: 50_000_000,
-    };
-    while !is_over.load(Relaxed) {
-        if poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&moment))? > 0 {
+    loop {
+        let is_readable = poll(
+            &mut [PollFd::new(&stdin, PollFlags::IN)],
+            Some(&POLL_TIMEOUT),
+        )? > 0;
+        let is_over = lock(is_over);
+        if *is_over {
+            return Ok(Vec::new());
+        }
+        if is_readable {
             let mut buffer = vec![0; 32 << 10];
             let length = rustix::io::retry_on_intr(|| rustix::io::read(&stdin, &mut *buffer))?;
             buffer.truncate(length);
             return Ok(buffer);
         }
     }
-    Ok(Vec::new())
 }
 
 /// Relation of this keyboard to the job.
