@@ -29,6 +29,8 @@ pub(super) struct Output {
     pub(super) screen: Option<Screen>,
     /// Whether no more output will follow.
     is_complete: bool,
+    /// Whether lines have arrived since other ones were last needed.
+    has_lines: bool,
     /// Changes when other lines are needed. Answers to older requests are ignored.
     wish: u64,
 }
@@ -125,8 +127,8 @@ impl Output {
             At::Line(_) if !self.lines.is_empty() => return None,
             At::Line(first) => (first.saturating_sub(1), false),
         };
-        // The first request returns at once, so that the state of a silent job is shown.
-        let waits = is_at_end && self.standing.is_some();
+        // The first request returns at once: a silent job shows its state and its unfinished line.
+        let waits = is_at_end && self.has_lines;
         Some(Wish {
             number: self.wish,
             job,
@@ -166,6 +168,7 @@ impl Output {
 
     fn take_lines(&mut self, reply: TailReply) {
         self.error = None;
+        self.has_lines = true;
         self.dropped = reply.dropped_lines;
         let records = reply.records.unwrap_or_default();
         // There is a gap, so the lines before it must not appear next to the new ones.
@@ -289,6 +292,7 @@ impl Output {
     fn request_again(&mut self) {
         self.wish += 1;
         self.is_complete = false;
+        self.has_lines = false;
         self.lines.clear();
     }
 }
@@ -371,6 +375,14 @@ mod tests {
         output.take(&wish, Ok(reply(101..=101, 101, false)));
         assert_eq!(shown(&output), [99, 100, 101]);
         assert_eq!(output.wish(), None, "an ended job has no news");
+    }
+
+    #[test]
+    fn lines_are_requested_without_a_wait_after_the_screen() {
+        let mut output = of_a_hundred_lines();
+        output.toggle_screen();
+        output.toggle_screen();
+        assert!(!output.wish().unwrap().waits);
     }
 
     #[test]
