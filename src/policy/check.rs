@@ -37,9 +37,9 @@ impl Policy {
     /// The first tag, rule or template that can't.
     pub fn check(&self, inventory: &Inventory) -> Result<Vec<Warning>, PolicyMistake> {
         let mut warnings = Vec::new();
-        for rule in &self.rules {
+        for rule in self.rules.all() {
             check_tags(rule, inventory)?;
-            check_reach(rule, &self.rules)?;
+            check_reach(rule, self.rules.all())?;
             warnings.extend(unmatched_hosts(rule, inventory));
             warnings.extend(half_denied(rule));
         }
@@ -120,7 +120,7 @@ fn half_denied(rule: &Rule) -> Vec<Warning> {
 /// A template that no rule allows can't be used.
 fn check_use(policy: &Policy) -> Result<(), PolicyMistake> {
     for template in policy.templates.values() {
-        let is_used = policy.rules.iter().any(|rule| {
+        let is_used = policy.rules.all().iter().any(|rule| {
             rule.effect == Effect::Allow
                 && match &rule.commands {
                     Commands::Any => rule.verbs.iter().any(Verb::runs_commands),
@@ -142,7 +142,7 @@ fn check_approvers(policy: &Policy) -> Result<(), PolicyMistake> {
     if !policy.approvers.is_empty() {
         return Ok(());
     }
-    if let Some(rule) = policy.rules.iter().find(|rule| rule.approval == Consent::Person) {
+    if let Some(rule) = policy.rules.all().iter().find(|rule| rule.approval == Consent::Person) {
         let message = format!(
             "the rule {:?} asks a person, and there are no [[approvers]]",
             rule.name

@@ -28,11 +28,14 @@ pub struct Permit<'a> {
     pub limits: Limits,
 }
 
-/// Compares a call with every rule.
-pub(super) fn decide<'a>(rules: &'a [Rule], request: &Request<'_>) -> Decision<'a> {
+/// Compares a call with rules: all those that may be about its caller.
+pub(super) fn decide<'a>(
+    rules: impl Iterator<Item = &'a Rule>,
+    request: &Request<'_>,
+) -> Decision<'a> {
     let mut permits = Vec::new();
     let mut denied = Vec::new();
-    for rule in rules.iter().filter(|rule| rule.matches(request)) {
+    for rule in rules.filter(|rule| rule.matches(request)) {
         match rule.effect {
             Effect::Allow => permits.push(Permit {
                 rule: &rule.name,

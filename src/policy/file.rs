@@ -13,6 +13,7 @@ use super::parameter::{Kind, Parameter, WordForm};
 use super::pattern::{CallerPattern, HostPattern, NamePattern};
 use super::policy::Policy;
 use super::rule::{Commands, Consent, Effect, Limits, Rule};
+use super::rules::Rules;
 use super::template::{Template, parse_command};
 use super::verb::{Verb, Verbs};
 use crate::audit::AuditSettings;
@@ -143,7 +144,7 @@ impl Policy {
         let cases = file.tests.into_iter().map(|case| Case::read(lines, case));
         let cases = cases.collect::<Result<_, _>>()?;
         Ok(Self {
-            rules,
+            rules: Rules::new(rules),
             approvers,
             templates,
             cases,

@@ -8,8 +8,9 @@
 //! can't take effect, such as an unknown tag.
 //!
 //! A [`Request`] has the four inputs of a decision: caller, verb, machine and command. [`Policy::decide`]
-//! compares it with each rule. A call is denied unless a rule allows it; any rule that denies it beats
-//! every rule that allows it; so the order of rules never matters. Each decision names its rules.
+//! compares it with the rules that may be about its caller (`rules.rs` finds them). A call is denied
+//! unless a rule allows it; any rule that denies it beats every rule that allows it; so the order of
+//! rules never matters. Each decision names its rules.
 //!
 //! A template is a command with named places. `parameter.rs` accepts or refuses a value, and
 //! `quoting.rs` makes one word of it for every login shell.
@@ -28,6 +29,7 @@ mod quoting;
 mod request;
 mod role;
 mod rule;
+mod rules;
 mod template;
 mod verb;
 

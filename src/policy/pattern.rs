@@ -76,7 +76,29 @@ enum Callers {
     Claim { name: String, value: NamePattern },
 }
 
+/// What a pattern says about the names of callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NamedCallers<'a> {
+    /// Only the caller of this name.
+    One(&'a str),
+    /// Only callers whose name begins with this text.
+    BeginningWith(&'a str),
+    /// Callers of any name, as far as an index can tell.
+    Any,
+}
+
 impl CallerPattern {
+    /// The names of the callers that it may match.
+    pub(super) fn named_callers(&self) -> NamedCallers<'_> {
+        match &self.0 {
+            Callers::Name(NamePattern::Exact(name)) => NamedCallers::One(name),
+            Callers::Name(NamePattern::Prefix(start)) => NamedCallers::BeginningWith(start),
+            Callers::Name(NamePattern::Any | NamePattern::Wildcards(_))
+            | Callers::Role(_)
+            | Callers::Claim { .. } => NamedCallers::Any,
+        }
+    }
+
     /// Reads a pattern.
     ///
     /// # Errors

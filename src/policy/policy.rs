@@ -8,6 +8,7 @@ use super::decision::Decision;
 use super::pattern::{CallerPattern, HostPattern};
 use super::request::{CommandSource, Endpoint, Identity, Request, WeekMinute};
 use super::rule::{Consent, Effect, Rule};
+use super::rules::Rules;
 use super::template::Template;
 use super::verb::Verb;
 use crate::audit::AuditSettings;
@@ -15,7 +16,7 @@ use crate::audit::AuditSettings;
 /// Who may do what. See the [module](super) for its rules.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    pub(super) rules: Vec<Rule>,
+    pub(super) rules: Rules,
     /// Callers who may agree to calls of others.
     pub(super) approvers: Vec<CallerPattern>,
     pub(super) templates: BTreeMap<String, Template>,
@@ -26,7 +27,7 @@ pub struct Policy {
 impl Policy {
     /// Decides on a call.
     pub fn decide(&self, request: &Request<'_>) -> Decision<'_> {
-        decision::decide(&self.rules, request)
+        decision::decide(self.rules.about(request.caller), request)
     }
 
     /// True if a rule without hosts and users allows a call, and no rule could deny it on some machine.
@@ -37,8 +38,12 @@ impl Policy {
             ..*request
         };
         let about = |rule: &&Rule| rule.matches_somewhere(&everywhere);
-        let is_denied = self.rules.iter().filter(about).any(|rule| rule.effect == Effect::Deny);
-        let is_allowed = self.rules.iter().filter(about).any(|rule| {
+        let is_denied = self
+            .rules
+            .about(request.caller)
+            .filter(about)
+            .any(|rule| rule.effect == Effect::Deny);
+        let is_allowed = self.rules.about(request.caller).filter(about).any(|rule| {
             let is_everywhere = rule.hosts.is_empty() && rule.users.is_empty();
             rule.effect == Effect::Allow && is_everywhere && rule.approval == Consent::None
         });
@@ -87,18 +92,21 @@ impl Policy {
 
     /// Whether any rule or template asks someone to agree.
     pub fn asks_for_approval(&self) -> bool {
-        self.rules.iter().any(|rule| rule.approval != Consent::None)
+        self.rules.all().iter().any(|rule| rule.approval != Consent::None)
             || self.templates.values().any(|template| template.approval != Consent::None)
     }
 
     /// Whether any rule is about some machines or accounts only.
     pub fn looks_at_machines(&self) -> bool {
-        self.rules.iter().any(|rule| !rule.hosts.is_empty() || !rule.users.is_empty())
+        self.rules
+            .all()
+            .iter()
+            .any(|rule| !rule.hosts.is_empty() || !rule.users.is_empty())
     }
 
     /// Hosts that rules name without `*` and `?`.
     pub fn named_hosts(&self) -> Vec<String> {
-        let patterns = self.rules.iter().flat_map(|rule| &rule.hosts);
+        let patterns = self.rules.all().iter().flat_map(|rule| &rule.hosts);
         patterns.filter_map(HostPattern::exact_host).collect()
     }
 
@@ -114,7 +122,7 @@ impl Policy {
 
     /// Number of rules.
     pub fn rule_count(&self) -> usize {
-        self.rules.len()
+        self.rules.all().len()
     }
 }
 

@@ -295,6 +295,7 @@ struct PlainRule {
 }
 
 const CALLERS: [&str; 3] = ["agent1", "agent2", "alice"];
+const CALLER_PATTERNS: [&str; 6] = ["agent1", "alice", "agent*", "a*", "*2", "*"];
 const HOSTS: [&str; 3] = ["web1", "web2", "db1"];
 const TEMPLATES: [&str; 2] = ["restart", "status"];
 
@@ -303,7 +304,13 @@ fn reference(rules: &[PlainRule], caller: &str, verb: Verb, host: &str, template
     let is_about = |rule: &&PlainRule| {
         let has = |list: &[&str], word: &str| list.is_empty() || list.contains(&word);
         let has_command = rule.templates.as_ref().is_none_or(|names| names.contains(&template));
-        has(&rule.callers, caller)
+        let is_named = |pattern: &&str| match (pattern.strip_suffix('*'), pattern.strip_prefix('*'))
+        {
+            (Some(start), _) => caller.starts_with(start),
+            (None, Some(end)) => caller.ends_with(end),
+            (None, None) => caller == *pattern,
+        };
+        (rule.callers.is_empty() || rule.callers.iter().any(is_named))
             && has(&rule.hosts, host)
             && rule.verbs.contains(&verb)
             && (has_command || !verb.has_command())
@@ -321,7 +328,7 @@ fn plain_rule() -> impl Strategy<Value = PlainRule> {
     let templates = proptest::sample::subsequence(TEMPLATES.to_vec(), 1..=TEMPLATES.len());
     (
         any::<bool>(),
-        subset(&CALLERS),
+        subset(&CALLER_PATTERNS),
         subset(&HOSTS),
         verbs,
         proptest::option::of(templates),
