@@ -296,8 +296,13 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
             cli::policy(service.library(), args).await?
         }
         Verb::Audit(args) => {
+            let cluster = if args.needs_cluster() {
+                cluster(&config, args.cluster.nats.as_ref()).await?
+            } else {
+                None
+            };
             let service = of_a_person(config, None);
-            cli::audit(service.library(), args).await?
+            cli::audit(service.library(), cluster.as_ref(), args).await?
         }
         Verb::Cluster(args) => {
             let ClusterVerb::Status(args) = args.verb;

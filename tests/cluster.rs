@@ -3,6 +3,8 @@
 //! Needs NATS: `make test-cluster`.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+#[path = "cluster/audit.rs"]
+mod audit;
 #[path = "cluster/kills.rs"]
 mod kills;
 #[path = "cluster/nats_faults.rs"]

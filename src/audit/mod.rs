@@ -7,7 +7,7 @@
 //! A chain alone shows neither a tail that was cut off nor a log that was written anew. For that there
 //! are *checkpoints*: lines with an Ed25519 signature over everything before (`checkpoint.rs`), made
 //! with a key outside of the log's directory (`key.rs`); and *anchors*: copies of the newest hash that
-//! are kept elsewhere (`anchor.rs`).
+//! are kept elsewhere (`anchor.rs`), or by a cluster's store ([`CopyHead`]).
 //!
 //! An [`AuditLog`] appends to the file. Several processes may: each locks the file and reads the newest
 //! line first. A [`Recorder`] has a thread for it, so that no call waits for more than its own line.
@@ -31,6 +31,6 @@ pub use files::{RawLine, for_each_line};
 pub use key::{AuditKey, PublicKey};
 pub use line::{BadHead, Head, LineHash, StoredLine, visible_text};
 pub use log::AuditLog;
-pub use recorder::{LogWriter, RecordError, Recorder};
-pub use settings::{Anchor, AuditFiles, AuditSettings, OnFailure};
-pub use verify::{Fault, Report, verify};
+pub use recorder::{CopyHead, LogWriter, RecordError, Recorder};
+pub use settings::{Anchor, AuditFiles, AuditSettings, OnFailure, machine_name};
+pub use verify::{Fault, KnownHeads, Report, verify};

@@ -75,6 +75,7 @@ const MOST_HEADS: usize = 16;
 
 impl Recorder {
     /// Starts to write a log. It is opened with the first event, and begins with a line about `writer`.
+    /// Each signed head is copied to the anchors and, in a cluster, to its store.
     ///
     /// # Errors
     /// If a thread can't be started.
@@ -82,11 +83,12 @@ impl Recorder {
         files: AuditFiles,
         settings: &AuditSettings,
         writer: LogWriter,
+        cluster: Option<CopyHead>,
     ) -> std::io::Result<Self> {
         let (requests, received) = sync_channel(MOST_WAITING);
         let missed = Arc::new(AtomicU64::new(0));
         let is_failing = Arc::new(AtomicBool::new(false));
-        let anchors = copy_heads(settings.anchors.clone())?;
+        let anchors = copy_heads(settings.anchors.clone(), cluster)?;
         let mut writer = Writer {
             files,
             longest: u64::from(settings.rotate_mb.get()) << 20,
@@ -183,6 +185,9 @@ enum ForAnchors {
     /// Reply, when all heads before are copied.
     Reply(oneshot::Sender<()>),
 }
+
+/// Copies a head to where other machines find it. Blocks the thread.
+pub type CopyHead = Box<dyn Fn(Head) -> std::io::Result<()> + Send>;
 
 /// Who writes a log.
 #[derive(Clone, Debug)]
@@ -356,16 +361,26 @@ impl Writer {
     }
 }
 
-/// Starts a thread that copies heads to anchors. `None` without anchors.
-fn copy_heads(anchors: Vec<Anchor>) -> std::io::Result<Option<SyncSender<ForAnchors>>> {
-    if anchors.is_empty() {
+/// Starts a thread that copies heads. `None` if there is no place for them.
+fn copy_heads(
+    anchors: Vec<Anchor>,
+    cluster: Option<CopyHead>,
+) -> std::io::Result<Option<SyncSender<ForAnchors>>> {
+    if anchors.is_empty() && cluster.is_none() {
         return Ok(None);
     }
     let (sender, requests) = sync_channel(MOST_HEADS);
     thread::Builder::new().name("sshjobs-anchor".to_owned()).spawn(move || {
         for request in requests {
             match request {
-                ForAnchors::Head(head) => copy_to_all(&anchors, head),
+                ForAnchors::Head(head) => {
+                    for anchor in &anchors {
+                        report(anchor.kind(), copy_to(anchor, head));
+                    }
+                    if let Some(copy) = &cluster {
+                        report("cluster", copy(head));
+                    }
+                }
                 // Fails only if the caller has gone away.
                 ForAnchors::Reply(reply) => drop(reply.send(())),
             }
@@ -374,11 +389,8 @@ fn copy_heads(anchors: Vec<Anchor>) -> std::io::Result<Option<SyncSender<ForAnch
     Ok(Some(sender))
 }
 
-fn copy_to_all(anchors: &[Anchor], head: Head) {
-    for anchor in anchors {
-        if let Err(error) = copy_to(anchor, head) {
-            let anchor = anchor.kind();
-            tracing::error!(%error, anchor, "the head of the audit log can't be copied");
-        }
+fn report(anchor: &str, copied: std::io::Result<()>) {
+    if let Err(error) = copied {
+        tracing::error!(%error, anchor, "the head of the audit log can't be copied");
     }
 }

@@ -58,6 +58,19 @@ pub struct AuditFiles {
     pub key: PathBuf,
 }
 
+impl AuditFiles {
+    /// Name of this machine's log among the logs of a cluster: the machine, a colon, and the path.
+    pub fn log_name(&self) -> String {
+        let log = std::path::absolute(&self.log).unwrap_or_else(|_| self.log.clone());
+        format!("{}:{}", machine_name(), log.display())
+    }
+}
+
+/// Name of this machine.
+pub fn machine_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 impl Anchor {
     /// Its kind. What a command has in it may be secret.
     pub(super) fn kind(&self) -> &'static str {

@@ -1,5 +1,6 @@
 //! Finds what is wrong with a log.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::checkpoint::{LINES, is_signed};
@@ -42,12 +43,76 @@ const MOST_FAULTS: usize = 20;
 /// were appended together.
 const MOST_UNSIGNED: u64 = 2 * LINES;
 
-/// Reads a log with all of its files, and compares it with a head that was known before (`known`), and
-/// with the key that has signed its checkpoints.
+/// Heads that a log had before.
+#[derive(Clone, Debug, Default)]
+pub struct KnownHeads {
+    hashes: BTreeMap<u64, Vec<KnownHash>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct KnownHash {
+    hash: LineHash,
+    is_required: bool,
+}
+
+impl KnownHeads {
+    /// Adds a head whose line must still be there.
+    pub fn require(&mut self, head: Head) {
+        self.add(head, true);
+    }
+
+    /// Adds a head whose line must be as it was, unless it was removed with the oldest files.
+    pub fn compare(&mut self, head: Head) {
+        self.add(head, false);
+    }
+
+    fn add(&mut self, head: Head, is_required: bool) {
+        self.hashes.entry(head.seq).or_default().push(KnownHash {
+            hash: head.hash,
+            is_required,
+        });
+    }
+
+    /// Number of lines that are known.
+    pub fn len(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// Whether no line is known.
+    pub fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
+    }
+
+    /// Sequence number of the last line that must be there.
+    fn last(&self) -> Option<u64> {
+        self.hashes.last_key_value().map(|(seq, _)| *seq)
+    }
+
+    /// Sequence number of the first line that must be there.
+    fn first_required(&self) -> Option<u64> {
+        let mut lines = self.hashes.iter();
+        lines
+            .find(|(_, hashes)| hashes.iter().any(|known| known.is_required))
+            .map(|(seq, _)| *seq)
+    }
+
+    /// The hash that this line had before, if it was another one.
+    fn other_hash(&self, head: Head) -> Option<LineHash> {
+        let hashes = self.hashes.get(&head.seq)?;
+        hashes.iter().map(|known| known.hash).find(|hash| *hash != head.hash)
+    }
+}
+
+/// Reads a log with all of its files, and compares it with heads that were known before, and with the
+/// key that has signed its checkpoints.
 ///
 /// # Errors
 /// If a file can't be read.
-pub fn verify(log: &Path, key: Option<PublicKey>, known: &[Head]) -> Result<Report, AuditError> {
+pub fn verify(
+    log: &Path,
+    key: Option<PublicKey>,
+    known: &KnownHeads,
+) -> Result<Report, AuditError> {
     let mut check = Check::new(key, known);
     for_each_line(log, |line| check.read(line))?;
     Ok(check.finish(log))
@@ -56,7 +121,7 @@ pub fn verify(log: &Path, key: Option<PublicKey>, known: &[Head]) -> Result<Repo
 /// The state of a check, after some lines.
 struct Check<'a> {
     key: Option<PublicKey>,
-    known: &'a [Head],
+    known: &'a KnownHeads,
     head: Option<Head>,
     first: u64,
     signed_to: Option<u64>,
@@ -67,7 +132,7 @@ struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    fn new(key: Option<PublicKey>, known: &'a [Head]) -> Self {
+    fn new(key: Option<PublicKey>, known: &'a KnownHeads) -> Self {
         Self {
             key,
             known,
@@ -137,11 +202,10 @@ impl<'a> Check<'a> {
     }
 
     fn check_known(&self, head: Head) -> Result<(), String> {
-        let is_other = |known: &&Head| known.seq == head.seq && known.hash != head.hash;
-        match self.known.iter().find(is_other) {
-            Some(known) => Err(format!(
-                "line {} is not the one that was there before: its hash was {}",
-                head.seq, known.hash
+        match self.known.other_hash(head) {
+            Some(hash) => Err(format!(
+                "line {} is not the one that was there before: its hash was {hash}",
+                head.seq
             )),
             None => Ok(()),
         }
@@ -166,6 +230,20 @@ impl<'a> Check<'a> {
         Ok(())
     }
 
+    /// Lines that were there before and are not now, in a log whose newest line is `newest`.
+    fn missing_lines(&self, newest: u64) -> Option<String> {
+        if let Some(last) = self.known.last().filter(|last| *last > newest) {
+            return Some(format!(
+                "line {last} was there before, and the log ends with line {newest}: its tail was cut off"
+            ));
+        }
+        let first = self.known.first_required().filter(|first| *first < self.first)?;
+        Some(format!(
+            "line {first} was there before, and the log begins with line {}",
+            self.first
+        ))
+    }
+
     fn finish(mut self, log: &Path) -> Report {
         let newest = self.head.map_or(0, |head| head.seq);
         if self.key.is_some() && self.signed_to.is_none() && newest > 0 && !self.has_stopped {
@@ -176,26 +254,13 @@ impl<'a> Check<'a> {
                     .to_owned(),
             });
         }
-        for known in self.known.iter().filter(|_| !self.has_stopped) {
-            if known.seq > newest {
-                self.faults.push(Fault {
-                    file: log.to_owned(),
-                    line: 0,
-                    message: format!(
-                        "line {} was there before, and the log ends with line {newest}: its tail was cut off",
-                        known.seq
-                    ),
-                });
-            } else if known.seq < self.first {
-                self.faults.push(Fault {
-                    file: log.to_owned(),
-                    line: 0,
-                    message: format!(
-                        "line {} was there before, and the log begins with line {}",
-                        known.seq, self.first
-                    ),
-                });
-            }
+        if !self.has_stopped {
+            let missing = self.missing_lines(newest);
+            self.faults.extend(missing.map(|message| Fault {
+                file: log.to_owned(),
+                line: 0,
+                message,
+            }));
         }
         Report {
             head: self.head,
@@ -230,7 +295,8 @@ mod tests {
 
     /// Whether a check that has come to `before` finds anything in the next lines.
     fn finds(before: Option<Head>, lines: &[&[u8]], newest: Head) -> bool {
-        let known = [newest];
+        let mut known = KnownHeads::default();
+        known.require(newest);
         let mut check = Check::new(None, &known);
         check.head = before;
         lines.iter().any(|line| check.check(line).is_err())

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::error::Error;
 use crate::ssh::SecretSource;
-use crate::store::{ClusterStatus, CopyReport, SharedText, Store, StoreError};
+use crate::store::{ClusterStatus, CopyReport, KeptHead, SharedText, Store, StoreError};
 #[cfg(feature = "cluster")]
 use crate::store::{Nats, NatsLogin, NatsOptions, NatsStore, NatsTls, StateDir};
 
@@ -165,6 +165,17 @@ impl Cluster {
     }
 
     /// Always an error.
+    ///
+    /// # Errors
+    /// [`Error::Store`].
+    #[expect(clippy::unused_async, reason = "the same as with the feature")]
+    pub async fn audit_heads(&self, _log: Option<String>) -> Result<Vec<KeptHead>, Error> {
+        Err(Error::Store(StoreError::Records(
+            "there is no cluster".to_owned(),
+        )))
+    }
+
+    /// Always an error.
     #[expect(clippy::unused_self, reason = "the same as with the feature")]
     pub(super) fn open_store(&self, _process: &str) -> Result<Arc<dyn Store>, StoreError> {
         Err(StoreError::Records("there is no cluster".to_owned()))
@@ -223,6 +234,16 @@ impl Cluster {
             nats.import(&source, &tell)
         });
         Ok(copying.await.expect("a copy does not panic")?)
+    }
+
+    /// The heads of an audit log, or of all logs, that the cluster keeps. The oldest is first.
+    ///
+    /// # Errors
+    /// [`Error::Store`] if NATS does not answer.
+    pub async fn audit_heads(&self, log: Option<String>) -> Result<Vec<KeptHead>, Error> {
+        let nats = self.nats.clone();
+        let reading = tokio::task::spawn_blocking(move || nats.audit_heads(log.as_deref()));
+        Ok(reading.await.expect("reading heads does not panic")?)
     }
 
     /// The text with the list of tokens. Blocking.

@@ -164,10 +164,15 @@ impl Config {
             .or_else(|| Some(etcetera::choose_base_strategy().ok()?.state_dir()?.join("sshjobs")))
     }
 
-    /// Writes the audit log, if the policy names one.
-    pub(super) fn auditor(&self) -> Auditor {
+    /// Writes the audit log, if the policy names one. Its checkpoints are copied to `cluster`.
+    pub(super) fn auditor(&self, cluster: Option<Arc<dyn Store>>) -> Auditor {
         let configuration = Self::file().and_then(|file| file.parent().map(Path::to_owned));
-        Auditor::new(self.state_dir(), configuration, self.process.clone())
+        Auditor::new(
+            self.state_dir(),
+            configuration,
+            self.process.clone(),
+            cluster,
+        )
     }
 
     /// Opens the state directory, if storing is enabled.

@@ -116,7 +116,8 @@ impl Jobs {
         store: Option<Result<Arc<dyn Store>, StoreError>>,
     ) -> Self {
         let hosts = Arc::new(Hosts::new(book, config.limits.pool(), prompters));
-        let auditor = Arc::new(config.auditor());
+        let cluster = store.iter().flatten().find(|store| store.peers().is_some());
+        let auditor = Arc::new(config.auditor(cluster.cloned()));
         let note_end = {
             let auditor = Arc::clone(&auditor);
             Box::new(move |job: &job::Job| auditor.note_end(job))

@@ -90,8 +90,9 @@ pub use crate::forward::{
 pub use crate::hosts::{Access, BecomeError, HostError};
 pub use crate::job::{
     BadBecome, Become, BecomeMethod, BecomeRefusal, Exit, FleetCounts, FleetSummary, LostWhy,
-    Member, MemberGroup, MemberProgress, MemberResult, Outcome, Phase, Signal, SpecError, Status,
-    StdinPlan as Stdin, StopAfter, Tail, TemplateCall, Terminal, Wait,
+    Member, MemberGroup, MemberProgress, MemberResult, Outcome, Phase, Signal,
+    SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, TemplateCall, Terminal,
+    Wait,
 };
 pub use crate::output::{
     Cursor, LineNo, MemberNo, PageLine as Line, PageQuery, ReadQuery, Reading, Render, ScreenRow,
@@ -147,6 +148,7 @@ pub use crate::ssh::{
 };
 #[doc(hidden)]
 pub use crate::store::{
-    ClusterStatus, CopyReport, HostPlace, HostStatus, JobLeft, NatsStatus, OwnStatus, PeerStream,
-    Peers, ReplicaState, ReplicaStatus, SharedText, StoreError, StreamStatus, Versioned,
+    ClusterStatus, CopyReport, HostPlace, HostStatus, JobLeft, KeptHead, NatsStatus, OwnStatus,
+    PeerStream, Peers, ReplicaState, ReplicaStatus, SharedText, StoreError, StreamStatus,
+    Versioned,
 };

@@ -16,6 +16,7 @@ mod copy_report;
 mod error;
 mod files;
 mod frame;
+mod kept_head;
 mod local_text;
 mod log_writer;
 mod mark;
@@ -40,6 +41,7 @@ pub use cluster_status::{
 pub use copy_report::{CopyReport, JobLeft};
 pub use error::StoreError;
 pub use frame::{Body, Frame, Parsed, Seal, parse};
+pub use kept_head::KeptHead;
 pub use local_text::MemoryText;
 pub use log_writer::{LogLimits, LogWriter, Unsynced};
 pub use media::News;

@@ -113,6 +113,15 @@ pub trait Store: Send + Sync + 'static {
     /// If it can't be read.
     fn shared_text(&self, name: &'static str) -> Result<Box<dyn SharedText>, StoreError>;
 
+    /// Keeps a head (`SEQ:HASH`) of an audit log where no replica can change it. Only a cluster does.
+    /// Blocking.
+    ///
+    /// # Errors
+    /// If it can't be kept.
+    fn keep_audit_head(&self, _log: &str, _head: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// The cursor of a job's named reader. A new reader starts before the first line.
     fn cursor(&self, job: &JobId, name: &CursorName) -> Result<LineNo, StoreError>;
 

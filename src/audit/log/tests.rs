@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::audit::{Report, verify};
+use crate::audit::{KnownHeads, Report, verify};
 
 /// More bytes than any test writes.
 const LARGE: u64 = 1 << 40;
@@ -35,7 +35,7 @@ impl Fixture {
 
     /// Checks the chain.
     fn verify(&self) -> Report {
-        verify(&self.file(), None, &[]).unwrap()
+        verify(&self.file(), None, &KnownHeads::default()).unwrap()
     }
 
     fn text(&self) -> String {
@@ -245,7 +245,9 @@ fn thousand_lines() -> (Fixture, AuditLog, Vec<String>) {
 fn finds(fixture: &Fixture, log: &AuditLog, lines: &[String], known: &[Head]) -> bool {
     let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
     fs::write(fixture.file(), text).unwrap();
-    let report = verify(&fixture.file(), Some(log.key().public()), known);
+    let mut required = KnownHeads::default();
+    known.iter().for_each(|head| required.require(*head));
+    let report = verify(&fixture.file(), Some(log.key().public()), &required);
     !report.unwrap().faults.is_empty()
 }
 
@@ -324,5 +326,12 @@ fn a_log_that_was_written_anew_is_found_by_the_key() {
 
 #[test]
 fn a_missing_log_is_an_error_of_a_check() {
-    assert!(verify(Path::new("/nonexistent/audit.jsonl"), None, &[]).is_err());
+    assert!(
+        verify(
+            Path::new("/nonexistent/audit.jsonl"),
+            None,
+            &KnownHeads::default()
+        )
+        .is_err()
+    );
 }

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use clap_complete::engine::ArgValueCandidates;
 
 use super::candidates;
+use super::values::ClusterArg;
 use crate::audit::{Head, PublicKey};
 
 /// Arguments of `audit`.
@@ -21,9 +22,24 @@ Examples:
   sshjobs audit verify
   sshjobs audit verify --head 1200:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")]
 pub struct AuditArgs {
+    /// The cluster that keeps the checkpoints.
+    #[command(flatten)]
+    pub cluster: ClusterArg,
     /// The subcommand.
     #[command(subcommand)]
     pub verb: AuditSubcommand,
+}
+
+impl AuditArgs {
+    /// Whether the subcommand reads what a cluster keeps.
+    pub fn needs_cluster(&self) -> bool {
+        match &self.verb {
+            // A copy of a log is compared only if it is said which log it is.
+            AuditSubcommand::Verify(args) => args.file.is_none() || args.name.is_some(),
+            AuditSubcommand::Checkpoints(_) => true,
+            AuditSubcommand::Show(_) | AuditSubcommand::Key(_) => false,
+        }
+    }
 }
 
 /// Subcommands of `audit`.
@@ -33,6 +49,8 @@ pub enum AuditSubcommand {
     Verify(AuditVerifyArgs),
     /// Show decisions and their results.
     Show(AuditShowArgs),
+    /// Show the checkpoints that a cluster keeps of its replicas' logs.
+    Checkpoints(AuditCheckpointsArgs),
     /// Print the public key that checkpoints are checked with.
     Key(AuditKeyArgs),
 }
@@ -43,7 +61,8 @@ pub enum AuditSubcommand {
 A check finds a line that was changed, removed, inserted or moved, if the lines after it are as they
 were. It finds lines that were cut off at the end, or a change of the last one, with --head, which names
 a line of an earlier check or of an anchor. It finds a log that was rewritten with --head, or with the
-key, if the writer could not read the private one.
+key, if the writer could not read the private one. In a cluster it compares the log with the checkpoints
+that NATS keeps, too.
 
 Exit status: 0 if nothing is wrong; 1 if something is; 2 if the log can't be read.")]
 pub struct AuditVerifyArgs {
@@ -56,7 +75,25 @@ pub struct AuditVerifyArgs {
     /// read.
     #[arg(long, value_name = "KEY")]
     pub public_key: Option<PublicKey>,
+    /// The log's name in the cluster, if FILE is a copy: MACHINE:PATH, as `sshjobs audit checkpoints`
+    /// prints it. Default: this machine and the path of the configured log.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
     /// Write one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `audit checkpoints`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without --name it shows the newest checkpoint of each log. A checkpoint is SEQ:HASH, which `sshjobs audit
+verify --head` takes on a machine that can't reach the cluster.")]
+pub struct AuditCheckpointsArgs {
+    /// All checkpoints of this log.
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Write one JSON object for each checkpoint.
     #[arg(long)]
     pub json: bool,
 }

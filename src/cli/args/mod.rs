@@ -22,7 +22,9 @@ mod values;
 pub(super) use help::{command_line, long_version, wrapped};
 
 pub use approvals::{ApprovalsArgs, ApproveArgs, DenyArgs};
-pub use audit::{AuditArgs, AuditKeyArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs};
+pub use audit::{
+    AuditArgs, AuditCheckpointsArgs, AuditKeyArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs,
+};
 pub use cli::{Cli, LogLevel, Verb, WhenColours};
 pub use cluster::{
     ClusterArgs, ClusterStatusArgs, ClusterVerb, StoreArgs, StoreCopyArgs, StoreVerb,
@@ -32,8 +34,9 @@ pub use filter::FilterArgs;
 pub use forward::ForwardArgs;
 pub use hosts::{AddHostArgs, HostAddress, HostsArgs, HostsVerb, PingArgs, TrustArgs};
 pub use jobs::{
-    AttachArgs, ExportArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs, SearchArgs,
-    SignalArgs, SignalTarget, SortBy, TailArgs, TopArgs, UnitChoice, WaitArgs, WriteArgs,
+    AttachArgs, ExportArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs,
+    SearchArgs, SignalArgs, SignalTarget, SortBy, TailArgs, TopArgs, UnitChoice, WaitArgs,
+    WriteArgs,
 };
 pub use parse::parse;
 pub use policy::{

@@ -1,17 +1,19 @@
 //! Records decisions and ends of jobs in the audit log that the policy in force names.
 
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::call::{Call, Content};
 use super::policy_in_force::LoadedPolicy;
 use super::refusal::{PolicyRefusal, Why};
 use crate::audit::{
-    AuditFiles, AuditSettings, Decided, Ended, Event, LogWriter, OnFailure, Recorder, Voted,
+    AuditFiles, AuditSettings, CopyHead, Decided, Ended, Event, LogWriter, OnFailure, Recorder,
+    Voted, machine_name,
 };
 use crate::job::{self, Outcome, Phase};
 use crate::lock::lock;
 use crate::policy::{Endpoint, Machine, Role};
+use crate::store::Store;
 
 /// Has the audit log of the policy in force.
 pub(in crate::jobs) struct Auditor {
@@ -21,6 +23,8 @@ pub(in crate::jobs) struct Auditor {
     configuration: Option<PathBuf>,
     /// Description of this process.
     process: String,
+    /// The store of the cluster, if there is one.
+    cluster: Option<Arc<dyn Store>>,
     current: Mutex<Option<Current>>,
 }
 
@@ -56,11 +60,13 @@ impl Auditor {
         state: Option<PathBuf>,
         configuration: Option<PathBuf>,
         process: String,
+        cluster: Option<Arc<dyn Store>>,
     ) -> Self {
         Self {
             state,
             configuration,
             process,
+            cluster,
             current: Mutex::default(),
         }
     }
@@ -205,9 +211,10 @@ impl Auditor {
         let files = self.files(settings)?;
         let writer = LogWriter {
             process: self.process.clone(),
-            machine: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            machine: machine_name(),
         };
-        Recorder::start(files, settings, writer).map_err(|error| error.to_string())
+        let cluster = self.cluster.clone().map(|store| copy_to_cluster(store, files.log_name()));
+        Recorder::start(files, settings, writer, cluster).map_err(|error| error.to_string())
     }
 
     /// The files of a log.
@@ -254,6 +261,12 @@ impl RecordedDecision {
             job: job.id.as_str().to_owned(),
         });
     }
+}
+
+fn copy_to_cluster(store: Arc<dyn Store>, log: String) -> CopyHead {
+    Box::new(move |head| {
+        store.keep_audit_head(&log, &head.to_string()).map_err(std::io::Error::other)
+    })
 }
 
 fn policy_event(loaded: &LoadedPolicy) -> Event {

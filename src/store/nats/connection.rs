@@ -208,20 +208,32 @@ impl Connection {
         self.bucket(SETTINGS, Duration::ZERO).await
     }
 
-    /// Opens a stream. Creates a missing one.
+    /// Opens a stream of output. Creates a missing one.
     pub(super) async fn stream(
         &self,
         name: String,
         subjects: String,
     ) -> Result<stream::Stream, StoreError> {
-        let config = stream::Config {
-            name: name.clone(),
+        self.open_stream(stream::Config {
+            name,
             subjects: vec![subjects],
             // A full NATS must refuse new output instead of deleting older output unnoticed.
             discard: stream::DiscardPolicy::New,
-            num_replicas: self.copies,
             allow_direct: true,
             ..stream::Config::default()
+        })
+        .await
+    }
+
+    /// Opens a stream, with the configured number of copies. Creates a missing one.
+    pub(super) async fn open_stream(
+        &self,
+        config: stream::Config,
+    ) -> Result<stream::Stream, StoreError> {
+        let name = config.name.clone();
+        let config = stream::Config {
+            num_replicas: self.copies,
+            ..config
         };
         match self.jetstream.create_stream(config).await {
             Ok(stream) => Ok(stream),

@@ -17,6 +17,7 @@
 //! - [`replicas`]: streams of bytes between replicas, over which one passes calls on to the holder
 //!   of a host.
 //! - [`shared_text`]: texts that all replicas share, such as the list of tokens.
+//! - [`audit_heads`]: hashes of the audit logs, which no replica can delete.
 //! - [`import`]: copies a state directory.
 //! - [`status`]: reads the state of the cluster for an operator.
 //!
@@ -27,6 +28,7 @@
 //!
 //! All methods of the store block, and are called by threads that may.
 
+mod audit_heads;
 mod cancelled_tasks;
 mod chunks;
 mod connection;

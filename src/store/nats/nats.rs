@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::audit_heads::AuditHeads;
 use super::connection::{Connection, failed};
 use super::import::Import;
 use super::options::NatsOptions;
 use super::shared_text::NatsText;
 use super::status::read_status;
-use crate::store::{ClusterStatus, CopyReport, StateDir, StoreError};
+use crate::store::{ClusterStatus, CopyReport, KeptHead, StateDir, StoreError};
 
 /// A connection to NATS. A cheap handle: clones share it.
 #[derive(Clone)]
@@ -29,6 +30,15 @@ impl Nats {
     /// [`StoreError::Nats`].
     pub fn shared_text(&self, name: &'static str) -> Result<NatsText, StoreError> {
         NatsText::open(&self.0, name)
+    }
+
+    /// The heads of an audit log, or of all logs, that the cluster keeps. The oldest is first. Blocks
+    /// the thread.
+    ///
+    /// # Errors
+    /// [`StoreError::Nats`].
+    pub fn audit_heads(&self, log: Option<&str>) -> Result<Vec<KeptHead>, StoreError> {
+        self.0.wait(async { AuditHeads::open(&self.0).await?.read(log).await })
     }
 
     /// Copies all jobs of a state directory, and compares the copies. Calls `tell` with the number of

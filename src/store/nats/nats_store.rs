@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::audit_heads::AuditHeads;
 use super::cancelled_tasks::CancelledTasks;
 use super::chunks::Place;
 use super::connection::{Connection, failed};
@@ -428,6 +429,11 @@ impl Store for NatsStore {
 
     fn shared_text(&self, name: &'static str) -> Result<Box<dyn SharedText>, StoreError> {
         Ok(Box::new(NatsText::open(&self.connection, name)?))
+    }
+
+    fn keep_audit_head(&self, log: &str, head: &str) -> Result<(), StoreError> {
+        let adding = async { AuditHeads::open(&self.connection).await?.add(log, head).await };
+        self.connection.wait(adding)
     }
 
     fn cursor(&self, job: &JobId, name: &CursorName) -> Result<LineNo, StoreError> {

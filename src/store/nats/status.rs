@@ -14,7 +14,8 @@ use crate::store::{
 };
 
 /// Beginnings of the names of a cluster's buckets and streams, after its prefix.
-const STREAMS: [&str; 9] = [
+const STREAMS: [&str; 10] = [
+    "audit",
     "cancelled_tasks",
     "cursors",
     "hosts",

@@ -143,3 +143,34 @@ fn a_reader_at_another_replica_is_told_of_new_output() {
     let end = log.open(RingLimits::default()).unwrap();
     assert!(end.ring.newest().value() > 0);
 }
+
+#[test]
+fn heads_of_audit_logs_are_kept_in_order_and_can_not_be_deleted() {
+    let nats = NatsServer::start().unwrap();
+    let store = open(&nats, Duration::from_secs(6));
+    for (log, head) in [
+        ("web-a:/audit", "1:aa"),
+        ("web-b:/audit", "1:bb"),
+        ("web-a:/audit", "2:cc"),
+    ] {
+        store.keep_audit_head(log, head).unwrap();
+    }
+
+    let handle = Nats::connect(&NatsOptions::new(vec![nats.url()])).unwrap();
+    let heads = |log| {
+        let kept = handle.audit_heads(log).unwrap();
+        kept.into_iter().map(|kept| kept.head).collect::<Vec<_>>()
+    };
+    assert_eq!(heads(Some("web-a:/audit")), ["1:aa", "2:cc"]);
+    assert_eq!(heads(None), ["1:aa", "1:bb", "2:cc"]);
+    assert_eq!(heads(Some("web-c:/audit")), [""; 0]);
+
+    let deleting = async {
+        let stream = handle.0.jetstream.get_stream("sshjobs_audit").await.unwrap();
+        assert!(stream.delete_message(1).await.is_err());
+        assert!(stream.purge().await.is_err());
+        Ok::<(), crate::store::StoreError>(())
+    };
+    handle.0.wait(deleting).unwrap();
+    assert_eq!(heads(None).len(), 3);
+}

@@ -1,122 +1,20 @@
-//! `sshjobs audit verify`, `show` and `key`.
+//! `sshjobs audit show`: decisions and their results.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::time::SystemTime;
 
-use serde_json::json;
-
+use super::audit::{files, unreadable};
 use crate::audit::{
-    AuditError, AuditFiles, AuditKey, Decided, Ended, Event, Fault, PublicKey, Report, StoredLine,
-    Voted, for_each_line, verify, visible_text,
+    AuditError, Decided, Ended, Event, StoredLine, Voted, for_each_line, visible_text,
 };
-use crate::cli::args::{AuditArgs, AuditKeyArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs};
+use crate::cli::args::AuditShowArgs;
 use crate::cli::exit::print;
-use crate::cli::json::json as json_line;
 use crate::cli::{Exit, note};
 use crate::jobs::Jobs;
 use crate::wire::Error;
 
-/// Performs `sshjobs audit`.
-///
-/// # Errors
-/// If no log is named, or it can't be read.
-pub async fn audit(jobs: &Jobs, args: AuditArgs) -> Result<Exit, Error> {
-    match args.verb {
-        AuditSubcommand::Verify(args) => check(jobs, args).await,
-        AuditSubcommand::Show(args) => show(jobs, args).await,
-        AuditSubcommand::Key(args) => key(jobs, args).await,
-    }
-}
-
-async fn check(jobs: &Jobs, args: AuditVerifyArgs) -> Result<Exit, Error> {
-    let configured = files(jobs).await;
-    let key = match (args.public_key, &configured) {
-        (Some(key), _) => Some(key),
-        (None, Ok(files)) => own_key(&files.key)?,
-        (None, Err(_)) => None,
-    };
-    let log = match args.file {
-        Some(log) => log,
-        None => configured?.log,
-    };
-    if key.is_none() {
-        note("checkpoints are not checked: name the key that signs them with --public-key");
-    }
-    let read = tokio::task::spawn_blocking(move || verify(&log, key, &args.heads)).await;
-    let report = read.expect("a check does not panic").map_err(|error| unreadable(&error))?;
-    let printed = if args.json {
-        print(&json_line(&report_as_json(&report)))
-    } else {
-        print(&report_in_words(&report, key).join("\n"))
-    };
-    Ok(if printed == Exit::SUCCESS && !report.faults.is_empty() {
-        Exit::DECLINED
-    } else {
-        printed
-    })
-}
-
-/// The public part of the configured key. `None` if there is none on this machine.
-fn own_key(file: &Path) -> Result<Option<PublicKey>, Error> {
-    match AuditKey::read(file) {
-        Ok(key) => Ok(Some(key.public())),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(unreadable_key(file, &source)),
-    }
-}
-
-fn report_in_words(report: &Report, key: Option<PublicKey>) -> Vec<String> {
-    let mut lines = Vec::new();
-    match report.head {
-        None => lines.push("the log has no lines".to_owned()),
-        Some(head) => {
-            lines.push(format!("lines {} to {}", report.first, head.seq));
-            if report.first > 1 {
-                lines.push(format!("the lines before {} are not here", report.first));
-            }
-            if let (Some(signed), Some(key)) = (report.signed_to, key) {
-                lines.push(format!("signed up to line {signed} with the key {key}"));
-                if signed < head.seq {
-                    lines.push(format!(
-                        "lines {} to {} are not signed",
-                        signed + 1,
-                        head.seq
-                    ));
-                }
-            }
-            lines.push(format!("head {head}"));
-        }
-    }
-    let told = |fault: &Fault| match fault.line {
-        0 => format!("{}: {}", fault.file.display(), fault.message),
-        number => format!("{}:{number}: {}", fault.file.display(), fault.message),
-    };
-    lines.extend(report.faults.iter().map(told));
-    lines.push(match report.faults.len() {
-        0 => "nothing is wrong".to_owned(),
-        1 => "1 fault".to_owned(),
-        count => format!("{count} faults"),
-    });
-    lines.iter().map(|line| visible_text(line)).collect()
-}
-
-fn report_as_json(report: &Report) -> serde_json::Value {
-    let faults = report
-        .faults
-        .iter()
-        .map(|fault| json!({"file": fault.file, "line": fault.line, "message": fault.message}));
-    json!({
-        "first": report.first,
-        "head": report.head.map(|head| head.to_string()),
-        "signed_to": report.signed_to,
-        "signatures_checked": report.has_checked_signatures,
-        "faults": faults.collect::<Vec<_>>(),
-    })
-}
-
-async fn show(jobs: &Jobs, args: AuditShowArgs) -> Result<Exit, Error> {
+pub(super) async fn show(jobs: &Jobs, args: AuditShowArgs) -> Result<Exit, Error> {
     let log = match &args.file {
         Some(log) => log.clone(),
         None => files(jobs).await?.log,
@@ -272,6 +170,7 @@ fn decision_in_words(decided: &Decided) -> String {
         words.push(format!("template {template}{}", params.collect::<String>()));
     }
     words.extend(decided.command.as_ref().map(|command| format!("{command:?}")));
+    words.extend(decided.secrets.iter().map(|secret| format!("with the secret {secret}")));
     if let Some(why) = &decided.why {
         words.push(format!("({why})"));
     } else if !decided.rules.is_empty() {
@@ -290,35 +189,4 @@ fn end_in_words(ended: &Ended) -> String {
         ..
     } = ended;
     format!("ended {job}: it {outcome} after {duration_ms} ms, {lines} lines, {bytes} bytes")
-}
-
-async fn key(jobs: &Jobs, args: AuditKeyArgs) -> Result<Exit, Error> {
-    let file = match args.file {
-        Some(file) => file,
-        None => files(jobs).await?.key,
-    };
-    let key = AuditKey::read(&file).map_err(|source| unreadable_key(&file, &source))?;
-    Ok(print(&key.public().to_string()))
-}
-
-/// The files of the log that the policy names.
-async fn files(jobs: &Jobs) -> Result<AuditFiles, Error> {
-    let hint = "name one as `file` in the table [audit] of the policy file, or give FILE";
-    let missing = || Error::invalid("no audit log is named", hint);
-    let named = jobs.audit_files().await.ok_or_else(missing)?;
-    named.map_err(|error| Error::invalid(error, hint))
-}
-
-fn unreadable_key(file: &Path, error: &std::io::Error) -> Error {
-    Error::invalid(
-        format!(
-            "the key of the audit log, {}, can't be used: {error}",
-            file.display()
-        ),
-        "it is made with the first call that is recorded; to check without it, use --public-key",
-    )
-}
-
-fn unreadable(error: &AuditError) -> Error {
-    Error::invalid(error.to_string(), "check the name and its permissions")
 }

@@ -1,0 +1,178 @@
+//! `sshjobs audit verify`: has anyone changed the log?
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::audit::{files, unreadable, unreadable_key};
+use super::checkpoints::{Checkpoint, checkpoints_of};
+use crate::audit::{AuditKey, Fault, KnownHeads, PublicKey, Report, verify, visible_text};
+use crate::cli::args::AuditVerifyArgs;
+use crate::cli::exit::print;
+use crate::cli::json::json as json_line;
+use crate::cli::{Exit, note};
+use crate::jobs::{Cluster, Jobs};
+use crate::wire::Error;
+
+pub(super) async fn check(
+    jobs: &Jobs,
+    cluster: Option<&Cluster>,
+    args: AuditVerifyArgs,
+) -> Result<Exit, Error> {
+    let configured = files(jobs).await;
+    let key = match (args.public_key, &configured) {
+        (Some(key), _) => Some(key),
+        (None, Ok(files)) => own_key(&files.key)?,
+        (None, Err(_)) => None,
+    };
+    if key.is_none() {
+        note("checkpoints are not checked: name the key that signs them with --public-key");
+    }
+    let (log, name) = match (args.file, args.name) {
+        (Some(copy), name) => (copy, name),
+        (None, Some(name)) => (configured?.log, Some(name)),
+        (None, None) => {
+            let files = configured?;
+            let name = files.log_name();
+            (files.log, Some(name))
+        }
+    };
+    let in_cluster = match (cluster, name) {
+        (Some(cluster), Some(name)) => Some(ClusterLog {
+            checkpoints: checkpoints_of(cluster, Some(&name)).await?,
+            name,
+        }),
+        _ => None,
+    };
+    let mut known = KnownHeads::default();
+    args.heads.iter().for_each(|head| known.require(*head));
+    let checkpoints = in_cluster.iter().flat_map(|log| &log.checkpoints);
+    checkpoints.for_each(|checkpoint| known.compare(checkpoint.head));
+    let checked = Checked {
+        report: read(log, key, known).await?,
+        key,
+        in_cluster,
+    };
+    let printed = if args.json {
+        print(&json_line(&checked.as_json()))
+    } else {
+        print(&checked.in_words().join("\n"))
+    };
+    Ok(
+        if printed == Exit::SUCCESS && !checked.faults().is_empty() {
+            Exit::DECLINED
+        } else {
+            printed
+        },
+    )
+}
+
+async fn read(log: PathBuf, key: Option<PublicKey>, known: KnownHeads) -> Result<Report, Error> {
+    let read = tokio::task::spawn_blocking(move || verify(&log, key, &known)).await;
+    read.expect("a check does not panic").map_err(|error| unreadable(&error))
+}
+
+/// A log in the cluster.
+struct ClusterLog {
+    name: String,
+    checkpoints: Vec<Checkpoint>,
+}
+
+/// The result of a check.
+struct Checked {
+    report: Report,
+    key: Option<PublicKey>,
+    /// What the log was compared with in the cluster.
+    in_cluster: Option<ClusterLog>,
+}
+
+impl Checked {
+    /// What is wrong, in words.
+    fn faults(&self) -> Vec<String> {
+        let told = |fault: &Fault| match fault.line {
+            0 => format!("{}: {}", fault.file.display(), fault.message),
+            number => format!("{}:{number}: {}", fault.file.display(), fault.message),
+        };
+        let mut faults: Vec<String> = self.report.faults.iter().map(told).collect();
+        let unknown = self.in_cluster.iter().filter(|log| log.checkpoints.is_empty());
+        faults.extend(unknown.map(|log| {
+            format!(
+                "the cluster has no checkpoint of {}: it was never written there, or under another \
+                 name (`sshjobs audit checkpoints` lists them)",
+                log.name
+            )
+        }));
+        faults
+    }
+
+    fn in_words(&self) -> Vec<String> {
+        let report = &self.report;
+        let mut lines = Vec::new();
+        match report.head {
+            None => lines.push("the log has no lines".to_owned()),
+            Some(head) => {
+                lines.push(format!("lines {} to {}", report.first, head.seq));
+                if report.first > 1 {
+                    lines.push(format!("the lines before {} are not here", report.first));
+                }
+                lines.extend(self.signed_lines(head.seq));
+                lines.push(format!("head {head}"));
+            }
+        }
+        let known = self.in_cluster.iter().filter_map(|log| {
+            let last = log.checkpoints.last()?.head.seq;
+            let count = log.checkpoints.len();
+            Some(format!(
+                "compared with {count} checkpoints in the cluster, the last of line {last}"
+            ))
+        });
+        lines.extend(known);
+        let faults = self.faults();
+        let result = match faults.len() {
+            0 => "nothing is wrong".to_owned(),
+            1 => "1 fault".to_owned(),
+            count => format!("{count} faults"),
+        };
+        lines.extend(faults);
+        lines.push(result);
+        lines.iter().map(|line| visible_text(line)).collect()
+    }
+
+    /// Which lines are signed, of those up to `newest`.
+    fn signed_lines(&self, newest: u64) -> Vec<String> {
+        let (Some(signed), Some(key)) = (self.report.signed_to, self.key) else {
+            return Vec::new();
+        };
+        let mut lines = vec![format!("signed up to line {signed} with the key {key}")];
+        if signed < newest {
+            lines.push(format!("lines {} to {newest} are not signed", signed + 1));
+        }
+        lines
+    }
+
+    fn as_json(&self) -> serde_json::Value {
+        let report = &self.report;
+        let faults = report
+            .faults
+            .iter()
+            .map(|fault| json!({"file": fault.file, "line": fault.line, "message": fault.message}));
+        json!({
+            "first": report.first,
+            "head": report.head.map(|head| head.to_string()),
+            "signed_to": report.signed_to,
+            "signatures_checked": report.has_checked_signatures,
+            "cluster_checkpoints": self.in_cluster.as_ref().map(|log| log.checkpoints.len()),
+            "faults": faults.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// The public part of the configured key. `None` if there is none on this machine.
+fn own_key(file: &Path) -> Result<Option<PublicKey>, Error> {
+    match AuditKey::read(file) {
+        Ok(key) => Ok(Some(key.public())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(unreadable_key(file, &source)),
+    }
+}
