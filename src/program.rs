@@ -248,6 +248,7 @@ async fn perform(cli: Cli, config: Config) -> Result<Exit, Error> {
         Verb::Log(args) => cli::log(&api(config, None, None)?, args).await,
         Verb::Read(args) => cli::read(&api(config, None, None)?, args).await,
         Verb::Export(args) => cli::export(&api(config, None, None)?, args).await,
+        Verb::Inspect(args) => cli::inspect(&api(config, None, None)?, args).await,
         Verb::Screen(args) => cli::screen(&api(config, None, None)?, args).await,
         Verb::Attach(args) => cli::attach(&api(config, None, None)?, args).await,
         Verb::Search(args) => cli::search(&api(config, None, None)?, args).await,

@@ -19,7 +19,7 @@ pub use args::{
     AuditKeyArgs, AuditShowArgs, AuditSubcommand, AuditVerifyArgs, BecomeArgs, Cli, ClusterArg,
     ClusterArgs, ClusterStatusArgs, ClusterVerb, CompletedShell, CompletionsArgs, ConfigArgs,
     CopyArgs, DemoArgs, DenyArgs, EditArgs, ExportArgs, FilterArgs, FleetArgs, ForgetArgs,
-    ForwardArgs, GetArgs, HelpArgs, HostAddress, HostsArgs, HostsVerb, InitArgs,
+    ForwardArgs, GetArgs, HelpArgs, HostAddress, HostsArgs, HostsVerb, InitArgs, InspectArgs,
     JobsArgs, ListTokensArgs, LogArgs, LogLevel, ManArgs, NewTokenArgs, PingArgs, PolicyArgs,
     PolicyCheckArgs, PolicyExplainArgs, PolicySubcommand, PolicyTestArgs, PutArgs, ReadArgs,
     RoleChoice, RolloutArgs, RunArgs, ScreenArgs, SearchArgs, SecretArgs, ServeArgs, SignalArgs,
@@ -33,7 +33,7 @@ pub use top::top;
 pub use verbs::{
     Override, Overrides, add_host, answer_shell, approvals, approve, attach, audit, cluster_status,
     completions, config, demo, deny, edit, export, forget, forward, get, help, hosts, init,
-    jobs, log, man, ping, policy, put, read, run, screen, search, signal, spawn,
+    inspect, jobs, log, man, ping, policy, put, read, run, screen, search, signal, spawn,
     store_copy, tail, token, trust, wait, write,
 };
 pub use version::answer_version;

@@ -22,7 +22,7 @@ use crate::job::log::{Change, Log, LogEvent, Scrubbed, Scrubbing, Status};
 use crate::job::shell::ProcessGroup;
 use crate::lock::{Held, lock};
 use crate::output::{LineNo, Measure, Resize, RingLimits, Selection, Stream, TerminalSize};
-use crate::scrub::HiddenSecret;
+use crate::scrub::{HiddenSecret, Scrubber};
 
 /// One run of one command on a host: its specification, and its log in a `watch`.
 pub struct Job {
@@ -60,8 +60,8 @@ pub struct Job {
     pub(super) is_changed: AtomicBool,
     /// Hides secrets in its output. `None` if it uses none.
     scrubbing: Mutex<Option<Scrubbing>>,
-    /// Secrets that a fleet hides in the output of members that are written to.
-    secrets_hidden_later: Mutex<Vec<HiddenSecret>>,
+    /// Secrets that are hidden in its output, or in that of a fleet's members that are written to.
+    hidden_secrets: Mutex<Vec<HiddenSecret>>,
     /// Why output that arrives is dropped, if it is.
     pub(super) withheld: OnceLock<String>,
     /// Bytes that the host has sent, minus those that the log has: scrubbing removes and adds some.
@@ -141,7 +141,7 @@ impl Job {
             is_given_up: AtomicBool::new(false),
             is_changed: AtomicBool::new(false),
             scrubbing: Mutex::default(),
-            secrets_hidden_later: Mutex::default(),
+            hidden_secrets: Mutex::default(),
             withheld: OnceLock::new(),
             bytes_scrubbed_away: AtomicI64::new(0),
             mirror_rounds,
@@ -156,16 +156,31 @@ impl Job {
     /// Hides a secret in its output that arrives later. A fleet keeps it for the members that are written
     /// to.
     pub fn hide_secret(&self, secret: &HiddenSecret) {
-        if self.fleet.is_some() {
-            lock(&self.secrets_hidden_later).push(secret.clone());
-        } else {
+        lock(&self.hidden_secrets).push(secret.clone());
+        if self.fleet.is_none() {
             lock(&self.scrubbing).get_or_insert_default().hide(secret);
         }
     }
 
-    /// The secrets that a fleet hides in the output of members that are written to.
-    pub fn secrets_hidden_later(&self) -> Vec<HiddenSecret> {
-        lock(&self.secrets_hidden_later).clone()
+    /// The secrets that are hidden in its output, or in that of a fleet's members that are written to.
+    pub fn hidden_secrets(&self) -> Vec<HiddenSecret> {
+        lock(&self.hidden_secrets).clone()
+    }
+
+    /// A text about the job in which its secrets are hidden. `None` if it uses secrets that this process
+    /// has not read.
+    pub fn without_secrets(&self, text: &str) -> Option<String> {
+        let hidden = self.hidden_secrets();
+        if hidden.is_empty() {
+            let secrets = &self.spec.secrets;
+            let has_none = secrets.is_empty() && secrets.fingerprints.is_empty();
+            return has_none.then(|| text.to_owned());
+        }
+        let mut scrubber = Scrubber::default();
+        hidden.into_iter().for_each(|secret| scrubber.hide(secret));
+        let mut scrubbed = scrubber.take(text.as_bytes());
+        scrubbed.extend(scrubber.finish());
+        Some(String::from_utf8_lossy(&scrubbed).into_owned())
     }
 
     /// Prepares for output that the host sends again from its start: the part that the log has is

@@ -17,6 +17,7 @@ mod key_presses;
 mod log;
 mod outcome;
 mod pacing;
+mod processes;
 mod reach;
 mod reading;
 mod screen;
@@ -52,11 +53,12 @@ pub use outcome::{Exit, LostWhy, Outcome};
 pub use reading::{Matching, TooSlow};
 pub use shell::{
     AwaitsStdin, ControlLine, ExecPlan, KillReport, Left, PlanError, ProcessGroup, Reach,
-    awaits_stdin_script, become_command, control_request, control_script, kill_script,
-    shell_probes,
+    awaits_stdin_script, become_command, control_request, control_script, inspect_script,
+    kill_script, shell_probes,
 };
 
 pub use log::{Change, End, Recorded, Recorder};
+pub use processes::{Process, Processes, Termios, Transferred};
 pub(crate) use reading::LONGEST_PATIENCE;
 pub use reading::{
     Chunk, Found, PARTIAL_SHOWN, Piece, Positions, ReturnedBecause, Tail, Wait, shown_end,

@@ -12,7 +12,8 @@ use super::error::Error;
 use super::judge::Content;
 use crate::job::{self, Caller, Fleet, Recording, RecordingPlace, prefixed};
 use crate::jobs::{
-    Excerpt, ExcerptBudget, Line, Outcome, ReadQuery, Reading, Selection, Signal, Status, Summary,
+    Excerpt, ExcerptBudget, Line, Outcome, Processes, ReadQuery, Reading, Selection, Signal,
+    Status, Summary,
 };
 use crate::nearest::nearest;
 use crate::output::{Resize, TerminalSize};
@@ -355,6 +356,15 @@ impl Job {
     /// [`Error::Write`] if it has no terminal, or does not run.
     pub async fn resize(&self, size: TerminalSize) -> Result<(), Error> {
         Ok(self.act(Verb::Write).await?.runner.resize(&self.job, size).await?)
+    }
+
+    /// The processes of the job, which its host describes: what they use, and what they wait for. Takes
+    /// half a second there. `None` if the host does not show its processes.
+    ///
+    /// # Errors
+    /// [`Error::Signal`] if the job has ended, or the host can't be reached.
+    pub async fn processes(&self) -> Result<Option<Processes>, Error> {
+        Ok(self.look(Verb::Jobs).runner.processes(&self.job).await?)
     }
 
     /// Sends `signal` to every process of the job. With `grace`, processes that are still alive

@@ -353,12 +353,11 @@ impl Server {
         .await
     }
 
-    /// List jobs, newest first, with state, times and counts; use it to find a job again. Example:
-    /// {"state": "running"}
+    /// List jobs, newest first, with state, times and counts. Example: {"state": "running"}
     #[tool(
         name = "ssh_jobs",
         title = "List jobs",
-        input_schema = input::<JobsRequest>(),
+        input_schema = input_without::<JobsRequest>(&["cached"]),
         output_schema = output::<JobsReply>(),
         annotations(read_only_hint = true, destructive_hint = false, idempotent_hint = true, open_world_hint = false)
     )]

@@ -12,8 +12,8 @@ use super::files::{EditArgs, GetArgs, PutArgs};
 use super::forward::ForwardArgs;
 use super::hosts::{HostsArgs, PingArgs, TrustArgs};
 use super::jobs::{
-    AttachArgs, ExportArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs, SearchArgs,
-    SignalArgs, TailArgs, TopArgs, WaitArgs, WriteArgs,
+    AttachArgs, ExportArgs, ForgetArgs, InspectArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs,
+    SearchArgs, SignalArgs, TailArgs, TopArgs, WaitArgs, WriteArgs,
 };
 use super::policy::PolicyArgs;
 use super::program::{CompletionsArgs, ConfigArgs, DemoArgs, HelpArgs, InitArgs, ManArgs};
@@ -187,6 +187,8 @@ pub enum Verb {
     Export(ExportArgs),
     /// Show the screen of a job's terminal; -f follows it.
     Screen(ScreenArgs),
+    /// Show what a job's processes use and wait for.
+    Inspect(InspectArgs),
     /// Attach this terminal to a job that runs on one.
     Attach(AttachArgs),
     /// Search a job's output for a pattern.

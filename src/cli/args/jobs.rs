@@ -180,6 +180,26 @@ pub struct ScreenArgs {
     pub json: bool,
 }
 
+/// Arguments of `inspect`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The host (Linux) describes the job's processes: what each one uses and waits for, observed for half a
+second. CPU is the share of one core in that time; IN and OUT are bytes read and written in a second.
+WAITS FOR says what holds a process up: a child, a timer, the network, a lock, input from its terminal.
+The last line says in a sentence why the job may be silent.
+
+Examples:
+  sshjobs inspect ID                    why does it print nothing?
+  sshjobs inspect --json ID | jq '.processes[] | {pid, waits_for}'")]
+pub struct InspectArgs {
+    /// The job's id.
+    #[arg(add = ArgValueCandidates::new(candidates::jobs))]
+    pub job: String,
+    /// Write one JSON object.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Arguments of `attach`.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -34,7 +34,7 @@ pub use filter::FilterArgs;
 pub use forward::ForwardArgs;
 pub use hosts::{AddHostArgs, HostAddress, HostsArgs, HostsVerb, PingArgs, TrustArgs};
 pub use jobs::{
-    AttachArgs, ExportArgs, ForgetArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs,
+    AttachArgs, ExportArgs, ForgetArgs, InspectArgs, JobsArgs, LogArgs, ReadArgs, ScreenArgs,
     SearchArgs, SignalArgs, SignalTarget, SortBy, TailArgs, TopArgs, UnitChoice, WaitArgs,
     WriteArgs,
 };

@@ -30,7 +30,7 @@ pub use help::help;
 pub use hosts::{hosts, ping, trust};
 pub(crate) use jobs::{age, attach_to, duration_of, exit_text, in_largest_unit, page_log};
 pub use jobs::{
-    attach, export, forget, jobs, log, read, screen, search, signal, tail, wait, write,
+    attach, export, forget, inspect, jobs, log, read, screen, search, signal, tail, wait, write,
 };
 pub use man::man;
 pub use policy::policy;

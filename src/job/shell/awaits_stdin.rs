@@ -28,7 +28,7 @@ holds() { for f in "$1"/fd/*; do case $(readlink "$f" 2>/dev/null) in "$stdin"|"
 reads=no
 for p in /proc/[0-9]*; do
   { read -r stat < "$p/stat"; } 2>/dev/null || continue
-  set -- ${stat##*) }
+  set -- ${stat##*') '}
   [ "$4" = "$S" ] && [ "$1" != Z ] || continue
   readlink "$p/fd/0" >/dev/null 2>&1 || reads=perhaps
   holds "$p" || continue

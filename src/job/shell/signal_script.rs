@@ -106,6 +106,7 @@ look() {
         if (up in marked) { ours[pid] = 1; if (in_group) whole[group[pid]] = 1 }
         else if (in_group) mixed[group[pid]] = 1
       }
+      for (pid in ours) print "member " pid
       for (pid in marked) if (!(pid in living)) print "moving"
       for (g in mixed) print "unmarked"
       for (g in whole) if (!(g in mixed)) print "kill -" g
@@ -135,7 +136,7 @@ left() {
   [ -r /proc/1/status ] && ! secretive && echo nothing || echo hidden
 }
 of() { sed -n "s/^$1:[^0-9]*\([0-9]*\).*/\1/p" "$2/status" 2>/dev/null; }
-session() { { read -r s <"/proc/$1/stat"; } 2>/dev/null || return; set -- ${s##*) }; echo "$4"; }
+session() { { read -r s <"/proc/$1/stat"; } 2>/dev/null || return; set -- ${s##*') '}; echo "$4"; }
 secretive() {
   me=$(id -u); [ "$me" != 0 ] || return 1
   read -r now _ </proc/uptime
@@ -143,7 +144,7 @@ secretive() {
     [ ! -r "$p/environ" ] || continue
     [ "$(of Uid "$p")" = "$me" ] || continue
     { read -r stat <"$p/stat"; } 2>/dev/null || continue
-    set -- ${stat##*) } # state, parent, process group, session …
+    set -- ${stat##*') '} # state, parent, process group, session …
     case $1 in Z|X) continue ;; esac
     [ "$2" = 1 ] || [ "$(of Uid "/proc/$2")" = "$me" ] || continue
     [ "$4" != "$(session "$2")" ] || continue
@@ -170,6 +171,25 @@ pub enum Reach {
     Marked,
 }
 
+/// Lists that the [`FUNCTIONS`] read, and the functions.
+pub(super) fn functions_about(groups: &[ProcessGroup], reach: Reach) -> String {
+    let list = |line: &dyn Fn(&ProcessGroup) -> String| {
+        groups.iter().map(line).collect::<Vec<_>>().join("\n")
+    };
+    let of_tree = |line: &dyn Fn(&ProcessGroup) -> String| match reach {
+        Reach::Tree => list(line),
+        Reach::Marked => String::new(),
+    };
+    // Rounded up, so that a process as old as the job does not look older.
+    let age = groups.iter().map(|group| group.age.as_secs() + 1).max().unwrap_or_default();
+    format!(
+        "A={age}\nG='{}'\nC='{}'\nM='{}'\n{FUNCTIONS}\n",
+        of_tree(&|group| group.pgid.to_string()),
+        of_tree(&|group| format!("/proc/{}/cmdline", group.pgid)),
+        list(&|group| format!("SSHJOBS_JOB={}", group.mark.as_str())),
+    )
+}
+
 /// A POSIX shell script that sends `signal` to every process of the given jobs and reports the
 /// result.
 ///
@@ -181,21 +201,8 @@ pub fn kill_script(groups: &[ProcessGroup], reach: Reach, kill: Kill) -> String 
         u32::try_from(grace.as_millis() / 100).unwrap_or(u32::MAX)
     });
     let escalate = if grace.is_some() { "y" } else { "n" };
-    let list = |line: &dyn Fn(&ProcessGroup) -> String| {
-        groups.iter().map(line).collect::<Vec<_>>().join("\n")
-    };
-    let of_tree = |line: &dyn Fn(&ProcessGroup) -> String| match reach {
-        Reach::Tree => list(line),
-        Reach::Marked => String::new(),
-    };
-    // Rounded up, so that a process as old as the job does not look older.
-    let age = groups.iter().map(|group| group.age.as_secs() + 1).max().unwrap_or_default();
-    format!(
-        "A={age}\nG='{}'\nC='{}'\nM='{}'\n{FUNCTIONS}\nend {signal} {look} {escalate} {LAST_LOOK}\n",
-        of_tree(&|group| group.pgid.to_string()),
-        of_tree(&|group| format!("/proc/{}/cmdline", group.pgid)),
-        list(&|group| format!("SSHJOBS_JOB={}", group.mark.as_str())),
-    )
+    let functions = functions_about(groups, reach);
+    format!("{functions}end {signal} {look} {escalate} {LAST_LOOK}\n")
 }
 
 #[cfg(test)]

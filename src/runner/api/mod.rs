@@ -4,6 +4,7 @@ mod cursors;
 mod fleet_signal;
 mod list;
 mod orphan_states;
+mod processes;
 mod runner;
 mod shutdown;
 mod signal;

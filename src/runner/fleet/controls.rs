@@ -58,7 +58,7 @@ impl Controls for FleetControls {
             // Copied, so that no lock is held while members accept the data.
             let stdins = self.stdins().await;
             // Here, so that exactly the members that get the data hide its secrets.
-            for secret in self.job.secrets_hidden_later() {
+            for secret in self.job.hidden_secrets() {
                 stdins.iter().for_each(|stdin| stdin.job().hide_secret(&secret));
             }
             let written =

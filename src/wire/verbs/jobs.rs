@@ -5,11 +5,13 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::processes::{DetailArg, ProcessList};
 use crate::jobs::{
-    Caller, Filter, Freshness, Job, Member, Phase, PolicyVerb, Selection, Summary, timestamp_of,
+    self, Caller, Filter, Freshness, Job, Member, Phase, PolicyVerb, Selection, SignalError,
+    Summary, timestamp_of,
 };
 use crate::wire::clamp::Clamps;
-use crate::wire::error::Error;
+use crate::wire::error::{Code, Error};
 use crate::wire::leave_out::{is_false, is_zero};
 use crate::wire::{Clamped, JobState, Members, Service, Standing};
 
@@ -17,23 +19,31 @@ use crate::wire::{Clamped, JobState, Members, Service, Standing};
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct JobsRequest {
-    /// Only jobs on this host.
+    /// On this host.
     #[serde(default)]
     #[schemars(with = "String")]
     pub host: Option<String>,
-    /// Only jobs with this label.
+    /// With this label.
     #[serde(default)]
     #[schemars(with = "String")]
     pub label: Option<String>,
-    /// Only jobs in this state.
+    /// In this state.
     #[serde(default)]
     #[schemars(with = "JobState")]
     pub state: Option<JobState>,
-    /// Only members of this fleet.
+    /// Members of this fleet.
     #[serde(default)]
     #[schemars(with = "String")]
     pub fleet: Option<String>,
-    /// Maximum number of jobs. Default 100.
+    /// Only this job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub job_id: Option<String>,
+    /// Why a silent job_id waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "DetailArg")]
+    pub detail: Option<DetailArg>,
+    /// Default 100.
     #[serde(default)]
     #[schemars(with = "i64", range(min = 0))]
     pub limit: Option<i64>,
@@ -136,6 +146,10 @@ pub struct JobEntry {
     /// Its last lines, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub last_lines: Vec<String>,
+    /// Its processes, if requested and while it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(skip)]
+    pub processes: Option<ProcessList>,
 }
 
 const SHOWN_OF_COMMAND: usize = 200;
@@ -147,6 +161,15 @@ const ASK_TIME: Duration = Duration::from_secs(1);
 impl Service {
     /// Lists jobs, newest first.
     pub async fn jobs(&self, request: JobsRequest) -> Result<JobsReply, Error> {
+        if let Some(id) = &request.job_id {
+            return self.one_job(id, &request).await;
+        }
+        if request.detail.is_some() {
+            return Err(Error::invalid(
+                "detail needs a job",
+                "name one as job_id; without detail, all jobs are listed",
+            ));
+        }
         let mut clamps = Clamps::default();
         let limit = clamps.size("limit", request.limit.unwrap_or(100), 1..=10_000)?;
         // Members come from the fleet itself, which also has those without a job. The other
@@ -190,6 +213,48 @@ impl Service {
 }
 
 impl Service {
+    /// One job, with a detail if requested.
+    async fn one_job(&self, id: &str, request: &JobsRequest) -> Result<JobsReply, Error> {
+        if request.detail.is_some()
+            && let Some(replica) = self.replica_of_job(id).await
+        {
+            return self.perform_at(&replica, "jobs", request).await;
+        }
+        let job = self.job(PolicyVerb::Jobs, id).await?;
+        let mut entry = JobEntry::of(&job);
+        if !request.cached && !entry.standing.state.is_final() {
+            entry.awaiting_input = job.awaits_input(Selection::Both).await;
+        }
+        if request.detail == Some(DetailArg::Processes) && !entry.standing.state.is_final() {
+            entry.processes = self.processes_of(&job).await?;
+        }
+        Ok(JobsReply {
+            jobs: vec![entry],
+            total: 1,
+            clamped: Vec::new(),
+        })
+    }
+
+    /// The processes of a job. `None` if it has ended by now.
+    async fn processes_of(&self, job: &Job) -> Result<Option<ProcessList>, Error> {
+        if job.fleet().is_some() {
+            return Err(Error::invalid(
+                format!("{} is a fleet", job.id()),
+                "name one of its members, as FLEET/HOST",
+            ));
+        }
+        match job.processes().await {
+            Ok(Some(processes)) => Ok(Some(processes.into())),
+            Ok(None) => Err(Error::new(
+                Code::Unsupported,
+                format!("{} does not show its processes", job.host()),
+                "it has no /proc, or no awk to read it with",
+            )),
+            Err(jobs::Error::Signal(SignalError::JobEnded)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Notes which of the newest running jobs seem to wait for input. A job that no process follows
     /// is left out, because looking at it would follow it.
     async fn note_awaiting_input(&self, entries: &mut [JobEntry]) {
@@ -270,6 +335,7 @@ impl JobEntry {
             members: None,
             last_seen_at: None,
             last_lines: result.map(|result| result.last.clone()).unwrap_or_default(),
+            processes: None,
         }
     }
 
@@ -315,6 +381,7 @@ impl JobEntry {
             members: members.map(Members::from),
             last_seen_at: last_seen_at.map(timestamp_of),
             last_lines: Vec::new(),
+            processes: None,
         }
     }
 }

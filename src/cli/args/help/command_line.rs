@@ -15,7 +15,7 @@ pub(crate) const GROUPS: [(&str, &[&str]); 7] = [
     (
         "Follow jobs",
         &[
-            "tail", "log", "attach", "screen", "top", "wait", "read", "search", "export",
+            "tail", "log", "attach", "screen", "inspect", "top", "wait", "read", "search", "export",
         ],
     ),
     ("Manage jobs", &["jobs", "write", "signal", "forget"]),

@@ -79,7 +79,7 @@ async fn list(api: &Api, args: &JobsArgs) -> Result<JobsReply, Error> {
             fleet: args.fleet.clone(),
             limit: Some(i64::try_from(asked).unwrap_or(i64::MAX)),
             cached: args.cached,
-            examine_input: false,
+            ..JobsRequest::default()
         })
         .await?;
     if is_selected_here {

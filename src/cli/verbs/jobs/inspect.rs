@@ -1,0 +1,122 @@
+//! `sshjobs inspect`: what the processes of a job use and wait for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::finish::finish;
+use super::jobs::in_largest_unit;
+use super::pick;
+use crate::cli::args::InspectArgs;
+use crate::cli::exit::print;
+use crate::cli::json::json;
+use crate::cli::terminal::in_columns;
+use crate::cli::{Exit, note};
+use crate::jobs::printable;
+use crate::remote::Api;
+use crate::wire::{DetailArg, JobsRequest, ProcessEntry, ProcessList};
+
+/// Shows the processes of a job.
+pub async fn inspect(api: &Api, args: InspectArgs) -> Exit {
+    finish(api, async {
+        let id = pick::resolve(api, &args.job).await?;
+        let request = JobsRequest {
+            job_id: Some(id.clone()),
+            detail: Some(DetailArg::Processes),
+            ..JobsRequest::default()
+        };
+        let reply = api.jobs(request).await?;
+        let Some(job) = reply.jobs.first() else { return Ok(Exit::SUCCESS) };
+        if args.json {
+            return Ok(print(&json(job)));
+        }
+        let Some(processes) = &job.processes else {
+            note(&format!("{id}: {}", job.standing));
+            return Ok(Exit::SUCCESS);
+        };
+        Ok(print(&in_words(processes).join("\n")))
+    })
+    .await
+}
+
+const HEAD: [&str; 9] = [
+    "PID",
+    "STATE",
+    "CPU",
+    "TIME",
+    "MEMORY",
+    "IN",
+    "OUT",
+    "WAITS FOR",
+    "COMMAND",
+];
+
+fn in_words(list: &ProcessList) -> Vec<String> {
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    rows.extend(
+        by_parent(&list.processes)
+            .into_iter()
+            .map(|(depth, process)| row(depth, process)),
+    );
+    let mut lines = in_columns(&rows);
+    lines.push(String::new());
+    if let Some(terminal) = list.terminal {
+        let input = if terminal.lines {
+            "whole lines"
+        } else {
+            "single keys"
+        };
+        let echo = if terminal.echo { "shown" } else { "not shown" };
+        lines.push(format!(
+            "its terminal passes on {input}; what is typed is {echo}"
+        ));
+    }
+    lines.push(printable(&list.summary));
+    lines
+}
+
+fn row(depth: usize, process: &ProcessEntry) -> [String; 9] {
+    let rate = |bytes: Option<u64>| {
+        bytes.map_or_else(|| "?".to_owned(), |bytes| format!("{}/s", size(bytes)))
+    };
+    [
+        process.pid.to_string(),
+        process.state.clone(),
+        format!("{} %", process.cpu_percent.round()),
+        in_largest_unit(Duration::from_millis(process.elapsed_ms)),
+        process.memory_bytes.map_or_else(|| "?".to_owned(), size),
+        rate(process.read_bytes_per_s),
+        rate(process.written_bytes_per_s),
+        process.waits_for.as_deref().map_or_else(|| "-".to_owned(), printable),
+        format!("{}{}", "  ".repeat(depth), printable(&process.command)),
+    ]
+}
+
+/// A number of bytes in the largest unit.
+fn size(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    match units.into_iter().find(|(unit, _)| bytes >= *unit) {
+        Some((unit, name)) => format!("{} {name}", bytes / unit),
+        None => format!("{bytes} B"),
+    }
+}
+
+/// The processes as a tree: each with its depth, after its parent.
+fn by_parent(processes: &[ProcessEntry]) -> Vec<(usize, &ProcessEntry)> {
+    let mut children: BTreeMap<u32, Vec<&ProcessEntry>> = BTreeMap::new();
+    let is_listed = |pid: u32| processes.iter().any(|process| process.pid == pid);
+    let mut waiting: Vec<(usize, &ProcessEntry)> = Vec::new();
+    for process in processes.iter().rev() {
+        if is_listed(process.parent) && process.parent != process.pid {
+            children.entry(process.parent).or_default().push(process);
+        } else {
+            waiting.push((0, process));
+        }
+    }
+    let mut tree = Vec::new();
+    while let Some((depth, process)) = waiting.pop() {
+        tree.push((depth, process));
+        let below = children.remove(&process.pid).unwrap_or_default();
+        waiting.extend(below.into_iter().map(|child| (depth + 1, child)));
+    }
+    tree
+}

@@ -1,0 +1,168 @@
+//! `sshjobs inspect` and `ssh_jobs` with `detail`: what the processes of a job use and wait for.
+
+use std::os::unix::fs::PermissionsExt;
+
+use serde_json::{Value, json};
+
+use crate::support::command::{sshjobs, told};
+use crate::support::server::{Caller, Server, token};
+use crate::support::{HOST, McpClient, Sshd, eventually};
+
+fn spawn(sshd: &Sshd, options: &[&str], command: &str) -> String {
+    let arguments = [&["spawn"], options, &[HOST, "--", command]].concat();
+    told(&sshjobs(sshd, &arguments)).trim().to_owned()
+}
+
+fn inspect(sshd: &Sshd, job: &str) -> Value {
+    serde_json::from_str(&told(&sshjobs(sshd, &["inspect", "--json", job]))).unwrap()
+}
+
+/// Waits until the summary has this text, and returns the processes.
+async fn summary_with(sshd: &Sshd, job: &str, text: &str) -> Value {
+    let seen = std::cell::RefCell::new(Value::Null);
+    eventually("the summary says it", async || {
+        let processes = inspect(sshd, job)["processes"].clone();
+        let is_it = processes["summary"].as_str().is_some_and(|summary| summary.contains(text));
+        seen.replace(processes);
+        is_it
+    })
+    .await;
+    seen.into_inner()
+}
+
+#[tokio::test]
+async fn a_silent_job_says_what_it_waits_for() {
+    let sshd = Sshd::start().await;
+    let job = spawn(&sshd, &[], "sleep 600 & wait");
+    let seen = summary_with(&sshd, &job, "(sleep 600) waits for a timer").await;
+    let sleep = seen["processes"].as_array().unwrap().iter();
+    let sleep: Vec<&Value> = sleep.filter(|one| one["command"] == "sleep 600").collect();
+    assert_eq!(sleep.len(), 1, "{seen}");
+    assert_eq!(sleep[0]["state"], "sleeping");
+    assert!(sleep[0]["memory_bytes"].as_u64() > Some(0), "{seen}");
+    told(&sshjobs(&sshd, &["kill", &job, "KILL"]));
+}
+
+#[tokio::test]
+async fn a_busy_job_and_its_bytes_are_seen() {
+    let sshd = Sshd::start().await;
+    let job = spawn(&sshd, &[], "cat /dev/zero >/dev/null");
+    let seen = summary_with(&sshd, &job, "% of a core").await;
+    let processes = seen["processes"].as_array().unwrap();
+    let cat = processes.iter().max_by_key(|one| one["cpu_percent"].as_f64().unwrap() as u64);
+    let cat = cat.unwrap();
+    assert!(cat["read_bytes_per_s"].as_u64() > Some(1 << 20), "{seen}");
+    let table = told(&sshjobs(&sshd, &["inspect", &job]));
+    assert!(
+        table.contains("WAITS FOR") && table.contains("/dev/zero") && table.contains("% of a core"),
+        "{table}"
+    );
+    told(&sshjobs(&sshd, &["kill", &job, "KILL"]));
+}
+
+#[tokio::test]
+async fn a_prompt_on_a_terminal_is_recognized_and_whether_it_hides_what_is_typed() {
+    let sshd = Sshd::start().await;
+    let job = spawn(&sshd, &["--pty", "--stdin"], "stty -echo; read secret");
+    let seen = summary_with(&sshd, &job, "as for a password").await;
+    assert_eq!(seen["terminal"], json!({"lines": true, "echo": false}));
+    assert!(
+        seen["processes"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|one| one["reads_terminal"] == true),
+        "{seen}"
+    );
+    told(&sshjobs(&sshd, &["kill", &job, "KILL"]));
+
+    let keys = spawn(&sshd, &["--pty", "--stdin"], "stty -icanon; cat");
+    let seen = summary_with(&sshd, &keys, "waits for input on its terminal").await;
+    assert_eq!(seen["terminal"]["lines"], false);
+    told(&sshjobs(&sshd, &["kill", &keys, "KILL"]));
+}
+
+#[tokio::test]
+async fn agents_and_http_callers_ask_for_it_as_a_detail_of_a_job() {
+    let sshd = Sshd::start().await;
+    let server = Server::start(&sshd);
+    let caller = Caller::new(&server.url, &token(&sshd, "ci", &[]));
+    let started = caller.ok("spawn", json!({"host": HOST, "command": "sleep 600"}));
+    let job = started["job_id"].as_str().unwrap().to_owned();
+
+    let reply = caller.ok("jobs", json!({"job_id": job, "detail": "processes"}));
+    assert_eq!(reply["total"], 1);
+    assert!(
+        reply["jobs"][0]["processes"]["summary"].as_str().unwrap().contains("sleep 600"),
+        "{reply}"
+    );
+    let plain = caller.ok("jobs", json!({"job_id": job}));
+    assert!(plain["jobs"][0]["processes"].is_null(), "{plain}");
+
+    let (status, error) = caller.call("jobs", json!({"detail": "processes"}));
+    assert_eq!((status, &error["code"]), (400, &json!("invalid_argument")));
+    let stranger = Caller::new(&server.url, &token(&sshd, "stranger", &[]));
+    assert_eq!(stranger.call("jobs", json!({"job_id": job})).0, 404);
+
+    caller.ok("signal", json!({"job_id": job, "grace_ms": 2000}));
+    let ended = caller.ok("jobs", json!({"job_id": job, "detail": "processes"}));
+    assert!(ended["jobs"][0]["processes"].is_null(), "{ended}");
+
+    let mut client = McpClient::start(&sshd.ssh_config());
+    let started = client.ok("ssh_spawn", json!({"host": HOST, "command": "sleep 601"}));
+    let request = json!({"job_id": started["job_id"], "detail": "processes"});
+    let reply = client.ok("ssh_jobs", request);
+    assert!(
+        reply["jobs"][0]["processes"]["summary"].as_str().unwrap().contains("sleep 601"),
+        "{reply}"
+    );
+}
+
+#[tokio::test]
+async fn a_secret_in_an_argument_is_not_shown() {
+    let sshd = Sshd::start().await;
+    let config = sshd.path("config.toml");
+    let value = sshd.path("value");
+    std::fs::write(&value, "hunter2-is-secret").unwrap();
+    std::fs::set_permissions(&value, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(
+        &config,
+        format!(
+            "[secrets.db]\nfile = {:?}\n",
+            sshd.path("value").display().to_string()
+        ),
+    )
+    .unwrap();
+    let config = config.display().to_string();
+    let command = "sh -c 'sleep 600; :' \"$PASSWORD\"; :";
+    let arguments = [
+        "--config",
+        &config,
+        "spawn",
+        "--secret-env",
+        "PASSWORD=db",
+        HOST,
+        "--",
+        command,
+    ];
+    let job = told(&sshjobs(&sshd, &arguments)).trim().to_owned();
+    let seen = summary_with(&sshd, &job, "a timer").await.to_string();
+    assert!(
+        !seen.contains("hunter2") && seen.contains("may contain a secret"),
+        "{seen}"
+    );
+    told(&sshjobs(&sshd, &["kill", &job, "KILL"]));
+
+    // The process that has read the secret hides its value and nothing else.
+    let server = Server::with(&sshd, &["--config", &config]);
+    let caller = Caller::new(&server.url, &token(&sshd, "ci", &[]));
+    let request = json!({"host": HOST, "command": command, "secret_env": {"PASSWORD": "db"}});
+    let job = caller.ok("spawn", request)["job_id"].clone();
+    eventually("its arguments are there", async || {
+        let reply = caller.ok("jobs", json!({"job_id": job, "detail": "processes"})).to_string();
+        assert!(!reply.contains("hunter2"), "{reply}");
+        reply.contains("sh -c sleep 600; : [secret db]")
+    })
+    .await;
+    caller.ok("signal", json!({"job_id": job, "signal": "KILL"}));
+}
