@@ -47,14 +47,13 @@ async fn a_silent_job_says_what_it_waits_for() {
 async fn a_busy_job_and_its_bytes_are_seen() {
     let sshd = Sshd::start().await;
     let job = spawn(&sshd, &[], "cat /dev/zero >/dev/null");
-    let seen = summary_with(&sshd, &job, "% of a core").await;
+    let seen = summary_with(&sshd, &job, "/dev/zero").await;
     let processes = seen["processes"].as_array().unwrap();
-    let cat = processes.iter().max_by_key(|one| one["cpu_percent"].as_f64().unwrap() as u64);
-    let cat = cat.unwrap();
-    assert!(cat["read_bytes_per_s"].as_u64() > Some(1 << 20), "{seen}");
+    let reads_much = |one: &Value| one["read_bytes_per_s"].as_u64() > Some(1 << 20);
+    assert!(processes.iter().any(reads_much), "{seen}");
     let table = told(&sshjobs(&sshd, &["inspect", &job]));
     assert!(
-        table.contains("WAITS FOR") && table.contains("/dev/zero") && table.contains("% of a core"),
+        table.contains("WAITS FOR") && table.contains("/dev/zero"),
         "{table}"
     );
     told(&sshjobs(&sshd, &["kill", &job, "KILL"]));
@@ -90,12 +89,13 @@ async fn agents_and_http_callers_ask_for_it_as_a_detail_of_a_job() {
     let started = caller.ok("spawn", json!({"host": HOST, "command": "sleep 600"}));
     let job = started["job_id"].as_str().unwrap().to_owned();
 
-    let reply = caller.ok("jobs", json!({"job_id": job, "detail": "processes"}));
-    assert_eq!(reply["total"], 1);
-    assert!(
-        reply["jobs"][0]["processes"]["summary"].as_str().unwrap().contains("sleep 600"),
-        "{reply}"
-    );
+    let summary = |reply: &Value| reply["jobs"][0]["processes"]["summary"].to_string();
+    eventually("the summary names the command", async || {
+        let reply = caller.ok("jobs", json!({"job_id": job, "detail": "processes"}));
+        assert_eq!(reply["total"], 1);
+        summary(&reply).contains("sleep 600")
+    })
+    .await;
     let plain = caller.ok("jobs", json!({"job_id": job}));
     assert!(plain["jobs"][0]["processes"].is_null(), "{plain}");
 
@@ -104,22 +104,27 @@ async fn agents_and_http_callers_ask_for_it_as_a_detail_of_a_job() {
     let stranger = Caller::new(&server.url, &token(&sshd, "stranger", &[]));
     assert_eq!(stranger.call("jobs", json!({"job_id": job})).0, 404);
 
+    let (status, error) = caller.call("jobs", json!({"job_id": job, "state": "running"}));
+    assert_eq!((status, &error["code"]), (400, &json!("invalid_argument")));
+
+    let client = std::cell::RefCell::new(McpClient::start(&sshd.ssh_config()));
+    let started = client
+        .borrow_mut()
+        .ok("ssh_spawn", json!({"host": HOST, "command": "sleep 601"}));
+    let request = json!({"job_id": started["job_id"], "detail": "processes"});
+    eventually("an agent sees it, too", async || {
+        summary(&client.borrow_mut().ok("ssh_jobs", request.clone())).contains("sleep 601")
+    })
+    .await;
+
     caller.ok("signal", json!({"job_id": job, "grace_ms": 2000}));
+    caller.ok("wait", json!({"job_ids": [&job], "wait_ms": 20_000}));
     let ended = caller.ok("jobs", json!({"job_id": job, "detail": "processes"}));
     assert!(ended["jobs"][0]["processes"].is_null(), "{ended}");
-
-    let mut client = McpClient::start(&sshd.ssh_config());
-    let started = client.ok("ssh_spawn", json!({"host": HOST, "command": "sleep 601"}));
-    let request = json!({"job_id": started["job_id"], "detail": "processes"});
-    let reply = client.ok("ssh_jobs", request);
-    assert!(
-        reply["jobs"][0]["processes"]["summary"].as_str().unwrap().contains("sleep 601"),
-        "{reply}"
-    );
 }
 
 #[tokio::test]
-async fn a_secret_in_an_argument_is_not_shown() {
+async fn a_secret_in_an_argument_or_a_path_is_not_shown() {
     let sshd = Sshd::start().await;
     let config = sshd.path("config.toml");
     let value = sshd.path("value");
@@ -134,7 +139,12 @@ async fn a_secret_in_an_argument_is_not_shown() {
     )
     .unwrap();
     let config = config.display().to_string();
-    let command = "sh -c 'sleep 600; :' \"$PASSWORD\"; :";
+    let fifo = sshd.path("x");
+    let command = format!(
+        "fifo={}$PASSWORD; mkfifo $fifo; exec 7<>$fifo; cat <&7 & \
+         sh -c 'sleep 600; :' \"$PASSWORD\"; :",
+        fifo.display()
+    );
     let arguments = [
         "--config",
         &config,
@@ -143,14 +153,15 @@ async fn a_secret_in_an_argument_is_not_shown() {
         "PASSWORD=db",
         HOST,
         "--",
-        command,
+        &command,
     ];
     let job = told(&sshjobs(&sshd, &arguments)).trim().to_owned();
-    let seen = summary_with(&sshd, &job, "a timer").await.to_string();
-    assert!(
-        !seen.contains("hunter2") && seen.contains("may contain a secret"),
-        "{seen}"
-    );
+    eventually("its processes are there", async || {
+        let seen = inspect(&sshd, &job).to_string();
+        assert!(!seen.contains("hunter2"), "{seen}");
+        seen.matches("may contain a secret").count() >= 4
+    })
+    .await;
     told(&sshjobs(&sshd, &["kill", &job, "KILL"]));
 
     // The process that has read the secret hides its value and nothing else.
@@ -165,4 +176,16 @@ async fn a_secret_in_an_argument_is_not_shown() {
     })
     .await;
     caller.ok("signal", json!({"job_id": job, "signal": "KILL"}));
+}
+
+#[tokio::test]
+async fn of_many_processes_the_oldest_and_the_newest_are_described() {
+    let sshd = Sshd::start().await;
+    let job = spawn(&sshd, &[], "for i in $(seq 80); do sleep 60$i & done; wait");
+    eventually("all are counted", async || {
+        let seen = inspect(&sshd, &job)["processes"].clone();
+        seen["total"].as_u64() >= Some(81) && seen["processes"].as_array().unwrap().len() == 50
+    })
+    .await;
+    told(&sshjobs(&sshd, &["kill", &job, "KILL"]));
 }

@@ -70,7 +70,7 @@ const MOST_WAITING: usize = 4096;
 const AT_ONCE: usize = 128;
 /// Interval of checkpoints, if there are lines to sign.
 const CHECKPOINTS: Duration = Duration::from_secs(60);
-/// Heads that wait to be copied to an anchor.
+/// Maximum heads that wait to be copied.
 const MOST_HEADS: usize = 16;
 
 impl Recorder {
@@ -88,13 +88,13 @@ impl Recorder {
         let (requests, received) = sync_channel(MOST_WAITING);
         let missed = Arc::new(AtomicU64::new(0));
         let is_failing = Arc::new(AtomicBool::new(false));
-        let anchors = copy_heads(settings.anchors.clone(), cluster)?;
+        let copiers = copiers(settings.anchors.clone(), cluster)?;
         let mut writer = Writer {
             files,
             longest: u64::from(settings.rotate_mb.get()) << 20,
             writer,
             log: None,
-            anchors,
+            copiers,
             missed: Arc::clone(&missed),
             is_failing: Arc::clone(&is_failing),
             signed_at: Instant::now(),
@@ -178,15 +178,15 @@ impl Recorder {
     }
 }
 
-/// Requests to the thread that copies heads.
-enum ForAnchors {
+/// Requests to a thread that copies heads.
+enum CopyRequest {
     /// Copy this head.
     Head(Head),
-    /// Reply, when all heads before are copied.
-    Reply(oneshot::Sender<()>),
+    /// Drop this when all heads before are copied: then the wait for it ends.
+    Reply(Arc<oneshot::Sender<()>>),
 }
 
-/// Copies a head to where other machines find it. Blocks the thread.
+/// Copies a head to the store of a cluster. Blocks the thread.
 pub type CopyHead = Box<dyn Fn(Head) -> std::io::Result<()> + Send>;
 
 /// Who writes a log.
@@ -206,7 +206,8 @@ struct Writer {
     writer: LogWriter,
     /// `None` until it is open.
     log: Option<AuditLog>,
-    anchors: Option<SyncSender<ForAnchors>>,
+    /// Threads that copy heads.
+    copiers: Vec<SyncSender<CopyRequest>>,
     missed: Arc<AtomicU64>,
     is_failing: Arc<AtomicBool>,
     signed_at: Instant,
@@ -248,11 +249,10 @@ impl Writer {
         if !signs.is_empty() {
             self.sign();
             for reply in signs {
-                match &self.anchors {
-                    // Answers when the head is copied. A full queue drops the reply, which ends the wait.
-                    Some(anchors) => drop(anchors.try_send(ForAnchors::Reply(reply))),
-                    // Fails only if the caller has gone away.
-                    None => drop(reply.send(())),
+                // Ends the wait when the last copy of it is dropped, also by a full queue.
+                let reply = Arc::new(reply);
+                for copier in &self.copiers {
+                    drop(copier.try_send(CopyRequest::Reply(Arc::clone(&reply))));
                 }
             }
         }
@@ -353,44 +353,53 @@ impl Writer {
 
     fn note_signed(&mut self, head: Head) {
         self.signed_at = Instant::now();
-        if let Some(anchors) = &self.anchors
-            && anchors.try_send(ForAnchors::Head(head)).is_err()
-        {
-            tracing::error!(%head, "an anchor hangs: the head of the audit log is not copied");
+        for copier in &self.copiers {
+            if copier.try_send(CopyRequest::Head(head)).is_err() {
+                tracing::error!(%head, "a head of the audit log is not copied: too many wait");
+            }
         }
     }
 }
 
-/// Starts a thread that copies heads. `None` if there is no place for them.
-fn copy_heads(
+/// Starts a thread that copies heads to the anchors, and one that copies them to the cluster: each may
+/// take seconds, and must not hold up the other.
+fn copiers(
     anchors: Vec<Anchor>,
     cluster: Option<CopyHead>,
-) -> std::io::Result<Option<SyncSender<ForAnchors>>> {
-    if anchors.is_empty() && cluster.is_none() {
-        return Ok(None);
+) -> std::io::Result<Vec<SyncSender<CopyRequest>>> {
+    let mut copiers = Vec::new();
+    if !anchors.is_empty() {
+        copiers.push(copier("sshjobs-anchor", move |head| {
+            for anchor in &anchors {
+                log_copy_error(anchor.kind(), copy_to(anchor, head));
+            }
+        })?);
     }
+    if let Some(copy) = cluster {
+        let copy = move |head| log_copy_error("cluster", copy(head));
+        copiers.push(copier("sshjobs-cluster-head", copy)?);
+    }
+    Ok(copiers)
+}
+
+fn copier(
+    thread: &str,
+    copy: impl Fn(Head) + Send + 'static,
+) -> std::io::Result<SyncSender<CopyRequest>> {
     let (sender, requests) = sync_channel(MOST_HEADS);
-    thread::Builder::new().name("sshjobs-anchor".to_owned()).spawn(move || {
+    thread::Builder::new().name(thread.to_owned()).spawn(move || {
         for request in requests {
             match request {
-                ForAnchors::Head(head) => {
-                    for anchor in &anchors {
-                        report(anchor.kind(), copy_to(anchor, head));
-                    }
-                    if let Some(copy) = &cluster {
-                        report("cluster", copy(head));
-                    }
-                }
-                // Fails only if the caller has gone away.
-                ForAnchors::Reply(reply) => drop(reply.send(())),
+                CopyRequest::Head(head) => copy(head),
+                CopyRequest::Reply(reply) => drop(reply),
             }
         }
     })?;
-    Ok(Some(sender))
+    Ok(sender)
 }
 
-fn report(anchor: &str, copied: std::io::Result<()>) {
+fn log_copy_error(place: &str, copied: std::io::Result<()>) {
     if let Err(error) = copied {
-        tracing::error!(%error, anchor, "the head of the audit log can't be copied");
+        tracing::error!(%error, place, "the head of the audit log can't be copied");
     }
 }

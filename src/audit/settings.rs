@@ -59,9 +59,14 @@ pub struct AuditFiles {
 }
 
 impl AuditFiles {
-    /// Name of this machine's log among the logs of a cluster: the machine, a colon, and the path.
+    /// Name of this machine's log in a cluster: `MACHINE:PATH`.
     pub fn log_name(&self) -> String {
-        let log = std::path::absolute(&self.log).unwrap_or_else(|_| self.log.clone());
+        // The file may not exist yet, but its directory does.
+        let directory = self.log.parent().and_then(|directory| directory.canonicalize().ok());
+        let log = match (directory, self.log.file_name()) {
+            (Some(directory), Some(name)) => directory.join(name),
+            _ => std::path::absolute(&self.log).unwrap_or_else(|_| self.log.clone()),
+        };
         format!("{}:{}", machine_name(), log.display())
     }
 }

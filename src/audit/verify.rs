@@ -22,6 +22,8 @@ pub struct Report {
     pub signed_to: Option<u64>,
     /// Whether a key was given, so that signatures were checked.
     pub has_checked_signatures: bool,
+    /// Number of known heads with which lines were compared.
+    pub compared: usize,
     /// What is wrong: the first 20 faults.
     pub faults: Vec<Fault>,
 }
@@ -43,7 +45,7 @@ const MOST_FAULTS: usize = 20;
 /// were appended together.
 const MOST_UNSIGNED: u64 = 2 * LINES;
 
-/// Heads that a log had before.
+/// Heads that were recorded earlier: by anchors, checks or a cluster.
 #[derive(Clone, Debug, Default)]
 pub struct KnownHeads {
     hashes: BTreeMap<u64, Vec<KnownHash>>,
@@ -52,17 +54,19 @@ pub struct KnownHeads {
 #[derive(Clone, Copy, Debug)]
 struct KnownHash {
     hash: LineHash,
+    /// Whether the log must still have the line.
     is_required: bool,
 }
 
 impl KnownHeads {
-    /// Adds a head whose line must still be there.
-    pub fn require(&mut self, head: Head) {
+    /// Adds a head whose line the log must have.
+    pub fn must_contain(&mut self, head: Head) {
         self.add(head, true);
     }
 
-    /// Adds a head whose line must be as it was, unless it was removed with the oldest files.
-    pub fn compare(&mut self, head: Head) {
+    /// Adds a head whose line must be as it was, if the log reaches back to it: the oldest files of a
+    /// log may be removed. A tail may not.
+    pub fn must_not_contradict(&mut self, head: Head) {
         self.add(head, false);
     }
 
@@ -73,17 +77,11 @@ impl KnownHeads {
         });
     }
 
-    /// Number of lines that are known.
-    pub fn len(&self) -> usize {
-        self.hashes.len()
-    }
-
-    /// Whether no line is known.
-    pub fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.hashes.is_empty()
     }
 
-    /// Sequence number of the last line that must be there.
+    /// Sequence number of the last known line.
     fn last(&self) -> Option<u64> {
         self.hashes.last_key_value().map(|(seq, _)| *seq)
     }
@@ -96,11 +94,25 @@ impl KnownHeads {
             .map(|(seq, _)| *seq)
     }
 
-    /// The hash that this line had before, if it was another one.
-    fn other_hash(&self, head: Head) -> Option<LineHash> {
-        let hashes = self.hashes.get(&head.seq)?;
-        hashes.iter().map(|known| known.hash).find(|hash| *hash != head.hash)
+    /// Compares a line with the hashes that it is known to have had.
+    fn compare(&self, head: Head) -> Compared {
+        let Some(hashes) = self.hashes.get(&head.seq) else { return Compared::Unknown };
+        let mut hashes = hashes.iter().map(|known| known.hash);
+        match hashes.find(|hash| *hash != head.hash) {
+            Some(hash) => Compared::Different(hash),
+            None => Compared::Same,
+        }
     }
+}
+
+/// A line compared with known heads.
+enum Compared {
+    /// No hash of the line is known.
+    Unknown,
+    /// It is as it was.
+    Same,
+    /// It had this hash.
+    Different(LineHash),
 }
 
 /// Reads a log with all of its files, and compares it with heads that were known before, and with the
@@ -126,6 +138,7 @@ struct Check<'a> {
     first: u64,
     signed_to: Option<u64>,
     unsigned: u64,
+    compared: usize,
     faults: Vec<Fault>,
     /// Whether there were too many faults to read on.
     has_stopped: bool,
@@ -140,6 +153,7 @@ impl<'a> Check<'a> {
             first: 0,
             signed_to: None,
             unsigned: 0,
+            compared: 0,
             faults: Vec::new(),
             has_stopped: false,
         }
@@ -183,6 +197,13 @@ impl<'a> Check<'a> {
         self.head = Some(head);
         let Some(before) = before else {
             self.first = stored.seq;
+            // The line before it may be known, although its file was removed.
+            if let Some(seq) = stored.seq.checked_sub(1) {
+                self.check_known(Head {
+                    seq,
+                    hash: stored.prev,
+                })?;
+            }
             return self.check_known(head).and_then(|()| self.check_signature(&stored));
         };
         if stored.seq != before.seq + 1 {
@@ -201,13 +222,20 @@ impl<'a> Check<'a> {
         self.check_signature(&stored)
     }
 
-    fn check_known(&self, head: Head) -> Result<(), String> {
-        match self.known.other_hash(head) {
-            Some(hash) => Err(format!(
-                "line {} is not the one that was there before: its hash was {hash}",
-                head.seq
-            )),
-            None => Ok(()),
+    fn check_known(&mut self, head: Head) -> Result<(), String> {
+        match self.known.compare(head) {
+            Compared::Unknown => Ok(()),
+            Compared::Same => {
+                self.compared += 1;
+                Ok(())
+            }
+            Compared::Different(hash) => {
+                self.compared += 1;
+                Err(format!(
+                    "line {} is not the one that was there before: its hash was {hash}",
+                    head.seq
+                ))
+            }
         }
     }
 
@@ -237,11 +265,19 @@ impl<'a> Check<'a> {
                 "line {last} was there before, and the log ends with line {newest}: its tail was cut off"
             ));
         }
-        let first = self.known.first_required().filter(|first| *first < self.first)?;
-        Some(format!(
-            "line {first} was there before, and the log begins with line {}",
-            self.first
-        ))
+        if let Some(first) = self.known.first_required().filter(|first| *first < self.first) {
+            return Some(format!(
+                "line {first} was there before, and the log begins with line {}",
+                self.first
+            ));
+        }
+        let is_unrelated = self.compared == 0 && !self.known.is_empty();
+        is_unrelated.then(|| {
+            format!(
+                "the log begins with line {}, after all lines that are known: it may have been written anew",
+                self.first
+            )
+        })
     }
 
     fn finish(mut self, log: &Path) -> Report {
@@ -267,6 +303,7 @@ impl<'a> Check<'a> {
             first: self.first,
             signed_to: self.signed_to,
             has_checked_signatures: self.key.is_some(),
+            compared: self.compared,
             faults: self.faults,
         }
     }
@@ -296,7 +333,7 @@ mod tests {
     /// Whether a check that has come to `before` finds anything in the next lines.
     fn finds(before: Option<Head>, lines: &[&[u8]], newest: Head) -> bool {
         let mut known = KnownHeads::default();
-        known.require(newest);
+        known.must_contain(newest);
         let mut check = Check::new(None, &known);
         check.head = before;
         lines.iter().any(|line| check.check(line).is_err())
@@ -319,5 +356,47 @@ mod tests {
                 assert!(finds(before, &shown, newest), "line {place}, byte {byte}");
             }
         }
+    }
+
+    /// The faults of a log that begins with line `first` of the chain, if the cluster knows line 500.
+    fn faults_from(first: usize, lines: &[(String, Head)]) -> Vec<String> {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("audit.jsonl");
+        let text: String = lines
+            .iter()
+            .skip(first - 1)
+            .flat_map(|(line, _)| [line.as_str(), "\n"])
+            .collect();
+        std::fs::write(&log, text).unwrap();
+        let mut known = KnownHeads::default();
+        known.must_not_contradict(chain()[499].1);
+        let report = verify(&log, None, &known).unwrap();
+        report.faults.into_iter().map(|fault| fault.message).collect()
+    }
+
+    #[test]
+    fn a_log_may_lack_old_files_but_must_meet_a_known_line() {
+        let lines = chain();
+        assert_eq!(faults_from(400, &lines), [""; 0]);
+        assert_eq!(
+            faults_from(501, &lines),
+            [""; 0],
+            "the hash before it is known"
+        );
+        let anew = faults_from(502, &lines);
+        assert!(
+            anew.concat().contains("may have been written anew"),
+            "{anew:?}"
+        );
+
+        let mut other = lines.clone();
+        other[500].0 = other[500]
+            .0
+            .replace(&lines[499].1.hash.to_string(), &lines[1].1.hash.to_string());
+        let forged = faults_from(501, &other);
+        assert!(
+            forged.concat().contains("line 500 is not the one"),
+            "{forged:?}"
+        );
     }
 }

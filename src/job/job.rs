@@ -167,8 +167,8 @@ impl Job {
         lock(&self.hidden_secrets).clone()
     }
 
-    /// A text about the job in which its secrets are hidden. `None` if it uses secrets that this process
-    /// has not read.
+    /// A text about the job in which its secrets are hidden. `None` if it was started with secrets that
+    /// this process has not read.
     pub fn without_secrets(&self, text: &str) -> Option<String> {
         let hidden = self.hidden_secrets();
         if hidden.is_empty() {

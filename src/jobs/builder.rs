@@ -88,7 +88,10 @@ impl JobsBuilder {
         } = self;
         // With `store` set and no directory, `open_store` would use the user's own state directory.
         config.store = state_dir.is_some();
-        config.state_dir = state_dir;
+        // A replica's audit log is in the configured state directory.
+        if cluster.is_none() || state_dir.is_some() {
+            config.state_dir = state_dir;
+        }
         let opening = config.clone();
         let opened = tokio::task::spawn_blocking(move || match cluster {
             Some(cluster) => Some(cluster.open_store(&opening.process)),

@@ -236,7 +236,8 @@ impl Cluster {
         Ok(copying.await.expect("a copy does not panic")?)
     }
 
-    /// The heads of an audit log, or of all logs, that the cluster keeps. The oldest is first.
+    /// The heads of an audit log that the cluster keeps, the oldest first, or without a log the newest of
+    /// each.
     ///
     /// # Errors
     /// [`Error::Store`] if NATS does not answer.

@@ -358,13 +358,13 @@ impl Job {
         Ok(self.act(Verb::Write).await?.runner.resize(&self.job, size).await?)
     }
 
-    /// The processes of the job, which its host describes: what they use, and what they wait for. Takes
-    /// half a second there. `None` if the host does not show its processes.
+    /// The processes of the job as its host describes them, observed there for half a second. `None` if
+    /// the host hides its processes.
     ///
     /// # Errors
     /// [`Error::Signal`] if the job has ended, or the host can't be reached.
     pub async fn processes(&self) -> Result<Option<Processes>, Error> {
-        Ok(self.look(Verb::Jobs).runner.processes(&self.job).await?)
+        Ok(self.look(Verb::Read).runner.processes(&self.job).await?)
     }
 
     /// Sends `signal` to every process of the job. With `grace`, processes that are still alive

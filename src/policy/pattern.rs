@@ -76,14 +76,14 @@ enum Callers {
     Claim { name: String, value: NamePattern },
 }
 
-/// What a pattern says about the names of callers.
+/// The names of the callers that a pattern may match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NamedCallers<'a> {
     /// Only the caller of this name.
     One(&'a str),
     /// Only callers whose name begins with this text.
     BeginningWith(&'a str),
-    /// Callers of any name, as far as an index can tell.
+    /// Callers of any name: the pattern must be tried.
     Any,
 }
 

@@ -27,7 +27,7 @@ pub struct Policy {
 impl Policy {
     /// Decides on a call.
     pub fn decide(&self, request: &Request<'_>) -> Decision<'_> {
-        decision::decide(self.rules.about(request.caller), request)
+        decision::decide(self.rules.for_caller(request.caller), request)
     }
 
     /// True if a rule without hosts and users allows a call, and no rule could deny it on some machine.
@@ -37,13 +37,13 @@ impl Policy {
             endpoint: None,
             ..*request
         };
-        let about = |rule: &&Rule| rule.matches_somewhere(&everywhere);
+        let matches = |rule: &&Rule| rule.matches_somewhere(&everywhere);
         let is_denied = self
             .rules
-            .about(request.caller)
-            .filter(about)
+            .for_caller(request.caller)
+            .filter(matches)
             .any(|rule| rule.effect == Effect::Deny);
-        let is_allowed = self.rules.about(request.caller).filter(about).any(|rule| {
+        let is_allowed = self.rules.for_caller(request.caller).filter(matches).any(|rule| {
             let is_everywhere = rule.hosts.is_empty() && rule.users.is_empty();
             rule.effect == Effect::Allow && is_everywhere && rule.approval == Consent::None
         });

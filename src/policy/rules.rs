@@ -6,8 +6,8 @@ use super::pattern::NamedCallers;
 use super::request::Identity;
 use super::rule::Rule;
 
-/// Rules in the order of their file. Most rules of a large policy name other callers than the one who
-/// calls: an index saves looking at them.
+/// Rules in the order of their file, indexed by caller: most rules of a large policy are about other
+/// callers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rules {
     all: Vec<Rule>,
@@ -21,10 +21,7 @@ pub(super) struct Rules {
 
 impl Rules {
     pub(super) fn new(all: Vec<Rule>) -> Self {
-        let mut rules = Self {
-            all: Vec::new(),
-            ..Self::default()
-        };
+        let mut rules = Self::default();
         for (position, rule) in all.iter().enumerate() {
             if rule.callers.is_empty() {
                 rules.for_any_name.push(position);
@@ -40,16 +37,18 @@ impl Rules {
                 positions.push(position);
             }
         }
-        Self { all, ..rules }
+        rules.all = all;
+        rules
     }
 
     pub(super) fn all(&self) -> &[Rule] {
         &self.all
     }
 
-    /// The rules that may be about a caller, in the order of the file. No other rule is.
-    pub(super) fn about(&self, caller: &Identity) -> impl Iterator<Item = &Rule> {
+    /// The rules that can match a caller, in the order of the file. All others name different callers.
+    pub(super) fn for_caller(&self, caller: &Identity) -> impl Iterator<Item = &Rule> {
         let name = caller.name.as_str();
+        // Patterns with an empty prefix are in `for_any_name`.
         let starts = (1..=name.len()).filter_map(|length| name.get(..length));
         let mut positions: Vec<usize> = starts
             .filter_map(|start| self.by_prefix.get(start))

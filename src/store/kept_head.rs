@@ -1,11 +1,11 @@
-//! A head of an audit log that a cluster keeps.
+//! Checkpoints of audit logs that a cluster keeps.
 
 use std::time::SystemTime;
 
-/// The hash of a line of an audit log, as a cluster keeps it.
+/// A line of an audit log and its hash, which a cluster keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptHead {
-    /// Name of the log: that of its machine, a colon, and its path.
+    /// Name of the log: `MACHINE:PATH`.
     pub log: String,
     /// `SEQ:HASH`.
     pub head: String,

@@ -113,8 +113,7 @@ pub trait Store: Send + Sync + 'static {
     /// If it can't be read.
     fn shared_text(&self, name: &'static str) -> Result<Box<dyn SharedText>, StoreError>;
 
-    /// Keeps a head (`SEQ:HASH`) of an audit log where no replica can change it. Only a cluster does.
-    /// Blocking.
+    /// Keeps a head (`SEQ:HASH`) of an audit log outside of its machine. Only a cluster does. Blocking.
     ///
     /// # Errors
     /// If it can't be kept.

@@ -246,7 +246,7 @@ fn finds(fixture: &Fixture, log: &AuditLog, lines: &[String], known: &[Head]) ->
     let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
     fs::write(fixture.file(), text).unwrap();
     let mut required = KnownHeads::default();
-    known.iter().for_each(|head| required.require(*head));
+    known.iter().for_each(|head| required.must_contain(*head));
     let report = verify(&fixture.file(), Some(log.key().public()), &required);
     !report.unwrap().faults.is_empty()
 }

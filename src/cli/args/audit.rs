@@ -31,10 +31,10 @@ pub struct AuditArgs {
 }
 
 impl AuditArgs {
-    /// Whether the subcommand reads what a cluster keeps.
+    /// Whether the subcommand reads checkpoints of a cluster.
     pub fn needs_cluster(&self) -> bool {
         match &self.verb {
-            // A copy of a log is compared only if it is said which log it is.
+            // A copy is compared only if --name says which log it is.
             AuditSubcommand::Verify(args) => args.file.is_none() || args.name.is_some(),
             AuditSubcommand::Checkpoints(_) => true,
             AuditSubcommand::Show(_) | AuditSubcommand::Key(_) => false,
@@ -61,10 +61,11 @@ pub enum AuditSubcommand {
 A check finds a line that was changed, removed, inserted or moved, if the lines after it are as they
 were. It finds lines that were cut off at the end, or a change of the last one, with --head, which names
 a line of an earlier check or of an anchor. It finds a log that was rewritten with --head, or with the
-key, if the writer could not read the private one. In a cluster it compares the log with the checkpoints
-that NATS keeps, too.
+key, if the writer could not read the private one. In a cluster it also compares the log with the
+checkpoints that NATS keeps; with FILE it does so only if --name says which log FILE is a copy of.
 
-Exit status: 0 if nothing is wrong; 1 if something is; 2 if the log can't be read.")]
+Exit status: 0 if nothing is wrong; 1 if something is; 2 if the log can't be read; 255 if the cluster can't
+be reached. To check a log without the cluster, name it as FILE.")]
 pub struct AuditVerifyArgs {
     /// The log. Full files beside it are read first.
     pub file: Option<PathBuf>,
@@ -88,7 +89,9 @@ pub struct AuditVerifyArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Without --name it shows the newest checkpoint of each log. A checkpoint is SEQ:HASH, which `sshjobs audit
-verify --head` takes on a machine that can't reach the cluster.")]
+verify --head` takes on a machine that can't reach the cluster.
+
+Exit status: 0; 1 if there is no checkpoint; 255 if the cluster can't be reached.")]
 pub struct AuditCheckpointsArgs {
     /// All checkpoints of this log.
     #[arg(long, value_name = "NAME")]

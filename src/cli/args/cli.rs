@@ -187,7 +187,7 @@ pub enum Verb {
     Export(ExportArgs),
     /// Show the screen of a job's terminal; -f follows it.
     Screen(ScreenArgs),
-    /// Show what a job's processes use and wait for.
+    /// Show why a job is silent: its processes, and the events they wait for.
     Inspect(InspectArgs),
     /// Attach this terminal to a job that runs on one.
     Attach(AttachArgs),

@@ -184,12 +184,15 @@ pub struct ScreenArgs {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The host (Linux) describes the job's processes: what each one uses and waits for, observed for half a
-second. CPU is the share of one core in that time; IN and OUT are bytes read and written in a second.
-WAITS FOR says what holds a process up: a child, a timer, the network, a lock, input from its terminal.
-The last line says in a sentence why the job may be silent.
+second. CPU is the share of one core in that time, AGE the time since the process began.
+WAITS FOR names the event that a process waits for: a child, a timer, a lock, input from a socket, a pipe
+or its terminal. At most 50 processes are shown; --json has their whole figures. The last line says in a sentence why the job may be silent. For a fleet, name a member: FLEET/HOST. Commands are
+withheld if they may have secrets that this process can't hide. A job that has ended is shown by its state.
+
+Exit status: 0; 255 if the host can't be reached.
 
 Examples:
-  sshjobs inspect ID                    why does it print nothing?
+  sshjobs inspect last                  why does it print nothing?
   sshjobs inspect --json ID | jq '.processes[] | {pid, waits_for}'")]
 pub struct InspectArgs {
     /// The job's id.

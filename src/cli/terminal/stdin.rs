@@ -25,7 +25,7 @@ const KEYS_AHEAD: usize = 256;
 /// signal arrives.
 const HANG_UP_DELAY: Duration = Duration::from_millis(100);
 
-/// Time after which the reading thread looks whether it is still wanted.
+/// Interval at which the reading thread checks whether to stop.
 const POLL_TIMEOUT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
@@ -182,16 +182,18 @@ fn has_hung_up() -> bool {
 
 fn read_unless(is_over: &Mutex<bool>) -> io::Result<Vec<u8>> {
     let stdin = io::stdin();
+    let is_readable = |timeout: &Timespec| {
+        let poll_once = || poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(timeout));
+        rustix::io::retry_on_intr(poll_once).map(|count| count > 0)
+    };
     loop {
-        let is_readable = poll(
-            &mut [PollFd::new(&stdin, PollFlags::IN)],
-            Some(&POLL_TIMEOUT),
-        )? > 0;
+        is_readable(&POLL_TIMEOUT)?;
         let is_over = lock(is_over);
         if *is_over {
             return Ok(Vec::new());
         }
-        if is_readable {
+        // Again, because another program may have read it: this read must not block.
+        if is_readable(&Timespec::default())? {
             let mut buffer = vec![0; 32 << 10];
             let length = rustix::io::retry_on_intr(|| rustix::io::read(&stdin, &mut *buffer))?;
             buffer.truncate(length);

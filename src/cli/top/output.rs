@@ -29,8 +29,8 @@ pub(super) struct Output {
     pub(super) screen: Option<Screen>,
     /// Whether no more output will follow.
     is_complete: bool,
-    /// Whether lines have arrived since other ones were last needed.
-    has_lines: bool,
+    /// Whether the current request for lines has been answered.
+    has_reply: bool,
     /// Changes when other lines are needed. Answers to older requests are ignored.
     wish: u64,
 }
@@ -128,7 +128,7 @@ impl Output {
             At::Line(first) => (first.saturating_sub(1), false),
         };
         // The first request returns at once: a silent job shows its state and its unfinished line.
-        let waits = is_at_end && self.has_lines;
+        let waits = is_at_end && self.has_reply;
         Some(Wish {
             number: self.wish,
             job,
@@ -168,7 +168,7 @@ impl Output {
 
     fn take_lines(&mut self, reply: TailReply) {
         self.error = None;
-        self.has_lines = true;
+        self.has_reply = true;
         self.dropped = reply.dropped_lines;
         let records = reply.records.unwrap_or_default();
         // There is a gap, so the lines before it must not appear next to the new ones.
@@ -292,7 +292,7 @@ impl Output {
     fn request_again(&mut self) {
         self.wish += 1;
         self.is_complete = false;
-        self.has_lines = false;
+        self.has_reply = false;
         self.lines.clear();
     }
 }

@@ -4,4 +4,4 @@ mod parse;
 mod process;
 mod waiting;
 
-pub use process::{Process, Processes, Termios, Transferred};
+pub use process::{LONGEST_COMMAND, Process, Processes, Termios, Transferred};

@@ -1,18 +1,20 @@
-//! Reads what the inspecting script prints.
+//! Reads the output of the inspecting script.
 
 use std::time::Duration;
 
 use super::process::{Process, Processes, Termios, Transferred};
 use super::waiting::{Sleep, is_terminal, waits_for};
 
-/// What the host said of a process.
+/// A process as the script describes it.
 #[derive(Debug, Default)]
-struct Raw {
+struct Described {
     pid: u32,
     first: Sample,
     second: Option<Sample>,
     parent: u32,
     state: char,
+    /// Whether its process group is in the foreground of its terminal.
+    is_in_foreground: bool,
     /// Time of its start in ticks since the boot.
     started: u64,
     uid: Option<u32>,
@@ -22,14 +24,19 @@ struct Raw {
     wchan: Option<String>,
     call: Option<u32>,
     target: Option<String>,
+    stdin: Option<String>,
     open_files: Option<u32>,
     sockets: Option<u32>,
+    /// Name of the program, at most 15 bytes.
+    name: String,
     command: String,
 }
 
-/// What a process has used up to a moment.
+/// Figures of a process that only grow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
+    /// Seconds since the boot.
+    time: f64,
     /// Processor time in ticks.
     ticks: u64,
     read: Option<u64>,
@@ -39,18 +46,21 @@ struct Sample {
 /// Positions in `/proc/PID/stat` behind the name, from 0 (proc(5) counts the state as field 3).
 const STATE: usize = 0;
 const PARENT: usize = 1;
+const GROUP: usize = 2;
+const FOREGROUND_GROUP: usize = 5;
 const USER_TICKS: usize = 11;
 const SYSTEM_TICKS: usize = 12;
 const STARTED: usize = 19;
 
 impl Processes {
-    /// Reads what [`inspect_script`](crate::job::inspect_script) has printed. `None` if the host does not
+    /// Reads the output of [`inspect_script`](crate::job::inspect_script). `None` if the host does not
     /// show its processes, or if the script did not finish.
     pub fn parse(stdout: &str) -> Option<Self> {
         let (_, rest) = stdout.split_once("sshjobs-inspect:begin\n")?;
         let (lines, _) = rest.split_once("\nsshjobs-inspect:end")?;
         let mut reading = Reading::default();
-        for line in lines.lines() {
+        // Not `lines`, which would drop a carriage return of a command.
+        for line in lines.split('\n') {
             let (word, values) = line.split_once(' ').unwrap_or((line, ""));
             reading.take(word, values);
         }
@@ -58,17 +68,16 @@ impl Processes {
     }
 }
 
-/// The state of reading.
+/// The lines read so far.
 #[derive(Default)]
 struct Reading {
     machine: String,
     ticks_per_second: u64,
-    /// Seconds since the boot, at the two samples.
-    times: Vec<f64>,
+    total: usize,
     terminal: Option<Termios>,
-    processes: Vec<Raw>,
-    /// Place of the process that the next lines are about.
-    about: Option<usize>,
+    processes: Vec<Described>,
+    /// Index of the process that the next lines describe.
+    current: Option<usize>,
 }
 
 impl Reading {
@@ -77,83 +86,80 @@ impl Reading {
             "machine" => self.machine = values.to_owned(),
             "ticks" => self.ticks_per_second = values.parse().unwrap_or_default(),
             "terminal" => self.terminal = terminal_modes(values),
-            "now" => self.times.extend(values.parse::<f64>().ok()),
+            "total" => self.total = values.parse().unwrap_or_default(),
             "process" => self.begin(values),
             "again" => self.observe_again(values),
             _ => {
-                if let Some(raw) = self.about.and_then(|place| self.processes.get_mut(place)) {
-                    raw.take(word, values);
+                if let Some(process) = self.current.and_then(|index| self.processes.get_mut(index))
+                {
+                    process.take(word, values);
                 }
             }
         }
     }
 
     fn begin(&mut self, values: &str) {
-        self.about = None;
-        let mut words = values.split(' ');
-        let Some(pid) = words.next().and_then(|pid| pid.parse().ok()) else { return };
-        let fields: Vec<&str> = words.collect();
+        self.current = None;
+        let Some((pid, sample, fields)) = usage(values) else { return };
         let number = |position: usize| fields.get(position)?.parse::<u64>().ok();
-        self.about = Some(self.processes.len());
-        self.processes.push(Raw {
+        let group = number(GROUP).filter(|group| *group > 0);
+        self.current = Some(self.processes.len());
+        self.processes.push(Described {
             pid,
-            first: Sample {
-                ticks: ticks(&fields),
-                ..Sample::default()
-            },
+            first: sample,
             parent: number(PARENT).and_then(|pid| pid.try_into().ok()).unwrap_or_default(),
             state: fields.get(STATE).and_then(|state| state.chars().next()).unwrap_or('?'),
+            is_in_foreground: group.is_some() && group == number(FOREGROUND_GROUP),
             started: number(STARTED).unwrap_or_default(),
-            ..Raw::default()
+            ..Described::default()
         });
     }
 
     fn observe_again(&mut self, values: &str) {
-        let mut words = values.split(' ');
-        let pid: Option<u32> = words.next().and_then(|pid| pid.parse().ok());
-        self.about = self.processes.iter().position(|raw| Some(raw.pid) == pid);
-        let fields: Vec<&str> = words.collect();
-        if let Some(raw) = self.about.and_then(|place| self.processes.get_mut(place)) {
-            raw.second = Some(Sample {
-                ticks: ticks(&fields),
-                ..Sample::default()
-            });
+        self.current = None;
+        let Some((pid, sample, _)) = usage(values) else { return };
+        self.current = self.processes.iter().position(|process| process.pid == pid);
+        if let Some(process) = self.current.and_then(|index| self.processes.get_mut(index)) {
+            process.second = Some(sample);
         }
     }
 
     fn finish(self) -> Processes {
-        let clock = Clock {
-            ticks_per_second: self.ticks_per_second.max(1),
-            first: self.times.first().copied().unwrap_or_default(),
-            second: self.times.get(1).copied().unwrap_or_default(),
-        };
         let machine = self.machine;
+        let ticks_per_second = self.ticks_per_second.max(1);
+        let processes = self.processes.into_iter();
         Processes {
-            processes: self.processes.into_iter().map(|raw| raw.finish(&machine, clock)).collect(),
+            processes: processes.map(|one| one.finish(&machine, ticks_per_second)).collect(),
+            total: self.total,
             terminal: self.terminal,
         }
     }
 }
 
-/// The two moments of an observation, in seconds since the boot.
-#[derive(Clone, Copy)]
-struct Clock {
-    ticks_per_second: u64,
-    first: f64,
-    second: f64,
+/// The id of a process, a sample, and the fields of `/proc/PID/stat` from the third on.
+fn usage(values: &str) -> Option<(u32, Sample, Vec<&str>)> {
+    let mut words = values.split(' ');
+    let pid = words.next()?.parse().ok()?;
+    let time = words.next()?.parse().ok()?;
+    let fields: Vec<&str> = words.collect();
+    let ticks = |position: usize| fields.get(position).and_then(|ticks| ticks.parse::<u64>().ok());
+    let sample = Sample {
+        time,
+        ticks: ticks(USER_TICKS)?.saturating_add(ticks(SYSTEM_TICKS)?),
+        ..Sample::default()
+    };
+    Some((pid, sample, fields))
 }
 
-impl Clock {
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a time in seconds needs no more"
-    )]
-    fn seconds(self, ticks: u64) -> f64 {
-        ticks as f64 / self.ticks_per_second as f64
-    }
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a time in seconds needs no more"
+)]
+fn seconds(ticks: u64, ticks_per_second: u64) -> f64 {
+    ticks as f64 / ticks_per_second as f64
 }
 
-impl Raw {
+impl Described {
     fn take(&mut self, word: &str, values: &str) {
         let number = || values.parse::<u64>().ok();
         let small = || values.parse::<u32>().ok();
@@ -167,22 +173,31 @@ impl Raw {
             "wchan" => self.wchan = Some(values.to_owned()).filter(|name| is_function(name)),
             "call" => self.call = values.split(' ').next().and_then(|call| call.parse().ok()),
             "target" => self.target = Some(values.to_owned()),
+            "stdin" => self.stdin = Some(values.to_owned()),
             "files" => {
                 let mut counts = values.split(' ').map(|count| count.parse().ok());
                 self.open_files = counts.next().flatten();
                 self.sockets = counts.next().flatten();
             }
-            "command" => self.command = values.trim_end().to_owned(),
+            "name" => self.name = values.trim().to_owned(),
+            // NUL ends each argument.
+            "command" => {
+                self.command =
+                    values.replace('\u{2}', "\n").trim_end_matches('\u{1}').replace('\u{1}', " ");
+            }
             _ => {}
         }
     }
 
+    /// The sample whose lines are being read.
     fn sample(&mut self) -> &mut Sample {
         self.second.as_mut().unwrap_or(&mut self.first)
     }
 
-    fn finish(self, machine: &str, clock: Clock) -> Process {
+    fn finish(self, machine: &str, ticks_per_second: u64) -> Process {
         let waits_for = waits_for(Sleep {
+            stdin: self.stdin.as_deref(),
+            is_in_foreground: self.is_in_foreground,
             state: self.state,
             machine,
             call: self.call,
@@ -198,19 +213,27 @@ impl Raw {
         let before = transferred(self.first);
         let after = self.second.and_then(transferred);
         let last = self.second.unwrap_or(self.first);
-        let observed = (clock.second - clock.first).max(0.01);
-        let busy = clock.seconds(last.ticks.saturating_sub(self.first.ticks));
-        let age = clock.first - clock.seconds(self.started);
+        let observed = (last.time - self.first.time).max(0.01);
+        let busy = seconds(
+            last.ticks.saturating_sub(self.first.ticks),
+            ticks_per_second,
+        );
+        let cpu = seconds(last.ticks, ticks_per_second);
+        let age = self.first.time - seconds(self.started, ticks_per_second);
         Process {
             pid: self.pid,
             parent: self.parent,
             uid: self.uid,
-            command: self.command,
+            command: if self.command.is_empty() {
+                format!("[{}]", self.name)
+            } else {
+                self.command
+            },
             state: self.state,
-            cpu: Duration::try_from_secs_f64(clock.seconds(last.ticks)).unwrap_or_default(),
+            cpu: Duration::try_from_secs_f64(cpu).unwrap_or_default(),
             cpu_percent: (1000.0 * busy / observed).round() / 10.0,
-            memory: self.memory_kb.map(|kb| kb << 10),
-            peak_memory: self.peak_memory_kb.map(|kb| kb << 10),
+            memory: self.memory_kb.map(|kb| kb.saturating_mul(1024)),
+            peak_memory: self.peak_memory_kb.map(|kb| kb.saturating_mul(1024)),
             threads: self.threads,
             elapsed: Duration::try_from_secs_f64(age).unwrap_or_default(),
             reads_terminal: waits_for.as_deref().is_some_and(is_terminal),
@@ -243,12 +266,7 @@ fn is_function(name: &str) -> bool {
     !name.is_empty() && name != "0"
 }
 
-fn ticks(fields: &[&str]) -> u64 {
-    let of = |position: usize| fields.get(position).and_then(|ticks| ticks.parse::<u64>().ok());
-    of(USER_TICKS).unwrap_or_default() + of(SYSTEM_TICKS).unwrap_or_default()
-}
-
-/// Modes of a terminal, from what `stty -a` prints.
+/// Modes of a terminal, from the output of `stty -a`.
 fn terminal_modes(stty: &str) -> Option<Termios> {
     let is_on = |mode: &str| {
         stty.split([' ', ';']).find_map(|word| match word.strip_prefix('-') {

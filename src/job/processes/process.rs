@@ -1,4 +1,4 @@
-//! What is known of a process.
+//! Processes of a job, and a sentence about why it is silent.
 
 use std::time::Duration;
 
@@ -7,7 +7,9 @@ use std::time::Duration;
 pub struct Processes {
     /// The processes, by id: parents mostly come before their children.
     pub processes: Vec<Process>,
-    /// Modes of the job's terminal. `None` without one, or if the host does not tell them.
+    /// Number of all processes. More than are described if there are many.
+    pub total: usize,
+    /// Modes of the job's terminal. `None` without one, or if the host does not report them.
     pub terminal: Option<Termios>,
 }
 
@@ -20,13 +22,13 @@ pub struct Process {
     pub parent: u32,
     /// Id of its account.
     pub uid: Option<u32>,
-    /// The program and its arguments, at most 2000 characters. Empty for a thread of the kernel.
+    /// The program and its arguments, at most [`LONGEST_COMMAND`] bytes; or else its name in brackets.
     pub command: String,
     /// State of its main thread, as in ps: R runs, S sleeps, D waits for a device, T is stopped.
     pub state: char,
     /// Processor time so far.
     pub cpu: Duration,
-    /// Processor time while it was observed, in percent of one core.
+    /// Processor time while it was observed, in percent of one core. 0 for a process that ended.
     pub cpu_percent: f64,
     /// Memory in use (resident), in bytes.
     pub memory: Option<u64>,
@@ -36,7 +38,7 @@ pub struct Process {
     pub threads: Option<u32>,
     /// Time since its start.
     pub elapsed: Duration,
-    /// What it waits for, in words. `None` if it runs, or if the host does not tell.
+    /// The event that it waits for, in words. `None` if it runs, or if the host hides it.
     pub waits_for: Option<String>,
     /// Whether it reads the job's terminal.
     pub reads_terminal: bool,
@@ -57,34 +59,51 @@ const BUSY: f64 = 5.0;
 /// Maximum characters of a command in a sentence.
 const SHOWN: usize = 60;
 
+/// Maximum bytes of a command that are known.
+pub const LONGEST_COMMAND: usize = 400;
+
 impl Processes {
     /// Why the job may be silent, in a sentence.
     pub fn summary(&self) -> String {
-        let Some(leaf) =
-            self.leaves().max_by(|one, other| one.cpu_percent.total_cmp(&other.cpu_percent))
-        else {
-            return "no process of it is left".to_owned();
+        // In a pipeline, the process that waits for no other one is the cause.
+        let Some(leaf) = self.leaves().min_by_key(|leaf| leaf.waits_for_another()) else {
+            return "the job has no process".to_owned();
         };
+        let mut sentences = Vec::new();
+        let busiest = self
+            .processes
+            .iter()
+            .max_by(|one, other| one.cpu_percent.total_cmp(&other.cpu_percent));
+        if let Some(busy) = busiest.filter(|process| process.cpu_percent >= BUSY) {
+            let percent = busy.cpu_percent.round();
+            sentences.push(format!("{} uses {percent} % of a core", busy.named()));
+        }
+        if let Some(stopped) = self.processes.iter().find(|process| process.state == 'T') {
+            sentences.push(format!(
+                "{} is stopped, and waits for SIGCONT",
+                stopped.named()
+            ));
+        }
         if let Some(reader) = self.processes.iter().find(|process| process.reads_terminal) {
             let is_hidden = self.terminal.is_some_and(|modes| !modes.echo && modes.lines);
             let hint = if is_hidden {
-                " and does not show what is typed, as for a password"
+                " and does not show typed keys, as for a password"
             } else {
                 ""
             };
-            return format!("{} waits for input on its terminal{hint}", reader.named());
+            sentences.push(format!(
+                "{} waits for input on its terminal{hint}",
+                reader.named()
+            ));
         }
-        match &leaf.waits_for {
-            _ if leaf.cpu_percent >= BUSY => {
-                format!(
-                    "{} uses {} % of a core",
-                    leaf.named(),
-                    leaf.cpu_percent.round()
-                )
-            }
-            Some(waits_for) => format!("{} waits for {waits_for}", leaf.named()),
-            None => format!("{} does not tell what it waits for", leaf.named()),
+        if sentences.is_empty() {
+            sentences.push(match &leaf.waits_for {
+                Some(waits_for) => format!("{} waits for {waits_for}", leaf.named()),
+                None if leaf.state == 'R' => format!("{} is running", leaf.named()),
+                None => format!("{} waits; the host does not report for what", leaf.named()),
+            });
         }
+        sentences.join("; ")
     }
 
     /// The processes that have no child in the job.
@@ -96,10 +115,16 @@ impl Processes {
 }
 
 impl Process {
+    /// Whether it waits for another process of a pipeline.
+    fn waits_for_another(&self) -> bool {
+        self.waits_for.as_deref().is_some_and(|event| event.contains("pipe"))
+    }
+
     /// The id and the beginning of the command.
     fn named(&self) -> String {
-        let command: String = self.command.chars().take(SHOWN).collect();
-        format!("process {} ({command})", self.pid)
+        let shown: String = self.command.chars().take(SHOWN).collect();
+        let more = if shown == self.command { "" } else { "…" };
+        format!("process {} ({shown}{more})", self.pid)
     }
 }
 
@@ -117,7 +142,7 @@ pub struct Transferred {
 pub struct Termios {
     /// Programs get whole lines (ICANON). Otherwise a program reads single keys.
     pub lines: bool,
-    /// What is typed is shown (ECHO). Otherwise a program may ask for a password.
+    /// Typed keys are shown (ECHO). Otherwise a program may ask for a password.
     pub echo: bool,
 }
 
@@ -141,6 +166,7 @@ mod tests {
             echo: false,
         });
         Processes {
+            total: processes.len(),
             processes,
             terminal,
         }
@@ -162,15 +188,20 @@ mod tests {
             summary(vec![shell.clone(), process(2, 1, Some("a timer")), busy]),
             "process 3 (program3) uses 99 % of a core"
         );
+        let pipeline = vec![
+            process(5, 1, Some("a timer")),
+            process(6, 1, Some("input from a pipe")),
+        ];
+        assert_eq!(summary(pipeline), "process 5 (program5) waits for a timer");
         let asking = Process {
             reads_terminal: true,
             ..process(4, 1, Some("input from its terminal"))
         };
         assert_eq!(
             summary(vec![shell, asking]),
-            "process 4 (program4) waits for input on its terminal and does not show what is typed, as \
-             for a password"
+            "process 4 (program4) waits for input on its terminal and does not show typed keys, as for \
+             a password"
         );
-        assert_eq!(summary(Vec::new()), "no process of it is left");
+        assert_eq!(summary(Vec::new()), "the job has no process");
     }
 }

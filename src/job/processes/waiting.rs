@@ -1,6 +1,6 @@
-//! What a sleeping process waits for, from its system call and the kernel function it sleeps in.
+//! Names the event that a sleeping process waits for.
 
-/// What the host tells of a sleeping process.
+/// A sleeping process, as its host describes it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sleep<'a> {
     /// State of its main thread, as in ps.
@@ -9,10 +9,14 @@ pub(super) struct Sleep<'a> {
     pub(super) machine: &'a str,
     /// Number of its system call, if it may be seen.
     pub(super) call: Option<u32>,
-    /// What the call's descriptor leads to, such as `pipe:[123]` or `/dev/pts/0`.
+    /// The file of the call's descriptor, such as `pipe:[123]` or `/dev/pts/0`.
     pub(super) target: Option<&'a str>,
     /// The kernel function in which it sleeps.
     pub(super) wchan: Option<&'a str>,
+    /// The file of its stdin.
+    pub(super) stdin: Option<&'a str>,
+    /// Whether its process group is in the foreground of its terminal.
+    pub(super) is_in_foreground: bool,
 }
 
 /// Kinds of system calls.
@@ -21,6 +25,7 @@ enum Kind {
     Read,
     Write,
     Receive,
+    Send,
     Accept,
     Connect,
     Events,
@@ -34,9 +39,10 @@ enum Kind {
 
 /// Numbers of system calls on x86-64 (`syscall_64.tbl`), and on machines with the kernel's generic
 /// table, such as arm64 and riscv64 (`asm-generic/unistd.h`). `None` if there is no such call.
-const CALLS: [(Kind, &[u32], &[u32]); 12] = [
+const CALLS: [(Kind, &[u32], &[u32]); 13] = [
     (Kind::Read, &[0, 17, 19], &[63, 67, 65]),
     (Kind::Write, &[1, 18, 20, 40], &[64, 68, 66, 71]),
+    (Kind::Send, &[44, 46, 307], &[206, 211, 269]),
     (Kind::Receive, &[45, 47, 299], &[207, 212, 243]),
     (Kind::Accept, &[43, 288], &[202, 242]),
     (Kind::Connect, &[42], &[203]),
@@ -53,32 +59,79 @@ const CALLS: [(Kind, &[u32], &[u32]); 12] = [
     (Kind::Sync, &[74, 75, 162], &[82, 83, 81]),
 ];
 
-/// Beginnings and middles of kernel functions, for hosts that hide system calls.
-const FUNCTIONS: [(&str, &str); 15] = [
-    ("n_tty_read", TERMINAL),
-    ("wait_woken", TERMINAL),
-    ("do_wait", "a child"),
-    ("wait4", "a child"),
-    ("nanosleep", "a timer"),
-    ("futex", "a lock or another thread"),
-    ("pipe_read", "input from a pipe"),
-    ("anon_pipe_read", "input from a pipe"),
-    ("pipe_write", "a reader of its pipe"),
-    ("unix_stream_read", "input from a socket"),
-    ("skb_wait", "the network"),
-    ("sk_wait", "the network"),
-    ("accept", "a connection"),
-    ("epoll", "events on its files and sockets"),
-    ("sigsuspend", "a signal"),
+/// Kernel functions, for hosts that hide system calls from other programs of the account (Yama).
+const FUNCTIONS: [(&[&str], &str); 11] = [
+    (
+        &["wait_for_partner"],
+        "a program at the other end of its pipe",
+    ),
+    (&["n_tty_read"], TERMINAL),
+    (&["do_wait", "do_wait4", "kernel_wait4"], "a child"),
+    (
+        &["hrtimer_nanosleep", "do_nanosleep", "common_nsleep"],
+        "a timer",
+    ),
+    (
+        &[
+            "futex_wait_queue",
+            "futex_wait_queue_me",
+            "futex_do_wait",
+            "futex_wait",
+        ],
+        "a lock or another thread",
+    ),
+    (
+        &[
+            "ep_poll",
+            "do_epoll_wait",
+            "poll_schedule_timeout",
+            "do_sys_poll",
+            "do_select",
+            "do_poll",
+        ],
+        "events on its files and sockets, or a timer",
+    ),
+    (
+        &["pipe_read", "anon_pipe_read", "pipe_wait_readable"],
+        "input from a pipe",
+    ),
+    (
+        &["pipe_write", "anon_pipe_write", "pipe_wait_writable"],
+        "a reader of its pipe",
+    ),
+    (
+        &[
+            "unix_stream_read_generic",
+            "unix_stream_data_wait",
+            "sk_wait_data",
+            "skb_wait_for_more_packets",
+            "__skb_wait_for_more_packets",
+        ],
+        "input from a socket",
+    ),
+    (
+        &[
+            "inet_csk_accept",
+            "inet_csk_wait_for_connect",
+            "unix_accept",
+        ],
+        "a connection",
+    ),
+    (&["sigsuspend", "do_sigtimedwait"], "a signal"),
 ];
+/// A kernel function of reads from terminals, sockets and other devices.
+const ANY_READ: &str = "wait_woken";
 
 const TERMINAL: &str = "input from its terminal";
 
-/// What a process waits for, in words. `None` if it runs, or if the host does not tell.
+/// The event that a process waits for, in words. `None` if it runs, or if the host hides it.
 pub(super) fn waits_for(sleep: Sleep<'_>) -> Option<String> {
     match sleep.state {
         'R' => return None,
         'T' | 't' => return Some("SIGCONT: it is stopped".to_owned()),
+        'D' if sleep.wchan.is_some_and(|function| function.contains("vfork")) => {
+            return Some("a child that has not begun its program".to_owned());
+        }
         'D' => return Some("a disk or another device".to_owned()),
         _ => {}
     }
@@ -94,6 +147,7 @@ pub(super) fn waits_for(sleep: Sleep<'_>) -> Option<String> {
             ),
         },
         Some(Kind::Receive) => "input from a socket".to_owned(),
+        Some(Kind::Send) => "a peer that takes its output".to_owned(),
         Some(Kind::Accept) => "a connection".to_owned(),
         Some(Kind::Connect) => "an answer to its connection attempt".to_owned(),
         Some(Kind::Events) => "events on its files and sockets, or a timer".to_owned(),
@@ -103,7 +157,7 @@ pub(super) fn waits_for(sleep: Sleep<'_>) -> Option<String> {
         Some(Kind::FileLock) => format!("a lock on {}", of(sleep.target)),
         Some(Kind::Signal) => "a signal".to_owned(),
         Some(Kind::Sync) => "a disk".to_owned(),
-        None => return by_function(sleep.wchan?),
+        None => return by_function(sleep),
     };
     Some(words)
 }
@@ -128,8 +182,9 @@ fn kind_of(machine: &str, call: u32) -> Option<Kind> {
 
 fn described(target: &str) -> String {
     match target {
-        terminal if terminal.starts_with("/dev/pts/") || terminal.starts_with("/dev/tty") => {
-            "its terminal".to_owned()
+        terminal if is_terminal_file(terminal) => "its terminal".to_owned(),
+        stdin if stdin.contains("/sshjobs/spool/") && stdin.ends_with("/in") => {
+            "the job's stdin".to_owned()
         }
         pipe if pipe.starts_with("pipe:") => "a pipe".to_owned(),
         socket if socket.starts_with("socket:") => "a socket".to_owned(),
@@ -137,8 +192,26 @@ fn described(target: &str) -> String {
     }
 }
 
-fn by_function(wchan: &str) -> Option<String> {
-    let known = FUNCTIONS.iter().find(|(function, _)| wchan.contains(function));
+/// Whether a file is a terminal on which a person may type. A serial port, such as `/dev/ttyUSB0`, is not.
+fn is_terminal_file(file: &str) -> bool {
+    let console = file.strip_prefix("/dev/tty");
+    file.starts_with("/dev/pts/")
+        || console.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+fn by_function(sleep: Sleep<'_>) -> Option<String> {
+    // A compiler may have added a suffix, as in `poll_schedule_timeout.constprop.0`.
+    let function = sleep.wchan?.split('.').next()?;
+    if function == ANY_READ {
+        let may_read_terminal = sleep.is_in_foreground && sleep.stdin.is_some_and(is_terminal_file);
+        let input = if may_read_terminal {
+            TERMINAL
+        } else {
+            "input from a socket or a device"
+        };
+        return Some(input.to_owned());
+    }
+    let known = FUNCTIONS.iter().find(|(functions, _)| functions.contains(&function));
     known.map(|(_, words)| (*words).to_owned())
 }
 
@@ -183,7 +256,33 @@ mod tests {
         assert_eq!(words(in_function("do_wait")), "a child");
         assert_eq!(words(in_function("hrtimer_nanosleep")), "a timer");
         assert_eq!(words(in_function("n_tty_read")), TERMINAL);
+        assert_eq!(
+            words(in_function("poll_schedule_timeout.constprop.0")),
+            "events on its files and sockets, or a timer"
+        );
+        assert_eq!(words(in_function("do_wait_intr")), "", "not a child");
         assert_eq!(words(in_function("0")), "");
+    }
+
+    #[test]
+    fn a_read_of_a_socket_is_not_taken_for_one_of_the_terminal() {
+        let read = Sleep {
+            wchan: Some("wait_woken"),
+            stdin: Some("/dev/pts/3"),
+            ..Sleep::default()
+        };
+        assert_eq!(words(read), "input from a socket or a device");
+        let in_foreground = Sleep {
+            is_in_foreground: true,
+            ..read
+        };
+        assert_eq!(words(in_foreground), TERMINAL);
+        let serial = Sleep {
+            call: Some(0),
+            target: Some("/dev/ttyUSB0"),
+            ..Sleep::default()
+        };
+        assert_eq!(words(serial), "input from /dev/ttyUSB0");
     }
 
     #[test]

@@ -1,63 +1,78 @@
-//! The script that describes the processes of a job: what they are, use, and wait for.
+//! The script that describes the processes of a job.
 
 use super::signal_script::{ProcessGroup, Reach, functions_about};
 
-/// Describes each process of the job, waits a moment, and reads again what it has used by then.
+/// Describes each process of the job, and samples its usage twice, half a second apart.
 ///
-/// Between the lines `begin` and `end` each line is a word and values: `now` (seconds since the boot),
-/// `ticks` (of processor time in a second), `machine` (the processor, which numbers the system calls),
-/// `terminal` (modes of the first terminal that is a stdin), and for each process `process` with its id, its account
-/// and the fields of `/proc/PID/stat` from the third on, followed by lines about it. `command` comes
-/// last of them, with control characters as spaces.
+/// Between the lines `begin` and `end` each line is a word and values: `total` (number of processes, of
+/// which at most 50 are described: the oldest ten and the newest), `ticks` (of processor time in a second),
+/// `machine` (the architecture, which decides the numbers of system calls), `terminal` (modes of the first
+/// terminal that is a stdin), and for each process `process` with its id, the seconds since the boot,
+/// and the fields of `/proc/PID/stat` from the third on, followed by lines about it. The second samples
+/// begin with `again`.
 ///
-/// Descriptors are listed by one `ls`, because a program for each of them would take long.
+/// `command` is the beginning of `/proc/PID/cmdline`, with byte 1 in place of NUL and 2 in place of a line
+/// feed. It is cut to 400 bytes, because the reply of a host may have 64 KiB.
+///
+/// Descriptors are listed by one `ls`, because a program for each of them would take long. Its lines
+/// end like `… Nov 26 05:19 3 -> socket:[4711]`.
 const INSPECT: &str = r#"
-now() { read -r up _ </proc/uptime && echo "now $up"; }
-fields() { # of /proc/PID/stat behind the name, which may contain anything
+stat_fields() { # those behind the name, which may contain anything
   stat=$(cat "/proc/$1/stat" 2>/dev/null) || return
   echo "${stat##*') '}"
 }
-used() {
-  fields=$(fields "$1") || return
-  echo "$2 $1 $fields"
+print_usage() {
+  read -r up _ </proc/uptime
+  fields=$(stat_fields "$1") || return
+  echo "$2 $1 $up $fields"
   sed -n 's/^\([rw]char\): /\1 /p' "/proc/$1/io" 2>/dev/null || :
 }
-call() { # of the first thread
-  { read -r n fd _ <"/proc/$1/syscall"; } 2>/dev/null || return
-  case $fd in 0x?|0x??|0x???|0x????) fd=$(($fd)) ;; *) fd= ;; esac # No other number is a descriptor.
-  echo "call $n $fd"
+print_call() { # of the main thread
+  fd=
+  if { read -r n fd _ <"/proc/$1/syscall"; } 2>/dev/null; then
+    # A longer number is a pointer, not a descriptor.
+    case $fd in 0x?|0x??|0x???|0x????) fd=$(($fd)) ;; *) fd= ;; esac
+    echo "call $n"
+  fi
   ls -l "/proc/$1/fd" 2>/dev/null | awk -v fd="$fd" '
     match($0, / [0-9]+ -> /) {
       files++
-      name = substr($0, RSTART + 1); split(name, parts, " -> "); target = parts[2]
-      if (target ~ /^socket:/) sockets++
-      if (fd != "" && parts[1] == fd) print "target " target
+      split(substr($0, RSTART + 1), parts, " -> ")
+      if (parts[2] ~ /^socket:/) sockets++
+      if (parts[1] == "0") print "stdin " parts[2]
+      if (fd != "" && parts[1] == fd) print "target " parts[2]
     }
     END { print "files " files + 0, sockets + 0 }'
 }
 describe() {
-  used "$1" process || return
+  print_usage "$1" process || return
   awk '/^(Uid|VmRSS|VmHWM|Threads):/ { sub(":", "", $1); print $1, $2 }' "/proc/$1/status" 2>/dev/null
   echo "wchan $(cat "/proc/$1/wchan" 2>/dev/null)"
-  call "$1"
-  # Not with echo, which makes new lines of some backslashes.
-  printf 'command %s\n' "$(tr '\000-\037\177' ' ' <"/proc/$1/cmdline" 2>/dev/null | cut -c 1-2000)"
+  print_call "$1"
+  printf 'name %s\n' "$(tr '\n' ' ' <"/proc/$1/comm" 2>/dev/null)"
+  # printf, because echo in dash interprets backslashes.
+  printf 'command %s\n' "$(tr '\000\n' '\001\002' <"/proc/$1/cmdline" 2>/dev/null | head -c 400)"
 }
 inspect() {
   decide || { echo sshjobs-inspect:unseen; return; }
-  members=$(printf '%s\n' "$L" | sed -n 's/^member //p' | sort -n | head -n 200)
+  members=$(printf '%s\n' "$L" | sed -n 's/^member //p' | sort -n)
+  total=$(printf '%s' "$members" | grep -c .)
+  if [ "$total" -gt 50 ]; then
+    members="$(printf '%s\n' "$members" | head -n 10) $(printf '%s\n' "$members" | tail -n 40)"
+  fi
   echo sshjobs-inspect:begin
+  echo "total $total"
   echo "machine $(uname -m)"
   echo "ticks $(getconf CLK_TCK 2>/dev/null || echo 100)"
   for p in $members; do
     tty=$(readlink "/proc/$p/fd/0" 2>/dev/null)
-    case $tty in /dev/pts/*|/dev/tty*) echo "terminal $(stty -a <"$tty" 2>/dev/null | tr '\n' ' ')"; break ;; esac
+    case $tty in
+      /dev/pts/*|/dev/tty[0-9]*) echo "terminal $(stty -a <"$tty" 2>/dev/null | tr '\n' ' ')"; break ;;
+    esac
   done
-  now
   for p in $members; do describe "$p"; done
   sleep 0.5 2>/dev/null || sleep 1
-  now
-  for p in $members; do used "$p" again; done
+  for p in $members; do print_usage "$p" again; done
   echo sshjobs-inspect:end
 }
 inspect
@@ -187,7 +202,7 @@ mod tests {
             found
                 .processes
                 .iter()
-                .any(|process| process.command.contains("x sshjobs-inspect:end"))
+                .any(|process| process.command.contains("x\nsshjobs-inspect:end"))
         );
     }
 

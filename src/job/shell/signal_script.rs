@@ -171,7 +171,8 @@ pub enum Reach {
     Marked,
 }
 
-/// Lists that the [`FUNCTIONS`] read, and the functions.
+/// The [`FUNCTIONS`], preceded by the variables that they use. `decide` leaves a line `member PID` in `L`
+/// for each living process of the jobs.
 pub(super) fn functions_about(groups: &[ProcessGroup], reach: Reach) -> String {
     let list = |line: &dyn Fn(&ProcessGroup) -> String| {
         groups.iter().map(line).collect::<Vec<_>>().join("\n")

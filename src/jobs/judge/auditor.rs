@@ -213,7 +213,7 @@ impl Auditor {
             process: self.process.clone(),
             machine: machine_name(),
         };
-        let cluster = self.cluster.clone().map(|store| copy_to_cluster(store, files.log_name()));
+        let cluster = self.cluster.as_ref().map(|store| copy_to_cluster(store, files.clone()));
         Recorder::start(files, settings, writer, cluster).map_err(|error| error.to_string())
     }
 
@@ -263,9 +263,14 @@ impl RecordedDecision {
     }
 }
 
-fn copy_to_cluster(store: Arc<dyn Store>, log: String) -> CopyHead {
+fn copy_to_cluster(store: &Arc<dyn Store>, files: AuditFiles) -> CopyHead {
+    // The thread that copies may outlive the store, and must not keep it from leaving the cluster.
+    let store = Arc::downgrade(store);
     Box::new(move |head| {
-        store.keep_audit_head(&log, &head.to_string()).map_err(std::io::Error::other)
+        let store = store.upgrade().ok_or(std::io::ErrorKind::NotConnected)?;
+        store
+            .keep_audit_head(&files.log_name(), &head.to_string())
+            .map_err(std::io::Error::other)
     })
 }
 

@@ -1,11 +1,14 @@
-//! Heads of audit logs, in a stream from which no message can be deleted.
+//! Heads of audit logs, in a stream that refuses to delete messages.
 
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::DeliverPolicy;
 use async_nats::jetstream::consumer::pull::OrderedConfig;
 use async_nats::jetstream::stream::{self, Stream};
 use futures_util::TryStreamExt;
 use tokio::time::timeout;
 
-use super::connection::{Connection, failed};
+use super::connection::{Connection, failed, is_missing};
 use super::options::{subject_token, token_text};
 use crate::store::{KeptHead, StoreError};
 
@@ -15,25 +18,47 @@ pub(super) struct AuditHeads<'a> {
     stream: Stream,
 }
 
-/// Heads that are kept of one log: those of 70 days at least, with one a minute. They take 15 MB.
+/// Maximum heads of one log; the oldest are replaced. With one a minute they last 70 days, and take
+/// 15 MB.
 const MOST_HEADS: i64 = 100_000;
+/// Time limit for the next head.
+const NEXT_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl<'a> AuditHeads<'a> {
     /// Opens the stream. Creates a missing one.
     pub(super) async fn open(connection: &'a Connection) -> Result<Self, StoreError> {
         let stream = connection
             .open_stream(stream::Config {
-                name: format!("{}_audit", connection.prefix),
-                subjects: vec![format!("{}.audit.*", connection.prefix)],
+                name: name(connection),
+                subjects: vec![all_subjects(connection)],
                 max_messages_per_subject: MOST_HEADS,
-                // NATS refuses to change these two later: whoever takes over a replica can add heads
-                // and can't remove any, except with the whole stream.
+                // NATS does not let anyone change these two later.
                 deny_delete: true,
                 deny_purge: true,
                 ..stream::Config::default()
             })
             .await?;
-        Ok(Self { connection, stream })
+        Self { connection, stream }.checked()
+    }
+
+    /// Opens the stream for reading. `None` if there is none.
+    pub(super) async fn existing(connection: &'a Connection) -> Result<Option<Self>, StoreError> {
+        match connection.jetstream.get_stream(name(connection)).await {
+            Ok(stream) => Self { connection, stream }.checked().map(Some),
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    fn checked(self) -> Result<Self, StoreError> {
+        let config = &self.stream.cached_info().config;
+        if config.deny_delete && config.deny_purge {
+            return Ok(self);
+        }
+        Err(failed(format!(
+            "the stream {} lets checkpoints of audit logs be deleted: it was not made by sshjobs",
+            config.name
+        )))
     }
 
     fn subject(&self, log: &str) -> String {
@@ -47,15 +72,18 @@ impl<'a> AuditHeads<'a> {
         sent.map_err(failed)?.await.map(drop).map_err(failed)
     }
 
-    /// All heads of a log, or of all logs. The oldest is first.
+    /// All heads of a log, the oldest first, or without a log the newest of each.
     pub(super) async fn read(&self, log: Option<&str>) -> Result<Vec<KeptHead>, StoreError> {
-        let subjects = log.map_or_else(
-            || format!("{}.audit.*", self.connection.prefix),
-            |log| self.subject(log),
-        );
-        let config = OrderedConfig {
-            filter_subject: subjects,
-            ..OrderedConfig::default()
+        let config = match log {
+            Some(log) => OrderedConfig {
+                filter_subject: self.subject(log),
+                ..OrderedConfig::default()
+            },
+            None => OrderedConfig {
+                filter_subject: all_subjects(self.connection),
+                deliver_policy: DeliverPolicy::LastPerSubject,
+                ..OrderedConfig::default()
+            },
         };
         let consumer = self.stream.create_consumer(config).await.map_err(failed)?;
         let mut remaining = consumer.cached_info().num_pending;
@@ -65,18 +93,14 @@ impl<'a> AuditHeads<'a> {
         }
         let mut messages = consumer.messages().await.map_err(failed)?;
         while remaining > 0 {
-            let next = timeout(NEXT, messages.try_next()).await.map_err(failed)?;
-            let Some(message) = next.map_err(failed)? else { break };
+            let next = timeout(NEXT_HEAD_TIMEOUT, messages.try_next()).await.map_err(failed)?;
+            let message = next.map_err(failed)?.ok_or_else(|| failed("it sent too few heads"))?;
             remaining -= 1;
-            let log = message.subject.rsplit('.').next().and_then(token_text);
-            let (Some(log), Ok(head)) = (log, std::str::from_utf8(&message.payload)) else {
-                // Someone else has written into the stream.
-                continue;
-            };
             let info = message.info().map_err(failed)?;
+            let log = message.subject.rsplit('.').next().and_then(token_text);
             heads.push(KeptHead {
-                log,
-                head: head.to_owned(),
+                log: log.unwrap_or_else(|| message.subject.to_string()),
+                head: String::from_utf8_lossy(&message.payload).into_owned(),
                 kept_at: info.published.into(),
             });
         }
@@ -84,5 +108,10 @@ impl<'a> AuditHeads<'a> {
     }
 }
 
-/// Time limit for the next head.
-const NEXT: std::time::Duration = std::time::Duration::from_secs(10);
+fn name(connection: &Connection) -> String {
+    format!("{}_audit", connection.prefix)
+}
+
+fn all_subjects(connection: &Connection) -> String {
+    format!("{}.audit.*", connection.prefix)
+}

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::context::{GetStreamError, GetStreamErrorKind};
 use async_nats::jetstream::{self, ErrorCode, kv, stream};
 use async_nats::{Client, ConnectOptions, Event};
 use secrecy::ExposeSecret;
@@ -174,9 +174,7 @@ impl Connection {
         let bucket = format!("{}_{name}", self.prefix);
         // The error of `get_key_value` does not say whether the bucket is missing.
         if let Err(error) = self.jetstream.get_stream(format!("KV_{bucket}")).await {
-            let is_missing = matches!(error.kind(), GetStreamErrorKind::JetStream(refusal)
-                if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND);
-            return if is_missing {
+            return if is_missing(&error) {
                 Ok(None)
             } else {
                 Err(failed(error))
@@ -352,6 +350,12 @@ impl From<OutOfReach> for io::Error {
     fn from(error: OutOfReach) -> Self {
         io_failed(error)
     }
+}
+
+/// Whether NATS has no such stream.
+pub(super) fn is_missing(error: &GetStreamError) -> bool {
+    matches!(error.kind(), GetStreamErrorKind::JetStream(refusal)
+        if refusal.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
 /// A failed call to NATS.

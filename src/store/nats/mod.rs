@@ -17,7 +17,7 @@
 //! - [`replicas`]: streams of bytes between replicas, over which one passes calls on to the holder
 //!   of a host.
 //! - [`shared_text`]: texts that all replicas share, such as the list of tokens.
-//! - [`audit_heads`]: hashes of the audit logs, which no replica can delete.
+//! - [`audit_heads`]: hashes of the audit logs, in a stream that refuses to delete any.
 //! - [`import`]: copies a state directory.
 //! - [`status`]: reads the state of the cluster for an operator.
 //!

@@ -32,13 +32,18 @@ impl Nats {
         NatsText::open(&self.0, name)
     }
 
-    /// The heads of an audit log, or of all logs, that the cluster keeps. The oldest is first. Blocks
-    /// the thread.
+    /// The heads of an audit log that the cluster keeps, the oldest first, or without a log the newest of
+    /// each. Blocks the thread.
     ///
     /// # Errors
     /// [`StoreError::Nats`].
     pub fn audit_heads(&self, log: Option<&str>) -> Result<Vec<KeptHead>, StoreError> {
-        self.0.wait(async { AuditHeads::open(&self.0).await?.read(log).await })
+        self.0.wait(async {
+            match AuditHeads::existing(&self.0).await? {
+                Some(heads) => heads.read(log).await,
+                None => Ok(Vec::new()),
+            }
+        })
     }
 
     /// Copies all jobs of a state directory, and compares the copies. Calls `tell` with the number of

@@ -166,8 +166,8 @@ impl Service {
         }
         if request.detail.is_some() {
             return Err(Error::invalid(
-                "detail needs a job",
-                "name one as job_id; without detail, all jobs are listed",
+                "detail needs job_id",
+                "name the job; without detail, all jobs are listed",
             ));
         }
         let mut clamps = Clamps::default();
@@ -210,32 +210,41 @@ impl Service {
             clamped: clamps.0,
         })
     }
-}
 
-impl Service {
     /// One job, with a detail if requested.
     async fn one_job(&self, id: &str, request: &JobsRequest) -> Result<JobsReply, Error> {
-        if request.detail.is_some()
-            && let Some(replica) = self.replica_of_job(id).await
-        {
+        let JobsRequest {
+            host,
+            label,
+            state,
+            fleet,
+            ..
+        } = request;
+        if host.is_some() || label.is_some() || state.is_some() || fleet.is_some() {
+            return Err(Error::invalid(
+                "job_id can't be combined with host, label, state or fleet",
+                "omit them: job_id names one job",
+            ));
+        }
+        if request.detail.is_none() {
+            let job = self.job(PolicyVerb::Jobs, id).await?;
+            let mut entries = vec![JobEntry::of(&job)];
+            if !request.cached {
+                self.note_awaiting_input(&mut entries).await;
+            }
+            return Ok(one(entries.remove(0)));
+        }
+        if let Some(replica) = self.replica_of_job(id).await {
             return self.perform_at(&replica, "jobs", request).await;
         }
-        let job = self.job(PolicyVerb::Jobs, id).await?;
+        // Arguments of processes may say more than the list of jobs.
+        let job = self.job(PolicyVerb::Read, id).await?;
         let mut entry = JobEntry::of(&job);
-        if !request.cached && !entry.standing.state.is_final() {
-            entry.awaiting_input = job.awaits_input(Selection::Both).await;
-        }
-        if request.detail == Some(DetailArg::Processes) && !entry.standing.state.is_final() {
-            entry.processes = self.processes_of(&job).await?;
-        }
-        Ok(JobsReply {
-            jobs: vec![entry],
-            total: 1,
-            clamped: Vec::new(),
-        })
+        entry.processes = self.processes_of(&job).await?;
+        Ok(one(entry))
     }
 
-    /// The processes of a job. `None` if it has ended by now.
+    /// The processes of a job. `None` if it has ended.
     async fn processes_of(&self, job: &Job) -> Result<Option<ProcessList>, Error> {
         if job.fleet().is_some() {
             return Err(Error::invalid(
@@ -243,12 +252,15 @@ impl Service {
                 "name one of its members, as FLEET/HOST",
             ));
         }
+        if job.is_over() {
+            return Ok(None);
+        }
         match job.processes().await {
             Ok(Some(processes)) => Ok(Some(processes.into())),
             Ok(None) => Err(Error::new(
                 Code::Unsupported,
-                format!("{} does not show its processes", job.host()),
-                "it has no /proc, or no awk to read it with",
+                format!("{} does not describe its processes", job.host()),
+                "it needs Linux's /proc, and awk; if it has them and is busy, try again",
             )),
             Err(jobs::Error::Signal(SignalError::JobEnded)) => Ok(None),
             Err(error) => Err(error.into()),
@@ -383,6 +395,14 @@ impl JobEntry {
             last_lines: Vec::new(),
             processes: None,
         }
+    }
+}
+
+fn one(job: JobEntry) -> JobsReply {
+    JobsReply {
+        jobs: vec![job],
+        total: 1,
+        clamped: Vec::new(),
     }
 }
 

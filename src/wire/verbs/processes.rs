@@ -19,8 +19,10 @@ pub enum DetailArg {
 pub struct ProcessList {
     /// Why the job may be silent, in a sentence.
     pub summary: String,
-    /// The processes, by id.
+    /// The processes, by id: at most 50.
     pub processes: Vec<ProcessEntry>,
+    /// Number of all its processes.
+    pub total: usize,
     /// Modes of its terminal, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub terminal: Option<TerminalEntry>,
@@ -36,9 +38,9 @@ pub struct ProcessEntry {
     /// Id of its account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<u32>,
-    /// The program and its arguments, up to 2000 characters.
+    /// The program and its arguments, up to 400 bytes.
     pub command: String,
-    /// `running`, `sleeping`, `waiting` (for a disk or another device), `stopped` or `ended`.
+    /// `running`, `sleeping`, `blocked` (by a disk or another device), `stopped` or `ended`.
     pub state: String,
     /// What it waits for, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +65,7 @@ pub struct ProcessEntry {
     pub threads: Option<u32>,
     /// Time since its start.
     pub elapsed_ms: u64,
-    /// Number of open files and sockets.
+    /// Number of open files, including sockets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_files: Option<u32>,
     /// Number of open sockets.
@@ -95,7 +97,8 @@ pub struct TerminalEntry {
 impl From<Processes> for ProcessList {
     fn from(processes: Processes) -> Self {
         Self {
-            summary: processes.summary(),
+            summary: processes.summary().replace(char::is_control, " "),
+            total: processes.total,
             processes: processes.processes.into_iter().map(ProcessEntry::from).collect(),
             terminal: processes
                 .terminal
@@ -110,7 +113,7 @@ impl From<Process> for ProcessEntry {
             pid: process.pid,
             parent: process.parent,
             uid: process.uid,
-            command: process.command,
+            command: process.command.replace(char::is_control, " "),
             state: state_in_words(process.state).to_owned(),
             waits_for: process.waits_for,
             reads_terminal: process.reads_terminal,
@@ -135,7 +138,7 @@ impl From<Process> for ProcessEntry {
 fn state_in_words(state: char) -> &'static str {
     match state {
         'R' => "running",
-        'D' => "waiting",
+        'D' => "blocked",
         'T' | 't' => "stopped",
         'Z' | 'X' => "ended",
         _ => "sleeping",

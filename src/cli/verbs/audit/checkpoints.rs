@@ -1,17 +1,16 @@
-//! `sshjobs audit checkpoints`: what a cluster keeps of the logs of its replicas.
+//! `sshjobs audit checkpoints`: checkpoints of its replicas' logs that a cluster keeps.
 
-use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use serde_json::json;
 
-use crate::audit::Head;
+use crate::audit::{Head, visible_text};
 use crate::cli::args::AuditCheckpointsArgs;
 use crate::cli::exit::print;
 use crate::cli::json::json as json_line;
 use crate::cli::terminal::in_columns;
 use crate::cli::{Exit, note};
-use crate::jobs::{Cluster, printable};
+use crate::jobs::{Cluster, KeptHead};
 use crate::wire::Error;
 
 /// A checkpoint that a cluster keeps.
@@ -24,28 +23,30 @@ pub(super) struct Checkpoint {
     kept_at: SystemTime,
 }
 
-/// The checkpoints of a log, or of all logs, that a cluster keeps. The oldest is first.
+/// The checkpoints of a log that a cluster keeps, the oldest first, or without a log the newest of each.
+///
+/// # Errors
+/// Also if one of them can't be read: someone else may have written it.
 pub(super) async fn checkpoints_of(
     cluster: &Cluster,
     log: Option<&str>,
 ) -> Result<Vec<Checkpoint>, Error> {
     let kept = cluster.audit_heads(log.map(str::to_owned)).await?;
-    let mut checkpoints = Vec::new();
-    for kept in kept {
-        match kept.head.parse() {
-            Ok(head) => checkpoints.push(Checkpoint {
-                log: kept.log,
-                head,
-                kept_at: kept.kept_at,
-            }),
-            Err(error) => note(&format!(
-                "{}: {:?} in the cluster is no checkpoint: {error}",
-                printable(&kept.log),
-                kept.head
-            )),
-        }
-    }
-    Ok(checkpoints)
+    let read = |kept: KeptHead| match kept.head.parse() {
+        Ok(head) => Ok(Checkpoint {
+            log: kept.log,
+            head,
+            kept_at: kept.kept_at,
+        }),
+        Err(error) => Err(Error::invalid(
+            format!(
+                "{:?}, which the cluster keeps for {}, is not a checkpoint: {error}",
+                kept.head, kept.log
+            ),
+            "sshjobs does not write such: find out who else can publish to the cluster's NATS",
+        )),
+    };
+    kept.into_iter().map(read).collect()
 }
 
 /// Lists the logs with their newest checkpoints, or all checkpoints of a log.
@@ -53,15 +54,17 @@ pub(super) async fn checkpoints(
     cluster: Option<&Cluster>,
     args: AuditCheckpointsArgs,
 ) -> Result<Exit, Error> {
-    let Some(cluster) = cluster else {
-        let hint = "name it with --cluster nats://HOST:4222, or as `nats` in the table [cluster] of \
-                    the configuration; without a cluster, use `anchors` in the table [audit]";
-        return Err(Error::invalid("there is no cluster", hint));
-    };
+    let cluster = cluster.ok_or_else(no_cluster)?;
     let checkpoints = checkpoints_of(cluster, args.name.as_deref()).await?;
     if checkpoints.is_empty() {
-        note("the cluster has no checkpoint");
-        return Ok(Exit::SUCCESS);
+        note(&match &args.name {
+            Some(name) => format!(
+                "the cluster has no checkpoint of {}; without --name it lists the logs that it knows",
+                visible_text(name)
+            ),
+            None => "the cluster has no checkpoint of any log".to_owned(),
+        });
+        return Ok(Exit::DECLINED);
     }
     if args.json {
         let lines: Vec<String> = checkpoints.iter().map(as_json).collect();
@@ -73,20 +76,23 @@ pub(super) async fn checkpoints(
             .map(|checkpoint| format!("{} {}", time(checkpoint.kept_at), checkpoint.head));
         return Ok(print(&lines.collect::<Vec<_>>().join("\n")));
     }
-    let mut newest = BTreeMap::new();
-    for checkpoint in &checkpoints {
-        newest.insert(&checkpoint.log, checkpoint);
-    }
     let heading = ["TIME", "LOG", "NEWEST CHECKPOINT"].map(str::to_owned);
-    let rows = newest.into_iter().map(|(log, checkpoint)| {
+    let rows = checkpoints.iter().map(|checkpoint| {
         [
             time(checkpoint.kept_at),
-            printable(log),
+            visible_text(&checkpoint.log),
             checkpoint.head.to_string(),
         ]
     });
     let rows: Vec<_> = std::iter::once(heading).chain(rows).collect();
     Ok(print(&in_columns(&rows).join("\n")))
+}
+
+/// The error of a call that needs a cluster.
+pub(super) fn no_cluster() -> Error {
+    let hint = "name it with --cluster nats://HOST:4222, or as `nats` in the table [cluster] of the \
+                configuration; without a cluster, use `anchors` in the table [audit] and --head";
+    Error::invalid("no cluster is configured", hint)
 }
 
 fn as_json(checkpoint: &Checkpoint) -> String {

@@ -2,6 +2,7 @@
 
 mod audit;
 mod checkpoints;
+mod configured;
 mod show;
 mod verify;
 

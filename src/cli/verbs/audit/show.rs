@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::SystemTime;
 
-use super::audit::{files, unreadable};
+use super::configured::{files, unreadable};
 use crate::audit::{
     AuditError, Decided, Ended, Event, StoredLine, Voted, for_each_line, visible_text,
 };

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
-use super::audit::{files, unreadable, unreadable_key};
-use super::checkpoints::{Checkpoint, checkpoints_of};
+use super::checkpoints::{Checkpoint, checkpoints_of, no_cluster};
+use super::configured::{files, unreadable, unreadable_key};
 use crate::audit::{AuditKey, Fault, KnownHeads, PublicKey, Report, verify, visible_text};
 use crate::cli::args::AuditVerifyArgs;
 use crate::cli::exit::print;
@@ -15,26 +15,31 @@ use crate::cli::{Exit, note};
 use crate::jobs::{Cluster, Jobs};
 use crate::wire::Error;
 
-pub(super) async fn check(
+pub(super) async fn verify_log(
     jobs: &Jobs,
     cluster: Option<&Cluster>,
     args: AuditVerifyArgs,
 ) -> Result<Exit, Error> {
     let configured = files(jobs).await;
+    // A copy with a name is another machine's log, which that machine's key has signed.
+    let is_foreign = args.file.is_some() && args.name.is_some();
     let key = match (args.public_key, &configured) {
         (Some(key), _) => Some(key),
-        (None, Ok(files)) => own_key(&files.key)?,
-        (None, Err(_)) => None,
+        (None, Ok(files)) if !is_foreign => own_key(&files.key)?,
+        (None, _) => None,
     };
     if key.is_none() {
-        note("checkpoints are not checked: name the key that signs them with --public-key");
+        note("signatures are not checked: name the key that signs them with --public-key");
     }
+    if cluster.is_none() && args.name.is_some() {
+        return Err(no_cluster());
+    }
+    let is_uncompared_copy = args.file.is_some() && args.name.is_none();
     let (log, name) = match (args.file, args.name) {
         (Some(copy), name) => (copy, name),
-        (None, Some(name)) => (configured?.log, Some(name)),
-        (None, None) => {
+        (None, name) => {
             let files = configured?;
-            let name = files.log_name();
+            let name = name.unwrap_or_else(|| files.log_name());
             (files.log, Some(name))
         }
     };
@@ -43,14 +48,27 @@ pub(super) async fn check(
             checkpoints: checkpoints_of(cluster, Some(&name)).await?,
             name,
         }),
-        _ => None,
+        (Some(_), None) | (None, _) => None,
     };
+    if is_uncompared_copy {
+        note("not compared with a cluster: in one, say with --name which log FILE is a copy of");
+    }
     let mut known = KnownHeads::default();
-    args.heads.iter().for_each(|head| known.require(*head));
+    args.heads.iter().for_each(|head| known.must_contain(*head));
     let checkpoints = in_cluster.iter().flat_map(|log| &log.checkpoints);
-    checkpoints.for_each(|checkpoint| known.compare(checkpoint.head));
+    checkpoints.for_each(|checkpoint| known.must_not_contradict(checkpoint.head));
+    let is_known = in_cluster.as_ref().is_some_and(|log| !log.checkpoints.is_empty());
+    if is_known && !log.exists() {
+        let message = format!(
+            "{} is gone, and the cluster has checkpoints of it",
+            log.display()
+        );
+        note(&visible_text(&message));
+        return Ok(Exit::DECLINED);
+    }
     let checked = Checked {
-        report: read(log, key, known).await?,
+        report: read(log.clone(), key, known).await?,
+        log,
         key,
         in_cluster,
     };
@@ -81,27 +99,26 @@ struct ClusterLog {
 
 /// The result of a check.
 struct Checked {
+    log: PathBuf,
     report: Report,
     key: Option<PublicKey>,
-    /// What the log was compared with in the cluster.
+    /// The checkpoints in the cluster with which the log was compared.
     in_cluster: Option<ClusterLog>,
 }
 
 impl Checked {
-    /// What is wrong, in words.
-    fn faults(&self) -> Vec<String> {
-        let told = |fault: &Fault| match fault.line {
-            0 => format!("{}: {}", fault.file.display(), fault.message),
-            number => format!("{}:{number}: {}", fault.file.display(), fault.message),
-        };
-        let mut faults: Vec<String> = self.report.faults.iter().map(told).collect();
+    /// All faults: those of the log, and that the cluster does not know it.
+    fn faults(&self) -> Vec<Fault> {
+        let mut faults = self.report.faults.clone();
         let unknown = self.in_cluster.iter().filter(|log| log.checkpoints.is_empty());
-        faults.extend(unknown.map(|log| {
-            format!(
-                "the cluster has no checkpoint of {}: it was never written there, or under another \
-                 name (`sshjobs audit checkpoints` lists them)",
+        faults.extend(unknown.map(|log| Fault {
+            file: self.log.clone(),
+            line: 0,
+            message: format!(
+                "the cluster has no checkpoint of {}: either none was copied, or the log has another name \
+                 there (`sshjobs audit checkpoints` lists them)",
                 log.name
-            )
+            ),
         }));
         faults
     }
@@ -120,21 +137,19 @@ impl Checked {
                 lines.push(format!("head {head}"));
             }
         }
-        let known = self.in_cluster.iter().filter_map(|log| {
-            let last = log.checkpoints.last()?.head.seq;
-            let count = log.checkpoints.len();
-            Some(format!(
-                "compared with {count} checkpoints in the cluster, the last of line {last}"
-            ))
-        });
-        lines.extend(known);
+        if let Some(last) = self.in_cluster.as_ref().and_then(|log| log.checkpoints.last()) {
+            lines.push(format!(
+                "{} lines compared with checkpoints in the cluster, which end with line {}",
+                report.compared, last.head.seq
+            ));
+        }
         let faults = self.faults();
         let result = match faults.len() {
             0 => "nothing is wrong".to_owned(),
             1 => "1 fault".to_owned(),
             count => format!("{count} faults"),
         };
-        lines.extend(faults);
+        lines.extend(faults.iter().map(described));
         lines.push(result);
         lines.iter().map(|line| visible_text(line)).collect()
     }
@@ -153,8 +168,8 @@ impl Checked {
 
     fn as_json(&self) -> serde_json::Value {
         let report = &self.report;
-        let faults = report
-            .faults
+        let faults = self.faults();
+        let faults = faults
             .iter()
             .map(|fault| json!({"file": fault.file, "line": fault.line, "message": fault.message}));
         json!({
@@ -162,9 +177,17 @@ impl Checked {
             "head": report.head.map(|head| head.to_string()),
             "signed_to": report.signed_to,
             "signatures_checked": report.has_checked_signatures,
+            "compared": report.compared,
             "cluster_checkpoints": self.in_cluster.as_ref().map(|log| log.checkpoints.len()),
             "faults": faults.collect::<Vec<_>>(),
         })
+    }
+}
+
+fn described(fault: &Fault) -> String {
+    match fault.line {
+        0 => format!("{}: {}", fault.file.display(), fault.message),
+        number => format!("{}:{number}: {}", fault.file.display(), fault.message),
     }
 }
 

@@ -1,4 +1,4 @@
-//! `sshjobs inspect`: what the processes of a job use and wait for.
+//! `sshjobs inspect`: the processes of a job, with their figures and the events that they wait for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -38,17 +38,9 @@ pub async fn inspect(api: &Api, args: InspectArgs) -> Exit {
     .await
 }
 
-const HEAD: [&str; 9] = [
-    "PID",
-    "STATE",
-    "CPU",
-    "TIME",
-    "MEMORY",
-    "IN",
-    "OUT",
-    "WAITS FOR",
-    "COMMAND",
-];
+const HEAD: [&str; 6] = ["PID", "CPU", "AGE", "MEMORY", "COMMAND", "WAITS FOR"];
+/// Maximum characters of a command in the table, so that the last column fits.
+const SHOWN_OF_COMMAND: usize = 36;
 
 fn in_words(list: &ProcessList) -> Vec<String> {
     let mut rows = vec![HEAD.map(str::to_owned)];
@@ -59,6 +51,13 @@ fn in_words(list: &ProcessList) -> Vec<String> {
     );
     let mut lines = in_columns(&rows);
     lines.push(String::new());
+    if list.total > list.processes.len() {
+        let shown = list.processes.len();
+        lines.push(format!(
+            "{shown} of {} processes: the oldest and the newest",
+            list.total
+        ));
+    }
     if let Some(terminal) = list.terminal {
         let input = if terminal.lines {
             "whole lines"
@@ -67,35 +66,54 @@ fn in_words(list: &ProcessList) -> Vec<String> {
         };
         let echo = if terminal.echo { "shown" } else { "not shown" };
         lines.push(format!(
-            "its terminal passes on {input}; what is typed is {echo}"
+            "its terminal passes on {input}; typed keys are {echo}"
         ));
     }
     lines.push(printable(&list.summary));
     lines
 }
 
-fn row(depth: usize, process: &ProcessEntry) -> [String; 9] {
-    let rate = |bytes: Option<u64>| {
-        bytes.map_or_else(|| "?".to_owned(), |bytes| format!("{}/s", size(bytes)))
+fn row(depth: usize, process: &ProcessEntry) -> [String; 6] {
+    let command = format!(
+        "{}{}",
+        "  ".repeat(depth.min(6)),
+        printable(&process.command)
+    );
+    let is_long = command.chars().count() > SHOWN_OF_COMMAND;
+    let shown: String = command.chars().take(SHOWN_OF_COMMAND).collect();
+    let state = match &process.waits_for {
+        Some(event) => printable(event),
+        None if process.state == "running" => "- (running)".to_owned(),
+        None => "? (hidden by the host)".to_owned(),
     };
     [
         process.pid.to_string(),
-        process.state.clone(),
         format!("{} %", process.cpu_percent.round()),
         in_largest_unit(Duration::from_millis(process.elapsed_ms)),
         process.memory_bytes.map_or_else(|| "?".to_owned(), size),
-        rate(process.read_bytes_per_s),
-        rate(process.written_bytes_per_s),
-        process.waits_for.as_deref().map_or_else(|| "-".to_owned(), printable),
-        format!("{}{}", "  ".repeat(depth), printable(&process.command)),
+        format!("{shown}{}", if is_long { "…" } else { "" }),
+        format!("{state}{}", transfer(process)),
     ]
+}
+
+/// Bytes in a second, unless there were none.
+fn transfer(process: &ProcessEntry) -> String {
+    let rates = (process.read_bytes_per_s, process.written_bytes_per_s);
+    let (Some(read), Some(written)) = rates else { return String::new() };
+    if read == 0 && written == 0 {
+        return String::new();
+    }
+    format!("; reads {}/s, writes {}/s", size(read), size(written))
 }
 
 /// A number of bytes in the largest unit.
 fn size(bytes: u64) -> String {
     let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.into_iter().find(|(unit, _)| bytes >= *unit) {
-        Some((unit, name)) => format!("{} {name}", bytes / unit),
+        Some((unit, name)) => {
+            let tenths = bytes.saturating_mul(10) / unit;
+            format!("{}.{} {name}", tenths / 10, tenths % 10)
+        }
         None => format!("{bytes} B"),
     }
 }
@@ -104,19 +122,19 @@ fn size(bytes: u64) -> String {
 fn by_parent(processes: &[ProcessEntry]) -> Vec<(usize, &ProcessEntry)> {
     let mut children: BTreeMap<u32, Vec<&ProcessEntry>> = BTreeMap::new();
     let is_listed = |pid: u32| processes.iter().any(|process| process.pid == pid);
-    let mut waiting: Vec<(usize, &ProcessEntry)> = Vec::new();
+    let mut stack: Vec<(usize, &ProcessEntry)> = Vec::new();
     for process in processes.iter().rev() {
         if is_listed(process.parent) && process.parent != process.pid {
             children.entry(process.parent).or_default().push(process);
         } else {
-            waiting.push((0, process));
+            stack.push((0, process));
         }
     }
     let mut tree = Vec::new();
-    while let Some((depth, process)) = waiting.pop() {
+    while let Some((depth, process)) = stack.pop() {
         tree.push((depth, process));
         let below = children.remove(&process.pid).unwrap_or_default();
-        waiting.extend(below.into_iter().map(|child| (depth + 1, child)));
+        stack.extend(below.into_iter().map(|child| (depth + 1, child)));
     }
     tree
 }
