@@ -362,9 +362,7 @@ async fn an_issuer_that_hangs_delays_no_other_token() {
             (caller.call("jobs", json!({})), start.elapsed())
         })
     };
-    while hanging.fetches() == 0 {
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually("the keys are fetched", async || hanging.fetches() > 0).await;
     let start = Instant::now();
     let agent = Caller::new(&server.url, &fine.token(&fine.claims()));
     assert_eq!(agent.call("jobs", json!({})).0, 200);

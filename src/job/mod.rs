@@ -58,7 +58,9 @@ pub use shell::{
 };
 
 pub use log::{Change, End, Recorded, Recorder};
-pub use processes::{LONGEST_COMMAND, Process, Processes, Termios, Transferred};
+pub use processes::{
+    Awaited, AwaitedFile, LONGEST_COMMAND, Process, Processes, Termios, Transferred,
+};
 pub(crate) use reading::LONGEST_PATIENCE;
 pub use reading::{
     Chunk, Found, PARTIAL_SHOWN, Piece, Positions, ReturnedBecause, Tail, Wait, shown_end,

@@ -89,10 +89,10 @@ pub use crate::forward::{
 };
 pub use crate::hosts::{Access, BecomeError, HostError};
 pub use crate::job::{
-    BadBecome, Become, BecomeMethod, BecomeRefusal, Exit, FleetCounts, FleetSummary, LostWhy,
-    Member, MemberGroup, MemberProgress, MemberResult, Outcome, Phase, Process, Processes, Signal,
-    SpecError, Status, StdinPlan as Stdin, StopAfter, Tail, TemplateCall, Terminal, Termios,
-    Transferred, Wait,
+    Awaited, AwaitedFile, BadBecome, Become, BecomeMethod, BecomeRefusal, Exit, FleetCounts,
+    FleetSummary, LostWhy, Member, MemberGroup, MemberProgress, MemberResult, Outcome, Phase,
+    Process, Processes, Signal, SpecError, Status, StdinPlan as Stdin, StopAfter, Tail,
+    TemplateCall, Terminal, Termios, Transferred, Wait,
 };
 pub use crate::output::{
     Cursor, LineNo, MemberNo, PageLine as Line, PageQuery, ReadQuery, Reading, Render, ScreenRow,

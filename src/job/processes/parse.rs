@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::awaited::{Awaited, AwaitedFile};
 use super::process::{Process, Processes, Termios, Transferred};
-use super::waiting::{Sleep, is_terminal, waits_for};
+use super::waiting::{Sleep, awaited};
 
 /// A process as the script describes it.
 #[derive(Debug, Default)]
@@ -195,7 +196,7 @@ impl Described {
     }
 
     fn finish(self, machine: &str, ticks_per_second: u64) -> Process {
-        let waits_for = waits_for(Sleep {
+        let waits_for = awaited(Sleep {
             stdin: self.stdin.as_deref(),
             is_in_foreground: self.is_in_foreground,
             state: self.state,
@@ -236,7 +237,7 @@ impl Described {
             peak_memory: self.peak_memory_kb.map(|kb| kb.saturating_mul(1024)),
             threads: self.threads,
             elapsed: Duration::try_from_secs_f64(age).unwrap_or_default(),
-            reads_terminal: waits_for.as_deref().is_some_and(is_terminal),
+            reads_terminal: waits_for == Some(Awaited::Input(AwaitedFile::Terminal)),
             waits_for,
             wchan: self.wchan,
             open_files: self.open_files,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::awaited::Awaited;
+
 /// The processes of a job at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Processes {
@@ -38,8 +40,8 @@ pub struct Process {
     pub threads: Option<u32>,
     /// Time since its start.
     pub elapsed: Duration,
-    /// The event that it waits for, in words. `None` if it runs, or if the host hides it.
-    pub waits_for: Option<String>,
+    /// The event that it waits for. `None` if it runs, or if the host hides it.
+    pub waits_for: Option<Awaited>,
     /// Whether it reads the job's terminal.
     pub reads_terminal: bool,
     /// The kernel function in which it sleeps.
@@ -117,7 +119,7 @@ impl Processes {
 impl Process {
     /// Whether it waits for another process of a pipeline.
     fn waits_for_another(&self) -> bool {
-        self.waits_for.as_deref().is_some_and(|event| event.contains("pipe"))
+        self.waits_for.as_ref().is_some_and(Awaited::is_pipe)
     }
 
     /// The id and the beginning of the command.
@@ -149,13 +151,14 @@ pub struct Termios {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::AwaitedFile;
 
-    fn process(pid: u32, parent: u32, waits_for: Option<&str>) -> Process {
+    fn process(pid: u32, parent: u32, waits_for: Option<Awaited>) -> Process {
         Process {
             pid,
             parent,
             command: format!("program{pid}"),
-            waits_for: waits_for.map(str::to_owned),
+            waits_for,
             ..Process::default()
         }
     }
@@ -175,9 +178,9 @@ mod tests {
 
     #[test]
     fn the_summary_names_the_process_that_matters() {
-        let shell = process(1, 0, Some("a child"));
+        let shell = process(1, 0, Some(Awaited::Child));
         assert_eq!(
-            summary(vec![shell.clone(), process(2, 1, Some("a timer"))]),
+            summary(vec![shell.clone(), process(2, 1, Some(Awaited::Timer))]),
             "process 2 (program2) waits for a timer"
         );
         let busy = Process {
@@ -185,17 +188,21 @@ mod tests {
             ..process(3, 1, None)
         };
         assert_eq!(
-            summary(vec![shell.clone(), process(2, 1, Some("a timer")), busy]),
+            summary(vec![
+                shell.clone(),
+                process(2, 1, Some(Awaited::Timer)),
+                busy
+            ]),
             "process 3 (program3) uses 99 % of a core"
         );
         let pipeline = vec![
-            process(5, 1, Some("a timer")),
-            process(6, 1, Some("input from a pipe")),
+            process(5, 1, Some(Awaited::Timer)),
+            process(6, 1, Some(Awaited::Input(AwaitedFile::Pipe))),
         ];
         assert_eq!(summary(pipeline), "process 5 (program5) waits for a timer");
         let asking = Process {
             reads_terminal: true,
-            ..process(4, 1, Some("input from its terminal"))
+            ..process(4, 1, Some(Awaited::Input(AwaitedFile::Terminal)))
         };
         assert_eq!(
             summary(vec![shell, asking]),

@@ -91,7 +91,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::job::{Nonce, Process, Processes};
+    use crate::job::{Awaited, AwaitedFile, Nonce, Process, Processes};
 
     /// A job as sshd would start it, which is killed when dropped.
     struct Job {
@@ -151,8 +151,9 @@ mod tests {
     #[test]
     fn each_process_says_what_it_waits_for() {
         let job = Job::start("sleep 100 & cat & while :; do :; done");
-        let sleep = job.process("sleep 100", |process| process.waits_for.is_some());
-        assert_eq!(sleep.waits_for.as_deref(), Some("a timer"));
+        let sleep = job.process("sleep 100", |process| {
+            process.waits_for == Some(Awaited::Timer)
+        });
         assert_eq!(sleep.parent, job.group.pgid);
         assert!(sleep.memory > Some(0) && sleep.open_files > Some(0));
         assert!(sleep.elapsed < Duration::from_secs(60), "{sleep:?}");
@@ -164,11 +165,14 @@ mod tests {
     #[test]
     fn a_pipe_and_a_child_are_waited_for() {
         let job = Job::start("cat <&0; true");
-        let cat = job.process("cat", |process| process.parent == job.group.pgid);
-        assert_eq!(cat.waits_for.as_deref(), Some("input from a pipe"));
+        let cat = job.process("cat", |process| {
+            process.parent == job.group.pgid
+                && process.waits_for == Some(Awaited::Input(AwaitedFile::Pipe))
+        });
         assert!(!cat.reads_terminal);
-        let shell = job.process("cat <&0", |process| process.waits_for.is_some());
-        assert_eq!(shell.waits_for.as_deref(), Some("a child"));
+        job.process("cat <&0", |process| {
+            process.waits_for == Some(Awaited::Child)
+        });
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::runner::Runner;
 use crate::hosts::{Asking, Script};
-use crate::job::{Job, LONGEST_COMMAND, Process, Processes, inspect_script};
+use crate::job::{Awaited, Job, LONGEST_COMMAND, Process, Processes, inspect_script};
 use crate::runner::signal::{
     OtherUser, PGID_TIMEOUT, process_group_told, run_on_machine, run_on_machine_as,
 };
@@ -61,16 +61,16 @@ impl Runner {
 
 /// The command of a process and the event that it waits for, with the job's secrets hidden. `None` if they
 /// can't be hidden.
-fn without_secrets(process: &Process, job: &Job) -> Option<(String, Option<String>)> {
+fn without_secrets(process: &Process, job: &Job) -> Option<(String, Option<Awaited>)> {
     let command = &process.command;
     // A secret at the end of a command that was cut would not be found.
     if command.len() >= LONGEST_COMMAND && !job.hidden_secrets().is_empty() {
         return None;
     }
-    let waits_for = match &process.waits_for {
-        Some(event) => Some(job.without_secrets(event)?),
-        None => None,
-    };
+    let mut waits_for = process.waits_for.clone();
+    if let Some(path) = waits_for.as_mut().and_then(Awaited::path_mut) {
+        *path = job.without_secrets(path)?;
+    }
     Some((job.without_secrets(command)?, waits_for))
 }
 

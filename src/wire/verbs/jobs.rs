@@ -165,8 +165,9 @@ impl Service {
             return self.one_job(id, &request).await;
         }
         if request.detail.is_some() {
-            return Err(Error::invalid(
-                "detail needs job_id",
+            return Err(Error::new(
+                Code::UnknownJob,
+                "detail needs job_id, and no job is named",
                 "name the job; without detail, all jobs are listed",
             ));
         }
@@ -213,26 +214,15 @@ impl Service {
 
     /// One job, with a detail if requested.
     async fn one_job(&self, id: &str, request: &JobsRequest) -> Result<JobsReply, Error> {
-        let JobsRequest {
-            host,
-            label,
-            state,
-            fleet,
-            ..
-        } = request;
-        if host.is_some() || label.is_some() || state.is_some() || fleet.is_some() {
-            return Err(Error::invalid(
-                "job_id can't be combined with host, label, state or fleet",
-                "omit them: job_id names one job",
-            ));
-        }
+        let clamps = Clamps::default();
         if request.detail.is_none() {
             let job = self.job(PolicyVerb::Jobs, id).await?;
             let mut entries = vec![JobEntry::of(&job)];
             if !request.cached {
                 self.note_awaiting_input(&mut entries).await;
             }
-            return Ok(one(entries.remove(0)));
+            entries.retain(|entry| request.selects(entry));
+            return Ok(JobsReply::of(entries, clamps));
         }
         if let Some(replica) = self.replica_of_job(id).await {
             return self.perform_at(&replica, "jobs", request).await;
@@ -240,15 +230,19 @@ impl Service {
         // Arguments of processes may say more than the list of jobs.
         let job = self.job(PolicyVerb::Read, id).await?;
         let mut entry = JobEntry::of(&job);
+        if !request.selects(&entry) {
+            return Ok(JobsReply::of(Vec::new(), clamps));
+        }
         entry.processes = self.processes_of(&job).await?;
-        Ok(one(entry))
+        Ok(JobsReply::of(vec![entry], clamps))
     }
 
     /// The processes of a job. `None` if it has ended.
     async fn processes_of(&self, job: &Job) -> Result<Option<ProcessList>, Error> {
         if job.fleet().is_some() {
-            return Err(Error::invalid(
-                format!("{} is a fleet", job.id()),
+            return Err(Error::new(
+                Code::Unsupported,
+                format!("{} is a fleet, which has no processes of its own", job.id()),
                 "name one of its members, as FLEET/HOST",
             ));
         }
@@ -398,11 +392,29 @@ impl JobEntry {
     }
 }
 
-fn one(job: JobEntry) -> JobsReply {
-    JobsReply {
-        jobs: vec![job],
-        total: 1,
-        clamped: Vec::new(),
+impl JobsRequest {
+    /// Whether the filters beside `job_id` select a job.
+    fn selects(&self, job: &JobEntry) -> bool {
+        let is_member = |fleet: &String| {
+            job.job_id
+                .strip_prefix(fleet.as_str())
+                .is_some_and(|rest| rest.starts_with('/'))
+        };
+        self.host.as_ref().is_none_or(|host| *host == job.host)
+            && (self.label.is_none() || self.label == job.label)
+            && self.state.is_none_or(|state| state == job.standing.state)
+            && self.fleet.as_ref().is_none_or(is_member)
+            && self.limit != Some(0)
+    }
+}
+
+impl JobsReply {
+    fn of(jobs: Vec<JobEntry>, clamps: Clamps) -> Self {
+        Self {
+            total: jobs.len(),
+            jobs,
+            clamped: clamps.0,
+        }
     }
 }
 

@@ -115,7 +115,9 @@ impl From<Process> for ProcessEntry {
             uid: process.uid,
             command: process.command.replace(char::is_control, " "),
             state: state_in_words(process.state).to_owned(),
-            waits_for: process.waits_for,
+            waits_for: process
+                .waits_for
+                .map(|event| event.to_string().replace(char::is_control, " ")),
             reads_terminal: process.reads_terminal,
             wchan: process.wchan,
             cpu_ms: milliseconds(process.cpu),
