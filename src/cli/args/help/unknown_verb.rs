@@ -7,7 +7,7 @@ use crate::jobs::nearest;
 use crate::wire::Error;
 
 /// Verbs of docker, kubectl, ssh, pueue, systemctl and shells, with what does the same here.
-const FOREIGN: [(&str, &str); 46] = [
+const FOREIGN: [(&str, &str); 45] = [
     ("add", "`sshjobs spawn HOST -- COMMAND` starts a job"),
     ("apply", "`sshjobs run HOST -- COMMAND` runs a command"),
     ("cat", "`sshjobs log JOB` shows a job's output"),
@@ -41,10 +41,6 @@ const FOREIGN: [(&str, &str); 46] = [
     ("grep", "`sshjobs search JOB REGEX` finds lines"),
     ("history", "`sshjobs jobs --all` lists all jobs"),
     ("info", "`sshjobs config` shows the configuration"),
-    (
-        "inspect",
-        "`sshjobs jobs --json` shows all that is known of jobs",
-    ),
     ("journal", "`sshjobs log JOB` shows a job's output"),
     (
         "keyscan",
