@@ -1,4 +1,4 @@
-//! `sshjobs inspect` and `ssh_jobs` with `detail`: what the processes of a job use and wait for.
+//! `sshjobs inspect` and `ssh_jobs` with `detail`: the processes of a job.
 
 use std::os::unix::fs::PermissionsExt;
 

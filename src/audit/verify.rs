@@ -274,7 +274,7 @@ impl<'a> Check<'a> {
         let is_unrelated = self.compared == 0 && !self.known.is_empty();
         is_unrelated.then(|| {
             format!(
-                "the log begins with line {}, after all lines that are known: it may have been written anew",
+                "the log begins with line {}, after all lines that are known: it may have been replaced",
                 self.first
             )
         })
@@ -384,10 +384,7 @@ mod tests {
             "the hash before it is known"
         );
         let anew = faults_from(502, &lines);
-        assert!(
-            anew.concat().contains("may have been written anew"),
-            "{anew:?}"
-        );
+        assert!(anew.concat().contains("may have been replaced"), "{anew:?}");
 
         let mut other = lines.clone();
         other[500].0 = other[500]

@@ -44,7 +44,7 @@ impl Fixture {
         self.cluster.run(&[&["--policy", &self.policy, "audit"], arguments].concat())
     }
 
-    /// Checks the log. Returns the exit status and what was printed.
+    /// Checks the log. Returns the exit status and the printed report.
     fn verify(&self) -> (Option<i32>, Value) {
         let output = self.audit(&["verify", "--json"]);
         let report = serde_json::from_slice(&output.stdout);

@@ -42,7 +42,7 @@ pub struct ProcessEntry {
     pub command: String,
     /// `running`, `sleeping`, `blocked` (by a disk or another device), `stopped` or `ended`.
     pub state: String,
-    /// What it waits for, in words.
+    /// The event that it waits for, in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
     /// Whether it reads the job's terminal.
@@ -90,7 +90,7 @@ pub struct ProcessEntry {
 pub struct TerminalEntry {
     /// Whether programs get whole lines; otherwise single keys.
     pub lines: bool,
-    /// Whether what is typed is shown.
+    /// Whether typed keys are shown.
     pub echo: bool,
 }
 
