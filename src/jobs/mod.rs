@@ -131,8 +131,9 @@ pub use crate::job::{
 pub use crate::nearest::nearest;
 #[doc(hidden)]
 pub use crate::output::{
-    Content, Excerpt, ExcerptBudget, Keep, Match, Resize, TerminalFilter, TerminalModes, Timestamp,
-    Unit, clean, coloured, printable, render, timestamp_of,
+    Colour, Content, Excerpt, ExcerptBudget, Keep, Match, Resize, StyledText, TerminalFilter,
+    TerminalModes, TextStyle, Timestamp, Unit, clean, coloured, printable, render, styled,
+    timestamp_of,
 };
 #[doc(hidden)]
 pub use crate::policy::{

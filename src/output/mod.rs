@@ -19,6 +19,7 @@ mod screen;
 mod search;
 mod source;
 mod stream;
+mod styled;
 mod terminal_filter;
 mod terminal_modes;
 mod terminal_size;
@@ -37,6 +38,7 @@ pub use screen::{Cursor, ScreenRow, ScreenView, Span as ScreenSpan, TerminalScre
 pub use search::{Match, Search, SearchQuery};
 pub use source::{MemberNo, Source};
 pub use stream::{Selection, Stream};
+pub use styled::{Colour, StyledText, TextStyle, styled};
 pub use terminal_filter::{TerminalFilter, coloured};
 pub use terminal_modes::{ModeTracker, TerminalModes};
 pub use terminal_size::{Resize, TerminalSize};

@@ -57,7 +57,7 @@ pub(super) fn clean_after(escape: Escape, line: &[u8]) -> Cow<'_, str> {
 }
 
 /// The line itself, if there is nothing to remove from it.
-fn harmless_text(line: &[u8]) -> Option<&str> {
+pub(super) fn harmless_text(line: &[u8]) -> Option<&str> {
     // Fast for most lines. Only the others need the test of each character below.
     let plain = is_plain(line, b'\t');
     let text = std::str::from_utf8(line).ok()?;
@@ -203,7 +203,7 @@ pub(super) fn is_harmless(c: char) -> bool {
 }
 
 /// Whether the last bytes start an incomplete UTF-8 sequence. The parser would wait for the rest.
-fn ends_inside_a_character(line: &[u8]) -> bool {
+pub(super) fn ends_inside_a_character(line: &[u8]) -> bool {
     // A sequence has at most 4 bytes, so an incomplete one has at most 3.
     let tail = &line[line.len().saturating_sub(3)..];
     let Some(lead) = tail.iter().rposition(|&byte| byte >= 0xC0) else {

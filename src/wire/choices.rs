@@ -53,6 +53,10 @@ pub enum RenderArg {
     Clean,
     /// Unchanged.
     Raw,
+    /// Clean, and in pieces of one colour; only for records.
+    // For pages in browsers. Models have no use for colours, and each word of a schema costs them.
+    #[schemars(skip)]
+    Spans,
 }
 
 impl From<KeepArg> for Keep {
@@ -78,7 +82,8 @@ impl From<RenderArg> for Render {
     fn from(render: RenderArg) -> Self {
         match render {
             RenderArg::Clean => Self::Clean,
-            RenderArg::Raw => Self::Raw,
+            // Colours are in the control sequences.
+            RenderArg::Raw | RenderArg::Spans => Self::Raw,
         }
     }
 }

@@ -47,7 +47,7 @@ pub use verbs::{
     GetRequest, HostEntry, HostsReply, HostsRequest, JobEntry, JobTail, JobsReply, JobsRequest,
     LastLinesOf, MatchEntry, Partial, ProcessEntry, ProcessList, PutGroup, PutReply, PutRequest,
     ReadReply, ReadRequest, Record, Reversed, RunOptions, RunReply, RunRequest, Screen,
-    SearchReply, SearchRequest, SettingEntry, SignalReply, SignalRequest, Size, SpawnReply,
+    SearchReply, SearchRequest, SettingEntry, SignalReply, SignalRequest, Size, Span, SpawnReply,
     SpawnRequest, StreamName, TailReply, TailRequest, TemplateEntry, TerminalEntry, UnitArg,
     VoteEntry, VoteRequest, WaitMode, WaitReply, WaitRequest, WriteReply, WriteRequest, WriteUnit,
 };

@@ -115,6 +115,7 @@ mod tests {
             ts,
             time: String::new(),
             text: text.to_owned(),
+            spans: Vec::new(),
             continuation: false,
         }
     }

@@ -310,6 +310,7 @@ mod tests {
             ts: 0,
             time: String::new(),
             text: format!("line {line_no}"),
+            spans: Vec::new(),
             continuation: false,
         };
         let state = if still_running {

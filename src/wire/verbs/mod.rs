@@ -43,6 +43,6 @@ pub use search::{MatchEntry, SearchReply, SearchRequest};
 pub use signal::{DeliveredVia, SignalReply, SignalRequest};
 pub use spawn::{SpawnReply, SpawnRequest};
 pub use tail::TailRequest;
-pub use tail::{Because, JobTail, Partial, Record, StreamName, TailReply};
+pub use tail::{Because, JobTail, Partial, Record, Span, StreamName, TailReply};
 pub use wait::{LastLinesOf, WaitMode, WaitReply, WaitRequest};
 pub use write::{WriteReply, WriteRequest, WriteUnit};

@@ -174,6 +174,10 @@ impl Service {
                 hint,
             ));
         }
+        if request.render == RenderArg::Spans {
+            let hint = "ssh_tail returns them, with format=records";
+            return Err(Error::invalid("only records have spans", hint));
+        }
         let query = self.read_query(&request, &mut clamps)?;
         let (reading, status) = job.read(&query).await;
         let standing = Standing::of(&status);

@@ -148,6 +148,10 @@ impl Service {
         request: TailRequest,
         known_bytes: u64,
     ) -> Result<TailReply, Error> {
+        if request.render == RenderArg::Spans && request.format != Format::Records {
+            let hint = "add format=records, or use render=clean";
+            return Err(Error::invalid("only records have spans", hint));
+        }
         let mut clamps = Clamps::default();
         let since = u64::try_from(request.since_line_no.unwrap_or(0)).unwrap_or(0);
         // The cursor may come from the process that records the job, ahead of the copy here.
@@ -188,13 +192,11 @@ impl Service {
                 (tail, job.awaits_input(query.selection).await)
             }
         };
-        Ok(TailReply::new(
-            job,
-            tail,
-            request.format,
-            awaiting_input,
-            clamps.0,
-        ))
+        let mut reply = TailReply::new(job, tail, request.format, awaiting_input, clamps.0);
+        if request.render == RenderArg::Spans {
+            reply.split_styles();
+        }
+        Ok(reply)
     }
 
     fn wait_of(

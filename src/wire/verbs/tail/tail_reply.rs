@@ -6,7 +6,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::jobs::{Job, Line, LineNo, ReturnedBecause, Stream, Tail, shown_end};
+use super::span::Span;
+use crate::jobs::{
+    Job, Line, LineNo, ReturnedBecause, Stream, StyledText, Tail, TextStyle, clean, shown_end,
+    styled,
+};
 use crate::wire::leave_out::{is_false, is_one, is_zero, one};
 use crate::wire::{Clamped, Format, Standing};
 
@@ -141,6 +145,10 @@ pub struct Record {
     pub time: String,
     /// Its text.
     pub text: String,
+    /// Its text in pieces of one style, with render spans; absent if all of it has the default style.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(skip)]
+    pub spans: Vec<Span>,
     /// Whether it continues the line before it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub continuation: bool,
@@ -252,6 +260,26 @@ impl TailReply {
     }
 }
 
+impl TailReply {
+    /// Splits records with control sequences into pieces of clean text, each with its style, and cleans
+    /// unfinished lines.
+    pub(super) fn split_styles(&mut self) {
+        for record in self.records.iter_mut().flatten() {
+            let pieces = styled(record.text.as_bytes());
+            record.text = pieces.iter().map(|piece| piece.text.as_str()).collect();
+            let is_styled = |piece: &StyledText| piece.style != TextStyle::default();
+            if pieces.iter().any(is_styled) {
+                record.spans = pieces.into_iter().map(Span::from).collect();
+            }
+        }
+        if let Some(partial) = &mut self.partial {
+            for text in [&mut partial.stdout, &mut partial.stderr].into_iter().flatten() {
+                *text = clean(text.as_bytes()).into_owned();
+            }
+        }
+    }
+}
+
 impl Partial {
     fn of(partials: Vec<(Stream, String)>) -> Option<Self> {
         let mut partial = Self::default();
@@ -294,6 +322,7 @@ impl Record {
             ts: line.timestamp,
             time: utc(line.timestamp),
             text: line.text,
+            spans: Vec::new(),
             continuation: line.continuation,
         }
     }
