@@ -31,9 +31,9 @@ pub(crate) struct Shown {
 /// Longest wait for news in one request; another one follows.
 const WAIT_MS: u64 = 30_000;
 /// Interval of comments that keep proxies from closing the connection.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
+pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Pause of a client before it connects again.
-const RETRY: Duration = Duration::from_secs(1);
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 /// `GET /jobs/ID/stream`: a job's lines as server-sent events, until the job ends.
 ///

@@ -11,3 +11,4 @@ pub(crate) mod openapi;
 mod range;
 pub(crate) mod raw;
 pub(crate) mod screen;
+pub(crate) mod updates;

@@ -17,6 +17,7 @@ pub(crate) fn document() -> Value {
     paths.insert("/jobs/{id}/raw".to_owned(), json!({"get": raw()}));
     paths.insert("/jobs/{id}/export".to_owned(), json!({"get": export()}));
     paths.insert("/jobs/{id}/screen".to_owned(), json!({"get": screen()}));
+    paths.insert("/jobs/{id}/updates".to_owned(), json!({"get": updates()}));
     paths.insert("/approvals".to_owned(), json!({"get": list_approvals()}));
     paths.insert(
         "/approvals/{id}".to_owned(),
@@ -143,7 +144,6 @@ fn stream() -> Value {
     let since = json!({"type": "integer", "minimum": 0, "maximum": MOST_EXACT});
     let last_seen = json!({"type": "string", "pattern": "^[0-9]{1,18}$"});
     let streams = json!({"enum": ["both", "stdout", "stderr"]});
-    let renders = json!({"enum": ["clean", "raw"]});
     json!({
         "operationId": "stream",
         "summary": "A job's lines as server-sent events, to the end of the job",
@@ -154,13 +154,43 @@ fn stream() -> Value {
             job(),
             parameter("since", "query", "Start after this line", &since),
             parameter("stream", "query", "Only this stream", &streams),
-            parameter("render", "query", "clean: without control sequences", &renders),
+            render(),
             parameter("Last-Event-ID", "header", "Start after this line; takes precedence over \
                 since", &last_seen),
         ],
         "responses": responses(json!({
             "description": "The events",
             "content": {"text/event-stream": {"schema": text}},
+        })),
+    })
+}
+
+fn render() -> Value {
+    let description = "clean: without control sequences; spans: in pieces of one colour";
+    parameter(
+        "render",
+        "query",
+        description,
+        &json!({"enum": ["clean", "raw", "spans"]}),
+    )
+}
+
+fn updates() -> Value {
+    let streams = json!({"enum": ["both", "stdout", "stderr"]});
+    json!({
+        "operationId": "updates",
+        "summary": "The newest lines and the state of a job as server-sent events, at most 20 a second",
+        "description": "For readers who look at the end. The data of an event is a reply of tail with \
+                        up to 200 records; lines between two updates are skipped, and can be read with tail. \
+                        The last event is `end`.",
+        "parameters": [
+            job(),
+            parameter("stream", "query", "Only this stream", &streams),
+            render(),
+        ],
+        "responses": responses(json!({
+            "description": "The events",
+            "content": {"text/event-stream": {"schema": {"type": "string"}}},
         })),
     })
 }
